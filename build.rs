@@ -1,5 +1,5 @@
-//! What is built besides Rust: the library between this crate and ExecuTorch, if that is wanted; and
-//! from which commit the binary is, for `pkgtool --version`.
+//! Build script: compiles the C++ shim for ExecuTorch if that feature is enabled, and records the
+//! Git commit for `pkgtool --version`.
 
 #[cfg(feature = "executorch")]
 #[path = "src/engine/executorch/build_shim.rs"]
@@ -7,7 +7,7 @@ mod shim;
 
 #[cfg(not(feature = "executorch"))]
 mod shim {
-    //! Nothing to build.
+    //! Stand-in without the `executorch` feature; builds nothing.
     pub(crate) fn build() {}
 }
 
@@ -17,5 +17,5 @@ mod commit;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     shim::build();
-    commit::tell();
+    commit::set_version_variable();
 }

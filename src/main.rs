@@ -1,4 +1,4 @@
-//! The `pkgtool` binary: parse, run, exit code.
+//! The `pkgtool` binary: parses the arguments, runs the command and returns its exit code.
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use super::store::{AccountStore, NewKey};
 use crate::database::{DatabaseError, Timestamp};
 
 /// Maximum length of the name of an account or key.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// Manages the accounts and keys of a store.
 pub struct Accounts {
@@ -21,7 +21,7 @@ pub struct Accounts {
 pub enum AccountError {
     /// The name is invalid.
     #[error(
-        "invalid name `{name}`: expected 1 to {LONGEST_NAME} letters, digits, `-`, `_` and `.`, but not \
+        "invalid name `{name}`: expected 1 to {MAX_NAME_LENGTH} letters, digits, `-`, `_` and `.`, but not \
          digits only"
     )]
     Name {
@@ -45,7 +45,9 @@ pub enum AccountError {
         name: String,
     },
     /// Several accounts have a key of this name.
-    #[error("several accounts have a key `{name}`; choose one with --account, or give the key's number")]
+    #[error(
+        "several accounts have a key `{name}`; choose one with --account, or give the key's number"
+    )]
     Ambiguous {
         /// The name.
         name: String,
@@ -192,7 +194,7 @@ fn check_name(name: &str) -> Result<(), AccountError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     // Digits would be read as a number.
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed) && !is_number {
+    if (1..=MAX_NAME_LENGTH).contains(&name.len()) && name.bytes().all(allowed) && !is_number {
         return Ok(());
     }
     Err(AccountError::Name {

@@ -15,14 +15,14 @@ use crate::database::{DatabaseError, Timestamp};
 /// The predict configs of a store, with a cache.
 pub struct PredictConfigs {
     store: Arc<dyn AccountStore>,
-    kept: RwLock<Kept>,
+    kept: RwLock<ConfigCache>,
     /// Locked while the store is changed.
     changing: Mutex<()>,
 }
 
 /// The cache.
 #[derive(Default)]
-struct Kept {
+struct ConfigCache {
     configs: HashMap<i64, Arc<Vec<PredictConfig>>>,
     /// Incremented when a change begins and when it ends: odd during a change.
     changes: u64,
@@ -31,12 +31,12 @@ struct Kept {
 /// A change in progress, until it is dropped. The request that asked for it may be cancelled
 /// meanwhile.
 struct Change<'a> {
-    kept: &'a RwLock<Kept>,
+    kept: &'a RwLock<ConfigCache>,
     service: i64,
 }
 
 impl<'a> Change<'a> {
-    fn begin(kept: &'a RwLock<Kept>, service: i64) -> Self {
+    fn begin(kept: &'a RwLock<ConfigCache>, service: i64) -> Self {
         write(kept).turn(service);
         Self { kept, service }
     }
@@ -48,7 +48,7 @@ impl Drop for Change<'_> {
     }
 }
 
-impl Kept {
+impl ConfigCache {
     /// Marks the begin or end of a change of a service's configs.
     fn turn(&mut self, service: i64) {
         self.changes = self.changes.wrapping_add(1);
@@ -56,7 +56,7 @@ impl Kept {
     }
 }
 
-fn write(kept: &RwLock<Kept>) -> RwLockWriteGuard<'_, Kept> {
+fn write(kept: &RwLock<ConfigCache>) -> RwLockWriteGuard<'_, ConfigCache> {
     kept.write().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -40,7 +40,7 @@ impl CpuCounts {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let day = Timestamp::now().day();
         let mut state = self.state();
-        state.turn(day);
+        state.start_day(day);
         let State {
             today,
             total,
@@ -59,7 +59,7 @@ impl CpuCounts {
     /// Returns the CPU time of an account today.
     pub fn today(&self, account: AccountId) -> Duration {
         let mut state = self.state();
-        state.turn(Timestamp::now().day());
+        state.start_day(Timestamp::now().day());
         Duration::from_micros(state.today.get(&account).copied().unwrap_or(0))
     }
 
@@ -75,7 +75,7 @@ impl CpuCounts {
     pub(super) fn restore(&self, used: &[CpuUsed]) {
         let today = Timestamp::now().day();
         let mut state = self.state();
-        state.turn(today);
+        state.start_day(today);
         for used in used.iter().filter(|used| used.day == today) {
             let sum = state.today.entry(used.account).or_default();
             *sum = sum.saturating_add(used.micros);
@@ -111,7 +111,7 @@ impl CpuCounts {
 
 impl State {
     /// Resets the time of today if the day has changed.
-    fn turn(&mut self, day: Day) {
+    fn start_day(&mut self, day: Day) {
         if self.day != Some(day) {
             self.day = Some(day);
             self.today.clear();
@@ -146,11 +146,11 @@ mod tests {
     #[test]
     fn every_day_starts_at_nothing() {
         let mut state = State::default();
-        state.turn(Day(1));
+        state.start_day(Day(1));
         state.today.insert(AccountId(1), 7);
-        state.turn(Day(1));
+        state.start_day(Day(1));
         assert_eq!(state.today.len(), 1);
-        state.turn(Day(2));
+        state.start_day(Day(2));
         assert!(state.today.is_empty());
     }
 }

@@ -16,17 +16,17 @@ use super::key::{ApiKey, Secret};
 use super::number::number;
 use super::record::{Account, AccountId};
 use super::store::{AccountStore, StoredKey};
-use super::strangers::Strangers;
+use super::strangers::UnknownKeyLimiter;
 use crate::database::{DatabaseError, Timestamp};
 
 /// Interval between checks for changes.
-const INTERVAL: Duration = Duration::from_millis(200);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The current accounts and keys.
 #[derive(Debug)]
 pub struct Directory {
     view: Arc<View>,
-    strangers: Strangers,
+    strangers: UnknownKeyLimiter,
     follower: AbortHandle,
     wake: Arc<Notify>,
 }
@@ -62,14 +62,14 @@ impl Directory {
         let follower = tokio::spawn(follow(Arc::clone(&view), Arc::clone(&wake)));
         Ok(Arc::new(Self {
             view,
-            strangers: Strangers::new(Instant::now()),
+            strangers: UnknownKeyLimiter::new(Instant::now()),
             follower: follower.abort_handle(),
             wake,
         }))
     }
 
     /// Requests a refresh, even if nothing changed.
-    pub fn look_again(&self) {
+    pub fn refresh_soon(&self) {
         self.wake.notify_one();
     }
 
@@ -80,7 +80,7 @@ impl Directory {
 
     /// Refreshes the snapshot for an unknown secret. Does nothing if this secret was looked up
     /// recently, or if there are too many look-ups.
-    pub async fn look_for(&self, secret: &str) {
+    pub async fn refresh_for(&self, secret: &str) {
         let hash = Secret::hash(secret);
         let is_known = self.snapshot().keys.contains_key(&hash);
         if is_known || !self.strangers.admit(hash, Instant::now()) {
@@ -128,7 +128,7 @@ async fn follow(view: Arc<View>, wake: Arc<Notify>) {
     let mut warned = false;
     loop {
         tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = tokio::time::sleep(REFRESH_INTERVAL) => {}
             // No store has this version, so the next refresh reads everything.
             () = wake.notified() => *view.seen.lock().await = i64::MIN,
         }

@@ -7,7 +7,7 @@ use crate::database::{Day, Timestamp};
 pub const UNLIMITED: u32 = u32::MAX;
 
 /// Maximum of a count: the largest integer that every JSON parser represents exactly.
-pub(crate) const MOST: u64 = (1 << 53) - 1;
+pub(crate) const MAX_COUNT: u64 = (1 << 53) - 1;
 
 /// Number of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +89,7 @@ pub struct Usage {
 impl Counted {
     /// Adds counts; saturates at 2^53 - 1.
     pub fn add(&mut self, more: Self) {
-        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more).min(MOST);
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more).min(MAX_COUNT);
         add(&mut self.requests, more.requests);
         add(&mut self.prompt, more.prompt);
         add(&mut self.completion, more.completion);

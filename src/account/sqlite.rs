@@ -10,16 +10,16 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
-use super::record::{Account, AccountId, Counted, MOST, PredictConfig, Usage, UsageKey};
+use super::record::{Account, AccountId, Counted, MAX_COUNT, PredictConfig, Usage, UsageKey};
 use super::store::{AccountStore, NewConfig, NewKey, StoredKey};
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Day, Timestamp};
 
 /// Columns of an account.
-const ACCOUNT: &str = "id, name, rps, blocked, created_at";
+const ACCOUNT_COLUMNS: &str = "id, name, rps, blocked, created_at";
 
 /// Columns of a predict config.
-const CONFIG: &str = "id, service, name, config, is_default, created_at";
+const CONFIG_COLUMNS: &str = "id, service, name, config, is_default, created_at";
 
 /// Accounts in a database that several processes may change. A call takes microseconds, so it runs
 /// on the calling thread.
@@ -79,7 +79,7 @@ impl AccountStore for SqliteAccounts {
     ) -> Result<Option<Account>, DatabaseError> {
         let sql = format!(
             "INSERT INTO account (name, rps, created_at) VALUES (?1, ?2, ?3)
-            ON CONFLICT (name) DO NOTHING RETURNING {ACCOUNT}"
+            ON CONFLICT (name) DO NOTHING RETURNING {ACCOUNT_COLUMNS}"
         );
         self.write(|connection| {
             let made = connection.query_row(&sql, params![name, rps, now.0], account);
@@ -95,7 +95,7 @@ impl AccountStore for SqliteAccounts {
     ) -> Result<Option<Account>, DatabaseError> {
         let sql = format!(
             "UPDATE account SET rps = coalesce(?2, rps), blocked = coalesce(?3, blocked)
-            WHERE id = ?1 RETURNING {ACCOUNT}"
+            WHERE id = ?1 RETURNING {ACCOUNT_COLUMNS}"
         );
         self.write(|connection| {
             let changed = connection.query_row(&sql, params![id.0, rps, blocked], account);
@@ -105,7 +105,7 @@ impl AccountStore for SqliteAccounts {
 
     async fn accounts(&self) -> Result<Vec<Account>, DatabaseError> {
         self.read(|connection| {
-            let sql = format!("SELECT {ACCOUNT} FROM account ORDER BY id");
+            let sql = format!("SELECT {ACCOUNT_COLUMNS} FROM account ORDER BY id");
             let mut read = connection.prepare_cached(&sql)?;
             read.query_map([], account)?.collect()
         })
@@ -182,7 +182,8 @@ impl AccountStore for SqliteAccounts {
     }
 
     async fn configs(&self, service: i64) -> Result<Vec<PredictConfig>, DatabaseError> {
-        let sql = format!("SELECT {CONFIG} FROM predict_config WHERE service = ?1 ORDER BY id");
+        let sql =
+            format!("SELECT {CONFIG_COLUMNS} FROM predict_config WHERE service = ?1 ORDER BY id");
         self.read(|connection| {
             let mut read = connection.prepare_cached(&sql)?;
             read.query_map([service], config)?.collect()
@@ -197,7 +198,7 @@ impl AccountStore for SqliteAccounts {
         let clear = "UPDATE predict_config SET is_default = 0 WHERE service = ?1";
         let insert = format!(
             "INSERT INTO predict_config (service, name, config, is_default, created_at)
-            VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {CONFIG}"
+            VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {CONFIG_COLUMNS}"
         );
         self.write(|connection| {
             let change = connection.unchecked_transaction()?;
@@ -221,10 +222,10 @@ impl AccountStore for SqliteAccounts {
             "INSERT INTO usage (account, day, service, requests, prompt_tokens, completion_tokens,
                 cached_tokens)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (account, day, service) DO UPDATE SET
-                requests = min({MOST}, requests + excluded.requests),
-                prompt_tokens = min({MOST}, prompt_tokens + excluded.prompt_tokens),
-                completion_tokens = min({MOST}, completion_tokens + excluded.completion_tokens),
-                cached_tokens = min({MOST}, cached_tokens + excluded.cached_tokens)"
+                requests = min({MAX_COUNT}, requests + excluded.requests),
+                prompt_tokens = min({MAX_COUNT}, prompt_tokens + excluded.prompt_tokens),
+                completion_tokens = min({MAX_COUNT}, completion_tokens + excluded.completion_tokens),
+                cached_tokens = min({MAX_COUNT}, cached_tokens + excluded.cached_tokens)"
         );
         self.write(|connection| {
             let change = connection.unchecked_transaction()?;
@@ -268,13 +269,13 @@ impl AccountStore for SqliteAccounts {
     async fn add_cpu(&self, used: &[CpuUsed]) -> Result<(), DatabaseError> {
         let sql = format!(
             "INSERT INTO cpu_usage (account, day, micros) VALUES (?1, ?2, ?3)
-            ON CONFLICT (account, day) DO UPDATE SET micros = min({MOST}, micros + excluded.micros)"
+            ON CONFLICT (account, day) DO UPDATE SET micros = min({MAX_COUNT}, micros + excluded.micros)"
         );
         self.write(|connection| {
             let change = connection.unchecked_transaction()?;
             let mut add = change.prepare_cached(&sql)?;
             for used in used {
-                let micros = i64::try_from(used.micros.min(MOST)).unwrap_or(i64::MAX);
+                let micros = i64::try_from(used.micros.min(MAX_COUNT)).unwrap_or(i64::MAX);
                 add.execute(params![used.account.0, used.day.0, micros])?;
             }
             drop(add);
@@ -327,7 +328,7 @@ impl AccountStore for SqliteAccounts {
     }
 }
 
-/// Converts counts to SQLite's integers; none exceeds [`MOST`].
+/// Converts counts to SQLite's integers; none exceeds [`MAX_COUNT`].
 fn numbers(counted: Counted) -> [i64; 4] {
     let all = [
         counted.requests,
@@ -335,7 +336,7 @@ fn numbers(counted: Counted) -> [i64; 4] {
         counted.completion,
         counted.cached,
     ];
-    all.map(|count| i64::try_from(count.min(MOST)).unwrap_or(i64::MAX))
+    all.map(|count| i64::try_from(count.min(MAX_COUNT)).unwrap_or(i64::MAX))
 }
 
 fn usage(row: &Row<'_>) -> Result<Usage, rusqlite::Error> {

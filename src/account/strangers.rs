@@ -8,20 +8,20 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Sustained look-ups per second, and the maximum burst after a pause.
-const PER_SECOND: f64 = 50.0;
-const AT_ONCE: f64 = 100.0;
+const LOOKUPS_PER_SECOND: f64 = 50.0;
+const MAX_LOOKUP_BURST: f64 = 100.0;
 
 /// How long an unknown key is not looked up again. If it is created meanwhile, it becomes known
 /// sooner: the snapshot of accounts follows the store.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Number of remembered keys from which expired ones are removed. The map hardly grows beyond it:
 /// the rate admits fewer look-ups within the interval.
-const MANY: usize = 1024;
+const CLEANUP_THRESHOLD: usize = 1024;
 
 /// The rate limiter for unknown keys.
 #[derive(Debug)]
-pub(super) struct Strangers {
+pub(super) struct UnknownKeyLimiter {
     state: Mutex<State>,
 }
 
@@ -34,13 +34,13 @@ struct State {
     counted: Instant,
 }
 
-impl Strangers {
+impl UnknownKeyLimiter {
     /// Creates a limiter with a full bucket.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             state: Mutex::new(State {
                 asked: HashMap::new(),
-                left: AT_ONCE,
+                left: MAX_LOOKUP_BURST,
                 counted: now,
             }),
         }
@@ -49,18 +49,18 @@ impl Strangers {
     /// Returns `true` and counts a look-up, if the store may be asked for this hash.
     pub(super) fn admit(&self, hash: [u8; 32], now: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < FORGOTTEN_AFTER;
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < LOOKUP_INTERVAL;
         if state.asked.get(&hash).is_some_and(is_recent) {
             return false;
         }
         let since = now.saturating_duration_since(state.counted).as_secs_f64();
-        state.left = (state.left + since * PER_SECOND).min(AT_ONCE);
+        state.left = (state.left + since * LOOKUPS_PER_SECOND).min(MAX_LOOKUP_BURST);
         state.counted = state.counted.max(now);
         if state.left < 1.0 {
             return false;
         }
         state.left -= 1.0;
-        if state.asked.len() >= MANY {
+        if state.asked.len() >= CLEANUP_THRESHOLD {
             state.asked.retain(|_, at| is_recent(at));
         }
         state.asked.insert(hash, now);
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_key_is_asked_for_once_in_a_while() {
         let start = Instant::now();
-        let strangers = Strangers::new(start);
+        let strangers = UnknownKeyLimiter::new(start);
         let after = |millis| start + Duration::from_millis(millis);
         assert!(strangers.admit(hash(1), start));
         assert!(!strangers.admit(hash(1), after(9_999)));
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn guessing_is_bounded_in_sum_and_in_memory() {
         let start = Instant::now();
-        let strangers = Strangers::new(start);
+        let strangers = UnknownKeyLimiter::new(start);
         let mut admitted = 0;
         // Ten guesses per millisecond, for a minute.
         for guess in 0..600_000 {
@@ -107,7 +107,7 @@ mod tests {
             .expect("no test panicked")
             .asked
             .len();
-        assert!(remembered <= MANY, "{remembered}");
+        assert!(remembered <= CLEANUP_THRESHOLD, "{remembered}");
         // A later look-up is admitted.
         assert!(strangers.admit(hash(u64::MAX), start + Duration::from_secs(61)));
     }

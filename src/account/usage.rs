@@ -17,14 +17,14 @@ use super::store::AccountStore;
 use crate::database::{DatabaseError, Day, RetentionClock, Timestamp};
 
 /// Interval between writes to the store.
-const INTERVAL: Duration = Duration::from_millis(500);
+const STORE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Interval between deletions of expired days.
-const FORGETTING: Duration = Duration::from_hours(1);
+const DELETE_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Maximum number of rows deleted at once, and the pause before the next ones.
-const FORGOTTEN: usize = 500;
-const REST: Duration = Duration::from_millis(20);
+const MAX_DELETED_ROWS: usize = 500;
+const DELETE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Counts the usage of accounts.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Counts {
         if self.pending().is_empty() {
             return Ok(());
         }
-        let taken = Taken {
+        let taken = PendingBatch {
             counts: self,
             batch: std::mem::take(&mut *self.pending()).into_iter().collect(),
         };
@@ -135,26 +135,26 @@ impl Counts {
 
     async fn forget(&self, keep_days: u32) -> Result<(), DatabaseError> {
         let before = self.clock.kept_since_day(keep_days);
-        while self.store.forget_usage(before, FORGOTTEN).await? == FORGOTTEN {
-            tokio::time::sleep(REST).await;
+        while self.store.forget_usage(before, MAX_DELETED_ROWS).await? == MAX_DELETED_ROWS {
+            tokio::time::sleep(DELETE_PAUSE).await;
         }
         Ok(())
     }
 }
 
 /// A batch that is being stored. If storing fails, it becomes pending again.
-struct Taken<'c> {
+struct PendingBatch<'c> {
     counts: &'c Counts,
     batch: Vec<(UsageKey, Counted)>,
 }
 
-impl Taken<'_> {
+impl PendingBatch<'_> {
     fn stored(mut self) {
         self.batch.clear();
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for PendingBatch<'_> {
     fn drop(&mut self) {
         let mut pending = self.counts.pending();
         for (key, used) in self.batch.drain(..) {
@@ -183,7 +183,7 @@ async fn write(counts: Arc<Counts>, keep_days: u32) {
     loop {
         let mut done = counts.store_pending().await;
         if done.is_ok() && Instant::now() >= forget_at {
-            forget_at = Instant::now() + FORGETTING;
+            forget_at = Instant::now() + DELETE_INTERVAL;
             done = counts.forget(keep_days).await;
         }
         match done {
@@ -194,6 +194,6 @@ async fn write(counts: Arc<Counts>, keep_days: u32) {
             }
             Err(_) => {}
         }
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(STORE_INTERVAL).await;
     }
 }

@@ -19,18 +19,21 @@ use std::path::{Path, PathBuf};
 use std::process::exit;
 
 /// Environment variable with the commit.
-const VARIABLE: &str = "PKGTOOL_COMMIT";
+const COMMIT_VARIABLE: &str = "PKGTOOL_COMMIT";
 /// File in which `cargo package` records the commit of the checkout.
-const VCS_INFO: &str = ".cargo_vcs_info.json";
+const VCS_INFO_FILE: &str = ".cargo_vcs_info.json";
 /// Number of hexadecimal digits of the commit that are shown.
-const SHOWN: usize = 10;
+const SHOWN_COMMIT_DIGITS: usize = 10;
 
 /// Sets `VERSION_AND_COMMIT` for rustc, or reports an invalid `PKGTOOL_COMMIT` and ends the build.
-pub(crate) fn tell() {
-    println!("cargo::rerun-if-env-changed={VARIABLE}");
+pub(crate) fn set_version_variable() {
+    println!("cargo::rerun-if-env-changed={COMMIT_VARIABLE}");
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let text = match commit() {
-        Ok(Some(commit)) => format!("{version} ({})", &commit[..SHOWN.min(commit.len())]),
+        Ok(Some(commit)) => format!(
+            "{version} ({})",
+            &commit[..SHOWN_COMMIT_DIGITS.min(commit.len())]
+        ),
         Ok(None) => version,
         Err(fault) => {
             println!("cargo::error={fault}");
@@ -42,29 +45,29 @@ pub(crate) fn tell() {
 
 /// Returns the commit in hexadecimal digits, if it is known.
 fn commit() -> Result<Option<String>, String> {
-    if let Some(given) = env::var_os(VARIABLE) {
+    if let Some(given) = env::var_os(COMMIT_VARIABLE) {
         let given = given.to_string_lossy().trim().to_owned();
         return match given.as_str() {
             "" => Ok(None),
             commit if is_hash(commit) => Ok(Some(given)),
             other => Err(format!(
-                "invalid {VARIABLE} `{other}`: expected 7 to 64 hexadecimal digits or nothing"
+                "invalid {COMMIT_VARIABLE} `{other}`: expected 7 to 64 hexadecimal digits or nothing"
             )),
         };
     }
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    if let Ok(text) = fs::read_to_string(root.join(VCS_INFO)) {
-        println!("cargo::rerun-if-changed={VCS_INFO}");
-        return Ok(packaged(&text));
+    if let Ok(text) = fs::read_to_string(root.join(VCS_INFO_FILE)) {
+        println!("cargo::rerun-if-changed={VCS_INFO_FILE}");
+        return Ok(packaged_commit(&text));
     }
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
-        return Ok(checked_out(&root.join(".git")));
+        return Ok(checked_out_commit(&root.join(".git")));
     }
     Ok(None)
 }
 
 /// Returns the value of `sha1` in the file that `cargo package` writes.
-pub(crate) fn packaged(text: &str) -> Option<String> {
+pub(crate) fn packaged_commit(text: &str) -> Option<String> {
     let (_, after) = text.split_once("\"sha1\"")?;
     let commit = after.split('"').nth(1)?;
     is_hash(commit).then(|| commit.to_owned())
@@ -72,7 +75,7 @@ pub(crate) fn packaged(text: &str) -> Option<String> {
 
 /// Returns the commit of `HEAD`. In a worktree, `.git` is a file that names the worktree's folder,
 /// and branches are in the folder that its `commondir` names.
-pub(crate) fn checked_out(git: &Path) -> Option<String> {
+pub(crate) fn checked_out_commit(git: &Path) -> Option<String> {
     let own = match fs::read_to_string(git) {
         Ok(link) => git.parent()?.join(link.strip_prefix("gitdir:")?.trim()),
         Err(_) => git.to_owned(),
@@ -81,12 +84,12 @@ pub(crate) fn checked_out(git: &Path) -> Option<String> {
         Ok(path) => own.join(path.trim()),
         Err(_) => own.clone(),
     };
-    let head = watched(&own.join("HEAD"))?;
+    let head = read_watched(&own.join("HEAD"))?;
     let Some(branch) = head.trim().strip_prefix("ref: ") else {
         return Some(head.trim().to_owned()).filter(|commit| is_hash(commit));
     };
     let loose = common.join(branch);
-    if let Some(commit) = watched(&loose) {
+    if let Some(commit) = read_watched(&loose) {
         return Some(commit.trim().to_owned()).filter(|commit| is_hash(commit));
     }
     // The next commit may create the file of the branch, which changes its folder. Cargo must not
@@ -94,14 +97,14 @@ pub(crate) fn checked_out(git: &Path) -> Option<String> {
     if let Some(folder) = loose.ancestors().skip(1).find(|folder| folder.is_dir()) {
         println!("cargo::rerun-if-changed={}", folder.display());
     }
-    let packed = watched(&common.join("packed-refs"))?;
+    let packed = read_watched(&common.join("packed-refs"))?;
     let mut lines = packed.lines().filter_map(|line| line.split_once(' '));
     let (commit, _) = lines.find(|(_, name)| *name == branch)?;
     is_hash(commit).then(|| commit.to_owned())
 }
 
 /// Returns the text of one of Git's files, and makes Cargo rerun the build script when it changes.
-fn watched(file: &Path) -> Option<String> {
+fn read_watched(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     println!("cargo::rerun-if-changed={}", file.display());
     Some(text)

@@ -9,7 +9,7 @@ use super::far::{self, Far, FarArgs};
 use super::output;
 use crate::diagnostic::book;
 use crate::diff::render::{Format, Style};
-use crate::diff::{self, Difference, KINDS, Reading, Tree, Written, write_revision};
+use crate::diff::{self, Difference, KINDS, Reading, Tree, WrittenTree, write_revision};
 use crate::git::Repository;
 use crate::package::Roots;
 
@@ -79,7 +79,7 @@ struct Side {
     name: String,
     tree: Tree,
     far: Option<Far>,
-    _written: Option<Written>,
+    _written: Option<WrittenTree>,
 }
 
 /// Runs the command.
@@ -201,7 +201,7 @@ fn named_revision(revision: &str, path: &str, reading: Reading) -> Result<Side, 
         side.name = format!("{revision}:{path}");
         return Ok(side);
     }
-    let repository = Repository::around(here).map_err(other)?;
+    let repository = Repository::containing(here).map_err(other)?;
     let path = Path::new(path);
     if path.components().any(|part| part == Component::ParentDir) || path.is_absolute() {
         return Err(Failure::Other(format!(
@@ -209,12 +209,12 @@ fn named_revision(revision: &str, path: &str, reading: Reading) -> Result<Side, 
             path.display()
         )));
     }
-    written(&repository, revision, path, reading)
+    written_revision(&repository, revision, path, reading)
 }
 
 /// Opens the revision of the file or directory at `path` on the disk.
 fn revision_of(revision: &str, path: &Path, reading: Reading) -> Result<Side, Failure> {
-    let repository = Repository::around(path).map_err(other)?;
+    let repository = Repository::containing(path).map_err(other)?;
     let roots = Roots::new();
     let top = repository.top();
     let absolute = roots.absolute(path);
@@ -229,10 +229,10 @@ fn revision_of(revision: &str, path: &Path, reading: Reading) -> Result<Side, Fa
             "{path}: not below {top}, the root of its repository"
         ))
     })?;
-    written(&repository, revision, below, reading)
+    written_revision(&repository, revision, below, reading)
 }
 
-fn written(
+fn written_revision(
     repository: &Repository,
     revision: &str,
     path: &Path,

@@ -14,7 +14,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let rule = validate::rule_named(&args.code)
+    let rule = validate::find_rule(&args.code)
         .map_err(|help| Failure::Other(format!("unknown rule `{}`: {help}", args.code)))?;
     output::print(&format!(
         "{} {} ({})\n{}\n{}\n{}\n\nMore: {}\n",
@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         rule.name,
         rule.severity.name(),
         rule.summary,
-        fixable(rule),
+        describe_fixes(rule),
         rule.explanation_text(),
         rule.page()
     ))?;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Returns a line about the rule's fixes, empty if it has none.
-fn fixable(rule: &RuleMeta) -> &'static str {
+fn describe_fixes(rule: &RuleMeta) -> &'static str {
     match rule.fix {
         None => "",
         Some(Applicability::Safe) => "Fixable: `pkgtool fix` can fix some of its findings.\n",

@@ -83,8 +83,9 @@ pub(super) fn open(paths: &[PathBuf], args: &FarArgs, opens_models: bool) -> Res
             far.paths.push(path.clone());
             continue;
         };
-        let address = Address::parse(text).map_err(failure)?;
-        let mirror = Mirror::open(&address, &args.settings(opens_models)).map_err(failure)?;
+        let address = Address::parse(text).map_err(remote_failure)?;
+        let mirror =
+            Mirror::open(&address, &args.settings(opens_models)).map_err(remote_failure)?;
         far.paths.push(mirror.path());
         far.mirrors.push(mirror);
     }
@@ -106,7 +107,9 @@ impl Far {
     /// Returns an error if something could not be fetched, since the findings are unreliable then.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let mut faults = self.mirrors.iter().filter_map(Mirror::fault);
-        faults.next().map_or(Ok(()), |fault| Err(failure(fault)))
+        faults
+            .next()
+            .map_or(Ok(()), |fault| Err(remote_failure(fault)))
     }
 
     /// Prints a note about the requests and bytes of each mirror.
@@ -166,11 +169,11 @@ impl Far {
 /// Returns whether a finding reports that a directory lacks a file which no config names. Such a
 /// finding is valid only with a directory listing.
 fn needs_listing(one: &Diagnostic) -> bool {
-    one.rule.name == "external-data" && one.message.contains("there is none in its directory")
+    one.rule.name == "external-data" && one.message.contains("its directory has no such file")
 }
 
 /// Converts a failure of a server to one of the command.
-pub(super) fn failure(error: crate::remote::RemoteError) -> Failure {
+pub(super) fn remote_failure(error: crate::remote::RemoteError) -> Failure {
     match error {
         nothing @ crate::remote::RemoteError::Nothing { .. } => {
             Failure::Nothing(nothing.to_string())

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use clap::Command;
 
 /// Returns the arguments in the spelling that the command defines.
-pub(super) fn understood(
+pub(super) fn normalize_json_options(
     arguments: impl IntoIterator<Item = OsString>,
     root: &Command,
 ) -> Vec<OsString> {

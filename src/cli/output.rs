@@ -33,16 +33,16 @@ pub(super) fn clear_screen() -> io::Result<()> {
 
 /// Prints an error to standard error.
 pub(super) fn error(message: &str) {
-    tell("error", message);
+    print_message("error", message);
 }
 
 /// Prints a note to standard error.
 pub(super) fn note(message: &str) {
-    tell("note", message);
+    print_message("note", message);
 }
 
 /// Maximum length of an answer, in bytes.
-const MAX_ANSWER: u64 = 4096;
+const MAX_ANSWER_BYTES: u64 = 4096;
 
 /// Asks on standard error and reads a line from standard input. Returns `None` at the end of input.
 pub(super) fn ask(question: &str) -> io::Result<Option<String>> {
@@ -50,7 +50,10 @@ pub(super) fn ask(question: &str) -> io::Result<Option<String>> {
     errors.write_all(defuse_line(question).as_bytes())?;
     errors.flush()?;
     let mut answer = String::new();
-    let read = io::stdin().lock().take(MAX_ANSWER).read_line(&mut answer)?;
+    let read = io::stdin()
+        .lock()
+        .take(MAX_ANSWER_BYTES)
+        .read_line(&mut answer)?;
     Ok((read > 0).then_some(answer))
 }
 
@@ -76,7 +79,7 @@ pub(super) fn width() -> usize {
 }
 
 /// Prints a message with a label such as `error`, `warning` or `note` to standard error.
-pub(super) fn tell(kind: &str, message: &str) {
+pub(super) fn print_message(kind: &str, message: &str) {
     // If standard error is closed, the message is dropped.
     let _ = writeln!(io::stderr().lock(), "{kind}: {}", defuse_line(message));
 }

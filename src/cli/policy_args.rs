@@ -9,7 +9,9 @@ use serde_json::json;
 use super::exit::{Exit, Failure};
 use super::output;
 use crate::package::{Backend, PrecisionList};
-use crate::policy::{Error, Glob, Level, Origin, Overrides, Policy, Ruled, Selector, Settings};
+use crate::policy::{
+    Error, Glob, Level, Origin, Overrides, Policy, PolicyOutcome, Selector, Settings,
+};
 use crate::validate;
 
 /// Options that choose the settings file.
@@ -147,18 +149,18 @@ impl PolicyArgs {
     }
 
     /// Returns whether to print the settings instead of checking.
-    pub(super) fn shows(&self) -> bool {
+    pub(super) fn shows_settings(&self) -> bool {
         self.show_settings
     }
 
     /// Returns the directory that the settings make report paths relative to, if any.
     pub(super) fn root(policy: &Policy, paths: &[PathBuf]) -> Option<PathBuf> {
         let settings = policy.settings_for(paths.first()?)?;
-        settings.says_root.then(|| settings.root.clone())
+        settings.has_root.then(|| settings.root.clone())
     }
 
     /// Prints a note about a written baseline file.
-    pub(super) fn tell(ruled: &Ruled) {
+    pub(super) fn note_baseline(ruled: &PolicyOutcome) {
         if let Some(written) = &ruled.written {
             let file = &written.file;
             let count = count(written.findings, "known finding");
@@ -254,7 +256,7 @@ fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy
         }
     }
     let levels = validate::rule_metas().into_iter().filter_map(|rule| {
-        let level = match (settings.is_selected(rule), settings.level(rule)) {
+        let level = match (settings.is_enabled(rule), settings.level(rule)) {
             (false, _) => Level::Off,
             (true, level) => level.filter(|level| *level != Level::At(rule.severity))?,
         };

@@ -13,7 +13,7 @@ use super::output;
 use crate::diagnostic::book;
 use crate::diagnostic::render::{Format, Style};
 use crate::package::{Backend, config};
-use crate::remote::pull::{self, Progress, Pulled, Step, Wish};
+use crate::remote::pull::{self, Progress, ProgressStep, PullOptions, PullResult};
 use crate::remote::{Address, RemoteError};
 use crate::validate::{self, Options};
 
@@ -78,10 +78,10 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
         reason: "expected https://… or hf:OWNER/REPOSITORY[@REVISION][/PATH]".to_owned(),
     };
     if !Address::is_one(&args.source) {
-        return Err(far::failure(wrong()));
+        return Err(far::remote_failure(wrong()));
     }
-    let address = Address::parse(&args.source).map_err(far::failure)?;
-    let pulled = fetch(args, &address).map_err(far::failure)?;
+    let address = Address::parse(&args.source).map_err(far::remote_failure)?;
+    let pulled = fetch(args, &address).map_err(far::remote_failure)?;
     if !args.quiet {
         output::print(&summary(args, &pulled))?;
     }
@@ -91,8 +91,8 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     check(args, &pulled)
 }
 
-fn fetch(args: &Args, address: &Address) -> Result<Pulled, RemoteError> {
-    let wish = Wish {
+fn fetch(args: &Args, address: &Address) -> Result<PullResult, RemoteError> {
+    let wish = PullOptions {
         backends: args.backends.clone(),
         precisions: args.precisions.clone(),
         force: args.force,
@@ -117,17 +117,17 @@ pub(super) fn with_bar<T>(is_wanted: bool, fetch: impl FnOnce(Progress<'_>) -> T
     } else {
         ProgressBar::hidden()
     };
-    let fetched = fetch(&|step: Step| match step {
+    let fetched = fetch(&|step: ProgressStep| match step {
         // A source that changes during the download is planned more than once.
-        Step::Planned(bytes) => bar.set_length(bar.position() + bytes),
-        Step::Came(bytes) => bar.inc(bytes),
-        Step::Lost(bytes) => bar.inc_length(bytes),
+        ProgressStep::Planned(bytes) => bar.set_length(bar.position() + bytes),
+        ProgressStep::Came(bytes) => bar.inc(bytes),
+        ProgressStep::Lost(bytes) => bar.inc_length(bytes),
     });
     bar.finish_and_clear();
     fetched
 }
 
-fn summary(args: &Args, pulled: &Pulled) -> String {
+fn summary(args: &Args, pulled: &PullResult) -> String {
     let mut text = format!(
         "{}: {} files downloaded ({} bytes), {} already present\n",
         args.directory.display(),
@@ -143,7 +143,7 @@ fn summary(args: &Args, pulled: &Pulled) -> String {
 }
 
 /// Validates the directory. Files that the filters left out are not reported as missing.
-fn check(args: &Args, pulled: &Pulled) -> Result<Exit, Failure> {
+fn check(args: &Args, pulled: &PullResult) -> Result<Exit, Failure> {
     let options = Options {
         paths: vec![args.directory.clone()],
         precisions: None,

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     output::print(&match args.format {
         ListFormat::Table => match settings {
             None => table(&rules),
-            Some(settings) => table_under(settings, &rules),
+            Some(settings) => table_with_settings(settings, &rules),
         },
         ListFormat::Markdown => markdown(&rules),
         ListFormat::Json => json(&rules, settings),
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let wrong = settings.map_or(0, |settings| settings.findings.len());
     if wrong > 0 {
         let plural = if wrong == 1 { "" } else { "s" };
-        let file = settings.map_or("", file_of);
+        let file = settings.map_or("", settings_file);
         output::note(&format!(
             "{file} has {wrong} error{plural}; run `pkgtool validate {file}` to show them"
         ));
@@ -73,7 +73,7 @@ fn table(rules: &[&RuleMeta]) -> String {
         table.row([
             rule.code,
             rule.severity.name(),
-            fix(rule).unwrap_or("-"),
+            applicability_name(rule).unwrap_or("-"),
             rule.name,
             rule.summary,
         ]);
@@ -83,8 +83,8 @@ fn table(rules: &[&RuleMeta]) -> String {
 
 /// Returns the table with the severity in force before the default one, and with the setting that
 /// caused the difference at the end.
-fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
-    let file = file_of(settings);
+fn table_with_settings(settings: &Settings, rules: &[&RuleMeta]) -> String {
+    let file = settings_file(settings);
     let head = format!(
         "# {file}: code, severity in force, default severity, fix, rule, reason for the difference\n"
     );
@@ -98,7 +98,7 @@ fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
                 format!("`severity` has `{} = \"{}\"`", one.text(), level.name())
             }
         });
-        let mut globs = settings.not_looked_at(rule).peekable();
+        let mut globs = settings.disabled_globs(rule).peekable();
         let globs = globs.peek().is_some().then(|| {
             let globs: Vec<String> = globs.map(|glob| format!("`{glob}`")).collect();
             format!("not in {}", globs.join(", "))
@@ -108,7 +108,7 @@ fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
             rule.code,
             level.name(),
             rule.severity.name(),
-            fix(rule).unwrap_or("-"),
+            applicability_name(rule).unwrap_or("-"),
             rule.name,
             &reasons.join("; "),
         ]);
@@ -117,7 +117,7 @@ fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
 }
 
 /// Returns the path of the settings file as reports show it.
-fn file_of(settings: &Settings) -> &str {
+fn settings_file(settings: &Settings) -> &str {
     let nested = settings.tightened_by.last().map(String::as_str);
     let file = || Some(settings.file.as_ref()?.1.path.as_str());
     nested.or_else(file).unwrap_or_default()
@@ -136,13 +136,13 @@ fn markdown(rules: &[&RuleMeta]) -> String {
         text + &format!(
             "| {code} | `{name}` | {} | {} | {summary} |\n",
             rule.severity.name(),
-            fix(rule).unwrap_or_default(),
+            applicability_name(rule).unwrap_or_default(),
         )
     })
 }
 
 /// Returns the least safe applicability of the rule's fixes: `safe` or `unsafe`.
-fn fix(rule: &RuleMeta) -> Option<&'static str> {
+fn applicability_name(rule: &RuleMeta) -> Option<&'static str> {
     rule.fix.map(Applicability::name)
 }
 
@@ -152,7 +152,7 @@ fn json(rules: &[&RuleMeta], settings: Option<&Settings>) -> String {
         .map(|rule| {
             let own = (Level::At(rule.severity), None);
             let (level, cause) = settings.map_or(own, |settings| settings.in_force(rule));
-            let globs = settings.map(|settings| settings.not_looked_at(rule).collect::<Vec<_>>());
+            let globs = settings.map(|settings| settings.disabled_globs(rule).collect::<Vec<_>>());
             json!({
                 "code": rule.code,
                 "rule": rule.name,
@@ -167,7 +167,7 @@ fn json(rules: &[&RuleMeta], settings: Option<&Settings>) -> String {
         })
         .collect();
     let settings = settings.map(
-        |settings| json!({ "file": file_of(settings), "deny_warnings": settings.deny_warnings }),
+        |settings| json!({ "file": settings_file(settings), "deny_warnings": settings.deny_warnings }),
     );
     format!(
         "{:#}\n",
@@ -187,7 +187,8 @@ fn page(rules: &[&RuleMeta]) -> String {
             ..
         } = rule;
         let severity = rule.severity.name();
-        let fixable = fix(rule).map_or_else(String::new, |fix| format!(" Fixes: {fix}."));
+        let fixable =
+            applicability_name(rule).map_or_else(String::new, |fix| format!(" Fixes: {fix}."));
         let head = format!("\n## {code}\n\n`{name}`, {severity}: {summary}{fixable}");
         let mut lines = vec![head];
         let mut in_code = false;

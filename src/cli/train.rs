@@ -16,14 +16,14 @@ use crate::diagnostic::{Align, Table, book};
 use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
 use crate::service::{Catalog, CatalogOptions, Device, PackageDirectory, ServiceSettings};
-use crate::train::dataset::{Bounds, Summary, check};
+use crate::train::dataset::{DatasetLimits, Summary, check};
 use crate::train::{FitOptions, Progress, Training};
 
 /// Name of the file that marks a package as made by training.
-const MADE: &str = "training.json";
+const TRAINING_FILE: &str = "training.json";
 
 /// Account that owns the services during a local training.
-const LOCAL_USER: AccountId = AccountId(0);
+const LOCAL_ACCOUNT_ID: AccountId = AccountId(0);
 
 /// Arguments of `pkgtool train`.
 #[derive(Debug, clap::Args)]
@@ -75,9 +75,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let options = FitOptions::read_text(&args.config);
     let options = options.map_err(|error| Failure::Other(format!("--config: {error}")))?;
-    let bounds = Bounds {
+    let bounds = DatasetLimits {
         bytes: u64::MAX,
-        ..Bounds::default()
+        ..DatasetLimits::default()
     };
     let summary = check(open(&args.dataset)?, bounds);
     let summary =
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         .out
         .clone()
         .unwrap_or_else(|| PathBuf::from(&args.name));
-    require_place(&place)?;
+    require_replaceable(&place)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.json {
         output::print(&format!("{metrics:#}\n"))?;
     } else {
-        output::print(&told(args, &metrics, &place))?;
+        output::print(&describe_result(args, &metrics, &place))?;
     }
     Ok(Exit::Clean)
 }
@@ -104,7 +104,7 @@ async fn train(
     args: &Args,
     options: &FitOptions,
     summary: &Summary,
-    bounds: Bounds,
+    bounds: DatasetLimits,
     place: &Path,
 ) -> Result<Value, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
@@ -114,7 +114,7 @@ async fn train(
     let bar = show(&progress);
     let training = Training {
         device: &device,
-        caller: LOCAL_USER,
+        caller: LOCAL_ACCOUNT_ID,
         name: &args.name,
         summary,
         bounds,
@@ -122,7 +122,7 @@ async fn train(
         cache: None,
         memory: u64::MAX,
         progress: &progress,
-        aside: aside(place),
+        output_directory: temporary_path(place),
     };
     let trained = training.run(Box::new(open(&args.dataset)?)).await;
     bar.finish_and_clear();
@@ -143,9 +143,9 @@ fn open(dataset: &Path) -> Result<File, Failure> {
 }
 
 /// Fails if the output directory exists and was not made by training.
-fn require_place(place: &Path) -> Result<(), Failure> {
+fn require_replaceable(place: &Path) -> Result<(), Failure> {
     let is_free = match fs::read_dir(place) {
-        Ok(mut entries) => entries.next().is_none() || place.join(MADE).is_file(),
+        Ok(mut entries) => entries.next().is_none() || place.join(TRAINING_FILE).is_file(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     };
     if is_free {
@@ -159,7 +159,7 @@ fn require_place(place: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the temporary path where the package is built before it is moved to `place`.
-fn aside(place: &Path) -> PathBuf {
+fn temporary_path(place: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(place.file_name().unwrap_or_default());
     name.push(format!(".{}", std::process::id()));
@@ -177,7 +177,7 @@ fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
     let budget = Machine::this().memory_bytes / 2;
     let directory = PackageDirectory {
         path: args.base.clone(),
-        owner: LOCAL_USER,
+        owner: LOCAL_ACCOUNT_ID,
         owner_name: "local".to_owned(),
         named_by_folders: false,
         left_out: Vec::new(),
@@ -230,7 +230,7 @@ fn show(progress: &Arc<Progress>) -> ProgressBar {
 }
 
 /// Formats the result of the training for people.
-fn told(args: &Args, metrics: &Value, place: &Path) -> String {
+fn describe_result(args: &Args, metrics: &Value, place: &Path) -> String {
     let mut text = String::new();
     let number = |key: &str| metrics[key].as_u64().unwrap_or(0);
     let validation = &metrics["validation"];

@@ -15,7 +15,7 @@ use reqwest::{Method, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 
 pub use error::ClientError;
-use retry::{Safe, Tries};
+use retry::{RetrySafety, RetryState};
 
 /// The header with the API key.
 const API_KEY: HeaderName = HeaderName::from_static("mlp-api-key");
@@ -27,11 +27,11 @@ const QUEUE_POSITION: &str = "x-queue-position";
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How long the gateway may delay the answer to one status request (long polling), in seconds.
-const HOLD: u64 = 20;
+const LONG_POLL_SECONDS: u64 = 20;
 
 /// Shortest and longest pause between status requests, for gateways without long polling.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const FIRST_POLL_PAUSE: Duration = Duration::from_millis(200);
+const MAX_POLL_PAUSE: Duration = Duration::from_secs(5);
 
 /// A gateway, and the API key for it.
 #[derive(Debug, Clone)]
@@ -161,7 +161,7 @@ impl Client {
         request: &Predict,
     ) -> Result<Bytes, ClientError> {
         let call = self.predict_call(service, &[], request)?;
-        let reply = self.send(&call, Safe::BeforeItWasSent).await?;
+        let reply = self.send(&call, RetrySafety::IfNotAccepted).await?;
         Ok(reply.body)
     }
 
@@ -175,7 +175,7 @@ impl Client {
         let once = uuid::Uuid::now_v7().to_string();
         let once = HeaderValue::from_str(&once).map_err(|_| ClientError::Usage(once))?;
         call.headers.insert(IDEMPOTENCY_KEY, once);
-        let reply = self.send(&call, Safe::BeforeItWasSent).await?;
+        let reply = self.send(&call, RetrySafety::IfNotAccepted).await?;
         parse(&reply.body, "a task id")
     }
 
@@ -191,9 +191,9 @@ impl Client {
         if hold {
             call.url
                 .query_pairs_mut()
-                .append_pair("wait", &HOLD.to_string());
+                .append_pair("wait", &LONG_POLL_SECONDS.to_string());
         }
-        let reply = self.send(&call, Safe::Always).await?;
+        let reply = self.send(&call, RetrySafety::Always).await?;
         let mut status: TaskStatus = parse(&reply.body, "a task's state")?;
         let position = reply.headers.get(QUEUE_POSITION);
         let position = position.and_then(|value| value.to_str().ok());
@@ -206,7 +206,7 @@ impl Client {
         let call = self.task_call(Method::GET, account, &[task, "response"])?;
         // A stored failure has the status that the service returned, so a retry would return the
         // same.
-        let reply = self.send(&call, Safe::IfUnreachable).await?;
+        let reply = self.send(&call, RetrySafety::IfUnreachable).await?;
         Ok(if reply.status == StatusCode::NO_CONTENT {
             TaskResult::Pending
         } else {
@@ -217,14 +217,14 @@ impl Client {
     /// Cancels a task.
     pub async fn cancel(&self, account: &str, task: &str) -> Result<(), ClientError> {
         let call = self.task_call(Method::POST, account, &[task, "cancel"])?;
-        self.send(&call, Safe::Always).await?;
+        self.send(&call, RetrySafety::Always).await?;
         Ok(())
     }
 
     /// Deletes a task that has ended. Some gateways lack this operation.
     pub async fn delete(&self, account: &str, task: &str) -> Result<(), ClientError> {
         let call = self.task_call(Method::DELETE, account, &[task])?;
-        self.send(&call, Safe::Always).await?;
+        self.send(&call, RetrySafety::Always).await?;
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl Client {
             .query_pairs_mut()
             .append_pair("limit", &limit.to_string())
             .extend_pairs(status.map(|status| ("status", status)));
-        let reply = self.send(&call, Safe::Always).await?;
+        let reply = self.send(&call, RetrySafety::Always).await?;
         parse(&reply.body, "a list of tasks")
     }
 
@@ -251,7 +251,7 @@ impl Client {
         task: &str,
         mut progress: impl FnMut(&TaskStatus),
     ) -> Result<TaskStatus, ClientError> {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = FIRST_POLL_PAUSE;
         // The first request is answered at once, so that its state can be shown.
         let mut hold = false;
         loop {
@@ -262,9 +262,9 @@ impl Client {
                 return Ok(status);
             }
             // After a long poll no pause is needed.
-            if hold && asked.elapsed() < Duration::from_secs(HOLD) / 2 {
+            if hold && asked.elapsed() < Duration::from_secs(LONG_POLL_SECONDS) / 2 {
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(MAX_POLL_PAUSE);
             }
             hold = true;
         }
@@ -273,7 +273,7 @@ impl Client {
     /// Lists the services of an account that the key may use. Some gateways lack this operation.
     pub async fn services(&self, account: &str) -> Result<Vec<ServiceState>, ClientError> {
         let call = self.call(Method::GET, &["account", account, "model"])?;
-        let reply = self.send(&call, Safe::Always).await?;
+        let reply = self.send(&call, RetrySafety::Always).await?;
         parse(&reply.body, "a list of services")
     }
 
@@ -339,13 +339,13 @@ impl Client {
     }
 
     /// Sends a call, with retries, until it succeeds or fails in a way that a retry cannot fix.
-    async fn send(&self, call: &Call, safe: Safe) -> Result<Reply, ClientError> {
+    async fn send(&self, call: &Call, safe: RetrySafety) -> Result<Reply, ClientError> {
         let safe = if call.headers.contains_key(IDEMPOTENCY_KEY) {
-            Safe::Always
+            RetrySafety::Always
         } else {
             safe
         };
-        let mut tries = Tries::new(safe);
+        let mut tries = RetryState::new(safe);
         loop {
             let error = match self.send_once(call).await {
                 Ok(reply) => return Ok(reply),

@@ -5,34 +5,34 @@ use std::time::Duration;
 use super::ClientError;
 
 /// Maximum number of attempts per request.
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// The first pause. Each pause is twice the previous one, with a random part.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Longest automatic pause. The user decides about longer waits.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
 /// When a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Safe {
+pub(super) enum RetrySafety {
     /// Always: the request is idempotent.
     Always,
     /// If no answer arrived. An error response counts as the answer.
     IfUnreachable,
     /// If the request was certainly not accepted.
-    BeforeItWasSent,
+    IfNotAccepted,
 }
 
 /// The attempts of one request so far.
 #[derive(Debug)]
-pub(super) struct Tries {
-    safe: Safe,
+pub(super) struct RetryState {
+    safe: RetrySafety,
     made: u32,
 }
 
-impl Tries {
-    pub(super) fn new(safe: Safe) -> Self {
+impl RetryState {
+    pub(super) fn new(safe: RetrySafety) -> Self {
         Self { safe, made: 0 }
     }
 
@@ -40,32 +40,32 @@ impl Tries {
     /// no retry.
     pub(super) fn pause(&mut self, error: &ClientError) -> Option<Duration> {
         self.made += 1;
-        if self.made >= TRIES || !self.helps(error) {
+        if self.made >= MAX_ATTEMPTS || !self.is_retryable(error) {
             return None;
         }
         let asked = match error {
             ClientError::Refused { retry_after, .. } => *retry_after,
             _ => None,
         };
-        let own = FIRST_PAUSE * 2_u32.pow(self.made - 1);
+        let own = FIRST_RETRY_PAUSE * 2_u32.pow(self.made - 1);
         let pause = asked
             .unwrap_or(Duration::ZERO)
-            .max(own.mul_f64(0.5 + 0.5 * chance()));
-        (pause <= LONGEST_PAUSE).then_some(pause)
+            .max(own.mul_f64(0.5 + 0.5 * random_fraction()));
+        (pause <= MAX_RETRY_PAUSE).then_some(pause)
     }
 
-    fn helps(&self, error: &ClientError) -> bool {
+    fn is_retryable(&self, error: &ClientError) -> bool {
         match error {
             ClientError::Usage(_)
             | ClientError::Protocol(_)
             | ClientError::Refused { final_: true, .. } => false,
             ClientError::Unreachable { unsent, .. } => {
-                *unsent || self.safe != Safe::BeforeItWasSent
+                *unsent || self.safe != RetrySafety::IfNotAccepted
             }
             ClientError::Refused { status, .. } => match self.safe {
-                Safe::Always => *status == 429 || *status >= 500,
-                Safe::IfUnreachable => *status == 429,
-                Safe::BeforeItWasSent => matches!(*status, 429 | 503),
+                RetrySafety::Always => *status == 429 || *status >= 500,
+                RetrySafety::IfUnreachable => *status == 429,
+                RetrySafety::IfNotAccepted => matches!(*status, 429 | 503),
             },
         }
     }
@@ -73,7 +73,7 @@ impl Tries {
 
 /// Returns a random number from 0 to 1. Without randomness all clients would retry at the same
 /// time.
-fn chance() -> f64 {
+fn random_fraction() -> f64 {
     let mut byte = [0];
     let _ = getrandom::fill(&mut byte);
     f64::from(byte[0]) / 255.0

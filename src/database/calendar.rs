@@ -5,7 +5,7 @@ use chrono::{DateTime, Datelike as _, NaiveDate, Timelike as _, Utc};
 use super::Timestamp;
 
 /// A day, in milliseconds.
-const DAY: i64 = 86_400_000;
+const MILLISECONDS_PER_DAY: i64 = 86_400_000;
 
 /// A day in UTC: days since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +14,7 @@ pub struct Day(pub i64);
 impl Day {
     /// Formats the day as `2026-11-21`.
     pub fn to_iso(self) -> String {
-        let mut text = Timestamp(self.0.saturating_mul(DAY)).to_iso();
+        let mut text = Timestamp(self.0.saturating_mul(MILLISECONDS_PER_DAY)).to_iso();
         text.truncate(text.find('T').unwrap_or(text.len()));
         text
     }
@@ -37,7 +37,7 @@ impl Day {
 impl Timestamp {
     /// Returns the day of this time.
     pub fn day(self) -> Day {
-        Day(self.0.div_euclid(DAY))
+        Day(self.0.div_euclid(MILLISECONDS_PER_DAY))
     }
 
     /// Formats the time as `2026-11-21T04:26:17.123Z`. A time outside of the calendar's range is
@@ -96,9 +96,9 @@ mod tests {
         ] {
             assert_eq!(Day(day).to_iso(), text);
             assert_eq!(Day::from_iso(text), Some(Day(day)));
-            let last = Timestamp(day * DAY + DAY - 1);
+            let last = Timestamp(day * MILLISECONDS_PER_DAY + MILLISECONDS_PER_DAY - 1);
             assert_eq!(
-                (Timestamp(day * DAY).day(), last.day()),
+                (Timestamp(day * MILLISECONDS_PER_DAY).day(), last.day()),
                 (Day(day), Day(day))
             );
         }

@@ -34,7 +34,9 @@ pub enum DatabaseError {
         path: String,
     },
     /// A later release created the database.
-    #[error("{path}: created by a later release of pkgtool (schema {found}, this release supports up to {known})")]
+    #[error(
+        "{path}: created by a later release of pkgtool (schema {found}, this release supports up to {known})"
+    )]
     TooNew {
         /// The database's file.
         path: String,

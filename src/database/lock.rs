@@ -7,7 +7,7 @@ use super::DatabaseError;
 use super::directory::own_directory;
 
 /// Name of the lock file.
-const FILE: &str = "lock";
+const LOCK_FILE: &str = "lock";
 
 /// A held lock, until it is dropped or the process ends.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl DataLock {
     /// Locks a directory, and creates it if necessary.
     pub fn take(directory: &Path) -> Result<Self, DatabaseError> {
         own_directory(directory)?;
-        let path = directory.join(FILE);
+        let path = directory.join(LOCK_FILE);
         let read_only = |error: std::io::Error| DatabaseError::ReadOnly {
             path: path.display().to_string(),
             reason: error.to_string(),

@@ -18,6 +18,6 @@ pub(crate) use directory::{make_directory, sync_path, sync_tree};
 pub use error::DatabaseError;
 pub use lock::DataLock;
 pub use retention::RetentionClock;
-pub use space::{Files, Space, disk_free};
+pub use space::{DatabaseSize, FileStats, disk_free};
 pub use timestamp::Timestamp;
 pub use url::{DatabaseUrl, DatabaseUrlError};

@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 use super::{Day, Timestamp};
 
 /// Name of the file in a data directory.
-const FILE: &str = "retention.json";
+const CLOCK_FILE: &str = "retention.json";
 
 /// Maximum jump of the clock that is trusted, in milliseconds.
-const BELIEVED: i64 = 24 * 3600 * 1000;
+const MAX_TRUSTED_JUMP_MS: i64 = 24 * 3600 * 1000;
 
 /// Interval between writes of the file.
-const BETWEEN_WRITES: Duration = Duration::from_mins(1);
+const WRITE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Maximum number of jumps that are tracked separately.
-const MOST_JUMPS: usize = 256;
+const MAX_JUMPS: usize = 256;
 
 /// A clock for retention. It follows the system clock, but a jump ahead counts only after data was
 /// kept for its full retention since the jump.
@@ -34,7 +34,7 @@ pub struct RetentionClock {
 
 #[derive(Debug)]
 struct State {
-    known: Known,
+    known: PersistentState,
     looked: Instant,
     written: Option<Instant>,
 }
@@ -42,7 +42,7 @@ struct State {
 /// The persistent state.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(default)]
-struct Known {
+struct PersistentState {
     /// Last observed time of the system clock, in milliseconds.
     seen: i64,
     jumps: Vec<Jump>,
@@ -62,10 +62,10 @@ impl RetentionClock {
     /// Opens the clock of a data directory. Without a stored state, the current time is compared
     /// with `newest`, the newest stored time.
     pub fn open(directory: &Path, newest: Option<Timestamp>) -> Self {
-        let file = directory.join(FILE);
+        let file = directory.join(CLOCK_FILE);
         let kept = fs::read(&file).ok();
-        let kept = kept.and_then(|text| serde_json::from_slice::<Known>(&text).ok());
-        let known = kept.unwrap_or_else(|| Known {
+        let kept = kept.and_then(|text| serde_json::from_slice::<PersistentState>(&text).ok());
+        let known = kept.unwrap_or_else(|| PersistentState {
             seen: newest.unwrap_or_else(Timestamp::now).0,
             jumps: Vec::new(),
         });
@@ -104,7 +104,7 @@ impl RetentionClock {
         let passed = now.duration_since(state.looked);
         state.looked = now;
         let has_jumped = state.known.look(Timestamp::now(), passed);
-        let is_due = |written: Instant| now.duration_since(written) >= BETWEEN_WRITES;
+        let is_due = |written: Instant| now.duration_since(written) >= WRITE_INTERVAL;
         if has_jumped || state.written.is_none_or(is_due) {
             state.written = Some(now);
             if let Err(error) = state.known.write(&self.file) {
@@ -115,7 +115,7 @@ impl RetentionClock {
     }
 }
 
-impl Known {
+impl PersistentState {
     /// Follows the system clock after `passed`; returns `true` if it jumped ahead.
     fn look(&mut self, wall: Timestamp, passed: Duration) -> bool {
         let passed = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
@@ -127,20 +127,20 @@ impl Known {
         if jumped < 0 {
             self.back(-jumped);
         }
-        if jumped <= BELIEVED {
+        if jumped <= MAX_TRUSTED_JUMP_MS {
             return false;
         }
-        let days = jumped / BELIEVED;
+        let days = jumped / MAX_TRUSTED_JUMP_MS;
         tracing::warn!(
             days,
             "the system clock is ahead of the last stored time: data is not deleted by age before that time \
              has passed; correct the clock if it is wrong"
         );
         self.jumps.push(Jump {
-            ahead: jumped - BELIEVED,
+            ahead: jumped - MAX_TRUSTED_JUMP_MS,
             age: 0,
         });
-        if self.jumps.len() > MOST_JUMPS {
+        if self.jumps.len() > MAX_JUMPS {
             let first = self.jumps.remove(0);
             self.jumps[0].ahead = self.jumps[0].ahead.saturating_add(first.ahead);
         }
@@ -181,23 +181,23 @@ impl Known {
 mod tests {
     use super::*;
 
-    const DAY: i64 = BELIEVED;
+    const DAY: i64 = MAX_TRUSTED_JUMP_MS;
     const WEEK: Duration = Duration::from_hours(24 * 7);
 
-    fn since(known: &Known) -> i64 {
+    fn since(known: &PersistentState) -> i64 {
         Timestamp(known.seen)
             .before(known.behind(WEEK))
             .before(WEEK)
             .0
     }
 
-    fn pass(known: &mut Known, days: i64) {
+    fn pass(known: &mut PersistentState, days: i64) {
         let passed = Duration::from_millis(u64::try_from(days * DAY).expect("a few"));
         known.look(Timestamp(known.seen + days * DAY), passed);
     }
 
-    fn at(days: i64) -> Known {
-        Known {
+    fn at(days: i64) -> PersistentState {
+        PersistentState {
             seen: days * DAY,
             jumps: Vec::new(),
         }
@@ -242,7 +242,7 @@ mod tests {
             known.look(Timestamp(known.seen + 2 * DAY + DAY / 2), Duration::ZERO);
         }
         assert!(since(&known) > known.seen - 12 * DAY);
-        assert!(known.jumps.len() <= MOST_JUMPS);
+        assert!(known.jumps.len() <= MAX_JUMPS);
     }
 
     #[test]

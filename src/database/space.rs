@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// Disk usage of a database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Space {
+pub struct DatabaseSize {
     /// Size of its files, in bytes.
     pub bytes: u64,
     /// Free bytes within the files, which are used before the files grow.
@@ -13,14 +13,14 @@ pub struct Space {
 
 /// Number and size of the files below a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Files {
+pub struct FileStats {
     /// Number of files.
     pub count: u64,
     /// Total size, in bytes.
     pub bytes: u64,
 }
 
-impl Files {
+impl FileStats {
     /// Counts the files below a directory; zero if it does not exist. Files deleted meanwhile are
     /// skipped.
     pub fn below(directory: &Path) -> Self {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Default file name of the database in a data directory.
-const FILE: &str = "pkgtool.db";
+const DEFAULT_FILE: &str = "pkgtool.db";
 
 /// The supported forms of URLs. Each corresponds to a variant of [`DatabaseUrl`].
-const FORMS: [&str; 1] = ["sqlite:FILE"];
+const SUPPORTED_FORMS: [&str; 1] = ["sqlite:FILE"];
 
 /// The kind and location of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,23 +21,23 @@ pub enum DatabaseUrl {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseUrlError {
     /// The kind of database is unsupported.
-    #[error("unsupported kind of database `{scheme}:`; expected {}", FORMS.join(" or "))]
+    #[error("unsupported kind of database `{scheme}:`; expected {}", SUPPORTED_FORMS.join(" or "))]
     Scheme {
         /// The scheme of the URL.
         scheme: String,
     },
     /// The location is missing.
-    #[error("the database URL lacks a file; expected {}", FORMS.join(" or "))]
+    #[error("the database URL lacks a file; expected {}", SUPPORTED_FORMS.join(" or "))]
     NoFile,
     /// The URL has parameters.
-    #[error("`sqlite:` URLs with parameters after `?` are unsupported; expected {}", FORMS[0])]
+    #[error("`sqlite:` URLs with parameters after `?` are unsupported; expected {}", SUPPORTED_FORMS[0])]
     Parameters,
 }
 
 impl DatabaseUrl {
     /// Returns the database of a data directory.
     pub fn in_directory(directory: &Path) -> Self {
-        Self::Sqlite(directory.join(FILE))
+        Self::Sqlite(directory.join(DEFAULT_FILE))
     }
 }
 

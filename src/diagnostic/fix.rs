@@ -1,4 +1,5 @@
-//! How a finding can be mended, as data: a rule proposes, `fix`, editors and reports carry it out or on.
+//! Fixes of findings, as data. A rule proposes a fix; `pkgtool fix` and editors apply it, and
+//! reports include it.
 
 use std::path::PathBuf;
 
@@ -6,18 +7,18 @@ use serde::Serialize;
 
 use crate::source::edit::TextEdit;
 
-/// Whether a fix may be made unasked.
+/// States whether a fix may be applied without asking the author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Applicability {
-    /// What it writes is certain: the files say so, or the format leaves no choice.
+    /// The result is certain: the files determine it, or the format leaves no choice.
     Safe,
-    /// It decides something that is the author's to decide.
+    /// The fix makes a choice that belongs to the author.
     Unsafe,
 }
 
 impl Applicability {
-    /// `safe` or `unsafe`.
+    /// Returns `safe` or `unsafe`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Safe => "safe",
@@ -26,40 +27,40 @@ impl Applicability {
     }
 }
 
-/// What mends a finding.
+/// A fix of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fix {
-    /// What it does, as an order: `write "size_bytes": 12`.
+    /// Description in the imperative: `write "size_bytes": 12`.
     pub title: String,
-    /// Whether it may be made unasked.
+    /// States whether the fix may be applied without asking the author.
     pub applicability: Applicability,
-    /// Changes to the text of the file that the finding is in; they don't overlap.
+    /// Edits of the file with the finding. They do not overlap.
     pub edits: Vec<TextEdit>,
-    /// A file that gets another name, before the text is changed.
+    /// A file that is renamed before the text is edited.
     pub rename: Option<Rename>,
 }
 
-/// A file of a package and its new path, in the same directory.
+/// A renaming of a package's file within its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rename {
-    /// The path as it is.
+    /// Current path.
     pub from: PathBuf,
-    /// The path as it shall be. Nothing may be there.
+    /// New path, which must not exist.
     pub to: PathBuf,
 }
 
 impl Fix {
-    /// A fix that may be made unasked.
+    /// Creates a fix that may be applied without asking.
     pub fn safe(title: impl Into<String>, edits: Vec<TextEdit>) -> Self {
         Self::new(Applicability::Safe, title, edits)
     }
 
-    /// A fix for the author to decide.
+    /// Creates a fix that needs the author's consent.
     pub fn needs_consent(title: impl Into<String>, edits: Vec<TextEdit>) -> Self {
         Self::new(Applicability::Unsafe, title, edits)
     }
 
-    /// Also gives a file another name.
+    /// Also renames a file.
     #[must_use]
     pub fn renaming(mut self, from: PathBuf, to: PathBuf) -> Self {
         self.rename = Some(Rename { from, to });

@@ -1,8 +1,9 @@
-//! What a finding is known by from one run to the next: not its line, not the numbers in its message, and not
-//! the place of its variant in the list.
+//! The identity of a finding across runs, for baselines and fingerprints in reports.
 //!
-//! Invariant: the same finding has the same identity in every build, and two findings of one rule at one
-//! place have the same.
+//! It excludes the line, the numbers in the message, and the position of a variant in its list.
+//!
+//! Invariant: the same finding has the same identity in every build. Two findings of one rule at
+//! one location share an identity.
 
 use std::collections::HashMap;
 
@@ -10,31 +11,32 @@ use super::Diagnostic;
 use crate::source::Document;
 use crate::source::json::Node;
 
-/// The list whose elements are known by a name, and where they have it: they are often put in another
-/// order, and one more stands before them.
-const NAMED: (&str, &str) = ("variants", "precision");
+/// The list whose elements are identified by a member instead of their index, and that member.
+/// Variants are often reordered, or inserted before others.
+const NAMED_LIST: (&str, &str) = ("variants", "precision");
 
-/// What a finding is known by.
+/// The identity of a finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    /// The file, relative to what the caller chose, with `/` between its parts.
+    /// Path of the file relative to a directory of the caller's choice, with `/` as the separator.
     pub path: String,
-    /// The rule's code.
+    /// Code of the rule.
     pub code: &'static str,
-    /// The JSON Pointer, elements of `variants` by their precision: `/variants/fp32/file`.
+    /// JSON pointer in which elements of `variants` are identified by their precision:
+    /// `/variants/fp32/file`.
     pub pointer: String,
-    /// What the finding names, where the file as a whole is its place: what stands in backticks in its message.
+    /// Texts in backticks in the message, for findings about the whole file.
     pub names: Vec<String>,
 }
 
-/// Identities of one run's findings; each file's names are looked up once.
+/// Computes the identities of one run's findings. The names in each file are looked up once.
 #[derive(Debug, Default)]
-pub struct Identities {
+pub struct IdentityCache {
     names: HashMap<String, Vec<Option<String>>>,
 }
 
-impl Identities {
-    /// The identity of a finding in the file of this path.
+impl IdentityCache {
+    /// Returns the identity of a finding in the file at this path.
     pub fn of(&mut self, diagnostic: &Diagnostic, path: &str) -> Identity {
         let pointer = self.pointer(diagnostic);
         let names = if pointer.is_empty() {
@@ -50,10 +52,10 @@ impl Identities {
         }
     }
 
-    /// The pointer with names for elements that have some.
+    /// Returns the pointer with names in place of indices, if the elements have names.
     pub fn pointer(&mut self, diagnostic: &Diagnostic) -> String {
         let pointer = &diagnostic.pointer;
-        let list = format!("/{}/", NAMED.0);
+        let list = format!("/{}/", NAMED_LIST.0);
         let Some(below) = pointer.strip_prefix(&list) else {
             return pointer.clone();
         };
@@ -82,7 +84,7 @@ impl Identities {
 }
 
 impl Identity {
-    /// The identity as one number, in hexadecimal digits: FNV-1a of its parts.
+    /// Returns the identity as one hexadecimal number, the FNV-1a hash of its parts.
     pub fn fingerprint(&self) -> String {
         let parts = [self.code, &self.path, &self.pointer];
         let parts = parts
@@ -100,12 +102,15 @@ fn names_in(text: &str) -> Vec<Option<String>> {
     let Ok(document) = Document::parse(text) else {
         return Vec::new();
     };
-    let list = document.root.get(NAMED.0).map_or(&[][..], Node::elements);
-    let name = |element: &Node| element.get(NAMED.1)?.as_str().map(str::to_owned);
+    let list = document
+        .root
+        .get(NAMED_LIST.0)
+        .map_or(&[][..], Node::elements);
+    let name = |element: &Node| element.get(NAMED_LIST.1)?.as_str().map(str::to_owned);
     list.iter().map(name).collect()
 }
 
-/// What stands in backticks.
+/// Returns the texts in backticks.
 fn quoted(message: &str) -> Vec<String> {
     let parts = message.split('`').enumerate();
     parts

@@ -1,8 +1,8 @@
-//! Findings as data: rules' metadata, severities, places, reports, and their renderings.
+//! Findings as data: metadata of rules, severities, locations, reports, and their output formats.
 //!
-//! A rule makes a [`Finding`], which points with JSON paths; a file's findings become
-//! [`Diagnostic`]s with byte spans; only renderers turn spans into lines and columns. Knows no
-//! rule and no package.
+//! A rule creates a [`Finding`], whose location is a JSON path. The findings of a file become
+//! [`Diagnostic`]s with byte spans. Only renderers convert spans to lines and columns. This module
+//! does not depend on individual rules or on packages.
 
 pub mod book;
 mod fix;
@@ -13,7 +13,7 @@ mod rule;
 mod table;
 
 pub use fix::{Applicability, Fix, Rename};
-pub use identity::{Identities, Identity};
+pub use identity::{Identity, IdentityCache};
 pub use report::{Anchor, Diagnostic, Finding, Report, SourceText, Summary};
 pub use rule::{RuleMeta, Severity};
 pub use table::{Align, Table};

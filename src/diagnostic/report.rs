@@ -1,4 +1,4 @@
-//! Findings, diagnostics and the report of one run.
+//! Findings, diagnostics, and the report of a run.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -10,28 +10,29 @@ use serde::Serialize;
 use super::{Fix, RuleMeta, Severity};
 use crate::source::{Document, JsonPath, LineIndex, Position, Span};
 
-/// Longest message or help, in characters. Signatures of large models are long.
-const MAX_TEXT: usize = 2000;
-/// Most other places of one fault that are named.
-const MAX_PLACES: usize = 3;
+/// Maximum length of a message or a help text, in characters. Signatures of large models are long.
+const MAX_TEXT_CHARS: usize = 2000;
+/// Maximum number of further locations of a fault that are listed.
+const MAX_LISTED_LOCATIONS: usize = 3;
 
-/// The place a finding is about, as a rule knows it.
+/// The location of a finding, as a rule states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Anchor {
-    /// The file as a whole.
+    /// The whole file.
     File,
     /// A value.
     Value(JsonPath),
     /// The key of a member.
     Key(JsonPath),
-    /// A piece of text, in a file that did not parse.
+    /// A span of text in a file that could not be parsed.
     Text(Span),
-    /// A place whose bytes are known: a path may stand for several members, or its document be gone.
+    /// A path with a known span: the path may match several members, or the document may not be
+    /// available.
     At(JsonPath, Span),
 }
 
 impl Anchor {
-    /// The path of a value or key.
+    /// Returns the path of a value or key.
     pub fn path(&self) -> Option<&JsonPath> {
         match self {
             Self::Value(path) | Self::Key(path) | Self::At(path, _) => Some(path),
@@ -40,22 +41,22 @@ impl Anchor {
     }
 }
 
-/// Something a rule found.
+/// A finding of a rule.
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The rule.
     pub rule: &'static RuleMeta,
-    /// How bad this finding is.
+    /// Severity of this finding.
     pub severity: Severity,
-    /// Where.
+    /// Location in the file.
     pub anchor: Anchor,
-    /// What was expected and what was found.
+    /// Expected and found values.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub help: Option<String>,
-    /// The file that is at fault, where it is not the one that the finding stands in.
+    /// The faulty file, if it is not the one with the finding.
     pub subject: Option<PathBuf>,
-    /// What mends it.
+    /// The fix, if there is one.
     pub fix: Option<Fix>,
 }
 
@@ -64,66 +65,66 @@ pub struct Finding {
 pub struct Diagnostic {
     /// The rule.
     pub rule: &'static RuleMeta,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What was expected and what was found.
+    /// Expected and found values.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub help: Option<String>,
     /// The file.
     pub source: Arc<SourceText>,
-    /// JSON Pointer of the value; `""` for the file as a whole.
+    /// JSON pointer of the value; `""` for the whole file.
     pub pointer: String,
-    /// Bytes of the file.
+    /// Span in the file.
     pub span: Span,
-    /// The file that is at fault, where it is not the one that the finding stands in.
+    /// The faulty file, if it is not the one with the finding.
     pub subject: Option<PathBuf>,
-    /// What mends it.
+    /// The fix, if there is one.
     pub fix: Option<Fix>,
 }
 
 /// A checked file: its path and text.
 #[derive(Debug)]
 pub struct SourceText {
-    /// The path as shown, with `/` between its parts.
+    /// Path for display, with `/` as the separator.
     pub path: String,
-    /// The text; empty where it could not be read.
+    /// The text; empty if the file could not be read.
     pub text: String,
     lines: OnceLock<LineIndex>,
 }
 
-/// Everything one run found.
+/// The findings of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Paths of the checked files, sorted.
     pub files: Vec<String>,
-    /// How many of them are package configs.
+    /// Number of package configs among the files.
     pub packages: usize,
-    /// How many of them are precision lists.
+    /// Number of precision lists among the files.
     pub lists: usize,
-    /// Diagnostics in stable order: by path, place, code, message.
+    /// Diagnostics in stable order: by path, location, code, message.
     pub diagnostics: Vec<Diagnostic>,
-    /// How many there were beside these, by severity; counted, but not shown.
+    /// Number of removed diagnostics by severity. They are counted, but not shown.
     pub withheld: BTreeMap<Severity, usize>,
-    /// Paths of files whose warnings count as errors, because a project says so.
+    /// Paths of files whose warnings count as errors because of settings.
     pub denied: BTreeSet<String>,
 }
 
-/// How many of what.
+/// The counts of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Summary {
-    /// Package configs checked.
+    /// Number of checked package configs.
     pub packages: usize,
-    /// Findings that are errors.
+    /// Number of errors.
     pub errors: usize,
-    /// Findings that are warnings.
+    /// Number of warnings.
     pub warnings: usize,
-    /// Findings that are notes.
+    /// Number of notes.
     pub notes: usize,
 }
 
 impl RuleMeta {
-    /// A finding of this rule, at its default severity.
+    /// Creates a finding of this rule with its default severity.
     pub fn finding(&'static self, anchor: Anchor, message: impl Into<String>) -> Finding {
         Finding {
             rule: self,
@@ -138,21 +139,21 @@ impl RuleMeta {
 }
 
 impl Finding {
-    /// Says what to do.
+    /// Sets the remedy.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(cut(help.into()));
         self
     }
 
-    /// Says what mends it.
+    /// Sets the fix.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
         self.fix = fix.into();
         self
     }
 
-    /// Says that this file is at fault. Several findings of one rule about one file are one.
+    /// Sets the faulty file. Findings of one rule about the same file are merged into one.
     #[must_use]
     pub fn about(mut self, subject: &Path) -> Self {
         self.subject = Some(subject.to_owned());
@@ -166,7 +167,7 @@ impl Finding {
         self
     }
 
-    /// The bytes of the file that it is about.
+    /// Returns the span of the finding in the file.
     pub fn span(&self, document: Option<&Document>) -> Span {
         match (&self.anchor, document) {
             (Anchor::Text(span) | Anchor::At(_, span), _) => *span,
@@ -177,7 +178,7 @@ impl Finding {
         }
     }
 
-    /// Finds the place in the file's text.
+    /// Converts the finding to a diagnostic with a location in the file's text.
     pub fn locate(self, source: &Arc<SourceText>, document: Option<&Document>) -> Diagnostic {
         let span = self.span(document);
         let pointer = match (&self.anchor, document) {
@@ -200,9 +201,9 @@ impl Finding {
     }
 }
 
-/// A text short enough to show: what it quotes from a file may have megabytes.
+/// Truncates a text, since text quoted from a file may be megabytes long.
 fn cut(mut text: String) -> String {
-    if let Some((at, _)) = text.char_indices().nth(MAX_TEXT) {
+    if let Some((at, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
         text.truncate(at);
         text.push('…');
     }
@@ -210,7 +211,7 @@ fn cut(mut text: String) -> String {
 }
 
 impl SourceText {
-    /// A file of this path and text.
+    /// Creates a file with this path and text.
     pub fn new(path: String, text: String) -> Self {
         Self {
             path,
@@ -219,24 +220,24 @@ impl SourceText {
         }
     }
 
-    /// Line and column of a byte offset.
+    /// Returns line and column of a byte offset.
     pub fn position(&self, offset: usize) -> Position {
         self.lines().position(&self.text, offset)
     }
 
-    /// The line starts, looked for when they are first asked for: most files have no findings.
+    /// Returns the line index, which is computed on first use: most files have no findings.
     pub fn lines(&self) -> &LineIndex {
         self.lines.get_or_init(|| LineIndex::new(&self.text))
     }
 }
 
 impl Diagnostic {
-    /// Where it begins.
+    /// Returns the start position.
     pub fn start(&self) -> Position {
         self.source.position(self.span.start)
     }
 
-    /// Where it ends (the position after its last character).
+    /// Returns the end position, after the last character.
     pub fn end(&self) -> Position {
         self.source.position(self.span.end)
     }
@@ -253,8 +254,8 @@ impl Diagnostic {
 }
 
 impl Report {
-    /// Puts files and diagnostics into their stable order, and makes what one rule says of one file
-    /// one diagnostic, at the first place that names the file.
+    /// Sorts files and diagnostics into their stable order. Diagnostics of one rule about the same
+    /// faulty file are merged into one, at the first location that names the file.
     pub fn sort(&mut self) {
         self.files.sort();
         self.diagnostics.sort_by(Diagnostic::order);
@@ -278,8 +279,12 @@ impl Report {
             kept.push(diagnostic);
         }
         for (at, places) in others {
-            let shown = places.iter().take(MAX_PLACES).cloned().collect::<Vec<_>>();
-            let more = match places.len().saturating_sub(MAX_PLACES) {
+            let shown = places
+                .iter()
+                .take(MAX_LISTED_LOCATIONS)
+                .cloned()
+                .collect::<Vec<_>>();
+            let more = match places.len().saturating_sub(MAX_LISTED_LOCATIONS) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
@@ -289,8 +294,8 @@ impl Report {
         self.diagnostics = kept;
     }
 
-    /// Keeps the worst `most` diagnostics, of equal severity the first ones; the others still count.
-    /// Gives how many others there are.
+    /// Keeps the `most` most severe diagnostics, the first ones of equal severity. The others are
+    /// still counted. Returns the number of removed diagnostics.
     pub fn keep_worst(&mut self, most: usize) -> usize {
         let mut order: Vec<usize> = (0..self.diagnostics.len()).collect();
         order.sort_by_key(|at| Reverse(self.diagnostics[*at].severity));
@@ -307,7 +312,7 @@ impl Report {
         others
     }
 
-    /// Counts.
+    /// Returns the counts.
     pub fn summary(&self) -> Summary {
         let count = |severity| {
             let all = self.diagnostics.iter();

@@ -1,23 +1,23 @@
-//! What is fixed about a rule: its code, name, default severity and explanation.
+//! The static metadata of a rule: its code, name, default severity and explanation.
 
 use serde::Serialize;
 
 use super::{Applicability, book};
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing; nothing is wrong.
+    /// Information; nothing is wrong.
     Note,
     /// Probably wrong, or against a convention.
     Warning,
-    /// Wrong.
+    /// Certainly wrong.
     Error,
 }
 
 impl Severity {
-    /// `note`, `warning` or `error`.
+    /// Returns `note`, `warning` or `error`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -27,21 +27,21 @@ impl Severity {
     }
 }
 
-/// The fixed part of a rule. Codes and names are a contract: never reused, never renamed.
+/// The static metadata of a rule. Codes and names are stable: they are never reused or renamed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RuleMeta {
-    /// `PKG001` and so on.
+    /// Code, such as `PKG001`.
     pub code: &'static str,
-    /// Kebab-case name.
+    /// Name in kebab case.
     pub name: &'static str,
-    /// The severity its findings have unless they say otherwise.
+    /// Default severity of the findings.
     pub severity: Severity,
-    /// One line: what a finding of this rule means.
+    /// One line that describes a finding of this rule.
     pub summary: &'static str,
-    /// Whether findings of this rule can be mended by the tool, and the boldest way in which they are.
+    /// The least safe kind of fix of the findings, or `None` if the tool cannot fix them.
     pub fix: Option<Applicability>,
-    /// Markdown under the headings *What it checks*, *Why*, *Example*, *Fix*, *What it does
-    /// not see*. Lines may begin with the space that a doc comment leaves.
+    /// Markdown with the headings *What it checks*, *Why*, *Example*, *Fix*, *What it does not
+    /// see*. Lines may begin with the space of a doc comment.
     pub explanation: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl RuleMeta {
         }
     }
 
-    /// The explanation without the margin that doc comments leave.
+    /// Returns the explanation without the leading spaces of doc comments.
     pub fn explanation_text(&self) -> String {
         let lines = self.explanation.trim_end().lines();
         let unindented = lines.map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());

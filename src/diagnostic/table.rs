@@ -13,7 +13,8 @@ pub enum Align {
     Right,
 }
 
-/// Rows of cells. A column is as wide as its widest cell, two spaces part columns, and no line ends with spaces.
+/// Rows of cells. A column is as wide as its widest cell. Two spaces separate columns, and lines have
+/// no trailing spaces.
 #[derive(Debug, Clone)]
 pub struct Table {
     indent: &'static str,

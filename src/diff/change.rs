@@ -6,7 +6,7 @@ use super::{Kind, Level};
 
 /// The location of a change in a package. Fields are `None` for a change at a higher level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Place {
+pub struct ChangeLocation {
     /// The package: model, size and backend.
     pub package: String,
     /// Path of the config relative to the compared tree; the newer one if it moved.
@@ -25,7 +25,7 @@ pub struct Change {
     /// The kind of change.
     pub kind: &'static Kind,
     /// The location.
-    pub place: Place,
+    pub place: ChangeLocation,
     /// The changed part, in two or three words (`input 0`, `license`).
     pub subject: String,
     /// The old value; `None` if it did not exist.
@@ -58,7 +58,7 @@ pub struct Summary {
     pub cosmetic: usize,
 }
 
-impl Place {
+impl ChangeLocation {
     /// Returns this location narrowed to a variant.
     pub(super) fn variant(&self, variant: &str) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Change {
     /// Creates a change from an old to a new value.
     pub(super) fn new(
         kind: &'static Kind,
-        place: &Place,
+        place: &ChangeLocation,
         subject: impl Into<String>,
         old: impl Into<Option<String>>,
         new: impl Into<Option<String>>,

@@ -80,7 +80,7 @@ impl Content {
 
     /// Returns whether the bytes are on a remote server.
     fn is_far(&self) -> bool {
-        self.path().is_some_and(elsewhere::is_far)
+        self.path().is_some_and(elsewhere::is_remote)
     }
 
     /// Returns whether both have the same content; `None` if unknown. Bytes are read only if `deep`

@@ -4,15 +4,15 @@ use super::kinds::{
     CAPABILITY_ADDED, CAPABILITY_REMOVED, CONFIG_MOVED, FAMILY, FORMATTING, LICENSE_CHANGED,
     MODEL_RENAMED, ORDER, SCHEMA, TOKENIZER_ADDED, TOKENIZER_REMOVED,
 };
-use super::part::Part;
+use super::part::FileVersion;
 use super::tree::Package;
 use super::variants::{presence, renamed};
-use super::{Change, Kind, Place, tokenizer};
+use super::{Change, ChangeLocation, Kind, tokenizer};
 use crate::package::Backend;
 use crate::source::json::Node;
 
 /// Adds the changes to `out`.
-pub(super) fn compare(old: &Package, new: &Package, place: &Place, out: &mut Vec<Change>) {
+pub(super) fn compare(old: &Package, new: &Package, place: &ChangeLocation, out: &mut Vec<Change>) {
     let mut field = |kind: &'static Kind, name: &str, a: Option<&str>, b: Option<&str>| {
         if a != b {
             let values = (a.map(quoted), b.map(quoted));
@@ -48,7 +48,12 @@ pub(super) fn compare(old: &Package, new: &Package, place: &Place, out: &mut Vec
 }
 
 /// Adds changes that are visible only in the text of the config.
-pub(super) fn cosmetics(old: &Package, new: &Package, place: &Place, out: &mut Vec<Change>) {
+pub(super) fn cosmetics(
+    old: &Package,
+    new: &Package,
+    place: &ChangeLocation,
+    out: &mut Vec<Change>,
+) {
     if old.path != new.path {
         let paths = (old.path.clone(), new.path.clone());
         out.push(Change::new(
@@ -80,7 +85,7 @@ fn schema(package: &Package) -> Option<&str> {
     package.document.root.get("$schema").and_then(Node::as_str)
 }
 
-fn capabilities(old: &[String], new: &[String], place: &Place, out: &mut Vec<Change>) {
+fn capabilities(old: &[String], new: &[String], place: &ChangeLocation, out: &mut Vec<Change>) {
     let missing = |one: &&String, other: &[String]| !other.contains(*one);
     for one in old.iter().filter(|one| missing(one, new)) {
         let subject = format!("capability `{one}`");
@@ -106,8 +111,8 @@ fn capabilities(old: &[String], new: &[String], place: &Place, out: &mut Vec<Cha
     }
 }
 
-fn tokenizers(old: &Package, new: &Package, place: &Place, out: &mut Vec<Change>) {
-    let find = |parts: &'_ [Part], key: Option<&str>| {
+fn tokenizers(old: &Package, new: &Package, place: &ChangeLocation, out: &mut Vec<Change>) {
+    let find = |parts: &'_ [FileVersion], key: Option<&str>| {
         let mut places = parts.iter();
         places.position(|part| part.component.as_deref() == key)
     };

@@ -4,20 +4,26 @@
 use std::collections::{HashMap, HashSet};
 
 use super::kinds::{DECLARED, METHOD_ADDED, METHOD_REMOVED, ORDER};
-use super::part::Part;
+use super::part::FileVersion;
 use super::signature::Signature;
-use super::{Change, Place, tensors};
+use super::{Change, ChangeLocation, tensors};
 
 /// Formats whose tensors are passed by name.
 const BY_NAME: [&str; 2] = ["onnx", "coreml"];
 
 /// Maximum number of methods among which a renamed one is searched.
-const MAX_TWINS: usize = 100;
+const MAX_RENAME_CANDIDATES: usize = 100;
 
 /// Adds the changes to `out`. Callers rely on the declaration, and the model file determines the
 /// behaviour. So a change of either counts, and the same change of both counts once. `same`: the
 /// files are known to be equal.
-pub(super) fn compare(old: &Part, new: &Part, same: bool, place: &Place, out: &mut Vec<Change>) {
+pub(super) fn compare(
+    old: &FileVersion,
+    new: &FileVersion,
+    same: bool,
+    place: &ChangeLocation,
+    out: &mut Vec<Change>,
+) {
     let (old_model, new_model) = if same {
         (None, None)
     } else {
@@ -25,7 +31,7 @@ pub(super) fn compare(old: &Part, new: &Part, same: bool, place: &Place, out: &m
     };
     let mut found = Vec::new();
     if let (Some(a), Some(b)) = (&old_model, &new_model) {
-        let by_name = |part: &Part| {
+        let by_name = |part: &FileVersion| {
             part.info()
                 .is_some_and(|info| BY_NAME.contains(&info.format))
         };
@@ -37,7 +43,7 @@ pub(super) fn compare(old: &Part, new: &Part, same: bool, place: &Place, out: &m
         (None, None) => {}
         // If one side declares no methods, those of its model file are compared instead.
         (a, b) => {
-            let side = |declared: &Option<Vec<Signature>>, part: &Part| {
+            let side = |declared: &Option<Vec<Signature>>, part: &FileVersion| {
                 let of_model = || part.of_model();
                 declared.clone().or_else(of_model).map(declarable)
             };
@@ -72,7 +78,13 @@ fn declarable(methods: Vec<Signature>) -> Vec<Signature> {
     methods.into_iter().map(Signature::declarable).collect()
 }
 
-fn sets(old: &[Signature], new: &[Signature], by_name: bool, place: &Place, out: &mut Vec<Change>) {
+fn sets(
+    old: &[Signature],
+    new: &[Signature],
+    by_name: bool,
+    place: &ChangeLocation,
+    out: &mut Vec<Change>,
+) {
     let (was, is) = (places(old), places(new));
     let mut order = Vec::new();
     for method in old {
@@ -84,7 +96,7 @@ fn sets(old: &[Signature], new: &[Signature], by_name: bool, place: &Place, out:
         }
         let subject = format!("method `{}`", method.name);
         let change = Change::new(&METHOD_REMOVED, place, subject, method.to_string(), None);
-        let twin = new.iter().take(MAX_TWINS).find(|other| {
+        let twin = new.iter().take(MAX_RENAME_CANDIDATES).find(|other| {
             !was.contains_key(other.name.as_str())
                 && (&other.inputs, &other.outputs) == (&method.inputs, &method.outputs)
         });

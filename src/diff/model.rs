@@ -7,16 +7,21 @@ use super::kinds::{
     BACKEND_DROPPED, BACKEND_NEEDED, CONSTANT_ADDED, CONSTANT_CHANGED, CONSTANT_REMOVED,
     DATA_DROPPED, DATA_NEEDED, FORMAT_CHANGED, FORMAT_VERSION, OPERATOR_ADDED,
 };
-use super::{Change, Place};
+use super::{Change, ChangeLocation};
 use crate::model::{Method, ModelInfo, ValueKind};
 
 /// Maximum number of names listed in one change.
 const MAX_NAMES: usize = 8;
 /// Maximum length of a value in a message, in characters.
-const MAX_VALUE: usize = 60;
+const MAX_VALUE_CHARS: usize = 60;
 
 /// Adds the changes to `out`.
-pub(super) fn compare(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Change>) {
+pub(super) fn compare(
+    old: &ModelInfo,
+    new: &ModelInfo,
+    place: &ChangeLocation,
+    out: &mut Vec<Change>,
+) {
     if old.format != new.format {
         let (old, new) = (old.format.to_owned(), new.format.to_owned());
         out.push(Change::new(&FORMAT_CHANGED, place, "format", old, new));
@@ -39,7 +44,7 @@ pub(super) fn compare(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut
     constants(old, new, place, out);
 }
 
-fn delegates(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Change>) {
+fn delegates(old: &ModelInfo, new: &ModelInfo, place: &ChangeLocation, out: &mut Vec<Change>) {
     let ids = |info: &ModelInfo| -> BTreeSet<String> {
         let delegates = info.methods.iter().flat_map(|method| &method.delegates);
         delegates.map(|delegate| delegate.id.clone()).collect()
@@ -55,7 +60,7 @@ fn delegates(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Chan
     }
 }
 
-fn external(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Change>) {
+fn external(old: &ModelInfo, new: &ModelInfo, place: &ChangeLocation, out: &mut Vec<Change>) {
     let places = |info: &ModelInfo| -> BTreeSet<String> {
         let data = info.external.iter();
         data.map(|data| match &data.location {
@@ -78,7 +83,7 @@ fn external(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Chang
     }
 }
 
-fn operators(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Change>) {
+fn operators(old: &ModelInfo, new: &ModelInfo, place: &ChangeLocation, out: &mut Vec<Change>) {
     let names = |info: &ModelInfo| -> BTreeSet<String> {
         let operators = info
             .methods
@@ -99,7 +104,7 @@ fn operators(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Chan
     }
 }
 
-fn constants(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Change>) {
+fn constants(old: &ModelInfo, new: &ModelInfo, place: &ChangeLocation, out: &mut Vec<Change>) {
     let values = |info: &ModelInfo| -> BTreeMap<String, String> {
         let constants = info.methods.iter().filter(|method| method.constant);
         constants
@@ -163,7 +168,7 @@ fn value(method: &Method) -> String {
 }
 
 fn shown(value: &str) -> String {
-    match value.char_indices().nth(MAX_VALUE) {
+    match value.char_indices().nth(MAX_VALUE_CHARS) {
         Some((at, _)) => format!("{}…", &value[..at]),
         None => value.to_owned(),
     }

@@ -6,7 +6,7 @@ use super::kinds::{
     PACKAGE_ADDED, PACKAGE_BROKEN, PACKAGE_MENDED, PACKAGE_REMOVED, PRECISION_LIST,
 };
 use super::tree::{Package, Packages, Reading, Tree};
-use super::{Change, Difference, Place, fields, variants};
+use super::{Change, ChangeLocation, Difference, fields, variants};
 use crate::package::PrecisionList;
 
 /// Returns the changes from `old` to `new`.
@@ -55,11 +55,11 @@ fn compare_pair(old: &Package, new: &Package, reading: Reading) -> Vec<Change> {
     changes
 }
 
-fn place(package: &Package) -> Place {
-    Place {
+fn place(package: &Package) -> ChangeLocation {
+    ChangeLocation {
         package: package.name(),
         config: package.path.clone(),
-        ..Place::default()
+        ..ChangeLocation::default()
     }
 }
 
@@ -98,10 +98,10 @@ fn matched(old: &[Package], new: &[Package]) -> Vec<Option<usize>> {
 }
 
 fn broken(old: &Packages, new: &Packages, difference: &mut Difference) {
-    let at = |path: &str| Place {
+    let at = |path: &str| ChangeLocation {
         package: path.to_owned(),
         config: path.to_owned(),
-        ..Place::default()
+        ..ChangeLocation::default()
     };
     for (path, reason) in &new.broken {
         if old.broken.contains_key(path) {
@@ -142,10 +142,10 @@ fn lists(
     for (path, was) in old {
         let Some(is) = new.get(path) else { continue };
         compared += 1;
-        let place = Place {
+        let place = ChangeLocation {
             package: path.clone(),
             config: path.clone(),
-            ..Place::default()
+            ..ChangeLocation::default()
         };
         let (was, is) = (sides(was), sides(is));
         let tokens: BTreeSet<&str> = was.keys().chain(is.keys()).copied().collect();

@@ -8,7 +8,7 @@ use crate::package::{Config, FileRef, MethodGroup, Variant, model_file};
 
 /// A file of a variant, or a tokenizer file.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct FileVersion {
     /// Name of the component, in a multi-component variant; the key of a tokenizer file.
     pub(super) component: Option<String>,
     /// The reference as written.
@@ -16,14 +16,14 @@ pub(super) struct Part {
     /// The content at the reference.
     pub(super) content: Content,
     /// The file interpreted as a model.
-    pub(super) model: Model,
+    pub(super) model: ModelContent,
     /// The declared methods.
     pub(super) declared: Option<Vec<Signature>>,
 }
 
 /// A file interpreted as a model.
 #[derive(Debug)]
-pub(super) enum Model {
+pub(super) enum ModelContent {
     /// Not opened, or in an unsupported format.
     Unknown,
     /// Unreadable; holds the reason.
@@ -32,7 +32,7 @@ pub(super) enum Model {
     Read(Box<ModelInfo>),
 }
 
-impl Part {
+impl FileVersion {
     /// Returns the tokenizer files of a config.
     pub(super) fn tokenizers(config: &Config, place: &References<'_>) -> Vec<Self> {
         let files = config.tokenizer_files.iter();
@@ -43,7 +43,7 @@ impl Part {
                     component: Some(key),
                     reference: file.reference.clone(),
                     content: place.content(&file.reference),
-                    model: Model::Unknown,
+                    model: ModelContent::Unknown,
                     declared: None,
                 }
             })
@@ -67,11 +67,11 @@ impl Part {
         let is_model = model_file::has_extension(&file.reference);
         let model = match content.path() {
             Some(path) if is_model && place.opens_models => match model::inspect_at(path) {
-                Ok(Some(info)) => Model::Read(Box::new(info)),
-                Ok(None) => Model::Unknown,
-                Err(error) => Model::Broken(error.to_string()),
+                Ok(Some(info)) => ModelContent::Read(Box::new(info)),
+                Ok(None) => ModelContent::Unknown,
+                Err(error) => ModelContent::Broken(error.to_string()),
             },
-            _ => Model::Unknown,
+            _ => ModelContent::Unknown,
         };
         let declared = group.map(|group| group.methods.iter().map(Signature::declared).collect());
         Self {
@@ -86,7 +86,7 @@ impl Part {
     /// Returns the model's header, if it was read.
     pub(super) fn info(&self) -> Option<&ModelInfo> {
         match &self.model {
-            Model::Read(info) => Some(info),
+            ModelContent::Read(info) => Some(info),
             _ => None,
         }
     }

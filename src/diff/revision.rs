@@ -18,17 +18,17 @@ use crate::source::lfs;
 /// Maximum number of configs in one revision.
 const MAX_CONFIGS: usize = 20_000;
 /// Maximum size of a file that is written, in bytes.
-const MAX_FILE: u64 = 8 * 1024 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024 * 1024;
 /// Maximum number of bytes written for one revision.
-const MAX_ALL: u64 = 32 * 1024 * 1024 * 1024;
+const MAX_TOTAL_BYTES: u64 = 32 * 1024 * 1024 * 1024;
 /// Maximum size of a file other than a model that is written, in bytes; enough for a tokenizer.
-const MAX_BESIDE: u64 = 64 * 1024 * 1024;
+const MAX_OTHER_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum length of a link's target, in bytes.
-const MAX_TARGET: u64 = 4096;
+const MAX_TARGET_BYTES: u64 = 4096;
 
 /// The tree of a revision; its directory is deleted on drop.
 #[derive(Debug)]
-pub struct Written {
+pub struct WrittenTree {
     /// The tree to read.
     pub tree: Tree,
     _directory: tempfile::TempDir,
@@ -68,7 +68,7 @@ pub fn write_revision(
     revision: &str,
     path: &Path,
     reading: Reading,
-) -> Result<Written, RevisionError> {
+) -> Result<WrittenTree, RevisionError> {
     let commit = repository.commit(revision)?;
     let listing = repository.tree(&commit)?;
     let path = normalize(path);
@@ -113,7 +113,7 @@ pub fn write_revision(
     for config in named {
         writer.config(config)?;
     }
-    Ok(Written {
+    Ok(WrittenTree {
         tree: Tree {
             target: root.join(&path),
             border: Some(root.clone()),
@@ -147,7 +147,7 @@ impl Writer<'_> {
         };
         // A file of one byte above the limit is later reported as too large.
         if entry.size > load::MAX_SIZE {
-            return self.stand_in(path, load::MAX_SIZE + 1);
+            return self.write_placeholder(path, load::MAX_SIZE + 1);
         }
         self.copy(path, &entry)?;
         let loaded = Loaded::read(&self.root.join(path));
@@ -186,11 +186,11 @@ impl Writer<'_> {
             return Ok(());
         };
         let limit = match is_model {
-            true if self.reading.open_models => MAX_FILE,
+            true if self.reading.open_models => MAX_FILE_BYTES,
             true => lfs::MAX_POINTER_SIZE,
-            false => MAX_BESIDE,
+            false => MAX_OTHER_FILE_BYTES,
         };
-        if entry.size > limit || self.written + entry.size > MAX_ALL {
+        if entry.size > limit || self.written + entry.size > MAX_TOTAL_BYTES {
             self.unread.insert(self.root.join(path), entry.size);
             return Ok(());
         }
@@ -201,7 +201,9 @@ impl Writer<'_> {
     fn followed(&mut self, path: &Path) -> Result<Option<Entry>, RevisionError> {
         let blobs = &mut self.blobs;
         let target = |entry: &Entry| -> Result<String, git::Error> {
-            let bytes = blobs.bytes(&entry.id, MAX_TARGET)?.unwrap_or_default();
+            let bytes = blobs
+                .bytes(&entry.id, MAX_TARGET_BYTES)?
+                .unwrap_or_default();
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         Ok(self.listing.file(path, target)?.cloned())
@@ -214,7 +216,7 @@ impl Writer<'_> {
     }
 
     /// Creates a file of this size that contains only zeros.
-    fn stand_in(&mut self, path: &Path, size: u64) -> Result<(), RevisionError> {
+    fn write_placeholder(&mut self, path: &Path, size: u64) -> Result<(), RevisionError> {
         let file = self.create(path)?;
         file.set_len(size).map_err(|error| self.failed(error))
     }

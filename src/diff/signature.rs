@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::size::{Reach, Size};
+use super::size::{DimensionSize, DynamicRange};
 use crate::model::{Dynamism, Method, TensorInfo, Value};
 use crate::package::{MethodSignature, TensorSpec};
 
@@ -27,7 +27,7 @@ pub(super) enum What {
     /// A tensor, as far as it is known.
     Tensor {
         dtype: Option<String>,
-        dims: Option<Vec<Size>>,
+        dims: Option<Vec<DimensionSize>>,
     },
     /// Another kind of value, by the name of its kind.
     Other(String),
@@ -69,8 +69,8 @@ impl Signature {
 impl Spec {
     fn declared(tensor: &TensorSpec) -> Self {
         let dims = tensor.shape.as_ref().and_then(|shape| {
-            let sizes = shape.iter().map(|size| Size::declared(*size));
-            sizes.collect::<Option<Vec<Size>>>()
+            let sizes = shape.iter().map(|size| DimensionSize::declared(*size));
+            sizes.collect::<Option<Vec<DimensionSize>>>()
         });
         Self {
             name: tensor.name.clone(),
@@ -96,12 +96,12 @@ impl Spec {
     }
 }
 
-fn dims(info: &TensorInfo) -> Option<Vec<Size>> {
+fn dims(info: &TensorInfo) -> Option<Vec<DimensionSize>> {
     let dims = info.dims.as_ref()?;
     // For an unbounded tensor only the rank is reliable.
     let size = |dim| match info.dynamism {
-        Dynamism::Unbounded => Size::Dynamic(Reach::Unknown),
-        _ => Size::of_model(dim),
+        Dynamism::Unbounded => DimensionSize::Dynamic(DynamicRange::Unknown),
+        _ => DimensionSize::of_model(dim),
     };
     Some(dims.iter().map(size).collect())
 }
@@ -125,7 +125,7 @@ impl fmt::Display for What {
                 let dtype = dtype.as_deref().unwrap_or("tensor");
                 match dims {
                     Some(dims) => {
-                        let dims: Vec<String> = dims.iter().map(Size::to_string).collect();
+                        let dims: Vec<String> = dims.iter().map(DimensionSize::to_string).collect();
                         write!(f, "{dtype}[{}]", dims.join(", "))
                     }
                     None => write!(f, "{dtype} of unknown rank"),

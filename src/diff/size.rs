@@ -11,11 +11,11 @@ use crate::model::{Allowed, Dim};
 
 /// The known facts about a dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum DimensionSize {
     /// Fixed at this size.
     Fixed(u64),
     /// Dynamic.
-    Dynamic(Reach),
+    Dynamic(DynamicRange),
     /// Fixed at this size or dynamic up to it; the file does not record which. `likely_dynamic` is
     /// the best guess.
     Open { bound: u64, likely_dynamic: bool },
@@ -23,7 +23,7 @@ pub(super) enum Size {
 
 /// The sizes that a dynamic dimension accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum DynamicRange {
     /// Unknown.
     Unknown,
     /// Any size.
@@ -32,11 +32,11 @@ pub(super) enum Reach {
     Among(Allowed),
 }
 
-impl Size {
+impl DimensionSize {
     /// Converts a size declared in a config; `None` for an invalid size.
     pub(super) fn declared(size: i64) -> Option<Self> {
         match size {
-            -1 => Some(Self::Dynamic(Reach::Unknown)),
+            -1 => Some(Self::Dynamic(DynamicRange::Unknown)),
             size => u64::try_from(size).ok().map(Self::Fixed),
         }
     }
@@ -48,11 +48,11 @@ impl Size {
             Dim::Dynamic {
                 allowed: Some(allowed),
                 ..
-            } => Self::Dynamic(Reach::Among(allowed.clone())),
+            } => Self::Dynamic(DynamicRange::Among(allowed.clone())),
             Dim::Dynamic {
                 bound: Some(bound), ..
-            } => Self::Dynamic(Reach::Among(up_to(*bound))),
-            Dim::Dynamic { .. } => Self::Dynamic(Reach::Any),
+            } => Self::Dynamic(DynamicRange::Among(up_to(*bound))),
+            Dim::Dynamic { .. } => Self::Dynamic(DynamicRange::Any),
             Dim::Maybe {
                 bound,
                 likely_dynamic,
@@ -105,7 +105,7 @@ impl Size {
                 narrower.then_some(&DIM_NARROWED)
             }
             (Self::Dynamic(reach), Self::Open { bound, .. }) => match reach {
-                Reach::Among(allowed) if allowed.largest() > *bound => Some(match side {
+                DynamicRange::Among(allowed) if allowed.largest() > *bound => Some(match side {
                     Side::Input => &DIM_NARROWED,
                     Side::Output => &OUTPUT_RANGE,
                 }),
@@ -115,7 +115,7 @@ impl Size {
     }
 }
 
-fn became_dynamic(was: u64, reach: &Reach, side: Side, explained: bool) -> &'static Kind {
+fn became_dynamic(was: u64, reach: &DynamicRange, side: Side, explained: bool) -> &'static Kind {
     match side {
         Side::Input if reach.has(was) => &DIM_DYNAMIC,
         Side::Input => &DIM_SIZE,
@@ -124,7 +124,7 @@ fn became_dynamic(was: u64, reach: &Reach, side: Side, explained: bool) -> &'sta
     }
 }
 
-impl Reach {
+impl DynamicRange {
     fn has(&self, size: u64) -> bool {
         match self {
             Self::Unknown | Self::Any => true,
@@ -194,15 +194,15 @@ fn is_within(inner: &Allowed, outer: &Allowed) -> bool {
 }
 
 /// Formats like `4`, `-1`, `-1 (up to 16)`.
-impl fmt::Display for Size {
+impl fmt::Display for DimensionSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(size) => write!(f, "{size}"),
-            Self::Dynamic(Reach::Unknown | Reach::Any) => write!(f, "-1"),
-            Self::Dynamic(Reach::Among(allowed)) if allowed.is_only_a_bound() => {
+            Self::Dynamic(DynamicRange::Unknown | DynamicRange::Any) => write!(f, "-1"),
+            Self::Dynamic(DynamicRange::Among(allowed)) if allowed.is_upper_bound_only() => {
                 write!(f, "-1 (up to {})", allowed.largest())
             }
-            Self::Dynamic(Reach::Among(allowed)) => write!(f, "-1 ({allowed})"),
+            Self::Dynamic(DynamicRange::Among(allowed)) => write!(f, "-1 ({allowed})"),
             Self::Open { bound, .. } => write!(f, "{bound} or -1"),
         }
     }

@@ -9,12 +9,12 @@ use super::kinds::{
 };
 use super::side::Side;
 use super::signature::{Signature, Spec, What};
-use super::{Change, Kind, Place};
+use super::{Change, ChangeLocation, Kind};
 
 /// The context of a comparison of two lists.
 struct Lists<'a> {
     side: Side,
-    place: &'a Place,
+    place: &'a ChangeLocation,
     /// True if tensors are passed by name.
     by_name: bool,
     /// True if a dimension of an input became dynamic.
@@ -26,7 +26,7 @@ pub(super) fn compare(
     old: &Signature,
     new: &Signature,
     by_name: bool,
-    place: &Place,
+    place: &ChangeLocation,
     out: &mut Vec<Change>,
 ) {
     for side in [Side::Input, Side::Output] {

@@ -9,7 +9,7 @@ use super::content::{Content, bounded};
 use super::kinds::{FORMATTING, TOKENIZER_IDS, TOKENIZER_OTHER};
 
 /// Maximum size of a file that is parsed, in bytes; any change of a larger file counts.
-const MAX_SIZE: u64 = 64 * 1024 * 1024;
+const MAX_PARSED_BYTES: u64 = 64 * 1024 * 1024;
 /// Keys of a `tokenizer.json` that do not affect the ids of a text: decoding, and the version of
 /// the file format.
 const NO_IDS: [&str; 2] = ["decoder", "version"];
@@ -65,7 +65,7 @@ pub(super) fn compare(key: &str, old: &Content, new: &Content) -> (&'static Kind
 }
 
 fn object(path: &Path) -> Option<Map<String, Value>> {
-    let bytes = bounded(path, MAX_SIZE).ok()?;
+    let bytes = bounded(path, MAX_PARSED_BYTES).ok()?;
     match serde_json::from_slice(&bytes).ok()? {
         Value::Object(object) => Some(object),
         _ => None,

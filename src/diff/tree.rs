@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::part::Part;
+use super::part::FileVersion;
 use super::reference::References;
 use crate::package::reference::normalize;
 use crate::package::{
-    Backend, Config, Discovery, Found, FoundKind, Loaded, PrecisionList, Roots, roots,
+    Backend, Config, Discovery, FoundFile, FoundKind, Loaded, PrecisionList, Roots, roots,
 };
 use crate::source::Document;
 
@@ -53,13 +53,13 @@ pub(super) struct Package {
     pub(super) text: String,
     pub(super) document: Document,
     pub(super) config: Config,
-    pub(super) tokenizers: Vec<Part>,
+    pub(super) tokenizers: Vec<FileVersion>,
     /// The files of each variant.
-    pub(super) variants: Vec<Vec<Part>>,
+    pub(super) variants: Vec<Vec<FileVersion>>,
 }
 
 /// The result of reading one file.
-enum Read {
+enum ReadResult {
     Package(Box<Package>),
     Broken(String, String),
     List(String, PrecisionList),
@@ -85,20 +85,20 @@ impl Tree {
         let discovery = Discovery::walk(std::slice::from_ref(&self.target));
         let roots = Roots::new();
         let found = discovery.found.par_iter();
-        let read: Vec<Read> = found
+        let read: Vec<ReadResult> = found
             .map(|found| self.read_file(found, &roots, reading))
             .collect();
         let mut packages = Packages::default();
         for one in read {
             match one {
-                Read::Package(package) => packages.readable.push(*package),
-                Read::Broken(path, reason) => {
+                ReadResult::Package(package) => packages.readable.push(*package),
+                ReadResult::Broken(path, reason) => {
                     packages.broken.insert(path, reason);
                 }
-                Read::List(path, list) => {
+                ReadResult::List(path, list) => {
                     packages.lists.insert(path, list);
                 }
-                Read::Skipped => {}
+                ReadResult::Skipped => {}
             }
         }
         for (path, reason) in &discovery.unreadable {
@@ -108,22 +108,22 @@ impl Tree {
         packages
     }
 
-    fn read_file(&self, found: &Found, roots: &Roots, reading: Reading) -> Read {
+    fn read_file(&self, found: &FoundFile, roots: &Roots, reading: Reading) -> ReadResult {
         let loaded = Loaded::read(&found.path);
         let path = self.below(&found.path);
         if found.kind == FoundKind::PrecisionList {
             return match &loaded.document {
-                Ok(document) => Read::List(path, PrecisionList::from_document(document)),
-                Err(fault) => Read::Broken(path, fault.to_string()),
+                Ok(document) => ReadResult::List(path, PrecisionList::from_document(document)),
+                Err(fault) => ReadResult::Broken(path, fault.to_string()),
             };
         }
         if !found.is_config(&loaded) {
-            return Read::Skipped;
+            return ReadResult::Skipped;
         }
         let document = match loaded.document {
             Ok(document) if document.root.is_object() => document,
-            Ok(_) => return Read::Broken(path, "the file is not a JSON object".to_owned()),
-            Err(fault) => return Read::Broken(path, fault.to_string()),
+            Ok(_) => return ReadResult::Broken(path, "the file is not a JSON object".to_owned()),
+            Err(fault) => return ReadResult::Broken(path, fault.to_string()),
         };
         let config = Config::from_document(&document);
         let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
@@ -138,10 +138,10 @@ impl Tree {
             opens_models: reading.open_models,
         };
         let variants = config.variants.iter();
-        Read::Package(Box::new(Package {
-            tokenizers: Part::tokenizers(&config, &place),
+        ReadResult::Package(Box::new(Package {
+            tokenizers: FileVersion::tokenizers(&config, &place),
             variants: variants
-                .map(|variant| Part::of_variant(variant, &place))
+                .map(|variant| FileVersion::of_variant(variant, &place))
                 .collect(),
             path,
             text: loaded.text,

@@ -8,9 +8,9 @@ use super::kinds::{
     LAYOUT_CHANGED, MODEL_BROKEN, MODEL_MENDED, ORDER, SIZE_CHANGED, VARIANT_ADDED,
     VARIANT_REMOVED,
 };
-use super::part::{Model, Part};
+use super::part::{FileVersion, ModelContent};
 use super::tree::{Package, Reading};
-use super::{Change, Place, methods, model};
+use super::{Change, ChangeLocation, methods, model};
 use crate::package::Variant;
 
 /// Adds the changes to `out`.
@@ -18,7 +18,7 @@ pub(super) fn compare(
     old: &Package,
     new: &Package,
     reading: Reading,
-    place: &Place,
+    place: &ChangeLocation,
     out: &mut Vec<Change>,
 ) {
     let pairs = matched(&old.config.variants, &new.config.variants);
@@ -94,7 +94,7 @@ fn labels(variants: &[Variant]) -> Vec<String> {
     variants.iter().map(label).collect()
 }
 
-fn described(parts: &[Part]) -> String {
+fn described(parts: &[FileVersion]) -> String {
     let names: Vec<&str> = parts.iter().map(|part| part.reference.as_str()).collect();
     match total(parts) {
         Some(size) => format!("{} ({})", names.join(", "), bytes(size)),
@@ -102,15 +102,22 @@ fn described(parts: &[Part]) -> String {
     }
 }
 
-fn parts(old: &[Part], new: &[Part], reading: Reading, place: &Place, out: &mut Vec<Change>) {
-    let single = |parts: &[Part]| parts.iter().any(|part| part.component.is_none());
+fn parts(
+    old: &[FileVersion],
+    new: &[FileVersion],
+    reading: Reading,
+    place: &ChangeLocation,
+    out: &mut Vec<Change>,
+) {
+    let single = |parts: &[FileVersion]| parts.iter().any(|part| part.component.is_none());
     if single(old) != single(new) && !old.is_empty() && !new.is_empty() {
         let (old, new) = (described(old), described(new));
         out.push(Change::new(&LAYOUT_CHANGED, place, "files", old, new));
         return;
     }
     let (was, is) = (by_component(old), by_component(new));
-    let name = |part: &Part| format!("component `{}`", part.component.as_deref().unwrap_or(""));
+    let name =
+        |part: &FileVersion| format!("component `{}`", part.component.as_deref().unwrap_or(""));
     let mut order = Vec::new();
     for part in old {
         if let Some(to) = is.get(&part.component.as_deref()) {
@@ -128,13 +135,13 @@ fn parts(old: &[Part], new: &[Part], reading: Reading, place: &Place, out: &mut 
             ));
         }
     }
-    let is_new = |part: &&Part| !was.contains_key(&part.component.as_deref());
+    let is_new = |part: &&FileVersion| !was.contains_key(&part.component.as_deref());
     for part in new.iter().filter(is_new) {
         let file = part.reference.clone();
         out.push(Change::new(&COMPONENT_ADDED, place, name(part), None, file));
     }
     if !order.is_sorted() {
-        let names = |parts: &[Part]| {
+        let names = |parts: &[FileVersion]| {
             let names = parts.iter().filter_map(|part| part.component.as_deref());
             names.collect::<Vec<_>>().join(", ")
         };
@@ -143,26 +150,32 @@ fn parts(old: &[Part], new: &[Part], reading: Reading, place: &Place, out: &mut 
     }
 }
 
-fn by_component(parts: &[Part]) -> HashMap<Option<&str>, usize> {
+fn by_component(parts: &[FileVersion]) -> HashMap<Option<&str>, usize> {
     let names = parts.iter().map(|part| part.component.as_deref());
     names.zip(0..).collect()
 }
 
-fn files(old: &Part, new: &Part, reading: Reading, place: &Place, out: &mut Vec<Change>) {
+fn files(
+    old: &FileVersion,
+    new: &FileVersion,
+    reading: Reading,
+    place: &ChangeLocation,
+    out: &mut Vec<Change>,
+) {
     renamed(old, new, "file", place, out);
     if presence(&old.content, &new.content, "file", place, out) {
         let same = old.content.is_same(&new.content, reading.open_models);
         match (&old.model, &new.model) {
             _ if same == Some(true) => {}
-            (Model::Read(_), Model::Broken(reason)) => {
+            (ModelContent::Read(_), ModelContent::Broken(reason)) => {
                 out.push(Change::new(&MODEL_BROKEN, place, "model file", None, None).note(reason));
             }
-            (Model::Broken(_), Model::Read(_)) => {
+            (ModelContent::Broken(_), ModelContent::Read(_)) => {
                 out.push(
                     Change::new(&MODEL_MENDED, place, "model file", None, None).note("readable"),
                 );
             }
-            (Model::Read(a), Model::Read(b)) => model::compare(a, b, place, out),
+            (ModelContent::Read(a), ModelContent::Read(b)) => model::compare(a, b, place, out),
             _ => {}
         }
         if same == Some(false) && old.content.size() == new.content.size() {
@@ -176,7 +189,13 @@ fn files(old: &Part, new: &Part, reading: Reading, place: &Place, out: &mut Vec<
 }
 
 /// Adds a change if the name or path of a file changed.
-pub(super) fn renamed(old: &Part, new: &Part, noun: &str, place: &Place, out: &mut Vec<Change>) {
+pub(super) fn renamed(
+    old: &FileVersion,
+    new: &FileVersion,
+    noun: &str,
+    place: &ChangeLocation,
+    out: &mut Vec<Change>,
+) {
     if old.reference != new.reference {
         let names = (old.reference.clone(), new.reference.clone());
         out.push(Change::new(&FILE_RENAMED, place, noun, names.0, names.1));
@@ -188,7 +207,7 @@ pub(super) fn presence(
     old: &Content,
     new: &Content,
     noun: &str,
-    place: &Place,
+    place: &ChangeLocation,
     out: &mut Vec<Change>,
 ) -> bool {
     match (old, new) {
@@ -205,7 +224,7 @@ pub(super) fn presence(
 }
 
 /// Returns the total size, if all sizes are known.
-fn total(parts: &[Part]) -> Option<u64> {
+fn total(parts: &[FileVersion]) -> Option<u64> {
     if parts.is_empty() {
         return None;
     }
@@ -213,7 +232,7 @@ fn total(parts: &[Part]) -> Option<u64> {
     sizes.try_fold(0_u64, |sum, size| sum.checked_add(size?))
 }
 
-fn sizes(old: Option<u64>, new: Option<u64>, place: &Place, out: &mut Vec<Change>) {
+fn sizes(old: Option<u64>, new: Option<u64>, place: &ChangeLocation, out: &mut Vec<Change>) {
     let Some((old, new)) = old.zip(new).filter(|(old, new)| old != new) else {
         return;
     };

@@ -52,7 +52,7 @@ pub struct TensorAxis {
 
 /// The part of a session's kept state from which a run starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Begins {
+pub enum RunStart {
     /// The initial state, as in the first run: all kept state is forgotten.
     Anew,
     /// The state that the previous run left.
@@ -131,7 +131,8 @@ impl Carrying {
             let before = &self.states[..index];
             let input = named(&signature.inputs, state.input, "input")?;
             let output = named(&signature.outputs, state.output, "output")?;
-            let again = |one: &CarriedTensor| one.input == state.input || one.output == state.output;
+            let again =
+                |one: &CarriedTensor| one.input == state.input || one.output == state.output;
             if before.iter().any(again) {
                 return Err(format!("`{}` is carried twice", input.name));
             }

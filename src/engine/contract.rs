@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::carrying::{Begins, Carrying};
+use super::carrying::{Carrying, RunStart};
 use super::error::EngineError;
 use super::library::{Installations, NativeBackend};
 use super::offer::Offer;
 use super::ort_option::OrtOption;
 use super::provider::{Placement, Provider};
-use super::reading::{Reading, Rounding};
+use super::reading::{PortableReading, Rounding};
 use crate::model::Method;
 use crate::package::Backend;
 use crate::tensor::{Signature, Tensor};
@@ -37,7 +37,7 @@ pub trait Engine: Sync {
     }
 
     /// Returns `true` if the engine runs without native libraries.
-    fn is_everywhere(&self) -> bool {
+    fn needs_no_library(&self) -> bool {
         false
     }
 
@@ -47,7 +47,7 @@ pub trait Engine: Sync {
 
     /// Full names of the operators, then of the delegates, that the engine lowers in programs by
     /// its own code, each sorted.
-    fn lowers(&self) -> Vec<&'static str> {
+    fn lowered_operators(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
@@ -67,7 +67,7 @@ pub trait Engine: Sync {
     /// Returns the backend whose program the engine reads portably: its answers follow the program,
     /// without the rounding of the backend's hardware. `None` if the engine computes the same as
     /// the backend.
-    fn portable_reading(&self, _format: &str, _method: &Method) -> Option<Reading> {
+    fn portable_reading(&self, _format: &str, _method: &Method) -> Option<PortableReading> {
         None
     }
 
@@ -154,12 +154,12 @@ pub trait Session: Send {
     }
 
     /// Sets the state from which the next run starts.
-    fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
+    fn begin(&mut self, begins: RunStart) -> Result<(), EngineError> {
         match begins {
-            Begins::Anew => self.reset_state(),
-            Begins::AsLeft => Ok(()),
-            Begins::Cut(length) => self.truncate_state(length),
-            Begins::Lanes(_) => Err(EngineError::Run {
+            RunStart::Anew => self.reset_state(),
+            RunStart::AsLeft => Ok(()),
+            RunStart::Cut(length) => self.truncate_state(length),
+            RunStart::Lanes(_) => Err(EngineError::Run {
                 engine: "the session".to_owned(),
                 operator: None,
                 reason: "the session keeps no state with lanes".to_owned(),

@@ -6,7 +6,7 @@
 //! Invariant: the carried state changes only after a successful run. The wrapper knows no engine
 //! and no model.
 
-use super::carrying::{Begins, Carrying};
+use super::carrying::{Carrying, RunStart};
 use super::contract::{Answer, LoadRequest, Session};
 use super::error::EngineError;
 use super::lanes::{LaneStates, NextRun, PackedStates};
@@ -76,7 +76,11 @@ impl Feedback {
     }
 
     /// Returns all inputs in the signature's order: the given ones and the carried state.
-    fn woven(&self, given: &[Tensor], packed: &PackedStates) -> Result<Vec<Tensor>, EngineError> {
+    fn all_inputs(
+        &self,
+        given: &[Tensor],
+        packed: &PackedStates,
+    ) -> Result<Vec<Tensor>, EngineError> {
         if given.len() != self.given.len() {
             let (found, expected) = (given.len(), self.given.len());
             return Err(self.failed(format!("expected {expected} inputs, got {found}")));
@@ -109,7 +113,7 @@ impl Session for Feedback {
             .kept
             .pack(&self.carrying, self.next.rows(), &self.begun);
         let packed = packed.map_err(|reason| self.failed(reason))?;
-        let inputs = self.woven(inputs, &packed)?;
+        let inputs = self.all_inputs(inputs, &packed)?;
         let answer = self.session.run(&inputs)?;
         let mut outputs: Vec<Option<Tensor>> = answer.outputs.into_iter().map(Some).collect();
         let mut take = |place: usize| outputs.get_mut(place).and_then(Option::take);
@@ -137,21 +141,21 @@ impl Session for Feedback {
     }
 
     fn reset_state(&mut self) -> Result<(), EngineError> {
-        self.begin(Begins::Anew)
+        self.begin(RunStart::Anew)
     }
 
-    fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
+    fn begin(&mut self, begins: RunStart) -> Result<(), EngineError> {
         self.kept.forget(&self.next.begin(&begins));
         // State inside the wrapped session has no lanes.
         match begins {
-            Begins::Lanes(_) => Ok(()),
+            RunStart::Lanes(_) => Ok(()),
             begins => self.session.begin(begins),
         }
     }
 
     fn truncate_state(&mut self, length: u64) -> Result<(), EngineError> {
         let mut next = NextRun::first();
-        next.begin(&Begins::Cut(length));
+        next.begin(&RunStart::Cut(length));
         let cut = self.kept.pack(&self.carrying, next.rows(), &self.begun);
         cut.map_err(|reason| self.failed(reason))?;
         self.next = next;

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::carrying::{Begins, Carrying, Lanes};
+use super::carrying::{Carrying, Lanes, RunStart};
 use crate::tensor::{DType, Tensor};
 
 /// Error if a state without positions is to be cut.
@@ -50,13 +50,21 @@ impl NextRun {
     }
 
     /// Sets the rows of the next run. Returns the lanes to forget before it: all of them, or some.
-    pub(super) fn begin(&mut self, begins: &Begins) -> Forgotten {
-        let only = |from| vec![NextRow { lane: DEFAULT_LANE, from }];
+    pub(super) fn begin(&mut self, begins: &RunStart) -> ForgottenLanes {
+        let only = |from| {
+            vec![NextRow {
+                lane: DEFAULT_LANE,
+                from,
+            }]
+        };
         let (rows, forgotten) = match begins {
-            Begins::Anew => (only(RowStart::Nothing), Forgotten::All),
-            Begins::AsLeft => (only(RowStart::All), Forgotten::Some(Vec::new())),
-            Begins::Cut(length) => (only(RowStart::First(*length)), Forgotten::Some(Vec::new())),
-            Begins::Lanes(lanes) => (rows(lanes), forgotten_lanes(lanes)),
+            RunStart::Anew => (only(RowStart::Nothing), ForgottenLanes::All),
+            RunStart::AsLeft => (only(RowStart::All), ForgottenLanes::Some(Vec::new())),
+            RunStart::Cut(length) => (
+                only(RowStart::First(*length)),
+                ForgottenLanes::Some(Vec::new()),
+            ),
+            RunStart::Lanes(lanes) => (rows(lanes), forgotten_lanes(lanes)),
         };
         self.0 = rows;
         forgotten
@@ -77,12 +85,12 @@ impl NextRun {
 
 /// Lanes to forget.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Forgotten {
+pub(super) enum ForgottenLanes {
     All,
     Some(Vec<u32>),
 }
 
-impl Forgotten {
+impl ForgottenLanes {
     /// Returns `true` if this lane is among them.
     pub(super) fn has(&self, lane: u32) -> bool {
         match self {
@@ -103,11 +111,11 @@ fn rows(lanes: &Lanes) -> Vec<NextRow> {
     rows.collect()
 }
 
-fn forgotten_lanes(lanes: &Lanes) -> Forgotten {
+fn forgotten_lanes(lanes: &Lanes) -> ForgottenLanes {
     if lanes.anew {
-        Forgotten::All
+        ForgottenLanes::All
     } else {
-        Forgotten::Some(lanes.gone.clone())
+        ForgottenLanes::Some(lanes.gone.clone())
     }
 }
 
@@ -126,7 +134,7 @@ pub(super) struct PackedStates {
 
 impl LaneStates {
     /// Forgets lanes.
-    pub(super) fn forget(&mut self, forgotten: &Forgotten) {
+    pub(super) fn forget(&mut self, forgotten: &ForgottenLanes) {
         self.0.retain(|lane, _| !forgotten.has(*lane));
     }
 
@@ -330,12 +338,12 @@ mod tests {
         vec![tensor(&[1, 0, 1], &[])]
     }
 
-    fn lanes(next: &mut NextRun, rows: &[(u32, u64)], anew: bool, gone: &[u32]) -> Forgotten {
+    fn lanes(next: &mut NextRun, rows: &[(u32, u64)], anew: bool, gone: &[u32]) -> ForgottenLanes {
         let rows = rows.iter().map(|(lane, held)| LaneRow {
             lane: *lane,
             held: *held,
         });
-        next.begin(&Begins::Lanes(Lanes {
+        next.begin(&RunStart::Lanes(Lanes {
             rows: rows.collect(),
             anew,
             gone: gone.to_vec(),
@@ -386,7 +394,7 @@ mod tests {
         kept.forget(&lanes(&mut next, &[(1, 0)], true, &[]));
         assert!(kept.0.is_empty());
         kept.0.insert(4, begun());
-        kept.forget(&next.begin(&Begins::Anew));
+        kept.forget(&next.begin(&RunStart::Anew));
         assert!(kept.0.is_empty());
     }
 }

@@ -83,7 +83,7 @@ impl Origin {
     }
 
     /// Returns `true` if the user named this library.
-    pub fn is_wish(self) -> bool {
+    pub fn is_user_choice(self) -> bool {
         matches!(self, Self::Named | Self::Variable(_))
     }
 }

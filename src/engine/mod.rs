@@ -39,14 +39,14 @@ pub mod ort;
 pub mod tract;
 
 pub use byte_sums::ByteSums;
-pub use carrying::{TensorAxis, Begins, CarriedTensor, Carrying, Lanes, LaneRow};
+pub use carrying::{CarriedTensor, Carrying, LaneRow, Lanes, RunStart, TensorAxis};
 pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, RequiredFiles, Session};
 pub use error::EngineError;
 pub use offer::Offer;
 pub use ort_option::OrtOption;
 pub use processor::{cpu_features, instruction_sets};
 pub use provider::{Placement, Provider, Share};
-pub use reading::{Reading, Rounding};
+pub use reading::{PortableReading, Rounding};
 
 use std::path::Path;
 
@@ -62,15 +62,15 @@ pub fn engine(name: &str) -> Option<&'static dyn Engine> {
 
 /// Returns the notice for answers of built-in engines to this method, if they read a backend's
 /// program portably.
-pub fn reading_without_library(format: &str, method: &Method) -> Option<Reading> {
-    let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
+pub fn reading_without_library(format: &str, method: &Method) -> Option<PortableReading> {
+    let mut everywhere = ENGINES.iter().filter(|engine| engine.needs_no_library());
     everywhere.find_map(|engine| engine.portable_reading(format, method))
 }
 
 /// Returns the gaps that all built-in engines share for this method. Such a method runs only with a
 /// native library. `None` if one of them runs all of it.
 pub fn gaps_without_library(format: &str, method: &Method) -> Option<Gaps> {
-    let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
+    let mut everywhere = ENGINES.iter().filter(|engine| engine.needs_no_library());
     let first = everywhere.next()?.gaps(format, method)?;
     everywhere
         .all(|engine| engine.gaps(format, method).is_some())
@@ -81,13 +81,13 @@ pub fn gaps_without_library(format: &str, method: &Method) -> Option<Gaps> {
 /// delegates. On Apple's systems a native engine may support these payloads, which shows only when
 /// the method runs; the result is `None` then.
 pub fn payload_gaps_without_library(model: &Path, format: &str, method: &Method) -> Option<Gaps> {
-    let native = |engine: &&&dyn Engine| engine.is_built() && !engine.is_everywhere();
+    let native = |engine: &&&dyn Engine| engine.is_built() && !engine.needs_no_library();
     let mut native = ENGINES.iter().filter(native);
     if cfg!(target_vendor = "apple") && native.any(|engine| !engine.offers(format, None).is_empty())
     {
         return None;
     }
-    let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
+    let mut everywhere = ENGINES.iter().filter(|engine| engine.needs_no_library());
     let first = everywhere.next()?.payload_gaps(model, format, method)?;
     everywhere
         .all(|engine| engine.payload_gaps(model, format, method).is_some())

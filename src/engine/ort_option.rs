@@ -9,9 +9,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of a key, in bytes.
-const MAX_KEY: usize = 128;
+const MAX_KEY_BYTES: usize = 128;
 /// Maximum length of a value, in bytes.
-const MAX_VALUE: usize = 1024;
+const MAX_VALUE_BYTES: usize = 1024;
 
 /// An entry of an ONNX Runtime session's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,10 @@ impl FromStr for OrtOption {
         let (key, value) = text.split_once('=').ok_or_else(|| {
             format!("expected KEY=VALUE, such as `session.x64quantprecision=1`, found `{text}`")
         })?;
-        for (what, part, most) in [("key", key, MAX_KEY), ("value", value, MAX_VALUE)] {
+        for (what, part, most) in [
+            ("key", key, MAX_KEY_BYTES),
+            ("value", value, MAX_VALUE_BYTES),
+        ] {
             if part.len() > most {
                 let length = part.len();
                 return Err(format!(

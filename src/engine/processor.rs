@@ -6,7 +6,7 @@ use crate::kernels::Cpu;
 use crate::kernels::cpu::{LEVELS, Level};
 
 /// The environment variable that names the instruction set if no option does.
-const VARIABLE: &str = "PKGTOOL_CPU_FEATURES";
+const CPU_FEATURES_VARIABLE: &str = "PKGTOOL_CPU_FEATURES";
 
 /// Returns the names of the instruction sets that engines can be limited to, including those that
 /// this processor lacks.
@@ -28,7 +28,9 @@ pub fn instruction_sets() -> Vec<&'static str> {
 /// Makes this process compute with the named instruction set, or with the one in the environment
 /// variable.
 pub(super) fn choose(named: Option<&str>) -> Result<(), EngineError> {
-    let variable = std::env::var(VARIABLE).ok().filter(|it| !it.is_empty());
+    let variable = std::env::var(CPU_FEATURES_VARIABLE)
+        .ok()
+        .filter(|it| !it.is_empty());
     let Some(named) = named.or(variable.as_deref()) else {
         return Ok(());
     };
@@ -36,7 +38,7 @@ pub(super) fn choose(named: Option<&str>) -> Result<(), EngineError> {
     let chosen = chosen.map_err(|reason| EngineError::Unavailable {
         what: format!("the instruction set `{named}`"),
         reason,
-        help: format!("remove --cpu-features and {VARIABLE}, or name another set"),
+        help: format!("remove --cpu-features and {CPU_FEATURES_VARIABLE}, or name another set"),
     })?;
     chosen.choose();
     Ok(())

@@ -11,7 +11,7 @@ use crate::tensor::DType;
 /// A program for a backend, run by an engine that lacks the backend. Every answer carries the
 /// sentence that `Display` writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
+pub struct PortableReading {
     /// The backend.
     pub of: Backend,
 }
@@ -29,7 +29,7 @@ pub enum Rounding {
 
 impl Rounding {
     /// Returns the dtype in which a value of the declared dtype is computed.
-    pub fn held(self, declared: DType) -> DType {
+    pub fn computed_dtype(self, declared: DType) -> DType {
         match (self, declared) {
             (Self::Wide, DType::Float16 | DType::Bfloat16) => DType::Float32,
             _ => declared,
@@ -37,7 +37,7 @@ impl Rounding {
     }
 }
 
-impl fmt::Display for Reading {
+impl fmt::Display for PortableReading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (program, hardware) = match self.of {
             Backend::CoreMl => ("a Core ML", "the Neural Engine"),

@@ -24,9 +24,11 @@ const UNSUPPORTED_PHRASES: [&str; 15] = [
 ];
 
 /// Returns `true` if a message says that the library does not support something.
-pub(super) fn tells_beyond(message: &str) -> bool {
+pub(super) fn reports_unsupported(message: &str) -> bool {
     let message = message.to_lowercase();
-    UNSUPPORTED_PHRASES.iter().any(|words| message.contains(words))
+    UNSUPPORTED_PHRASES
+        .iter()
+        .any(|words| message.contains(words))
 }
 
 #[cfg(test)]
@@ -34,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beyond_a_library_is_told_from_what_is_wrong() {
+    fn unsupported_differs_from_invalid() {
         for message in [
             "IsScalarOr1ElementVector(W_Zero_Point) was false. Non per-tensor quantization is not \
              supported now.",
@@ -45,7 +47,7 @@ mod tests {
             "bool data type is not supported with ScatterND opset 18 when reduction is 'max'.",
             "Bicubic interpolation only supports 2D spatial dimensions",
         ] {
-            assert!(tells_beyond(message), "{message}");
+            assert!(reports_unsupported(message), "{message}");
         }
         for message in [
             "indices element out of data bounds, idx=5 must be within the inclusive range [-2,1]",
@@ -55,7 +57,7 @@ mod tests {
             "This is an invalid model. Error: the graph is not acyclic.",
             "The input tensor cannot be reshaped to the requested shape",
         ] {
-            assert!(!tells_beyond(message), "{message}");
+            assert!(!reports_unsupported(message), "{message}");
         }
     }
 }

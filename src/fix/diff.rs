@@ -5,9 +5,9 @@ use std::time::Duration;
 use similar::TextDiff;
 
 /// Number of context lines.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 /// Time limit of the search for the smallest diff; after it, any diff is accepted.
-const PATIENCE: Duration = Duration::from_millis(500);
+const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Returns a diff between two texts of the file at `path`, for `patch -p1`; empty if they are
 /// equal.
@@ -17,11 +17,11 @@ pub fn unified(path: &str, before: &str, after: &str) -> String {
     }
     let path = path.trim_start_matches('/');
     let diff = TextDiff::configure()
-        .timeout(PATIENCE)
+        .timeout(DIFF_TIMEOUT)
         .diff_lines(before, after);
     let (old, new) = (format!("a/{path}"), format!("b/{path}"));
     diff.unified_diff()
-        .context_radius(CONTEXT)
+        .context_radius(CONTEXT_LINES)
         .header(&old, &new)
         .to_string()
 }

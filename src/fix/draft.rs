@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::{Fixed, Options, errors};
 use crate::diagnostic::{Applicability, Diagnostic, Fix};
-use crate::package::{Found, Loaded};
+use crate::package::{FoundFile, Loaded};
 use crate::source::Span;
 use crate::source::edit::{TextEdit, apply};
 use crate::validate::Recheck;
@@ -49,7 +49,7 @@ impl Draft {
     pub fn of(
         options: &Options,
         recheck: &Recheck<'_>,
-        found: &Found,
+        found: &FoundFile,
         loaded: &Loaded,
     ) -> Option<Self> {
         let diagnostics = recheck.check(found, loaded)?;
@@ -63,7 +63,7 @@ impl Draft {
             diagnostics,
             refused: None,
         };
-        let bench = Bench {
+        let bench = FixContext {
             options,
             recheck,
             found,
@@ -94,9 +94,9 @@ impl Draft {
 
     /// Applies all fixes, as many as possible at a time. Returns whether the result is no worse
     /// than the original.
-    fn all_together(&mut self, bench: &Bench<'_>) -> bool {
+    fn all_together(&mut self, bench: &FixContext<'_>) -> bool {
         let before = self.found_before.clone();
-        let Some(after) = bench.closed(State::of(self), |_| true) else {
+        let Some(after) = bench.apply_until_stable(IntermediateText::of(self), |_| true) else {
             return false;
         };
         let is_better = !bench.is_worse(&after.known_from(&before), &after.diagnostics);
@@ -108,21 +108,22 @@ impl Draft {
 
     /// Applies the fixes one by one, each with the fixes of the findings that it causes. Skips a
     /// fix after which the file would be worse.
-    fn one_by_one(&mut self, bench: &Bench<'_>) {
+    fn one_by_one(&mut self, bench: &FixContext<'_>) {
         let mut left: HashSet<FixKey> = HashSet::new();
         let mut demoted: HashSet<FixKey> = HashSet::new();
         let mut seen = HashSet::from([self.text.clone()]);
         for _ in 0..MAX_TRIES {
-            let next = wanted(bench.options, &self.diagnostics)
+            let next = selected_fixes(bench.options, &self.diagnostics)
                 .find(|(one, fix)| !left.contains(&key_of(one, fix)));
             let Some((one, fix)) = next else { break };
             let (key, made) = (key_of(one, fix), Fixed::new(one, fix));
             let before = self.diagnostics.clone();
-            let start = State::of(self).with(bench, [made.clone()], &fix.edits);
-            let was_json = !is_no_json(&before);
-            let is_new =
-                |one: &Diagnostic| was_json && added(&before, std::slice::from_ref(one)).is_some();
-            let after = start.and_then(|start| bench.closed(start, is_new));
+            let start = IntermediateText::of(self).with(bench, [made.clone()], &fix.edits);
+            let was_json = !does_not_parse(&before);
+            let is_new = |one: &Diagnostic| {
+                was_json && first_new_finding(&before, std::slice::from_ref(one)).is_some()
+            };
+            let after = start.and_then(|start| bench.apply_until_stable(start, is_new));
             let after = after.filter(|after| !seen.contains(&after.text));
             match after {
                 Some(after) if !bench.is_worse(&after.known_from(&before), &after.diagnostics) => {
@@ -155,7 +156,7 @@ impl Draft {
         }
     }
 
-    fn take(&mut self, state: State) {
+    fn take(&mut self, state: IntermediateText) {
         self.text = state.text;
         self.fixed = state.fixed;
         self.diagnostics = state.diagnostics;
@@ -163,7 +164,7 @@ impl Draft {
 }
 
 /// An intermediate text with its findings.
-struct State {
+struct IntermediateText {
     text: String,
     fixed: Vec<Fixed>,
     diagnostics: Vec<Diagnostic>,
@@ -171,7 +172,7 @@ struct State {
     first_parsed: Option<Vec<Diagnostic>>,
 }
 
-impl State {
+impl IntermediateText {
     fn of(draft: &Draft) -> Self {
         Self {
             text: draft.text.clone(),
@@ -184,13 +185,13 @@ impl State {
     /// Applies more edits; `None` if they overlap.
     fn with(
         mut self,
-        bench: &Bench<'_>,
+        bench: &FixContext<'_>,
         fixed: impl IntoIterator<Item = Fixed>,
         edits: &[TextEdit],
     ) -> Option<Self> {
         self.text = apply(&self.text, edits)?;
         let diagnostics = bench.check(&self.text)?;
-        if is_no_json(&self.diagnostics) && !is_no_json(&diagnostics) {
+        if does_not_parse(&self.diagnostics) && !does_not_parse(&diagnostics) {
             self.first_parsed = Some(diagnostics.clone());
         }
         self.diagnostics = diagnostics;
@@ -205,19 +206,23 @@ impl State {
 }
 
 /// The context for checking a file.
-struct Bench<'a> {
+struct FixContext<'a> {
     options: &'a Options,
     recheck: &'a Recheck<'a>,
-    found: &'a Found,
+    found: &'a FoundFile,
 }
 
-impl Bench<'_> {
+impl FixContext<'_> {
     /// Applies the fixes of all findings that `is_meant`, round by round, until none is left.
     /// `None` if fixes undo each other, or if the file is no longer part of a package.
-    fn closed(&self, mut state: State, is_meant: impl Fn(&Diagnostic) -> bool) -> Option<State> {
+    fn apply_until_stable(
+        &self,
+        mut state: IntermediateText,
+        is_meant: impl Fn(&Diagnostic) -> bool,
+    ) -> Option<IntermediateText> {
         let mut seen = HashSet::from([state.text.clone()]);
         for _ in 0..MAX_ROUNDS {
-            let batch = picked(self.options, &state.diagnostics, &is_meant);
+            let batch = non_overlapping(self.options, &state.diagnostics, &is_meant);
             if batch.is_empty() {
                 break;
             }
@@ -241,7 +246,8 @@ impl Bench<'_> {
     /// fixes, any new finding.
     fn is_worse(&self, before: &[Diagnostic], after: &[Diagnostic]) -> bool {
         has_more_errors(before, after)
-            || self.options.boldest == Applicability::Safe && added(before, after).is_some()
+            || self.options.max_applicability == Applicability::Safe
+                && first_new_finding(before, after).is_some()
     }
 
     fn check(&self, text: &str) -> Option<Vec<Diagnostic>> {
@@ -262,7 +268,7 @@ impl Fixed {
 }
 
 /// Returns the selected fixes that only edit text, with their findings.
-fn wanted<'d>(
+fn selected_fixes<'d>(
     options: &'d Options,
     diagnostics: &'d [Diagnostic],
 ) -> impl Iterator<Item = (&'d Diagnostic, &'d Fix)> {
@@ -272,13 +278,13 @@ fn wanted<'d>(
 }
 
 /// Returns the fixes that do not overlap with an earlier one.
-fn picked<'d>(
+fn non_overlapping<'d>(
     options: &'d Options,
     diagnostics: &'d [Diagnostic],
     is_meant: &dyn Fn(&Diagnostic) -> bool,
 ) -> Vec<(&'d Diagnostic, &'d Fix)> {
-    let mut taken = Taken::default();
-    let fixes = wanted(options, diagnostics).filter(|(one, _)| is_meant(one));
+    let mut taken = ClaimedSpans::default();
+    let fixes = selected_fixes(options, diagnostics).filter(|(one, _)| is_meant(one));
     fixes.filter(|(_, fix)| taken.take(&fix.edits)).collect()
 }
 
@@ -289,7 +295,7 @@ fn key_of(one: &Diagnostic, fix: &Fix) -> FixKey {
 /// Returns the first finding that did not exist before. A known finding may have moved or changed
 /// its wording, but not both: elements move up when an earlier one is removed, and a list of
 /// missing items gets shorter.
-fn added<'d>(before: &[Diagnostic], after: &'d [Diagnostic]) -> Option<&'d Diagnostic> {
+fn first_new_finding<'d>(before: &[Diagnostic], after: &'d [Diagnostic]) -> Option<&'d Diagnostic> {
     let places: HashSet<_> = before
         .iter()
         .map(|one| (one.rule.code, one.pointer.as_str()))
@@ -306,11 +312,11 @@ fn added<'d>(before: &[Diagnostic], after: &'d [Diagnostic]) -> Option<&'d Diagn
 
 /// The parts of the text that are already changed, by start offset.
 #[derive(Default)]
-struct Taken {
+struct ClaimedSpans {
     spans: std::collections::BTreeMap<usize, usize>,
 }
 
-impl Taken {
+impl ClaimedSpans {
     /// Claims the spans of all edits, unless one of them touches a claimed span.
     fn take(&mut self, edits: &[TextEdit]) -> bool {
         let is_free = edits.iter().all(|edit| self.is_free(edit.span));
@@ -330,13 +336,13 @@ impl Taken {
 }
 
 /// Returns whether the text does not parse; then nothing else is known about it.
-fn is_no_json(diagnostics: &[Diagnostic]) -> bool {
+fn does_not_parse(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|one| one.rule.name == "json-syntax")
 }
 
 /// Returns whether a text has more errors than before, or no longer parses.
 fn has_more_errors(before: &[Diagnostic], after: &[Diagnostic]) -> bool {
-    match (is_no_json(before), is_no_json(after)) {
+    match (does_not_parse(before), does_not_parse(after)) {
         (true, false) => false,
         (false, true) => true,
         _ => errors(after) > errors(before),

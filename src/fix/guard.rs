@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Options;
-use crate::package::{Discovery, Mention, Roots, Surroundings};
+use crate::package::{Discovery, Mention, ReferenceSearch, Roots};
 
 /// Maximum number of directory entries inspected for references.
 const MAX_ENTRIES: usize = 500_000;
@@ -13,7 +13,7 @@ pub(super) struct Guard<'d> {
     pub(super) discovery: &'d Discovery,
     pub(super) roots: Roots,
     named: Vec<PathBuf>,
-    surroundings: Surroundings,
+    surroundings: ReferenceSearch,
 }
 
 impl<'d> Guard<'d> {
@@ -24,7 +24,7 @@ impl<'d> Guard<'d> {
         places: impl Iterator<Item = [&'p Path; 2]>,
     ) -> Self {
         let roots = Roots::new();
-        let mut surroundings = Surroundings::new(MAX_ENTRIES);
+        let mut surroundings = ReferenceSearch::new(MAX_ENTRIES);
         let mut is_needed = false;
         for place in places.flatten() {
             surroundings.add_around(place.parent().unwrap_or(Path::new("")), &roots);

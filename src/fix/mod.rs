@@ -16,11 +16,11 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 
 use crate::diagnostic::{Applicability, Diagnostic, Rename, RuleMeta, Severity};
-use crate::package::{Discovery, Found, Loaded};
+use crate::package::{Discovery, FoundFile, Loaded};
 use crate::policy::Policy;
 use crate::validate::{self, Recheck};
 use guard::Guard;
-use rename::Proposed;
+use rename::ProposedRename;
 
 pub use diff::unified;
 pub use draft::Draft;
@@ -37,7 +37,7 @@ pub struct Options {
     /// The files, and the settings of their validation.
     pub validate: validate::Options,
     /// The riskiest applicability of fixes to apply.
-    pub boldest: Applicability,
+    pub max_applicability: Applicability,
     /// Codes of the rules whose findings are fixed; empty for all.
     pub only: BTreeSet<&'static str>,
     /// Write the files; otherwise only compute the changes.
@@ -48,7 +48,7 @@ pub struct Options {
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Files with fixes, renamings or refusals, sorted by path.
-    pub files: Vec<Mended>,
+    pub files: Vec<FileResult>,
     /// The remaining findings, after the real or planned fixes. Findings that compare several files
     /// are not included.
     pub left: Vec<Diagnostic>,
@@ -58,7 +58,7 @@ pub struct Outcome {
 
 /// The result for one file.
 #[derive(Debug)]
-pub struct Mended {
+pub struct FileResult {
     /// Its path.
     pub path: PathBuf,
     /// The path as reports show it.
@@ -82,7 +82,7 @@ pub struct Fixed {
     pub rule: &'static RuleMeta,
     /// The change, as an imperative phrase.
     pub title: String,
-    /// Whether the fix is safe or unsafe.
+    /// The applicability of the fix: safe or unsafe.
     pub applicability: Applicability,
 }
 
@@ -92,7 +92,7 @@ pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Erro
     let mut outcome = Outcome::default();
     for pass in 0..MAX_PASSES {
         let mut discovery = policy.discover(&options.validate.paths);
-        validate::check_there(&discovery.absent)?;
+        validate::check_exist(&discovery.absent)?;
         if let Some(list) = &options.validate.precisions {
             discovery.add_list(list);
         }
@@ -112,7 +112,11 @@ pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Erro
         if renames.is_empty() || pass + 1 == MAX_PASSES || outcome.refusals() > refusals_before {
             break;
         }
-        let guard = Guard::new(options, &discovery, renames.iter().map(Proposed::places));
+        let guard = Guard::new(
+            options,
+            &discovery,
+            renames.iter().map(ProposedRename::places),
+        );
         for proposed in renames {
             rename::carry_out(options, &guard, proposed, &mut outcome);
         }
@@ -132,10 +136,10 @@ fn drafts(
     discovery: &Discovery,
     recheck: &Recheck<'_>,
 ) -> Result<Vec<Draft>, validate::Error> {
-    let mend = |found: &Found| {
+    let mend = |found: &FoundFile| {
         let draft = Draft::of(options, recheck, found, &Loaded::read(&found.path))?;
         if options.writes {
-            write::tidy(&draft.path);
+            write::remove_leftovers(&draft.path);
         }
         Some(draft)
     };
@@ -170,7 +174,7 @@ impl Options {
     fn wants(&self, diagnostic: &Diagnostic) -> bool {
         let is_selected = self.only.is_empty() || self.only.contains(diagnostic.rule.code);
         let fix = diagnostic.fix.as_ref();
-        is_selected && fix.is_some_and(|fix| fix.applicability <= self.boldest)
+        is_selected && fix.is_some_and(|fix| fix.applicability <= self.max_applicability)
     }
 }
 
@@ -216,10 +220,10 @@ impl Outcome {
     }
 
     /// Returns the entry of a file; creates it with the file's current text.
-    fn entry(&mut self, path: &PathBuf, shown: &str, text: &str) -> &mut Mended {
+    fn entry(&mut self, path: &PathBuf, shown: &str, text: &str) -> &mut FileResult {
         let known = self.files.iter().position(|file| file.path == *path);
         let at = known.unwrap_or_else(|| {
-            self.files.push(Mended {
+            self.files.push(FileResult {
                 path: path.clone(),
                 shown: shown.to_owned(),
                 before: text.to_owned(),

@@ -18,13 +18,13 @@ use super::guard::Guard;
 use super::{Fixed, Options, Outcome, write};
 use crate::diagnostic::{Diagnostic, Fix, Rename};
 use crate::package::reference::{normalize, resolve};
-use crate::package::{Config, Found, FoundKind, Loaded, Roots, roots};
+use crate::package::{Config, FoundFile, FoundKind, Loaded, Roots, roots};
 use crate::source::edit::{TextEdit, apply};
 use crate::source::replace::sync_directory;
 use crate::source::same_file::is_same_file;
 
 /// A renaming and the finding that it fixes.
-pub(super) struct Proposed {
+pub(super) struct ProposedRename {
     path: PathBuf,
     shown: String,
     diagnostic: Diagnostic,
@@ -32,7 +32,7 @@ pub(super) struct Proposed {
     rename: Rename,
 }
 
-impl Proposed {
+impl ProposedRename {
     /// Returns the config with the finding, and the file.
     pub(super) fn places(&self) -> [&Path; 2] {
         [&self.path, &self.rename.from]
@@ -40,8 +40,8 @@ impl Proposed {
 }
 
 /// Returns the selected renamings, each file and each new name only once.
-pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<Proposed> {
-    let mut proposed: Vec<Proposed> = Vec::new();
+pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<ProposedRename> {
+    let mut proposed: Vec<ProposedRename> = Vec::new();
     for draft in drafts.iter().filter(|draft| draft.refused.is_none()) {
         for diagnostic in draft.diagnostics.iter().filter(|one| options.wants(one)) {
             let Some((fix, rename)) = diagnostic
@@ -57,7 +57,7 @@ pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<Proposed> {
                 others.iter().any(|other| names.contains(other))
             });
             if !is_taken {
-                proposed.push(Proposed {
+                proposed.push(ProposedRename {
                     path: draft.path.clone(),
                     shown: draft.shown.clone(),
                     diagnostic: diagnostic.clone(),
@@ -74,10 +74,10 @@ pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<Proposed> {
 pub(super) fn carry_out(
     options: &Options,
     guard: &Guard<'_>,
-    proposed: Proposed,
+    proposed: ProposedRename,
     outcome: &mut Outcome,
 ) {
-    let Proposed {
+    let ProposedRename {
         path,
         shown,
         diagnostic,
@@ -130,8 +130,8 @@ pub(super) fn carry_out(
 }
 
 /// A config in which a reference changes.
-struct Change<'d> {
-    found: &'d Found,
+struct ConfigChange<'d> {
+    found: &'d FoundFile,
     shown: String,
     before: String,
     after: String,
@@ -145,7 +145,7 @@ fn changes<'d>(
     rename: &Rename,
     outcome: &Outcome,
     is_written: bool,
-) -> Vec<Change<'d>> {
+) -> Vec<ConfigChange<'d>> {
     let (discovery, roots) = (guard.discovery, &guard.roots);
     let from = roots.absolute(&rename.from);
     let configs = discovery
@@ -165,7 +165,7 @@ fn changes<'d>(
             return None;
         }
         let after = apply(&loaded.text, &edits(roots, found, &loaded, &from, rename)?)?;
-        (after != loaded.text).then(|| Change {
+        (after != loaded.text).then(|| ConfigChange {
             found,
             shown: roots.shown(&found.path),
             before: loaded.text,
@@ -176,7 +176,11 @@ fn changes<'d>(
 }
 
 /// Returns the planned texts of configs by their real paths, as far as they are not written yet.
-fn texts(outcome: &Outcome, changes: &[Change<'_>], is_written: bool) -> HashMap<PathBuf, String> {
+fn texts(
+    outcome: &Outcome,
+    changes: &[ConfigChange<'_>],
+    is_written: bool,
+) -> HashMap<PathBuf, String> {
     let pending = outcome.files.iter().filter(|_| !is_written);
     let pending = pending.map(|file| (&file.path, &file.after));
     let new = changes
@@ -190,7 +194,7 @@ fn texts(outcome: &Outcome, changes: &[Change<'_>], is_written: bool) -> HashMap
 /// Returns edits that replace the references to the file.
 fn edits(
     roots: &Roots,
-    found: &Found,
+    found: &FoundFile,
     loaded: &Loaded,
     from: &Path,
     rename: &Rename,
@@ -212,7 +216,7 @@ fn edits(
     Some(edits.collect())
 }
 
-fn rewrite(rename: &Rename, changes: &[Change<'_>]) -> Result<(), String> {
+fn rewrite(rename: &Rename, changes: &[ConfigChange<'_>]) -> Result<(), String> {
     let Rename { from, to } = rename;
     let failed = |error: &dyn std::fmt::Display| {
         format!(

@@ -23,7 +23,7 @@ pub(super) enum WriteError {
 }
 
 /// Removes temporary files that an interrupted run left beside the file at `path`.
-pub(super) fn tidy(path: &Path) {
+pub(super) fn remove_leftovers(path: &Path) {
     if let Ok(target) = bounds::real(path) {
         replace::remove_abandoned(&target);
     }

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use super::Gateway;
 use super::connections::Connected;
 use super::error::Error;
-use super::observe::{Known, Whose};
+use super::observe::{KeyOwner, RequestFacts};
 use crate::account::{Account, AccountId, ApiKey, Permission, Permissions, Snapshot};
 use crate::database::Timestamp;
 
@@ -106,7 +106,7 @@ async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<C
         return accepted;
     }
     // The key may have been created a moment ago.
-    gateway.directory.look_for(secret).await;
+    gateway.directory.refresh_for(secret).await;
     look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
 }
 
@@ -117,10 +117,10 @@ fn admit(
     key: &ApiKey,
     account: &Account,
 ) -> Result<Caller, Error> {
-    let known = parts.extensions.get::<Arc<Known>>();
+    let known = parts.extensions.get::<Arc<RequestFacts>>();
     if let Some(known) = known {
         // It is set once per request.
-        let _ = known.caller.set(Whose {
+        let _ = known.caller.set(KeyOwner {
             id: account.id,
             account: account.name.clone(),
             key: key.name.clone(),
@@ -132,7 +132,7 @@ fn admit(
     if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
         connected.open.showed_key();
     }
-    take_place(gateway, known, key)?;
+    count_in_flight(gateway, known, key)?;
     Ok(Caller {
         account: account.id,
         permissions: key.permissions,
@@ -140,7 +140,11 @@ fn admit(
 }
 
 /// Counts a request as in flight for its key, once per request.
-fn take_place(gateway: &Gateway, known: Option<&Arc<Known>>, key: &ApiKey) -> Result<(), Error> {
+fn count_in_flight(
+    gateway: &Gateway,
+    known: Option<&Arc<RequestFacts>>,
+    key: &ApiKey,
+) -> Result<(), Error> {
     let Some(known) = known.filter(|known| known.place.get().is_none()) else {
         return Ok(());
     };

@@ -1,7 +1,7 @@
 //! Reads request bodies, within limits of size, time and memory.
 //!
-//! A body ends up in memory ([`read_body`]), in the blob store if it is large ([`take_body`]), or
-//! in a file that the caller writes piece by piece ([`arriving_file`]).
+//! A body ends up in memory ([`read_body`]), in the blob store if it is large ([`receive_task_body`]), or
+//! in a file that the caller writes piece by piece ([`receive_file`]).
 //!
 //! Invariant: memory is reserved before anything is read. No more than the limit is read, whatever
 //! length the request declares and however well it is compressed.
@@ -16,40 +16,40 @@ use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
 use super::Gateway;
-use super::coding::{Coding, Decoder, Fault};
+use super::coding::{ContentCoding, DecodeError, Decoder};
 use super::error::Error;
 use crate::account::AccountId;
-use crate::service::{Buffer, Holding, NoRoom};
+use crate::service::{BodyReservation, Buffer, OutOfBodyMemory};
 use crate::task::{Content, TaskId, Upload};
 
 /// Bodies larger than this are streamed to the blob store, in bytes. Only bodies of tasks go there.
-pub(super) const LARGE: usize = 256 << 10;
+pub(super) const LARGE_BODY_BYTES: usize = 256 << 10;
 
 /// The length that a request declares for its body; `None` if it is unknown or compressed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Declared(Option<usize>);
+pub(super) struct DeclaredLength(Option<usize>);
 
 /// A body that was read completely.
-pub(super) enum Taken {
+pub(super) enum ReceivedBody {
     /// The body is in memory.
-    Memory(Bytes, Arc<Holding>),
+    Memory(Bytes, Arc<BodyReservation>),
     /// The body is in the blob store.
     Stored(Content),
 }
 
 /// A body that is being received.
-pub(super) struct Arriving {
+pub(super) struct IncomingBody {
     body: Body,
     decoder: Decoder,
     /// Memory that the decoder needs, in bytes. It counts toward the memory for bodies.
-    beside: usize,
+    decoder_memory: usize,
     deadline: Instant,
     /// Decoded bytes so far, and their maximum (`limit`).
     read: usize,
     limit: usize,
 }
 
-impl Declared {
+impl DeclaredLength {
     /// Reads the length from the headers of a request.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let length = headers.get(header::CONTENT_LENGTH);
@@ -58,9 +58,9 @@ impl Declared {
         Self(length.filter(|_| is_plain))
     }
 
-    /// Returns `true` if the body may be larger than [`LARGE`].
+    /// Returns `true` if the body may be larger than [`LARGE_BODY_BYTES`].
     pub(super) fn may_be_large(self) -> bool {
-        self.0.is_none_or(|length| length > LARGE)
+        self.0.is_none_or(|length| length > LARGE_BODY_BYTES)
     }
 }
 
@@ -70,9 +70,9 @@ pub(super) async fn read_body(
     gateway: &Gateway,
     account: AccountId,
     request: HttpRequest,
-) -> Result<(Bytes, Arc<Holding>), Error> {
-    let declared = Declared::of(request.headers());
-    let mut arriving = arrive(gateway, request, declared, 1)?;
+) -> Result<(Bytes, Arc<BodyReservation>), Error> {
+    let declared = DeclaredLength::of(request.headers());
+    let mut arriving = start_receiving(gateway, request, declared, 1)?;
     let mut buffer = arriving.buffer(gateway, account, declared.0.unwrap_or(0), declared.0)?;
     while let Some(chunk) = arriving.next().await? {
         buffer
@@ -83,24 +83,24 @@ pub(super) async fn read_body(
 }
 
 /// Reads the body of a task: a large one goes to the blob store under the task's id.
-pub(super) async fn take_body(
+pub(super) async fn receive_task_body(
     gateway: &Gateway,
     account: AccountId,
     request: HttpRequest,
     task: TaskId,
-) -> Result<Taken, Error> {
-    let declared = Declared::of(request.headers());
-    let mut arriving = arrive(gateway, request, declared, 1)?;
+) -> Result<ReceivedBody, Error> {
+    let declared = DeclaredLength::of(request.headers());
+    let mut arriving = start_receiving(gateway, request, declared, 1)?;
     let expected = declared.0.unwrap_or(0);
-    let expected = if expected > LARGE {
+    let expected = if expected > LARGE_BODY_BYTES {
         Upload::MEMORY
     } else {
         expected
     };
-    let mut buffer = arriving.buffer(gateway, account, expected, Some(LARGE))?;
+    let mut buffer = arriving.buffer(gateway, account, expected, Some(LARGE_BODY_BYTES))?;
     let mut beyond = None;
     while let Some(chunk) = arriving.next().await? {
-        if arriving.read > LARGE {
+        if arriving.read > LARGE_BODY_BYTES {
             beyond = Some(chunk);
             break;
         }
@@ -110,30 +110,30 @@ pub(super) async fn take_body(
     }
     let Some(beyond) = beyond else {
         let (body, holding) = buffer.finish();
-        return Ok(Taken::Memory(body, holding));
+        return Ok(ReceivedBody::Memory(body, holding));
     };
     // The memory stays reserved until the whole body is stored.
-    let (start, _holding) = buffer.hand_over();
+    let (start, _holding) = buffer.into_received();
     let mut upload = gateway.blobs.upload_body(task).await?;
     upload.push(start).await?;
     upload.push(beyond).await?;
     while let Some(chunk) = arriving.next().await? {
         upload.push(chunk).await?;
     }
-    Ok(Taken::Stored(upload.finish().await?))
+    Ok(ReceivedBody::Stored(upload.finish().await?))
 }
 
 /// Starts receiving a body that is a file of up to `bytes` bytes. It is not buffered in memory. The
 /// larger it may be, the longer it may take.
-pub(super) fn arriving_file(
+pub(super) fn receive_file(
     gateway: &Gateway,
     request: HttpRequest,
     bytes: usize,
-) -> Result<Arriving, Error> {
-    let declared = Declared::of(request.headers());
+) -> Result<IncomingBody, Error> {
+    let declared = DeclaredLength::of(request.headers());
     let body = gateway.current().limits.body_bytes;
     let times = u32::try_from(bytes.div_ceil(body.max(1))).unwrap_or(u32::MAX);
-    let mut arriving = arrive(gateway, request, Declared(None), times)?;
+    let mut arriving = start_receiving(gateway, request, DeclaredLength(None), times)?;
     arriving.limit = bytes;
     if declared.0.is_some_and(|it| it > bytes) {
         return Err(Error::too_large(bytes));
@@ -142,23 +142,24 @@ pub(super) fn arriving_file(
 }
 
 /// Starts receiving a request's body. It may take `times` times the usual timeout.
-fn arrive(
+fn start_receiving(
     gateway: &Gateway,
     request: HttpRequest,
-    declared: Declared,
+    declared: DeclaredLength,
     times: u32,
-) -> Result<Arriving, Error> {
+) -> Result<IncomingBody, Error> {
     let settings = gateway.current();
     let limit = settings.limits.body_bytes;
-    let coding = Coding::of(request.headers()).map_err(|coding| Error::unknown_coding(&coding))?;
+    let coding =
+        ContentCoding::of(request.headers()).map_err(|coding| Error::unknown_coding(&coding))?;
     if declared.0.is_some_and(|it| it > limit) {
         return Err(Error::too_large(limit));
     }
     let decoder = coding
         .decoder()
         .map_err(|error| Error::undecodable(&error))?;
-    Ok(Arriving {
-        beside: coding.memory(),
+    Ok(IncomingBody {
+        decoder_memory: coding.memory(),
         body: request.into_body(),
         decoder,
         deadline: Instant::now() + settings.timeouts.body().saturating_mul(times),
@@ -167,7 +168,7 @@ fn arrive(
     })
 }
 
-impl Arriving {
+impl IncomingBody {
     /// Returns a buffer for at most `most` bytes, with `expected` bytes of the memory for bodies
     /// reserved.
     fn buffer(
@@ -177,9 +178,13 @@ impl Arriving {
         expected: usize,
         most: Option<usize>,
     ) -> Result<Buffer, Error> {
-        let held = gateway.memory.take(account, self.beside + expected);
+        let held = gateway.memory.take(account, self.decoder_memory + expected);
         let held = held.map_err(|error| gateway.no_room(account, error))?;
-        Ok(Buffer::new(held, self.beside, most.unwrap_or(self.limit)))
+        Ok(Buffer::new(
+            held,
+            self.decoder_memory,
+            most.unwrap_or(self.limit),
+        ))
     }
 
     fn count(&mut self, bytes: Bytes) -> Result<Bytes, Error> {
@@ -221,10 +226,10 @@ impl Arriving {
 
 impl Gateway {
     /// Returns the error for a body that exceeds the memory for bodies, and counts it.
-    pub(super) fn no_room(&self, account: AccountId, error: NoRoom) -> Error {
+    pub(super) fn no_room(&self, account: AccountId, error: OutOfBodyMemory) -> Error {
         let limit = match error {
-            NoRoom::Share => "body_memory_of_account",
-            NoRoom::Full => "body_memory",
+            OutOfBodyMemory::Share => "body_memory_of_account",
+            OutOfBodyMemory::Full => "body_memory",
         };
         self.limit_met(limit, &format_args!("account {}", account.0));
         Error::no_room(error)
@@ -232,10 +237,10 @@ impl Gateway {
 }
 
 impl Error {
-    fn no_room(error: NoRoom) -> Self {
+    fn no_room(error: OutOfBodyMemory) -> Self {
         let (status, code) = match error {
-            NoRoom::Share => (StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_BODY_BYTES"),
-            NoRoom::Full => (StatusCode::SERVICE_UNAVAILABLE, "BODY_MEMORY_IS_FULL"),
+            OutOfBodyMemory::Share => (StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_BODY_BYTES"),
+            OutOfBodyMemory::Full => (StatusCode::SERVICE_UNAVAILABLE, "BODY_MEMORY_IS_FULL"),
         };
         Self::new(status, code, error.to_string()).retry_after(1)
     }
@@ -247,7 +252,7 @@ impl Error {
         Self::new(status, "UNSUPPORTED_CONTENT_ENCODING", message).with("place", "Content-Encoding")
     }
 
-    fn undecodable(fault: &Fault) -> Self {
+    fn undecodable(fault: &DecodeError) -> Self {
         Self::bad_request(format!("the body cannot be decoded: {fault}"))
             .with("place", "Content-Encoding")
     }

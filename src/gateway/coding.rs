@@ -15,15 +15,15 @@ use zstd::stream::raw::{self, DParameter, InBuffer, Operation as _, OutBuffer};
 const WINDOW_LOG: u32 = 23;
 
 /// Approximate output of a step, in bytes.
-const STEP: usize = 32 << 10;
+const STEP_BYTES: usize = 32 << 10;
 
 /// Maximum input of a step of gzip's decoder, in bytes. Its output is at most a thousand times as
 /// long.
-const GZIP_STEP: usize = 1 << 10;
+const GZIP_STEP_BYTES: usize = 1 << 10;
 
 /// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum ContentCoding {
     Plain,
     Gzip,
     Zstd,
@@ -33,11 +33,11 @@ pub(super) enum Coding {
 pub(super) enum Decoder {
     Plain(Bytes),
     Gzip(Bytes, Box<MultiGzDecoder<Vec<u8>>>),
-    Zstd(Bytes, Frames),
+    Zstd(Bytes, ZstdFrames),
 }
 
 /// A sequence of zstd frames.
-pub(super) struct Frames {
+pub(super) struct ZstdFrames {
     decoder: raw::Decoder<'static>,
     /// A frame has begun and not ended.
     is_open: bool,
@@ -47,9 +47,9 @@ pub(super) struct Frames {
 
 /// The reason why a body cannot be decoded.
 #[derive(Debug)]
-pub(super) struct Fault(String);
+pub(super) struct DecodeError(String);
 
-impl Coding {
+impl ContentCoding {
     /// Reads the encoding from the headers; returns the name of an unsupported one as an error.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, String> {
         let mut coding = Self::Plain;
@@ -76,14 +76,14 @@ impl Coding {
         }
     }
 
-    pub(super) fn decoder(self) -> Result<Decoder, Fault> {
+    pub(super) fn decoder(self) -> Result<Decoder, DecodeError> {
         Ok(match self {
             Self::Plain => Decoder::Plain(Bytes::new()),
             Self::Gzip => Decoder::Gzip(Bytes::new(), Box::new(MultiGzDecoder::new(Vec::new()))),
             Self::Zstd => {
                 let mut decoder = raw::Decoder::new()?;
                 decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
-                let frames = Frames {
+                let frames = ZstdFrames {
                     decoder,
                     is_open: false,
                     is_full: false,
@@ -102,15 +102,15 @@ impl Decoder {
     }
 
     /// Returns decoded bytes, at least one; `None` if more input is needed.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, DecodeError> {
         let decoded = match self {
             Self::Plain(waiting) => std::mem::take(waiting),
             Self::Gzip(waiting, decoder) => {
                 while decoder.get_ref().is_empty() && !waiting.is_empty() {
-                    let step = waiting.len().min(GZIP_STEP);
+                    let step = waiting.len().min(GZIP_STEP_BYTES);
                     let read = decoder.write(&waiting[..step])?;
                     if read == 0 {
-                        return Err(Fault("unexpected data after its end".to_owned()));
+                        return Err(DecodeError("unexpected data after its end".to_owned()));
                     }
                     drop(waiting.split_to(read));
                 }
@@ -122,7 +122,7 @@ impl Decoder {
     }
 
     /// Returns the remaining bytes at the end of the body; fails if the body is incomplete.
-    pub(super) fn finish(&mut self) -> Result<Option<Bytes>, Fault> {
+    pub(super) fn finish(&mut self) -> Result<Option<Bytes>, DecodeError> {
         match self {
             Self::Gzip(_, decoder) => {
                 decoder.try_finish()?;
@@ -130,16 +130,16 @@ impl Decoder {
                 Ok((!rest.is_empty()).then(|| rest.into()))
             }
             Self::Zstd(_, frames) if frames.is_open => {
-                Err(Fault("unexpected end of the data".to_owned()))
+                Err(DecodeError("unexpected end of the data".to_owned()))
             }
             Self::Zstd(..) | Self::Plain(_) => Ok(None),
         }
     }
 }
 
-impl Frames {
-    fn next(&mut self, waiting: &mut Bytes) -> Result<Bytes, Fault> {
-        let mut out = vec![0; STEP];
+impl ZstdFrames {
+    fn next(&mut self, waiting: &mut Bytes) -> Result<Bytes, DecodeError> {
+        let mut out = vec![0; STEP_BYTES];
         while !waiting.is_empty() || self.is_full {
             let mut input = InBuffer::around(waiting);
             let mut output = OutBuffer::around(&mut out[..]);
@@ -147,7 +147,7 @@ impl Frames {
             let (read, written) = (input.pos(), output.pos());
             drop(waiting.split_to(read));
             self.is_open = hint != 0;
-            self.is_full = written == STEP && self.is_open;
+            self.is_full = written == STEP_BYTES && self.is_open;
             if hint == 0 {
                 self.decoder.reinit()?;
             }
@@ -157,20 +157,20 @@ impl Frames {
             }
             // Without more input, a full step may yield nothing further.
             if read == 0 && !waiting.is_empty() {
-                return Err(Fault("the decoder makes no progress".to_owned()));
+                return Err(DecodeError("the decoder makes no progress".to_owned()));
             }
         }
         Ok(Bytes::new())
     }
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for DecodeError {
     fn from(error: io::Error) -> Self {
         Self(error.to_string())
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -180,8 +180,8 @@ impl fmt::Display for Fault {
 mod tests {
     use super::*;
 
-    fn encoded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
-        if coding == Coding::Zstd {
+    fn encoded(coding: ContentCoding, bytes: &[u8]) -> Vec<u8> {
+        if coding == ContentCoding::Zstd {
             return zstd::encode_all(bytes, 3).expect("it is encoded");
         }
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -190,7 +190,11 @@ mod tests {
     }
 
     /// Returns the decoded bytes and the size of the largest step.
-    fn decoded(coding: Coding, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, usize), Fault> {
+    fn decoded(
+        coding: ContentCoding,
+        bytes: &[u8],
+        piece: usize,
+    ) -> Result<(Vec<u8>, usize), DecodeError> {
         let mut decoder = coding.decoder()?;
         let (mut all, mut most) = (Vec::new(), 0);
         for chunk in bytes.chunks(piece) {
@@ -211,7 +215,7 @@ mod tests {
     fn what_was_encoded_comes_back_in_bounded_steps() {
         let zeros = vec![0; 20 << 20];
         let text: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
-        for coding in [Coding::Gzip, Coding::Zstd] {
+        for coding in [ContentCoding::Gzip, ContentCoding::Zstd] {
             for bytes in [&zeros, &text, &Vec::new(), &b"x".to_vec()] {
                 let encoded = encoded(coding, bytes);
                 for piece in [1000, 16 << 10, usize::MAX >> 1] {
@@ -230,7 +234,7 @@ mod tests {
     #[test]
     fn what_is_cut_or_wrong_is_refused() {
         let bytes: Vec<u8> = (0..30_000_u32).flat_map(u32::to_le_bytes).collect();
-        for coding in [Coding::Gzip, Coding::Zstd] {
+        for coding in [ContentCoding::Gzip, ContentCoding::Zstd] {
             let encoded = encoded(coding, &bytes);
             for end in [5, 100, encoded.len() - 1] {
                 assert!(

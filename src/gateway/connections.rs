@@ -24,19 +24,19 @@ use super::settings::Limits;
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// Number of connections that count toward no limit; others are numbered from 1.
-const BESIDE: u64 = 0;
+const UNCOUNTED: u64 = 0;
 
 /// Maximum number of connections that are examined for eviction. Busy ones move to the end of the
 /// order.
-const MOST_LOOKS: usize = 512;
+const MAX_EXAMINED: usize = 512;
 
 /// The set of open connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     /// Maximum number in total, without a key, and without a key from one address.
-    most: usize,
-    most_strangers: usize,
-    most_of_address: usize,
+    max_open: usize,
+    max_without_key: usize,
+    max_per_address: usize,
     /// A logical clock that orders the moments at which connections became idle.
     moments: AtomicU64,
     state: Mutex<State>,
@@ -46,7 +46,7 @@ pub(super) struct Connections {
 struct State {
     open: HashMap<u64, Entry>,
     strangers: usize,
-    addresses: HashMap<IpAddr, Address>,
+    addresses: HashMap<IpAddr, AddressCount>,
     /// Connections with a key and without, ordered by the moment at which they became idle, as of
     /// the last examination. They may have been busy since.
     known: BTreeMap<u64, u64>,
@@ -76,14 +76,14 @@ struct Life {
 
 /// Connections of one address without a key.
 #[derive(Debug, Default)]
-struct Address {
+struct AddressCount {
     open: usize,
     seen: BTreeSet<u64>,
 }
 
 /// An open connection. Dropping it frees its slot.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     all: Arc<Connections>,
     number: u64,
     life: Arc<Life>,
@@ -92,7 +92,7 @@ pub(super) struct Open {
 
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Answering(Arc<Open>);
+pub(super) struct RequestGuard(Arc<OpenConnection>);
 
 /// The connection of a request, stored as an extension of the request.
 #[derive(Debug)]
@@ -101,14 +101,14 @@ pub(super) struct Connected {
     pub(super) peer: SocketAddr,
     /// The clients that can reach the listener.
     pub(super) audience: Audience,
-    pub(super) open: Arc<Open>,
+    pub(super) open: Arc<OpenConnection>,
 }
 
 /// The outcome of [`Connections::admit`].
 #[derive(Debug)]
 pub(super) struct Admission {
     /// The connection; `None` if the limit is reached and all others are busy.
-    pub(super) open: Option<Open>,
+    pub(super) open: Option<OpenConnection>,
     /// The limit that was reached, even if another connection was evicted.
     pub(super) limit: Option<&'static str>,
 }
@@ -117,9 +117,9 @@ impl Connections {
     /// Creates an empty set.
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self {
-            most: limits.connections,
-            most_strangers: limits.connections_without_key(),
-            most_of_address: limits.connections_per_address(),
+            max_open: limits.connections,
+            max_without_key: limits.connections_without_key(),
+            max_per_address: limits.connections_per_address(),
             moments: AtomicU64::new(1),
             state: Mutex::default(),
         })
@@ -129,15 +129,15 @@ impl Connections {
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Admission {
         let mut state = self.state();
         let own_open = state.addresses.get(&address).map_or(0, |own| own.open);
-        let (limit, gave_way) = if own_open >= self.most_of_address {
-            let gave_way = state.close_oldest(self, Among::Address(address));
+        let (limit, gave_way) = if own_open >= self.max_per_address {
+            let gave_way = state.close_oldest(self, EvictionGroup::Address(address));
             (Some("connections_per_address"), gave_way)
-        } else if state.strangers >= self.most_strangers {
-            let gave_way = state.close_oldest(self, Among::Unknown);
+        } else if state.strangers >= self.max_without_key {
+            let gave_way = state.close_oldest(self, EvictionGroup::Unknown);
             (Some("connections_without_key"), gave_way)
-        } else if state.open.len() >= self.most {
-            let gave_way =
-                state.close_oldest(self, Among::Unknown) || state.close_oldest(self, Among::Known);
+        } else if state.open.len() >= self.max_open {
+            let gave_way = state.close_oldest(self, EvictionGroup::Unknown)
+                || state.close_oldest(self, EvictionGroup::Known);
             (Some("connections"), gave_way)
         } else {
             (None, true)
@@ -146,7 +146,7 @@ impl Connections {
             return Admission { open: None, limit };
         }
         let (number, life) = state.open(self.moment(), address);
-        let open = Open {
+        let open = OpenConnection {
             all: Arc::clone(self),
             number,
             life,
@@ -159,10 +159,10 @@ impl Connections {
     }
 
     /// Returns a connection that counts toward no limit and is never evicted.
-    pub(super) fn beside(self: &Arc<Self>) -> Open {
-        Open {
+    pub(super) fn uncounted(self: &Arc<Self>) -> OpenConnection {
+        OpenConnection {
             all: Arc::clone(self),
-            number: BESIDE,
+            number: UNCOUNTED,
             life: Arc::default(),
             showed_key: AtomicBool::new(false),
         }
@@ -171,7 +171,8 @@ impl Connections {
     /// Closes the connection that has been idle longest, if any.
     pub(super) fn close_oldest(&self) {
         let mut state = self.state();
-        let _ = state.close_oldest(self, Among::Unknown) || state.close_oldest(self, Among::Known);
+        let _ = state.close_oldest(self, EvictionGroup::Unknown)
+            || state.close_oldest(self, EvictionGroup::Known);
     }
 
     /// Closes all connections without a request in flight.
@@ -197,7 +198,7 @@ impl Connections {
     }
 
     /// Wakes the tasks of all connections after a change of the server's stage.
-    pub(super) fn poke(&self) {
+    pub(super) fn wake_all(&self) {
         for entry in self.state().open.values() {
             entry.life.is_poked.store(true, Ordering::Release);
             entry.life.task.wake();
@@ -214,9 +215,9 @@ impl Connections {
     }
 }
 
-impl Open {
+impl OpenConnection {
     /// Resolves when the connection must close. Await it in the task that serves the connection:
-    /// [`Connections::poke`] wakes that task to poll its requests.
+    /// [`Connections::wake_all`] wakes that task to poll its requests.
     pub(super) async fn closed(&self) {
         let life = &self.life;
         poll_fn(|context| {
@@ -234,9 +235,9 @@ impl Open {
     }
 
     /// Counts a request as in flight until the returned guard is dropped.
-    pub(super) fn answering(self: &Arc<Self>) -> Answering {
+    pub(super) fn answering(self: &Arc<Self>) -> RequestGuard {
         self.life.requests.fetch_add(1, Ordering::AcqRel);
-        Answering(Arc::clone(self))
+        RequestGuard(Arc::clone(self))
     }
 
     /// Marks the connection: one of its requests had a known key.
@@ -249,13 +250,13 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.all.state().forget(self.number);
     }
 }
 
-impl Drop for Answering {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let open = &self.0;
         // Stored before the count drops: a reader that sees the connection idle also sees since
@@ -267,7 +268,7 @@ impl Drop for Answering {
 
 /// The connections among which one is evicted.
 #[derive(Debug, Clone, Copy)]
-enum Among {
+enum EvictionGroup {
     Known,
     Unknown,
     Address(IpAddr),
@@ -293,12 +294,12 @@ impl State {
     }
 
     /// Closes the connection of this group that has been idle longest, if any is idle.
-    fn close_oldest(&mut self, all: &Connections, among: Among) -> bool {
-        for _ in 0..MOST_LOOKS {
+    fn close_oldest(&mut self, all: &Connections, among: EvictionGroup) -> bool {
+        for _ in 0..MAX_EXAMINED {
             let first = match among {
-                Among::Known => self.known.first_key_value().map(|(_, number)| *number),
-                Among::Unknown => self.unknown.first_key_value().map(|(_, number)| *number),
-                Among::Address(address) => {
+                EvictionGroup::Known => self.known.first_key_value().map(|(_, number)| *number),
+                EvictionGroup::Unknown => self.unknown.first_key_value().map(|(_, number)| *number),
+                EvictionGroup::Address(address) => {
                     let own = self.addresses.get(&address);
                     let seen = own.and_then(|own| own.seen.first());
                     seen.and_then(|seen| self.unknown.get(seen).copied())
@@ -314,13 +315,13 @@ impl State {
             }
             // It was busy since it was last ordered: move it behind those that have been idle
             // longer.
-            self.see(number, if is_busy { all.moment() } else { since });
+            self.reorder(number, if is_busy { all.moment() } else { since });
         }
         false
     }
 
     /// Moves a connection to a new place in the order.
-    fn see(&mut self, number: u64, moment: u64) {
+    fn reorder(&mut self, number: u64, moment: u64) {
         let Some(entry) = self.open.get_mut(&number) else {
             return;
         };
@@ -345,11 +346,11 @@ impl State {
         };
         entry.showed_key = true;
         let (seen, address) = (entry.seen, entry.address);
-        self.is_no_stranger(seen, address);
+        self.remove_from_without_key(seen, address);
         self.known.insert(seen, number);
     }
 
-    fn is_no_stranger(&mut self, seen: u64, address: IpAddr) {
+    fn remove_from_without_key(&mut self, seen: u64, address: IpAddr) {
         self.strangers -= 1;
         self.unknown.remove(&seen);
         if let Some(own) = self.addresses.get_mut(&address) {
@@ -383,7 +384,7 @@ impl State {
         if entry.showed_key {
             self.known.remove(&entry.seen);
         } else {
-            self.is_no_stranger(entry.seen, entry.address);
+            self.remove_from_without_key(entry.seen, entry.address);
         }
         Some(entry.life)
     }
@@ -410,11 +411,11 @@ mod tests {
         IpAddr::V4(Ipv4Addr::new(10, 0, 1, last))
     }
 
-    fn admit(all: &Arc<Connections>, address: IpAddr) -> Option<Arc<Open>> {
+    fn admit(all: &Arc<Connections>, address: IpAddr) -> Option<Arc<OpenConnection>> {
         all.admit(address).open.map(Arc::new)
     }
 
-    fn is_open(all: &Connections, open: &Open) -> bool {
+    fn is_open(all: &Connections, open: &OpenConnection) -> bool {
         all.state().open.contains_key(&open.number)
     }
 
@@ -429,7 +430,7 @@ mod tests {
         // It became idle last.
         let fifth = admit(&all, ONE).expect("the third gives way");
         assert!(is_open(&all, &open[0]) && !is_open(&all, &open[2]));
-        let _busy = [&open[0], &fourth, &fifth].map(Open::answering);
+        let _busy = [&open[0], &fourth, &fifth].map(OpenConnection::answering);
         let refused = all.admit(ONE);
         assert!(refused.open.is_none());
         assert_eq!(refused.limit, Some("connections_per_address"));
@@ -460,7 +461,7 @@ mod tests {
         assert_eq!(all.state().strangers, 0);
         // They may use the whole limit if nobody else connects.
         let more: Vec<_> = (0..2).map(|_| admit(&all, ONE).expect("room")).collect();
-        let _busy: Vec<_> = more.iter().map(Open::answering).collect();
+        let _busy: Vec<_> = more.iter().map(OpenConnection::answering).collect();
         for open in &more {
             open.showed_key();
         }

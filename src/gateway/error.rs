@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::in_flight::Met;
+use super::in_flight::ReachedLimit;
 use crate::database::DatabaseError;
 use crate::service::{self, CallError, Refusal};
 use crate::task::{BAD_REQUEST, BlobError, EnqueueError, Failure, SERVICE_UNAVAILABLE};
@@ -24,7 +24,7 @@ pub(super) struct Error {
     pub(super) status: StatusCode,
     pub(super) code: String,
     pub(super) message: String,
-    more: Box<More>,
+    more: Box<RareFields>,
 }
 
 /// Fields that only few errors have.
@@ -33,7 +33,7 @@ pub(super) struct Error {
     clippy::option_option,
     reason = "another route's error, an error without a field, an error of a field"
 )]
-struct More {
+struct RareFields {
     args: Map<String, Value>,
     /// Seconds after which the client may retry.
     retry_after: Option<u64>,
@@ -224,7 +224,7 @@ impl Error {
     }
 
     /// The key or account has reached its limit of requests in flight.
-    pub(super) fn too_many_requests(met: Met) -> Self {
+    pub(super) fn too_many_requests(met: ReachedLimit) -> Self {
         let (limit, most) = (met.limit, met.most);
         let message = format!(
             "this {} has reached its limit of {most} requests in flight; wait for one of them, or \

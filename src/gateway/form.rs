@@ -17,10 +17,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Gateway;
 use super::auth::Caller;
-use super::body::{Declared, Taken, read_body, take_body};
+use super::body::{DeclaredLength, ReceivedBody, read_body, receive_task_body};
 use super::error::Error;
 use super::extract::{InPath, InQuery, digits};
-use super::observe::Known;
+use super::observe::RequestFacts;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::service::meter::Operation;
@@ -31,7 +31,7 @@ use crate::task::{Content, TaskId};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Maximum length of an idempotency key, in bytes.
-const LONGEST_IDEMPOTENCY_KEY: usize = 255;
+const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
 
 /// The service in a path.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -86,28 +86,28 @@ pub(super) struct Predict2RequestData {
 }
 
 /// An authorized predict request.
-pub(super) struct Call {
+pub(super) struct PredictCall {
     pub(super) service: Arc<Service>,
     pub(super) caller: AccountId,
     pub(super) request: Request,
 }
 
 /// Extracts a synchronous predict request of one form.
-pub(super) struct Asked<F> {
-    pub(super) call: Call,
+pub(super) struct PredictRequest<F> {
+    pub(super) call: PredictCall,
     form: PhantomData<F>,
 }
 
 /// Extracts a request that creates a task, which the client may retry.
-pub(super) struct Repeatable<F> {
-    pub(super) call: Call,
+pub(super) struct TaskRequest<F> {
+    pub(super) call: PredictCall,
     /// Values for the task to create.
-    pub(super) coming: Coming,
+    pub(super) coming: PendingTask,
     form: PhantomData<F>,
 }
 
 /// The values of a task that are known before its body is read.
-pub(super) struct Coming {
+pub(super) struct PendingTask {
     /// Id of the task.
     pub(super) id: TaskId,
     /// The `Idempotency-Key` of the request.
@@ -119,7 +119,7 @@ pub(super) struct Coming {
 }
 
 /// The context in which a form is read.
-pub(super) struct Source<'a> {
+pub(super) struct FormContext<'a> {
     gateway: &'a Arc<Gateway>,
     service: &'a Service,
     caller: AccountId,
@@ -131,21 +131,21 @@ pub(super) struct Source<'a> {
 pub(super) trait Form: Send {
     /// Reads the request, and the location of its body if it was stored.
     fn read(
-        source: Source<'_>,
+        source: FormContext<'_>,
         request: HttpRequest,
     ) -> impl Future<Output = Result<(Request, Option<Content>), Error>> + Send;
 }
 
 /// Raw form: the body is the data, the query names the config.
-pub(super) struct Raw;
+pub(super) struct RawForm;
 
 /// JSON form: the body is an object with data and config.
-pub(super) struct Whole;
+pub(super) struct JsonForm;
 
 /// String form: the body is an object with data and config as strings.
-pub(super) struct Texts;
+pub(super) struct StringForm;
 
-impl<F: Form> FromRequest<Arc<Gateway>> for Asked<F> {
+impl<F: Form> FromRequest<Arc<Gateway>> for PredictRequest<F> {
     type Rejection = Error;
 
     async fn from_request(request: HttpRequest, gateway: &Arc<Gateway>) -> Result<Self, Error> {
@@ -153,7 +153,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Asked<F> {
         let (service, caller) = target(&mut parts, gateway, Operation::Predict).await?;
         let limit = gateway.limit(caller)?;
         gateway.admit(caller, limit, Timestamp::now()).await?;
-        let source = Source {
+        let source = FormContext {
             gateway,
             service: &service,
             caller,
@@ -162,7 +162,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Asked<F> {
         let request = HttpRequest::from_parts(parts, body);
         let (request, _) = F::read(source, request).await?;
         Ok(Self {
-            call: Call {
+            call: PredictCall {
                 service,
                 caller,
                 request,
@@ -172,7 +172,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Asked<F> {
     }
 }
 
-impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
+impl<F: Form> FromRequest<Arc<Gateway>> for TaskRequest<F> {
     type Rejection = Error;
 
     async fn from_request(request: HttpRequest, gateway: &Arc<Gateway>) -> Result<Self, Error> {
@@ -182,7 +182,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
         let now = Timestamp::now();
         // A small body costs no more than its rejection. Its limits are checked exactly after it is
         // read.
-        let is_counted = Declared::of(&parts.headers).may_be_large();
+        let is_counted = DeclaredLength::of(&parts.headers).may_be_large();
         if is_counted {
             let limit = gateway.limit(caller)?;
             let foreseen = gateway.store.foresee(caller, limit, key.as_deref()).await;
@@ -190,7 +190,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
             gateway.admit(caller, limit, now).await?;
         }
         let id = gateway.ids.next(now);
-        let source = Source {
+        let source = FormContext {
             gateway,
             service: &service,
             caller,
@@ -199,12 +199,12 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
         let request = HttpRequest::from_parts(parts, body);
         let (request, stored) = F::read(source, request).await?;
         Ok(Self {
-            call: Call {
+            call: PredictCall {
                 service,
                 caller,
                 request,
             },
-            coming: Coming {
+            coming: PendingTask {
                 id,
                 key,
                 is_counted,
@@ -225,7 +225,7 @@ async fn target(
     let InPath(path) = InPath::<ServicePath>::from_request_parts(parts, gateway).await?;
     let caller = caller.require(Permission::Predict)?;
     let service = gateway.service_for(caller, &path.account, &path.model)?;
-    if let Some(known) = parts.extensions.get::<Arc<Known>>() {
+    if let Some(known) = parts.extensions.get::<Arc<RequestFacts>>() {
         // It is set once per request.
         let _ = known.asked.set((Arc::clone(&service), operation));
     }
@@ -237,10 +237,10 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
         return Ok(None);
     };
     match value.to_str() {
-        Ok(key) if (1..=LONGEST_IDEMPOTENCY_KEY).contains(&key.len()) => Ok(Some(key.to_owned())),
+        Ok(key) if (1..=MAX_IDEMPOTENCY_KEY_BYTES).contains(&key.len()) => Ok(Some(key.to_owned())),
         _ => {
             let message = format!(
-                "the Idempotency-Key must have 1 to {LONGEST_IDEMPOTENCY_KEY} visible ASCII \
+                "the Idempotency-Key must have 1 to {MAX_IDEMPOTENCY_KEY_BYTES} visible ASCII \
                  characters"
             );
             Err(Error::bad_request(message).with("place", "Idempotency-Key"))
@@ -248,9 +248,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
     }
 }
 
-impl Form for Raw {
+impl Form for RawForm {
     async fn read(
-        source: Source<'_>,
+        source: FormContext<'_>,
         request: HttpRequest,
     ) -> Result<(Request, Option<Content>), Error> {
         let (gateway, service) = (source.gateway, source.service);
@@ -268,14 +268,14 @@ impl Form for Raw {
         };
         let request = HttpRequest::from_parts(parts, body);
         let taken = if let Some(task) = source.store_for {
-            take_body(gateway, source.caller, request, task).await?
+            receive_task_body(gateway, source.caller, request, task).await?
         } else {
             let (body, memory) = read_body(gateway, source.caller, request).await?;
-            Taken::Memory(body, memory)
+            ReceivedBody::Memory(body, memory)
         };
         match taken {
-            Taken::Stored(content) => Ok((read, Some(content))),
-            Taken::Memory(body, memory) => {
+            ReceivedBody::Stored(content) => Ok((read, Some(content))),
+            ReceivedBody::Memory(body, memory) => {
                 (read.body, read.memory) = (body, Some(memory));
                 Ok((read, None))
             }
@@ -283,9 +283,9 @@ impl Form for Raw {
     }
 }
 
-impl Form for Whole {
+impl Form for JsonForm {
     async fn read(
-        source: Source<'_>,
+        source: FormContext<'_>,
         request: HttpRequest,
     ) -> Result<(Request, Option<Content>), Error> {
         let (gateway, service) = (source.gateway, source.service);
@@ -311,9 +311,9 @@ impl Form for Whole {
     }
 }
 
-impl Form for Texts {
+impl Form for StringForm {
     async fn read(
-        source: Source<'_>,
+        source: FormContext<'_>,
         request: HttpRequest,
     ) -> Result<(Request, Option<Content>), Error> {
         let (gateway, service) = (source.gateway, source.service);

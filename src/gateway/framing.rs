@@ -4,22 +4,22 @@
 //! Such a request allows request smuggling, and the HTTP library accepts it. Other malformed
 //! requests are left to the library.
 //!
-//! Invariant: only the current head is kept, up to [`MOST_HEAD`].
+//! Invariant: only the current head is kept, up to [`MAX_HEAD_BYTES`].
 
 /// Maximum size of a head that is kept, in bytes. The library rejects longer ones.
-const MOST_HEAD: usize = 1 << 20;
+const MAX_HEAD_BYTES: usize = 1 << 20;
 
 /// Follows the requests of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Framing {
-    part: Part,
+pub(super) struct RequestFraming {
+    part: RequestPart,
     /// The unfinished head or line.
     line: Vec<u8>,
 }
 
 /// The part of a request that comes next.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum RequestPart {
     /// The head of a request.
     #[default]
     Head,
@@ -37,13 +37,13 @@ enum Part {
 
 /// The lengths that a head declares for its body.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Lengths {
+struct DeclaredLengths {
     length: Option<u64>,
     has_length: bool,
     has_coding: bool,
 }
 
-impl Framing {
+impl RequestFraming {
     /// Processes bytes. Returns the position after the first head that has both `Content-Length`
     /// and `Transfer-Encoding`.
     pub(super) fn ambiguous_head(&mut self, bytes: &[u8]) -> Option<usize> {
@@ -51,13 +51,13 @@ impl Framing {
         while at < bytes.len() {
             let rest = &bytes[at..];
             match self.part {
-                Part::Lost => return None,
-                Part::Body(left) | Part::Chunk(left) => {
+                RequestPart::Lost => return None,
+                RequestPart::Body(left) | RequestPart::Chunk(left) => {
                     let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
                     at += taken;
                     self.skipped(left - taken as u64);
                 }
-                Part::Head | Part::ChunkSize | Part::Trailers => {
+                RequestPart::Head | RequestPart::ChunkSize | RequestPart::Trailers => {
                     let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
                         self.keep(rest);
                         return None;
@@ -74,8 +74,8 @@ impl Framing {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        if self.line.len() + bytes.len() > MOST_HEAD {
-            self.part = Part::Lost;
+        if self.line.len() + bytes.len() > MAX_HEAD_BYTES {
+            self.part = RequestPart::Lost;
             self.line = Vec::new();
         } else {
             self.line.extend_from_slice(bytes);
@@ -85,10 +85,10 @@ impl Framing {
     /// Processes the end of a piece of a body or chunk with `left` bytes left.
     fn skipped(&mut self, left: u64) {
         self.part = match (self.part, left) {
-            (Part::Body(_), 0) => Part::Head,
-            (Part::Body(_), left) => Part::Body(left),
-            (_, 0) => Part::ChunkSize,
-            (_, left) => Part::Chunk(left),
+            (RequestPart::Body(_), 0) => RequestPart::Head,
+            (RequestPart::Body(_), left) => RequestPart::Body(left),
+            (_, 0) => RequestPart::ChunkSize,
+            (_, left) => RequestPart::Chunk(left),
         };
     }
 
@@ -96,7 +96,7 @@ impl Framing {
     fn line_ended(&mut self) -> bool {
         let is_blank = |line: &[u8]| line.ends_with(b"\n\n") || line.ends_with(b"\n\r\n");
         match self.part {
-            Part::Head => {
+            RequestPart::Head => {
                 // Empty lines before a request are skipped.
                 if self.line.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
                     self.line.clear();
@@ -105,35 +105,35 @@ impl Framing {
                 if !is_blank(&self.line) {
                     return false;
                 }
-                let lengths = Lengths::of(&self.line);
+                let lengths = DeclaredLengths::of(&self.line);
                 self.line.clear();
-                self.part = lengths.next();
+                self.part = lengths.next_part();
                 lengths.has_length && lengths.has_coding
             }
-            Part::ChunkSize => {
+            RequestPart::ChunkSize => {
                 let size = chunk_size(&self.line);
                 self.line.clear();
                 self.part = match size {
-                    Some(0) => Part::Trailers,
-                    Some(size) => Part::Chunk(size.saturating_add(2)),
-                    None => Part::Lost,
+                    Some(0) => RequestPart::Trailers,
+                    Some(size) => RequestPart::Chunk(size.saturating_add(2)),
+                    None => RequestPart::Lost,
                 };
                 false
             }
-            Part::Trailers => {
+            RequestPart::Trailers => {
                 let is_end = self.line == b"\r\n" || self.line == b"\n" || is_blank(&self.line);
                 if is_end {
                     self.line.clear();
-                    self.part = Part::Head;
+                    self.part = RequestPart::Head;
                 }
                 false
             }
-            Part::Body(_) | Part::Chunk(_) | Part::Lost => false,
+            RequestPart::Body(_) | RequestPart::Chunk(_) | RequestPart::Lost => false,
         }
     }
 }
 
-impl Lengths {
+impl DeclaredLengths {
     fn of(head: &[u8]) -> Self {
         let mut lengths = Self::default();
         for line in head.split(|byte| *byte == b'\n').skip(1) {
@@ -153,12 +153,12 @@ impl Lengths {
     }
 
     /// Returns the part that follows the head.
-    fn next(&self) -> Part {
+    fn next_part(&self) -> RequestPart {
         match (self.has_coding, self.has_length, self.length) {
-            (true, _, _) => Part::ChunkSize,
-            (false, true, Some(0)) | (false, false, _) => Part::Head,
-            (false, true, Some(length)) => Part::Body(length),
-            (false, true, None) => Part::Lost,
+            (true, _, _) => RequestPart::ChunkSize,
+            (false, true, Some(0)) | (false, false, _) => RequestPart::Head,
+            (false, true, Some(length)) => RequestPart::Body(length),
+            (false, true, None) => RequestPart::Lost,
         }
     }
 }
@@ -188,9 +188,9 @@ mod tests {
         ] {
             let text = format!("{before}{TWICE}3\r\nabc\r\n0\r\n\r\n");
             let end = before.len() + TWICE.len();
-            let mut whole = Framing::default();
+            let mut whole = RequestFraming::default();
             assert_eq!(whole.ambiguous_head(text.as_bytes()), Some(end), "{text}");
-            let mut pieces = Framing::default();
+            let mut pieces = RequestFraming::default();
             let found = text
                 .as_bytes()
                 .iter()
@@ -214,7 +214,10 @@ mod tests {
             "POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n".to_owned() + TWICE,
             "x".repeat(2 << 20),
         ] {
-            assert_eq!(Framing::default().ambiguous_head(text.as_bytes()), None);
+            assert_eq!(
+                RequestFraming::default().ambiguous_head(text.as_bytes()),
+                None
+            );
         }
     }
 }

@@ -21,7 +21,7 @@ struct Counts {
 
 /// A counted request in flight, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct InFlightGuard {
     counts: Arc<Mutex<Counts>>,
     key: i64,
     account: AccountId,
@@ -29,7 +29,7 @@ pub(super) struct Place {
 
 /// The limit that a request exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Met {
+pub(super) struct ReachedLimit {
     /// The setting's name.
     pub(super) limit: &'static str,
     pub(super) most: usize,
@@ -42,7 +42,7 @@ impl InFlight {
         key: i64,
         account: AccountId,
         limits: &Limits,
-    ) -> Result<Place, Met> {
+    ) -> Result<InFlightGuard, ReachedLimit> {
         let mut counts = lock(&self.0);
         let (of_key, of_account) = (
             counts.keys.get(&key).copied().unwrap_or(0),
@@ -57,12 +57,12 @@ impl InFlight {
             ),
         ] {
             if now >= most {
-                return Err(Met { limit, most });
+                return Err(ReachedLimit { limit, most });
             }
         }
         counts.keys.insert(key, of_key + 1);
         counts.accounts.insert(account, of_account + 1);
-        Ok(Place {
+        Ok(InFlightGuard {
             counts: Arc::clone(&self.0),
             key,
             account,
@@ -70,7 +70,7 @@ impl InFlight {
     }
 }
 
-impl Drop for Place {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         let mut counts = lock(&self.counts);
         release(&mut counts.keys, &self.key);
@@ -106,7 +106,8 @@ mod tests {
         let begin = |key, account| all.begin(key, AccountId(account), &limits);
         let first = begin(1, 1).expect("room");
         let second = begin(1, 1).expect("room");
-        let limit = |begun: Result<Place, Met>| begun.expect_err("it is full").limit;
+        let limit =
+            |begun: Result<InFlightGuard, ReachedLimit>| begun.expect_err("it is full").limit;
         assert_eq!(limit(begin(1, 1)), "requests_per_key");
         let other_key = begin(2, 1).expect("room");
         assert_eq!(limit(begin(2, 1)), "requests_per_account");

@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use super::metrics::Metrics;
 
 /// Minimum time between two log lines about one limit. A client can reach it thousands of times.
-const BETWEEN_LINES: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// When each limit was last logged, and how often it was reached since.
 #[derive(Debug, Default)]
-pub(super) struct LimitsMet(Mutex<HashMap<&'static str, Met>>);
+pub(super) struct LimitLog(Mutex<HashMap<&'static str, LimitCount>>);
 
 #[derive(Debug)]
-struct Met {
-    told: Instant,
+struct LimitCount {
+    logged_at: Instant,
     since: u64,
 }
 
-impl LimitsMet {
+impl LimitLog {
     /// Counts and logs that a limit was reached.
     pub(super) fn met(&self, metrics: &Metrics, limit: &'static str, who: &dyn std::fmt::Display) {
         metrics.limit_reached(limit);
@@ -33,18 +33,18 @@ impl LimitsMet {
     fn count(&self, limit: &'static str, now: Instant) -> Option<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(met) = all.get_mut(limit) else {
-            let met = Met {
-                told: now,
+            let met = LimitCount {
+                logged_at: now,
                 since: 0,
             };
             all.insert(limit, met);
             return Some(1);
         };
         met.since += 1;
-        if now.duration_since(met.told) < BETWEEN_LINES {
+        if now.duration_since(met.logged_at) < LOG_INTERVAL {
             return None;
         }
-        met.told = now;
+        met.logged_at = now;
         Some(std::mem::take(&mut met.since))
     }
 }
@@ -55,14 +55,14 @@ mod tests {
 
     #[test]
     fn a_limit_is_told_at_once_and_then_now_and_then() {
-        let met = LimitsMet::default();
+        let met = LimitLog::default();
         let start = Instant::now();
         assert_eq!(met.count("a", start), Some(1));
         for _ in 0..5 {
-            assert_eq!(met.count("a", start + BETWEEN_LINES / 2), None);
+            assert_eq!(met.count("a", start + LOG_INTERVAL / 2), None);
         }
-        assert_eq!(met.count("b", start + BETWEEN_LINES / 2), Some(1));
-        assert_eq!(met.count("a", start + BETWEEN_LINES), Some(6));
-        assert_eq!(met.count("a", start + BETWEEN_LINES), None);
+        assert_eq!(met.count("b", start + LOG_INTERVAL / 2), Some(1));
+        assert_eq!(met.count("a", start + LOG_INTERVAL), Some(6));
+        assert_eq!(met.count("a", start + LOG_INTERVAL), None);
     }
 }

@@ -36,8 +36,8 @@ mod unread;
 mod visible;
 mod wire;
 
-pub use server::{Bound, ServeError};
+pub use server::{BoundListener, ServeError};
 pub use settings::Settings;
-pub use state::{Gateway, Parts, Reload, Services};
+pub use state::{Gateway, GatewayParts, Reload, Services};
 pub use stopping::Deadline;
 pub use tls::{Tls, TlsError};

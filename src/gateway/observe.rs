@@ -22,7 +22,7 @@ use tracing::{Instrument as _, Level};
 use super::Gateway;
 use super::connections::Connected;
 use super::error::Error;
-use super::in_flight::Place;
+use super::in_flight::InFlightGuard;
 use super::metrics::Metrics;
 use super::peer;
 use super::request_id::REQUEST_ID;
@@ -32,28 +32,28 @@ use crate::service::meter::{ABANDONED, Operation, Outcome};
 use crate::task::TaskId;
 
 /// Path prefix of the chat adapters.
-pub(super) const ADAPTERS: &str = "/api/adapters/";
+pub(super) const ADAPTERS_PREFIX: &str = "/api/adapters/";
 
 /// Maximum length of a logged path, in bytes.
-const LONGEST_PATH: usize = 512;
+const MAX_LOGGED_PATH_BYTES: usize = 512;
 
 /// Facts about a request that become known while it is answered, stored as an extension of the
 /// request.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct RequestFacts {
     /// Id of the request.
     pub(super) id: Option<HeaderValue>,
     /// The owner of the key, once the request is authenticated.
-    pub(super) caller: OnceLock<Whose>,
+    pub(super) caller: OnceLock<KeyOwner>,
     /// Its slot among the key's requests in flight, once the request is authenticated.
-    pub(super) place: OnceLock<Place>,
+    pub(super) place: OnceLock<InFlightGuard>,
     /// The service and operation, once the request is authorized.
     pub(super) asked: OnceLock<(Arc<Service>, Operation)>,
 }
 
 /// The owner of a request's key.
 #[derive(Debug)]
-pub(super) struct Whose {
+pub(super) struct KeyOwner {
     pub(super) id: AccountId,
     pub(super) account: String,
     /// Name of the key.
@@ -62,10 +62,10 @@ pub(super) struct Whose {
 
 /// The task that a request created, stored as an extension of the response.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Made(pub(super) TaskId);
+pub(super) struct CreatedTask(pub(super) TaskId);
 
 /// The log line of a request; it is written when the value is dropped.
-struct Line {
+struct LogLine {
     gateway: Arc<Gateway>,
     id: HeaderValue,
     method: Method,
@@ -74,14 +74,14 @@ struct Line {
     peer: Option<IpAddr>,
     /// Address of the proxy that forwarded the client's address.
     via: Option<IpAddr>,
-    known: Arc<Known>,
+    known: Arc<RequestFacts>,
     started: Instant,
-    answer: Option<Answered>,
+    answer: Option<RequestOutcome>,
 }
 
 /// The outcome of a request.
 #[derive(Default)]
-struct Answered {
+struct RequestOutcome {
     status: u16,
     made: Option<TaskId>,
     code: Option<String>,
@@ -90,20 +90,20 @@ struct Answered {
 
 /// The layer that observes every request.
 #[derive(Clone)]
-pub(super) struct Observing(pub(super) Arc<Gateway>);
+pub(super) struct ObserveLayer(pub(super) Arc<Gateway>);
 
 /// The observed inner service.
 #[derive(Clone)]
-pub(super) struct Observed<S> {
+pub(super) struct ObservedService<S> {
     gateway: Arc<Gateway>,
     inner: S,
 }
 
-impl<S> Layer<S> for Observing {
-    type Service = Observed<S>;
+impl<S> Layer<S> for ObserveLayer {
+    type Service = ObservedService<S>;
 
-    fn layer(&self, inner: S) -> Observed<S> {
-        Observed {
+    fn layer(&self, inner: S) -> ObservedService<S> {
+        ObservedService {
             gateway: Arc::clone(&self.0),
             inner,
         }
@@ -112,7 +112,7 @@ impl<S> Layer<S> for Observing {
 
 /// Written by hand: a function as a layer would copy the request several times, and need twice the
 /// memory.
-impl<S> tower::Service<Request> for Observed<S>
+impl<S> tower::Service<Request> for ObservedService<S>
 where
     S: tower::Service<Request, Response = Response, Error = Infallible>,
     S::Future: Send + 'static,
@@ -126,8 +126,8 @@ where
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        let line = Line::begin(&self.gateway, &mut request);
-        if let Some(error) = wrong_host(&request) {
+        let line = LogLine::begin(&self.gateway, &mut request);
+        if let Some(error) = check_host(&request) {
             return Box::pin(ready(Ok(line.end(error.into_response()))));
         }
         // Free unless traces are sent: logs do not enable this target.
@@ -166,7 +166,7 @@ async fn timed<T>(metrics: &Metrics, work: impl Future<Output = T>) -> T {
     .await
 }
 
-impl Known {
+impl RequestFacts {
     /// Returns the request's id.
     pub(super) fn id(&self) -> &str {
         let id = self.id.as_ref().and_then(|id| id.to_str().ok());
@@ -174,28 +174,28 @@ impl Known {
     }
 }
 
-impl Drop for Line {
+impl Drop for LogLine {
     fn drop(&mut self) {
         let took = self.started.elapsed();
-        let answer = self.answer.take().unwrap_or_else(|| Answered {
+        let answer = self.answer.take().unwrap_or_else(|| RequestOutcome {
             status: if panicking() { 500 } else { ABANDONED },
             detail: panicking().then(|| "the handler panicked".to_owned()),
-            ..Answered::default()
+            ..RequestOutcome::default()
         });
         self.count(answer.status, took);
         self.log(&answer, took);
     }
 }
 
-impl Line {
+impl LogLine {
     /// Starts the log line of a request with the facts of its head.
     fn begin(gateway: &Arc<Gateway>, request: &mut Request) -> Self {
         let started = Instant::now();
-        gateway.metrics.came();
+        gateway.metrics.request_started();
         let id = gateway.request_ids.of(request.headers());
-        let known = Arc::new(Known {
+        let known = Arc::new(RequestFacts {
             id: Some(id.clone()),
-            ..Known::default()
+            ..RequestFacts::default()
         });
         let extensions = request.extensions_mut();
         extensions.insert(Arc::clone(&known));
@@ -223,15 +223,15 @@ impl Line {
     /// Completes the response and logs the request.
     fn end(mut self, mut response: Response) -> Response {
         let error = response.extensions_mut().remove::<Error>();
-        let made = response.extensions_mut().remove::<Made>();
-        let mut answer = Answered {
+        let made = response.extensions_mut().remove::<CreatedTask>();
+        let mut answer = RequestOutcome {
             made: made.map(|made| made.0),
-            ..Answered::default()
+            ..RequestOutcome::default()
         };
         if let Some(mut error) = error {
             answer.detail = error.take_detail();
             answer.code = Some(error.code.clone());
-            if self.uri.path().starts_with(ADAPTERS) {
+            if self.uri.path().starts_with(ADAPTERS_PREFIX) {
                 error = error.for_adapter();
             }
             response = error.render(self.id());
@@ -256,7 +256,7 @@ impl Line {
 
     fn count(&self, status: u16, took: Duration) {
         let metrics = &self.gateway.metrics;
-        metrics.answered(&self.method, self.route(), status, took);
+        metrics.request_ended(&self.method, self.route(), status, took);
         if let (Some((service, operation)), Some(whose)) =
             (self.known.asked.get(), self.known.caller.get())
         {
@@ -266,7 +266,7 @@ impl Line {
         }
     }
 
-    fn log(&self, answer: &Answered, took: Duration) {
+    fn log(&self, answer: &RequestOutcome, took: Duration) {
         let status = answer.status;
         // A disabled level costs nothing more.
         macro_rules! line {
@@ -313,7 +313,7 @@ impl Line {
 
     fn path(&self) -> &str {
         let path = self.uri.path();
-        path.get(..LONGEST_PATH).unwrap_or(path)
+        path.get(..MAX_LOGGED_PATH_BYTES).unwrap_or(path)
     }
 
     /// Returns the created task, or the task in the path if the route has one.
@@ -323,7 +323,9 @@ impl Line {
         }
         let place = self.route().split('/').position(|part| part == "{task}")?;
         let name = self.uri.path().split('/').nth(place)?;
-        Some(TaskName::Named(name.get(..LONGEST_PATH).unwrap_or(name)))
+        Some(TaskName::Named(
+            name.get(..MAX_LOGGED_PATH_BYTES).unwrap_or(name),
+        ))
     }
 }
 
@@ -343,7 +345,7 @@ impl fmt::Display for TaskName<'_> {
 }
 
 /// Returns an error unless the request has exactly one `Host`, as HTTP/1.1 requires.
-fn wrong_host(request: &Request) -> Option<Error> {
+fn check_host(request: &Request) -> Option<Error> {
     if request.version() != Version::HTTP_11 {
         return None;
     }

@@ -13,7 +13,7 @@ use super::settings::{ForwardingHeader, TrustedProxies};
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Maximum number of entries of a header that are read.
-const MOST_ENTRIES: usize = 32;
+const MAX_HEADER_ENTRIES: usize = 32;
 
 /// The clients that can reach a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub(super) fn client(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies
     if proxies.networks.is_empty() || !proxies.trusts(peer) {
         return peer;
     }
-    let standard = || walk(peer, &forwarded(headers), proxies);
-    let usual = || walk(peer, &x_forwarded_for(headers), proxies);
+    let standard = || first_untrusted(peer, &forwarded(headers), proxies);
+    let usual = || first_untrusted(peer, &x_forwarded_for(headers), proxies);
     match proxies.header {
         ForwardingHeader::Forwarded => standard(),
         ForwardingHeader::XForwardedFor => usual(),
@@ -52,7 +52,7 @@ pub(super) fn client(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies
 
 /// Follows the entries from the last one to the first that is not a trusted proxy. An entry without
 /// an address ends the search: anyone may have written the entries before it.
-fn walk(peer: IpAddr, entries: &[Option<IpAddr>], proxies: &TrustedProxies) -> IpAddr {
+fn first_untrusted(peer: IpAddr, entries: &[Option<IpAddr>], proxies: &TrustedProxies) -> IpAddr {
     let mut client = peer;
     for entry in entries {
         let Some(address) = entry else { break };
@@ -91,7 +91,7 @@ fn forwarded(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
 
 fn last_first(mut entries: Vec<Option<IpAddr>>) -> Vec<Option<IpAddr>> {
     entries.reverse();
-    entries.truncate(MOST_ENTRIES);
+    entries.truncate(MAX_HEADER_ENTRIES);
     entries
 }
 

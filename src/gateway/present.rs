@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use super::Gateway;
 use super::auth::Viewer;
-use super::metrics::{Names, OfAccount, Present};
+use super::metrics::{AccountMetrics, CurrentState, VisibleNames};
 use super::peer::Audience;
 use super::visible::usable;
 use crate::account::AccountId;
 
 /// Returns the current state, limited to the names that this audience may see.
-pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Present {
+pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewer) -> CurrentState {
     let directory = &gateway.settings.data_dir;
     let engines = &gateway.engines;
-    Present {
+    CurrentState {
         names: names(gateway, audience, viewer),
         tasks: gateway.store.load().await.ok(),
         services: gateway.services.all(),
@@ -28,7 +28,7 @@ pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewe
 }
 
 /// Returns the values of the accounts that may be named, up to the maximum number of labels.
-async fn accounts(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Vec<OfAccount> {
+async fn accounts(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Vec<AccountMetrics> {
     let snapshot = std::sync::Arc::clone(&gateway.directory.snapshot());
     let totals = gateway.engines.meters().cpu().totals();
     let used = |account| {
@@ -42,7 +42,7 @@ async fn accounts(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Vec<
     let mut accounts = Vec::new();
     for id in named.into_iter().take(gateway.settings.metrics.accounts) {
         if let Some(account) = snapshot.by_id(id) {
-            accounts.push(OfAccount {
+            accounts.push(AccountMetrics {
                 name: account.name.clone(),
                 cpu: used(id),
                 stored: gateway
@@ -57,16 +57,16 @@ async fn accounts(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Vec<
 
 /// Returns the names that may be shown: all for operators, else the key's own account and the
 /// services that it may use.
-fn names(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Names {
+fn names(gateway: &Gateway, audience: Audience, viewer: Viewer) -> VisibleNames {
     if audience == Audience::Trusted {
-        return Names::All;
+        return VisibleNames::All;
     }
     let accounts = gateway.directory.snapshot();
     let Some(account) = viewer.0.and_then(|account| accounts.by_id(account)) else {
-        return Names::None;
+        return VisibleNames::None;
     };
     let services = usable(gateway, viewer).into_iter();
-    Names::Of {
+    VisibleNames::Of {
         account: account.name.clone(),
         services: services.map(|it| it.meter.label.clone()).collect(),
     }

@@ -16,13 +16,13 @@ use crate::database::{self, DatabaseError};
 use crate::task::TaskStore;
 
 /// How long a result is cached.
-const HOLDS: Duration = Duration::from_millis(500);
+const CACHE_TIME: Duration = Duration::from_millis(500);
 
 /// The last result and its time.
 #[derive(Debug, Default)]
-pub(super) struct Looked(Mutex<Option<(Instant, Result<(), Error>)>>);
+pub(super) struct ReadinessCache(Mutex<Option<(Instant, Result<(), Error>)>>);
 
-impl Looked {
+impl ReadinessCache {
     /// Returns an error if the server cannot store new work.
     pub(super) async fn ready(
         &self,
@@ -30,7 +30,7 @@ impl Looked {
         store: &dyn TaskStore,
     ) -> Result<(), Error> {
         let mut last = self.0.lock().await;
-        if let Some((_, found)) = last.as_ref().filter(|(at, _)| at.elapsed() < HOLDS) {
+        if let Some((_, found)) = last.as_ref().filter(|(at, _)| at.elapsed() < CACHE_TIME) {
             return found.clone();
         }
         let found = look(settings, store).await;

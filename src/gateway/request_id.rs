@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("z-requestid");
 
 /// Maximum length of a client's id, in bytes.
-const LONGEST_ID: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
 /// Generates ids that differ between processes and requests.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl RequestIds {
     pub(super) fn of(&self, headers: &HeaderMap) -> HeaderValue {
         let sent = headers.get(REQUEST_ID).filter(|sent| {
             let visible = |byte: &u8| byte.is_ascii_graphic();
-            !sent.is_empty() && sent.len() <= LONGEST_ID && sent.as_bytes().iter().all(visible)
+            !sent.is_empty() && sent.len() <= MAX_ID_BYTES && sent.as_bytes().iter().all(visible)
         });
         if let Some(sent) = sent {
             return sent.clone();

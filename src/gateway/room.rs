@@ -10,18 +10,18 @@ use axum::http::StatusCode;
 
 use super::Gateway;
 use super::error::Error;
-use super::stored::Stored;
+use super::stored::StoredBytes;
 use crate::account::AccountId;
 
 /// How long a count of datasets and files is cached.
-const BELIEVED: Duration = Duration::from_secs(10);
+const CACHE_TIME: Duration = Duration::from_secs(10);
 
 /// How long metrics cache a count of all kinds.
-const BELIEVED_BY_METRICS: Duration = Duration::from_mins(1);
+const METRICS_CACHE_TIME: Duration = Duration::from_mins(1);
 
 /// Returns the size of all files in a directory, in bytes. Files deleted in the meantime are
 /// skipped.
-fn bytes_in(directory: &Path) -> u64 {
+fn directory_bytes(directory: &Path) -> u64 {
     let entries = walkdir::WalkDir::new(directory).into_iter().flatten();
     let files = entries.filter(|entry| entry.file_type().is_file());
     files
@@ -31,15 +31,15 @@ fn bytes_in(directory: &Path) -> u64 {
 }
 
 async fn counted_in(directory: PathBuf) -> u64 {
-    let counted = tokio::task::spawn_blocking(move || bytes_in(&directory));
+    let counted = tokio::task::spawn_blocking(move || directory_bytes(&directory));
     // A panic counts as zero and is in the log.
     counted.await.unwrap_or(0)
 }
 
 impl Gateway {
     /// Returns the stored bytes of an account.
-    pub(super) async fn stored(&self, account: AccountId) -> Result<Stored, Error> {
-        let stored = Stored {
+    pub(super) async fn stored(&self, account: AccountId) -> Result<StoredBytes, Error> {
+        let stored = StoredBytes {
             tasks: self.store.stored(account).await?,
             ..self.stored_beside_tasks(account).await?
         };
@@ -48,21 +48,24 @@ impl Gateway {
     }
 
     /// Returns a cached count of an account's stored bytes; `None` if counting fails.
-    pub(super) async fn stored_lately(&self, account: AccountId) -> Option<Stored> {
-        match self.on_disk.all.lately(account, BELIEVED_BY_METRICS) {
+    pub(super) async fn stored_lately(&self, account: AccountId) -> Option<StoredBytes> {
+        match self.on_disk.all.recent(account, METRICS_CACHE_TIME) {
             Some(stored) => Some(stored),
             None => self.stored(account).await.ok(),
         }
     }
 
     /// Returns the stored bytes of an account without its tasks, which the task store counts.
-    pub(super) async fn stored_beside_tasks(&self, account: AccountId) -> Result<Stored, Error> {
-        if let Some(stored) = self.on_disk.beside_tasks.lately(account, BELIEVED) {
+    pub(super) async fn stored_beside_tasks(
+        &self,
+        account: AccountId,
+    ) -> Result<StoredBytes, Error> {
+        if let Some(stored) = self.on_disk.beside_tasks.recent(account, CACHE_TIME) {
             return Ok(stored);
         }
         let datasets = self.jobs.store().datasets(Some(account)).await?;
         let (packages, caches) = self.jobs.directories_of(account);
-        let stored = Stored {
+        let stored = StoredBytes {
             tasks: 0,
             datasets: datasets.iter().map(|dataset| dataset.is.size).sum(),
             packages: counted_in(packages).await,

@@ -28,47 +28,47 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 use super::closing;
-use super::connections::{Answering, Connected, Connections, Open};
+use super::connections::{Connected, Connections, OpenConnection, RequestGuard};
 use super::error::Error;
-use super::observe::Known;
+use super::observe::RequestFacts;
 use super::peer::Audience;
 use super::request_id::REQUEST_ID;
 use super::settings::Settings;
 use super::stopping::{Deadline, Stage};
 use super::tls::{HTTP2, Tls};
 use super::unread::lend;
-use super::wire::{Exchange, Instead, Refused, UnderWay, Wire};
+use super::wire::{ErrorAnswer, ExchangeGuard, ExchangeState, RejectReason, Wire};
 use super::{Gateway, routes};
 
 /// Pause after a connection could not be accepted, most likely because too many files are open.
-const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Number of attempts to bind an address in use, and the pause between them. A previous server that
 /// was killed while it started a worker releases its sockets a moment later.
-const BIND_TRIES: u32 = 5;
-const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+const BIND_ATTEMPTS: u32 = 5;
+const BIND_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Number of extra connections for health checks beyond the limit, and the maximum duration of
 /// each.
-const PROBES: usize = 32;
-const PROBE_TIME: Duration = Duration::from_secs(5);
+const MAX_PROBE_CONNECTIONS: usize = 32;
+const MAX_PROBE_TIME: Duration = Duration::from_secs(5);
 
 /// How long a stopping server accepts connections and waits for the next request on open ones.
 /// Their clients learn from an answer that the connection closes.
-const LAST_REQUESTS: Duration = Duration::from_millis(250);
+const LAST_REQUESTS_TIME: Duration = Duration::from_millis(250);
 
 /// Time for connections that are being established to complete, after new ones are refused.
-const LAST_HANDSHAKES: Duration = Duration::from_millis(250);
+const LAST_HANDSHAKES_TIME: Duration = Duration::from_millis(250);
 
 /// Time for idle and newly accepted connections to close by themselves.
-const LAST_HEADS: Duration = Duration::from_secs(1);
+const LAST_HEADS_TIME: Duration = Duration::from_secs(1);
 
 /// Maximum number of concurrent requests on an HTTP/2 connection.
-const HTTP2_STREAMS: u32 = 128;
+const MAX_HTTP2_STREAMS: u32 = 128;
 
 /// A bound listener.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
     for_operators: bool,
@@ -87,16 +87,16 @@ pub enum ServeError {
     },
 }
 
-impl Bound {
+impl BoundListener {
     /// Binds an address. Connections are accepted by [`Self::serve`].
     pub async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
         let fault = |error| ServeError::Bind { address, error };
         let mut tries = 1;
         let listener = loop {
             match TcpListener::bind(address).await {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_TRIES => {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_ATTEMPTS => {
                     tries += 1;
-                    tokio::time::sleep(BETWEEN_TRIES).await;
+                    tokio::time::sleep(BIND_RETRY_DELAY).await;
                 }
                 bound => break bound.map_err(fault)?,
             }
@@ -154,8 +154,8 @@ impl Bound {
             tls: tls.map(|tls| tls.acceptor),
             handshake: settings.timeouts.header(),
             connections: Connections::new(&settings.limits),
-            instead: instead(Arc::clone(&gateway)),
-            probes: Arc::new(Semaphore::new(PROBES)),
+            instead: error_answer(Arc::clone(&gateway)),
+            probes: Arc::new(Semaphore::new(MAX_PROBE_CONNECTIONS)),
             gateway: Arc::clone(&gateway),
         };
         tokio::pin!(stop);
@@ -169,7 +169,7 @@ impl Bound {
                 Err(error) => {
                     gateway.limit_met("accept", &error);
                     serving.connections.close_oldest();
-                    tokio::time::sleep(AFTER_A_FAILURE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         };
@@ -189,7 +189,7 @@ struct Serving {
     tls: Option<TlsAcceptor>,
     handshake: Duration,
     connections: Arc<Connections>,
-    instead: Instead,
+    instead: ErrorAnswer,
     gateway: Arc<Gateway>,
     /// Permits for extra connections beyond the limit.
     probes: Arc<Semaphore>,
@@ -206,11 +206,11 @@ impl Serving {
             Some(open) => self.spawn(stream, peer, Arc::new(open), None),
             None => match Arc::clone(&self.probes).try_acquire_owned() {
                 Ok(place) => {
-                    let open = Arc::new(self.connections.beside());
+                    let open = Arc::new(self.connections.uncounted());
                     self.spawn(stream, peer, open, Some(place));
                 }
                 Err(_) if self.tls.is_none() => {
-                    let answer = (self.instead)(Refused::NoConnection);
+                    let answer = (self.instead)(RejectReason::NoConnection);
                     // The answer fits the system's buffer. A client that is gone does not need it.
                     let _ = stream.try_write(&answer);
                 }
@@ -225,15 +225,15 @@ impl Serving {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        open: Arc<Open>,
+        open: Arc<OpenConnection>,
         probe: Option<OwnedSemaphorePermit>,
     ) {
         // Disables Nagle's algorithm, so that small answers leave at once. A failure only delays
         // them.
         let _ = stream.set_nodelay(true);
-        let exchange = Arc::new(Exchange::default());
+        let exchange = Arc::new(ExchangeState::default());
         let (router, compressing) = (self.router.clone(), self.compressing.clone());
-        let counted = self.gateway.metrics.connected();
+        let counted = self.gateway.metrics.connection_opened();
         let under_way = Arc::clone(&exchange);
         let connected = Arc::new(Connected {
             peer,
@@ -253,8 +253,8 @@ impl Serving {
             let (gateway, exchange) = (Arc::clone(&gateway), Arc::clone(&under_way));
             async move {
                 let mut answer = answer(&gateway, &exchange, router, request, is_probe).await?;
-                let known = answer.extensions_mut().remove::<Arc<Known>>();
-                Ok::<_, Infallible>(answer.map(|body| Guarded {
+                let known = answer.extensions_mut().remove::<Arc<RequestFacts>>();
+                Ok::<_, Infallible>(answer.map(|body| GuardedBody {
                     body,
                     _guards: (guards, known),
                 }))
@@ -283,7 +283,7 @@ impl Serving {
             let connection = http1.serve_connection(io, service);
             watcher.watch(connection.into_owned()).await
         };
-        let time = probe.as_ref().map(|_| PROBE_TIME);
+        let time = probe.as_ref().map(|_| MAX_PROBE_TIME);
         tokio::spawn(async move {
             tokio::select! {
                 // Errors of a connection are caused by the client: it disconnected, or sent invalid
@@ -303,7 +303,7 @@ impl Serving {
     async fn accept_last(&self, listener: TcpListener, until: Instant) {
         self.accept_until(&listener, until).await;
         if closing::refuse_new(&listener).is_ok() {
-            let begun = until + LAST_HANDSHAKES;
+            let begun = until + LAST_HANDSHAKES_TIME;
             self.accept_until(&listener, begun).await;
         }
         let Ok(listener) = listener.into_std() else {
@@ -331,11 +331,11 @@ impl Serving {
         let stopping = &gateway.stopping;
         stopping.set(Stage::Draining);
         let now = Instant::now();
-        self.accept_last(listener, deadline.cut.min(now + LAST_REQUESTS))
+        self.accept_last(listener, deadline.cut.min(now + LAST_REQUESTS_TIME))
             .await;
         let ended = self.graceful.shutdown();
         tokio::pin!(ended);
-        let heads = deadline.cut.min(Instant::now() + LAST_HEADS);
+        let heads = deadline.cut.min(Instant::now() + LAST_HEADS_TIME);
         // Most connections answer what arrived and close by themselves. The rest sent no complete
         // head.
         if tokio::time::timeout_at(heads, &mut ended).await.is_err() {
@@ -345,7 +345,7 @@ impl Serving {
                 .is_err()
             {
                 stopping.set(Stage::CutOff);
-                self.connections.poke();
+                self.connections.wake_all();
                 if tokio::time::timeout_at(deadline.end, &mut ended)
                     .await
                     .is_err()
@@ -366,20 +366,20 @@ impl Serving {
 }
 
 /// Builds the gateway's error answers for requests that the HTTP library or the listener rejects.
-fn instead(gateway: Arc<Gateway>) -> Instead {
+fn error_answer(gateway: Arc<Gateway>) -> ErrorAnswer {
     Arc::new(move |refused| {
         let error = match refused {
-            Refused::ByLibrary(status) => Error::no_request(status),
-            Refused::Ambiguous => Error::two_lengths(),
-            Refused::NoConnection => Error::too_many_connections(),
-            Refused::Stopping => Error::stopping(),
+            RejectReason::ByLibrary(status) => Error::no_request(status),
+            RejectReason::Ambiguous => Error::two_lengths(),
+            RejectReason::NoConnection => Error::too_many_connections(),
+            RejectReason::Stopping => Error::stopping(),
         };
         let status = error.status;
         let id = gateway.request_ids.of(&HeaderMap::new());
         let request = id.to_str().unwrap_or_default();
         let (status, code) = (status.as_u16(), error.code.clone());
         tracing::debug!(request, status, code, "refused");
-        gateway.metrics.unread(status);
+        gateway.metrics.unreadable_request(status);
         error.raw(request)
     })
 }
@@ -387,7 +387,7 @@ fn instead(gateway: Arc<Gateway>) -> Instead {
 /// Answers a request, and says in the answer whether its connection stays open.
 async fn answer(
     gateway: &Gateway,
-    exchange: &Exchange,
+    exchange: &ExchangeState,
     router: Router,
     request: Request<Incoming>,
     is_probe: bool,
@@ -395,7 +395,7 @@ async fn answer(
     let is_http1 = request.version() < Version::HTTP_2;
     let stays = stays_open(&request);
     let (request, unread) = lend(request);
-    let mut answer = if is_probe && !routes::tells_health(request.uri().path()) {
+    let mut answer = if is_probe && !routes::is_health_path(request.uri().path()) {
         refused(gateway, request.headers())
     } else {
         router.oneshot(request).await?
@@ -432,7 +432,7 @@ fn stays_open(request: &Request<Incoming>) -> bool {
 fn refused(gateway: &Gateway, headers: &HeaderMap) -> Response<Body> {
     let id = gateway.request_ids.of(headers);
     let error = Error::too_many_connections();
-    gateway.metrics.unread(error.status.as_u16());
+    gateway.metrics.unreadable_request(error.status.as_u16());
     let mut answer = error.render(id.to_str().unwrap_or_default());
     answer.headers_mut().insert(REQUEST_ID, id);
     answer
@@ -447,12 +447,12 @@ async fn after(time: Option<Duration>) {
 }
 
 /// A response's body. Its guards count the request as in flight until the body is dropped.
-struct Guarded {
+struct GuardedBody {
     body: Body,
-    _guards: ((Answering, UnderWay), Option<Arc<Known>>),
+    _guards: ((RequestGuard, ExchangeGuard), Option<Arc<RequestFacts>>),
 }
 
-impl HttpBody for Guarded {
+impl HttpBody for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -485,7 +485,7 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(HTTP2_STREAMS)
+        .max_concurrent_streams(MAX_HTTP2_STREAMS)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(settings.timeouts.header())
         .keep_alive_timeout(settings.timeouts.header());

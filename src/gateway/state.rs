@@ -13,13 +13,13 @@ use arc_swap::{ArcSwap, Guard};
 
 use super::error::Error;
 use super::in_flight::InFlight;
-use super::limit_met::LimitsMet;
+use super::limit_met::LimitLog;
 use super::metrics::Metrics;
-use super::readiness::Looked;
+use super::readiness::ReadinessCache;
 use super::request_id::RequestIds;
 use super::settings::{Changes, Settings};
-use super::stopping::Stopping;
-use super::stored::OnDisk;
+use super::stopping::ShutdownState;
+use super::stored::StorageCache;
 use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts, number};
 use crate::database::Timestamp;
 use crate::service::engine::Engines;
@@ -49,19 +49,19 @@ pub struct Gateway {
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
     reload: Mutex<Option<Reload>>,
-    pub(super) limits_met: LimitsMet,
-    pub(super) stopping: Stopping,
-    pub(super) looked: Looked,
+    pub(super) limits_met: LimitLog,
+    pub(super) stopping: ShutdownState,
+    pub(super) looked: ReadinessCache,
     pub(super) in_flight: InFlight,
     pub(super) waiters: Waiters,
-    pub(super) on_disk: OnDisk,
+    pub(super) on_disk: StorageCache,
 }
 
 /// Applies changed settings; returns the changes, or an error message.
 pub type Reload = Box<dyn Fn() -> Result<Changes, String> + Send>;
 
 /// The parts of a gateway, for [`Gateway::new`].
-pub struct Parts {
+pub struct GatewayParts {
     /// Settings at the start.
     pub settings: Settings,
     /// Current settings, which a reload replaces.
@@ -91,20 +91,25 @@ pub struct Parts {
 /// All services: packages, proxies, and derived services that are not trained yet.
 pub struct Services {
     catalog: Arc<Catalog>,
-    proxies: ArcSwap<Named>,
+    proxies: ArcSwap<ServicesByName>,
     /// Derived services that are not trained yet. Their package does not exist until training ends.
-    untrained: ArcSwap<Named>,
+    untrained: ArcSwap<ServicesByName>,
 }
 
 /// Services by owner and name.
-type Named = HashMap<(AccountId, String), Arc<Service>>;
+type ServicesByName = HashMap<(AccountId, String), Arc<Service>>;
 
 impl Services {
     /// Creates the set of services. A proxy shadows a package of the same name, and a package
     /// shadows an untrained service.
     pub fn new(catalog: Arc<Catalog>, proxies: Vec<Service>, untrained: Vec<Service>) -> Self {
         let named = |services: Vec<Service>| {
-            ArcSwap::from_pointee(services.into_iter().map(keyed).collect::<Named>())
+            ArcSwap::from_pointee(
+                services
+                    .into_iter()
+                    .map(with_key)
+                    .collect::<ServicesByName>(),
+            )
         };
         Self {
             catalog,
@@ -115,7 +120,7 @@ impl Services {
 
     /// Adds a service that is not trained yet.
     pub fn add_untrained(&self, service: Service) {
-        let (key, service) = keyed(service);
+        let (key, service) = with_key(service);
         self.untrained.rcu(|known| {
             let mut all = HashMap::clone(known);
             all.insert(key.clone(), Arc::clone(&service));
@@ -133,7 +138,7 @@ impl Services {
 
     /// Finds a service by its name or number.
     pub fn find(&self, owner: AccountId, model: &str) -> Option<Arc<Service>> {
-        let of_these = |services: &ArcSwap<Named>| {
+        let of_these = |services: &ArcSwap<ServicesByName>| {
             let services = services.load();
             if services.is_empty() {
                 return None;
@@ -163,14 +168,14 @@ impl Services {
 
     /// Replaces all proxies. Calls in progress continue with the old ones.
     pub fn replace_proxies(&self, proxies: Vec<Service>) {
-        let proxies: Named = proxies.into_iter().map(keyed).collect();
+        let proxies: ServicesByName = proxies.into_iter().map(with_key).collect();
         self.proxies.store(Arc::new(proxies));
     }
 
     /// Applies changed settings to the services.
-    pub fn look_again(&self, settings: impl Fn(&str, &str) -> ServiceSettings) {
+    pub fn apply_settings(&self, settings: impl Fn(&str, &str) -> ServiceSettings) {
         for services in [&self.proxies, &self.untrained] {
-            renew(services, &settings);
+            with_changed_settings(services, &settings);
         }
         self.catalog.look_again();
     }
@@ -192,14 +197,17 @@ impl Services {
 }
 
 /// Replaces the services whose settings changed.
-fn renew(services: &ArcSwap<Named>, settings: impl Fn(&str, &str) -> ServiceSettings) {
+fn with_changed_settings(
+    services: &ArcSwap<ServicesByName>,
+    settings: impl Fn(&str, &str) -> ServiceSettings,
+) {
     services.rcu(|before| {
         let renewed = before.iter().map(|(key, service)| {
             let settings = settings(&service.owner_name, &service.name);
             if settings == service.settings {
                 return (key.clone(), Arc::clone(service));
             }
-            keyed(Service {
+            with_key(Service {
                 settings,
                 owner_name: service.owner_name.clone(),
                 name: service.name.clone(),
@@ -208,17 +216,17 @@ fn renew(services: &ArcSwap<Named>, settings: impl Fn(&str, &str) -> ServiceSett
                 ..**service
             })
         });
-        renewed.collect::<Named>()
+        renewed.collect::<ServicesByName>()
     });
 }
 
-fn keyed(service: Service) -> ((AccountId, String), Arc<Service>) {
+fn with_key(service: Service) -> ((AccountId, String), Arc<Service>) {
     ((service.owner, service.name.clone()), Arc::new(service))
 }
 
 impl Gateway {
     /// Creates a gateway from its parts.
-    pub fn new(parts: Parts) -> Arc<Self> {
+    pub fn new(parts: GatewayParts) -> Arc<Self> {
         Arc::new(Self {
             waiters: Waiters::start(&*parts.store),
             current: parts.current,
@@ -234,13 +242,13 @@ impl Gateway {
             memory: parts.memory,
             jobs: parts.jobs,
             in_flight: InFlight::default(),
-            on_disk: OnDisk::default(),
+            on_disk: StorageCache::default(),
             metrics: Metrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),
-            limits_met: LimitsMet::default(),
-            stopping: Stopping::new(),
-            looked: Looked::default(),
+            limits_met: LimitLog::default(),
+            stopping: ShutdownState::new(),
+            looked: ReadinessCache::default(),
             reload: Mutex::new(None),
         })
     }
@@ -251,7 +259,7 @@ impl Gateway {
     }
 
     /// Sets the function that [`Self::reload`] calls.
-    pub fn reload_by(&self, reload: Reload) {
+    pub fn set_reload(&self, reload: Reload) {
         *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
     }
 
@@ -268,8 +276,8 @@ impl Gateway {
             Ok(changes) => {
                 let taken = changes.taken.join(", ");
                 tracing::info!(changed = taken, "reloaded settings and keys");
-                if !changes.left.is_empty() {
-                    let settings = changes.left.join(", ");
+                if !changes.needs_restart.is_empty() {
+                    let settings = changes.needs_restart.join(", ");
                     tracing::warn!(settings, "changed settings need a restart");
                 }
             }
@@ -345,12 +353,12 @@ impl Gateway {
             .by_id(account)
             .and_then(|account| self.current().caps().of(account));
         let limit = limit.ok_or(EnqueueError::Blocked)?;
-        self.within_cpu(account)?;
+        self.check_cpu_limit(account)?;
         Ok(limit)
     }
 
     /// Returns an error if the account has used up its CPU time for today.
-    fn within_cpu(&self, account: AccountId) -> Result<(), EnqueueError> {
+    fn check_cpu_limit(&self, account: AccountId) -> Result<(), EnqueueError> {
         let limit = self.settings.limits.cpu_seconds_per_day;
         if limit == 0 || self.engines.meters().cpu().today(account).as_secs() < limit {
             return Ok(());

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Maximum time between cutting off requests and the end: answers leave and sessions close in it.
-const AFTER_THE_CUT: Duration = Duration::from_secs(1);
+const MAX_TIME_AFTER_CUT: Duration = Duration::from_secs(1);
 
 /// The deadline of a shutdown.
 #[derive(Debug, Clone, Copy)]
@@ -39,10 +39,10 @@ pub(super) enum Stage {
 
 /// Publishes the stage of the server to its requests.
 #[derive(Debug)]
-pub(super) struct Stopping {
+pub(super) struct ShutdownState {
     stage: watch::Sender<Stage>,
     is_cut_off: AtomicBool,
-    cut: AtomicUsize,
+    cut_requests: AtomicUsize,
 }
 
 impl Deadline {
@@ -53,18 +53,18 @@ impl Deadline {
         let end = now
             .checked_add(grace)
             .unwrap_or(now + Duration::from_hours(24 * 365));
-        let cut = end - (grace / 5).min(AFTER_THE_CUT);
+        let cut = end - (grace / 5).min(MAX_TIME_AFTER_CUT);
         Self { cut, end }
     }
 }
 
-impl Stopping {
+impl ShutdownState {
     /// Returns the state of a server that accepts requests.
     pub(super) fn new() -> Self {
         Self {
             stage: watch::Sender::new(Stage::Serving),
             is_cut_off: AtomicBool::new(false),
-            cut: AtomicUsize::new(0),
+            cut_requests: AtomicUsize::new(0),
         }
     }
 
@@ -122,11 +122,11 @@ impl Stopping {
 
     /// Counts requests that were cut off.
     pub(super) fn count_cut(&self, requests: usize) {
-        self.cut.fetch_add(requests, Ordering::Relaxed);
+        self.cut_requests.fetch_add(requests, Ordering::Relaxed);
     }
 
     /// Returns the number of requests that were cut off.
     pub(super) fn cut(&self) -> usize {
-        self.cut.load(Ordering::Relaxed)
+        self.cut_requests.load(Ordering::Relaxed)
     }
 }

@@ -11,7 +11,7 @@ use crate::account::AccountId;
 
 /// Stored bytes of an account, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct StoredBytes {
     pub(super) tasks: u64,
     pub(super) datasets: u64,
     pub(super) packages: u64,
@@ -20,16 +20,16 @@ pub(super) struct Stored {
 
 /// The last counts.
 #[derive(Debug, Default)]
-pub(super) struct OnDisk {
-    pub(super) beside_tasks: Counts,
-    pub(super) all: Counts,
+pub(super) struct StorageCache {
+    pub(super) beside_tasks: CachedCounts,
+    pub(super) all: CachedCounts,
 }
 
 /// Counts of accounts, with the time of each.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<HashMap<AccountId, (Instant, Stored)>>);
+pub(super) struct CachedCounts(Mutex<HashMap<AccountId, (Instant, StoredBytes)>>);
 
-impl Stored {
+impl StoredBytes {
     /// Returns the sum of all kinds.
     pub(super) fn total(self) -> u64 {
         self.beside_tasks().saturating_add(self.tasks)
@@ -52,26 +52,26 @@ impl Stored {
     }
 }
 
-impl OnDisk {
+impl StorageCache {
     /// Discards the count of an account's datasets and files, so that they are counted again.
     pub(super) fn forget(&self, account: AccountId) {
         self.beside_tasks.lock().remove(&account);
     }
 }
 
-impl Counts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<AccountId, (Instant, Stored)>> {
+impl CachedCounts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<AccountId, (Instant, StoredBytes)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the count of an account, unless it is older than `believed`.
-    pub(super) fn lately(&self, account: AccountId, believed: Duration) -> Option<Stored> {
+    pub(super) fn recent(&self, account: AccountId, believed: Duration) -> Option<StoredBytes> {
         let (counted, stored) = self.lock().get(&account).copied()?;
         (counted.elapsed() < believed).then_some(stored)
     }
 
     /// Stores a new count of an account.
-    pub(super) fn counted(&self, account: AccountId, stored: Stored) {
+    pub(super) fn counted(&self, account: AccountId, stored: StoredBytes) {
         self.lock().insert(account, (Instant::now(), stored));
     }
 }

@@ -6,32 +6,34 @@
 use serde_json::{Value, json};
 
 use crate::account::PredictConfig;
-use crate::service::{Device, Kind, MethodDescription, Service, Takes, TakesInput, TakesTexts};
+use crate::service::{
+    Device, InputDescription, Kind, MethodDescription, Service, Takes, TextLimits,
+};
 use crate::tensor::DType;
 use crate::tensor::input::Extent;
 
 /// Maximum number of methods that are described, each with its inputs.
-const METHODS: usize = 64;
+const MAX_METHODS: usize = 64;
 
 /// Maximum number of elements of a request that a pattern spells out.
-const WRITTEN: u64 = 512;
+const MAX_PATTERN_ELEMENTS: u64 = 512;
 
 /// Maximum number of texts, and of letters of a text after its first, in the schema. The service
 /// accepts more.
-const MOST_TEXTS: usize = 8;
-const MOST_LETTERS: usize = 200;
+const MAX_TEXTS: usize = 8;
+const MAX_EXTRA_LETTERS: usize = 200;
 
 /// Allowance for the tokens that a tokenizer adds to a text; the known ones add at most three.
-const ADDED: usize = 8;
+const MAX_ADDED_TOKENS: usize = 8;
 
 /// A row of any length: used for an input of unknown rank.
-const ANY: Extent = Extent::Between {
+const ANY_LENGTH: Extent = Extent::Between {
     least: 1,
     most: None,
 };
 
 /// Schemas of the bodies of a service.
-pub(super) struct Bodies {
+pub(super) struct BodySchemas {
     /// The body of a raw predict.
     pub(super) raw: Value,
     /// The body with data and config as JSON.
@@ -45,7 +47,7 @@ pub(super) struct Bodies {
 }
 
 /// A predict config and the inputs accepted with it.
-struct Choice<'d> {
+struct ConfigChoice<'d> {
     /// `None` for a request without one.
     config: Option<Value>,
     takes: &'d Takes,
@@ -53,7 +55,7 @@ struct Choice<'d> {
 
 /// Returns the schemas of a service's bodies. Returns `None` for a service with a format of its
 /// own, or without an engine that runs it.
-pub(super) fn bodies(service: &Service, stored: &[PredictConfig]) -> Option<Bodies> {
+pub(super) fn body_schemas(service: &Service, stored: &[PredictConfig]) -> Option<BodySchemas> {
     let Kind::Device(device) = &service.kind else {
         return None;
     };
@@ -61,19 +63,19 @@ pub(super) fn bodies(service: &Service, stored: &[PredictConfig]) -> Option<Bodi
     let default = default.map(|config| config.config.as_str());
     let without = takes(device, default);
     let mut choices = Vec::new();
-    choices.extend(without.map(|takes| Choice {
+    choices.extend(without.map(|takes| ConfigChoice {
         config: None,
         takes,
     }));
-    choices.extend(takes(device, None).map(|takes| Choice {
+    choices.extend(takes(device, None).map(|takes| ConfigChoice {
         config: Some(json!({})),
         takes,
     }));
     let methods = &device.description().signatures;
-    let methods = methods.iter().take(METHODS).map(config_of);
+    let methods = methods.iter().take(MAX_METHODS).map(config_of);
     choices.extend(methods.clone().filter_map(|config| {
         let takes = takes(device, Some(&config.to_string()))?;
-        Some(Choice {
+        Some(ConfigChoice {
             config: Some(config),
             takes,
         })
@@ -86,11 +88,11 @@ pub(super) fn bodies(service: &Service, stored: &[PredictConfig]) -> Option<Bodi
         .filter(|config| without.is_some() && takes(device, Some(&config.config)) == without);
     let configs: Vec<Value> = methods
         .filter(|config| device.check_config(&config.to_string()).is_ok())
-        .chain(device.meant(None).is_ok().then(|| json!({})))
+        .chain(device.method_index(None).is_ok().then(|| json!({})))
         .collect();
-    Some(Bodies {
+    Some(BodySchemas {
         raw: without.map_or_else(|| json!(false), data),
-        whole: any_of(choices.iter().map(whole).collect()),
+        whole: any_of(choices.iter().map(json_form_schema).collect()),
         texts: any_of(choices.iter().map(texts).collect()),
         config: json!({"enum": configs}),
         config_ids: same.map(|config| config.id).collect(),
@@ -99,7 +101,7 @@ pub(super) fn bodies(service: &Service, stored: &[PredictConfig]) -> Option<Bodi
 
 /// Returns the inputs accepted with a config, if an engine can run it.
 fn takes<'d>(device: &'d Device, config: Option<&str>) -> Option<&'d Takes> {
-    device.takes(device.meant(config).ok()?)
+    device.takes(device.method_index(config).ok()?)
 }
 
 /// Returns the config that selects a method.
@@ -123,7 +125,7 @@ fn any_of(mut schemas: Vec<Value>) -> Value {
 }
 
 /// Returns the schema of a body with data and config as JSON.
-fn whole(choice: &Choice<'_>) -> Value {
+fn json_form_schema(choice: &ConfigChoice<'_>) -> Value {
     let (config, required) = match &choice.config {
         None => (json!({"type": "null"}), json!(["data"])),
         Some(config) => (json!({"const": config}), json!(["data", "config"])),
@@ -132,7 +134,7 @@ fn whole(choice: &Choice<'_>) -> Value {
 }
 
 /// Returns the schema of a body with data and config as strings.
-fn texts(choice: &Choice<'_>) -> Value {
+fn texts(choice: &ConfigChoice<'_>) -> Value {
     let (config, required) = match &choice.config {
         None => (json!({"type": "null"}), json!(["data"])),
         Some(config) => (
@@ -173,13 +175,13 @@ fn data(takes: &Takes) -> Value {
 }
 
 /// Returns the schema of texts in place of tensors. A letter is at most one token, so the number of
-/// letters is limited to the number of tokens minus [`ADDED`].
-fn texts_of(takes: TakesTexts) -> Option<Value> {
+/// letters is limited to the number of tokens minus [`MAX_ADDED_TOKENS`].
+fn texts_of(takes: TextLimits) -> Option<Value> {
     let letters = takes
         .tokens
-        .checked_sub(ADDED)
+        .checked_sub(MAX_ADDED_TOKENS)
         .filter(|letters| *letters > 0)?;
-    let more = (letters - 1).min(MOST_LETTERS);
+    let more = (letters - 1).min(MAX_EXTRA_LETTERS);
     Some(json!({
         "type": "object",
         "description": "Texts to embed: the answer has one vector per text, in their order. \
@@ -188,7 +190,7 @@ fn texts_of(takes: TakesTexts) -> Option<Value> {
         "properties": {
             "texts": {
                 "type": "array",
-                "maxItems": MOST_TEXTS,
+                "maxItems": MAX_TEXTS,
                 "items": {"type": "string", "pattern": format!("^[a-z]{{1,{}}}$", more + 1)},
             },
         },
@@ -220,7 +222,7 @@ fn tensors(takes: &Takes) -> Value {
     })
 }
 
-fn input(input: &TakesInput) -> Value {
+fn input(input: &InputDescription) -> Value {
     let shape = input.extents.as_ref().map(|extents| {
         let sizes = extents.iter().map(|extent| match extent {
             Extent::Exactly(size) => Some(*size),
@@ -246,13 +248,13 @@ fn input(input: &TakesInput) -> Value {
 }
 
 /// Returns the schema of an input's elements, nested by its dimensions.
-fn elements(input: &TakesInput) -> Value {
+fn elements(input: &InputDescription) -> Value {
     if let Some(fixed) = &input.fixed {
         let value: Value = serde_json::from_str(fixed).unwrap_or(Value::Null);
         return json!({"const": value});
     }
     // An input of unknown rank is described as a row.
-    let row = [ANY];
+    let row = [ANY_LENGTH];
     let extents = input.extents.as_deref().unwrap_or(&row);
     extents.iter().rev().fold(element(input), |inner, extent| {
         let mut array = json!({"type": "array", "items": inner});
@@ -268,7 +270,7 @@ fn elements(input: &TakesInput) -> Value {
     })
 }
 
-fn element(input: &TakesInput) -> Value {
+fn element(input: &InputDescription) -> Value {
     let number = |most: f64| json!({"type": "number", "minimum": -most, "maximum": most});
     let integer = |least: i64, most: u64| {
         let (least, most) = match input.rows {
@@ -310,8 +312,8 @@ fn pattern(takes: &Takes) -> Option<String> {
 }
 
 /// Returns a regular expression for an input's elements; `None` if it would be too long.
-fn nested(input: &TakesInput) -> Option<String> {
-    let row = [ANY];
+fn nested(input: &InputDescription) -> Option<String> {
+    let row = [ANY_LENGTH];
     let extents = input.extents.as_deref().unwrap_or(&row);
     let most = |extent: &Extent| match extent {
         Extent::Exactly(size) => *size,
@@ -323,7 +325,7 @@ fn nested(input: &TakesInput) -> Option<String> {
     let count = extents
         .iter()
         .try_fold(1_u64, |all, extent| all.checked_mul(most(extent)));
-    count.filter(|count| *count <= WRITTEN)?;
+    count.filter(|count| *count <= MAX_PATTERN_ELEMENTS)?;
     let array = |inner: String, extent: &Extent| match (extent, most(extent)) {
         (_, 0) => r"\[\]".to_owned(),
         (Extent::Exactly(_), size) => format!(r"\[{inner}(,{inner}){{{}}}\]", size - 1),
@@ -335,7 +337,7 @@ fn nested(input: &TakesInput) -> Option<String> {
 }
 
 /// Returns a regular expression for some of the numbers that an element may be.
-fn digits(input: &TakesInput) -> String {
+fn digits(input: &InputDescription) -> String {
     let few = match (input.dtype, input.rows) {
         (DType::Bool, _) => "(true|false)",
         (dtype, _) if dtype.is_float() => r"-?(0|[1-9][0-9]{0,2})(\.[0-9]{1,3})?",

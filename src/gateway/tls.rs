@@ -25,7 +25,7 @@ use super::settings::Tls as Files;
 
 /// How often the files are checked for changes. They are small and compared by content, so every
 /// way of replacing them is detected.
-const INTERVAL: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Name of HTTP/2 in TLS' protocol negotiation (ALPN).
 pub(super) const HTTP2: &[u8] = b"h2";
@@ -44,25 +44,25 @@ pub struct TlsError {
 #[derive(Clone)]
 pub struct Tls {
     pub(super) acceptor: TlsAcceptor,
-    current: Arc<Current>,
+    current: Arc<CurrentCertificate>,
 }
 
 /// The certificate for new connections.
-struct Current {
+struct CurrentCertificate {
     key: ArcSwap<CertifiedKey>,
     provider: Arc<CryptoProvider>,
     /// Digest of the files from which `key` was loaded.
     digest: Mutex<[u8; 32]>,
 }
 
-impl fmt::Debug for Current {
+impl fmt::Debug for CurrentCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key is a secret.
         f.debug_struct("Current").finish_non_exhaustive()
     }
 }
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.key.load_full())
     }
@@ -76,8 +76,8 @@ impl Tls {
             return Ok(None);
         }
         let provider = Arc::new(ring::default_provider());
-        let contents = Contents::read(files)?;
-        let current = Arc::new(Current {
+        let contents = CertificateFiles::read(files)?;
+        let current = Arc::new(CurrentCertificate {
             key: ArcSwap::from_pointee(contents.parse(files, &provider)?),
             provider: Arc::clone(&provider),
             digest: Mutex::new(contents.digest()),
@@ -98,7 +98,7 @@ impl Tls {
     /// Reads the files again; returns `true` if they changed. After an error the previous
     /// certificate stays in use.
     pub fn renew(&self, files: &Files) -> Result<bool, TlsError> {
-        let contents = Contents::read(files)?;
+        let contents = CertificateFiles::read(files)?;
         let digest = contents.digest();
         let known = &self.current.digest;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ impl Tls {
     /// Reads the files again and logs a change.
     pub fn renew_now(&self, settings: &Settings) -> Result<(), TlsError> {
         if self.renew(&settings.tls)? {
-            tell_renewed(&settings.tls);
+            log_renewed(&settings.tls);
         }
         Ok(())
     }
@@ -123,14 +123,14 @@ impl Tls {
     pub async fn follow(self, gateway: Arc<Gateway>) {
         let (mut failed, mut told) = (None, None);
         loop {
-            tokio::time::sleep(INTERVAL).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             let (tls, files) = (self.clone(), gateway.current().tls.clone());
             let renewed = tokio::task::spawn_blocking(move || tls.renew(&files)).await;
             match renewed {
                 Ok(Ok(renewed)) => {
                     (failed, told) = (None, None);
                     if renewed {
-                        tell_renewed(&gateway.current().tls);
+                        log_renewed(&gateway.current().tls);
                     }
                 }
                 Ok(Err(error)) => {
@@ -154,18 +154,18 @@ impl Tls {
 }
 
 /// Logs that new connections get another certificate.
-fn tell_renewed(files: &Files) {
+fn log_renewed(files: &Files) {
     let certificate = files.certificate.display();
     tracing::info!(%certificate, "certificate reloaded");
 }
 
 /// The contents of the two files.
-struct Contents {
+struct CertificateFiles {
     chain: Vec<u8>,
     key: Vec<u8>,
 }
 
-impl Contents {
+impl CertificateFiles {
     fn read(files: &Files) -> Result<Self, TlsError> {
         let read = |path: &Path| fs::read(path).map_err(|error| fault(path, error.to_string()));
         Ok(Self {

@@ -20,26 +20,26 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
 /// Maximum size of a rest that is read and discarded, in bytes. Reading it is cheaper than a new
 /// connection.
-const MOST_UNREAD: u64 = 256 << 10;
+const MAX_DISCARDED_BYTES: u64 = 256 << 10;
 
 /// Maximum time for the rest of a body to arrive.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A request's body while its handler has it. Dropping it returns the rest.
-struct Lent {
+struct LentBody {
     /// `None` once the body was read or returned.
     body: Option<Incoming>,
     was_asked_for: bool,
-    back: Arc<Slot>,
+    return_slot: Arc<ReturnSlot>,
 }
 
 /// The slot to which a handler returns the body.
 #[derive(Default)]
-struct Slot(Mutex<Left>);
+struct ReturnSlot(Mutex<Remainder>);
 
 /// The part of a body that a handler left unread.
 #[derive(Default)]
-enum Left {
+enum Remainder {
     /// The handler still has the body.
     #[default]
     Unknown,
@@ -50,56 +50,56 @@ enum Left {
 }
 
 /// The body of a request, as it comes back from the handler.
-pub(super) struct Unread {
-    slot: Arc<Slot>,
+pub(super) struct UnreadBody {
+    slot: Arc<ReturnSlot>,
     /// The client waits for `100 Continue` before it sends the body.
     waits: bool,
 }
 
 /// Lends the body of a request to its handler. Requests of HTTP/2 and requests without a body need
 /// no cleanup.
-pub(super) fn lend(request: Request<Incoming>) -> (Request<Body>, Option<Unread>) {
+pub(super) fn lend(request: Request<Incoming>) -> (Request<Body>, Option<UnreadBody>) {
     if request.version() == Version::HTTP_2 || request.body().is_end_stream() {
         return (request.map(Body::new), None);
     }
-    let slot = Arc::new(Slot::default());
-    let unread = Unread {
-        waits: waits(request.headers()),
+    let slot = Arc::new(ReturnSlot::default());
+    let unread = UnreadBody {
+        waits: expects_continue(request.headers()),
         slot: Arc::clone(&slot),
     };
     let request = request.map(|body| {
-        Body::new(Lent {
+        Body::new(LentBody {
             body: Some(body),
             was_asked_for: false,
-            back: slot,
+            return_slot: slot,
         })
     });
     (request, Some(unread))
 }
 
-fn waits(headers: &HeaderMap) -> bool {
+fn expects_continue(headers: &HeaderMap) -> bool {
     let expect = headers.get(header::EXPECT);
     expect.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-impl Unread {
+impl UnreadBody {
     /// Reads a short rest of the body. Returns `false` if some of it is left after that.
     pub(super) async fn finish(self) -> bool {
         let left = mem::take(&mut *self.slot.left());
         let (body, was_asked_for) = match left {
-            Left::Unknown => return false,
-            Left::Nothing => return true,
-            Left::Rest {
+            Remainder::Unknown => return false,
+            Remainder::Nothing => return true,
+            Remainder::Rest {
                 body,
                 was_asked_for,
             } => (body, was_asked_for),
         };
         // Reading would make the client send a body that is not needed.
         let is_unsent = self.waits && !was_asked_for;
-        if is_unsent || body.size_hint().lower() > MOST_UNREAD {
+        if is_unsent || body.size_hint().lower() > MAX_DISCARDED_BYTES {
             return false;
         }
-        let read = tokio::time::timeout(PATIENCE, drain(body)).await;
+        let read = tokio::time::timeout(DISCARD_TIMEOUT, drain(body)).await;
         read.unwrap_or(false)
     }
 }
@@ -110,20 +110,20 @@ async fn drain(mut body: Incoming) -> bool {
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return false };
         read += frame.data_ref().map_or(0, |data| data.len() as u64);
-        if read > MOST_UNREAD {
+        if read > MAX_DISCARDED_BYTES {
             return false;
         }
     }
     true
 }
 
-impl Slot {
-    fn left(&self) -> MutexGuard<'_, Left> {
+impl ReturnSlot {
+    fn left(&self) -> MutexGuard<'_, Remainder> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl HttpBody for Lent {
+impl HttpBody for LentBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -138,7 +138,7 @@ impl HttpBody for Lent {
         let frame = ready!(Pin::new(body).poll_frame(context));
         if frame.is_none() {
             self.body = None;
-            *self.back.left() = Left::Nothing;
+            *self.return_slot.left() = Remainder::Nothing;
         }
         Poll::Ready(frame)
     }
@@ -153,13 +153,13 @@ impl HttpBody for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentBody {
     fn drop(&mut self) {
         if let Some(body) = self.body.take() {
-            *self.back.left() = if body.is_end_stream() {
-                Left::Nothing
+            *self.return_slot.left() = if body.is_end_stream() {
+                Remainder::Nothing
             } else {
-                Left::Rest {
+                Remainder::Rest {
                     body,
                     was_asked_for: self.was_asked_for,
                 }

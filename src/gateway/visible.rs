@@ -14,7 +14,7 @@ use crate::account::AccountId;
 use crate::service::{Device, Listed, Service};
 
 /// A service that a viewer sees.
-pub(super) struct Visible {
+pub(super) struct VisibleService {
     pub(super) service: Arc<Service>,
     /// The base service of one that is not trained yet.
     base: Option<Arc<Service>>,
@@ -22,7 +22,7 @@ pub(super) struct Visible {
     pub(super) name: String,
 }
 
-impl Visible {
+impl VisibleService {
     /// Returns the models that define the inputs: the service's own, or those of its base until it
     /// is trained.
     pub(super) fn device(&self) -> Option<&Arc<Device>> {
@@ -32,7 +32,7 @@ impl Visible {
 }
 
 /// Returns the services that a viewer sees, sorted by owner and name.
-pub(super) fn visible(gateway: &Gateway, viewer: Viewer) -> Vec<Visible> {
+pub(super) fn visible(gateway: &Gateway, viewer: Viewer) -> Vec<VisibleService> {
     let mut services = gateway.services.all();
     services.retain(|service| sees(viewer, service));
     let is_own = |service: &&Arc<Service>| viewer.0 == Some(service.owner);
@@ -46,7 +46,7 @@ pub(super) fn visible(gateway: &Gateway, viewer: Viewer) -> Vec<Visible> {
         .map(|service| name_for(viewer, service, &own))
         .collect();
     let all = services.into_iter().zip(names);
-    all.map(|(service, name)| Visible {
+    all.map(|(service, name)| VisibleService {
         base: gateway.services.base_of(&service),
         service,
         name,
@@ -94,7 +94,7 @@ fn name_for(viewer: Viewer, service: &Service, own: &HashSet<&str>) -> String {
 }
 
 /// Finds a service by its visible name, or by owner and name.
-pub(super) fn named<'v>(visible: &'v [Visible], name: &str) -> Option<&'v Visible> {
+pub(super) fn named<'v>(visible: &'v [VisibleService], name: &str) -> Option<&'v VisibleService> {
     let exact = visible.iter().find(|seen| seen.name == name);
     exact.or_else(|| {
         let (owner, name) = name.split_once('/')?;

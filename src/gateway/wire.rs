@@ -18,21 +18,21 @@ use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::framing::Framing;
+use super::framing::RequestFraming;
 
 /// Maximum time to drain a client after its last answer: in all, and without receiving a byte.
-const HEARD: Duration = Duration::from_secs(5);
-const SILENT: Duration = Duration::from_secs(1);
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
+const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes that are drained per read.
-const HEARD_AT_ONCE: usize = 16 << 10;
+const DRAIN_BUFFER_BYTES: usize = 16 << 10;
 
 /// Maximum number of reads in one poll, so that other tasks get their turn.
-const READS: usize = 64;
+const MAX_READS_PER_POLL: usize = 64;
 
 /// The reason for an error answer that no handler made.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Refused {
+pub(super) enum RejectReason {
     /// The HTTP library rejects a request with this status.
     ByLibrary(StatusCode),
     /// The request declares its length twice.
@@ -44,11 +44,11 @@ pub(super) enum Refused {
 }
 
 /// Builds the complete HTTP answer for a rejected request.
-pub(super) type Instead = Arc<dyn Fn(Refused) -> Bytes + Send + Sync>;
+pub(super) type ErrorAnswer = Arc<dyn Fn(RejectReason) -> Bytes + Send + Sync>;
 
 /// The requests in flight on a connection.
 #[derive(Debug, Default)]
-pub(super) struct Exchange {
+pub(super) struct ExchangeState {
     requests: AtomicUsize,
     is_unflushed: AtomicBool,
     /// The last answer allowed the client to send another request.
@@ -57,33 +57,33 @@ pub(super) struct Exchange {
 
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay(Arc<Exchange>);
+pub(super) struct ExchangeGuard(Arc<ExchangeState>);
 
 /// An HTTP/1 connection.
 pub(super) struct Wire<S> {
     inner: S,
-    exchange: Arc<Exchange>,
-    instead: Instead,
-    framing: Framing,
+    exchange: Arc<ExchangeState>,
+    instead: ErrorAnswer,
+    framing: RequestFraming,
     /// The last request declares its length twice and was made unreadable for the HTTP library.
     is_ambiguous: bool,
     /// The unwritten rest of an answer that replaces the library's.
     pending: Bytes,
-    ending: Option<Ending>,
+    ending: Option<Draining>,
 }
 
 /// A connection that is drained after its last answer.
-struct Ending {
+struct Draining {
     until: Instant,
     silent: Pin<Box<Sleep>>,
 }
 
-impl Exchange {
+impl ExchangeState {
     /// Counts a request as in flight.
-    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub(super) fn begin(self: &Arc<Self>) -> ExchangeGuard {
         self.requests.fetch_add(1, Ordering::AcqRel);
         self.is_unflushed.store(true, Ordering::Release);
-        UnderWay(Arc::clone(self))
+        ExchangeGuard(Arc::clone(self))
     }
 
     /// Sets whether the next answer lets the client send another request.
@@ -102,7 +102,7 @@ impl Exchange {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ExchangeGuard {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::AcqRel);
     }
@@ -110,12 +110,12 @@ impl Drop for UnderWay {
 
 impl<S> Wire<S> {
     /// Wraps a new connection.
-    pub(super) fn new(inner: S, exchange: Arc<Exchange>, instead: Instead) -> Self {
+    pub(super) fn new(inner: S, exchange: Arc<ExchangeState>, instead: ErrorAnswer) -> Self {
         Self {
             inner,
             exchange,
             instead,
-            framing: Framing::default(),
+            framing: RequestFraming::default(),
             is_ambiguous: false,
             pending: Bytes::new(),
             ending: None,
@@ -123,14 +123,14 @@ impl<S> Wire<S> {
     }
 
     /// Returns the bytes that replace an error answer of the HTTP library.
-    fn replaced(&self, head: &[u8]) -> Option<Bytes> {
+    fn replacement(&self, head: &[u8]) -> Option<Bytes> {
         let status = head.strip_prefix(b"HTTP/1.")?.get(2..5)?;
         let status = StatusCode::from_bytes(status).ok()?;
         let is_error = status.is_client_error() || status.is_server_error();
         let refused = if self.is_ambiguous {
-            Refused::Ambiguous
+            RejectReason::Ambiguous
         } else {
-            Refused::ByLibrary(status)
+            RejectReason::ByLibrary(status)
         };
         let is_the_librarys = is_error && self.exchange.is_quiet();
         if is_the_librarys {
@@ -157,13 +157,13 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
 
 impl<S: AsyncRead + Unpin> Wire<S> {
     /// Answers a request that arrived after the library decided to close an idle connection.
-    fn refuse_late(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let mut bytes = [0; HEARD_AT_ONCE];
+    fn reject_late_request(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut bytes = [0; DRAIN_BUFFER_BYTES];
         let mut buffer = ReadBuf::new(&mut bytes);
         if let Poll::Ready(read) = Pin::new(&mut self.inner).poll_read(context, &mut buffer) {
             read?;
             if !buffer.filled().is_empty() {
-                self.pending = (self.instead)(Refused::Stopping);
+                self.pending = (self.instead)(RejectReason::Stopping);
             }
         }
         Ok(())
@@ -196,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_pending(context))?;
-        if let Some(instead) = self.replaced(bytes) {
+        if let Some(instead) = self.replacement(bytes) {
             self.pending = instead;
             return Poll::Ready(Ok(bytes.len()));
         }
@@ -210,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_pending(context))?;
         let head = slices.iter().find(|slice| !slice.is_empty());
-        if let Some(instead) = head.and_then(|head| self.replaced(head)) {
+        if let Some(instead) = head.and_then(|head| self.replacement(head)) {
             self.pending = instead;
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
@@ -233,22 +233,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_pending(context))?;
         if self.ending.is_none() && self.exchange.stays_open.swap(false, Ordering::AcqRel) {
-            self.refuse_late(context)?;
+            self.reject_late_request(context)?;
             ready!(self.poll_pending(context))?;
         }
         if self.ending.is_none() {
             ready!(Pin::new(&mut self.inner).poll_shutdown(context))?;
-            self.ending = Some(Ending {
-                until: Instant::now() + HEARD,
-                silent: Box::pin(tokio::time::sleep(SILENT)),
+            self.ending = Some(Draining {
+                until: Instant::now() + MAX_DRAIN_TIME,
+                silent: Box::pin(tokio::time::sleep(DRAIN_IDLE_TIMEOUT)),
             });
         }
         let this = &mut *self;
         let Some(ending) = &mut this.ending else {
             return Poll::Ready(Ok(()));
         };
-        let mut bytes = [0; HEARD_AT_ONCE];
-        for _ in 0..READS {
+        let mut bytes = [0; DRAIN_BUFFER_BYTES];
+        for _ in 0..MAX_READS_PER_POLL {
             let mut buffer = ReadBuf::new(&mut bytes);
             match Pin::new(&mut this.inner).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
@@ -259,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
             if Instant::now() >= ending.until {
                 return Poll::Ready(Ok(()));
             }
-            let silent_at = ending.until.min(Instant::now() + SILENT);
+            let silent_at = ending.until.min(Instant::now() + DRAIN_IDLE_TIMEOUT);
             ending.silent.as_mut().reset(silent_at);
         }
         context.waker().wake_by_ref();

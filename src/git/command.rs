@@ -48,7 +48,7 @@ const VARIABLES: [&str; 13] = [
 const FILTER_KEYS: [&str; 4] = ["clean", "process", "required", "smudge"];
 
 /// The environment variable with the number of settings that are already in the environment.
-const COUNT: &str = "GIT_CONFIG_COUNT";
+const CONFIG_COUNT_VARIABLE: &str = "GIT_CONFIG_COUNT";
 
 /// Creates a Git command in a directory.
 pub(super) fn command(directory: &Path) -> Result<Command, Error> {
@@ -72,7 +72,9 @@ pub(super) fn command_with(directory: &Path, more: &[(String, &str)]) -> Result<
         command.env_remove(variable);
     }
     // The environment accepts any setting name, while `-c` ends the name at the first `=`.
-    let given = env::var(COUNT).ok().and_then(|count| count.parse().ok());
+    let given = env::var(CONFIG_COUNT_VARIABLE)
+        .ok()
+        .and_then(|count| count.parse().ok());
     let given: usize = given.unwrap_or(0);
     let own = SETTINGS.iter().copied();
     let more = more.iter().map(|(key, value)| (key.as_str(), *value));
@@ -82,7 +84,7 @@ pub(super) fn command_with(directory: &Path, more: &[(String, &str)]) -> Result<
         command.env(format!("GIT_CONFIG_VALUE_{count}"), value);
         count += 1;
     }
-    command.env(COUNT, count.to_string());
+    command.env(CONFIG_COUNT_VARIABLE, count.to_string());
     Ok(command)
 }
 

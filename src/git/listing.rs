@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Error, Repository, ask};
+use super::{Error, Repository, run_git};
 use crate::package::reference::normalize;
 
 /// Maximum number of links followed from a path to a file.
@@ -40,7 +40,7 @@ pub enum Mode {
 impl Repository {
     /// Lists the files of a commit, with their sizes.
     pub fn tree(&self, commit: &str) -> Result<Listing, Error> {
-        let listed = ask(
+        let listed = run_git(
             self.top(),
             &["ls-tree", "-r", "-z", "-l", "--full-tree", commit],
         )?;
@@ -56,7 +56,7 @@ impl Repository {
 
     /// Lists the files of the index that have no merge conflict, without sizes.
     pub fn index(&self) -> Result<Listing, Error> {
-        let listed = ask(self.top(), &["ls-files", "--stage", "-z"])?;
+        let listed = run_git(self.top(), &["ls-files", "--stage", "-z"])?;
         Ok(Listing::read(&listed, |words| match words {
             [mode, id, "0"] => Some(((*mode).to_owned(), (*id).to_owned(), 0)),
             _ => None,

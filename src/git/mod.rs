@@ -23,7 +23,7 @@ use command::{command, command_with, without_filters};
 /// Maximum size of the output of a command, in bytes.
 const MAX_OUTPUT: u64 = 64 * 1024 * 1024;
 /// Maximum size of an error message that is shown, in bytes.
-const MAX_COMPLAINT: u64 = 4096;
+const MAX_ERROR_BYTES: u64 = 4096;
 
 /// A comparison that only lists names. It excludes submodules, for which Git would start processes.
 const DIFF: [&str; 7] = [
@@ -88,17 +88,17 @@ pub enum Error {
 
 impl Repository {
     /// Returns the repository that contains `path`.
-    pub fn around(path: &Path) -> Result<Self, Error> {
+    pub fn containing(path: &Path) -> Result<Self, Error> {
         let path = if path.as_os_str().is_empty() {
             Path::new(".")
         } else {
             path
         };
         let directory = match path.parent() {
-            Some(parent) if !path.is_dir() => existing(parent),
+            Some(parent) if !path.is_dir() => existing_ancestor(parent),
             _ => path,
         };
-        let said = ask(directory, &["rev-parse", "--show-toplevel"]);
+        let said = run_git(directory, &["rev-parse", "--show-toplevel"]);
         match said {
             Ok(top) => Ok(Self {
                 top: PathBuf::from(line(&top)),
@@ -123,7 +123,7 @@ impl Repository {
             return Err(unknown());
         }
         let name = format!("{revision}^{{commit}}");
-        let said = ask(&self.top, &["rev-parse", "--verify", "--quiet", &name]);
+        let said = run_git(&self.top, &["rev-parse", "--verify", "--quiet", &name]);
         match said {
             Ok(id) => Ok(line(&id)),
             Err(Error::Failed { .. }) => Err(unknown()),
@@ -134,7 +134,7 @@ impl Repository {
     /// Returns the merge base of this branch and its upstream; `None` without an upstream or a
     /// common commit.
     pub fn base(&self) -> Option<String> {
-        let base = ask(&self.top, &["merge-base", "HEAD", "@{upstream}"]).ok()?;
+        let base = run_git(&self.top, &["merge-base", "HEAD", "@{upstream}"]).ok()?;
         Some(line(&base)).filter(|id| !id.is_empty())
     }
 
@@ -145,18 +145,18 @@ impl Repository {
     /// Filters are programs and are not run. A file in Git LFS is compared with its pointer. A file
     /// with another filter counts as changed if Git would have to read it.
     pub fn changed_since(&self, commit: &str) -> Result<Vec<PathBuf>, Error> {
-        let names = ask(&self.top, &["config", "--list", "--name-only", "-z"])?;
+        let names = run_git(&self.top, &["config", "--list", "--name-only", "-z"])?;
         let compare = command_with(&self.top, &without_filters(&names)?)?;
         let arguments: Vec<&str> = DIFF.iter().copied().chain([commit, "--"]).collect();
-        let mut changed = paths(&said(compare, &arguments)?);
-        self.leave_out_stored(&mut changed, commit)?;
+        let mut changed = paths(&run_command(compare, &arguments)?);
+        self.remove_unchanged_lfs(&mut changed, commit)?;
         let untracked = ["ls-files", "--others", "--exclude-standard", "-z"];
-        changed.extend(paths(&ask(&self.top, &untracked)?));
+        changed.extend(paths(&run_git(&self.top, &untracked)?));
         Ok(changed)
     }
 
     /// Removes the files whose content matches the commit's Git LFS pointers.
-    fn leave_out_stored(&self, changed: &mut Vec<PathBuf>, commit: &str) -> Result<(), Error> {
+    fn remove_unchanged_lfs(&self, changed: &mut Vec<PathBuf>, commit: &str) -> Result<(), Error> {
         if changed.is_empty() {
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl Repository {
             };
             match blobs.bytes(&entry.id, lfs::MAX_POINTER_SIZE) {
                 Ok(Ok(bytes)) => !Pointer::parse(&bytes)
-                    .is_some_and(|pointer| is_stored(&self.top.join(path), &pointer)),
+                    .is_some_and(|pointer| matches_pointer(&self.top.join(path), &pointer)),
                 Ok(Err(_)) => true,
                 Err(wrong) => {
                     error = Some(wrong);
@@ -185,7 +185,7 @@ impl Repository {
     /// Returns the files that differ between the index and `HEAD`, or exist in only one of them.
     pub fn staged(&self) -> Result<Vec<PathBuf>, Error> {
         let staged: Vec<&str> = DIFF.iter().copied().chain(["--cached", "--"]).collect();
-        Ok(paths(&ask(&self.top, &staged)?))
+        Ok(paths(&run_git(&self.top, &staged)?))
     }
 }
 
@@ -194,11 +194,11 @@ impl Repository {
 pub fn tracked(top: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut command = command(top)?;
     command.env("GIT_CEILING_DIRECTORIES", top.parent().unwrap_or(top));
-    Ok(paths(&said(command, &["ls-files", "-z"])?))
+    Ok(paths(&run_command(command, &["ls-files", "-z"])?))
 }
 
 /// Returns whether a file is a regular file with the content that the pointer names.
-fn is_stored(file: &Path, pointer: &Pointer) -> bool {
+fn matches_pointer(file: &Path, pointer: &Pointer) -> bool {
     let is_own = file.symlink_metadata().is_ok_and(|found| found.is_file());
     let has_size = || source::metadata(file).is_ok_and(|found| found.len() == pointer.size);
     let expected = pointer.oid.strip_prefix("sha256:");
@@ -207,25 +207,25 @@ fn is_stored(file: &Path, pointer: &Pointer) -> bool {
 }
 
 /// Returns the nearest ancestor that is an existing directory.
-fn existing(path: &Path) -> &Path {
+fn existing_ancestor(path: &Path) -> &Path {
     let found = path.ancestors().find(|ancestor| ancestor.is_dir());
     found.unwrap_or(Path::new("."))
 }
 
 /// Runs a Git command and returns its output.
-fn ask(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error> {
-    said(command(directory)?, arguments)
+fn run_git(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+    run_command(command(directory)?, arguments)
 }
 
-/// Like [`ask`], for a prepared command.
-fn said(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+/// Like [`run_git`], for a prepared command.
+fn run_command(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, Error> {
     let name = arguments.first().copied().unwrap_or_default().to_owned();
     let mut child = command.args(arguments).spawn().map_err(Error::NoGit)?;
     let mut complaints = child.stderr.take();
     let complaint = std::thread::spawn(move || {
         let mut text = Vec::new();
         if let Some(pipe) = &mut complaints {
-            let _ = pipe.take(MAX_COMPLAINT).read_to_end(&mut text);
+            let _ = pipe.take(MAX_ERROR_BYTES).read_to_end(&mut text);
             // The rest is read and discarded, so that Git does not block.
             let _ = io::copy(pipe, &mut io::sink());
         }

@@ -39,10 +39,10 @@ pub(crate) const LEVELS: [Level; 7] = [
 ];
 
 /// Marks that no level was chosen; not an index of [`LEVELS`].
-const NONE: u8 = u8::MAX;
+const NOT_CHOSEN: u8 = u8::MAX;
 
 /// Index in [`LEVELS`] of the instruction set that the user chose.
-static CHOSEN: AtomicU8 = AtomicU8::new(NONE);
+static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 
 impl Level {
     /// Returns the name on the command line.
@@ -72,7 +72,7 @@ impl Level {
     }
 
     /// Returns whether this processor supports it.
-    fn is_there(self) -> bool {
+    fn is_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
             let avx2 = || is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -122,10 +122,7 @@ impl FromStr for Level {
         let found = LEVELS.into_iter().find(|level| level.name() == text);
         found.ok_or_else(|| {
             let names: Vec<&str> = LEVELS.iter().map(|level| level.name()).collect();
-            format!(
-                "unknown instruction set; supported: {}",
-                names.join(", ")
-            )
+            format!("unknown instruction set; supported: {}", names.join(", "))
         })
     }
 }
@@ -146,7 +143,7 @@ impl Cpu {
     pub(crate) fn best() -> Self {
         static BEST: OnceLock<Cpu> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let mut there = LEVELS.into_iter().filter(|level| level.is_there());
+            let mut there = LEVELS.into_iter().filter(|level| level.is_supported());
             there
                 .next_back()
                 .map_or(Self::PLAIN, |level| Self { level })
@@ -156,7 +153,7 @@ impl Cpu {
     /// Returns the instruction set that the user chose, by default the best one.
     pub(crate) fn chosen() -> Self {
         let chosen = usize::from(CHOSEN.load(Ordering::Relaxed));
-        let level = LEVELS.get(chosen).filter(|level| level.is_there());
+        let level = LEVELS.get(chosen).filter(|level| level.is_supported());
         level.map_or_else(Self::best, |level| Self { level: *level })
     }
 
@@ -164,24 +161,24 @@ impl Cpu {
     pub(crate) fn choose(self) {
         let place = LEVELS.iter().position(|level| *level == self.level);
         let place = place.and_then(|place| u8::try_from(place).ok());
-        CHOSEN.store(place.unwrap_or(NONE), Ordering::Relaxed);
+        CHOSEN.store(place.unwrap_or(NOT_CHOSEN), Ordering::Relaxed);
     }
 
     /// Returns this instruction set if the processor supports it.
     pub(crate) fn with(level: Level) -> Result<Self, String> {
-        if level.is_there() {
+        if level.is_supported() {
             return Ok(Self { level });
         }
         let all: Vec<&str> = Self::all().map(|cpu| cpu.level.name()).collect();
         Err(format!(
-            "this processor does not support {level}; it supports: {}",
+            "this processor lacks {level}; it supports: {}",
             all.join(", ")
         ))
     }
 
     /// Returns all instruction sets that the processor supports, in ascending order.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let there = LEVELS.into_iter().filter(|level| level.is_there());
+        let there = LEVELS.into_iter().filter(|level| level.is_supported());
         there.map(|level| Self { level })
     }
 

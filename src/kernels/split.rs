@@ -1,9 +1,9 @@
 //! Divides work among the threads of the current pool.
 //!
 //! A thread without work soon sleeps, and waking it takes longer than many operators. A thread that
-//! divides work again within [`AWAKE`] therefore asks the others to keep looking for work that
+//! divides work again within [`AWAKE_NANOS`] therefore asks the others to keep looking for work that
 //! long. A searching thread takes time from its neighbour on the same core, so it yields after
-//! [`SPIN`].
+//! [`SPIN_NANOS`].
 //!
 //! Threads take the parts of an operator one after the other until all are taken. A thread that is
 //! late or shares its core does less.
@@ -18,24 +18,24 @@ use rayon::Yield;
 
 /// Minimum number of multiplications for dividing work. Handing over a part takes about a
 /// microsecond, and data written by one thread is far from the others.
-const LEAST_WORK: usize = 125_000;
+const MIN_DIVIDED_WORK: usize = 125_000;
 
 /// Minimum number of multiplications of a part, if there are more parts than threads.
-const LEAST_PART: usize = 1_000_000;
+const MIN_PART_WORK: usize = 1_000_000;
 
 /// Maximum number of parts for each thread.
-const PARTS: usize = 4;
+const MAX_PARTS_PER_THREAD: usize = 4;
 
 /// How long threads look for more work after work was divided, in nanoseconds. Operators of one run
 /// follow each other faster than that.
-const AWAKE: u64 = 200_000;
+const AWAKE_NANOS: u64 = 200_000;
 
 /// How long a thread looks before it yields to other programs, in nanoseconds. It also waits this
 /// long for another thread to finish its part.
-const SPIN: u64 = 50_000;
+const SPIN_NANOS: u64 = 50_000;
 
 /// Number of looks for work between two reads of the clock.
-const LOOKS: usize = 16;
+const LOOKS_PER_CLOCK_READ: usize = 16;
 
 thread_local! {
     static WATCH: Arc<Watch> = Arc::new(Watch::new());
@@ -65,10 +65,10 @@ impl Watch {
 
     /// Asks the other threads of the caller's pool to look for work from now on, if work was
     /// divided shortly before.
-    fn call(self: &Arc<Self>, others: usize) {
+    fn wake(self: &Arc<Self>, others: usize) {
         let now = self.now();
         let last = self.last.swap(now, Ordering::Relaxed);
-        let is_alone = last == 0 || now.saturating_sub(last) > AWAKE;
+        let is_alone = last == 0 || now.saturating_sub(last) > AWAKE_NANOS;
         if is_alone || self.looking.load(Ordering::Relaxed) > 0 {
             return;
         }
@@ -89,14 +89,14 @@ impl Watch {
     fn look(&self) {
         loop {
             let since = self.now().saturating_sub(self.last.load(Ordering::Relaxed));
-            if since >= AWAKE {
+            if since >= AWAKE_NANOS {
                 return;
             }
-            for _ in 0..LOOKS {
+            for _ in 0..LOOKS_PER_CLOCK_READ {
                 if matches!(rayon::yield_now(), Some(Yield::Executed)) {
                     continue;
                 }
-                if since < SPIN {
+                if since < SPIN_NANOS {
                     hint::spin_loop();
                 } else {
                     thread::yield_now();
@@ -146,13 +146,13 @@ impl Split {
             }
             return;
         }
-        WATCH.with(|watch| watch.call(self.threads - 1));
-        let more = rows.saturating_mul(cost) / LEAST_PART;
-        let each = rows.div_ceil(more.clamp(parts, parts * PARTS));
+        WATCH.with(|watch| watch.wake(self.threads - 1));
+        let more = rows.saturating_mul(cost) / MIN_PART_WORK;
+        let each = rows.div_ceil(more.clamp(parts, parts * MAX_PARTS_PER_THREAD));
         let chunks = output.chunks_mut(each * row).enumerate();
         let left = AtomicUsize::new(chunks.len());
         let chunks = Mutex::new(chunks);
-        together(parts, &|| {
+        run_on_threads(parts, &|| {
             let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
             while let Some((part, chunk)) = next() {
                 work(part * each, chunk);
@@ -160,7 +160,9 @@ impl Split {
             }
             // A thread that finishes early waits for the short remainder instead of sleeping.
             let start = Instant::now();
-            while left.load(Ordering::Relaxed) > 0 && start.elapsed() < Duration::from_nanos(SPIN) {
+            while left.load(Ordering::Relaxed) > 0
+                && start.elapsed() < Duration::from_nanos(SPIN_NANOS)
+            {
                 hint::spin_loop();
             }
         });
@@ -173,18 +175,21 @@ impl Split {
 
     /// Returns the number of parts for this number of rows.
     pub(crate) fn parts(self, rows: usize, cost: usize) -> usize {
-        let worth = rows.saturating_mul(cost) / LEAST_WORK;
+        let worth = rows.saturating_mul(cost) / MIN_DIVIDED_WORK;
         self.threads.min(rows).min(worth.max(1))
     }
 }
 
 /// Calls `work` on `threads` threads, or on fewer if the others are busy until it is done.
-fn together(threads: usize, work: &(impl Fn() + Sync)) {
+fn run_on_threads(threads: usize, work: &(impl Fn() + Sync)) {
     match threads {
         0 | 1 => work(),
         _ => {
             let half = threads / 2;
-            rayon::join(|| together(threads - half, work), || together(half, work));
+            rayon::join(
+                || run_on_threads(threads - half, work),
+                || run_on_threads(half, work),
+            );
         }
     }
 }

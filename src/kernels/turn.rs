@@ -11,7 +11,7 @@ const ROWS: usize = 32;
 const COST: usize = 4;
 
 /// Transposes `[lead, a, b, run]` to `[lead, b, a, run]`.
-pub(crate) fn turned<T: Copy + Send + Sync>(
+pub(crate) fn transposed<T: Copy + Send + Sync>(
     [lead, a, b, run]: [usize; 4],
     input: &[T],
     output: &mut [T],
@@ -50,7 +50,7 @@ pub(crate) fn turned<T: Copy + Send + Sync>(
 mod tests {
     use proptest::prelude::*;
 
-    use super::turned;
+    use super::transposed;
     use crate::kernels::Split;
 
     proptest! {
@@ -61,7 +61,7 @@ mod tests {
             let input: Vec<usize> = (0..lead * a * b * run).collect();
             let mut output = vec![usize::MAX; input.len()];
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-            let done = pool.install(|| turned([lead, a, b, run], &input, &mut output, Split::current()));
+            let done = pool.install(|| transposed([lead, a, b, run], &input, &mut output, Split::current()));
             prop_assert_eq!(done, Ok(()));
             for (place, found) in output.iter().enumerate() {
                 let (within, x, y) = (place % run, place / run % a, place / run / a % b);
@@ -74,11 +74,11 @@ mod tests {
     #[test]
     fn wrong_lengths_are_refused() {
         assert_eq!(
-            turned([1, 2, 3, 1], &[0; 6], &mut [0; 6], Split::ONE),
+            transposed([1, 2, 3, 1], &[0; 6], &mut [0; 6], Split::ONE),
             Ok(())
         );
-        assert!(turned([1, 2, 4, 1], &[0; 6], &mut [0; 6], Split::ONE).is_err());
-        assert!(turned([1, 2, 3, 1], &[0; 6], &mut [0; 5], Split::ONE).is_err());
-        assert!(turned([2, usize::MAX, 3, 1], &[0; 6], &mut [0; 6], Split::ONE).is_err());
+        assert!(transposed([1, 2, 4, 1], &[0; 6], &mut [0; 6], Split::ONE).is_err());
+        assert!(transposed([1, 2, 3, 1], &[0; 6], &mut [0; 5], Split::ONE).is_err());
+        assert!(transposed([2, usize::MAX, 3, 1], &[0; 6], &mut [0; 6], Split::ONE).is_err());
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Window {
 
 /// Positions of windows in one run, from sizes known only at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct WindowPositions {
     /// Number of images.
     pub(crate) batch: usize,
     /// Height and width of an image.
@@ -26,7 +26,7 @@ pub(crate) struct Placed {
 }
 
 /// Maximum stride, dilation, kernel size and padding.
-const MOST: usize = 1 << 20;
+const MAX_WINDOW_SIZE: usize = 1 << 20;
 
 impl Window {
     /// A window of one pixel.
@@ -44,17 +44,21 @@ impl Window {
     /// Fails if a size is 0 or too large for safe arithmetic.
     pub(crate) fn check(&self) -> Result<(), String> {
         let sizes = [self.kernel, self.stride, self.dilation];
-        if sizes.iter().flatten().all(|size| (1..=MOST).contains(size)) {
+        if sizes
+            .iter()
+            .flatten()
+            .all(|size| (1..=MAX_WINDOW_SIZE).contains(size))
+        {
             return Ok(());
         }
         let [kernel, stride, dilation] = sizes;
         Err(format!(
-            "invalid window: kernel {kernel:?}, strides {stride:?}, dilations {dilation:?}; expected sizes from 1 to {MOST}"
+            "invalid window: kernel {kernel:?}, strides {stride:?}, dilations {dilation:?}; expected sizes from 1 to {MAX_WINDOW_SIZE}"
         ))
     }
 }
 
-impl Placed {
+impl WindowPositions {
     /// Fails unless `input` and `output` have the number of elements of images with these channels.
     pub(crate) fn check(
         &self,
@@ -77,9 +81,9 @@ impl Placed {
                 ));
             }
         }
-        if self.before.iter().any(|before| *before > MOST) {
+        if self.before.iter().any(|before| *before > MAX_WINDOW_SIZE) {
             return Err(format!(
-                "padding {:?} is too large: at most {MOST} is supported",
+                "padding {:?} is too large: at most {MAX_WINDOW_SIZE} is supported",
                 self.before
             ));
         }

@@ -15,7 +15,7 @@ pub(super) const FIX_ALL: &str = "source.fixAll.pkgtool";
 const QUICK_FIX: &str = "quickfix";
 
 /// Parameters of a request for code actions.
-pub(super) struct Wanted<'a> {
+pub(super) struct ActionRequest<'a> {
     pub(super) uri: &'a str,
     pub(super) version: i64,
     pub(super) span: Span,
@@ -23,7 +23,7 @@ pub(super) struct Wanted<'a> {
     pub(super) only: Option<Vec<String>>,
 }
 
-impl Wanted<'_> {
+impl ActionRequest<'_> {
     fn wants(&self, kind: &str) -> bool {
         let covers = |wanted: &String| {
             let rest = kind.strip_prefix(wanted.as_str());
@@ -41,7 +41,7 @@ impl Wanted<'_> {
 /// Returns the actions for a range of a document with these findings. Fixes that rename a file are
 /// offered only if the renaming breaks nothing.
 pub(super) fn actions(
-    wanted: &Wanted<'_>,
+    wanted: &ActionRequest<'_>,
     findings: &[Diagnostic],
     text: &Text,
     client: &Client,
@@ -110,7 +110,7 @@ fn renames(client: &Client) -> bool {
     client.renames && client.versioned_edits
 }
 
-fn workspace_edit(wanted: &Wanted<'_>, fix: &Fix, text: &Text, client: &Client) -> Value {
+fn workspace_edit(wanted: &ActionRequest<'_>, fix: &Fix, text: &Text, client: &Client) -> Value {
     let edits: Vec<Value> = fix
         .edits
         .iter()
@@ -140,7 +140,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{FIX_ALL, Wanted, actions};
+    use super::{ActionRequest, FIX_ALL, actions};
     use crate::diagnostic::{Diagnostic, Fix, Severity, SourceText};
     use crate::lsp::client::Client;
     use crate::lsp::text::{Encoding, Text};
@@ -174,7 +174,7 @@ mod tests {
         only: Option<&str>,
         client: &Client,
     ) -> Vec<Value> {
-        let wanted = Wanted {
+        let wanted = ActionRequest {
             uri: "file:///c",
             version: 7,
             span,

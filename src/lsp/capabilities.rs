@@ -6,7 +6,7 @@ use super::action;
 use super::client::Client;
 
 /// Returns the result of `initialize`.
-pub(super) fn offered(client: &Client) -> Value {
+pub(super) fn initialize_result(client: &Client) -> Value {
     let mut capabilities = json!({
         "positionEncoding": client.encoding.name(),
         "textDocumentSync": { "openClose": true, "change": 2, "save": { "includeText": false } },

@@ -10,16 +10,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::job::{Checked, Job};
+use super::job::{CheckOutcome, Job};
 use super::mailbox::{Event, Mailbox};
 use crate::diagnostic::Diagnostic;
 use crate::package::load::MAX_SIZE;
-use crate::package::{Found, LoadFault, Loaded};
+use crate::package::{FoundFile, LoadFault, Loaded};
 use crate::policy::{self, Policy};
 use crate::validate::Session;
 
 /// Maximum duration of a check that is followed by the next one without a pause.
-const QUICK: Duration = Duration::from_millis(20);
+const MAX_QUICK_CHECK: Duration = Duration::from_millis(20);
 /// Maximum pause after a check.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
@@ -32,12 +32,12 @@ pub(super) struct Checker {
 
 #[derive(Debug, Default)]
 struct Shared {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<JobQueue>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct JobQueue {
     jobs: HashMap<String, Job>,
     ended: bool,
 }
@@ -50,7 +50,7 @@ impl Checker {
         let thread = thread::spawn(move || {
             while let Some(job) = theirs.next() {
                 let started = Instant::now();
-                mailbox.post(Event::Checked(checked(&session, job)));
+                mailbox.queue_event(Event::Checked(checked(&session, job)));
                 theirs.pause(started.elapsed());
             }
         });
@@ -104,17 +104,17 @@ impl Shared {
 
     /// Pauses after a check of this duration, to let edits arrive.
     fn pause(&self, took: Duration) {
-        if took >= QUICK && !self.locked().ended {
+        if took >= MAX_QUICK_CHECK && !self.locked().ended {
             thread::sleep(took.min(MAX_PAUSE));
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, Waiting> {
+    fn locked(&self) -> MutexGuard<'_, JobQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn checked(session: &Session, job: Job) -> Checked {
+fn checked(session: &Session, job: Job) -> CheckOutcome {
     let Job {
         uri,
         revision,
@@ -128,7 +128,9 @@ fn checked(session: &Session, job: Job) -> Checked {
     };
     // A panicking rule is a bug. Catch the panic, so that the server keeps running and the user's
     // texts stay open.
-    let outcome = catch_unwind(AssertUnwindSafe(|| admitted(session, &found, &loaded)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        selected_findings(session, &found, &loaded)
+    }));
     let path = found.path.display();
     let (findings, failure) = match outcome {
         Ok(Ok(findings)) => (findings, None),
@@ -138,7 +140,7 @@ fn checked(session: &Session, job: Job) -> Checked {
             (Vec::new(), Some(failure))
         }
     };
-    Checked {
+    CheckOutcome {
         uri,
         revision,
         findings,
@@ -154,9 +156,9 @@ fn too_large(size: u64) -> Loaded {
 }
 
 /// Returns the findings for the user: those about this file, as the project's settings select them.
-fn admitted(
+fn selected_findings(
     session: &Session,
-    found: &Found,
+    found: &FoundFile,
     loaded: &Loaded,
 ) -> Result<Vec<Diagnostic>, policy::Error> {
     let policy = Policy::nearest();

@@ -1,7 +1,7 @@
 //! The documents that are open in the client.
 //!
 //! Invariant: a text above the maximum size of configs is not kept, and all texts together have at
-//! most [`MAX_TOTAL`] bytes. The server reports texts that it does not have, and never guesses
+//! most [`MAX_TOTAL_BYTES`] bytes. The server reports texts that it does not have, and never guesses
 //! their content.
 
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::lost::Lost;
+use super::lost::UnknownTexts;
 use super::text::{Encoding, Range, Text};
 use crate::diagnostic::Diagnostic;
 use crate::package::config::{self, SCHEMA_ID};
 use crate::package::load::MAX_SIZE;
-use crate::package::{Backend, Found, FoundKind, precision};
+use crate::package::{Backend, FoundFile, FoundKind, precision};
 
 /// Maximum total size of all open texts, in bytes.
-const MAX_TOTAL: usize = 256 * 1024 * 1024;
+const MAX_TOTAL_BYTES: usize = 256 * 1024 * 1024;
 /// Maximum number of open documents.
 const MAX_DOCUMENTS: usize = 10_000;
 
@@ -27,7 +27,7 @@ const MAX_DOCUMENTS: usize = 10_000;
 pub(super) struct Document {
     pub(super) path: PathBuf,
     pub(super) version: i64,
-    pub(super) content: Content,
+    pub(super) content: DocumentText,
     /// Number of changes of the text and of the files it refers to.
     pub(super) revision: u64,
     /// Findings of the last check.
@@ -40,7 +40,7 @@ pub(super) struct Document {
 
 /// The text of a document, if the server has it.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum DocumentText {
     Text(Text),
     /// The text was too large to keep; its size in bytes.
     TooLarge(u64),
@@ -50,13 +50,13 @@ pub(super) enum Content {
 
 /// A change of a range, or of the whole text.
 #[derive(Debug, Deserialize)]
-pub(super) struct Change {
+pub(super) struct TextChange {
     range: Option<Range>,
     text: String,
 }
 
-impl Content {
-    fn changed(self, change: Change, encoding: Encoding) -> Self {
+impl DocumentText {
+    fn changed(self, change: TextChange, encoding: Encoding) -> Self {
         match (self, change.range) {
             (_, None) => Self::Text(Text::new(change.text, encoding)),
             (Self::Text(mut text), Some(range)) => {
@@ -102,7 +102,7 @@ impl Documents {
         &mut self,
         uri: &str,
         version: i64,
-        changes: Vec<Change>,
+        changes: Vec<TextChange>,
         encoding: Encoding,
     ) {
         let Some(mut document) = self.by_uri.remove(uri) else {
@@ -115,7 +115,7 @@ impl Documents {
                 content.changed(change, encoding)
             });
         document.content = match content {
-            Content::Text(text) => self.bounded(text),
+            DocumentText::Text(text) => self.bounded(text),
             unknown => unknown,
         };
         document.version = version;
@@ -124,13 +124,13 @@ impl Documents {
     }
 
     /// Discards texts that no longer match the client's, and returns the URIs of their documents.
-    pub(super) fn lose(&mut self, lost: &Lost) -> Vec<String> {
+    pub(super) fn discard_texts(&mut self, lost: &UnknownTexts) -> Vec<String> {
         let mut uris = Vec::new();
         for (uri, document) in &mut self.by_uri {
             if lost.has(uri) {
                 self.revision += 1;
                 document.revision = self.revision;
-                document.content = Content::Lost;
+                document.content = DocumentText::Lost;
                 uris.push(uri.clone());
             }
         }
@@ -162,19 +162,19 @@ impl Documents {
         self.by_uri.iter()
     }
 
-    fn bounded(&self, text: Text) -> Content {
+    fn bounded(&self, text: Text) -> DocumentText {
         let size = text.as_str().len();
         let lengths = self
             .by_uri
             .values()
             .map(|document| match &document.content {
-                Content::Text(text) => text.as_str().len(),
-                Content::TooLarge(_) | Content::Lost => 0,
+                DocumentText::Text(text) => text.as_str().len(),
+                DocumentText::TooLarge(_) | DocumentText::Lost => 0,
             });
-        if size as u64 > MAX_SIZE || lengths.sum::<usize>() + size > MAX_TOTAL {
-            return Content::TooLarge(size as u64);
+        if size as u64 > MAX_SIZE || lengths.sum::<usize>() + size > MAX_TOTAL_BYTES {
+            return DocumentText::TooLarge(size as u64);
         }
-        Content::Text(text)
+        DocumentText::Text(text)
     }
 }
 
@@ -182,8 +182,8 @@ impl Document {
     /// Returns the text, if the server has it.
     pub(super) fn text(&self) -> Option<&Text> {
         match &self.content {
-            Content::Text(text) => Some(text),
-            Content::TooLarge(_) | Content::Lost => None,
+            DocumentText::Text(text) => Some(text),
+            DocumentText::TooLarge(_) | DocumentText::Lost => None,
         }
     }
 
@@ -198,7 +198,7 @@ impl Document {
 
     /// Classifies the document as discovery from its folder would. Returns `None` if it is not a
     /// file of a package.
-    pub(super) fn found(&self, folders: &[PathBuf]) -> Option<Found> {
+    pub(super) fn found(&self, folders: &[PathBuf]) -> Option<FoundFile> {
         let text = self.text().map_or("", Text::as_str);
         let directory = self.path.parent().unwrap_or(Path::new(""));
         let name = self.path.file_name();
@@ -215,7 +215,7 @@ impl Document {
             .iter()
             .filter(|folder| self.path.starts_with(folder));
         let folder = within.max_by_key(|folder| folder.as_os_str().len());
-        Some(Found {
+        Some(FoundFile {
             path: self.path.clone(),
             kind,
             walked_from: Some(folder.map_or(directory, PathBuf::as_path).to_owned()),

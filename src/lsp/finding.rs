@@ -11,7 +11,7 @@ const UNNECESSARY: u8 = 1;
 const DEPRECATED: u8 = 2;
 
 /// Rules whose findings are about unnecessary or deprecated text.
-const TAGGED: [(&str, u8); 2] = [
+const TAGGED_RULES: [(&str, u8); 2] = [
     ("json-duplicate-key", UNNECESSARY),
     ("legacy-field", DEPRECATED),
 ];
@@ -36,7 +36,7 @@ pub(super) fn diagnostic(finding: &Diagnostic, text: &Text, client: &Client) -> 
         "message": message,
         "data": { "rule": rule.name, "pointer": finding.pointer },
     });
-    let tag = TAGGED.iter().find(|(name, _)| *name == rule.name);
+    let tag = TAGGED_RULES.iter().find(|(name, _)| *name == rule.name);
     if let Some((_, tag)) = tag.filter(|_| client.tags) {
         diagnostic["tags"] = json!([tag]);
     }

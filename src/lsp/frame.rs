@@ -2,19 +2,19 @@
 //! "Base Protocol").
 //!
 //! Invariant: memory is allocated only for bytes that arrived, not for an announced length. A body
-//! larger than [`MAX_BODY`] is skipped.
+//! larger than [`MAX_BODY_BYTES`] is skipped.
 
 use std::io::{self, BufRead, Read, Write};
 
 use serde_json::Value;
 
 /// Maximum size of a body, in bytes. Fits a document of 4 MiB in which every byte is escaped.
-pub(super) const MAX_BODY: u64 = 28 * 1024 * 1024;
+pub(super) const MAX_BODY_BYTES: u64 = 28 * 1024 * 1024;
 /// Number of bytes that are kept of a skipped body. The method and the document are near its
 /// beginning.
-const MAX_HEAD: u64 = 4096;
+const MAX_KEPT_BYTES: u64 = 4096;
 /// Maximum length of a header line, in bytes.
-const MAX_LINE: u64 = 4096;
+const MAX_LINE_BYTES: u64 = 4096;
 /// Maximum number of header lines.
 const MAX_HEADERS: usize = 32;
 
@@ -54,10 +54,10 @@ pub(super) fn read(input: &mut impl BufRead) -> io::Result<Frame> {
         }
     }
     let length = length.ok_or_else(|| broken("a message has no Content-Length"))?;
-    if length > MAX_BODY {
+    if length > MAX_BODY_BYTES {
         let mut head = Vec::new();
-        input.take(MAX_HEAD).read_to_end(&mut head)?;
-        io::copy(&mut input.take(length - MAX_HEAD), &mut io::sink())?;
+        input.take(MAX_KEPT_BYTES).read_to_end(&mut head)?;
+        io::copy(&mut input.take(length - MAX_KEPT_BYTES), &mut io::sink())?;
         return Ok(Frame::TooLarge(length, head));
     }
     let mut body = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn write(output: &mut dyn Write, message: &Value) -> io::Result<()> {
 
 fn header(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
-    input.take(MAX_LINE).read_until(b'\n', &mut line)?;
+    input.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Ok(None);
     }
@@ -98,7 +98,7 @@ fn broken(reason: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, MAX_BODY, read};
+    use super::{Frame, MAX_BODY_BYTES, read};
 
     fn all(bytes: &[u8]) -> Vec<Result<Frame, String>> {
         let mut input = bytes;
@@ -135,14 +135,14 @@ mod tests {
         }
         assert!(matches!(all(&[b'a'; 10_000])[..], [Err(_)]));
         assert!(matches!(all(&b"a: b\n".repeat(50))[..], [Err(_)]));
-        let length = usize::try_from(MAX_BODY).expect("fits") + 1;
+        let length = usize::try_from(MAX_BODY_BYTES).expect("fits") + 1;
         let mut large = format!("Content-Length: {length}\r\n\r\n").into_bytes();
         large.resize(large.len() + length, b' ');
         large.extend(b"Content-Length: 2\r\n\r\n{}");
         let frames = all(&large);
         assert_eq!(
             frames[0],
-            Ok(Frame::TooLarge(MAX_BODY + 1, vec![b' '; 4096]))
+            Ok(Frame::TooLarge(MAX_BODY_BYTES + 1, vec![b' '; 4096]))
         );
         assert_eq!(frames[1], Ok(Frame::Body(b"{}".into())));
         // The announced length is larger than the input.

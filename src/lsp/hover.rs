@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::place::{Part, Place};
-use super::view::{VariantAt, View, method, method_steps};
+use super::place::{SyntaxElement, TreePosition};
+use super::view::{DocumentView, VariantAt, method, method_steps};
 use crate::diagnostic::{Diagnostic, RuleMeta};
 use crate::model::{Method, TensorInfo};
 use crate::package::license;
@@ -17,19 +17,18 @@ use crate::validate::{self, FileFacts, FileState, ModelFacts};
 /// Maximum number of methods that are listed.
 const MAX_METHODS: usize = 20;
 /// Maximum size of a hover text, in bytes.
-const MAX_TEXT: usize = 20_000;
+const MAX_TEXT_BYTES: usize = 20_000;
 
 /// Returns the hover at `offset`, or `null` if there is none.
-pub(super) fn hover(view: &View<'_>, offset: usize) -> Value {
-    let place = Place::at(view.text.as_str(), &view.tree, offset);
+pub(super) fn hover(view: &DocumentView<'_>, offset: usize) -> Value {
+    let place = TreePosition::at(view.text.as_str(), &view.tree, offset);
     let (span, key) = match place.part {
-        Part::Key(member) => (member.key_span, Some(member)),
-        Part::Value(node) if !node.span.is_empty() => (node.span, None),
+        SyntaxElement::Key(member) => (member.key_span, Some(member)),
+        SyntaxElement::Value(node) if !node.span.is_empty() => (node.span, None),
         _ => return Value::Null,
     };
     // On a bracket, the hover would highlight the whole object or array.
-    let is_bracket =
-        matches!(place.part, Part::Value(node) if node.is_object() || !node.elements().is_empty());
+    let is_bracket = matches!(place.part, SyntaxElement::Value(node) if node.is_object() || !node.elements().is_empty());
     let value = key.map(|member| member.value.span);
     let spans = [Some(span), value];
     let mut parts: Vec<String> = view
@@ -46,8 +45,8 @@ pub(super) fn hover(view: &View<'_>, offset: usize) -> Value {
         return Value::Null;
     }
     let mut text = parts.join("\n\n---\n\n");
-    if text.len() > MAX_TEXT {
-        text.truncate(text.floor_char_boundary(MAX_TEXT));
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
         text.push('…');
     }
     let kind = if view.client.markdown {
@@ -85,7 +84,7 @@ fn explanation(rule: &RuleMeta) -> String {
 }
 
 /// Returns the schema's description of the member, and the rules that check it.
-fn about_key(view: &View<'_>, place: &Place<'_>) -> Option<String> {
+fn about_key(view: &DocumentView<'_>, place: &TreePosition<'_>) -> Option<String> {
     let shape = view.shape(&place.path)?;
     let name = match place.path.steps().last() {
         Some(Step::Key(key)) => &**key,
@@ -101,7 +100,7 @@ fn about_key(view: &View<'_>, place: &Place<'_>) -> Option<String> {
         let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
         let _ = write!(text, "\n\nOne of {}.", words.join(", "));
     }
-    if matches!(place.part, Part::Key(_)) {
+    if matches!(place.part, SyntaxElement::Key(_)) {
         let holder = place
             .path
             .parent()
@@ -126,11 +125,11 @@ fn rules_about(key: &str) -> impl Iterator<Item = &'static RuleMeta> + '_ {
     })
 }
 
-fn about_value(view: &View<'_>, place: &Place<'_>) -> Option<String> {
+fn about_value(view: &DocumentView<'_>, place: &TreePosition<'_>) -> Option<String> {
     let path = &place.path;
     let value = match place.part {
-        Part::Key(member) => &member.value,
-        Part::Value(node) => node,
+        SyntaxElement::Key(member) => &member.value,
+        SyntaxElement::Value(node) => node,
         _ => return None,
     };
     if view.is_list() {
@@ -162,7 +161,7 @@ fn about_license(license: &str) -> Option<String> {
     Some(format!("`{license}`: {name}"))
 }
 
-fn about_precision(view: &View<'_>, token: &str) -> String {
+fn about_precision(view: &DocumentView<'_>, token: &str) -> String {
     let (list, file) = view.session.precisions(view.found);
     let place = match file {
         Some(path) => format!("`{}`", path.display()),
@@ -177,12 +176,12 @@ fn about_precision(view: &View<'_>, token: &str) -> String {
     }
 }
 
-fn about_size(view: &View<'_>, variant: VariantAt<'_>) -> Option<String> {
+fn about_size(view: &DocumentView<'_>, variant: VariantAt<'_>) -> Option<String> {
     let size = view.size_on_disk(variant)?;
     Some(format!("On disk: {size} bytes."))
 }
 
-fn about_file(view: &View<'_>, reference: &str, is_model: bool) -> Option<String> {
+fn about_file(view: &DocumentView<'_>, reference: &str, is_model: bool) -> Option<String> {
     if reference.is_empty() {
         return None;
     }
@@ -245,7 +244,7 @@ fn methods_of(facts: &FileFacts) -> String {
 }
 
 /// Compares the declared methods with those of the model file.
-fn about_methods(view: &View<'_>, path: &JsonPath) -> Option<String> {
+fn about_methods(view: &DocumentView<'_>, path: &JsonPath) -> Option<String> {
     let variant = view.variant(path)?;
     let nested = variant.has_components();
     let (component, name, rest) = method_steps(path, nested)?;

@@ -7,11 +7,11 @@
 use serde_json::Value;
 
 /// Methods of messages that change the text of documents.
-const CHANGING: [&str; 2] = ["textDocument/didChange", "textDocument/didOpen"];
+const TEXT_CHANGING_METHODS: [&str; 2] = ["textDocument/didChange", "textDocument/didOpen"];
 
 /// The documents whose text is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum UnknownTexts {
     Nothing,
     /// The document with this URI.
     One(String),
@@ -19,11 +19,11 @@ pub(super) enum Lost {
     All,
 }
 
-impl Lost {
+impl UnknownTexts {
     /// Returns the documents affected by a message that is invalid JSON or truncated.
     pub(super) fn with(body: &[u8]) -> Self {
         let method = values_of("method", body).next();
-        if method.is_some_and(|method| !CHANGING.contains(&method.as_str())) {
+        if method.is_some_and(|method| !TEXT_CHANGING_METHODS.contains(&method.as_str())) {
             return Self::Nothing;
         }
         let mut uris = values_of("uri", body);
@@ -34,8 +34,8 @@ impl Lost {
     }
 
     /// Returns the documents affected by a message with valid JSON but invalid parameters.
-    pub(super) fn with_params(method: Option<&str>, params: &Value) -> Self {
-        if method.is_none_or(|method| !CHANGING.contains(&method)) {
+    pub(super) fn from_params(method: Option<&str>, params: &Value) -> Self {
+        if method.is_none_or(|method| !TEXT_CHANGING_METHODS.contains(&method)) {
             return Self::Nothing;
         }
         let uri = params["textDocument"]["uri"].as_str();
@@ -66,16 +66,16 @@ fn values_of(key: &str, body: &[u8]) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Lost;
+    use super::UnknownTexts;
 
     #[test]
     fn what_is_lost_is_never_too_little() {
         let change = r#"{"method":"textDocument/didChange","params":{"textDocument":{"uri": "file:///a"},"contentChanges":[{"text":"\"uri\":\"x\" \ud83d"}]}}"#;
-        let one = Lost::One("file:///a".to_owned());
-        assert_eq!(Lost::with(change.as_bytes()), one);
-        assert_eq!(Lost::with(&change.as_bytes()[..90]), one);
+        let one = UnknownTexts::One("file:///a".to_owned());
+        assert_eq!(UnknownTexts::with(change.as_bytes()), one);
+        assert_eq!(UnknownTexts::with(&change.as_bytes()[..90]), one);
         let hover = change.replace("didChange", "hover");
-        assert_eq!(Lost::with(hover.as_bytes()), Lost::Nothing);
+        assert_eq!(UnknownTexts::with(hover.as_bytes()), UnknownTexts::Nothing);
         for unclear in [
             "",
             "{",
@@ -83,7 +83,11 @@ mod tests {
             "{\"uri\":\"a\",\"uri\":\"b\"",
             "{\"uri\":\"a",
         ] {
-            assert_eq!(Lost::with(unclear.as_bytes()), Lost::All, "{unclear}");
+            assert_eq!(
+                UnknownTexts::with(unclear.as_bytes()),
+                UnknownTexts::All,
+                "{unclear}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The queue of the server's main loop: messages from the client and outcomes of checks.
 //!
-//! Invariant: the queued messages have at most [`MAX_BYTES`] together, or there is only one. The
+//! Invariant: the queued messages have at most [`MAX_QUEUED_BYTES`] together, or there is only one. The
 //! thread that reads messages blocks while the queue is full. If a queued request is cancelled, it
 //! is marked.
 
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::job::Checked;
-use super::lost::Lost;
+use super::job::CheckOutcome;
+use super::lost::UnknownTexts;
 use super::message::Incoming;
 
 /// Maximum total size of queued messages, in bytes.
-const MAX_BYTES: usize = 32 * 1024 * 1024;
+const MAX_QUEUED_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum number of queued messages.
-const MAX_MESSAGES: usize = 4096;
+const MAX_QUEUED_MESSAGES: usize = 4096;
 
 /// An event for the server's main loop.
 #[derive(Debug)]
@@ -25,9 +25,9 @@ pub(super) enum Event {
     /// A message, and whether it has been cancelled.
     Message(Incoming, bool),
     /// A message of this size in bytes was too large, which affects these documents.
-    TooLarge(u64, Lost),
+    TooLarge(u64, UnknownTexts),
     /// A document was checked.
-    Checked(Checked),
+    Checked(CheckOutcome),
     /// The input has ended, with an error if there was one.
     Ended(Option<String>),
 }
@@ -54,14 +54,14 @@ struct Queue {
 
 impl Mailbox {
     /// Queues a message of this size in bytes. Blocks while the queue is full.
-    pub(super) fn bring(&self, message: Incoming, bytes: usize) {
+    pub(super) fn queue_message(&self, message: Incoming, bytes: usize) {
         let mut queue = self.locked();
         // A request that is not queued here may be pending in the server.
-        if cancelled(&message).is_some_and(|id| queue.cancel(&id)) {
+        if cancelled_request_id(&message).is_some_and(|id| queue.cancel(&id)) {
             return;
         }
         while queue.messages > 0
-            && (queue.bytes + bytes > MAX_BYTES || queue.messages >= MAX_MESSAGES)
+            && (queue.bytes + bytes > MAX_QUEUED_BYTES || queue.messages >= MAX_QUEUED_MESSAGES)
         {
             let emptied = &self.shared.emptied;
             queue = emptied.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Mailbox {
     }
 
     /// Queues any other event.
-    pub(super) fn post(&self, event: Event) {
+    pub(super) fn queue_event(&self, event: Event) {
         self.locked().events.push_back((event, 0));
         self.shared.filled.notify_one();
     }
@@ -121,7 +121,7 @@ impl Queue {
 }
 
 /// Returns the id of the request that a message cancels.
-fn cancelled(message: &Incoming) -> Option<Value> {
+fn cancelled_request_id(message: &Incoming) -> Option<Value> {
     match message {
         Incoming::Notification { method, params } if method == "$/cancelRequest" => {
             Some(params.get("id").cloned().unwrap_or_default())

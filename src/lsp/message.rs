@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::lost::Lost;
+use super::lost::UnknownTexts;
 
 /// Error codes of JSON-RPC and LSP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum ErrorCode {
 
 /// The error of a failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct RequestError {
     pub(super) code: ErrorCode,
     pub(super) message: String,
 }
@@ -43,12 +43,12 @@ pub(super) enum Incoming {
     /// An invalid message, which gets an error response.
     Invalid {
         id: Value,
-        fault: Fault,
-        lost: Lost,
+        fault: RequestError,
+        lost: UnknownTexts,
     },
 }
 
-impl Fault {
+impl RequestError {
     pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -62,14 +62,14 @@ impl Incoming {
     pub(super) fn read(body: &[u8]) -> Self {
         let invalid = |id, code, message: &str, lost| Self::Invalid {
             id,
-            fault: Fault::new(code, message),
+            fault: RequestError::new(code, message),
             lost,
         };
         let mut message = match serde_json::from_slice::<Value>(body) {
             Ok(message) => message,
             Err(error) => {
                 let reason = format!("invalid JSON: {error}");
-                let lost = Lost::with(body);
+                let lost = UnknownTexts::with(body);
                 return invalid(Value::Null, ErrorCode::Parse, &reason, lost);
             }
         };
@@ -80,7 +80,7 @@ impl Incoming {
                 Value::Null,
                 ErrorCode::InvalidRequest,
                 reason,
-                Lost::Nothing,
+                UnknownTexts::Nothing,
             );
         }
         let params = message.get_mut("params").map_or(Value::Null, Value::take);
@@ -98,7 +98,7 @@ impl Incoming {
             },
             (_, Some(method)) => {
                 let reason = "invalid `id`: expected a string or an integer";
-                let lost = Lost::with_params(Some(method), &params);
+                let lost = UnknownTexts::from_params(Some(method), &params);
                 invalid(Value::Null, ErrorCode::InvalidRequest, reason, lost)
             }
             (Some(_), None) if has_answer(&message) => Self::Response,
@@ -106,7 +106,7 @@ impl Incoming {
                 id.unwrap_or_default(),
                 ErrorCode::InvalidRequest,
                 "invalid message: expected a `method`, or an `id` with `result` or `error`",
-                Lost::Nothing,
+                UnknownTexts::Nothing,
             ),
         }
     }
@@ -117,13 +117,13 @@ fn has_answer(message: &Value) -> bool {
 }
 
 /// Converts the parameters of a request to their type.
-pub(super) fn params<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
+pub(super) fn params<T: DeserializeOwned>(params: Value) -> Result<T, RequestError> {
     serde_json::from_value(params)
-        .map_err(|error| Fault::new(ErrorCode::InvalidParams, error.to_string()))
+        .map_err(|error| RequestError::new(ErrorCode::InvalidParams, error.to_string()))
 }
 
 /// Builds the response to a request.
-pub(super) fn response(id: &Value, outcome: Result<Value, Fault>) -> Value {
+pub(super) fn response(id: &Value, outcome: Result<Value, RequestError>) -> Value {
     match outcome {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err(fault) => json!({

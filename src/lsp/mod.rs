@@ -36,7 +36,7 @@ use std::io::{self, BufRead, Write};
 use std::thread;
 
 use frame::Frame;
-use lost::Lost;
+use lost::UnknownTexts;
 use mailbox::{Event, Mailbox};
 use message::Incoming;
 use server::Server;
@@ -73,12 +73,12 @@ pub fn serve(
 fn read_all(mut input: impl BufRead, mailbox: &Mailbox) {
     loop {
         match frame::read(&mut input) {
-            Ok(Frame::Body(body)) => mailbox.bring(Incoming::read(&body), body.len()),
+            Ok(Frame::Body(body)) => mailbox.queue_message(Incoming::read(&body), body.len()),
             Ok(Frame::TooLarge(size, head)) => {
-                mailbox.post(Event::TooLarge(size, Lost::with(&head)));
+                mailbox.queue_event(Event::TooLarge(size, UnknownTexts::with(&head)));
             }
-            Ok(Frame::End) => return mailbox.post(Event::Ended(None)),
-            Err(error) => return mailbox.post(Event::Ended(Some(error.to_string()))),
+            Ok(Frame::End) => return mailbox.queue_event(Event::Ended(None)),
+            Err(error) => return mailbox.queue_event(Event::Ended(Some(error.to_string()))),
         }
     }
 }

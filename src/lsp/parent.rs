@@ -4,13 +4,13 @@ use std::path::Path;
 
 /// The parent process that the client named.
 #[derive(Debug)]
-pub(super) struct Parent {
+pub(super) struct ParentProcess {
     id: u32,
     /// Set if the process started this one. The operating system then shows when it has ended.
     is_own: bool,
 }
 
-impl Parent {
+impl ParentProcess {
     pub(super) fn new(id: u32) -> Self {
         Self {
             id,

@@ -6,18 +6,18 @@ use crate::source::{JsonPath, Span};
 
 /// A position in a tree.
 #[derive(Debug)]
-pub(super) struct Place<'t> {
+pub(super) struct TreePosition<'t> {
     /// The path of the value, or of the member with the key. For a missing key, the path of the
     /// object.
     pub(super) path: JsonPath,
     /// The array or object around the position; `None` for the root.
-    pub(super) holder: Option<&'t Node>,
-    pub(super) part: Part<'t>,
+    pub(super) container: Option<&'t Node>,
+    pub(super) part: SyntaxElement<'t>,
 }
 
 /// The syntax element at a position.
 #[derive(Debug)]
-pub(super) enum Part<'t> {
+pub(super) enum SyntaxElement<'t> {
     /// The key of a member.
     Key(&'t Member),
     /// A position where a key is possible.
@@ -28,17 +28,17 @@ pub(super) enum Part<'t> {
     NewValue,
 }
 
-impl<'t> Place<'t> {
+impl<'t> TreePosition<'t> {
     /// Finds the position of `offset` in the tree of `text`.
     pub(super) fn at(text: &str, tree: &'t Tree, offset: usize) -> Self {
         let mut place = Self {
             path: JsonPath::root(),
-            holder: None,
-            part: Part::Value(&tree.root),
+            container: None,
+            part: SyntaxElement::Value(&tree.root),
         };
         let mut node = &tree.root;
         if node.span.is_empty() {
-            place.part = Part::NewValue;
+            place.part = SyntaxElement::NewValue;
             return place;
         }
         while tree.holds(node, offset) {
@@ -47,13 +47,13 @@ impl<'t> Place<'t> {
                 Kind::Array(_) => place.enter_array(node, offset),
                 _ => break,
             };
-            place.holder = Some(node);
+            place.container = Some(node);
             match next {
                 Some(next) => node = next,
                 None => return place,
             }
         }
-        place.part = Part::Value(node);
+        place.part = SyntaxElement::Value(node);
         place
     }
 
@@ -61,26 +61,26 @@ impl<'t> Place<'t> {
     /// typed.
     pub(super) fn token(&self, offset: usize) -> Span {
         match self.part {
-            Part::Key(member) => member.key_span,
-            Part::Value(node) => node.span,
-            Part::NewKey | Part::NewValue => Span::new(offset, offset),
+            SyntaxElement::Key(member) => member.key_span,
+            SyntaxElement::Value(node) => node.span,
+            SyntaxElement::NewKey | SyntaxElement::NewValue => Span::new(offset, offset),
         }
     }
 
     fn enter_object(&mut self, text: &str, node: &'t Node, offset: usize) -> Option<&'t Node> {
-        self.part = Part::NewKey;
+        self.part = SyntaxElement::NewKey;
         for member in node.members() {
             let value = &member.value;
             if touches(member.key_span, offset) {
                 self.path = self.path.key(&member.key);
-                self.part = Part::Key(member);
+                self.part = SyntaxElement::Key(member);
                 return None;
             }
             if value.span.is_empty() {
                 let between = text.get(member.key_span.end..offset).unwrap_or(",");
                 if between.trim() == ":" {
                     self.path = self.path.key(&member.key);
-                    self.part = Part::NewValue;
+                    self.part = SyntaxElement::NewValue;
                     return None;
                 }
             } else if touches(value.span, offset) {
@@ -92,7 +92,7 @@ impl<'t> Place<'t> {
     }
 
     fn enter_array(&mut self, node: &'t Node, offset: usize) -> Option<&'t Node> {
-        self.part = Part::NewValue;
+        self.part = SyntaxElement::NewValue;
         let elements = node.elements();
         let before = elements.iter().take_while(|one| one.span.end < offset);
         let index = before.count();
@@ -107,7 +107,7 @@ fn touches(span: Span, offset: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, Place, Tree};
+    use super::{SyntaxElement, Tree, TreePosition};
 
     #[test]
     fn the_cursor_knows_where_it_is() {
@@ -128,13 +128,13 @@ mod tests {
             let offset = text.find('|').expect("a cursor");
             let text = text.replace('|', "");
             let tree = Tree::read(&text, Some(offset));
-            let place = Place::at(&text, &tree, offset);
+            let place = TreePosition::at(&text, &tree, offset);
             let path = place.path.to_pointer();
             let found = match place.part {
-                Part::Key(_) => format!("key {path}"),
-                Part::NewKey => format!("key {path} new"),
-                Part::Value(_) => format!("value {path}"),
-                Part::NewValue => format!("value {path} new"),
+                SyntaxElement::Key(_) => format!("key {path}"),
+                SyntaxElement::NewKey => format!("key {path} new"),
+                SyntaxElement::Value(_) => format!("value {path}"),
+                SyntaxElement::NewValue => format!("value {path} new"),
             };
             assert_eq!(found, expected, "{text}");
         }

@@ -9,14 +9,14 @@ use std::hash::{DefaultHasher, Hasher};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::message::{self, Fault};
+use super::message::{self, RequestError};
 
 /// Maximum number of requests that wait for checks.
 const MAX_WAITING: usize = 1000;
 
 /// A request for the findings of a document.
 #[derive(Debug, PartialEq)]
-pub(super) struct Pull {
+pub(super) struct DiagnosticRequest {
     pub(super) id: Value,
     pub(super) uri: String,
     /// Id of the findings that the client already has.
@@ -25,7 +25,7 @@ pub(super) struct Pull {
 
 /// Waiting requests, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Pulls(Vec<Pull>);
+pub(super) struct WaitingRequests(Vec<DiagnosticRequest>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,8 +40,8 @@ struct Identifier {
     uri: String,
 }
 
-impl Pull {
-    pub(super) fn read(id: Value, params: Value) -> Result<Self, (Value, Fault)> {
+impl DiagnosticRequest {
+    pub(super) fn read(id: Value, params: Value) -> Result<Self, (Value, RequestError)> {
         match message::params::<Params>(params) {
             Ok(params) => Ok(Self {
                 id,
@@ -63,26 +63,26 @@ impl Pull {
     }
 }
 
-impl Pulls {
+impl WaitingRequests {
     /// Adds a waiting request. If there are too many, removes and returns the oldest one.
-    pub(super) fn wait(&mut self, pull: Pull) -> Option<Pull> {
+    pub(super) fn wait(&mut self, pull: DiagnosticRequest) -> Option<DiagnosticRequest> {
         self.0.push(pull);
         (self.0.len() > MAX_WAITING).then(|| self.0.remove(0))
     }
 
     /// Removes and returns the request with this id.
-    pub(super) fn take(&mut self, id: &Value) -> Option<Pull> {
+    pub(super) fn take(&mut self, id: &Value) -> Option<DiagnosticRequest> {
         let at = self.0.iter().position(|pull| pull.id == *id)?;
         Some(self.0.remove(at))
     }
 
     /// Removes and returns the requests for a document.
-    pub(super) fn take_of(&mut self, uri: &str) -> Vec<Pull> {
+    pub(super) fn take_of(&mut self, uri: &str) -> Vec<DiagnosticRequest> {
         self.0.extract_if(.., |pull| pull.uri == uri).collect()
     }
 
     /// Removes and returns all requests.
-    pub(super) fn take_all(&mut self) -> Vec<Pull> {
+    pub(super) fn take_all(&mut self) -> Vec<DiagnosticRequest> {
         std::mem::take(&mut self.0)
     }
 }
@@ -100,11 +100,11 @@ fn result_id(findings: &[Value]) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{MAX_WAITING, Pull, Pulls};
+    use super::{DiagnosticRequest, MAX_WAITING, WaitingRequests};
 
-    fn pull(id: usize, uri: &str, previous: Option<&str>) -> Pull {
+    fn pull(id: usize, uri: &str, previous: Option<&str>) -> DiagnosticRequest {
         let params = json!({ "textDocument": { "uri": uri }, "previousResultId": previous, "identifier": "x" });
-        Pull::read(json!(id), params).expect("a request")
+        DiagnosticRequest::read(json!(id), params).expect("a request")
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_answered_once() {
-        let mut pulls = Pulls::default();
+        let mut pulls = WaitingRequests::default();
         for id in 0..MAX_WAITING {
             assert_eq!(pulls.wait(pull(id, "file:///a", None)), None);
         }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_request_without_a_document_is_none() {
-        assert!(Pull::read(json!(1), json!({ "textDocument": {} })).is_err());
-        assert!(Pull::read(json!(1), Value::Null).is_err());
+        assert!(DiagnosticRequest::read(json!(1), json!({ "textDocument": {} })).is_err());
+        assert!(DiagnosticRequest::read(json!(1), Value::Null).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::document::Documents;
 use super::text::Text;
 use crate::diagnostic::Fix;
-use crate::package::{Roots, Surroundings};
+use crate::package::{ReferenceSearch, Roots};
 use crate::source::edit::apply;
 
 /// Maximum number of directory entries that are read. The user is waiting for the menu.
@@ -20,7 +20,7 @@ pub(super) fn breaks_nothing(path: &Path, text: &Text, fix: &Fix, documents: &Do
         return true;
     };
     let roots = Roots::new();
-    let mut surroundings = Surroundings::new(MAX_ENTRIES);
+    let mut surroundings = ReferenceSearch::new(MAX_ENTRIES);
     for place in [path, &rename.from] {
         surroundings.add_around(place.parent().unwrap_or(Path::new("")), &roots);
     }

@@ -13,26 +13,26 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::action::{self, Wanted};
+use super::action::{self, ActionRequest};
 use super::checker::Checker;
 use super::client::Client;
-use super::document::{Change, Content, Document, Documents};
+use super::document::{Document, DocumentText, Documents, TextChange};
 use super::finding;
-use super::job::{Checked, Job};
-use super::lost::Lost;
+use super::job::{CheckOutcome, Job};
+use super::lost::UnknownTexts;
 use super::mailbox::{Event, Mailbox};
-use super::message::{self, ErrorCode, Fault, Incoming};
-use super::parent::Parent;
-use super::pull::{Pull, Pulls};
+use super::message::{self, ErrorCode, Incoming, RequestError};
+use super::parent::ParentProcess;
+use super::pull::{DiagnosticRequest, WaitingRequests};
 use super::rename;
 use super::text::{Position, Range, Text};
-use super::view::View;
+use super::view::DocumentView;
 use super::watch::{self, Dependencies};
 use super::{Ending, Options, capabilities, completion, hover, symbol, uri};
 use crate::validate::Session;
 
 /// Idle time after which the files and the parent process are checked.
-const IDLE: Duration = Duration::from_secs(2);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The server of one client.
 pub(super) struct Server<'o> {
@@ -42,10 +42,10 @@ pub(super) struct Server<'o> {
     checker: Checker,
     stage: Stage,
     client: Client,
-    parent: Option<Parent>,
+    parent: Option<ParentProcess>,
     documents: Documents,
     dependencies: HashMap<String, Dependencies>,
-    pulls: Pulls,
+    pulls: WaitingRequests,
     /// Number of times that the client was asked to request findings again.
     refreshed: u64,
     looked: Instant,
@@ -71,7 +71,7 @@ struct DocumentParams {
     #[serde(default)]
     context: Value,
     #[serde(default)]
-    content_changes: Vec<Change>,
+    content_changes: Vec<TextChange>,
 }
 
 #[derive(Deserialize)]
@@ -96,7 +96,7 @@ impl<'o> Server<'o> {
             parent: None,
             documents: Documents::default(),
             dependencies: HashMap::new(),
-            pulls: Pulls::default(),
+            pulls: WaitingRequests::default(),
             refreshed: 0,
             looked: Instant::now(),
         }
@@ -105,10 +105,10 @@ impl<'o> Server<'o> {
     /// Runs until the session ends.
     pub(super) fn run(mut self) -> io::Result<Ending> {
         loop {
-            let event = self.mailbox.next(IDLE);
-            if self.looked.elapsed() >= IDLE {
+            let event = self.mailbox.next(IDLE_CHECK_INTERVAL);
+            if self.looked.elapsed() >= IDLE_CHECK_INTERVAL {
                 self.looked = Instant::now();
-                if self.parent.as_ref().is_some_and(Parent::has_ended) {
+                if self.parent.as_ref().is_some_and(ParentProcess::has_ended) {
                     return Ok(Ending::Broken);
                 }
                 self.look_at_files()?;
@@ -127,12 +127,12 @@ impl<'o> Server<'o> {
                 Some(Event::TooLarge(size, lost)) => {
                     let text = format!("skipped a message that is too large: {size} bytes");
                     self.log(&text)?;
-                    self.lose(&lost)?;
+                    self.clear_unknown(&lost)?;
                 }
                 Some(Event::Checked(checked)) => self.show(checked)?,
                 Some(Event::Ended(None)) => return Ok(Ending::Broken),
                 Some(Event::Ended(Some(reason))) => {
-                    let fault = Fault::new(ErrorCode::Parse, reason);
+                    let fault = RequestError::new(ErrorCode::Parse, reason);
                     self.send(&message::response(&Value::Null, Err(fault)))?;
                     return Ok(Ending::Broken);
                 }
@@ -143,7 +143,7 @@ impl<'o> Server<'o> {
     fn take(&mut self, message: Incoming, cancelled: bool) -> io::Result<()> {
         match message {
             Incoming::Request { id, .. } if cancelled => {
-                let fault = Fault::new(ErrorCode::Cancelled, "cancelled");
+                let fault = RequestError::new(ErrorCode::Cancelled, "cancelled");
                 self.send(&message::response(&id, Err(fault)))
             }
             Incoming::Request { id, method, params }
@@ -154,41 +154,41 @@ impl<'o> Server<'o> {
             Incoming::Request { id, method, params } => {
                 if method == "shutdown" {
                     let waiting = self.pulls.take_all();
-                    self.turn_away(waiting, "the session ends")?;
+                    self.cancel_requests(waiting, "the session ends")?;
                 }
                 let answer = catch_unwind(AssertUnwindSafe(|| self.answer(&method, params)));
                 let outcome = answer.unwrap_or_else(|_| {
                     let reason = format!("a bug in pkgtool: {method} failed");
-                    Err(Fault::new(ErrorCode::Internal, reason))
+                    Err(RequestError::new(ErrorCode::Internal, reason))
                 });
                 self.send(&message::response(&id, outcome))
             }
-            Incoming::Notification { method, params } => self.note(&method, params),
+            Incoming::Notification { method, params } => self.handle_notification(&method, params),
             Incoming::Response => Ok(()),
             Incoming::Invalid { id, fault, lost } => {
                 self.send(&message::response(&id, Err(fault)))?;
-                self.lose(&lost)
+                self.clear_unknown(&lost)
             }
         }
     }
 
-    fn answer(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
+    fn answer(&mut self, method: &str, params: Value) -> Result<Value, RequestError> {
         match (self.stage, method) {
             (Stage::Before, "initialize") => return Ok(self.initialize(&params)),
             (Stage::Before, _) => {
-                return Err(Fault::new(
+                return Err(RequestError::new(
                     ErrorCode::NotInitialized,
                     "expected `initialize` as the first request",
                 ));
             }
             (Stage::Serving, "initialize") => {
-                return Err(Fault::new(
+                return Err(RequestError::new(
                     ErrorCode::InvalidRequest,
                     "`initialize` was already sent",
                 ));
             }
             (Stage::Closing, _) => {
-                return Err(Fault::new(
+                return Err(RequestError::new(
                     ErrorCode::InvalidRequest,
                     "expected `exit` after `shutdown`",
                 ));
@@ -209,7 +209,7 @@ impl<'o> Server<'o> {
                 self.about_document(params, |view, _| json!(symbol::links(view)))
             }
             "textDocument/codeAction" => self.actions(params),
-            _ => Err(Fault::new(
+            _ => Err(RequestError::new(
                 ErrorCode::MethodNotFound,
                 format!("unsupported method `{method}`"),
             )),
@@ -218,16 +218,16 @@ impl<'o> Server<'o> {
 
     fn initialize(&mut self, params: &Value) -> Value {
         self.client = Client::read(params);
-        self.parent = self.client.process.map(Parent::new);
+        self.parent = self.client.process.map(ParentProcess::new);
         self.stage = Stage::Serving;
-        capabilities::offered(&self.client)
+        capabilities::initialize_result(&self.client)
     }
 
-    fn note(&mut self, method: &str, params: Value) -> io::Result<()> {
+    fn handle_notification(&mut self, method: &str, params: Value) -> io::Result<()> {
         if self.stage != Stage::Serving {
             return Ok(());
         }
-        let lost = Lost::with_params(Some(method), &params);
+        let lost = UnknownTexts::from_params(Some(method), &params);
         let noted = match method {
             "initialized" => return self.register(),
             "textDocument/didOpen" => message::params(params).map(|params| self.open(params)),
@@ -248,7 +248,7 @@ impl<'o> Server<'o> {
             "$/cancelRequest" => {
                 let waiting = self.pulls.take(&params["id"]);
                 return waiting.map_or(Ok(()), |pull| {
-                    let fault = Fault::new(ErrorCode::Cancelled, "cancelled");
+                    let fault = RequestError::new(ErrorCode::Cancelled, "cancelled");
                     self.send(&message::response(&pull.id, Err(fault)))
                 });
             }
@@ -258,7 +258,7 @@ impl<'o> Server<'o> {
             Ok(()) => Ok(()),
             Err(fault) => {
                 self.log(&format!("{method}: {}", fault.message))?;
-                self.lose(&lost)
+                self.clear_unknown(&lost)
             }
         }
     }
@@ -296,8 +296,8 @@ impl<'o> Server<'o> {
     }
 
     /// Clears the findings of documents whose texts are unknown now.
-    fn lose(&mut self, lost: &Lost) -> io::Result<()> {
-        for uri in self.documents.lose(lost) {
+    fn clear_unknown(&mut self, lost: &UnknownTexts) -> io::Result<()> {
+        for uri in self.documents.discard_texts(lost) {
             self.check(&uri);
             self.log(&format!(
                 "{uri}: the text is unknown, because a message was unreadable; open the document again"
@@ -329,7 +329,7 @@ impl<'o> Server<'o> {
 
     /// Answers a request for findings, or queues it until they are available.
     fn pull(&mut self, id: Value, params: Value) -> io::Result<()> {
-        let pull = match Pull::read(id, params) {
+        let pull = match DiagnosticRequest::read(id, params) {
             Ok(pull) => pull,
             Err((id, fault)) => return self.send(&message::response(&id, Err(fault))),
         };
@@ -339,12 +339,16 @@ impl<'o> Server<'o> {
             return self.send(&message::response(&pull.id, Ok(report)));
         }
         let crowded_out = self.pulls.wait(pull);
-        self.turn_away(crowded_out, "too many waiting requests")
+        self.cancel_requests(crowded_out, "too many waiting requests")
     }
 
-    fn turn_away(&mut self, pulls: impl IntoIterator<Item = Pull>, why: &str) -> io::Result<()> {
+    fn cancel_requests(
+        &mut self,
+        pulls: impl IntoIterator<Item = DiagnosticRequest>,
+        why: &str,
+    ) -> io::Result<()> {
         pulls.into_iter().try_for_each(|pull| {
-            let fault = Fault::new(ErrorCode::ServerCancelled, why);
+            let fault = RequestError::new(ErrorCode::ServerCancelled, why);
             self.send(&message::response(&pull.id, Err(fault)))
         })
     }
@@ -356,9 +360,9 @@ impl<'o> Server<'o> {
         };
         let revision = document.revision;
         let text = match &document.content {
-            Content::Text(text) => Some(Ok(text.as_str().as_bytes().to_vec())),
-            Content::TooLarge(size) => Some(Err(*size)),
-            Content::Lost => None,
+            DocumentText::Text(text) => Some(Ok(text.as_str().as_bytes().to_vec())),
+            DocumentText::TooLarge(size) => Some(Err(*size)),
+            DocumentText::Lost => None,
         };
         match text.zip(document.found(&self.client.folders)) {
             Some((text, found)) => self.checker.submit(Job {
@@ -367,7 +371,7 @@ impl<'o> Server<'o> {
                 found,
                 text,
             }),
-            None => self.mailbox.post(Event::Checked(Checked {
+            None => self.mailbox.queue_event(Event::Checked(CheckOutcome {
                 uri: uri.to_owned(),
                 revision,
                 findings: Vec::new(),
@@ -418,8 +422,8 @@ impl<'o> Server<'o> {
         self.files_changed(&changed)
     }
 
-    fn show(&mut self, checked: Checked) -> io::Result<()> {
-        let Checked {
+    fn show(&mut self, checked: CheckOutcome) -> io::Result<()> {
+        let CheckOutcome {
             uri,
             revision,
             findings,
@@ -496,12 +500,12 @@ impl<'o> Server<'o> {
     fn at_position(
         &self,
         params: Value,
-        answer: fn(&View<'_>, usize) -> Value,
-    ) -> Result<Value, Fault> {
+        answer: fn(&DocumentView<'_>, usize) -> Value,
+    ) -> Result<Value, RequestError> {
         let params: DocumentParams = message::params(params)?;
         let position = params
             .position
-            .ok_or_else(|| Fault::new(ErrorCode::InvalidParams, "`position` is missing"))?;
+            .ok_or_else(|| RequestError::new(ErrorCode::InvalidParams, "`position` is missing"))?;
         let offset = |text: &Text| text.offset(position);
         Ok(
             self.view(&params.text_document.uri, Some(&offset), |view, offset| {
@@ -513,8 +517,8 @@ impl<'o> Server<'o> {
     fn about_document(
         &self,
         params: Value,
-        answer: impl FnOnce(&View<'_>, &DocumentParams) -> Value,
-    ) -> Result<Value, Fault> {
+        answer: impl FnOnce(&DocumentView<'_>, &DocumentParams) -> Value,
+    ) -> Result<Value, RequestError> {
         let params: DocumentParams = message::params(params)?;
         Ok(self.view(&params.text_document.uri, None, |view, _| {
             answer(view, &params)
@@ -527,7 +531,7 @@ impl<'o> Server<'o> {
         &self,
         uri: &str,
         offset: Option<&dyn Fn(&Text) -> usize>,
-        answer: impl FnOnce(&View<'_>, usize) -> Value,
+        answer: impl FnOnce(&DocumentView<'_>, usize) -> Value,
     ) -> Value {
         let Some(document) = self.documents.get(uri) else {
             return Value::Null;
@@ -538,14 +542,14 @@ impl<'o> Server<'o> {
         };
         let cursor = offset.map(|offset| offset(text));
         let parts = (&*self.session, &self.client);
-        let view = View::new(text, &found, document.current_findings(), parts, cursor);
+        let view = DocumentView::new(text, &found, document.current_findings(), parts, cursor);
         if view.is_foreign() {
             return Value::Null;
         }
         answer(&view, cursor.unwrap_or_default())
     }
 
-    fn actions(&self, params: Value) -> Result<Value, Fault> {
+    fn actions(&self, params: Value) -> Result<Value, RequestError> {
         let params: DocumentParams = message::params(params)?;
         let uri = &params.text_document.uri;
         let document = self.documents.get(uri);
@@ -557,7 +561,7 @@ impl<'o> Server<'o> {
             let kinds = kinds.iter().filter_map(Value::as_str);
             kinds.map(str::to_owned).collect()
         });
-        let wanted = Wanted {
+        let wanted = ActionRequest {
             uri,
             version: document.version,
             span: text.span(params.range.unwrap_or(Range::ALL)),

@@ -13,14 +13,14 @@ static PRECISIONS: LazyLock<Value> = LazyLock::new(|| read(PRECISIONS_SCHEMA));
 
 /// A subschema.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct Subschema {
     schema: &'static Value,
     node: &'static Value,
     description: Option<&'static str>,
     is_methods: bool,
 }
 
-impl Shape {
+impl Subschema {
     /// Returns the subschema for the value at `path` of a config or a precision list. `nested` is
     /// set if the variant in the path groups its methods by component.
     pub(super) fn at(is_list: bool, path: &JsonPath, nested: bool) -> Option<Self> {
@@ -117,13 +117,13 @@ fn read(text: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::Shape;
+    use super::Subschema;
     use crate::source::JsonPath;
 
     #[test]
     fn paths_lead_to_what_the_schema_says() {
         let variant = JsonPath::root().key("variants").index(3);
-        let at = |path: &JsonPath, nested| Shape::at(false, path, nested);
+        let at = |path: &JsonPath, nested| Subschema::at(false, path, nested);
         let shape = at(&variant.key("size_bytes"), false).expect("a member");
         assert!(
             shape
@@ -146,7 +146,7 @@ mod tests {
                 .requires("precision")
         );
         assert!(at(&variant.key("nothing"), false).is_none());
-        let token = Shape::at(true, &JsonPath::root().key("quantized").index(0), false);
+        let token = Subschema::at(true, &JsonPath::root().key("quantized").index(0), false);
         assert_eq!(token.expect("a token").types(), ["string"]);
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::text::Text;
 use super::uri;
-use super::view::View;
+use super::view::DocumentView;
 use crate::source::Span;
 use crate::source::json::{Member, Node};
 
@@ -19,7 +19,7 @@ const MAX_SYMBOLS: usize = 5000;
 
 /// Returns the outline: variants with their components and methods, or the groups of a precision
 /// list.
-pub(super) fn symbols(view: &View<'_>, uri: &str) -> Vec<Value> {
+pub(super) fn symbols(view: &DocumentView<'_>, uri: &str) -> Vec<Value> {
     let root = &view.tree.root;
     let all: Vec<Symbol> = if view.is_list() {
         let groups = root.members().iter();
@@ -40,7 +40,7 @@ pub(super) fn symbols(view: &View<'_>, uri: &str) -> Vec<Value> {
 }
 
 /// Returns links to the existing files.
-pub(super) fn links(view: &View<'_>) -> Vec<Value> {
+pub(super) fn links(view: &DocumentView<'_>) -> Vec<Value> {
     let references = view.references().into_iter().take(MAX_SYMBOLS);
     references
         .filter_map(|(node, reference)| {

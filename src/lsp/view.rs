@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::client::Client;
 use super::lenient::Tree;
-use super::shape::Shape;
+use super::shape::Subschema;
 use super::text::Text;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Method, ModelInfo};
 use crate::package::reference::{self, ReferenceError};
-use crate::package::{Found, FoundKind, Roots, precision, roots};
+use crate::package::{FoundFile, FoundKind, Roots, precision, roots};
 use crate::source::JsonPath;
 use crate::source::json::{Node, Step};
 use crate::validate::{FileFacts, Session};
 
 /// Keys that identify a config.
-const OWN_KEYS: [&str; 7] = [
+const CONFIG_KEYS: [&str; 7] = [
     "$schema",
     "model",
     "family",
@@ -27,10 +27,10 @@ const OWN_KEYS: [&str; 7] = [
 ];
 
 /// The data about a document that requests need.
-pub(super) struct View<'a> {
+pub(super) struct DocumentView<'a> {
     pub(super) text: &'a Text,
     pub(super) tree: Tree,
-    pub(super) found: &'a Found,
+    pub(super) found: &'a FoundFile,
     pub(super) findings: &'a [Diagnostic],
     pub(super) session: &'a Session,
     pub(super) client: &'a Client,
@@ -46,12 +46,12 @@ pub(super) struct VariantAt<'t> {
     pub(super) node: &'t Node,
 }
 
-impl<'a> View<'a> {
+impl<'a> DocumentView<'a> {
     /// Creates the view of the document at `found`; `cursor` is the position where the author
     /// types.
     pub(super) fn new(
         text: &'a Text,
-        found: &'a Found,
+        found: &'a FoundFile,
         findings: &'a [Diagnostic],
         (session, client): (&'a Session, &'a Client),
         cursor: Option<usize>,
@@ -84,7 +84,7 @@ impl<'a> View<'a> {
         match self.found.kind {
             FoundKind::PrecisionList | FoundKind::Config => false,
             FoundKind::MaybeConfig => {
-                !is_empty && !OWN_KEYS.iter().any(|key| has(key)) && !self.is_begun()
+                !is_empty && !CONFIG_KEYS.iter().any(|key| has(key)) && !self.is_begun()
             }
         }
     }
@@ -96,9 +96,9 @@ impl<'a> View<'a> {
     }
 
     /// Returns the subschema for the value at `path`.
-    pub(super) fn shape(&self, path: &JsonPath) -> Option<Shape> {
+    pub(super) fn shape(&self, path: &JsonPath) -> Option<Subschema> {
         let nested = self.variant(path).is_some_and(VariantAt::has_components);
-        Shape::at(self.is_list(), path, nested)
+        Subschema::at(self.is_list(), path, nested)
     }
 
     /// Returns the variant that `path` leads into.

@@ -14,7 +14,7 @@ use crate::source::json::Node;
 /// Extensions of files that configs refer to, and of files that these refer to.
 const EXTENSIONS: &str = "pte,bpte,ptd,onnx,mlmodel,tflite,data,weight,bin,json,model,txt";
 /// Id of the registration.
-const ID: &str = "pkgtool-files";
+const REGISTRATION_ID: &str = "pkgtool-files";
 /// Maximum number of references that are kept per document.
 const MAX_REFERENCES: usize = 2000;
 
@@ -28,7 +28,7 @@ pub(super) fn registration() -> Value {
         watcher("**/.git"),
     ];
     json!({ "registrations": [{
-        "id": ID,
+        "id": REGISTRATION_ID,
         "method": "workspace/didChangeWatchedFiles",
         "registerOptions": { "watchers": watchers },
     }] })

@@ -18,7 +18,7 @@ pub struct Family<K, V> {
 
 /// Separate series for the first keys, and one for the rest.
 #[derive(Debug)]
-pub struct Bounded<K, V> {
+pub struct BoundedFamily<K, V> {
     family: Family<K, V>,
     most: usize,
     other: Arc<V>,
@@ -75,7 +75,7 @@ impl<K: Hash + Eq + Clone, V> Family<K, V> {
     }
 }
 
-impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
+impl<K: Hash + Eq + Clone, V> BoundedFamily<K, V> {
     /// Creates a family of at most `most` series, and `other` for the rest.
     pub fn new(most: usize, other: V) -> Self {
         Self {
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn beyond_the_bound_all_share_one() {
-        let bounded: Bounded<i64, String> = Bounded::new(2, "other".to_owned());
+        let bounded: BoundedFamily<i64, String> = BoundedFamily::new(2, "other".to_owned());
         let of = |key: i64| bounded.of(&key, || format!("own {key}"));
         for _ in 0..3 {
             assert_eq!(*of(7), "own 7");
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(*of(9), "other");
         }
         assert_eq!(bounded.all().len(), 3);
-        let none: Bounded<i64, &str> = Bounded::new(0, "other");
+        let none: BoundedFamily<i64, &str> = BoundedFamily::new(0, "other");
         assert_eq!(*none.of(&1, || "own"), "other");
     }
 }

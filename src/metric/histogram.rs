@@ -5,16 +5,16 @@ use std::time::Duration;
 
 /// Upper bounds of the buckets of times, in seconds: from the cost of a status request to well
 /// beyond the default timeout of a predict.
-const SECONDS: &[f64] = &[
+const TIME_BOUNDS: &[f64] = &[
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 ];
 
 /// Upper bounds of the buckets of counts.
-const COUNTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+const COUNT_BOUNDS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 /// Units per second in which sums of times are kept.
-const NANOS: f64 = 1e9;
+const NANOSECONDS_PER_SECOND: f64 = 1e9;
 
 /// A histogram.
 #[derive(Debug)]
@@ -30,12 +30,12 @@ pub struct Histogram {
 impl Histogram {
     /// Creates a histogram of times.
     pub fn seconds() -> Self {
-        Self::new(SECONDS, NANOS)
+        Self::new(TIME_BOUNDS, NANOSECONDS_PER_SECOND)
     }
 
     /// Creates a histogram of counts.
     pub fn counts() -> Self {
-        Self::new(COUNTS, 1.0)
+        Self::new(COUNT_BOUNDS, 1.0)
     }
 
     fn new(bounds: &'static [f64], scale: f64) -> Self {

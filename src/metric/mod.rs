@@ -9,9 +9,9 @@ mod family;
 mod histogram;
 mod page;
 
-pub use family::{Bounded, Family};
+pub use family::{BoundedFamily, Family};
 pub use histogram::Histogram;
-pub use page::{Format, Number, Page, Samples};
+pub use page::{Format, MetricValue, Page, Samples};
 
 /// Label of the series for all keys beyond a bound.
-pub const OTHER: &str = "other";
+pub const OTHER_LABEL: &str = "other";

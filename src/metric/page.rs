@@ -18,7 +18,7 @@ pub enum Format {
 
 /// A value of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Number {
+pub enum MetricValue {
     /// An integer.
     Whole(u64),
     /// A float.
@@ -158,7 +158,7 @@ impl Page {
 
 impl Samples<'_> {
     /// Adds one series.
-    pub fn add(&mut self, labels: &[(&str, &str)], value: impl Into<Number>) -> &mut Self {
+    pub fn add(&mut self, labels: &[(&str, &str)], value: impl Into<MetricValue>) -> &mut Self {
         self.line("", labels, None, value.into());
         self
     }
@@ -173,14 +173,20 @@ impl Samples<'_> {
                 format!("{bound:?}")
             };
             count = up_to;
-            self.line("_bucket", labels, Some(&bound), Number::Whole(up_to));
+            self.line("_bucket", labels, Some(&bound), MetricValue::Whole(up_to));
         }
-        self.line("_sum", labels, None, Number::Real(histogram.sum()));
-        self.line("_count", labels, None, Number::Whole(count));
+        self.line("_sum", labels, None, MetricValue::Real(histogram.sum()));
+        self.line("_count", labels, None, MetricValue::Whole(count));
         self
     }
 
-    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], bound: Option<&str>, value: Number) {
+    fn line(
+        &mut self,
+        suffix: &str,
+        labels: &[(&str, &str)],
+        bound: Option<&str>,
+        value: MetricValue,
+    ) {
         let text = &mut *self.text;
         text.push_str(&self.name);
         text.push_str(suffix);
@@ -209,25 +215,25 @@ impl Samples<'_> {
     }
 }
 
-impl From<u64> for Number {
+impl From<u64> for MetricValue {
     fn from(value: u64) -> Self {
         Self::Whole(value)
     }
 }
 
-impl From<usize> for Number {
+impl From<usize> for MetricValue {
     fn from(value: usize) -> Self {
         Self::Whole(value as u64)
     }
 }
 
-impl From<f64> for Number {
+impl From<f64> for MetricValue {
     fn from(value: f64) -> Self {
         Self::Real(value)
     }
 }
 
-impl fmt::Display for Number {
+impl fmt::Display for MetricValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(value) => value.fmt(f),

@@ -88,7 +88,7 @@ impl Allowed {
 
     /// Returns whether every size up to the largest is accepted, so that an upper bound describes
     /// the set.
-    pub fn is_only_a_bound(&self) -> bool {
+    pub fn is_upper_bound_only(&self) -> bool {
         matches!(
             self,
             Self::Range {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(found, [2, 6, 10, 14]);
         assert_eq!(even.largest(), 14);
         let bounded = Allowed::range(1, 100, 0, 16).expect("there are some");
-        assert!(bounded.is_only_a_bound() && bounded.has(16) && !bounded.has(17));
+        assert!(bounded.is_upper_bound_only() && bounded.has(16) && !bounded.has(17));
         assert!(!bounded.has(0), "the least is 1");
         assert_eq!(Allowed::range(17, 20, 1, 16), None);
         assert_eq!(Allowed::range(-1, 20, 1, 16), None);

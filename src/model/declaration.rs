@@ -12,7 +12,7 @@ use super::{ElementType, Method, ModelInfo, TensorInfo, Value};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Undeclarable {
     /// An input or output has a dtype that the config format does not list.
-    #[error("`{method}` has a tensor of dtype {dtype}, which a config cannot name")]
+    #[error("`{method}` has a tensor of dtype {dtype}, which a config cannot express")]
     DType {
         /// The method.
         method: String,
@@ -20,7 +20,7 @@ pub enum Undeclarable {
         dtype: String,
     },
     /// The model file does not record the rank of an input or output.
-    #[error("`{method}` has a tensor of which the file does not give the rank")]
+    #[error("`{method}` has a tensor of unknown rank")]
     Rank {
         /// The method.
         method: String,

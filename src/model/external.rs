@@ -15,13 +15,13 @@ use crate::source::{self, bounds};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExternalDataError {
     /// An ExecuTorch program has external tensors, but its directory has no `.ptd` file.
-    #[error("keeps {tensors} tensors in a `.ptd` file, but there is none in its directory")]
-    NoDataFile {
+    #[error("keeps {tensors} tensors in a `.ptd` file, but its directory has no such file")]
+    MissingDataFile {
         /// Number of external tensors.
         tensors: u64,
     },
     /// A data file beside the model is invalid.
-    #[error("needs the data files beside it, and `{file}` is broken: {reason}")]
+    #[error("needs the data files beside it, but `{file}` is broken: {reason}")]
     BrokenDataFile {
         /// The file's name.
         file: String,
@@ -30,13 +30,13 @@ pub enum ExternalDataError {
     },
     /// The data files lack a tensor that the model needs.
     #[error("needs a tensor `{name}`, which no `.ptd` file in its directory has")]
-    NoTensor {
+    MissingTensor {
         /// The tensor's name.
         name: String,
     },
     /// A data file has a different tensor under the name.
-    #[error("needs `{name}` as {wanted}, and `{file}` has it as {found}")]
-    OtherTensor {
+    #[error("needs `{name}` as {wanted}, but `{file}` has it as {found}")]
+    TensorMismatch {
         /// The tensor's name.
         name: String,
         /// The tensor that the model needs.
@@ -50,19 +50,19 @@ pub enum ExternalDataError {
     #[error(
         "keeps data in `{location}`, which is a link out of its own directory; put the file itself there"
     )]
-    Link {
+    LinkOutside {
         /// The location as the model file writes it.
         location: String,
     },
     /// The location leaves the model's directory.
     #[error("keeps data in `{location}`, outside its own directory")]
-    Outside {
+    OutsideDirectory {
         /// The location as the model file writes it.
         location: String,
     },
     /// The location is not a valid relative path.
     #[error("keeps data in `{location}`, which {reason}")]
-    NoPath {
+    InvalidPath {
         /// The location as the model file writes it.
         location: String,
         /// Why the path is invalid.
@@ -70,7 +70,7 @@ pub enum ExternalDataError {
     },
     /// The location is a directory, a pipe or a device.
     #[error("keeps data in `{location}`, which is not a regular file")]
-    NoFile {
+    NotAFile {
         /// The location as the model file writes it.
         location: String,
     },
@@ -82,7 +82,7 @@ pub enum ExternalDataError {
     },
     /// The data file is too short.
     #[error("needs {needs} bytes of `{location}`, which has {has}")]
-    Short {
+    TooShort {
         /// The location as the model file writes it.
         location: String,
         /// Number of bytes that the model needs.
@@ -101,31 +101,31 @@ impl ExternalData {
             let tensors = self.tensors;
             let files = data_files_in(directory);
             if files.is_empty() {
-                return Err(ExternalDataError::NoDataFile { tensors });
+                return Err(ExternalDataError::MissingDataFile { tensors });
             }
             return self.find_named(&files).map(|()| None);
         };
         let path = match reference::resolve(directory, 0, &location) {
             Ok(path) => path,
             Err(ReferenceError::OutsideRoot) => {
-                return Err(ExternalDataError::Outside { location });
+                return Err(ExternalDataError::OutsideDirectory { location });
             }
-            Err(reason) => return Err(ExternalDataError::NoPath { location, reason }),
+            Err(reason) => return Err(ExternalDataError::InvalidPath { location, reason }),
         };
         let metadata = match source::metadata(&path) {
             Ok(metadata) if metadata.is_file() => metadata,
-            Ok(_) => return Err(ExternalDataError::NoFile { location }),
+            Ok(_) => return Err(ExternalDataError::NotAFile { location }),
             Err(error) if bounds::is_outside(&error) => {
-                return Err(ExternalDataError::Link { location });
+                return Err(ExternalDataError::LinkOutside { location });
             }
             Err(_) => return Err(ExternalDataError::Missing { location }),
         };
         if !bounds::is_within(&path, directory).unwrap_or(false) {
-            return Err(ExternalDataError::Link { location });
+            return Err(ExternalDataError::LinkOutside { location });
         }
         let (needs, has) = (self.needs_bytes.unwrap_or(0), metadata.len());
         if has < needs {
-            return Err(ExternalDataError::Short {
+            return Err(ExternalDataError::TooShort {
                 location,
                 needs,
                 has,
@@ -159,13 +159,13 @@ impl ExternalData {
             });
             let Some((file, entry)) = found.next() else {
                 let name = name.clone();
-                return Err(ExternalDataError::NoTensor { name });
+                return Err(ExternalDataError::MissingTensor { name });
             };
             // With several candidates, the runtime decides which file it uses.
             if let (Some(wanted), Some(has), None) = (&wanted.tensor, &entry.tensor, found.next())
                 && (wanted.config_shape() != has.config_shape() || wanted.element != has.element)
             {
-                return Err(ExternalDataError::OtherTensor {
+                return Err(ExternalDataError::TensorMismatch {
                     name: name.clone(),
                     wanted: Box::new(wanted.clone()),
                     file: file.clone(),

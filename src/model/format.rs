@@ -55,7 +55,7 @@ pub(super) fn has_extension(path: &Path, known: &[&str]) -> bool {
 }
 
 /// A violation of a format's rules: the error type of one format.
-pub trait Breach: Error + Any + Send + Sync {
+pub trait FormatError: Error + Any + Send + Sync {
     /// Returns the file offset of the violation, if it has one.
     fn offset(&self) -> Option<u64>;
 }
@@ -66,7 +66,7 @@ pub enum ModelError {
     /// The file cannot be opened or read.
     Io(io::Error),
     /// The file violates a rule of its format.
-    Broken(Box<dyn Breach>),
+    Broken(Box<dyn FormatError>),
 }
 
 impl ModelError {
@@ -79,7 +79,7 @@ impl ModelError {
     }
 
     /// Returns the format-specific error, if it has the type `B`.
-    pub fn breach<B: Breach>(self) -> Option<B> {
+    pub fn format_error<B: FormatError>(self) -> Option<B> {
         match self {
             Self::Io(_) => None,
             Self::Broken(breach) => {
@@ -114,7 +114,7 @@ impl From<io::Error> for ModelError {
     }
 }
 
-impl<B: Breach> From<B> for ModelError {
+impl<B: FormatError> From<B> for ModelError {
     fn from(breach: B) -> Self {
         Self::Broken(Box::new(breach))
     }

@@ -17,7 +17,7 @@ pub struct ModelInfo {
     /// Name of the format, as in [`super::ModelFormat::name`].
     pub format: &'static str,
     /// Name of the format that the file name suggests, if it differs from `format`.
-    pub named_as: Option<&'static str>,
+    pub format_by_name: Option<&'static str>,
     /// Version of the format, in its own terms (`ET12`, `IR 10, opset 18`).
     pub format_version: String,
     /// The program that wrote the file, if the file names one.
@@ -280,7 +280,7 @@ impl fmt::Display for Dim {
             Self::Dynamic {
                 allowed: Some(allowed),
                 ..
-            } if !allowed.is_only_a_bound() => write!(f, "-1 ({allowed})"),
+            } if !allowed.is_upper_bound_only() => write!(f, "-1 ({allowed})"),
             Self::Dynamic {
                 bound: Some(bound), ..
             } => write!(f, "-1 (up to {bound})"),

@@ -24,7 +24,7 @@ pub mod tflite;
 pub use allowed::Allowed;
 pub use coreml::folder_size;
 pub use external::ExternalDataError;
-pub use format::{Breach, ModelError, ModelFormat};
+pub use format::{FormatError, ModelError, ModelFormat};
 pub use info::{
     Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, NamedData, Segment,
     TensorInfo, Value, ValueKind,

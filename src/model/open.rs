@@ -24,13 +24,10 @@ pub enum OpenError {
     #[error("is broken: {0}")]
     Broken(ModelError),
     /// The folder is a model compiled by Core ML's compiler.
-    #[error("is a compiled Core ML model, which only Core ML itself reads, on Apple's systems")]
+    #[error("is a compiled Core ML model, which only Core ML itself can read, on Apple's systems")]
     Compiled,
     /// No supported format claims the file.
-    #[error(
-        "has a format that is not read here; formats that are: {}",
-        known_formats()
-    )]
+    #[error("has an unsupported file format; supported: {}", supported_formats())]
     UnknownFormat,
 }
 
@@ -76,7 +73,7 @@ fn lfs_pointer(source: &FileSource) -> Option<Pointer> {
     Pointer::parse(&bytes)
 }
 
-fn known_formats() -> String {
+fn supported_formats() -> String {
     let known: Vec<&str> = FORMATS.iter().map(|format| format.name()).collect();
     known.join(", ")
 }

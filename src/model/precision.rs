@@ -3,7 +3,7 @@
 //!
 //! The analysis uses types and counts only. It covers ONNX initializers and the operators that read
 //! them, the constants of ExecuTorch programs, and the tensors in delegate payloads. Invariant:
-//! weights are never read. If a part of a model cannot be analysed, [`Weights::whole`] is false and
+//! weights are never read. If a part of a model cannot be analysed, [`Weights::is_complete`] is false and
 //! no contradiction is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -11,13 +11,13 @@ use std::fmt;
 use std::path::Path;
 
 use super::executorch::body::{BodyValue, Instruction, MethodBody, ProgramBody, TensorData};
-use super::executorch::{Content, Scheme, Stored, content_of};
+use super::executorch::{PayloadSummary, QuantizationScheme, WeightStorage, payload_summary};
 use super::onnx::each_node;
 use super::{ModelInfo, Value, ValueKind};
 use crate::source::{FileSource, Pages, ReadAt};
 
 /// Minimum number of elements for a verdict; smaller totals are lookup tables and constants.
-const FEWEST: u64 = 1000;
+const MIN_WEIGHTS: u64 = 1000;
 /// Maximum number of delegate payloads analysed per program.
 const MAX_PAYLOADS: usize = 4096;
 
@@ -38,7 +38,7 @@ pub enum Kind {
 
 /// The claim that a precision token makes about the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meaning {
+pub enum PrecisionClaim {
     /// Most weights have this precision.
     Most(Kind),
     /// Some weights are quantised to this precision.
@@ -55,12 +55,12 @@ pub struct Weights {
     /// Number of elements in embedding tables, which are often quantised differently or not at all.
     pub tables: BTreeMap<Kind, u64>,
     /// Precisions of inputs, outputs and operators.
-    pub computes: BTreeSet<Kind>,
+    pub computation_precisions: BTreeSet<Kind>,
     /// True if every part of the model could be analysed.
-    pub whole: bool,
+    pub is_complete: bool,
 }
 
-impl Meaning {
+impl PrecisionClaim {
     /// Returns the claim of a token; `None` for an unknown token.
     ///
     /// `fp32`, `fp16`, `bf16`: most weights are floats of this type. `int8`, `a8w8`, `8da8w`: some
@@ -85,8 +85,8 @@ impl Weights {
         Self {
             elements: BTreeMap::new(),
             tables: BTreeMap::new(),
-            computes: BTreeSet::new(),
-            whole: true,
+            computation_precisions: BTreeSet::new(),
+            is_complete: true,
         }
     }
 
@@ -97,17 +97,19 @@ impl Weights {
         let methods = info.methods.iter().filter(|method| !method.constant);
         for value in methods.flat_map(|method| method.inputs.iter().chain(&method.outputs)) {
             if let ValueKind::Tensor { info, .. } = &value.kind {
-                weights.computes.extend(half(info.element.name()));
+                weights
+                    .computation_precisions
+                    .extend(half(info.element.name()));
             }
         }
         match info.format {
-            "executorch" => weights.whole &= weights.add_program(path).is_some(),
+            "executorch" => weights.is_complete &= weights.add_program(path).is_some(),
             "onnx" => weights.add_onnx(path, info),
             "coreml" => weights.add_core_ml(info),
             "gguf" => weights.add_gguf(info),
             "tflite" => weights.add_tflite(info),
             "safetensors" => weights.add_safetensors(info),
-            _ => weights.whole = false,
+            _ => weights.is_complete = false,
         }
         weights
     }
@@ -122,8 +124,9 @@ impl Weights {
                 put(counts, *kind, *count);
             }
         }
-        self.computes.extend(&other.computes);
-        self.whole &= other.whole;
+        self.computation_precisions
+            .extend(&other.computation_precisions);
+        self.is_complete &= other.is_complete;
     }
 
     /// Returns the number of weights, including embedding tables.
@@ -133,10 +136,10 @@ impl Weights {
 
     /// Returns the matching token; `None` if too little is known.
     pub fn token(&self) -> Option<&'static str> {
-        if !self.whole || self.count() < FEWEST {
+        if !self.is_complete || self.count() < MIN_WEIGHTS {
             return None;
         }
-        let weights = if sum(&self.elements) >= FEWEST {
+        let weights = if sum(&self.elements) >= MIN_WEIGHTS {
             &self.elements
         } else {
             &self.tables
@@ -147,37 +150,37 @@ impl Weights {
             Kind::Float16 => "fp16",
             Kind::Bfloat16 => "bf16",
             Kind::EightBits => "int8",
-            Kind::FourBits if self.computes.contains(&Kind::EightBits) => "8da4w",
+            Kind::FourBits if self.computation_precisions.contains(&Kind::EightBits) => "8da4w",
             Kind::FourBits => "4w",
         })
     }
 
     /// Describes how the weights contradict `meaning`, in words that follow the file's name.
     /// Returns `None` if they agree or too little is known.
-    pub fn contradiction(&self, meaning: Meaning) -> Option<String> {
-        if !self.whole || self.count() < FEWEST {
+    pub fn contradiction(&self, meaning: PrecisionClaim) -> Option<String> {
+        if !self.is_complete || self.count() < MIN_WEIGHTS {
             return None;
         }
         let holds = |kind: Kind| {
             let stored = self.elements.contains_key(&kind) || self.tables.contains_key(&kind);
-            stored || self.computes.contains(&kind)
+            stored || self.computation_precisions.contains(&kind)
         };
         let quantised = [Kind::EightBits, Kind::FourBits];
         let is_otherwise = match meaning {
-            Meaning::Most(kind) => {
+            PrecisionClaim::Most(kind) => {
                 let total = sum(&self.elements);
                 let others = match kind {
                     // Floats of another size may be converted to this one at run time.
                     Kind::Float16 | Kind::Bfloat16 if holds(kind) => self.share(&quantised),
-                    Kind::Float16 | Kind::Bfloat16 => return Some(self.told()),
+                    Kind::Float16 | Kind::Bfloat16 => return Some(self.description()),
                     _ => total - self.elements.get(&kind).copied().unwrap_or(0),
                 };
-                total >= FEWEST && others > total / 2
+                total >= MIN_WEIGHTS && others > total / 2
             }
-            Meaning::Some(kind) => !holds(kind),
-            Meaning::Quantised => !quantised.into_iter().any(holds),
+            PrecisionClaim::Some(kind) => !holds(kind),
+            PrecisionClaim::Quantised => !quantised.into_iter().any(holds),
         };
-        is_otherwise.then(|| self.told())
+        is_otherwise.then(|| self.description())
     }
 
     fn share(&self, kinds: &[Kind]) -> u64 {
@@ -186,7 +189,7 @@ impl Weights {
     }
 
     /// Formats as `holds float32 weights only` or `holds weights of 8-bit (97 %), float32 (3 %)`.
-    fn told(&self) -> String {
+    fn description(&self) -> String {
         let mut all = self.elements.clone();
         for (kind, count) in &self.tables {
             put(&mut all, *kind, *count);
@@ -221,8 +224,8 @@ impl Weights {
         let mut constants: HashSet<&TensorData> = HashSet::new();
         let mut payloads = HashSet::new();
         for method in &body.methods {
-            let uses = Uses::of(method);
-            self.computes.extend(&uses.computes);
+            let uses = ValueUses::of(method);
+            self.computation_precisions.extend(&uses.computes);
             for (index, value) in method.values.iter().enumerate() {
                 let BodyValue::Tensor(tensor) = value else {
                     continue;
@@ -237,7 +240,7 @@ impl Weights {
                 let dims = tensor.sizes.iter();
                 let count = dims.fold(1_u64, |product, dim| product.saturating_mul(*dim));
                 let element = tensor.element.name();
-                let steps = uses.steps(index);
+                let steps = uses.quantised_precision(index);
                 let Some(kind) = float(element).or_else(|| steps.filter(|_| is_byte(element)))
                 else {
                     continue;
@@ -254,24 +257,26 @@ impl Weights {
                     continue;
                 }
                 let known = payloads.len() <= MAX_PAYLOADS;
-                let content = known.then(|| content_of(source, body, delegate)).flatten();
+                let content = known
+                    .then(|| payload_summary(source, body, delegate))
+                    .flatten();
                 match content.map(|payload| payload.content) {
-                    Some(Ok(content)) if !content.is_closed => self.add_content(&content),
-                    _ => self.whole = false,
+                    Some(Ok(content)) if !content.is_opaque => self.add_content(&content),
+                    _ => self.is_complete = false,
                 }
             }
         }
     }
 
-    fn add_content(&mut self, content: &Content) {
+    fn add_content(&mut self, content: &PayloadSummary) {
         for (stored, count) in &content.weights {
             if let Some(kind) = of_stored(stored) {
                 self.put(kind, count.elements, false);
             }
         }
-        for name in content.computes.keys() {
+        for name in content.computation_types.keys() {
             let eight = name.contains("int8").then_some(Kind::EightBits);
-            self.computes.extend(half(name).or(eight));
+            self.computation_precisions.extend(half(name).or(eight));
         }
     }
 
@@ -282,7 +287,7 @@ impl Weights {
             .collect();
         let bits = if found.contains(&Kind::FourBits) {
             let Some(bits) = block_bits(path) else {
-                self.whole = false;
+                self.is_complete = false;
                 return;
             };
             bits
@@ -292,16 +297,16 @@ impl Weights {
         let has_blocks = !bits.is_empty();
         let four = bits.iter().any(|bits| *bits <= 4);
         if bits.iter().any(|bits| *bits > 4) || found.contains(&Kind::EightBits) {
-            self.computes.insert(Kind::EightBits);
+            self.computation_precisions.insert(Kind::EightBits);
         }
         if four {
-            self.computes.insert(Kind::FourBits);
+            self.computation_precisions.insert(Kind::FourBits);
         }
         for (element, count) in &info.weight_types {
             let kind = match element.as_str() {
                 name if is_byte(name) && four => Some(Kind::FourBits),
                 name if is_byte(name) && (has_blocks || !found.is_empty()) => Some(Kind::EightBits),
-                name => float(name).or_else(|| small(name)),
+                name => float(name).or_else(|| quantised_only(name)),
             };
             if let Some(kind) = kind {
                 let codes = if four && is_byte(element) { 2 } else { 1 };
@@ -324,11 +329,11 @@ impl Weights {
             .collect();
         let is_unclear = |name: &&str| name.contains("lut") || name.contains("sparse");
         if packed.iter().any(is_unclear) || info.weight_types.is_empty() {
-            self.whole = false;
+            self.is_complete = false;
         }
         for (element, count) in &info.weight_types {
             let byte = is_byte(element) && !packed.is_empty();
-            let kind = float(element).or_else(|| small(element));
+            let kind = float(element).or_else(|| quantised_only(element));
             if let Some(kind) = kind.or(byte.then_some(Kind::EightBits)) {
                 self.put(kind, *count, false);
             }
@@ -345,7 +350,7 @@ impl Weights {
                 ("mxfp4" | "nvfp4", _) | (_, Some(0..=4)) => Some(Kind::FourBits),
                 (_, Some(_)) => Some(Kind::EightBits),
                 (name, None) if name.starts_with("ggml type") => {
-                    self.whole = false;
+                    self.is_complete = false;
                     None
                 }
                 (name, None) => float(name),
@@ -361,7 +366,7 @@ impl Weights {
     fn add_tflite(&mut self, info: &ModelInfo) {
         for (element, count) in &info.weight_types {
             let byte = is_byte(element).then_some(Kind::EightBits);
-            if let Some(kind) = float(element).or_else(|| small(element)).or(byte) {
+            if let Some(kind) = float(element).or_else(|| quantised_only(element)).or(byte) {
                 self.put(kind, *count, false);
             }
         }
@@ -369,7 +374,7 @@ impl Weights {
         let tensors = methods.flat_map(|method| method.inputs.iter().chain(&method.outputs));
         let is_steps = |value: &Value| value.tensor().is_some_and(|t| is_byte(t.element.name()));
         if tensors.into_iter().any(is_steps) {
-            self.computes.insert(Kind::EightBits);
+            self.computation_precisions.insert(Kind::EightBits);
         }
     }
 
@@ -377,9 +382,9 @@ impl Weights {
     /// header does not record.
     fn add_safetensors(&mut self, info: &ModelInfo) {
         for (element, count) in &info.weight_types {
-            match float(element).or_else(|| small(element)) {
+            match float(element).or_else(|| quantised_only(element)) {
                 Some(kind) => self.put(kind, *count, false),
-                None => self.whole &= *count < FEWEST,
+                None => self.is_complete &= *count < MIN_WEIGHTS,
             }
         }
     }
@@ -399,7 +404,7 @@ impl Weights {
 }
 
 /// How a method's instructions use its values.
-struct Uses {
+struct ValueUses {
     /// Values that are embedding tables.
     tables: HashSet<usize>,
     /// Values whose bytes hold two 4-bit codes each.
@@ -407,7 +412,7 @@ struct Uses {
     computes: BTreeSet<Kind>,
 }
 
-impl Uses {
+impl ValueUses {
     fn of(method: &MethodBody) -> Self {
         let mut uses = Self {
             tables: HashSet::new(),
@@ -432,7 +437,7 @@ impl Uses {
     }
 
     /// Returns the precision of this value's bytes, if the method quantises.
-    fn steps(&self, value: usize) -> Option<Kind> {
+    fn quantised_precision(&self, value: usize) -> Option<Kind> {
         if self.packed.contains(&value) {
             return Some(Kind::FourBits);
         }
@@ -485,9 +490,11 @@ fn block_bits(path: &Path) -> Option<BTreeSet<i64>> {
     Some(found)
 }
 
-fn of_stored(stored: &Stored) -> Option<Kind> {
+fn of_stored(stored: &WeightStorage) -> Option<Kind> {
     match stored.scheme {
-        Scheme::Plain => float(&stored.element).or_else(|| small(&stored.element)),
+        QuantizationScheme::Plain => {
+            float(&stored.element).or_else(|| quantised_only(&stored.element))
+        }
         _ if stored.bits <= 4 => Some(Kind::FourBits),
         _ if stored.bits <= 8 => Some(Kind::EightBits),
         _ => None,
@@ -510,7 +517,7 @@ fn half(element: &str) -> Option<Kind> {
 }
 
 /// Returns the precision of types that only quantised weights use.
-fn small(element: &str) -> Option<Kind> {
+fn quantised_only(element: &str) -> Option<Kind> {
     match element {
         "int4" | "uint4" | "int2" | "uint2" | "uint1" | "uint3" | "float4e2m1" => {
             Some(Kind::FourBits)

@@ -55,7 +55,7 @@ pub fn inspect(path: &Path, source: &dyn ReadAt) -> Result<Option<ModelInfo>, Mo
     let info = format.inspect_named(path, source);
     let mut info = info.or_else(|error| other(format, source).ok_or(error))?;
     let named = named(path).map(ModelFormat::name);
-    info.named_as = named.filter(|named| *named != info.format);
+    info.format_by_name = named.filter(|named| *named != info.format);
     Ok(Some(info))
 }
 

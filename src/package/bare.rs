@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use walkdir::DirEntry;
 
-use super::walked::{Walked, strip_current_dir};
+use super::walked::{WalkRecord, strip_current_dir};
 use super::{Backend, config, model_file};
 
 /// A backend directory without a `config.json`, or with a misnamed copy of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bare {
+pub struct BareDirectory {
     /// The directory.
     pub directory: PathBuf,
     /// A file whose name was meant to be `config.json`.
@@ -27,7 +27,7 @@ pub struct Bare {
     pub models: Vec<String>,
 }
 
-impl Bare {
+impl BareDirectory {
     /// Returns the name of the misnamed or missing file.
     pub fn file_name(&self) -> &str {
         match &self.misnamed {
@@ -41,23 +41,23 @@ impl Bare {
 const MAX_MODELS: usize = 3;
 
 /// The directories of one walk that contain models, configs or misnamed configs.
-pub(super) struct Homes {
+pub(super) struct BackendDirectories {
     /// True if the walk begins in a backend directory; its path may be `.`.
     begins_in_one: bool,
-    seen: HashMap<OsString, Home>,
+    seen: HashMap<OsString, DirectoryState>,
     /// Model files whose names are not valid UTF-8, so that no config can name them.
     nameless: Vec<PathBuf>,
 }
 
 #[derive(Default)]
-struct Home {
+struct DirectoryState {
     in_backend: bool,
     has_config: bool,
     misnamed: Option<String>,
     models: Vec<String>,
 }
 
-impl Home {
+impl DirectoryState {
     fn take(&mut self, name: &str, is_config: bool, is_model: bool, entry: &DirEntry) {
         if is_config {
             self.has_config = true;
@@ -68,13 +68,13 @@ impl Home {
         }
     }
 
-    fn is_at_fault(&self) -> bool {
+    fn is_faulty(&self) -> bool {
         let has_models = || self.models.iter().any(|name| !model_file::is_shadow(name));
         self.in_backend && (self.misnamed.is_some() || !self.has_config && has_models())
     }
 }
 
-impl Homes {
+impl BackendDirectories {
     pub(super) fn new(directory: &Path) -> Self {
         let real = directory.canonicalize();
         let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
@@ -89,7 +89,7 @@ impl Homes {
 
     /// Records an entry and returns whether it is in a backend directory, if its name is relevant.
     /// Called for every file of a walk, so it tests the name first.
-    pub(super) fn look(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
+    pub(super) fn record(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
         let Some(name) = name.to_str() else {
             if model_file::has_extension(&name.to_string_lossy()) {
                 self.nameless.push(strip_current_dir(entry.path()));
@@ -111,7 +111,7 @@ impl Homes {
         };
         if in_backend || is_model {
             if !self.seen.contains_key(parent.as_os_str()) {
-                self.seen.insert(parent.into(), Home::default());
+                self.seen.insert(parent.into(), DirectoryState::default());
             }
             if let Some(home) = self.seen.get_mut(parent.as_os_str()) {
                 home.in_backend = in_backend;
@@ -128,16 +128,16 @@ impl Homes {
 
     /// Returns the backend directories without a proper config. The names of all models are added
     /// to `walked`.
-    pub(super) fn finish(self, walked: &mut Walked) -> Vec<Bare> {
+    pub(super) fn finish(self, walked: &mut WalkRecord) -> Vec<BareDirectory> {
         let mut bare = Vec::new();
         for (directory, home) in self.seen {
             let directory = strip_current_dir(Path::new(&directory));
-            if home.is_at_fault() {
+            if home.is_faulty() {
                 let models = home
                     .models
                     .iter()
                     .filter(|name| !model_file::is_shadow(name));
-                bare.push(Bare {
+                bare.push(BareDirectory {
                     directory: directory.clone(),
                     misnamed: home.misnamed,
                     has_config: home.has_config,

@@ -13,9 +13,9 @@ use crate::source;
 pub const FILE_NAME: &str = "README.md";
 
 /// Maximum number of bytes read from a card.
-const MAX_READ: u64 = 64 * 1024;
+const MAX_READ_BYTES: u64 = 64 * 1024;
 /// Maximum length of a stored value, in bytes.
-const MAX_VALUE: usize = 100;
+const MAX_VALUE_BYTES: usize = 100;
 /// Maximum number of values in a list.
 const MAX_VALUES: usize = 100;
 
@@ -37,7 +37,7 @@ impl Card {
     pub fn read(path: &Path) -> Option<Self> {
         let mut bytes = Vec::new();
         let file = source::open(path).ok()?;
-        file.take(MAX_READ).read_to_end(&mut bytes).ok()?;
+        file.take(MAX_READ_BYTES).read_to_end(&mut bytes).ok()?;
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
@@ -123,7 +123,7 @@ fn scalar(value: &str) -> Option<&str> {
     let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
     let is_plain =
         !value.is_empty() && !value.starts_with(['[', '{', '|', '>', '&', '*', '!', '#']);
-    (is_plain && value.len() <= MAX_VALUE).then_some(value)
+    (is_plain && value.len() <= MAX_VALUE_BYTES).then_some(value)
 }
 
 #[cfg(test)]

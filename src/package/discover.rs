@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
-use super::bare::{Bare, Homes};
+use super::bare::{BackendDirectories, BareDirectory};
 use super::config::SCHEMA_ID;
-use super::sieve::{self, Open, Sieve};
-use super::walked::{self, Walked, strip_current_dir};
+use super::sieve::{self, NoFilter, WalkFilter};
+use super::walked::{self, WalkRecord, strip_current_dir};
 use super::{Loaded, Roots, config, foreign, model_file, precision};
 use crate::source::hashed::{Map, Set};
 use crate::source::json::Node;
-use crate::source::spread::spread;
+use crate::source::spread::parallel_map;
 
 /// Minimum number of paths for which several threads are used.
-const MANY: usize = 200;
+const MIN_PATHS_FOR_THREADS: usize = 200;
 
 /// Reason for skipping a model file whose name is not UTF-8.
 const NOT_UTF8: &str = "a model file whose name is not UTF-8: no config can name it; rename it";
@@ -29,7 +29,7 @@ const NOT_UTF8: &str = "a model file whose name is not UTF-8: no config can name
 #[derive(Debug, Default)]
 pub struct Discovery {
     /// Files to check, sorted by path, each once.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundFile>,
     /// Directories that could not be listed, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
     /// Skipped files and directories, with the reason.
@@ -37,14 +37,14 @@ pub struct Discovery {
     /// Given paths that do not exist, or are broken links.
     pub absent: Vec<PathBuf>,
     /// Backend directories with a missing or misnamed config.
-    pub bare: Vec<Bare>,
+    pub bare: Vec<BareDirectory>,
     /// Directory contents recorded during the walk.
-    pub walked: Walked,
+    pub walked: WalkRecord,
 }
 
 /// A file to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFile {
     /// The path, starting like the path that the caller gave.
     pub path: PathBuf,
     /// The kind that its name indicates.
@@ -75,7 +75,7 @@ pub struct Skipped {
     pub reason: String,
 }
 
-impl Found {
+impl FoundFile {
     /// Creates an entry for an explicitly given file.
     pub fn named(path: &Path) -> Self {
         Self {
@@ -100,17 +100,21 @@ impl Found {
 impl Discovery {
     /// Inspects `paths`: files are taken as they are, directories are walked.
     pub fn walk(paths: &[PathBuf]) -> Self {
-        Self::walk_sieved(paths, &mut Open, 1)
+        Self::walk_filtered(paths, &mut NoFilter, 1)
     }
 
     /// Like [`Self::walk`], with a sieve that excludes entries, and with this number of threads; 0
     /// means one for each core.
-    pub fn walk_sieved(paths: &[PathBuf], sieve: &mut dyn Sieve, threads: usize) -> Self {
+    pub fn walk_filtered(paths: &[PathBuf], sieve: &mut dyn WalkFilter, threads: usize) -> Self {
         let mut discovery = Self::default();
         let mut named = Vec::new();
         // Starting threads is not worthwhile for a few paths.
-        let threads = if paths.len() < MANY { 1 } else { threads };
-        let looked = spread(paths.len(), threads, |number| paths[number].metadata().ok());
+        let threads = if paths.len() < MIN_PATHS_FOR_THREADS {
+            1
+        } else {
+            threads
+        };
+        let looked = parallel_map(paths.len(), threads, |number| paths[number].metadata().ok());
         for (path, metadata) in paths.iter().zip(looked) {
             if metadata.as_ref().is_some_and(Metadata::is_dir) {
                 discovery.walk_directory(path, sieve);
@@ -120,56 +124,56 @@ impl Discovery {
                 discovery.absent.push(path.clone());
             }
             let file = metadata.as_ref().filter(|metadata| metadata.is_file());
-            discovery.found.push(Found {
+            discovery.found.push(FoundFile {
                 size: file.map(Metadata::len),
-                ..Found::named(path)
+                ..FoundFile::named(path)
             });
             named.push(metadata.as_ref().and_then(FileId::of));
         }
         if paths.len() > 1 {
-            discovery.keep_each_once(named);
+            discovery.remove_duplicates(named);
         }
         discovery
     }
 
     /// Adds an explicitly given precision list, unless it was found already.
     pub fn add_list(&mut self, path: &Path) {
-        self.found.push(Found {
+        self.found.push(FoundFile {
             path: path.to_owned(),
             kind: FoundKind::PrecisionList,
             walked_from: None,
             size: None,
         });
-        self.keep_each_once(Vec::new());
+        self.remove_duplicates(Vec::new());
     }
 
-    fn walk_directory(&mut self, directory: &Path, sieve: &mut dyn Sieve) {
-        let mut homes = Homes::new(directory);
+    fn walk_directory(&mut self, directory: &Path, sieve: &mut dyn WalkFilter) {
+        let mut homes = BackendDirectories::new(directory);
         let top = Roots::new().absolute(directory);
         sieve.begin(&top);
         let walk = WalkDir::new(directory);
         let mut walk = walk
-            .sort_by(|a, b| sieve::order(a.file_name(), b.file_name()))
+            .sort_by(|a, b| sieve::exclusions_first(a.file_name(), b.file_name()))
             .into_iter();
         while let Some(entry) = walk.next() {
             match entry {
                 Ok(entry) => {
                     let name = entry.file_name();
-                    if entry.depth() > 0 && self.is_sieved(&entry, (directory, &top), sieve) {
+                    if entry.depth() > 0 && self.is_filtered(&entry, (directory, &top), sieve) {
                         // An excluded config still exists, so its models are not reported as
                         // lacking one.
                         if entry.file_type().is_dir() {
                             walk.skip_current_dir();
                         } else if name == config::FILE_NAME {
-                            homes.look(&entry, name);
+                            homes.record(&entry, name);
                         }
                         continue;
                     }
-                    let in_backend = homes.look(&entry, name);
+                    let in_backend = homes.record(&entry, name);
                     if walked::is_mark(name) {
                         self.remember_mark(&entry, directory, &top);
                     }
-                    if entry.depth() > 0 && self.leaves_out(&entry, name) {
+                    if entry.depth() > 0 && self.skips_directory(&entry, name) {
                         walk.skip_current_dir();
                     } else if let Some(kind) = walked_kind(name, in_backend) {
                         self.take(&entry, directory, kind);
@@ -196,13 +200,13 @@ impl Discovery {
     }
 
     /// Returns whether a sieve excludes an entry. The sieve learns from ignore files and settings.
-    fn is_sieved(
+    fn is_filtered(
         &mut self,
         entry: &DirEntry,
         (directory, top): (&Path, &Path),
-        sieve: &mut dyn Sieve,
+        sieve: &mut dyn WalkFilter,
     ) -> bool {
-        let says = sieve::says(entry.file_name());
+        let says = sieve::defines_exclusions(entry.file_name());
         if !says && sieve.is_idle() {
             return false;
         }
@@ -214,11 +218,11 @@ impl Discovery {
             sieve.learn(path.parent().unwrap_or(top), entry.file_name());
             return false;
         }
-        let Some(reason) = sieve.leaves_out(&path, entry.file_type().is_dir()) else {
+        let Some(reason) = sieve.exclusion_reason(&path, entry.file_type().is_dir()) else {
             return false;
         };
         // Excluded entries are recorded only if they would otherwise have been inspected.
-        if entry.file_type().is_dir() || is_looked_at(entry.file_name()) {
+        if entry.file_type().is_dir() || is_inspected(entry.file_name()) {
             self.skip(entry, &reason);
         }
         true
@@ -236,7 +240,7 @@ impl Discovery {
             self.skip(entry, "a directory named like a config");
             return;
         }
-        self.found.push(Found {
+        self.found.push(FoundFile {
             path: strip_current_dir(entry.path()),
             kind,
             walked_from: Some(directory.to_owned()),
@@ -245,7 +249,7 @@ impl Discovery {
     }
 
     /// Returns whether a directory is always skipped.
-    fn leaves_out(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
+    fn skips_directory(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
         let name = name.as_encoded_bytes();
         let reason = match name {
             _ if !entry.file_type().is_dir() => return false,
@@ -270,7 +274,7 @@ impl Discovery {
     /// Drops files that an earlier path already gave. An explicitly given file takes precedence
     /// over the same file found by a walk, because it is checked more strictly. `ids` are those of
     /// the first explicitly given files, in order, as far as they are known.
-    fn keep_each_once(&mut self, mut ids: Vec<Option<FileId>>) {
+    fn remove_duplicates(&mut self, mut ids: Vec<Option<FileId>>) {
         self.found.sort_by_key(|found| found.walked_from.is_some());
         let rest = self.found.iter().skip(ids.len());
         let rest = rest.map(|found| FileId::of(&found.path.metadata().ok()?));
@@ -303,7 +307,10 @@ struct FileId(u64, u64);
 impl FileId {
     /// Returns `None` on systems without file numbers.
     #[cfg(unix)]
-    #[expect(clippy::unnecessary_wraps, reason = "not every system has file numbers")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "not every system has file numbers"
+    )]
     fn of(metadata: &Metadata) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
         Some(Self(metadata.dev(), metadata.ino()))
@@ -342,7 +349,7 @@ fn named_kind(path: &Path) -> FoundKind {
 }
 
 /// Returns whether a walk inspects a file of this name: a config, a precision list or a model.
-pub fn is_looked_at(name: &OsStr) -> bool {
+pub fn is_inspected(name: &OsStr) -> bool {
     walked_kind(name, false).is_some() || name.to_str().is_some_and(model_file::has_extension)
 }
 

@@ -9,7 +9,7 @@ use crate::source::suggest;
 
 /// Keys of the format that other libraries do not use at the root, or use only together with their
 /// own marker keys.
-const OWN: [&str; 7] = [
+const FORMAT_KEYS: [&str; 7] = [
     "backend",
     "variants",
     "family",
@@ -20,7 +20,7 @@ const OWN: [&str; 7] = [
 ];
 
 /// Marker keys of other libraries, with the library's name.
-const MARKS: [(&str, &str); 12] = [
+const FOREIGN_KEYS: [(&str, &str); 12] = [
     ("model_type", "transformers"),
     ("architectures", "transformers"),
     ("transformers_version", "transformers"),
@@ -43,12 +43,12 @@ pub fn owner(loaded: &Loaded) -> Option<&'static str> {
     if !root.is_object() || has(&"backend") || has(&"variants") {
         return None;
     }
-    if let Some((_, owner)) = MARKS.iter().find(|(key, _)| has(key)) {
+    if let Some((_, owner)) = FOREIGN_KEYS.iter().find(|(key, _)| has(key)) {
         return Some(owner);
     }
     let meant = |node: &Node| {
         let keys = node.members().iter().map(|member| member.key.as_str());
-        keys.map(|key| suggest::nearest(key, OWN.into_iter()))
+        keys.map(|key| suggest::nearest(key, FORMAT_KEYS.into_iter()))
             .any(|meant| meant.is_some())
     };
     (!root.members().is_empty() && !meant(root)).then_some("another library")

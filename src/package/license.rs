@@ -105,19 +105,19 @@ pub enum License {
 }
 
 /// Classifies a licence text.
-pub fn judge(license: &str) -> License {
+pub fn classify(license: &str) -> License {
     let trimmed = license.trim();
     if trimmed == license && is_known(license) {
         return License::Known;
     }
-    let bounded = trimmed.len() <= MAX_LENGTH;
+    let bounded = trimmed.len() <= MAX_NAME_BYTES;
     if bounded && is_known(trimmed) {
         return License::Meant(vec![canonical(trimmed)]);
     }
     if !bounded {
         return License::Unknown;
     }
-    match meant(trimmed) {
+    match possible_licenses(trimmed) {
         Some(meant) => License::Meant(meant),
         None => License::Unknown,
     }
@@ -141,7 +141,7 @@ pub fn full_name(license: &str) -> Option<&'static str> {
 }
 
 /// Maximum length of a text that is compared with licence names, in bytes.
-const MAX_LENGTH: usize = 100;
+const MAX_NAME_BYTES: usize = 100;
 
 fn is_known(license: &str) -> bool {
     // Nearly all licences are written exactly as in SPDX.
@@ -165,12 +165,12 @@ fn is_expression(license: &str) -> bool {
         allow_deprecated: true,
         ..spdx::ParseMode::STRICT
     };
-    license.len() <= MAX_EXPRESSION
+    license.len() <= MAX_EXPRESSION_BYTES
         && spdx::Expression::parse_mode(&canonical(license), mode).is_ok()
 }
 
 /// Maximum length of a text that is parsed as an expression, in bytes.
-const MAX_EXPRESSION: usize = 1000;
+const MAX_EXPRESSION_BYTES: usize = 1000;
 
 /// Returns the text with each identifier in SPDX's own case.
 fn canonical(license: &str) -> String {
@@ -186,7 +186,7 @@ fn canonical(license: &str) -> String {
 }
 
 /// Returns the licences that a text may stand for if it is not an identifier.
-fn meant(text: &str) -> Option<Vec<String>> {
+fn possible_licenses(text: &str) -> Option<Vec<String>> {
     let plain = plain(text);
     let same = |name: &&str| self::plain(name) == plain;
     let one = |name: &str| vec![name.to_owned()];
@@ -247,7 +247,7 @@ pub fn is_allowed(license: &str, allowed: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{License, is_allowed, judge};
+    use super::{License, classify, is_allowed};
 
     #[test]
     fn knows_identifiers_expressions_and_slugs() {
@@ -264,10 +264,10 @@ mod tests {
             "lfm-1.0",
             "creativeml-openrail-m",
         ] {
-            assert_eq!(judge(known), License::Known, "{known}");
+            assert_eq!(classify(known), License::Known, "{known}");
         }
         for unknown in ["", "see README", "proprietary", "BSD 9", "MIT/Apache"] {
-            assert_eq!(judge(unknown), License::Unknown, "{unknown}");
+            assert_eq!(classify(unknown), License::Unknown, "{unknown}");
         }
     }
 
@@ -291,9 +291,9 @@ mod tests {
             ("Llama 3.2 Community License", &["llama-3.2-community"]),
         ] {
             let meant = meant.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(judge(text), License::Meant(meant), "{text}");
+            assert_eq!(classify(text), License::Meant(meant), "{text}");
         }
-        let License::Meant(gpl) = judge("GPL") else {
+        let License::Meant(gpl) = classify("GPL") else {
             panic!("GPL names no licence");
         };
         assert!(gpl.len() > 1);

@@ -12,7 +12,7 @@ use super::sieve::SETTINGS_FILE;
 use super::{card, model_file, precision, steps};
 
 /// File names that mark the role of their directory.
-pub(super) const MARKS: [&str; 6] = [
+pub(super) const MARKER_FILES: [&str; 6] = [
     ".git",
     ".gitattributes",
     ".cache",
@@ -25,30 +25,30 @@ pub(super) const MARKS: [&str; 6] = [
 const MAX_ENTRIES: usize = 10_000;
 
 /// Maximum number of entries in a directory that is listed for its marks alone.
-const MAX_SHORT: usize = 100;
+const MAX_MARKER_ENTRIES: usize = 100;
 
 /// Size of the buffer for directory entries, in bytes: enough for hundreds of names.
 #[cfg(target_os = "linux")]
-const ROOM: usize = 16 * 1024;
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// The relevant names in a directory.
 #[derive(Debug)]
 pub struct Listing {
     directory: PathBuf,
-    marks: Marks,
+    marks: MarkerSet,
     models: Vec<String>,
     /// The marks in the parent directory.
-    above: Option<Marks>,
+    above: Option<MarkerSet>,
 }
 
 /// The set of marks in a directory, as a bit set.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Marks(u8);
+pub struct MarkerSet(u8);
 
 impl Listing {
     /// Lists `directory`, whose absolute path is `absolute`.
     pub fn read(directory: &Path, absolute: &Path) -> Option<Self> {
-        let (mut marks, mut models) = (Marks::default(), Vec::new());
+        let (mut marks, mut models) = (MarkerSet::default(), Vec::new());
         let is_whole = each_name(directory, MAX_ENTRIES, |name| {
             if !marks.take(name)
                 && let Some(name) = name.to_str()
@@ -67,7 +67,7 @@ impl Listing {
 
     /// Adds the marks of the parent directory.
     #[must_use]
-    pub fn with_above(self, above: Option<Marks>) -> Self {
+    pub fn with_above(self, above: Option<MarkerSet>) -> Self {
         Self { above, ..self }
     }
 
@@ -77,7 +77,7 @@ impl Listing {
     }
 
     /// Returns the marks in the absolute `directory`, if it was listed.
-    pub(super) fn of(&self, directory: &Path) -> Option<Marks> {
+    pub(super) fn of(&self, directory: &Path) -> Option<MarkerSet> {
         let is = |one: &Path| one.as_os_str() == directory.as_os_str();
         if is(&self.directory) {
             return Some(self.marks);
@@ -92,12 +92,12 @@ impl Listing {
     }
 }
 
-impl Marks {
+impl MarkerSet {
     /// Reads the marks of a directory whose other names are irrelevant. `None` if it has many
     /// entries: asking for each mark is then cheaper.
     pub fn read(directory: &Path) -> Option<Self> {
         let mut marks = Self::default();
-        let is_whole = each_name(directory, MAX_SHORT, |name| {
+        let is_whole = each_name(directory, MAX_MARKER_ENTRIES, |name| {
             marks.take(name);
         })?;
         is_whole.then_some(marks)
@@ -105,13 +105,13 @@ impl Marks {
 
     /// Records the name if it is a mark, and returns whether it is.
     fn take(&mut self, name: &OsStr) -> bool {
-        let at = MARKS.iter().position(|mark| name == *mark);
+        let at = MARKER_FILES.iter().position(|mark| name == *mark);
         self.0 |= at.map_or(0, |at| 1 << at);
         at.is_some()
     }
 
     fn has(self, mark: &str) -> bool {
-        let at = MARKS.iter().position(|known| *known == mark);
+        let at = MARKER_FILES.iter().position(|known| *known == mark);
         at.is_some_and(|at| self.0 >> at & 1 == 1)
     }
 }
@@ -135,7 +135,7 @@ fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Opt
     use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 
     // The standard library would allocate 32 KiB for a listing, and memory for each name.
-    let mut room = [MaybeUninit::uninit(); ROOM];
+    let mut room = [MaybeUninit::uninit(); BUFFER_BYTES];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(CWD, named(directory), flags, Mode::empty()).ok()?;
     let mut entries = RawDir::new(opened, &mut room);

@@ -17,11 +17,11 @@ use super::{Loaded, Roots, config, roots, steps};
 use crate::source::json::{Kind, Node};
 
 /// Number of levels that a reference may go up, and down again, outside a repository.
-const REACH: usize = 2;
+const MAX_REFERENCE_LEVELS: usize = 2;
 
 /// The configs and links in the directories from which files may be referenced.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct ReferenceSearch {
     /// Directories that were searched.
     tops: Vec<PathBuf>,
     /// Directories that were searched only as deep as references reach.
@@ -48,7 +48,7 @@ pub enum Mention {
     Unknown(PathBuf),
 }
 
-impl Surroundings {
+impl ReferenceSearch {
     /// Creates an empty set. At most `most` directory entries will be inspected.
     pub fn new(most: usize) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl Surroundings {
             self.add(&outermost, usize::MAX);
             return;
         }
-        for above in steps::upwards(&directory).take(REACH + 1) {
-            self.add(above, REACH + 1);
+        for above in steps::upwards(&directory).take(MAX_REFERENCE_LEVELS + 1) {
+            self.add(above, MAX_REFERENCE_LEVELS + 1);
         }
     }
 
@@ -100,7 +100,7 @@ impl Surroundings {
             }
             self.left -= 1;
             let (name, kind) = (entry.file_name(), entry.file_type());
-            if kind.is_dir() && entry.depth() > 0 && is_others(name) {
+            if kind.is_dir() && entry.depth() > 0 && is_skipped_directory(name) {
                 walk.skip_current_dir();
             }
             if kind.is_symlink()
@@ -123,7 +123,7 @@ impl Surroundings {
         roots: &Roots,
         text_of: &dyn Fn(&Path) -> Option<String>,
     ) -> Option<Mention> {
-        let sought = Sought::new(file)?;
+        let sought = SoughtFile::new(file)?;
         let link = self.links.iter().find(|(_, target)| sought.is(target));
         if let Some((link, _)) = link {
             return Some(Mention::Link(link.clone()));
@@ -141,19 +141,19 @@ impl Surroundings {
 }
 
 /// Returns whether a directory contains no packages but many files.
-fn is_others(name: &OsStr) -> bool {
+fn is_skipped_directory(name: &OsStr) -> bool {
     name == ".git" || name == "node_modules"
 }
 
 /// The file that is searched for.
-struct Sought {
+struct SoughtFile {
     /// Its name.
     name: String,
     /// Its path with links in the parent directories resolved; the file itself may be a link.
     place: PathBuf,
 }
 
-impl Sought {
+impl SoughtFile {
     fn new(file: &Path) -> Option<Self> {
         Some(Self {
             name: file.file_name()?.to_str()?.to_owned(),

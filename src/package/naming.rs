@@ -30,7 +30,7 @@ pub const PARTS: [&str; 17] = [
 
 /// The expected parts of a file name.
 #[derive(Debug, Clone, Copy)]
-pub struct Expected<'a> {
+pub struct ExpectedName<'a> {
     /// Model token.
     pub model: Option<&'a str>,
     /// Size token.
@@ -60,7 +60,7 @@ pub enum NameFault {
     NoPrecision,
 }
 
-impl Expected<'_> {
+impl ExpectedName<'_> {
     /// Returns the conventional name with this extension.
     pub fn name(&self, extension: &str) -> String {
         let tokens = [
@@ -149,7 +149,7 @@ mod tests {
     const TOKENS: [&str; 4] = ["int8", "8da4w", "qat_lora", "fp32"];
 
     fn check(model: &str, backend: Backend, precision: &str, name: &str) -> Result<(), NameFault> {
-        let expected = Expected {
+        let expected = ExpectedName {
             model: Some(model),
             size: None,
             component: None,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::reference::normalize;
-use super::walked::Seen;
+use super::walked::RecordedDirectories;
 use super::{Backend, steps};
 use crate::source::bounds;
 use crate::source::hashed::Map;
@@ -17,13 +17,13 @@ use crate::source::hashed::Map;
 #[derive(Debug, Default)]
 pub struct Roots {
     here: PathBuf,
-    checkouts: Nearest,
-    downloads: Nearest,
+    checkouts: AncestorCache,
+    downloads: AncestorCache,
 }
 
 /// The nearest matching ancestor of each directory that was looked up. Keys are hashed as text,
 /// which is faster than hashing the components of a path.
-type Nearest = Mutex<Map<OsString, Option<PathBuf>>>;
+type AncestorCache = Mutex<Map<OsString, Option<PathBuf>>>;
 
 impl Roots {
     /// Creates an empty cache; relative paths start at the working directory.
@@ -48,10 +48,14 @@ impl Roots {
     }
 
     /// Like [`Self::package_root`], using the directory contents that a walk recorded.
-    pub fn package_root_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> PathBuf {
+    pub fn package_root_seen(
+        &self,
+        directory: &Path,
+        seen: Option<RecordedDirectories<'_>>,
+    ) -> PathBuf {
         match self.repository_seen(directory, seen) {
             Some(root) => root,
-            None => bounds::above(directory).to_owned(),
+            None => bounds::max_package_root(directory).to_owned(),
         }
     }
 
@@ -67,12 +71,16 @@ impl Roots {
     }
 
     /// Returns whether the absolute `directory` itself has a `.git`.
-    pub fn is_checkout(&self, directory: &Path, seen: Option<Seen<'_>>) -> bool {
+    pub fn is_checkout(&self, directory: &Path, seen: Option<RecordedDirectories<'_>>) -> bool {
         let known = seen.and_then(|seen| seen.has(directory, ".git"));
         known.unwrap_or_else(|| self.checkout(directory).as_deref() == Some(directory))
     }
 
-    fn checkout_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {
+    fn checkout_seen(
+        &self,
+        directory: &Path,
+        seen: Option<RecordedDirectories<'_>>,
+    ) -> Option<PathBuf> {
         nearest(&self.checkouts, directory, seen, |ancestor| {
             has(ancestor, ".git", seen)
         })
@@ -104,7 +112,11 @@ impl Roots {
         }
     }
 
-    fn repository_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<PathBuf> {
+    fn repository_seen(
+        &self,
+        directory: &Path,
+        seen: Option<RecordedDirectories<'_>>,
+    ) -> Option<PathBuf> {
         let directory = match steps::above(directory) {
             Some(above) if is_backend(directory) => above,
             _ => directory,
@@ -119,16 +131,16 @@ impl Roots {
 
 /// Returns whether the absolute `directory` contains `name`, from the recorded contents if
 /// possible.
-fn has(directory: &Path, name: &str, seen: Option<Seen<'_>>) -> bool {
+fn has(directory: &Path, name: &str, seen: Option<RecordedDirectories<'_>>) -> bool {
     let known = seen.and_then(|seen| seen.has(directory, name));
     known.unwrap_or_else(|| directory.join(name).symlink_metadata().is_ok())
 }
 
 /// Returns the nearest ancestor that matches, possibly the directory itself.
 fn nearest(
-    known: &Nearest,
+    known: &AncestorCache,
     directory: &Path,
-    seen: Option<Seen<'_>>,
+    seen: Option<RecordedDirectories<'_>>,
     is_it: impl Fn(&Path) -> bool,
 ) -> Option<PathBuf> {
     // The lock is released during I/O, so two threads may inspect the same directory.

@@ -1,4 +1,4 @@
-//! The [`Sieve`] trait, through which a project's settings and ignore files exclude entries from a
+//! The [`WalkFilter`] trait, through which a project's settings and ignore files exclude entries from a
 //! walk.
 //!
 //! A walk always skips some directories; a sieve excludes more. Invariant: a sieve sees the files
@@ -10,13 +10,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 /// Names of files that define exclusions for their directory.
-const SAYING: [&str; 3] = [".git", ".gitignore", SETTINGS_FILE];
+const EXCLUSION_FILES: [&str; 3] = [".git", ".gitignore", SETTINGS_FILE];
 
 /// The file name of a project's settings.
 pub const SETTINGS_FILE: &str = "pkgtool.toml";
 
 /// Decides which entries a walk excludes. Paths are absolute.
-pub trait Sieve {
+pub trait WalkFilter {
     /// Begins a walk at this directory, which is never excluded.
     fn begin(&mut self, top: &Path);
 
@@ -27,14 +27,14 @@ pub trait Sieve {
     fn is_idle(&self) -> bool;
 
     /// Returns the reason for excluding a path; `None` if it is included.
-    fn leaves_out(&mut self, path: &Path, is_directory: bool) -> Option<String>;
+    fn exclusion_reason(&mut self, path: &Path, is_directory: bool) -> Option<String>;
 }
 
 /// A sieve that excludes nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct Open;
+pub struct NoFilter;
 
-impl Sieve for Open {
+impl WalkFilter for NoFilter {
     fn begin(&mut self, _: &Path) {}
 
     fn learn(&mut self, _: &Path, _: &OsStr) {}
@@ -43,17 +43,19 @@ impl Sieve for Open {
         true
     }
 
-    fn leaves_out(&mut self, _: &Path, _: bool) -> Option<String> {
+    fn exclusion_reason(&mut self, _: &Path, _: bool) -> Option<String> {
         None
     }
 }
 
 /// Returns whether a file of this name defines exclusions.
-pub(super) fn says(name: &OsStr) -> bool {
-    SAYING.iter().any(|saying| name == *saying)
+pub(super) fn defines_exclusions(name: &OsStr) -> bool {
+    EXCLUSION_FILES.iter().any(|saying| name == *saying)
 }
 
 /// Orders names alphabetically, with files that define exclusions first.
-pub(super) fn order(a: &OsStr, b: &OsStr) -> Ordering {
-    says(b).cmp(&says(a)).then_with(|| a.cmp(b))
+pub(super) fn exclusions_first(a: &OsStr, b: &OsStr) -> Ordering {
+    defines_exclusions(b)
+        .cmp(&defines_exclusions(a))
+        .then_with(|| a.cmp(b))
 }

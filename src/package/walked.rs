@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::listing::{Listing, MARKS};
+use super::listing::{Listing, MARKER_FILES};
 use super::sieve::SETTINGS_FILE;
 use super::{card, precision};
 
 /// The directory contents that walks recorded.
 #[derive(Debug, Default)]
-pub struct Walked {
+pub struct WalkRecord {
     /// The given directories, as given, with their absolute paths.
     tops: HashMap<OsString, PathBuf>,
     /// Absolute paths of files whose names are marks.
@@ -24,17 +24,20 @@ pub struct Walked {
 
 /// The recorded contents that apply to one file.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a>(Sight<'a>);
+pub struct RecordedDirectories<'a>(RecordSource<'a>);
 
 #[derive(Debug, Clone, Copy)]
-enum Sight<'a> {
+enum RecordSource<'a> {
     /// Directories below one that the caller gave.
-    Walk { top: &'a Path, walked: &'a Walked },
+    Walk {
+        top: &'a Path,
+        walked: &'a WalkRecord,
+    },
     /// A single directory and its parent.
     Listing(&'a Listing),
 }
 
-impl Walked {
+impl WalkRecord {
     pub(super) fn add_top(&mut self, named: &Path, absolute: PathBuf) {
         self.tops.insert(named.into(), absolute);
     }
@@ -55,23 +58,26 @@ impl Walked {
     }
 
     /// Returns the recorded contents below a given directory; `None` if it was not walked.
-    pub fn below(&self, named: &Path) -> Option<Seen<'_>> {
+    pub fn below(&self, named: &Path) -> Option<RecordedDirectories<'_>> {
         let top = self.tops.get(named.as_os_str())?;
-        Some(Seen(Sight::Walk { top, walked: self }))
+        Some(RecordedDirectories(RecordSource::Walk {
+            top,
+            walked: self,
+        }))
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> RecordedDirectories<'a> {
     /// Wraps a single listing.
     pub fn listed(listing: &'a Listing) -> Self {
-        Self(Sight::Listing(listing))
+        Self(RecordSource::Listing(listing))
     }
 
     /// Returns whether the absolute `directory`, and every directory on the way to it, was listed.
     pub fn covers(&self, directory: &Path) -> bool {
         let top = match self.0 {
-            Sight::Walk { top, .. } => top,
-            Sight::Listing(listing) => return listing.of(directory).is_some(),
+            RecordSource::Walk { top, .. } => top,
+            RecordSource::Listing(listing) => return listing.of(directory).is_some(),
         };
         let [directory, top] = [directory, top].map(|path| path.as_os_str().as_encoded_bytes());
         let rest = directory.strip_prefix(top);
@@ -85,11 +91,11 @@ impl<'a> Seen<'a> {
     /// recorded.
     pub(super) fn has(&self, directory: &Path, mark: &str) -> Option<bool> {
         match self.0 {
-            Sight::Walk { walked, .. } => self.covers(directory).then(|| {
+            RecordSource::Walk { walked, .. } => self.covers(directory).then(|| {
                 let marks = &walked.marks;
                 !marks.is_empty() && marks.contains(directory.join(mark).as_os_str())
             }),
-            Sight::Listing(listing) => listing.has(directory, mark),
+            RecordSource::Listing(listing) => listing.has(directory, mark),
         }
     }
 
@@ -114,18 +120,18 @@ impl<'a> Seen<'a> {
     /// Returns the names of the model files in the directory of a found file.
     pub fn models_in(&self, directory: &Path) -> &'a [String] {
         match self.0 {
-            Sight::Walk { walked, .. } => {
+            RecordSource::Walk { walked, .. } => {
                 let models = walked.models.get(directory.as_os_str());
                 models.map_or(&[], Vec::as_slice)
             }
-            Sight::Listing(listing) => listing.models(),
+            RecordSource::Listing(listing) => listing.models(),
         }
     }
 }
 
 /// Returns whether a file name is recorded as a mark.
 pub(super) fn is_mark(name: &OsStr) -> bool {
-    MARKS.iter().any(|mark| name == *mark)
+    MARKER_FILES.iter().any(|mark| name == *mark)
 }
 
 pub(super) fn strip_current_dir(path: &Path) -> PathBuf {
@@ -137,7 +143,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{Listing, Seen};
+    use super::{Listing, RecordedDirectories};
 
     #[test]
     fn a_listing_speaks_of_its_directory_alone() {
@@ -147,7 +153,7 @@ mod tests {
             fs::write(directory.join(name), "").expect("written");
         }
         let listing = Listing::read(directory, Path::new("/p")).expect("a listing");
-        let seen = Seen::listed(&listing);
+        let seen = RecordedDirectories::listed(&listing);
         assert_eq!(seen.has_settings(Path::new("/p")), Some(true));
         assert_eq!(seen.has_list(Path::new("/p")), Some(false));
         assert_eq!(seen.has_settings(Path::new("/")), None, "the disk knows");

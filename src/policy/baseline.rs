@@ -20,17 +20,17 @@ use crate::source::replace::replace;
 use crate::source::{self, bounds};
 
 /// Maximum size of a baseline, in bytes.
-const MAX_FILE: u64 = 64 * 1024 * 1024;
+const MAX_BASELINE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The supported version of the file format.
-const VERSION: u32 = 1;
+const BASELINE_VERSION: u32 = 1;
 
 /// Known findings and how often each occurs.
-pub(super) type Known = BTreeMap<Entry, usize>;
+pub(super) type KnownFindings = BTreeMap<BaselineEntry, usize>;
 
 /// The identity of a known finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct BaselineEntry {
     /// Path of the file relative to the baseline's directory, with `/` as the separator.
     pub file: String,
     /// Name of the rule.
@@ -45,24 +45,24 @@ pub(super) struct Entry {
 
 /// The entry of one finding in a baseline file.
 #[derive(Deserialize)]
-struct Line {
+struct BaselineLine {
     #[serde(flatten)]
-    entry: Entry,
+    entry: BaselineEntry,
     #[serde(default = "one")]
     count: usize,
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct BaselineFile {
     version: u32,
-    findings: Vec<Line>,
+    findings: Vec<BaselineLine>,
 }
 
 fn one() -> usize {
     1
 }
 
-impl Entry {
+impl BaselineEntry {
     /// Creates the entry of a finding of the named rule.
     pub(super) fn new(identity: Identity, rule: &str) -> Self {
         Self {
@@ -75,21 +75,21 @@ impl Entry {
 }
 
 /// Reads a baseline, or returns why it is unusable.
-pub(super) fn read(file: &Path) -> Result<Known, String> {
-    let text = source::read_text(file, MAX_FILE).map_err(|error| match error.kind() {
+pub(super) fn read(file: &Path) -> Result<KnownFindings, String> {
+    let text = source::read_text(file, MAX_BASELINE_BYTES).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => "it is larger than 64 MiB".to_owned(),
         _ => error.to_string(),
     })?;
-    let written: Written = serde_json::from_str(&text).map_err(|error| {
+    let written: BaselineFile = serde_json::from_str(&text).map_err(|error| {
         format!("invalid baseline: {error}; write one with `pkgtool validate --write-baseline`")
     })?;
-    if written.version != VERSION {
+    if written.version != BASELINE_VERSION {
         let found = written.version;
         return Err(format!(
-            "unsupported version {found}: expected version {VERSION}"
+            "unsupported version {found}: expected version {BASELINE_VERSION}"
         ));
     }
-    let mut known = Known::new();
+    let mut known = KnownFindings::new();
     for line in written.findings {
         let count = known.entry(line.entry).or_insert(0_usize);
         *count = count.saturating_add(line.count);
@@ -98,8 +98,8 @@ pub(super) fn read(file: &Path) -> Result<Known, String> {
 }
 
 /// Renders a baseline as text.
-pub(super) fn text(known: &Known) -> String {
-    let mut text = format!("{{\n  \"version\": {VERSION},\n  \"findings\": [");
+pub(super) fn text(known: &KnownFindings) -> String {
+    let mut text = format!("{{\n  \"version\": {BASELINE_VERSION},\n  \"findings\": [");
     for (number, (entry, count)) in known.iter().enumerate() {
         let mut line = json!({ "file": entry.file, "rule": entry.rule, "pointer": entry.pointer });
         if !entry.names.is_empty() {
@@ -121,14 +121,14 @@ pub(super) fn text(known: &Known) -> String {
 }
 
 /// Writes a baseline. An unchanged file is left alone.
-pub(super) fn write(file: &Path, known: &Known) -> io::Result<()> {
+pub(super) fn write(file: &Path, known: &KnownFindings) -> io::Result<()> {
     let text = text(known);
     // Replace the target of a symbolic link, not the link.
     let file = &match bounds::real(file) {
         Err(error) if bounds::is_outside(&error) => return Err(error),
         real => real.unwrap_or_else(|_| file.to_owned()),
     };
-    if source::read(file, MAX_FILE).is_ok_and(|before| before == text.as_bytes()) {
+    if source::read(file, MAX_BASELINE_BYTES).is_ok_and(|before| before == text.as_bytes()) {
         return Ok(());
     }
     replace(file, text.as_bytes(), || Ok(()))

@@ -17,18 +17,18 @@ use crate::validate::settings_invalid;
 #[derive(Debug, Default)]
 pub(super) struct Contradictions {
     /// Tokens by settings file; `None` is the command line.
-    heard: Mutex<BTreeMap<Option<PathBuf>, Vec<String>>>,
+    by_file: Mutex<BTreeMap<Option<PathBuf>, Vec<String>>>,
 }
 
 impl Contradictions {
     /// Records the contradictions between settings and a precision list that applies to the same
     /// file.
-    pub(super) fn hear(&self, settings: &Settings, by: &Overrides, list: &PrecisionList) {
+    pub(super) fn record(&self, settings: &Settings, by: &Overrides, list: &PrecisionList) {
         for token in settings.extra.against(list) {
             let file = settings.file.as_ref().map(|(file, _)| file.clone());
             // The command line overrides the settings file.
             let file = file.filter(|_| !by.extra.contains(token));
-            let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut heard = self.by_file.lock().unwrap_or_else(PoisonError::into_inner);
             let tokens = heard.entry(file).or_default();
             if !tokens.iter().any(|known| known == token) {
                 tokens.push(token.to_owned());
@@ -38,7 +38,7 @@ impl Contradictions {
 
     /// Returns the findings about a settings file.
     pub(super) fn of(&self, settings: &Arc<Settings>) -> Vec<Finding> {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = self.by_file.lock().unwrap_or_else(PoisonError::into_inner);
         let file = settings.file.as_ref().map(|(file, _)| file.clone());
         let tokens = heard.get(&file).filter(|_| file.is_some());
         let places = settings.extra_places.iter();
@@ -54,7 +54,7 @@ impl Contradictions {
 
     /// Returns the error in the command line, if there is one.
     pub(super) fn of_command_line(&self, overrides: &Overrides) -> Option<String> {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = self.by_file.lock().unwrap_or_else(PoisonError::into_inner);
         let token = heard.get(&None)?.first()?;
         Some(message(token, &overrides.extra))
     }

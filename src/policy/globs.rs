@@ -10,13 +10,13 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 /// Maximum length of a glob, in bytes.
-const MAX_GLOB: usize = 1024;
+const MAX_GLOB_BYTES: usize = 1024;
 
 /// Maximum number of globs in a list.
 pub(super) const MAX_GLOBS: usize = 500;
 
 /// An improbable file name. A glob that matches it below a directory matches everything there.
-const ANYTHING: &str = "\u{1}";
+const IMPROBABLE_NAME: &str = "\u{1}";
 
 /// A parsed glob.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl Glob {
                 "remove it, or write `**` for everything",
             );
         }
-        if text.len() > MAX_GLOB {
+        if text.len() > MAX_GLOB_BYTES {
             return wrong(
                 "glob too long: at most 1024 bytes are supported",
                 "write several shorter globs",
@@ -105,7 +105,7 @@ impl Glob {
     pub fn covers_all_of(&self, directory: &Path) -> bool {
         directory.ancestors().any(|path| {
             !path.as_os_str().is_empty()
-                && (self.matches(path, true) || self.matches(&path.join(ANYTHING), false))
+                && (self.matches(path, true) || self.matches(&path.join(IMPROBABLE_NAME), false))
         })
     }
 }

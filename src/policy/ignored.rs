@@ -11,20 +11,20 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::git;
-use crate::package::{Roots, is_looked_at};
+use crate::package::{Roots, is_inspected};
 use crate::source;
 
 /// Name of Git's ignore files.
 const GITIGNORE: &str = ".gitignore";
 /// The ignore file of a repository that is not shared with others.
-const EXCLUDE: &str = "info/exclude";
+const EXCLUDE_FILE: &str = "info/exclude";
 
 /// Maximum size of an ignore file, in bytes.
-const MAX_SIZE: u64 = 1024 * 1024;
+const MAX_IGNORE_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The paths that Git ignores in one walk.
 #[derive(Default)]
-pub(super) struct Ignored {
+pub(super) struct GitIgnored {
     /// The start directory of the walk.
     top: PathBuf,
     /// The root of the checkout that contains the start directory.
@@ -39,7 +39,7 @@ pub(super) struct Ignored {
     entered: HashSet<PathBuf>,
 }
 
-impl Ignored {
+impl GitIgnored {
     /// Starts a walk.
     pub(super) fn begin(&mut self, top: &Path, roots: &Roots) {
         self.files.clear();
@@ -57,7 +57,7 @@ impl Ignored {
     }
 
     /// Reads the patterns that apply to a directory with a `.gitignore` or a `.git`.
-    pub(super) fn learn(&mut self, directory: &Path, name: &OsStr) {
+    pub(super) fn read_patterns(&mut self, directory: &Path, name: &OsStr) {
         if name == GITIGNORE {
             if self.checkout.is_some() || directory.join(".git").symlink_metadata().is_ok() {
                 self.read_gitignore(directory);
@@ -87,10 +87,10 @@ impl Ignored {
         let is_inside = self.is_inside(path, &checkout);
         // Everything below an ignored directory is ignored.
         let matching = matching.or_else(|| is_inside.then_some(GITIGNORE))?;
-        if is_inside || is_wanted(path, is_directory) {
+        if is_inside || is_walked_by_default(path, is_directory) {
             let tracked = self.tracked.entry(checkout);
             let checkout = tracked.key().clone();
-            if let Some(tracked) = tracked.or_insert_with(|| ask(&checkout)) {
+            if let Some(tracked) = tracked.or_insert_with(|| tracked_paths(&checkout)) {
                 let below = path.strip_prefix(&checkout).unwrap_or(path);
                 if !tracked.contains(below) {
                     return Some("ignored by Git; include it with --no-gitignore".to_owned());
@@ -158,17 +158,17 @@ impl Ignored {
 }
 
 /// Returns whether a walk enters the directory or reads the file by default.
-fn is_wanted(path: &Path, is_directory: bool) -> bool {
+fn is_walked_by_default(path: &Path, is_directory: bool) -> bool {
     let name = path.file_name().unwrap_or_default();
     if is_directory {
         // Hidden directories and `node_modules` are never walked.
         return !name.as_encoded_bytes().starts_with(b".") && name != "node_modules";
     }
-    is_looked_at(name)
+    is_inspected(name)
 }
 
 /// Returns the tracked files of a checkout and the directories that contain them.
-fn ask(checkout: &Path) -> Option<HashSet<PathBuf>> {
+fn tracked_paths(checkout: &Path) -> Option<HashSet<PathBuf>> {
     let mut tracked = HashSet::new();
     for file in git::tracked(checkout).ok()? {
         for path in file.ancestors() {
@@ -185,11 +185,11 @@ fn ask(checkout: &Path) -> Option<HashSet<PathBuf>> {
 fn exclude_of(checkout: &Path) -> Option<PathBuf> {
     let git = checkout.join(".git");
     if git.is_dir() {
-        return Some(git.join(EXCLUDE));
+        return Some(git.join(EXCLUDE_FILE));
     }
     // In a linked working tree or a submodule, `.git` is a file that names the repository.
     let said = |file: &Path| {
-        let text = source::read_text(file, MAX_SIZE).ok()?;
+        let text = source::read_text(file, MAX_IGNORE_FILE_BYTES).ok()?;
         Some(text.trim_end_matches(['\n', '\r']).to_owned())
     };
     let directory = checkout.join(said(&git)?.strip_prefix("gitdir: ")?);
@@ -197,14 +197,14 @@ fn exclude_of(checkout: &Path) -> Option<PathBuf> {
     Some(
         common
             .map_or(directory.clone(), |common| directory.join(common))
-            .join(EXCLUDE),
+            .join(EXCLUDE_FILE),
     )
 }
 
 /// Reads the patterns of an ignore file that apply below `root`. Invalid lines are skipped, as in
 /// Git.
 fn matcher(root: &Path, file: &Path) -> Option<Gitignore> {
-    let bytes = source::read(file, MAX_SIZE).ok()?;
+    let bytes = source::read(file, MAX_IGNORE_FILE_BYTES).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let mut builder = GitignoreBuilder::new(root);
     for line in text.trim_start_matches('\u{feff}').lines() {

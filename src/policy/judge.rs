@@ -13,25 +13,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use toml::value::Date;
 
-use super::baseline::{self, Entry, Known};
+use super::baseline::{self, BaselineEntry, KnownFindings};
 use super::contradiction::Contradictions;
 use super::lookup::Lookup;
 use super::selector::Level;
 use super::settings::{Exception, Settings};
-use crate::diagnostic::{Anchor, Diagnostic, Identities, Report, Severity, SourceText};
+use crate::diagnostic::{Anchor, Diagnostic, IdentityCache, Report, Severity, SourceText};
 use crate::source::{JsonPath, Span};
 use crate::validate::{baseline_stale, exception_stale, rule_metas, settings_invalid};
 
 /// Maximum number of baseline entries that a message lists.
-const MAX_NAMED: usize = 3;
+const MAX_LISTED_ENTRIES: usize = 3;
 
 /// The baselines of a run.
 #[derive(Debug, Default)]
 pub(super) struct Baselines {
     /// The baseline from the command line, which overrides those in settings.
-    pub(super) given: Option<(PathBuf, Known)>,
+    pub(super) given: Option<(PathBuf, KnownFindings)>,
     /// Set if baselines in settings are ignored.
-    pub(super) none_of_settings: bool,
+    pub(super) ignores_settings: bool,
 }
 
 /// The result of a judgement besides the report.
@@ -56,14 +56,14 @@ pub(super) struct Judge<'p> {
     /// Contradictions in settings that were found while files were checked.
     pub(super) contradictions: Option<&'p Contradictions>,
     pub(super) today: Date,
-    identities: RefCell<Identities>,
+    identities: RefCell<IdentityCache>,
     used: RefCell<BTreeSet<(PathBuf, JsonPath)>>,
-    known: RefCell<BTreeMap<PathBuf, Room>>,
+    known: RefCell<BTreeMap<PathBuf, OpenBaseline>>,
 }
 
 /// A baseline and the entries that no finding has matched yet.
-struct Room {
-    left: Known,
+struct OpenBaseline {
+    left: KnownFindings,
     /// The settings that name the baseline, and the location in their file.
     named: Option<(Arc<Settings>, Span)>,
     problem: Option<String>,
@@ -73,7 +73,7 @@ impl<'p> Judge<'p> {
     pub(super) fn new(lookup: &'p Lookup, baselines: &'p Baselines, is_complete: bool) -> Self {
         let mut known = BTreeMap::new();
         if let Some((file, entries)) = &baselines.given {
-            let room = Room {
+            let room = OpenBaseline {
                 left: entries.clone(),
                 named: None,
                 problem: None,
@@ -141,14 +141,14 @@ impl<'p> Judge<'p> {
             }
             report.diagnostics.push(diagnostic);
         }
-        self.tell_of_settings(report, &judgement.checked);
-        self.tell_of_baselines(report, &judgement.checked);
+        self.report_settings(report, &judgement.checked);
+        self.report_baselines(report, &judgement.checked);
         judgement
     }
 
     /// Returns whether settings let a finding through, and sets its severity to theirs.
     fn lets_through(&self, settings: &Settings, file: &Path, diagnostic: &mut Diagnostic) -> bool {
-        if !settings.looks_at(diagnostic.rule, file) {
+        if !settings.is_enabled_for(diagnostic.rule, file) {
             return false;
         }
         if let Some(relative) = settings.relative(file)
@@ -194,7 +194,7 @@ impl<'p> Judge<'p> {
         let named = settings.and_then(|settings| settings.baseline.as_ref());
         let file = match (&self.baselines.given, named) {
             (Some((file, _)), _) => file.clone(),
-            (None, Some((file, _))) if !self.baselines.none_of_settings => file.clone(),
+            (None, Some((file, _))) if !self.baselines.ignores_settings => file.clone(),
             _ => return false,
         };
         let entry = self.entry(&file, diagnostic);
@@ -213,7 +213,7 @@ impl<'p> Judge<'p> {
 
     /// Reads the baselines named in settings.
     fn read_baselines(&self) {
-        if self.baselines.given.is_some() || self.baselines.none_of_settings {
+        if self.baselines.given.is_some() || self.baselines.ignores_settings {
             return;
         }
         let mut known = self.known.borrow_mut();
@@ -224,9 +224,9 @@ impl<'p> Judge<'p> {
             known.entry(file.clone()).or_insert_with(|| {
                 let (left, problem) = match baseline::read(&file) {
                     Ok(entries) => (entries, None),
-                    Err(reason) => (Known::new(), Some(reason)),
+                    Err(reason) => (KnownFindings::new(), Some(reason)),
                 };
-                Room {
+                OpenBaseline {
                     left,
                     named: Some((settings, span)),
                     problem,
@@ -236,23 +236,23 @@ impl<'p> Judge<'p> {
     }
 
     /// Returns the baseline entry of a finding.
-    fn entry(&self, baseline: &Path, diagnostic: &Diagnostic) -> Entry {
+    fn entry(&self, baseline: &Path, diagnostic: &Diagnostic) -> BaselineEntry {
         let directory = baseline.parent().unwrap_or(baseline);
         let path = baseline::relative(self.lookup.roots(), directory, &diagnostic.source.path);
         let identity = self.identities.borrow_mut().of(diagnostic, &path);
-        Entry::new(identity, diagnostic.rule.name)
+        BaselineEntry::new(identity, diagnostic.rule.name)
     }
 
     /// Returns the entries of all findings of a report, for a new baseline.
-    pub(super) fn entries(&self, baseline: &Path, report: &Report) -> Known {
-        let mut known = Known::new();
+    pub(super) fn entries(&self, baseline: &Path, report: &Report) -> KnownFindings {
+        let mut known = KnownFindings::new();
         for diagnostic in &report.diagnostics {
             *known.entry(self.entry(baseline, diagnostic)).or_default() += 1;
         }
         known
     }
 
-    fn tell_of_settings(&self, report: &mut Report, checked: &BTreeSet<OsString>) {
+    fn report_settings(&self, report: &mut Report, checked: &BTreeSet<OsString>) {
         for settings in self.lookup.all_read() {
             let Some((file, source)) = &settings.file else {
                 continue;
@@ -264,11 +264,11 @@ impl<'p> Judge<'p> {
                 report.diagnostics.push(finding.locate(source, None));
             }
             for one in &settings.exceptions {
-                if let Some(message) = self.why_stale(&settings, file, one, checked) {
+                if let Some(message) = self.stale_reason(&settings, file, one, checked) {
                     let (path, span) = one.place.clone();
                     let finding = exception_stale(Anchor::At(path, span), message);
                     let help = "remove it, or correct its rule, file or pointer";
-                    tell(report, &settings, finding.help(help).locate(source, None));
+                    add_finding(report, &settings, finding.help(help).locate(source, None));
                 }
             }
             if report.diagnostics.len() > before && !report.files.contains(&source.path) {
@@ -277,7 +277,7 @@ impl<'p> Judge<'p> {
         }
     }
 
-    fn why_stale(
+    fn stale_reason(
         &self,
         settings: &Settings,
         file: &Path,
@@ -298,7 +298,7 @@ impl<'p> Judge<'p> {
             .borrow()
             .contains(&(file.to_owned(), one.place.0.clone()))
             || !self.is_complete
-            || !settings.looks_at(rule, &target)
+            || !settings.is_enabled_for(rule, &target)
         {
             return None;
         }
@@ -319,7 +319,7 @@ impl<'p> Judge<'p> {
         })
     }
 
-    fn tell_of_baselines(&self, report: &mut Report, checked: &BTreeSet<OsString>) {
+    fn report_baselines(&self, report: &mut Report, checked: &BTreeSet<OsString>) {
         for (file, room) in self.known.borrow().iter() {
             if let (Some(problem), Some((settings, span))) = (&room.problem, &room.named) {
                 if let Some((_, source)) = &settings.file {
@@ -339,9 +339,9 @@ impl<'p> Judge<'p> {
             }
             let shown = self.lookup.roots().shown(file);
             let count: usize = stale.values().sum();
-            let named = stale.keys().take(MAX_NAMED);
+            let named = stale.keys().take(MAX_LISTED_ENTRIES);
             let named: Vec<String> = named.map(place_of).collect();
-            let more = match stale.len().saturating_sub(MAX_NAMED) {
+            let more = match stale.len().saturating_sub(MAX_LISTED_ENTRIES) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
@@ -357,7 +357,7 @@ impl<'p> Judge<'p> {
             let settings = self.lookup.of(file.parent().unwrap_or(file));
             let before = report.diagnostics.len();
             match settings {
-                Some(settings) => tell(report, &settings, finding.locate(&source, None)),
+                Some(settings) => add_finding(report, &settings, finding.locate(&source, None)),
                 None => report.diagnostics.push(finding.locate(&source, None)),
             }
             if report.diagnostics.len() > before {
@@ -369,22 +369,28 @@ impl<'p> Judge<'p> {
     }
 
     /// Returns the unmatched entries of a baseline whose findings are certain to be gone.
-    pub(super) fn stale(&self, file: &Path, left: &Known, checked: &BTreeSet<OsString>) -> Known {
+    pub(super) fn stale(
+        &self,
+        file: &Path,
+        left: &KnownFindings,
+        checked: &BTreeSet<OsString>,
+    ) -> KnownFindings {
         let directory = file.parent().unwrap_or(file);
         let roots = self.lookup.roots();
-        let is_gone = |entry: &Entry| {
+        let is_gone = |entry: &BaselineEntry| {
             let file = roots.absolute(&directory.join(&entry.file));
             let settings = self.lookup.of(file.parent().unwrap_or(&file));
             let rule = rule_metas()
                 .into_iter()
                 .find(|rule| rule.name == entry.rule);
             // Entries of rules that this version lacks are kept for other versions.
-            let is_looked_at = rule
-                .is_some_and(|rule| settings.is_none_or(|settings| settings.looks_at(rule, &file)));
+            let is_looked_at = rule.is_some_and(|rule| {
+                settings.is_none_or(|settings| settings.is_enabled_for(rule, &file))
+            });
             is_looked_at && (checked.contains(file.as_os_str()) || file.symlink_metadata().is_err())
         };
         if !self.is_complete {
-            return Known::new();
+            return KnownFindings::new();
         }
         let left = left.iter().filter(|(_, count)| **count > 0);
         let stale = left.filter(|(entry, _)| is_gone(entry));
@@ -395,8 +401,8 @@ impl<'p> Judge<'p> {
 }
 
 /// Adds a finding about settings, unless they disable its rule.
-fn tell(report: &mut Report, settings: &Settings, mut diagnostic: Diagnostic) {
-    if !settings.is_selected(diagnostic.rule) {
+fn add_finding(report: &mut Report, settings: &Settings, mut diagnostic: Diagnostic) {
+    if !settings.is_enabled(diagnostic.rule) {
         return;
     }
     if let Some(Level::At(severity)) = settings.level(diagnostic.rule) {
@@ -405,8 +411,8 @@ fn tell(report: &mut Report, settings: &Settings, mut diagnostic: Diagnostic) {
     report.diagnostics.push(diagnostic);
 }
 
-fn place_of(entry: &Entry) -> String {
-    let Entry {
+fn place_of(entry: &BaselineEntry) -> String {
+    let BaselineEntry {
         file,
         rule,
         pointer,

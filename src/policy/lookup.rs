@@ -21,14 +21,14 @@ use crate::package::sieve::SETTINGS_FILE;
 use crate::package::{Roots, steps};
 use crate::source::hashed::Map;
 use crate::source::{self, elsewhere};
-use crate::validate::Place;
+use crate::validate::FileLocation;
 
 /// File in which `pull` records the downloaded files of a directory, by relative paths.
-const PULLED: &str = ".pkgtool/pulled.json";
+const PULL_RECORD: &str = ".pkgtool/pulled.json";
 /// Maximum size of such a record, in bytes.
-const MAX_RECORD: u64 = 64 << 20;
+const MAX_RECORD_BYTES: u64 = 64 << 20;
 /// Maximum size of a settings file, in bytes.
-const MAX_FILE: u64 = 1024 * 1024;
+const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 
 /// The source of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) struct Lookup {
     /// The settings in force below each directory with a settings file.
     settled: Mutex<Map<PathBuf, Arc<Settings>>>,
     /// Absolute paths that the user named.
-    typed: Mutex<BTreeSet<PathBuf>>,
+    named_paths: Mutex<BTreeSet<PathBuf>>,
     /// The settings of each file that was read, by path.
     read: Mutex<Map<PathBuf, Arc<Settings>>>,
 }
@@ -75,7 +75,7 @@ impl Lookup {
             bare,
             known: Mutex::default(),
             settled: Mutex::default(),
-            typed: Mutex::default(),
+            named_paths: Mutex::default(),
             read: Mutex::default(),
         }
     }
@@ -98,7 +98,7 @@ impl Lookup {
 
     /// Returns the settings that apply to the files in the absolute `directory`.
     pub(super) fn of(&self, directory: &Path) -> Option<Arc<Settings>> {
-        self.of_place(Place {
+        self.settings_at(FileLocation {
             directory,
             seen: None,
             roots: &self.roots,
@@ -106,7 +106,7 @@ impl Lookup {
     }
 
     /// Like [`Self::of`], but uses what the walk has already seen instead of asking the disk again.
-    pub(super) fn of_place(&self, place: Place<'_>) -> Option<Arc<Settings>> {
+    pub(super) fn settings_at(&self, place: FileLocation<'_>) -> Option<Arc<Settings>> {
         match &self.origin {
             Origin::Nothing => self.bare.clone(),
             Origin::File(file) => Some(self.file(&self.roots.absolute(file))),
@@ -125,12 +125,15 @@ impl Lookup {
     }
 
     /// Records the paths that the user named. Settings above them belong to the user.
-    pub(super) fn hear_of_typed(&self, paths: &[PathBuf]) {
-        let mut typed = self.typed.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn record_named_paths(&self, paths: &[PathBuf]) {
+        let mut typed = self
+            .named_paths
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         typed.extend(paths.iter().map(|path| self.roots.absolute(path)));
     }
 
-    fn nearest(&self, place: Place<'_>) -> Option<Arc<Settings>> {
+    fn nearest(&self, place: FileLocation<'_>) -> Option<Arc<Settings>> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed = Vec::new();
         let mut settled = None;
@@ -168,7 +171,7 @@ impl Lookup {
         if let Some(known) = settled().get(&file) {
             return Some(Arc::clone(known));
         }
-        if is_brought(&file)
+        if is_from_server(&file)
             || above
                 .as_deref()
                 .is_some_and(|above| is_file_of(above, &file))
@@ -186,7 +189,10 @@ impl Lookup {
 
     /// Returns whether a directory is a path that the user named, or above one.
     fn is_users(&self, directory: &Path) -> bool {
-        let typed = self.typed.lock().unwrap_or_else(PoisonError::into_inner);
+        let typed = self
+            .named_paths
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let here = self.roots.absolute(Path::new(""));
         typed.is_empty()
             || here.starts_with(directory)
@@ -220,7 +226,7 @@ impl Lookup {
 
     fn parse(&self, file: &Path) -> Settings {
         let shown = self.roots.shown(file);
-        match text_of(file) {
+        match read_settings_text(file) {
             Ok(text) => read::read(file, shown, text),
             Err((reason, help)) => read::unreadable(file, shown, &reason, help),
         }
@@ -248,13 +254,13 @@ fn is_file_of(settings: &Settings, file: &Path) -> bool {
 }
 
 /// Returns whether a file came from a server: `pull` downloaded it, or it belongs to a mirror.
-fn is_brought(file: &Path) -> bool {
+fn is_from_server(file: &Path) -> bool {
     let is_pulled = |directory: &Path| {
-        let record = directory.join(PULLED);
+        let record = directory.join(PULL_RECORD);
         // Most directories have no record, and checking for it is cheaper than opening it.
         let is_there = record.symlink_metadata().is_ok();
         let text = is_there
-            .then(|| source::read_text(&record, MAX_RECORD).ok())
+            .then(|| source::read_text(&record, MAX_RECORD_BYTES).ok())
             .flatten();
         let record: Option<serde_json::Map<String, serde_json::Value>> =
             text.and_then(|text| serde_json::from_str(&text).ok());
@@ -264,11 +270,11 @@ fn is_brought(file: &Path) -> bool {
             .replace(std::path::MAIN_SEPARATOR, "/");
         record.is_some_and(|record| record.contains_key(&target))
     };
-    elsewhere::is_far(file) || steps::upwards(file).skip(1).any(is_pulled)
+    elsewhere::is_remote(file) || steps::upwards(file).skip(1).any(is_pulled)
 }
 
 /// Returns the text of a settings file, or a message and a remedy.
-pub(super) fn text_of(file: &Path) -> Result<String, (String, &'static str)> {
+pub(super) fn read_settings_text(file: &Path) -> Result<String, (String, &'static str)> {
     const ELSE: &str = "its settings have no effect; fix it, or ignore it with --no-config";
     let cannot = |error: std::io::Error| (format!("cannot be read: {error}"), ELSE);
     let opened = source::open(file).map_err(cannot)?;
@@ -276,9 +282,9 @@ pub(super) fn text_of(file: &Path) -> Result<String, (String, &'static str)> {
         .size()
         .map_err(|_| ("is not a file".to_owned(), ELSE))?;
     let mut bytes = Vec::new();
-    let mut bounded = opened.take(MAX_FILE + 1);
+    let mut bounded = opened.take(MAX_SETTINGS_BYTES + 1);
     bounded.read_to_end(&mut bytes).map_err(cannot)?;
-    if bytes.len() as u64 > MAX_FILE {
+    if bytes.len() as u64 > MAX_SETTINGS_BYTES {
         let reason = "is too large: settings files of at most 1 MiB are supported";
         return Err((
             reason.to_owned(),

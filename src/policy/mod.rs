@@ -24,12 +24,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::diagnostic::{Report, RuleMeta};
 use crate::package::sieve::SETTINGS_FILE;
-use crate::package::{Discovery, Found, Loaded, PrecisionList};
-use crate::validate::{self, Demands, Options, Outcome, Place, Progress, Ruling, Session};
+use crate::package::{Discovery, FoundFile, Loaded, PrecisionList};
+use crate::validate::{
+    self, FileLocation, Options, Outcome, Progress, ProjectPolicy, Requirements, Session,
+};
 
 pub use globs::Glob;
 pub use lookup::Origin;
-pub use read::{EXCEPTION_KEYS, KEYS, PRECISION_KEYS};
+pub use read::{EXCEPTION_KEYS, PRECISION_KEYS, SETTINGS_KEYS};
 pub use selector::{Level, Selector};
 pub use settings::{Cause, Exception, Overrides, Settings};
 pub use words::capabilities;
@@ -51,7 +53,7 @@ pub struct Policy {
 
 /// The result of a validation under a policy.
 #[derive(Debug, Default)]
-pub struct Ruled {
+pub struct PolicyOutcome {
     /// The findings that are reported.
     pub outcome: Outcome,
     /// Number of warnings that count as errors because of settings.
@@ -59,12 +61,12 @@ pub struct Ruled {
     /// Number of findings that baselines list. They are not reported.
     pub known: usize,
     /// The baseline that was written, if requested.
-    pub written: Option<Written>,
+    pub written: Option<WrittenBaseline>,
 }
 
 /// A baseline that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenBaseline {
     /// Path of the file as reports show it.
     pub file: String,
     /// Number of findings in the new baseline.
@@ -114,7 +116,7 @@ impl Policy {
     /// Creates a policy from settings and the options of a command line.
     pub fn new(origin: Origin, overrides: Overrides) -> Result<Self, Error> {
         if let Origin::File(path) = &origin {
-            lookup::text_of(path).map_err(|(reason, _)| Error::Settings {
+            lookup::read_settings_text(path).map_err(|(reason, _)| Error::Settings {
                 path: path.clone(),
                 reason,
             })?;
@@ -152,7 +154,7 @@ impl Policy {
         self.writes = Some(self.lookup.roots().absolute(file));
         self.baselines = Baselines {
             given: None,
-            none_of_settings: true,
+            ignores_settings: true,
         };
         self
     }
@@ -196,14 +198,18 @@ impl Policy {
 
     /// Like [`Self::discover`], with a number of threads; 0 means one per core.
     fn discover_by(&self, paths: &[PathBuf], threads: usize) -> Discovery {
-        self.lookup.hear_of_typed(paths);
-        let mut sieve = sieve::ProjectSieve::new(&self.lookup);
-        Discovery::walk_sieved(paths, &mut sieve, threads)
+        self.lookup.record_named_paths(paths);
+        let mut sieve = sieve::ProjectWalkFilter::new(&self.lookup);
+        Discovery::walk_filtered(paths, &mut sieve, threads)
     }
 
     /// Validates all files found under `options.paths`. A `pkgtool.toml` among the paths is checked
     /// itself.
-    pub fn validate(&self, options: &Options, progress: Progress<'_>) -> Result<Ruled, Error> {
+    pub fn validate(
+        &self,
+        options: &Options,
+        progress: Progress<'_>,
+    ) -> Result<PolicyOutcome, Error> {
         let is_settings =
             |path: &&PathBuf| path.file_name().is_some_and(|name| name == SETTINGS_FILE);
         let (settings, paths): (Vec<&PathBuf>, Vec<&PathBuf>) = options
@@ -213,7 +219,7 @@ impl Policy {
         validate::check_names(&options.paths)?;
         let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
         let mut discovery = self.discover_by(&paths, options.jobs);
-        validate::check_there(settings.iter().copied().chain(&discovery.absent))?;
+        validate::check_exist(settings.iter().copied().chain(&discovery.absent))?;
         if let Some(list) = &options.precisions {
             discovery.add_list(list);
         }
@@ -223,7 +229,7 @@ impl Policy {
         let settings: Vec<PathBuf> = settings.collect();
         self.rule(options, &settings, |ruling| {
             let nothing = BTreeMap::new();
-            validate::validate_ruled(&discovery, &nothing, options, ruling, progress)
+            validate::validate_with_policy(&discovery, &nothing, options, ruling, progress)
         })
     }
 
@@ -234,14 +240,19 @@ impl Policy {
         contents: &BTreeMap<PathBuf, Vec<u8>>,
         options: &Options,
         progress: Progress<'_>,
-    ) -> Result<Ruled, Error> {
+    ) -> Result<PolicyOutcome, Error> {
         self.rule(options, &[], |ruling| {
-            validate::validate_ruled(discovery, contents, options, ruling, progress)
+            validate::validate_with_policy(discovery, contents, options, ruling, progress)
         })
     }
 
     /// Checks a text that is being edited, with the caches of `session`.
-    pub fn check(&self, session: &Session, found: &Found, loaded: &Loaded) -> Result<Ruled, Error> {
+    pub fn check(
+        &self,
+        session: &Session,
+        found: &FoundFile,
+        loaded: &Loaded,
+    ) -> Result<PolicyOutcome, Error> {
         let options = Options {
             paths: Vec::new(),
             precisions: None,
@@ -259,14 +270,14 @@ impl Policy {
         path: &Path,
         bytes: Vec<u8>,
         options: &Options,
-    ) -> Result<Ruled, Error> {
+    ) -> Result<PolicyOutcome, Error> {
         self.rule(options, &[], |ruling| {
-            validate::validate_bytes_ruled(path, bytes, options, ruling)
+            validate::validate_bytes_with_policy(path, bytes, options, ruling)
         })
     }
 
-    /// Returns the policy as a [`Ruling`], for callers that check the files of a walk one by one.
-    pub fn ruling<'p>(&'p self, options: &Options) -> impl Ruling + use<'p> {
+    /// Returns the policy as a [`ProjectPolicy`], for callers that check the files of a walk one by one.
+    pub fn ruling<'p>(&'p self, options: &Options) -> impl ProjectPolicy + use<'p> {
         self.ruler(options, &[])
     }
 
@@ -282,8 +293,8 @@ impl Policy {
         &self,
         options: &Options,
         named: &[PathBuf],
-        validate: impl FnOnce(&dyn Ruling) -> Result<Outcome, validate::Error>,
-    ) -> Result<Ruled, Error> {
+        validate: impl FnOnce(&dyn ProjectPolicy) -> Result<Outcome, validate::Error>,
+    ) -> Result<PolicyOutcome, Error> {
         let ruler = self.ruler(options, named);
         let outcome = validate(&ruler)?;
         let overrides = self.lookup.overrides();
@@ -294,7 +305,7 @@ impl Policy {
             .left
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        Ok(Ruled {
+        Ok(PolicyOutcome {
             outcome,
             denied_warnings: judgement.denied_warnings,
             known: judgement.known,
@@ -302,8 +313,8 @@ impl Policy {
         })
     }
 
-    fn ruler<'p>(&'p self, options: &Options, named: &'p [PathBuf]) -> Ruler<'p> {
-        Ruler {
+    fn ruler<'p>(&'p self, options: &Options, named: &'p [PathBuf]) -> AppliedPolicy<'p> {
+        AppliedPolicy {
             policy: self,
             named,
             is_complete: options.open_models,
@@ -320,16 +331,16 @@ impl Policy {
         judge: &Judge<'_>,
         report: &mut Report,
         judgement: &mut Judgement,
-    ) -> Result<Written, Error> {
+    ) -> Result<WrittenBaseline, Error> {
         let before = if file.symlink_metadata().is_ok() {
             baseline::read(file).map_err(|reason| Error::Baseline {
                 path: file.to_owned(),
                 reason: format!("{reason}; remove it, or write to another file"),
             })?
         } else {
-            baseline::Known::new()
+            baseline::KnownFindings::new()
         };
-        let stays = |rule: &RuleMeta| STAY.contains(&rule.name);
+        let stays = |rule: &RuleMeta| UNLISTED_RULES.contains(&rule.name);
         let (told, known): (Vec<_>, Vec<_>) = std::mem::take(&mut report.diagnostics)
             .into_iter()
             .partition(|one| stays(one.rule));
@@ -346,14 +357,14 @@ impl Policy {
             path: file.to_owned(),
             error,
         })?;
-        let beyond = |of: &baseline::Known, other: &baseline::Known| {
-            let more = |(entry, count): (&baseline::Entry, &usize)| {
+        let beyond = |of: &baseline::KnownFindings, other: &baseline::KnownFindings| {
+            let more = |(entry, count): (&baseline::BaselineEntry, &usize)| {
                 count.saturating_sub(other.get(entry).copied().unwrap_or(0))
             };
             of.iter().map(more).sum()
         };
         judgement.denied_warnings = 0;
-        Ok(Written {
+        Ok(WrittenBaseline {
             file: self.lookup.roots().shown(file),
             findings: now.values().sum(),
             new: beyond(&now, &before),
@@ -363,26 +374,26 @@ impl Policy {
 }
 
 /// Rules about settings. Their findings never go into a baseline, since they should be fixed.
-const STAY: [&str; 3] = ["settings-invalid", "exception-stale", "baseline-stale"];
+const UNLISTED_RULES: [&str; 3] = ["settings-invalid", "exception-stale", "baseline-stale"];
 
 /// A policy during one validation.
-struct Ruler<'p> {
+struct AppliedPolicy<'p> {
     policy: &'p Policy,
     /// Settings files that the user named.
     named: &'p [PathBuf],
     is_complete: bool,
     contradictions: Contradictions,
-    left: Mutex<(Judgement, Option<Result<Written, Error>>)>,
+    left: Mutex<(Judgement, Option<Result<WrittenBaseline, Error>>)>,
 }
 
-impl Ruling for Ruler<'_> {
-    fn demands(&self, found: &Found, place: Place<'_>) -> Option<Arc<Demands>> {
+impl ProjectPolicy for AppliedPolicy<'_> {
+    fn demands(&self, found: &FoundFile, place: FileLocation<'_>) -> Option<Arc<Requirements>> {
         let lookup = &self.policy.lookup;
-        let settings = lookup.of_place(place)?;
+        let settings = lookup.settings_at(place)?;
         let file = lookup.roots().absolute(&found.path);
         let metas = validate::rule_metas().into_iter();
-        let off = metas.filter(|rule| !settings.looks_at(rule, &file));
-        Some(Arc::new(Demands {
+        let off = metas.filter(|rule| !settings.is_enabled_for(rule, &file));
+        Some(Arc::new(Requirements {
             off: off.map(|rule| rule.code).collect(),
             extra: settings.extra.clone(),
             schema_id: settings.schema_id.clone(),
@@ -392,15 +403,15 @@ impl Ruling for Ruler<'_> {
         }))
     }
 
-    fn hear_of_list(&self, place: Place<'_>, list: &PrecisionList) {
+    fn observe_list(&self, place: FileLocation<'_>, list: &PrecisionList) {
         let lookup = &self.policy.lookup;
-        if let Some(settings) = lookup.of_place(place) {
+        if let Some(settings) = lookup.settings_at(place) {
             self.contradictions
-                .hear(&settings, lookup.overrides(), list);
+                .record(&settings, lookup.overrides(), list);
         }
     }
 
-    fn judge(&self, report: &mut Report) {
+    fn filter_report(&self, report: &mut Report) {
         let Policy {
             lookup,
             baselines,

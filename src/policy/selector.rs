@@ -5,7 +5,7 @@
 
 use crate::diagnostic::{RuleMeta, Severity};
 use crate::source::suggest;
-use crate::validate::{rule_metas, rule_named};
+use crate::validate::{find_rule, rule_metas};
 
 /// The word for all rules.
 const ALL: &str = "all";
@@ -66,11 +66,11 @@ impl Selector {
 
     /// Returns the rule, if the selector is its whole code or name.
     pub fn rule(&self) -> Option<&'static RuleMeta> {
-        rule_named(&self.0).ok()
+        find_rule(&self.0).ok()
     }
 
     /// Returns how specific the selector is. The most specific selector of a rule takes effect.
-    pub fn precision(&self) -> usize {
+    pub fn specificity(&self) -> usize {
         match self.rule() {
             Some(_) => usize::MAX,
             None if self.0 == ALL => 0,

@@ -27,7 +27,7 @@ pub struct Settings {
     /// Nested files that tighten these settings, as reports show them, outermost first.
     pub tightened_by: Vec<String>,
     /// Set if the file has the key `root`.
-    pub says_root: bool,
+    pub has_root: bool,
     /// The enabled rules; `None` for all.
     pub select: Option<Vec<Selector>>,
     /// The disabled rules.
@@ -156,19 +156,19 @@ impl Settings {
     }
 
     /// Returns whether a rule is enabled for the file at this absolute path.
-    pub fn looks_at(&self, rule: &RuleMeta, file: &Path) -> bool {
-        self.is_selected(rule) && !self.is_ignored_in(rule, file)
+    pub fn is_enabled_for(&self, rule: &RuleMeta, file: &Path) -> bool {
+        self.is_enabled(rule) && !self.is_ignored_in(rule, file)
     }
 
     /// Returns whether a rule is enabled for any file.
-    pub fn is_selected(&self, rule: &RuleMeta) -> bool {
+    pub fn is_enabled(&self, rule: &RuleMeta) -> bool {
         self.in_force(rule).0 != Level::Off
     }
 
     /// Returns the level of a rule, if one is set. The most specific selector takes effect, or the
     /// last of several equally specific ones.
     pub fn level(&self, rule: &RuleMeta) -> Option<Level> {
-        self.leveled(rule).map(|(_, level)| *level)
+        self.level_entry(rule).map(|(_, level)| *level)
     }
 
     /// Returns the level of a rule in force, and the setting that makes it differ from the default.
@@ -181,22 +181,22 @@ impl Settings {
             return (Level::Off, Some(Cause::Ignore(one)));
         }
         let own = Level::At(rule.severity);
-        match self.leveled(rule) {
+        match self.level_entry(rule) {
             Some((one, level)) if *level != own => (*level, Some(Cause::Severity(one))),
             _ => (own, None),
         }
     }
 
     /// Returns the globs of files for which a rule is disabled.
-    pub fn not_looked_at(&self, rule: &RuleMeta) -> impl Iterator<Item = &str> {
+    pub fn disabled_globs(&self, rule: &RuleMeta) -> impl Iterator<Item = &str> {
         let ignores = self.per_path_ignores.iter();
         let ignores = ignores.filter(|(_, rules)| rules.iter().any(|one| one.matches(rule)));
         ignores.map(|(glob, _)| glob.text())
     }
 
-    fn leveled(&self, rule: &RuleMeta) -> Option<&(Selector, Level)> {
+    fn level_entry(&self, rule: &RuleMeta) -> Option<&(Selector, Level)> {
         let named = self.severity.iter().filter(|(one, _)| one.matches(rule));
-        named.max_by_key(|(one, _)| one.precision())
+        named.max_by_key(|(one, _)| one.specificity())
     }
 
     /// Returns a path relative to the root, or `None` if it is outside.

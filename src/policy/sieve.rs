@@ -8,31 +8,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::globs::Glob;
-use super::ignored::Ignored;
+use super::ignored::GitIgnored;
 use super::lookup::Lookup;
 use super::settings::Settings;
-use crate::package::Sieve;
+use crate::package::WalkFilter;
 use crate::package::sieve::SETTINGS_FILE;
 
 /// The path filter of one validation.
-pub(super) struct ProjectSieve<'p> {
+pub(super) struct ProjectWalkFilter<'p> {
     lookup: &'p Lookup,
     /// The start directory of the walk.
     top: PathBuf,
     /// The settings in force by directory.
     settings: HashMap<PathBuf, Option<Arc<Settings>>>,
     /// The paths that Git ignores.
-    ignored: Ignored,
+    ignored: GitIgnored,
     here: PathBuf,
 }
 
-impl<'p> ProjectSieve<'p> {
+impl<'p> ProjectWalkFilter<'p> {
     pub(super) fn new(lookup: &'p Lookup) -> Self {
         Self {
             lookup,
             top: PathBuf::new(),
             settings: HashMap::new(),
-            ignored: Ignored::default(),
+            ignored: GitIgnored::default(),
             here: lookup.roots().absolute(Path::new("")),
         }
     }
@@ -75,7 +75,7 @@ impl<'p> ProjectSieve<'p> {
     }
 }
 
-impl Sieve for ProjectSieve<'_> {
+impl WalkFilter for ProjectWalkFilter<'_> {
     fn begin(&mut self, top: &Path) {
         self.settings.clear();
         top.clone_into(&mut self.top);
@@ -89,7 +89,7 @@ impl Sieve for ProjectSieve<'_> {
             let found = self.lookup.of(directory);
             self.settings.insert(directory.to_owned(), found);
         } else {
-            self.ignored.learn(directory, name);
+            self.ignored.read_patterns(directory, name);
         }
     }
 
@@ -104,7 +104,7 @@ impl Sieve for ProjectSieve<'_> {
             && !self.settings.values().any(excludes)
     }
 
-    fn leaves_out(&mut self, path: &Path, is_directory: bool) -> Option<String> {
+    fn exclusion_reason(&mut self, path: &Path, is_directory: bool) -> Option<String> {
         let respects_git =
             !self.ignored.is_empty() && path.parent().is_some_and(|it| self.respects_git(it));
         if respects_git

@@ -13,14 +13,14 @@ use crate::validate::{rule_metas, settings_invalid};
 
 /// Merges one key into the settings in force, as far as it tightens those above. Returns whether it
 /// also loosens them. The arguments are the settings above, the nested ones and those in force.
-type Take = fn(&Settings, &Settings, &mut Settings) -> bool;
+type TakeKey = fn(&Settings, &Settings, &mut Settings) -> bool;
 
 /// All keys with an effect. Keys that only hide findings or files are never merged.
-const KEYS: [(&str, Take); 15] = [
-    ("root", |_, nested, _| nested.says_root),
+const KEY_RULES: [(&str, TakeKey); 15] = [
+    ("root", |_, nested, _| nested.has_root),
     ("select", take_select),
     ("ignore", |above, nested, _| {
-        names(&nested.ignore).any(|rule| above.is_selected(rule))
+        names(&nested.ignore).any(|rule| above.is_enabled(rule))
     }),
     ("severity", take_severity),
     ("per-path-ignores", |_, nested, _| {
@@ -54,7 +54,7 @@ const KEYS: [(&str, Take); 15] = [
 pub(super) fn tighten(above: &Settings, nested: &Settings) -> (Settings, Vec<Diagnostic>) {
     let mut merged = above.clone();
     let mut findings = nested.findings.clone();
-    for (key, take) in KEYS {
+    for (key, take) in KEY_RULES {
         let loosens = take(above, nested, &mut merged);
         let place = nested.keys.iter().find(|(known, _)| known == key);
         if let (true, Some((_, span)), Some((_, source))) = (loosens, place, &nested.file) {
@@ -90,7 +90,7 @@ fn take_select(above: &Settings, nested: &Settings, merged: &mut Settings) -> bo
     }
     let is_dropped = |rule: &RuleMeta| !select.iter().any(|one| one.matches(rule));
     let mut rules = rule_metas().into_iter();
-    rules.any(|rule| above.is_selected(rule) && is_dropped(rule))
+    rules.any(|rule| above.is_enabled(rule) && is_dropped(rule))
 }
 
 /// Raises levels and lowers none. Rules that the settings above disable stay disabled.
@@ -164,12 +164,12 @@ fn add<T: PartialEq + Clone>(known: &mut Vec<T>, more: &[T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::KEYS;
+    use super::KEY_RULES;
 
     #[test]
     fn every_key_is_taken_or_refused() {
-        let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
-        let all = crate::policy::read::KEYS;
+        let keys: Vec<&str> = KEY_RULES.iter().map(|(key, _)| *key).collect();
+        let all = crate::policy::read::SETTINGS_KEYS;
         let ruling: Vec<&str> = all
             .into_iter()
             .filter(|key| *key != "description")

@@ -6,18 +6,18 @@ use crate::source::suggest;
 use crate::validate::CONFIG_SCHEMA;
 
 /// Maximum length of quoted text in a message, in characters.
-const MAX_QUOTE: usize = 60;
+const MAX_QUOTED_CHARS: usize = 60;
 
 /// Truncates text for a message.
 pub(super) fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_QUOTE) {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
 }
 
 /// Formats words as `a`, `b`, `c`.
-pub(super) fn listed<W: AsRef<str>>(words: &[W]) -> String {
+pub(super) fn join_quoted<W: AsRef<str>>(words: &[W]) -> String {
     let quoted: Vec<String> = words
         .iter()
         .map(|word| format!("`{}`", word.as_ref()))
@@ -29,7 +29,7 @@ pub(super) fn listed<W: AsRef<str>>(words: &[W]) -> String {
 pub(super) fn meant_or_all(word: &str, known: &[&str], noun: &str) -> String {
     match suggest::nearest(word, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("valid {noun}: {}", listed(known)),
+        None => format!("valid {noun}: {}", join_quoted(known)),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Where a package is: a URL, or a repository of a hub in short (`hf:owner/repo@revision/path`).
+//! The address of a package: a URL, or the short form for a repository of a hub
+//! (`hf:owner/repo@revision/path`).
 
 use reqwest::Url;
 
@@ -6,47 +7,47 @@ use super::RemoteError;
 use super::name;
 
 /// Prefix of the short form.
-const HUB: &str = "hf:";
-/// The revision of a repository where none is named.
+const HUB_PREFIX: &str = "hf:";
+/// Default revision of a repository.
 const DEFAULT_REVISION: &str = "main";
 
-/// Where a package is.
+/// The address of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A URL of a directory, a config or a model.
     Web(Url),
-    /// A repository of a hub, or something in it.
+    /// A repository of a hub, or a path in it.
     Hub(HubAddress),
 }
 
-/// Something in a repository of a hub.
+/// A repository of a hub, or a path in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubAddress {
-    /// `owner/name`.
+    /// Name of the repository: `owner/name`.
     pub repository: String,
     /// Branch, tag or commit.
     pub revision: String,
-    /// Path of a file or folder below the repository's root; empty for all of it.
+    /// Path of a file or folder in the repository; empty for the whole repository.
     pub path: String,
 }
 
 impl Address {
-    /// Whether a text means something on a server and not a path.
+    /// Returns whether a text is an address and not a path.
     pub fn is_one(text: &str) -> bool {
         let begins = |prefix: &str| {
             text.get(..prefix.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
         };
-        text.starts_with(HUB) || begins("https://") || begins("http://")
+        text.starts_with(HUB_PREFIX) || begins("https://") || begins("http://")
     }
 
-    /// Reads a text for which [`Self::is_one`] holds.
+    /// Parses a text for which [`Self::is_one`] is true.
     pub fn parse(text: &str) -> Result<Self, RemoteError> {
         let wrong = |reason: &str| RemoteError::Address {
             address: text.to_owned(),
             reason: reason.to_owned(),
         };
-        if let Some(rest) = text.strip_prefix(HUB) {
+        if let Some(rest) = text.strip_prefix(HUB_PREFIX) {
             return HubAddress::parse(rest).map(Self::Hub).map_err(wrong);
         }
         let mut url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
@@ -57,7 +58,8 @@ impl Address {
                     url.scheme(),
                     url.host_str().unwrap_or_default()
                 ),
-                reason: "a name or password in an address is not sent; take it out".to_owned(),
+                reason: "addresses with a user name or password are not supported: remove them"
+                    .to_owned(),
             });
         }
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
@@ -67,7 +69,7 @@ impl Address {
         Ok(Self::Web(url))
     }
 
-    /// How it is told: without a query, which may be a secret.
+    /// Returns the address for display, without its query, which may be a secret.
     pub fn shown(&self) -> String {
         match self {
             Self::Web(url) => {
@@ -101,7 +103,9 @@ impl HubAddress {
             return Err(FORM);
         }
         if !path.is_empty() && !name::is_safe(path) {
-            return Err("the path in the repository must be plain: no `..`, no empty part");
+            return Err(
+                "invalid path in the repository: expected a plain path without `..` and empty segments",
+            );
         }
         Ok(Self {
             repository: format!("{owner}/{repository}"),
@@ -110,29 +114,29 @@ impl HubAddress {
         })
     }
 
-    /// How the repository is written, without a path.
+    /// Returns the repository in the short form, without a path.
     pub(super) fn shown(&self) -> String {
         let revision = self.revision.replace('/', "%2F");
         if revision == DEFAULT_REVISION {
-            format!("{HUB}{}", self.repository)
+            format!("{HUB_PREFIX}{}", self.repository)
         } else {
-            format!("{HUB}{}@{revision}", self.repository)
+            format!("{HUB_PREFIX}{}@{revision}", self.repository)
         }
     }
 }
 
-/// The hub's address, so that paths can be put behind it.
+/// Parses the URL of a hub, so that paths can be appended to it.
 pub(super) fn endpoint(text: &str) -> Result<Url, RemoteError> {
     let wrong = |reason: String| RemoteError::Address {
         address: text.to_owned(),
-        reason: format!("{reason}; expected the address of a hub, as in https://huggingface.co"),
+        reason: format!("{reason}; expected the address of a hub, such as https://huggingface.co"),
     };
     let url = Url::parse(text.trim()).map_err(|error| wrong(error.to_string()))?;
     let is_one = matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
     if is_one && url.query().is_none() && url.fragment().is_none() && url.username().is_empty() {
         Ok(url)
     } else {
-        Err(wrong("no plain http(s) address".to_owned()))
+        Err(wrong("not a plain http(s) address".to_owned()))
     }
 }
 

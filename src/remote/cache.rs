@@ -1,10 +1,13 @@
-//! Copies of sources that outlive the process: made, renewed, and served from while no server is there.
+//! A cache of packages from servers that persists between runs, for `pkgtool serve`. Its copies are
+//! updated at each start, and served if their server is unreachable.
 //!
-//! A copy has a folder of its own, named after its source: two sides `a` and `b`, and `source.json`, which
-//! says which of them is whole. What is new is fetched into the other one; then the record changes, then the
-//! old side goes. So a copy is never half new, whenever a process ends.
-//! Invariant: only sides that the record calls whole are given away; nothing outside the cache's folder is
-//! written or removed. Whoever holds a cache has a lock of its folder.
+//! Each copy has a folder named after its source. The folder contains two directories, `a` and `b`,
+//! and the record `source.json`, which names the complete one. An update is downloaded to the other
+//! directory. Then the record is replaced, and then the old directory is deleted. A copy is
+//! therefore never partly updated, even if the process crashes.
+//!
+//! Invariant: only complete directories are returned, and nothing outside the cache's folder is
+//! written or removed. The caller must hold a lock of the folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,87 +18,88 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::pull::{self, Progress, Source, Wish};
+use super::pull::{self, Progress, PullOptions, Source};
 use super::{Address, RemoteError, Settings, record};
 
-/// The record in a copy's folder.
-const RECORD: &str = "source.json";
-/// How long a copy is kept that nobody asks for.
-const KEPT: Duration = Duration::from_hours(30 * 24);
-/// How often it is fetched anew if it changes while it is fetched.
-const ROUNDS: u32 = 3;
-/// Longest part of a folder's name that is taken from the source's, in bytes.
-const MAX_NAME: usize = 60;
+/// Name of the record in a copy's folder.
+const RECORD_FILE: &str = "source.json";
+/// Time after which an unused copy is removed.
+const UNUSED_COPY_TTL: Duration = Duration::from_hours(30 * 24);
+/// Maximum number of downloads if the source keeps changing meanwhile.
+const MAX_ROUNDS: u32 = 3;
+/// Maximum length of the source's name in a folder's name, in bytes.
+const MAX_NAME_BYTES: usize = 60;
 
 /// Copies of sources below a folder.
 pub struct Cache {
     folder: PathBuf,
     settings: Settings,
-    wish: Wish,
-    /// What was asked for, by the names of folders.
-    asked: BTreeMap<String, Kept>,
+    wish: PullOptions,
+    /// The copies that were requested in this run, by folder name.
+    asked: BTreeMap<String, CachedCopy>,
 }
 
-/// A copy that is whole.
+/// A complete copy.
 #[derive(Debug, Clone)]
-pub struct Kept {
-    /// Where it is.
+pub struct CachedCopy {
+    /// Directory of the copy.
     pub directory: PathBuf,
-    /// Variants that are not wanted and not there: the config's path in the directory, places in `variants`.
+    /// Variants that were filtered out: the config's path in the directory, and the indices in
+    /// `variants`.
     pub left_out: Vec<(PathBuf, Vec<usize>)>,
-    /// How it stands to its source.
-    pub state: State,
+    /// State of the copy relative to its source.
+    pub state: CopyState,
 }
 
-/// How a copy stands to its source.
+/// The state of a copy relative to its source.
 #[derive(Debug, Clone)]
-pub enum State {
-    /// It was fetched now.
+pub enum CopyState {
+    /// Downloaded just now.
     Fetched {
-        /// Files that were fetched.
+        /// Number of downloaded files.
         files: usize,
-        /// Their bytes.
+        /// Size of the downloaded files, in bytes.
         bytes: u64,
     },
-    /// It is what the source is.
+    /// Identical to the source.
     Same,
-    /// It is what the source was: what it is cannot be had, for this reason.
+    /// Possibly outdated, because the source could not be read for this reason.
     Earlier(RemoteError),
 }
 
-/// What is known of a copy.
+/// The record of a copy on disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Record {
-    /// Its source, as it is shown.
+struct CopyRecord {
+    /// Address of the source for display.
     source: String,
-    /// What it has in common with other revisions of the source.
+    /// Digest that all revisions of the source share.
     family: String,
-    /// What of the source was wanted.
+    /// The filters of the download.
     backends: Vec<String>,
     precisions: Vec<String>,
-    /// The side that is whole.
-    whole: Option<Side>,
+    /// The complete directory.
+    whole: Option<CopySide>,
     left_out: Vec<(PathBuf, Vec<usize>)>,
-    /// When it was asked for last, in seconds since 1970.
+    /// Time of the last request, in seconds since 1970.
     asked: u64,
 }
 
 /// One of the two directories of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Side {
+enum CopySide {
     A,
     B,
 }
 
 impl Cache {
-    /// The copies below a folder, which is made when it is needed.
-    pub fn new(folder: PathBuf, settings: Settings, wish: Wish) -> Self {
+    /// Creates a cache in a folder, which is created when it is needed.
+    pub fn new(folder: PathBuf, settings: Settings, wish: PullOptions) -> Self {
         Self {
             folder,
             settings,
-            // What is to be there is decided by the source alone.
-            wish: Wish {
+            // The source alone determines the content of a copy.
+            wish: PullOptions {
                 force: true,
                 ..wish.sorted()
             },
@@ -103,19 +107,19 @@ impl Cache {
         }
     }
 
-    /// Where the copy of a source is, or will be.
+    /// Returns the folder of a source's copy.
     pub fn place(&self, address: &Address) -> PathBuf {
         self.folder.join(self.name(address))
     }
 
-    /// The whole copy of a source: as the source is now, or as it was if that cannot be told. An error if
-    /// there is none; what was begun is gone on with next time.
+    /// Updates the copy of a source and returns it. If the source cannot be read, returns the
+    /// existing copy. Fails if there is no complete copy; the next call resumes the download.
     pub fn renew(
         &mut self,
         address: &Address,
         now: SystemTime,
         progress: Progress<'_>,
-    ) -> Result<Kept, RemoteError> {
+    ) -> Result<CachedCopy, RemoteError> {
         let name = self.name(address);
         if let Some(kept) = self.asked.get(&name) {
             return Ok(kept.clone());
@@ -124,15 +128,16 @@ impl Cache {
         fs::create_dir_all(&place).map_err(|error| RemoteError::disk(&place, &error))?;
         let mut record = self.record(address, &place);
         record.asked = seconds(now);
-        // Before the first byte: whatever is here has a name and an end.
+        // The record is written before the first file, so that the folder can be identified and
+        // expires.
         record.write(&place)?;
         let state = match self.update(address, &place, &mut record, progress) {
             Ok(state) => state,
-            Err(error) if self.is_served_by(&record, &place, &error)? => State::Earlier(error),
+            Err(error) if self.is_served_by(&record, &place, &error)? => CopyState::Earlier(error),
             Err(error) => return Err(error),
         };
-        let kept = Kept {
-            directory: place.join(record.whole.unwrap_or(Side::A).name()),
+        let kept = CachedCopy {
+            directory: place.join(record.whole.unwrap_or(CopySide::A).name()),
             left_out: record.left_out,
             state,
         };
@@ -140,16 +145,16 @@ impl Cache {
         Ok(kept)
     }
 
-    /// Removes copies of other revisions of the sources that were asked for, and what nobody has asked for
-    /// in thirty days; gives the sources whose copies went.
+    /// Removes copies of other revisions of the requested sources, and copies that were not
+    /// requested for thirty days. Returns the sources of the removed copies.
     pub fn sweep(&self, now: SystemTime) -> Result<Vec<String>, RemoteError> {
         let fail = |error: io::Error| RemoteError::disk(&self.folder, &error);
         let (mut others, mut families, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let is_folder = entry.file_type().map_err(fail)?.is_dir();
-            // What has no record was not made here.
-            let record: Option<Record> = record::read(&entry.path().join(RECORD));
+            // A folder without a record does not belong to the cache.
+            let record: Option<CopyRecord> = record::read(&entry.path().join(RECORD_FILE));
             let Some(record) = record.filter(|_| is_folder) else {
                 continue;
             };
@@ -165,7 +170,7 @@ impl Cache {
         }
         for (path, record) in others {
             let age = seconds(now).saturating_sub(record.asked);
-            if families.contains(&record.family) || age > KEPT.as_secs() {
+            if families.contains(&record.family) || age > UNUSED_COPY_TTL.as_secs() {
                 remove(&path)?;
                 removed.push(record.source);
             }
@@ -173,54 +178,54 @@ impl Cache {
         Ok(removed)
     }
 
-    /// Fetches what is new, if anything is.
+    /// Downloads the source if it has changed.
     fn update(
         &self,
         address: &Address,
         place: &Path,
-        record: &mut Record,
+        record: &mut CopyRecord,
         progress: Progress<'_>,
-    ) -> Result<State, RemoteError> {
+    ) -> Result<CopyState, RemoteError> {
         let whole = record.whole.map(|side| place.join(side.name()));
-        let other = record.whole.map_or(Side::A, Side::other);
+        let other = record.whole.map_or(CopySide::A, CopySide::other);
         let directory = place.join(other.name());
         let mut source = Source::open(address, &self.settings, &self.wish)?;
         if let Some(whole) = &whole
             && source.is_in(whole)?
         {
-            self.take_down(record, &source);
+            self.update_record(record, &source);
             record.write(place)?;
             remove(&directory)?;
-            return Ok(State::Same);
+            return Ok(CopyState::Same);
         }
         let (mut files, mut bytes) = (0, 0);
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let pulled = source.renew(whole.as_deref(), &directory, &self.wish, progress)?;
             files += pulled.fetched;
             bytes += pulled.bytes;
-            // What came is of one moment if the source is the same after it as before.
+            // The copy is consistent if the source is the same before and after the download.
             source = Source::open(address, &self.settings, &self.wish)?;
             if !source.is_in(&directory)? {
                 continue;
             }
-            self.take_down(record, &source);
+            self.update_record(record, &source);
             record.whole = Some(other);
             record.write(place)?;
             if let Some(old) = whole {
                 remove(&old)?;
             }
-            return Ok(State::Fetched { files, bytes });
+            return Ok(CopyState::Fetched { files, bytes });
         }
         Err(RemoteError::Changed {
             url: address.shown(),
         })
     }
 
-    /// Whether the copy is to be served although it could not be renewed: it is whole, of the same wish, and
-    /// what failed is nothing that the user can put right here.
+    /// Returns whether the copy can be served although updating it failed: it is complete, has the
+    /// same filters, and the user cannot fix the error here.
     fn is_served_by(
         &self,
-        record: &Record,
+        record: &CopyRecord,
         place: &Path,
         error: &RemoteError,
     ) -> Result<bool, RemoteError> {
@@ -235,8 +240,8 @@ impl Cache {
         }
     }
 
-    fn record(&self, address: &Address, place: &Path) -> Record {
-        record::read(&place.join(RECORD)).unwrap_or_else(|| Record {
+    fn record(&self, address: &Address, place: &Path) -> CopyRecord {
+        record::read(&place.join(RECORD_FILE)).unwrap_or_else(|| CopyRecord {
             source: address.shown(),
             family: family(address, &self.settings),
             backends: Vec::new(),
@@ -247,7 +252,7 @@ impl Cache {
         })
     }
 
-    fn take_down(&self, record: &mut Record, source: &Source) {
+    fn update_record(&self, record: &mut CopyRecord, source: &Source) {
         record.backends = self.backends();
         record.precisions.clone_from(&self.wish.precisions);
         let left_out = source.left_out().iter();
@@ -261,7 +266,7 @@ impl Cache {
         backends.map(|backend| backend.name().to_owned()).collect()
     }
 
-    /// The name of a source's folder: what a reader knows it by, and what tells it from all others.
+    /// Returns the name of a source's folder: a readable part, and a digest that makes it unique.
     fn name(&self, address: &Address) -> String {
         let shown = address.shown();
         let rest = shown.split_once("://").map_or(&*shown, |(_, rest)| rest);
@@ -269,7 +274,7 @@ impl Cache {
         let plain: String = rest
             .chars()
             .map(|c| if is_plain(c) { c } else { '-' })
-            .take(MAX_NAME)
+            .take(MAX_NAME_BYTES)
             .collect();
         let revision = match address {
             Address::Hub(hub) => hub.revision.as_str(),
@@ -281,17 +286,18 @@ impl Cache {
     }
 }
 
-impl Record {
+impl CopyRecord {
     fn write(&self, place: &Path) -> Result<(), RemoteError> {
-        let path = place.join(RECORD);
+        let path = place.join(RECORD_FILE);
         record::write(&path, self).map_err(|error| RemoteError::disk(&path, &error))?;
-        // Before anything is removed that it no longer names. Not every system lets a folder be opened.
+        // Flush the record before removing files that it no longer names. Some systems do not allow
+        // opening a folder.
         let _ = File::open(place).and_then(|folder| folder.sync_all());
         Ok(())
     }
 }
 
-impl Side {
+impl CopySide {
     fn name(self) -> &'static str {
         match self {
             Self::A => "a",
@@ -307,7 +313,8 @@ impl Side {
     }
 }
 
-/// What revisions of one source have in common. It may hold a query, which may be a secret: only its digest.
+/// Returns a digest that all revisions of a source share. The address may contain a query, which
+/// may be a secret, so only its digest is stored.
 fn family(address: &Address, settings: &Settings) -> String {
     digest(&match address {
         Address::Web(url) => url.to_string(),

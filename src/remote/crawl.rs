@@ -1,7 +1,7 @@
-//! Listing a directory of a web server, page by page.
+//! Lists a directory of a web server, page by page.
 //!
-//! Invariant: only what lies directly below a page is taken from it, on the page's own origin; the
-//! number of pages and their depth are bounded. A server without listings is no error.
+//! Invariant: only links to direct children of a page on its own origin are followed. The number of
+//! pages and their depth are limited. A server without listings is not an error.
 
 use std::collections::VecDeque;
 
@@ -10,17 +10,17 @@ use serde::Deserialize;
 
 use super::RemoteError;
 use super::html;
-use super::listing::{Entry, Tree};
+use super::listing::{SourceFile, SourceTree};
 use super::name;
-use super::web::{Web, plain};
+use super::web::{HttpClient, without_query};
 use super::weights::{is_json, is_model};
 use crate::package::{config, model_file};
 
-/// Largest page, in bytes.
-const MAX_PAGE: u64 = 4 << 20;
-/// Most directories of a source.
+/// Maximum size of a page, in bytes.
+const MAX_PAGE_BYTES: u64 = 4 << 20;
+/// Maximum number of directories per source.
 const MAX_DIRECTORIES: usize = 500;
-/// How deep directories may lie.
+/// Maximum depth of directories.
 const MAX_DEPTH: usize = 12;
 
 /// An entry of nginx's `autoindex_format json`.
@@ -33,7 +33,7 @@ struct Item {
     mtime: Option<String>,
 }
 
-/// What one page names, directly below it.
+/// A file or directory that a page lists.
 struct Child {
     name: String,
     is_directory: bool,
@@ -42,10 +42,10 @@ struct Child {
     url: Url,
 }
 
-/// What a web server has at a URL.
-pub(super) fn tree(web: &Web, url: &Url) -> Result<Tree, RemoteError> {
+/// Lists the files of a web server at a URL.
+pub(super) fn tree(web: &HttpClient, url: &Url) -> Result<SourceTree, RemoteError> {
     let wrong = |reason: &str| RemoteError::Address {
-        address: plain(url),
+        address: without_query(url),
         reason: reason.to_owned(),
     };
     let segments = url.path_segments().into_iter().flatten();
@@ -53,25 +53,26 @@ pub(super) fn tree(web: &Web, url: &Url) -> Result<Tree, RemoteError> {
         .filter(|segment| !segment.is_empty())
         .map(|segment| name::decoded(segment).filter(|name| name::is_safe_segment(name)))
         .collect();
-    let names = names.ok_or_else(|| wrong("its path has parts that cannot be names of files"))?;
+    let names =
+        names.ok_or_else(|| wrong("its path has segments that are not valid file names"))?;
     let last = names.last().map_or("", String::as_str);
     let is_file = !url.path().ends_with('/')
         && (is_json(last) || model_file::has_extension(last) && !model_file::is_bundle(last));
     let mut origin = url.clone();
     origin.set_path("/");
     origin.set_query(None);
-    let mut tree = Tree::new(url.origin().ascii_serialization(), names.join("/"));
-    // As on disk: two levels above the config's directory.
+    let mut tree = SourceTree::new(url.origin().ascii_serialization(), names.join("/"));
+    // As on disk, references may go up to two levels above the config's directory.
     let levels = names.len().saturating_sub(if is_file { 3 } else { 2 });
     tree.border = names[..levels].join("/");
     tree.origin = Some(origin);
     if is_file || is_model(last) && !url.path().ends_with('/') && !model_file::is_bundle(last) {
         tree.is_listed = false;
-        tree.add(Entry {
+        tree.add(SourceFile {
             path: tree.start.clone(),
             size: None,
             sha256: None,
-            mark: None,
+            version_marker: None,
             url: url.clone(),
         })?;
         return Ok(tree);
@@ -81,7 +82,7 @@ pub(super) fn tree(web: &Web, url: &Url) -> Result<Tree, RemoteError> {
         directory.set_path(&format!("{}/", url.path()));
     }
     if !list(web, &directory, &mut tree)? {
-        (tree.is_listed, tree.is_guessed) = (false, true);
+        (tree.is_listed, tree.is_start_guessed) = (false, true);
         tree.start = match tree.start.as_str() {
             "" => config::FILE_NAME.to_owned(),
             start => format!("{start}/{}", config::FILE_NAME),
@@ -90,16 +91,19 @@ pub(super) fn tree(web: &Web, url: &Url) -> Result<Tree, RemoteError> {
     Ok(tree)
 }
 
-/// Adds the files below the directory at `url`, which ends with `/`; says whether the server lists it.
-fn list(web: &Web, url: &Url, tree: &mut Tree) -> Result<bool, RemoteError> {
+/// Adds the files below the directory at `url`, which ends with `/`. Returns whether the server
+/// lists it.
+fn list(web: &HttpClient, url: &Url, tree: &mut SourceTree) -> Result<bool, RemoteError> {
     let mut ahead = VecDeque::from([(url.clone(), tree.start.clone(), 0)]);
     let mut read = 0;
     while let Some((url, path, depth)) = ahead.pop_front() {
         read += 1;
         if read > MAX_DIRECTORIES {
             return Err(RemoteError::Listing {
-                url: plain(&url),
-                reason: format!("more than {MAX_DIRECTORIES} directories; name one below"),
+                url: without_query(&url),
+                reason: format!(
+                    "more than {MAX_DIRECTORIES} directories; name a directory below it"
+                ),
             });
         }
         let Some(children) = children(web, &url)? else {
@@ -114,11 +118,11 @@ fn list(web: &Web, url: &Url, tree: &mut Tree) -> Result<bool, RemoteError> {
                 path => format!("{path}/{}", child.name),
             };
             if !child.is_directory {
-                tree.add(Entry {
+                tree.add(SourceFile {
                     path: below,
                     size: child.size,
                     sha256: None,
-                    mark: child.mark,
+                    version_marker: child.mark,
                     url: child.url,
                 })?;
             } else if depth < MAX_DEPTH && name::is_safe(&below) {
@@ -129,11 +133,11 @@ fn list(web: &Web, url: &Url, tree: &mut Tree) -> Result<bool, RemoteError> {
     Ok(true)
 }
 
-/// What the page at `url` lists; `None` if it is no listing.
-fn children(web: &Web, url: &Url) -> Result<Option<Vec<Child>>, RemoteError> {
-    let (base, kind, body) = match web.body(url, MAX_PAGE) {
+/// Returns the entries of the page at `url`, or `None` if it is not a listing.
+fn children(web: &HttpClient, url: &Url) -> Result<Option<Vec<Child>>, RemoteError> {
+    let (base, kind, body) = match web.body(url, MAX_PAGE_BYTES) {
         Ok(Some(page)) => page,
-        // A server without listings forbids them, or has none.
+        // Servers without listings answer that the page is forbidden or missing.
         Ok(None)
         | Err(RemoteError::Status {
             status: 400..=499, ..
@@ -188,10 +192,11 @@ impl Item {
     }
 }
 
-/// What a link of a page leads to, if that lies directly below the page.
+/// Returns the child that a link of a page leads to. Returns `None` if the target is not directly
+/// below the page.
 fn child(base: &Url, link: &str) -> Option<Child> {
     let mut url = base.join(link).ok()?;
-    // Servers put the columns of a listing in order by a query.
+    // Links with a query only sort the columns of a listing.
     if url.origin() != base.origin() || url.query().is_some() {
         return None;
     }

@@ -1,165 +1,165 @@
-//! Why a server's files cannot be had.
+//! Errors of reading packages from servers.
 
-/// What went wrong with a server, or with what the user named. Texts name the address.
+/// The error of a server, or of an address. Its message includes the address.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RemoteError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("`{address}`: {reason}")]
     Address {
-        /// As given.
+        /// Address as given.
         address: String,
-        /// What is wrong with it, and what is expected.
+        /// Fault of the address, and the expected form.
         reason: String,
     },
-    /// A setting of the client cannot be used.
+    /// A setting of the client is invalid.
     #[error("{0}")]
     Setting(String),
-    /// No answer came.
+    /// The server could not be reached.
     #[error("{url}: {reason}")]
     Unreachable {
-        /// What was asked.
+        /// Requested URL.
         url: String,
-        /// What the network said.
+        /// Error of the network.
         reason: String,
     },
-    /// The answer is an error.
+    /// The server answered with an error.
     #[error("{url}: the server answers {status}{hint}")]
     Status {
-        /// What was asked.
+        /// Requested URL.
         url: String,
         /// HTTP status.
         status: u16,
-        /// What to do.
+        /// Hint about the remedy.
         hint: &'static str,
     },
-    /// The server stopped sending.
-    #[error("{url}: nothing came for {seconds} s")]
+    /// The server stopped sending data.
+    #[error("{url}: no data received for {seconds} s")]
     Stalled {
-        /// What was asked.
+        /// Requested URL.
         url: String,
-        /// How long was waited.
+        /// Waiting time in seconds.
         seconds: u64,
     },
-    /// The server sends so little that the transfer would not end.
+    /// The server sends data too slowly for the transfer to finish.
     #[error(
-        "{url}: the server is too slow: {bytes} bytes in {seconds} s, expected at least {least}; a later run resumes"
+        "{url}: the server is too slow: {bytes} bytes in {seconds} s, expected at least {least}; run again to resume"
     )]
-    Drips {
-        /// What was asked.
+    TooSlowTransfer {
+        /// Requested URL.
         url: String,
-        /// What came.
+        /// Number of received bytes.
         bytes: u64,
-        /// How long was waited.
+        /// Waiting time in seconds.
         seconds: u64,
-        /// What must come.
+        /// Required number of bytes in this time.
         least: u64,
     },
-    /// The run took too long.
-    #[error("{url}: not done after {seconds} s, which is the limit of a run; see --timeout")]
+    /// The run exceeded its time limit.
+    #[error("{url}: not finished within the time limit of {seconds} s; raise it with --timeout")]
     TooSlow {
-        /// What was asked.
+        /// Requested URL.
         url: String,
-        /// The limit.
+        /// Time limit in seconds.
         seconds: u64,
     },
-    /// A redirect leads to an address of a private network.
+    /// A redirect leads to an address in a private network.
     #[error(
-        "{url}: leads to {host}, an address of a private network; if that is meant, use --allow-private"
+        "{url}: redirects to {host}, an address in a private network; allow it with --allow-private"
     )]
     Private {
-        /// What was asked.
+        /// Requested URL.
         url: String,
-        /// The host.
+        /// Host that the redirect leads to.
         host: String,
     },
-    /// Redirects that do not end, or lead where none may.
+    /// A redirect is invalid, or there are too many.
     #[error("{url}: {reason}")]
     Redirect {
-        /// What was asked first.
+        /// URL of the first request.
         url: String,
-        /// What is wrong.
+        /// Fault of the redirect.
         reason: String,
     },
-    /// The answer is not what was asked for, or not what was said before.
-    #[error("{url}: the server contradicts itself: {reason}")]
-    Lie {
-        /// What was asked.
+    /// The answer does not match the request or earlier answers.
+    #[error("{url}: inconsistent answer of the server: {reason}")]
+    Inconsistent {
+        /// Requested URL.
         url: String,
-        /// Expected and found.
+        /// Expected and received values.
         reason: String,
     },
-    /// The file is another one than at the beginning.
+    /// The file changed during the run.
     #[error("{url}: the file changed on the server while it was read; try again")]
     Changed {
-        /// The file.
+        /// URL of the file.
         url: String,
     },
-    /// The server sends only whole files.
+    /// The server does not support range requests.
     #[error(
-        "{url}: the server does not do ranges: it sends all {size} bytes from the beginning, and what is needed \
-         lies beyond the first {most}; fetch the package with `pkgtool pull` and check it there"
+        "{url}: the server does not support range requests: the file has {size} bytes, and the needed ones lie \
+         beyond the first {most}; download the package with `pkgtool pull` and check it there"
     )]
     NoRanges {
-        /// The file.
+        /// URL of the file.
         url: String,
-        /// Its size in bytes.
+        /// Size of the file, in bytes.
         size: u64,
-        /// Bytes that are read of such a file.
+        /// Maximum number of bytes that are read of such a file.
         most: u64,
     },
-    /// More bytes or requests than a check may take.
+    /// The check exceeded its limit of bytes or requests.
     #[error(
-        "{url}: needs more than {most}, the limit of a check from afar; fetch the package with `pkgtool pull`"
+        "{url}: needs more than {most}, the limit of a remote check; download the package with `pkgtool pull`"
     )]
     Budget {
-        /// What was read.
+        /// Requested URL.
         url: String,
         /// The limit.
         most: String,
     },
-    /// A listing that cannot be used.
-    #[error("{url}: not a usable listing: {reason}")]
+    /// The listing is invalid.
+    #[error("{url}: unusable listing: {reason}")]
     Listing {
-        /// The listing.
+        /// URL of the listing.
         url: String,
-        /// Expected and found.
+        /// Expected and received values.
         reason: String,
     },
-    /// Where a package was looked for is none, and what lies below is not told.
+    /// The directory is not a package, and the server does not list its content.
     #[error(
-        "{url}: no package: its `config.json` has neither `backend` nor `variants`, and as the server gives no \
-         listing nothing is known of what lies below; name the directory of a backend"
+        "{url}: not a package: its `config.json` has neither `backend` nor `variants`, and the server does not \
+         list the directories below; name the directory of a backend"
     )]
     NoPackage {
-        /// The directory.
+        /// URL of the directory.
         url: String,
     },
     /// There is nothing to work on.
     #[error("{url}: {reason}")]
     Nothing {
-        /// What was asked.
+        /// Requested URL.
         url: String,
-        /// What was looked for.
+        /// Description of what is missing.
         reason: String,
     },
-    /// The local disk.
+    /// Accessing the local disk failed.
     #[error("{path}: {reason}")]
     Disk {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         reason: String,
     },
     /// Local files differ from those of the source.
     #[error("{0}")]
     Differs(String),
-    /// Another process fetches into the same directory.
-    #[error("{0}: another `pkgtool pull` is at work in this directory; wait for it or end it")]
+    /// Another process downloads to the same directory.
+    #[error("{0}: another `pkgtool pull` is running in this directory; wait for it or stop it")]
     Busy(String),
 }
 
 impl RemoteError {
-    /// An error of the local disk.
+    /// Creates an error of the local disk.
     pub(super) fn disk(path: &std::path::Path, error: &std::io::Error) -> Self {
         Self::Disk {
             path: path.display().to_string(),
@@ -167,16 +167,16 @@ impl RemoteError {
         }
     }
 
-    /// A contradiction.
+    /// Creates an error about a contradictory answer.
     pub(super) fn lie(url: &impl ToString, reason: impl Into<String>) -> Self {
-        Self::Lie {
+        Self::Inconsistent {
             url: url.to_string(),
             reason: reason.into(),
         }
     }
 
-    /// Whether the same request may well succeed a moment later.
-    pub(super) fn is_passing(&self) -> bool {
+    /// Returns whether the error is transient, so that a retry may succeed.
+    pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Stalled { .. } => true,
             Self::Status { status, .. } => matches!(status, 429 | 500 | 502 | 503 | 504),

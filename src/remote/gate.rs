@@ -1,7 +1,8 @@
-//! Which addresses may be asked: those of private networks only if the user typed one of the same block, or allowed it.
+//! Decides which network addresses may be contacted. Addresses of private networks are rejected
+//! unless the user typed one of the same block, or allowed all of them.
 //!
-//! Names are judged by what they resolve to, in the resolver of the client itself: what was judged is
-//! what is connected to.
+//! Names are judged by the addresses that they resolve to, inside the client's own resolver. The
+//! client therefore connects to exactly the addresses that were checked.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,25 +11,26 @@ use std::sync::Arc;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// What the resolver says of a name behind which only private addresses are.
-pub(super) const REFUSED: &str = "an address of a private network";
+/// Error of the resolver for a name that has only private addresses.
+pub(super) const PRIVATE_ADDRESS_ERROR: &str = "an address of a private network";
 
-/// Decides, for all requests of a run.
+/// The address filter for all requests of a run.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct AddressFilter {
     allows_all: bool,
-    /// Blocks of private addresses that the user typed an address of.
-    typed: Vec<Block>,
+    /// Blocks of private addresses that contain an address typed by the user.
+    typed: Vec<AddressBlock>,
 }
 
-impl Gate {
-    /// A gate for a run that begins at the URL that the user typed. What its name resolves to opens nothing: a name
-    /// may resolve to anything.
+impl AddressFilter {
+    /// Creates the filter for a run that begins at the URL that the user typed. If the URL contains
+    /// a name, the addresses of that name allow nothing, since a name may resolve to any address.
     pub(super) fn new(allow: bool, typed: &Url) -> Self {
         let host = typed.host_str().unwrap_or_default();
         let addresses: Vec<IpAddr> = match literal(typed) {
             Some(address) => vec![address],
-            // These names mean the machine itself, whatever a resolver says (RFC 6761).
+            // These names always refer to the machine itself, whatever a resolver returns (RFC
+            // 6761).
             None if host == "localhost" || host.ends_with(".localhost") => LOOPBACK.to_vec(),
             None => Vec::new(),
         };
@@ -38,18 +40,19 @@ impl Gate {
         }
     }
 
-    /// Whether a URL may be asked, as far as it is written in it.
-    pub(super) fn lets(&self, url: &Url) -> bool {
-        literal(url).is_none_or(|address| self.lets_address(address))
+    /// Returns whether a URL may be requested. A URL with a host name is checked later, when the
+    /// name is resolved.
+    pub(super) fn allows(&self, url: &Url) -> bool {
+        literal(url).is_none_or(|address| self.allows_address(address))
     }
 
-    fn lets_address(&self, address: IpAddr) -> bool {
+    fn allows_address(&self, address: IpAddr) -> bool {
         let is_typed = |block| self.typed.contains(&block);
         self.allows_all || private_block(address).is_none_or(is_typed)
     }
 }
 
-/// The address that a URL is written with, if it is no name.
+/// Returns the IP address in a URL, if its host is not a name.
 pub(super) fn literal(url: &Url) -> Option<IpAddr> {
     let host = url.host_str()?;
     host.trim_start_matches('[')
@@ -58,11 +61,11 @@ pub(super) fn literal(url: &Url) -> Option<IpAddr> {
         .ok()
 }
 
-/// The system's resolver behind the gate.
+/// The system's resolver with the address filter.
 #[derive(Debug)]
-pub(super) struct GatedResolver(pub(super) Arc<Gate>);
+pub(super) struct FilteredResolver(pub(super) Arc<AddressFilter>);
 
-impl Resolve for GatedResolver {
+impl Resolve for FilteredResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let gate = Arc::clone(&self.0);
         Box::pin(async move {
@@ -71,10 +74,10 @@ impl Resolve for GatedResolver {
             let count = found.len();
             let open: Vec<SocketAddr> = found
                 .into_iter()
-                .filter(|address| gate.lets_address(address.ip()))
+                .filter(|address| gate.allows_address(address.ip()))
                 .collect();
             if count > 0 && open.is_empty() {
-                return Err(Box::<dyn Error + Send + Sync>::from(REFUSED));
+                return Err(Box::<dyn Error + Send + Sync>::from(PRIVATE_ADDRESS_ERROR));
             }
             let addresses: Addrs = Box::new(open.into_iter());
             Ok(addresses)
@@ -82,33 +85,35 @@ impl Resolve for GatedResolver {
     }
 }
 
-/// An address and how many of its first bits a block of addresses has in common.
-type Block = (IpAddr, u32);
+/// A block of IP addresses: its first address and the number of prefix bits.
+type AddressBlock = (IpAddr, u32);
 
 const LOOPBACK: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),
 ];
 
-const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u32) -> Block {
+const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u32) -> AddressBlock {
     (IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits)
 }
 
-const fn v6(first: [u16; 4], last: u16, bits: u32) -> Block {
+const fn v6(first: [u16; 4], last: u16, bits: u32) -> AddressBlock {
     let [a, b, c, d] = first;
     (IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, last)), bits)
 }
 
-/// What is of no use outside one's own network or machine: the blocks that the registries of special-purpose
-/// addresses (RFC 6890; IANA, IPv4 and IPv6) do not call globally reachable, and multicast.
-const PRIVATE: [Block; 31] = [
+/// Addresses that are only useful inside a private network or on the machine itself: multicast, and
+/// the blocks that the IANA registries of special-purpose addresses (RFC 6890, for IPv4 and IPv6)
+/// mark as not globally reachable.
+const PRIVATE_BLOCKS: [AddressBlock; 31] = [
     v4(0, 0, 0, 0, 8),
     v4(10, 0, 0, 0, 8),
     v4(100, 64, 0, 0, 10),
     v4(127, 0, 0, 0, 8),
     v4(169, 254, 0, 0, 16),
     v4(172, 16, 0, 0, 12),
-    // Its two anycast addresses are for finding translators, not for packages.
+    // The two globally reachable anycast addresses in this block are for services that locate
+    // translators, never for packages.
     v4(192, 0, 0, 0, 24),
     v4(192, 0, 2, 0, 24),
     v4(192, 88, 99, 0, 24),
@@ -120,11 +125,11 @@ const PRIVATE: [Block; 31] = [
     v4(240, 0, 0, 0, 4),
     v6([0, 0, 0, 0], 0, 128),
     v6([0, 0, 0, 0], 1, 128),
-    // Translation within one network: what it leads to is not to be seen in it.
+    // Local-use translation: the embedded address is not visible here.
     v6([0x64, 0xff9b, 1, 0], 0, 48),
     v6([0x100, 0, 0, 0], 0, 64),
     v6([0x100, 0, 0, 1], 0, 64),
-    // Teredo, benchmarks, protocols' own; `GLOBAL` are the exceptions.
+    // Teredo, benchmarking and other protocols; `GLOBAL_BLOCKS` has the exceptions.
     v6([0x2001, 0, 0, 0], 0, 23),
     v6([0x2001, 0xdb8, 0, 0], 0, 32),
     v6([0x3fff, 0, 0, 0], 0, 20),
@@ -133,30 +138,33 @@ const PRIVATE: [Block; 31] = [
     v6([0xfe80, 0, 0, 0], 0, 10),
     v6([0xfec0, 0, 0, 0], 0, 10),
     v6([0xff00, 0, 0, 0], 0, 8),
-    // Outside of what is handed out as global unicast (2000::/3), and no form of IPv4.
+    // Addresses outside the allocated global unicast range (2000::/3) that do not embed an IPv4
+    // address.
     v6([0x4000, 0, 0, 0], 0, 2),
     v6([0x8000, 0, 0, 0], 0, 1),
     v6([0, 0, 0, 0], 0, 3),
 ];
 
-/// Parts of private blocks that the registries call globally reachable.
-const GLOBAL: [Block; 4] = [
+/// Parts of private blocks that the registries mark as globally reachable.
+const GLOBAL_BLOCKS: [AddressBlock; 4] = [
     v6([0x2001, 3, 0, 0], 0, 32),
     v6([0x2001, 4, 0x112, 0], 0, 48),
     v6([0x2001, 0x20, 0, 0], 0, 28),
     v6([0x2001, 0x30, 0, 0], 0, 28),
 ];
 
-/// The first block of private addresses that an address is in.
-fn private_block(address: IpAddr) -> Option<Block> {
-    let address = plain(address);
-    if GLOBAL.iter().any(|block| is_in(address, *block)) {
+/// Returns the first private block that contains the address.
+fn private_block(address: IpAddr) -> Option<AddressBlock> {
+    let address = embedded_ipv4(address);
+    if GLOBAL_BLOCKS.iter().any(|block| is_in(address, *block)) {
         return None;
     }
-    PRIVATE.into_iter().find(|block| is_in(address, *block))
+    PRIVATE_BLOCKS
+        .into_iter()
+        .find(|block| is_in(address, *block))
 }
 
-fn is_in(address: IpAddr, (begin, bits): Block) -> bool {
+fn is_in(address: IpAddr, (begin, bits): AddressBlock) -> bool {
     match (address, begin) {
         (IpAddr::V4(address), IpAddr::V4(begin)) => {
             let differs = address.to_bits() ^ begin.to_bits();
@@ -170,9 +178,9 @@ fn is_in(address: IpAddr, (begin, bits): Block) -> bool {
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for, where it does: mapped, compatible, translated (`::ffff:0:a.b.c.d`,
-/// `64:ff9b::/96`), 6to4.
-fn plain(address: IpAddr) -> IpAddr {
+/// Returns the IPv4 address that an IPv6 address embeds, if any: mapped, compatible, translated
+/// (`::ffff:0:a.b.c.d`, `64:ff9b::/96`) or 6to4.
+fn embedded_ipv4(address: IpAddr) -> IpAddr {
     let IpAddr::V6(written) = address else {
         return address;
     };
@@ -182,7 +190,7 @@ fn plain(address: IpAddr) -> IpAddr {
         ))
     };
     match written.segments() {
-        // The unspecified address and that of the machine itself.
+        // The unspecified address and the loopback address.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => address,
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
@@ -285,7 +293,7 @@ mod tests {
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
         for (typed, lets_here) in [
             ("http://8.8.8.8/p", false),
-            // Whatever such a name resolves to.
+            // The addresses of such a name do not matter.
             ("http://packages.example/p", false),
             ("http://127.0.0.1.example/p", false),
             ("http://notlocalhost/p", false),
@@ -296,14 +304,14 @@ mod tests {
             ("http://localhost:8000/p", true),
             ("http://a.LOCALHOST/p", true),
         ] {
-            let gate = Gate::new(false, &url(typed));
-            assert_eq!(gate.lets_address(here), lets_here, "{typed}");
-            assert!(!gate.lets(&metadata), "{typed}");
+            let gate = AddressFilter::new(false, &url(typed));
+            assert_eq!(gate.allows_address(here), lets_here, "{typed}");
+            assert!(!gate.allows(&metadata), "{typed}");
         }
-        assert!(Gate::new(false, &metadata).lets(&metadata));
-        let lan = Gate::new(false, &url("http://10.0.0.1/p"));
-        assert!(lan.lets(&url("http://10.9.8.7/q")) && !lan.lets(&url("http://192.168.0.1/q")));
-        let all = Gate::new(true, &url("http://packages.example/p"));
-        assert!(all.lets(&metadata) && all.lets_address(here));
+        assert!(AddressFilter::new(false, &metadata).allows(&metadata));
+        let lan = AddressFilter::new(false, &url("http://10.0.0.1/p"));
+        assert!(lan.allows(&url("http://10.9.8.7/q")) && !lan.allows(&url("http://192.168.0.1/q")));
+        let all = AddressFilter::new(true, &url("http://packages.example/p"));
+        assert!(all.allows(&metadata) && all.allows_address(here));
     }
 }

@@ -1,24 +1,25 @@
-//! Directory listings as web servers write them for people: the links of an HTML page.
+//! Parses directory listings in HTML, and returns their links.
 //!
-//! Apache, nginx, lighttpd, Caddy, `python -m http.server` and others write an `<a href>` for each file.
+//! Apache, nginx, lighttpd, Caddy, `python -m http.server` and others write an `<a href>` for each
+//! file.
 
-/// What the titles of such pages contain.
+/// Texts in the titles of directory listings.
 const TITLES: [&str; 3] = ["index of", "directory listing for", "directory: /"];
-/// How much of a page is searched for its title.
+/// Number of bytes of a page that are searched for its title.
 const HEAD: usize = 4096;
 
-/// Whether a page is a listing.
+/// Returns whether a page is a directory listing.
 pub(super) fn is_listing(page: &str) -> bool {
     let head = &page[..page.floor_char_boundary(HEAD)];
     let head = head.to_ascii_lowercase();
     TITLES.iter().any(|title| head.contains(title))
 }
 
-/// The targets of a page's links, as they are written but for HTML's own escapes.
+/// Returns the targets of a page's links, with HTML escapes decoded.
 pub(super) fn links(page: &str) -> impl Iterator<Item = String> {
     page.split('<').skip(1).filter_map(|tag| {
         let rest = tag.strip_prefix(['a', 'A'])?;
-        // `<abbr` is no `<a`.
+        // Distinguish `<a` from tags such as `<abbr`.
         let rest = rest
             .starts_with(|c: char| c.is_ascii_whitespace())
             .then_some(rest)?;

@@ -1,20 +1,21 @@
-//! Listing a repository of a hub that speaks Hugging Face's protocol.
+//! Lists a repository of a hub with Hugging Face's protocol.
 //!
-//! <https://huggingface.co/docs/hub/api>: `GET /api/models/{repo}/tree/{revision}?recursive=true` gives
-//! files with sizes and, for those in LFS, their SHA-256; further pages by a `Link` header. Bytes are at
-//! `/{repo}/resolve/{revision}/{path}`, by a redirect to another origin.
+//! See <https://huggingface.co/docs/hub/api>. `GET
+//! /api/models/{repo}/tree/{revision}?recursive=true` returns files with their sizes, and for LFS
+//! files their SHA-256. A `Link` header names the next page. The content of a file is at
+//! `/{repo}/resolve/{revision}/{path}`, usually with a redirect to another origin.
 
 use reqwest::Url;
 use serde::Deserialize;
 
 use super::RemoteError;
 use super::address::HubAddress;
-use super::listing::{self, Entry, Tree};
-use super::web::{Ask, Web, plain};
+use super::listing::{self, SourceFile, SourceTree};
+use super::web::{HttpClient, RequestParams, without_query};
 
-/// Largest page of a listing, in bytes.
-const MAX_PAGE: usize = 8 << 20;
-/// Most pages.
+/// Maximum size of a page of a listing, in bytes.
+const MAX_PAGE_BYTES: usize = 8 << 20;
+/// Maximum number of pages.
 const MAX_PAGES: usize = 100;
 
 #[derive(Debug, Deserialize)]
@@ -33,9 +34,13 @@ struct Lfs {
     size: Option<u64>,
 }
 
-/// Lists the repository; what the address names in it is where the tree starts.
-pub(super) fn list(web: &Web, endpoint: &Url, address: &HubAddress) -> Result<Tree, RemoteError> {
-    let mut tree = Tree::new(address.shown(), address.path.clone());
+/// Lists the repository. The tree starts at the path in the address.
+pub(super) fn list(
+    web: &HttpClient,
+    endpoint: &Url,
+    address: &HubAddress,
+) -> Result<SourceTree, RemoteError> {
+    let mut tree = SourceTree::new(address.shown(), address.path.clone());
     let mut page = Some(below(endpoint, &["api", "models"], &address.repository));
     if let Some(url) = &mut page {
         push(url, &["tree", &address.revision]);
@@ -46,7 +51,7 @@ pub(super) fn list(web: &Web, endpoint: &Url, address: &HubAddress) -> Result<Tr
         pages += 1;
         if pages > MAX_PAGES {
             return Err(RemoteError::Listing {
-                url: plain(&url),
+                url: without_query(&url),
                 reason: format!("more than {MAX_PAGES} pages"),
             });
         }
@@ -76,28 +81,28 @@ pub(super) fn list(web: &Web, endpoint: &Url, address: &HubAddress) -> Result<Tr
 }
 
 impl Item {
-    fn entry(self, endpoint: &Url, address: &HubAddress) -> Entry {
+    fn entry(self, endpoint: &Url, address: &HubAddress) -> SourceFile {
         let mut url = below(endpoint, &[], &address.repository);
         push(&mut url, &["resolve", &address.revision]);
         let segments: Vec<&str> = self.path.split('/').collect();
         push(&mut url, &segments);
         let lfs = self.lfs.as_ref();
-        Entry {
+        SourceFile {
             size: lfs.and_then(|lfs| lfs.size).or(self.size),
             sha256: lfs.and_then(|lfs| listing::sha256(lfs.oid.as_deref()?)),
-            mark: self.oid,
+            version_marker: self.oid,
             path: self.path,
             url,
         }
     }
 }
 
-fn read_page(web: &Web, url: &Url) -> Result<(Vec<Item>, Option<Url>), RemoteError> {
+fn read_page(web: &HttpClient, url: &Url) -> Result<(Vec<Item>, Option<Url>), RemoteError> {
     let unusable = |reason: String| RemoteError::Listing {
-        url: plain(url),
+        url: without_query(url),
         reason,
     };
-    let mut answer = web.get(url, &Ask::default())?;
+    let mut answer = web.get(url, &RequestParams::default())?;
     if answer.status != 200 {
         return Err(answer.refused());
     }
@@ -105,15 +110,17 @@ fn read_page(web: &Web, url: &Url) -> Result<(Vec<Item>, Option<Url>), RemoteErr
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk()? {
         body.extend_from_slice(&chunk);
-        if body.len() > MAX_PAGE {
-            return Err(unusable(format!("a page of more than {MAX_PAGE} bytes")));
+        if body.len() > MAX_PAGE_BYTES {
+            return Err(unusable(format!(
+                "page too large: at most {MAX_PAGE_BYTES} bytes are supported"
+            )));
         }
     }
     let items = serde_json::from_slice(&body).map_err(|error| unusable(error.to_string()))?;
     Ok((items, next))
 }
 
-/// The page after this one: on the same origin, or there is none.
+/// Returns the next page, if there is one on the same origin.
 fn next_page(link: &str, url: &Url) -> Option<Url> {
     let next = link.split(',').find(|one| one.contains("rel=\"next\""))?;
     let target = next.split_once('<')?.1.split_once('>')?.0;

@@ -1,6 +1,7 @@
-//! What a source holds: files with their places, and sizes and hashes as far as they are told.
+//! The files of a source: their paths and URLs, and their sizes and hashes if the server states
+//! them.
 //!
-//! Invariant: every path passed [`name::is_safe`]; the number of files is bounded.
+//! Invariant: every path has passed [`name::is_safe`], and the number of files is limited.
 
 use std::collections::HashSet;
 
@@ -9,52 +10,53 @@ use reqwest::Url;
 use super::RemoteError;
 use super::name;
 
-/// Most files of a listing.
+/// Maximum number of files in a listing.
 pub(super) const MAX_ENTRIES: usize = 20_000;
 
 /// A file of a source.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    /// Its path below the root, with `/` between its parts.
+pub(super) struct SourceFile {
+    /// Path below the root, with `/` as the separator.
     pub(super) path: String,
-    /// Its size in bytes, where the listing tells.
+    /// Size in bytes, if the listing states it.
     pub(super) size: Option<u64>,
-    /// SHA-256 of its content in lower-case hex, where the listing tells.
+    /// SHA-256 of the content in lower-case hexadecimal, if the listing states it.
     pub(super) sha256: Option<String>,
-    /// What changes when the file does: its tag, its id in a repository, its time.
-    pub(super) mark: Option<String>,
-    /// Where its bytes are.
+    /// Version marker that changes with the file: an ETag, an object id, or a modification time.
+    pub(super) version_marker: Option<String>,
+    /// URL of the content.
     pub(super) url: Url,
 }
 
-/// A source as far as it is known.
+/// The known files of a source.
 #[derive(Debug)]
-pub(super) struct Tree {
-    /// Its files.
-    pub(super) entries: Vec<Entry>,
-    /// The path below the root of what the user named.
+pub(super) struct SourceTree {
+    /// Files of the source.
+    pub(super) entries: Vec<SourceFile>,
+    /// Path of the directory or file that the user named, below the root.
     pub(super) start: String,
-    /// The folder below the root that references may not leave.
+    /// Folder below the root that references must not leave.
     pub(super) border: String,
-    /// Whether the user named a directory and the path is that of the config which may be in it.
-    pub(super) is_guessed: bool,
-    /// Whether all files are known, or only those that were asked for.
+    /// Set if the user named a directory without a listing. `start` is then the path of the config
+    /// that may be in it.
+    pub(super) is_start_guessed: bool,
+    /// Set if all files are known, and not only the requested ones.
     pub(super) is_listed: bool,
-    /// How paths are shown: this, `/`, the path below the root.
+    /// Prefix of paths for display, followed by `/` and the path below the root.
     pub(super) shown: String,
-    /// The origin, where files that are not listed may be asked for by their path.
+    /// Origin of the server, from which unlisted files can be requested by path.
     pub(super) origin: Option<Url>,
     paths: HashSet<String>,
 }
 
-impl Tree {
-    /// A source without files.
+impl SourceTree {
+    /// Creates a source without files.
     pub(super) fn new(shown: String, start: String) -> Self {
         Self {
             entries: Vec::new(),
             start,
             border: String::new(),
-            is_guessed: false,
+            is_start_guessed: false,
             is_listed: true,
             shown,
             origin: None,
@@ -62,9 +64,8 @@ impl Tree {
         }
     }
 
-    /// Adds a file. One whose name may not be a path here is left out; one that stands there twice is
-    /// taken once.
-    pub(super) fn add(&mut self, entry: Entry) -> Result<(), RemoteError> {
+    /// Adds a file. Unsafe paths and duplicates are skipped.
+    pub(super) fn add(&mut self, entry: SourceFile) -> Result<(), RemoteError> {
         if !name::is_safe(&entry.path) || self.paths.contains(&entry.path) {
             return Ok(());
         }
@@ -79,18 +80,18 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether a file of this path is known.
+    /// Returns whether a file with this path is known.
     pub(super) fn has(&self, path: &str) -> bool {
         self.paths.contains(path)
     }
 
-    /// Whether a path is that of what the user named, or below it.
+    /// Returns whether a path is the one that the user named, or below it.
     pub(super) fn is_below_start(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.start.as_str());
         self.start.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Where a file that is not listed would be.
+    /// Returns the URL of a file that is not listed.
     pub(super) fn url_of(&self, path: &str) -> Option<Url> {
         let mut url = self.origin.clone()?;
         url.path_segments_mut()
@@ -101,7 +102,7 @@ impl Tree {
     }
 }
 
-/// Whether a text is a SHA-256 in hex; in lower case if so.
+/// Parses a SHA-256 in hexadecimal, and returns it in lower case.
 pub(super) fn sha256(text: &str) -> Option<String> {
     let hex = text.strip_prefix("sha256:").unwrap_or(text);
     let is_one = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,7 +1,9 @@
-//! A source as a directory: names and sizes are on disk, bytes come when they are read.
+//! A source as a local directory: names and sizes are on disk, and content is fetched when it is
+//! read.
 //!
-//! Invariant: the directory is this process's own and goes with the mirror; its files take no room,
-//! whatever sizes a server claims, and nothing outside it is written.
+//! Invariant: the directory belongs to this process and is removed with the mirror. Its files are
+//! sparse and take no disk space, whatever sizes a server claims. Nothing outside the directory is
+//! written.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,65 +13,66 @@ use reqwest::Url;
 use tempfile::TempDir;
 
 use super::address::{Address, endpoint};
-use super::listing::{Entry, Tree};
+use super::listing::{SourceFile, SourceTree};
 use super::ranged::RangedFile;
-use super::store::Files;
-use super::web::{Traffic, Web};
+use super::store::MirrorStore;
+use super::web::{HttpClient, Traffic};
 use super::{RemoteError, Settings, crawl, hub};
-use crate::source::elsewhere::{self, Mounted};
+use crate::source::elsewhere::{self, MountedStore};
 
-/// Largest size that a file of a mirror may have, in bytes: beyond any model, within any file system.
-const MAX_SIZE: u64 = 1 << 42;
+/// Maximum size of a file in a mirror, in bytes: larger than any model, and supported by every file
+/// system.
+const MAX_FILE_BYTES: u64 = 1 << 42;
 
-/// A source as a directory, until it is dropped.
+/// A source as a directory, which is removed on drop.
 pub struct Mirror {
-    // The order matters: what is mounted goes before the directory.
-    _mounted: Mounted,
+    // Fields are dropped in this order: unmount before removing the directory.
+    _mounted: MountedStore,
     _directory: TempDir,
     root: PathBuf,
-    tree: Tree,
-    web: Arc<Web>,
-    files: Arc<Files>,
-    unsettled: bool,
+    tree: SourceTree,
+    web: Arc<HttpClient>,
+    files: Arc<MirrorStore>,
+    has_unknown: bool,
 }
 
 impl Mirror {
-    /// What is to be given to whatever takes a path: the directory or file that the user named.
+    /// Returns the local path of the directory or file that the user named.
     pub fn path(&self) -> PathBuf {
         self.local(&self.tree.start)
     }
 
-    /// A text with paths in this mirror as addresses.
+    /// Replaces paths in this mirror by addresses in a text.
     pub fn shown(&self, text: &str) -> String {
         let root = self.root.to_string_lossy();
         text.replace(&*root, &self.tree.shown)
     }
 
-    /// Whether the server told all files. Where it did not, a file that no config names may be there all
-    /// the same.
+    /// Returns whether the server lists all files. If not, files that no config names may exist as
+    /// well.
     pub fn is_listed(&self) -> bool {
         self.tree.is_listed
     }
 
-    /// What was fetched so far.
+    /// Returns the traffic so far.
     pub fn traffic(&self) -> Traffic {
         self.web.traffic()
     }
 
-    /// The first thing that could not be fetched. What was found of the files is not to be trusted then.
+    /// Returns the first error of fetching content. Findings about the files are unreliable then.
     pub fn fault(&self) -> Option<RemoteError> {
         self.web.fault()
     }
 
-    pub(super) fn web(&self) -> &Arc<Web> {
+    pub(super) fn web(&self) -> &Arc<HttpClient> {
         &self.web
     }
 
-    pub(super) fn tree(&self) -> &Tree {
+    pub(super) fn tree(&self) -> &SourceTree {
         &self.tree
     }
 
-    /// Where a file of the source is in the mirror.
+    /// Returns the local path of a file of the source.
     pub(super) fn local(&self, path: &str) -> PathBuf {
         if path.is_empty() {
             self.root.clone()
@@ -78,7 +81,7 @@ impl Mirror {
         }
     }
 
-    /// Where a path in the mirror is in the source.
+    /// Returns the path in the source of a local path.
     pub(super) fn below(&self, path: &Path) -> Option<String> {
         let below = path.strip_prefix(&self.root).ok()?;
         let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();
@@ -89,12 +92,12 @@ impl Mirror {
         let (web, tree) = match address {
             Address::Hub(address) => {
                 let endpoint = endpoint(&settings.hub_endpoint)?;
-                let web = Web::new(settings, &endpoint)?;
+                let web = HttpClient::new(settings, &endpoint)?;
                 let tree = hub::list(&web, &endpoint, address)?;
                 (web, tree)
             }
             Address::Web(url) => {
-                let web = Web::new(settings, url)?;
+                let web = HttpClient::new(settings, url)?;
                 let tree = crawl::tree(&web, url)?;
                 (web, tree)
             }
@@ -110,11 +113,11 @@ impl Mirror {
             .join("source");
         let border = root.join(&tree.border);
         fs::create_dir_all(&border).map_err(|error| RemoteError::disk(&border, &error))?;
-        // Where a repository begins: references may go up to it.
+        // Mark the root of the repository, which references must not leave.
         let mark = border.join(".git");
         File::create(&mark).map_err(|error| RemoteError::disk(&mark, &error))?;
-        let files = Arc::new(Files::new());
-        let store: Arc<dyn elsewhere::Store> = Arc::clone(&files) as _;
+        let files = Arc::new(MirrorStore::new());
+        let store: Arc<dyn elsewhere::RemoteStore> = Arc::clone(&files) as _;
         let mirror = Self {
             _mounted: elsewhere::mount(&root, store),
             _directory: directory,
@@ -122,30 +125,30 @@ impl Mirror {
             tree,
             web: Arc::new(web),
             files,
-            unsettled: false,
+            has_unknown: false,
         };
         mirror.place_listed()
     }
 
     fn place_listed(mut self) -> Result<Self, RemoteError> {
         for entry in &self.tree.entries {
-            // A size that is not told is asked for if anything depends on it.
+            // An unknown size is requested later if it is needed.
             self.place(&entry.path, entry.size.unwrap_or(1))?;
             match entry.size {
                 Some(size) => self.files.add_listed(&self.web, entry, size),
-                None => self.unsettled = true,
+                None => self.has_unknown = true,
             }
         }
-        self.unsettled |= !self.tree.is_listed;
+        self.has_unknown |= !self.tree.is_listed;
         Ok(self)
     }
 
-    /// Whether sizes are to be asked for.
-    pub(super) fn is_unsettled(&self) -> bool {
-        self.unsettled
+    /// Returns whether some sizes are unknown.
+    pub(super) fn has_unknown_sizes(&self) -> bool {
+        self.has_unknown
     }
 
-    /// Takes a file as it was found on the server.
+    /// Adds a file that was found on the server.
     pub(super) fn found(
         &mut self,
         path: &str,
@@ -162,20 +165,20 @@ impl Mirror {
             .find(|entry| entry.path == path)
         {
             entry.size = Some(size);
-            entry.mark = mark;
+            entry.version_marker = mark;
             return Ok(());
         }
-        self.tree.add(Entry {
+        self.tree.add(SourceFile {
             path: path.to_owned(),
             size: Some(size),
             sha256: None,
-            mark,
+            version_marker: mark,
             url,
         })
     }
 
-    /// Takes a file that a listing names and the server does not have.
-    pub(super) fn lost(&mut self, path: &str) -> Result<(), RemoteError> {
+    /// Removes a file that a listing names but the server lacks.
+    pub(super) fn remove_missing(&mut self, path: &str) -> Result<(), RemoteError> {
         let local = self.local(path);
         self.tree.entries.retain(|entry| entry.path != path);
         fs::remove_file(&local).map_err(|error| RemoteError::disk(&local, &error))
@@ -183,13 +186,13 @@ impl Mirror {
 
     fn place(&self, path: &str, size: u64) -> Result<(), RemoteError> {
         let local = self.local(path);
-        if size > MAX_SIZE {
-            let reason = format!("`{path}` of {size} bytes, more than any file has");
+        if size > MAX_FILE_BYTES {
+            let reason = format!("implausible size of `{path}`: {size} bytes");
             return Err(RemoteError::lie(&self.tree.shown, reason));
         }
         let fail = |error: std::io::Error| RemoteError::Listing {
             url: self.tree.shown.clone(),
-            reason: format!("`{path}` cannot be a file here: {error}"),
+            reason: format!("cannot create the file `{path}`: {error}"),
         };
         if let Some(parent) = local.parent() {
             fs::create_dir_all(parent).map_err(fail)?;

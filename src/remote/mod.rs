@@ -1,9 +1,12 @@
-//! Packages on servers and hubs: what they hold by listings and ranges of bytes, and fetching them.
+//! Access to packages on servers and hubs: inspecting them with listings and range requests, and
+//! downloading them.
 //!
-//! Invariant: a server is not believed. What it sends is counted and bounded before it is read, sizes
-//! and names are checked, and an address that the user did not mean (a private one behind a redirect)
-//! is not asked. A package is seen through a [`Mirror`]: a directory with the names and sizes of the
-//! real one, whose files are fetched block by block where they are read.
+//! A package is inspected through a [`Mirror`], a local directory with the names and sizes of the
+//! real files, whose content is fetched block by block when it is read.
+//!
+//! Invariant: servers are not trusted. Received data is counted and limited before it is stored,
+//! and sizes and names are checked. Redirects to private addresses are rejected unless the user
+//! meant them.
 
 mod address;
 pub mod cache;

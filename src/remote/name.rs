@@ -1,34 +1,37 @@
-//! Names that a server gives to files, and which of them may become paths here.
+//! Checks which file names from servers may become local paths.
 //!
-//! Invariant: a name that passes is one or more plain segments: no `..`, nothing absolute, no control
-//! character, no separator of any system, and nothing that would become this tool's or git's own.
+//! Invariant: an accepted path consists of plain segments. It has no `..`, is not absolute, and
+//! contains no control characters and no separators of any system. It does not collide with the
+//! folders of this tool and of Git.
 
-/// Longest segment, in bytes: what file systems take.
-const MAX_SEGMENT: usize = 255;
-/// Longest path, in bytes.
-const MAX_PATH: usize = 1024;
-/// Segments that no package has, and that would do harm in a directory of the user.
-const TAKEN: [&str; 2] = [".git", ".pkgtool"];
+/// Maximum length of a segment, in bytes, as in common file systems.
+const MAX_SEGMENT_BYTES: usize = 255;
+/// Maximum length of a path, in bytes.
+const MAX_PATH_BYTES: usize = 1024;
+/// Reserved segments. Packages do not need them, and they could do damage in a user's directory.
+const RESERVED_SEGMENTS: [&str; 2] = [".git", ".pkgtool"];
 
-/// Whether a relative path with `/` between its segments may be one here.
+/// Returns whether a relative path with `/` as the separator is safe.
 pub(super) fn is_safe(path: &str) -> bool {
-    path.len() <= MAX_PATH && path.split('/').all(is_safe_segment)
+    path.len() <= MAX_PATH_BYTES && path.split('/').all(is_safe_segment)
 }
 
-/// Whether a single name may be a file's or folder's.
+/// Returns whether a single name of a file or folder is safe.
 pub(super) fn is_safe_segment(name: &str) -> bool {
     let is_plain = |c: char| !c.is_control() && !matches!(c, '/' | '\\');
     let is_system = cfg!(windows) && name.contains([':', '*', '?', '"', '<', '>', '|']);
     !name.is_empty()
-        && name.len() <= MAX_SEGMENT
+        && name.len() <= MAX_SEGMENT_BYTES
         && name != "."
         && name != ".."
         && name.chars().all(is_plain)
         && !is_system
-        && !TAKEN.iter().any(|taken| name.eq_ignore_ascii_case(taken))
+        && !RESERVED_SEGMENTS
+            .iter()
+            .any(|taken| name.eq_ignore_ascii_case(taken))
 }
 
-/// A name from a URL, `%20` and the like undone; `None` if that is no UTF-8.
+/// Decodes percent-encoding in a segment of a URL. Returns `None` if the result is not UTF-8.
 pub(super) fn decoded(segment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.as_bytes();

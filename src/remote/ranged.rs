@@ -1,8 +1,8 @@
-//! A file on a server, read by ranges.
+//! A file on a server that is read with range requests.
 //!
-//! Invariant: every answer is held against what was asked for and against what was said before: the
-//! range, the file's size, its tag. What was fetched is kept until the run ends, so the bytes of a file
-//! that may be fetched bound the memory, too.
+//! Invariant: every answer is checked against the request and against earlier answers: its range,
+//! the size of the file, and its tag. Fetched bytes are kept in memory until the run ends, so the
+//! limit of bytes per file also limits the memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,23 +11,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use reqwest::Url;
 
 use super::RemoteError;
-use super::web::{Answer, Ask, Web, plain};
+use super::web::{Answer, HttpClient, RequestParams, without_query};
 use crate::source::ReadAt;
 
-/// Bytes of the first request: most headers are in them.
-const FIRST: u64 = 64 << 10;
-/// Bytes of a request somewhere else: one record of a table.
-const LEAP: u64 = 8 << 10;
-/// Bytes of a request at most; where reading goes on, each is twice the one before.
-const LONGEST: u64 = 256 << 10;
-/// What requests begin at.
-const PAGE: u64 = 4 << 10;
-/// Bytes of a file whose size nobody tells.
-const UNTOLD: u64 = 1 << 20;
+/// Size of the first request, in bytes. Most headers fit in it.
+const FIRST_REQUEST_BYTES: u64 = 64 << 10;
+/// Size of a request at a new offset, in bytes. One record of a table fits in it.
+const JUMP_REQUEST_BYTES: u64 = 8 << 10;
+/// Maximum size of a request, in bytes. Sequential requests double in size.
+const MAX_REQUEST_BYTES: u64 = 256 << 10;
+/// Alignment of the beginning of requests, in bytes.
+const REQUEST_ALIGNMENT: u64 = 4 << 10;
+/// Maximum size of a file whose size the server does not state, in bytes.
+const MAX_UNKNOWN_SIZE_BYTES: u64 = 1 << 20;
 
 /// A file on a server.
 pub(super) struct RangedFile {
-    web: Arc<Web>,
+    web: Arc<HttpClient>,
     url: Url,
     size: u64,
     state: Mutex<State>,
@@ -35,32 +35,32 @@ pub(super) struct RangedFile {
 
 #[derive(Default)]
 struct State {
-    /// What was fetched, by offset; nothing twice.
+    /// Fetched bytes by offset, without overlaps.
     held: BTreeMap<u64, Arc<[u8]>>,
     bytes: u64,
     mark: Option<String>,
-    /// Where redirects led the first time.
+    /// Target of the redirects of the first request.
     direct: Option<Url>,
     last_end: u64,
     last_size: u64,
-    /// Why nothing more is asked.
+    /// The error after which nothing more is requested.
     broken: Option<RemoteError>,
 }
 
-/// What is fetched of a file while it is looked for.
+/// The part of a file that is fetched while searching for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum FetchedPart {
     /// Its beginning, which will be read.
     Beginning,
-    /// Nothing: its size is all that is needed.
+    /// Nothing; only its size is needed.
     Size,
 }
 
-/// What one answer brought.
-struct Brought {
+/// The content of one answer.
+struct FetchedRange {
     from: u64,
     bytes: Vec<u8>,
-    /// The file's size; a server may leave it out (`bytes 0-9/*`).
+    /// Size of the file. A server may omit it (`bytes 0-9/*`).
     size: Option<u64>,
     mark: Option<String>,
     url: Url,
@@ -68,8 +68,8 @@ struct Brought {
 }
 
 impl RangedFile {
-    /// A file of a size that a listing gives.
-    pub(super) fn listed(web: Arc<Web>, url: Url, size: u64) -> Self {
+    /// Creates a file with the size from a listing.
+    pub(super) fn listed(web: Arc<HttpClient>, url: Url, size: u64) -> Self {
         Self {
             web,
             url,
@@ -78,26 +78,30 @@ impl RangedFile {
         }
     }
 
-    /// Looks whether a file is there, and how large it is; its beginning is fetched by the way if it is
-    /// to be read.
-    pub(super) fn find(web: &Arc<Web>, url: &Url, look: Look) -> Result<Option<Self>, RemoteError> {
-        // A range of one byte is told with the size of the whole.
+    /// Searches for a file and determines its size. Fetches its beginning as well if it will be
+    /// read.
+    pub(super) fn find(
+        web: &Arc<HttpClient>,
+        url: &Url,
+        look: FetchedPart,
+    ) -> Result<Option<Self>, RemoteError> {
+        // The answer to a range of one byte includes the size of the file.
         let (count, whole) = match look {
-            Look::Beginning => (FIRST, web.limits.whole_bytes),
-            Look::Size => (1, 0),
+            FetchedPart::Beginning => (FIRST_REQUEST_BYTES, web.limits.whole_bytes),
+            FetchedPart::Size => (1, 0),
         };
-        let ask = Ask::part(0, count - 1);
+        let ask = RequestParams::part(0, count - 1);
         let answer = web.get(url, &ask)?;
         if matches!(answer.status, 404 | 410) {
             return Ok(None);
         }
-        let mut brought = Brought::read(answer, 0, count, None, whole)?;
+        let mut brought = FetchedRange::read(answer, 0, count, None, whole)?;
         let size = match brought.size {
             Some(size) => size,
-            None => told_size(web, url)?,
+            None => request_size(web, url)?,
         };
-        if look == Look::Size {
-            // One byte is not worth to be kept: the next question begins where this one did.
+        if look == FetchedPart::Size {
+            // Discard the single byte: the next request begins at the same offset.
             brought.bytes.clear();
         }
         let file = Self::listed(Arc::clone(web), url.clone(), size);
@@ -105,12 +109,12 @@ impl RangedFile {
         Ok(Some(file))
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// What the server said that changes when the file does, as far as it was asked.
+    /// Returns the version marker of the file, if the server has sent one.
     pub(super) fn mark(&self) -> Option<String> {
         self.state().mark.clone()
     }
@@ -120,7 +124,8 @@ impl RangedFile {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), RemoteError> {
-        // One request of a file at a time: the next one may be answered by what this one brings.
+        // Requests of one file run one at a time, since an answer may contain the bytes that the
+        // next read needs.
         let mut state = self.state();
         let mut done = 0;
         while done < buffer.len() {
@@ -148,43 +153,46 @@ impl RangedFile {
         let most = self.web.limits.file_bytes;
         if state.bytes + (to - from) > most {
             return Err(RemoteError::Budget {
-                url: plain(&self.url),
+                url: without_query(&self.url),
                 most: format!("{most} bytes of this file"),
             });
         }
-        let ask = Ask::part(from, to - 1);
+        let ask = RequestParams::part(from, to - 1);
         let whole = self.web.limits.whole_bytes;
         let mut answer = self
             .web
             .get(state.direct.as_ref().unwrap_or(&self.url), &ask)?;
-        // Where a redirect led may be good for a while only.
+        // The target of a redirect may expire.
         if state.direct.is_some() && matches!(answer.status, 400 | 401 | 403 | 404 | 410) {
             state.direct = None;
             answer = self.web.get(&self.url, &ask)?;
         }
-        let brought = match Brought::read(answer, from, to - from, Some(self.size), whole) {
-            Err(error) if error.is_passing() => {
+        let brought = match FetchedRange::read(answer, from, to - from, Some(self.size), whole) {
+            Err(error) if error.is_transient() => {
                 let answer = self.web.get(&self.url, &ask)?;
-                Brought::read(answer, from, to - from, Some(self.size), whole)?
+                FetchedRange::read(answer, from, to - from, Some(self.size), whole)?
             }
             brought => brought?,
         };
         let known = state.mark.is_some() && brought.mark.is_some();
         if known && state.mark != brought.mark {
             return Err(RemoteError::Changed {
-                url: plain(&self.url),
+                url: without_query(&self.url),
             });
         }
         if let Some(size) = brought.size.filter(|size| *size != self.size) {
             return Err(RemoteError::lie(
-                &plain(&self.url),
-                format!("it said {} bytes, now {size}", self.size),
+                &without_query(&self.url),
+                format!(
+                    "the size of the file changed from {} to {size} bytes",
+                    self.size
+                ),
             ));
         }
         let end = brought.from + brought.bytes.len() as u64;
         if brought.whole && (at < brought.from || at >= end) {
             return Err(RemoteError::NoRanges {
-                url: plain(&self.url),
+                url: without_query(&self.url),
                 size: self.size,
                 most: whole,
             });
@@ -200,25 +208,26 @@ impl State {
         (at < start + bytes.len() as u64).then(|| (*start, Arc::clone(bytes)))
     }
 
-    /// First byte and the one after the last, around `at`, which is not held.
+    /// Returns the range to request around `at`, which is not in memory: its first byte, and the
+    /// one after its last.
     fn next_range(&self, at: u64, size: u64) -> (u64, u64) {
-        let aligned = at - at % PAGE;
+        let aligned = at - at % REQUEST_ALIGNMENT;
         let before = self.held.range(..=at).next_back();
         let from = before.map_or(aligned, |(start, bytes)| {
             aligned.max(start + bytes.len() as u64)
         });
         let goes_on = !self.held.is_empty() && from == self.last_end;
         let length = match (self.held.is_empty(), goes_on) {
-            (true, _) => FIRST,
-            (_, true) => (self.last_size * 2).clamp(LEAP, LONGEST),
-            (_, false) => LEAP,
+            (true, _) => FIRST_REQUEST_BYTES,
+            (_, true) => (self.last_size * 2).clamp(JUMP_REQUEST_BYTES, MAX_REQUEST_BYTES),
+            (_, false) => JUMP_REQUEST_BYTES,
         };
         let after = self.held.range(from..).next().map(|(start, _)| *start);
         let to = (from + length).min(size).min(after.unwrap_or(u64::MAX));
         (from, to.max(at + 1))
     }
 
-    fn take(&mut self, brought: Brought) {
+    fn take(&mut self, brought: FetchedRange) {
         let length = brought.bytes.len() as u64;
         self.bytes += length;
         self.last_end = brought.from + length;
@@ -227,7 +236,7 @@ impl State {
         self.mark = self.mark.take().or(brought.mark);
         if length > 0 {
             if brought.whole {
-                // It begins at 0 and holds all that was held.
+                // A whole file begins at 0 and contains all other pieces.
                 self.held.clear();
             }
             self.held.insert(brought.from, brought.bytes.into());
@@ -235,8 +244,9 @@ impl State {
     }
 }
 
-impl Brought {
-    /// Reads the answer to a question for `count` bytes from `from`; of a whole file so many at most.
+impl FetchedRange {
+    /// Reads the answer to a request for `count` bytes at `from`. Of a whole file, at most `most`
+    /// bytes are read.
     fn read(
         mut answer: Answer<'_>,
         from: u64,
@@ -245,12 +255,12 @@ impl Brought {
         most: u64,
     ) -> Result<Self, RemoteError> {
         let url = answer.url.clone();
-        let lie = |reason: String| Err(RemoteError::lie(&plain(&url), reason));
+        let lie = |reason: String| Err(RemoteError::lie(&without_query(&url), reason));
         let (start, wanted, size, whole) = match answer.status {
             206 => {
                 let said = answer.header("content-range").unwrap_or_default();
                 let Some((first, last, total)) = content_range(&said) else {
-                    return lie(format!("asked for a range, its Content-Range is `{said}`"));
+                    return lie(format!("requested a range, got the Content-Range `{said}`"));
                 };
                 if first != from
                     || last < first
@@ -258,7 +268,7 @@ impl Brought {
                     || total.is_some_and(|total| last >= total)
                 {
                     return lie(format!(
-                        "asked for bytes {from} to {}, it sends {said}",
+                        "requested the bytes {from} to {}, got {said}",
                         from + count - 1
                     ));
                 }
@@ -266,27 +276,27 @@ impl Brought {
             }
             200 => {
                 let Some(size) = answer.length().or(size) else {
-                    return Self::read_untold(answer);
+                    return Self::read_unknown_size(answer);
                 };
                 (0, size.min(most), Some(size), true)
             }
-            // No range of an empty file can be had.
+            // An empty file has no valid range.
             416 if answer.header("content-range").as_deref() == Some("bytes */0") => {
                 (0, 0, Some(0), true)
             }
             416 => {
                 return lie(
-                    "it refuses a range inside the file: the file is shorter than it said"
+                    "a range inside the file was rejected, so the file is shorter than announced"
                         .to_owned(),
                 );
             }
             _ => return Err(answer.refused()),
         };
-        let mark = answer.mark();
+        let mark = answer.version_marker();
         let bytes = take_bytes(&mut answer, wanted)?;
         if bytes.len() as u64 != wanted {
             return lie(format!(
-                "it announced {wanted} bytes and sent {}",
+                "expected {wanted} bytes as announced, got {}",
                 bytes.len()
             ));
         }
@@ -301,16 +311,15 @@ impl Brought {
     }
 }
 
-impl Brought {
-    /// Reads a whole file of which the server does not tell the size.
-    fn read_untold(mut answer: Answer<'_>) -> Result<Self, RemoteError> {
-        let (url, mark) = (answer.url.clone(), answer.mark());
-        let bytes = take_bytes(&mut answer, UNTOLD + 1)?;
+impl FetchedRange {
+    /// Reads a whole file whose size the server does not state.
+    fn read_unknown_size(mut answer: Answer<'_>) -> Result<Self, RemoteError> {
+        let (url, mark) = (answer.url.clone(), answer.version_marker());
+        let bytes = take_bytes(&mut answer, MAX_UNKNOWN_SIZE_BYTES + 1)?;
         let size = bytes.len() as u64;
-        if size > UNTOLD {
-            let reason =
-                "it does not tell the file's size, neither by a range nor by a Content-Length";
-            return Err(RemoteError::lie(&plain(&url), reason));
+        if size > MAX_UNKNOWN_SIZE_BYTES {
+            let reason = "the size of the file is missing from Content-Range and Content-Length";
+            return Err(RemoteError::lie(&without_query(&url), reason));
         }
         Ok(Self {
             from: 0,
@@ -323,26 +332,27 @@ impl Brought {
     }
 }
 
-/// The size of a file whose ranges come without it: as the head of an answer tells, else the answer itself.
-fn told_size(web: &Web, url: &Url) -> Result<u64, RemoteError> {
-    let head = Ask {
+/// Determines the size of a file whose ranges do not include it: by a HEAD request, otherwise by
+/// requesting the whole file.
+fn request_size(web: &HttpClient, url: &Url) -> Result<u64, RemoteError> {
+    let head = RequestParams {
         head: true,
-        ..Ask::default()
+        ..RequestParams::default()
     };
-    // Not every server answers that.
+    // Some servers do not support HEAD.
     let head = web.get(url, &head)?;
     if let Some(length) = head.length().filter(|_| head.status == 200) {
         return Ok(length);
     }
-    let whole = web.get(url, &Ask::default())?;
+    let whole = web.get(url, &RequestParams::default())?;
     match (whole.status, whole.length()) {
         (200, Some(length)) => Ok(length),
-        (200, None) => Ok(Brought::read_untold(whole)?.bytes.len() as u64),
+        (200, None) => Ok(FetchedRange::read_unknown_size(whole)?.bytes.len() as u64),
         _ => Err(whole.refused()),
     }
 }
 
-/// At most so many bytes of a body; the rest is left unread.
+/// Reads at most `most` bytes of a body and leaves the rest unread.
 fn take_bytes(answer: &mut Answer<'_>, most: u64) -> Result<Vec<u8>, RemoteError> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
@@ -356,7 +366,8 @@ fn take_bytes(answer: &mut Answer<'_>, most: u64) -> Result<Vec<u8>, RemoteError
     Ok(bytes)
 }
 
-/// `bytes 0-9/100`: first byte, last byte, size; `*` is a size that is not told.
+/// Parses a Content-Range such as `bytes 0-9/100`: first byte, last byte, and size. The size may be
+/// `*`, which means unknown.
 pub(super) fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let rest = text.trim().strip_prefix("bytes ")?;
     let (range, total) = rest.split_once('/')?;
@@ -379,7 +390,7 @@ impl ReadAt for RangedFile {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.read(offset, buffer).map_err(|error| {
-            self.web.remember(error.clone());
+            self.web.record_fault(error.clone());
             io::Error::other(error)
         })
     }

@@ -1,4 +1,4 @@
-//! Small records in JSON files: read in bounds, replaced as a whole.
+//! Small records in JSON files: their size is limited, and they are replaced atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -6,18 +6,18 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Largest record that is read, in bytes.
-const MAX_RECORD: u64 = 16 << 20;
+/// Maximum size of a record, in bytes.
+const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// Reads a record; `None` if there is none, or none of this form.
+/// Reads a record. Returns `None` if it is missing or invalid.
 pub(super) fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
-    if fs::symlink_metadata(path).ok()?.len() > MAX_RECORD {
+    if fs::symlink_metadata(path).ok()?.len() > MAX_RECORD_BYTES {
         return None;
     }
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Writes beside it and puts it in its place: at any moment one of the two is whole.
+/// Writes a temporary file and renames it, so that a complete record exists at any moment.
 pub(super) fn write(path: &Path, record: &impl Serialize) -> io::Result<()> {
     let beside = path.with_extension("json.new");
     let mut file = File::create(&beside)?;

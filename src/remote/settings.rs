@@ -1,42 +1,43 @@
-//! How servers are asked, and how much may be taken from them.
+//! Settings and limits for access to servers.
 
 use std::time::Duration;
 
-/// What a run is told by the user.
+/// Settings of the user for one run.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The hub's address, `https://…`.
+    /// URL of the hub, `https://…`.
     pub hub_endpoint: String,
-    /// The hub's token, sent to the hub's own origin only.
+    /// Token of the hub, which is sent only to the hub's own origin.
     pub token: Option<String>,
-    /// Whether redirects may lead into private networks.
+    /// Allow redirects into private networks.
     pub allow_private: bool,
-    /// Whether headers of models are read. Else their sizes are all that is asked for.
+    /// Read the headers of models. Otherwise only their sizes are requested.
     pub opens_models: bool,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// Bounds of a run.
+/// Limits of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How long a connection may take to be made.
+    /// Time limit for establishing a connection.
     pub connect: Duration,
-    /// How long a server may send nothing.
+    /// Maximum time without data from a server.
     pub idle: Duration,
-    /// How long a body may be waited for until it is seen whether enough came.
-    pub window: Duration,
-    /// Bytes of a body that must come in a window. A download takes no longer than its bytes at this rate.
-    pub window_bytes: u64,
-    /// How long the run may take; `None` for a download.
+    /// Waiting time for a body after which its transfer rate is checked.
+    pub rate_window: Duration,
+    /// Minimum number of bytes of a body that must arrive in each window. This limits the duration
+    /// of a download.
+    pub min_window_bytes: u64,
+    /// Time limit of the run; `None` for a download.
     pub total: Option<Duration>,
-    /// Bytes of one file that may be fetched to look into it.
+    /// Maximum number of bytes that are fetched to inspect one file.
     pub file_bytes: u64,
-    /// Bytes that are read of a file which the server only sends whole.
+    /// Maximum number of bytes that are read of a file from a server without range requests.
     pub whole_bytes: u64,
-    /// Bytes of all files; `None` for a download.
+    /// Maximum number of bytes of all files; `None` for a download.
     pub run_bytes: Option<u64>,
-    /// Requests; `None` for a download.
+    /// Maximum number of requests; `None` for a download.
     pub requests: Option<u64>,
 }
 
@@ -45,8 +46,8 @@ impl Default for Limits {
         Self {
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30),
-            window: Duration::from_mins(1),
-            window_bytes: 60 << 10,
+            rate_window: Duration::from_mins(1),
+            min_window_bytes: 60 << 10,
             total: Some(Duration::from_mins(5)),
             file_bytes: 16 << 20,
             whole_bytes: 1 << 20,

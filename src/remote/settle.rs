@@ -1,5 +1,5 @@
-//! Sizes that no listing tells, and files that none names: asked for as far as configs and models need
-//! them.
+//! Requests sizes that a listing lacks, and files that are not listed, as far as configs and models
+//! need them.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use reqwest::Url;
 use super::RemoteError;
 use super::mirror::Mirror;
 use super::name;
-use super::ranged::{Look, RangedFile};
-use super::web::plain;
+use super::ranged::{FetchedPart, RangedFile};
+use super::web::without_query;
 use super::weights::{is_json, is_model};
 use super::{Address, Settings};
 use crate::model;
@@ -18,40 +18,40 @@ use crate::package::{
     Backend, Config, Loaded, config, is_package_config, model_file, precision, reference,
 };
 
-/// Most files that are asked for one by one.
-const MAX_QUESTIONS: usize = 2000;
+/// Maximum number of files that are requested one by one.
+const MAX_SIZE_REQUESTS: usize = 2000;
 
 impl Mirror {
-    /// Asks what is at an address. Headers and configs are fetched when they are read; where sizes are
-    /// not listed, those of the files that configs name are asked for now.
+    /// Opens the mirror of a source. Headers and configs are fetched when they are read. If sizes
+    /// are not listed, those of the files named in configs are requested now.
     pub fn open(address: &Address, settings: &Settings) -> Result<Self, RemoteError> {
         let mut mirror = Self::of(address, settings)?;
-        settle(&mut mirror, settings.opens_models)?;
+        request_missing(&mut mirror, settings.opens_models)?;
         Ok(mirror)
     }
 }
 
-/// Asks for the sizes of these files, as far as they are not known.
+/// Requests the unknown sizes of these files.
 pub(super) fn sizes(mirror: &mut Mirror, paths: Vec<String>) -> Result<(), RemoteError> {
-    let sizes = |_: &str| Look::Size;
-    ask(mirror, paths, &sizes)
+    let sizes = |_: &str| FetchedPart::Size;
+    request_files(mirror, paths, &sizes)
 }
 
-/// Asks for what is missing.
-fn settle(mirror: &mut Mirror, opens_models: bool) -> Result<(), RemoteError> {
+/// Requests all missing sizes and files.
+fn request_missing(mirror: &mut Mirror, opens_models: bool) -> Result<(), RemoteError> {
     let look = |path: &str| {
         if opens_models || !path.split('/').any(is_model) {
-            Look::Beginning
+            FetchedPart::Beginning
         } else {
-            Look::Size
+            FetchedPart::Size
         }
     };
-    if !mirror.is_unsettled() {
+    if !mirror.has_unknown_sizes() {
         return Ok(());
     }
     let start = mirror.tree().start.clone();
     let is_listed = mirror.tree().is_listed;
-    let mut first: Vec<String> = untold(mirror)
+    let mut first: Vec<String> = files_of_unknown_size(mirror)
         .filter(|path| is_small_or_model(path))
         .collect();
     if !is_listed {
@@ -60,16 +60,16 @@ fn settle(mirror: &mut Mirror, opens_models: bool) -> Result<(), RemoteError> {
             first.extend(list_places(&start, &mirror.tree().border));
         }
     }
-    ask(mirror, first, &look)?;
+    request_files(mirror, first, &look)?;
     if !is_listed && !mirror.local(&start).exists() {
         return Err(RemoteError::Nothing {
             url: mirror.shown(&mirror.path().to_string_lossy()),
-            reason: "nothing is there, and the server gives no listing of the directory; name the URL of a \
-                     config.json, or of a directory that has one"
+            reason: "not found, and the server does not list the directory; give the URL of a config.json, or of a \
+                     directory that has one"
                 .to_owned(),
         });
     }
-    if mirror.tree().is_guessed && !is_package(mirror, &start) && mirror.fault().is_none() {
+    if mirror.tree().is_start_guessed && !is_package(mirror, &start) && mirror.fault().is_none() {
         let directory = mirror.path().with_file_name("");
         return Err(RemoteError::NoPackage {
             url: mirror.shown(&directory.to_string_lossy()),
@@ -80,7 +80,7 @@ fn settle(mirror: &mut Mirror, opens_models: bool) -> Result<(), RemoteError> {
         .iter()
         .flat_map(|path| references(mirror, path))
         .collect();
-    ask(mirror, named.clone(), &look)?;
+    request_files(mirror, named.clone(), &look)?;
     if !opens_models {
         return Ok(());
     }
@@ -88,17 +88,17 @@ fn settle(mirror: &mut Mirror, opens_models: bool) -> Result<(), RemoteError> {
     let data: Vec<String> = models
         .flat_map(|path| data_of(mirror, &path, &mirror.local(&path)))
         .collect();
-    ask(mirror, data, &look)
+    request_files(mirror, data, &look)
 }
 
-/// Whether the config at `path` is one of a package, as a walk would have it.
+/// Returns whether the config at `path` belongs to a package, by the criteria of discovery.
 fn is_package(mirror: &Mirror, path: &str) -> bool {
     let folder = path.rsplit('/').nth(1);
     folder.and_then(Backend::from_name).is_some()
         || is_package_config(&Loaded::read(&mirror.local(path)))
 }
 
-/// Paths of the configs of a source.
+/// Returns the paths of a source's configs.
 pub(super) fn configs(mirror: &Mirror) -> Vec<String> {
     let entries = mirror.tree().entries.iter().map(|entry| &entry.path);
     let is_config = |path: &&String| {
@@ -108,7 +108,8 @@ pub(super) fn configs(mirror: &Mirror) -> Vec<String> {
     entries.filter(is_config).cloned().collect()
 }
 
-/// Paths of the files that the config at `path` names, and of what is in folders that it names.
+/// Returns the paths of the files that the config at `path` names, including the files in folders
+/// that it names.
 pub(super) fn references(mirror: &Mirror, path: &str) -> Vec<String> {
     let local = mirror.local(path);
     let Ok(document) = Loaded::read(&local).document else {
@@ -121,7 +122,8 @@ pub(super) fn references(mirror: &Mirror, path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Paths of the files that a reference in the config at `path` means: one, or those of a folder.
+/// Returns the paths that a reference in the config at `path` means: one file, or the files of a
+/// folder.
 pub(super) fn reached(mirror: &Mirror, path: &str, reference: &str) -> Vec<String> {
     let local = mirror.local(path);
     let directory = local.parent().unwrap_or(Path::new(""));
@@ -144,8 +146,8 @@ pub(super) fn reached(mirror: &Mirror, path: &str, reference: &str) -> Vec<Strin
     inside
 }
 
-/// Paths of the files in which the model at `path` keeps its data, as the header says of the same file `at`
-/// some place of the disk.
+/// Returns the paths of the external data files of the model at `path`. They are read from the
+/// header of the same file, which is stored locally as `at`.
 pub(super) fn data_of(mirror: &Mirror, path: &str, at: &Path) -> Vec<String> {
     let Ok(Some(info)) = model::inspect_at(at) else {
         return Vec::new();
@@ -171,7 +173,7 @@ pub(super) fn data_of(mirror: &Mirror, path: &str, at: &Path) -> Vec<String> {
     paths
 }
 
-fn untold(mirror: &Mirror) -> impl Iterator<Item = String> {
+fn files_of_unknown_size(mirror: &Mirror) -> impl Iterator<Item = String> {
     let entries = mirror.tree().entries.iter();
     entries
         .filter(|entry| entry.size.is_none())
@@ -184,7 +186,7 @@ fn is_small_or_model(path: &str) -> bool {
     name == config::FILE_NAME || name == precision::FILE_NAME || in_bundle || is_model(name)
 }
 
-/// Where a precision list may be that rules the config at `path`.
+/// Returns the possible paths of the precision list for the config at `path`.
 fn list_places(path: &str, border: &str) -> Vec<String> {
     let mut places = Vec::new();
     let mut folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -200,11 +202,11 @@ fn list_places(path: &str, border: &str) -> Vec<String> {
     }
 }
 
-/// Asks for files whose size is not known, a few at a time.
-fn ask(
+/// Requests files of unknown size, a few at a time.
+fn request_files(
     mirror: &mut Mirror,
     mut paths: Vec<String>,
-    look: &(dyn Fn(&str) -> Look + Sync),
+    look: &(dyn Fn(&str) -> FetchedPart + Sync),
 ) -> Result<(), RemoteError> {
     paths.sort();
     paths.dedup();
@@ -220,10 +222,10 @@ fn ask(
             },
         )
         .collect();
-    if let Some((_, url)) = questions.get(MAX_QUESTIONS) {
+    if let Some((_, url)) = questions.get(MAX_SIZE_REQUESTS) {
         return Err(RemoteError::Budget {
-            url: plain(url),
-            most: format!("{MAX_QUESTIONS} files without listed sizes"),
+            url: without_query(url),
+            most: format!("{MAX_SIZE_REQUESTS} files without listed sizes"),
         });
     }
     let web = std::sync::Arc::clone(mirror.web());
@@ -236,7 +238,7 @@ fn ask(
         .collect();
     for (path, url, found) in answers {
         let found = match found {
-            // Some servers forbid what they do not have.
+            // Some servers answer with 401 or 403 for missing files.
             Err(RemoteError::Status {
                 status: 401 | 403, ..
             }) if path != mirror.tree().start => None,
@@ -244,7 +246,7 @@ fn ask(
         };
         match found {
             Some(far) => mirror.found(&path, url, far)?,
-            None if mirror.tree().has(&path) => mirror.lost(&path)?,
+            None if mirror.tree().has(&path) => mirror.remove_missing(&path)?,
             None => {}
         }
     }

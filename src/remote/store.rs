@@ -1,18 +1,18 @@
-//! The files of a mirror: opened on a server when they are read.
+//! The files of a mirror, which are opened on a server when they are read.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::listing::Entry;
+use super::listing::SourceFile;
 use super::ranged::RangedFile;
-use super::web::Web;
+use super::web::HttpClient;
 use crate::source::ReadAt;
-use crate::source::elsewhere::{Far, Store};
+use crate::source::elsewhere::{Far, RemoteStore};
 
 /// The files of a source by their paths.
-pub(super) struct Files {
+pub(super) struct MirrorStore {
     files: RwLock<HashMap<PathBuf, File>>,
 }
 
@@ -21,21 +21,21 @@ struct File {
     sha256: Option<String>,
 }
 
-impl Files {
-    /// None yet.
+impl MirrorStore {
+    /// Creates an empty store.
     pub(super) fn new() -> Self {
         Self {
             files: RwLock::default(),
         }
     }
 
-    /// Adds a file that a listing tells the size of.
-    pub(super) fn add_listed(&self, web: &Arc<Web>, entry: &Entry, size: u64) {
+    /// Adds a file whose size is listed.
+    pub(super) fn add_listed(&self, web: &Arc<HttpClient>, entry: &SourceFile, size: u64) {
         let far = RangedFile::listed(Arc::clone(web), entry.url.clone(), size);
         self.add(&entry.path, far, entry.sha256.clone());
     }
 
-    /// Adds a file that was found.
+    /// Adds a file that was found on the server.
     pub(super) fn add(&self, path: &str, far: RangedFile, sha256: Option<String>) {
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         let far = Arc::new(far);
@@ -43,7 +43,7 @@ impl Files {
     }
 }
 
-impl Store for Files {
+impl RemoteStore for MirrorStore {
     fn open(&self, below: &Path) -> Option<io::Result<Far>> {
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
         let far: Far = Arc::clone(&files.get(below)?.far) as Arc<dyn ReadAt + Send + Sync>;

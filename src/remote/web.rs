@@ -1,5 +1,5 @@
-//! Requests: with redirects followed by hand, a token that stays where it belongs, and everything
-//! that comes counted before it is kept.
+//! The HTTP client. It follows redirects itself, sends the token only to the hub, and counts
+//! received data before it is stored.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,32 +14,32 @@ use reqwest::{Client, Method, Response, Url};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::gate::{Gate, GatedResolver, REFUSED};
+use super::gate::{AddressFilter, FilteredResolver, PRIVATE_ADDRESS_ERROR};
 use super::{Limits, RemoteError, Settings};
 
-/// Redirects that are followed for one request.
+/// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 10;
-/// How often a request is made that fails for a passing reason.
-const TRIES: u32 = 3;
-/// The pause before the second try; before each further one twice as long.
-const PAUSE: Duration = Duration::from_millis(250);
+/// Maximum number of attempts of a request that fails with transient errors.
+const MAX_ATTEMPTS: u32 = 3;
+/// Pause before the second attempt. It doubles before each further one.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// What a run took.
+/// Network traffic of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Requests, redirects included.
+    /// Number of requests, including redirects.
     pub requests: u64,
-    /// Bytes of bodies.
+    /// Number of bytes of bodies.
     pub bytes: u64,
 }
 
-/// The client of one run.
+/// The HTTP client of one run.
 #[derive(Debug)]
-pub(super) struct Web {
+pub(super) struct HttpClient {
     runtime: Runtime,
     client: Client,
-    gate: Arc<Gate>,
-    /// The token, and the only origin that gets it.
+    gate: Arc<AddressFilter>,
+    /// The token, and the only origin that receives it.
     token: Option<(Url, HeaderValue)>,
     pub(super) limits: Limits,
     started: Instant,
@@ -48,19 +48,19 @@ pub(super) struct Web {
     faults: Mutex<Vec<RemoteError>>,
 }
 
-/// What is asked for.
+/// The parameters of a request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ask {
-    /// First and last byte; without a last one all from the first on.
+pub(super) struct RequestParams {
+    /// First and last byte. Without a last byte, everything from the first on.
     pub(super) range: Option<(u64, Option<u64>)>,
-    /// The range only if the file is still this one.
+    /// Tag of the file: the range applies only if the file still has it.
     pub(super) if_range: Option<String>,
-    /// Only the head of the answer.
+    /// Send a HEAD request.
     pub(super) head: bool,
 }
 
-impl Ask {
-    /// For the bytes from one to another, both included.
+impl RequestParams {
+    /// Requests a range of bytes, both ends included.
     pub(super) fn part(first: u64, last: u64) -> Self {
         Self {
             range: Some((first, Some(last))),
@@ -69,57 +69,58 @@ impl Ask {
     }
 }
 
-/// How much of a body came while it was waited for, since the window began.
+/// The bytes that arrived and the time spent waiting for them, since the window began.
 #[derive(Debug, Default)]
-struct Pace {
+struct TransferRate {
     waited: Duration,
     bytes: u64,
 }
 
-impl Pace {
-    /// Takes a piece of a body. At the end of a window of waiting, gives its bytes if these were too few. Time that
-    /// passes elsewhere, as in writing to a disk, does not count.
+impl TransferRate {
+    /// Records a piece of a body. At the end of a window, returns the number of received bytes if
+    /// it is below the minimum. Only time spent waiting for the server counts, not time spent
+    /// elsewhere, such as writing to a disk.
     fn too_slow(&mut self, bytes: u64, waited: Duration, limits: &Limits) -> Option<u64> {
         self.bytes += bytes;
         self.waited += waited;
-        if self.waited < limits.window {
+        if self.waited < limits.rate_window {
             return None;
         }
         let Self { bytes, .. } = std::mem::take(self);
-        (bytes < limits.window_bytes).then_some(bytes)
+        (bytes < limits.min_window_bytes).then_some(bytes)
     }
 }
 
 /// An answer whose body has not been read.
 #[derive(Debug)]
 pub(super) struct Answer<'w> {
-    web: &'w Web,
-    pace: Pace,
+    web: &'w HttpClient,
+    pace: TransferRate,
     response: Response,
     /// HTTP status.
     pub(super) status: u16,
-    /// What answered, after redirects.
+    /// URL that answered, after redirects.
     pub(super) url: Url,
 }
 
-impl Web {
-    /// A client for a run that begins at `first`.
+impl HttpClient {
+    /// Creates the client of a run that begins at the URL `first`.
     pub(super) fn new(settings: &Settings, first: &Url) -> Result<Self, RemoteError> {
         let fail = |error: &dyn std::fmt::Display| {
             RemoteError::Setting(format!("cannot start the HTTP client: {error}"))
         };
-        // Another part of the process may have installed one: any does.
+        // Another part of the process may have installed a provider already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .map_err(|error| fail(&error))?;
-        let gate = Arc::new(Gate::new(settings.allow_private, first));
+        let gate = Arc::new(AddressFilter::new(settings.allow_private, first));
         let client = Client::builder()
             .connect_timeout(settings.limits.connect)
             .redirect(reqwest::redirect::Policy::none())
-            .dns_resolver(Arc::new(GatedResolver(Arc::clone(&gate))))
+            .dns_resolver(Arc::new(FilteredResolver(Arc::clone(&gate))))
             .user_agent(concat!("pkgtool/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| fail(&error))?;
@@ -136,7 +137,7 @@ impl Web {
         })
     }
 
-    /// What was taken so far.
+    /// Returns the traffic so far.
     pub(super) fn traffic(&self) -> Traffic {
         Traffic {
             requests: self.requests.load(Ordering::Relaxed),
@@ -144,24 +145,24 @@ impl Web {
         }
     }
 
-    /// Remembers that something could not be read, for those who cannot be told at the place.
-    pub(super) fn remember(&self, fault: RemoteError) {
+    /// Records an error that cannot be returned where it occurs.
+    pub(super) fn record_fault(&self, fault: RemoteError) {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.push(fault);
     }
 
-    /// The first thing that could not be read.
+    /// Returns the first recorded error.
     pub(super) fn fault(&self) -> Option<RemoteError> {
         let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.first().cloned()
     }
 
-    /// Asks, again if the reason why it failed may pass.
-    pub(super) fn get(&self, url: &Url, ask: &Ask) -> Result<Answer<'_>, RemoteError> {
-        let mut pause = PAUSE;
-        for _ in 1..TRIES {
+    /// Sends a request, and retries it after transient errors.
+    pub(super) fn get(&self, url: &Url, ask: &RequestParams) -> Result<Answer<'_>, RemoteError> {
+        let mut pause = RETRY_PAUSE;
+        for _ in 1..MAX_ATTEMPTS {
             match self.follow(url, ask) {
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     std::thread::sleep(pause);
                 }
                 Ok(answer) if matches!(answer.status, 429 | 502 | 503 | 504) => {
@@ -174,13 +175,14 @@ impl Web {
         self.follow(url, ask)
     }
 
-    /// The whole body of a file that has at most `most` bytes; `None` if there is none.
+    /// Returns the whole body of a file with at most `most` bytes, or `None` if the file is
+    /// missing.
     pub(super) fn body(
         &self,
         url: &Url,
         most: u64,
     ) -> Result<Option<(Url, String, Vec<u8>)>, RemoteError> {
-        let mut answer = self.get(url, &Ask::default())?;
+        let mut answer = self.get(url, &RequestParams::default())?;
         match answer.status {
             200 => {}
             404 | 410 => return Ok(None),
@@ -200,20 +202,20 @@ impl Web {
         Ok(Some((answer.url.clone(), kind, body)))
     }
 
-    fn follow(&self, first: &Url, ask: &Ask) -> Result<Answer<'_>, RemoteError> {
+    fn follow(&self, first: &Url, ask: &RequestParams) -> Result<Answer<'_>, RemoteError> {
         let mut url = first.clone();
         let mut seen = HashSet::new();
         let mut trusted = true;
         let stray = |reason: String| RemoteError::Redirect {
-            url: plain(first),
+            url: without_query(first),
             reason,
         };
         loop {
-            if !self.gate.lets(&url) {
+            if !self.gate.allows(&url) {
                 return Err(Self::private(first, &url));
             }
             if !seen.insert(url.clone()) {
-                return Err(stray("redirects lead back to where they began".to_owned()));
+                return Err(stray("redirects form a loop".to_owned()));
             }
             if seen.len() > MAX_REDIRECTS {
                 return Err(stray(format!("more than {MAX_REDIRECTS} redirects")));
@@ -227,15 +229,15 @@ impl Web {
             };
             let text = location
                 .to_str()
-                .map_err(|_| stray("a redirect to nowhere".to_owned()))?;
+                .map_err(|_| stray("redirect without a valid target".to_owned()))?;
             let next = url
                 .join(text)
-                .map_err(|error| stray(format!("a redirect to `{text}`: {error}")))?;
+                .map_err(|error| stray(format!("invalid redirect to `{text}`: {error}")))?;
             if !matches!(next.scheme(), "http" | "https")
                 || url.scheme() == "https" && next.scheme() == "http"
             {
                 return Err(stray(format!(
-                    "a redirect from {} to {}, which is not followed",
+                    "unsupported redirect from {} to {}",
                     url.scheme(),
                     next.scheme()
                 )));
@@ -249,7 +251,7 @@ impl Web {
         &self,
         first: &Url,
         url: &Url,
-        ask: &Ask,
+        ask: &RequestParams,
         trusted: bool,
     ) -> Result<Response, RemoteError> {
         let spent = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
@@ -257,7 +259,7 @@ impl Web {
             && spent > most
         {
             return Err(RemoteError::Budget {
-                url: plain(first),
+                url: without_query(first),
                 most: format!("{most} requests"),
             });
         }
@@ -282,9 +284,11 @@ impl Web {
         }
         match self.wait(first, request.send())? {
             Ok(response) => Ok(response),
-            Err(error) if tells(&error, REFUSED) => Err(Self::private(first, url)),
+            Err(error) if has_cause(&error, PRIVATE_ADDRESS_ERROR) => {
+                Err(Self::private(first, url))
+            }
             Err(error) => Err(RemoteError::Unreachable {
-                url: plain(first),
+                url: without_query(first),
                 reason: innermost(&error),
             }),
         }
@@ -297,13 +301,13 @@ impl Web {
             .unwrap_or("identity");
         if !coding.eq_ignore_ascii_case("identity") {
             return Err(RemoteError::lie(
-                &plain(&url),
-                format!("asked for plain bytes, it sends them packed (`{coding}`)"),
+                &without_query(&url),
+                format!("requested uncompressed bytes, got the encoding `{coding}`"),
             ));
         }
         Ok(Answer {
             web: self,
-            pace: Pace::default(),
+            pace: TransferRate::default(),
             status: response.status().as_u16(),
             response,
             url,
@@ -312,12 +316,12 @@ impl Web {
 
     fn private(first: &Url, url: &Url) -> RemoteError {
         RemoteError::Private {
-            url: plain(first),
+            url: without_query(first),
             host: url.host_str().unwrap_or_default().to_owned(),
         }
     }
 
-    /// Waits for a server, no longer than it may be silent and the run may take.
+    /// Waits for a server, up to the idle timeout and the time limit of the run.
     fn wait<T>(&self, url: &Url, work: impl Future<Output = T>) -> Result<T, RemoteError> {
         let left = self
             .limits
@@ -329,11 +333,11 @@ impl Web {
             .block_on(async { timeout(patience, work).await });
         outcome.map_err(|_| match (left, self.limits.total) {
             (Some(left), Some(total)) if left <= self.limits.idle => RemoteError::TooSlow {
-                url: plain(url),
+                url: without_query(url),
                 seconds: total.as_secs(),
             },
             _ => RemoteError::Stalled {
-                url: plain(url),
+                url: without_query(url),
                 seconds: self.limits.idle.as_secs(),
             },
         })
@@ -343,7 +347,7 @@ impl Web {
         let spent = self.bytes.fetch_add(count, Ordering::Relaxed) + count;
         match self.limits.run_bytes {
             Some(most) if spent > most => Err(RemoteError::Budget {
-                url: plain(url),
+                url: without_query(url),
                 most: format!("{most} bytes"),
             }),
             _ => Ok(()),
@@ -352,23 +356,23 @@ impl Web {
 }
 
 impl Answer<'_> {
-    /// A header as text.
+    /// Returns a header as text.
     pub(super) fn header(&self, name: &'static str) -> Option<String> {
         let value = self.response.headers().get(HeaderName::from_static(name))?;
         value.to_str().ok().map(str::to_owned)
     }
 
-    /// What tells this file from one that takes its place: its tag, else when it was changed.
-    pub(super) fn mark(&self) -> Option<String> {
+    /// Returns the version marker of the file: its ETag, otherwise its modification time.
+    pub(super) fn version_marker(&self) -> Option<String> {
         self.header("etag").or_else(|| self.header("last-modified"))
     }
 
-    /// The length that the server says the body has.
+    /// Returns the announced length of the body.
     pub(super) fn length(&self) -> Option<u64> {
         self.header("content-length")?.trim().parse().ok()
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// Returns the next piece of the body, or `None` at its end.
     pub(super) fn chunk(
         &mut self,
     ) -> Result<Option<impl std::ops::Deref<Target = [u8]> + use<>>, RemoteError> {
@@ -376,44 +380,44 @@ impl Answer<'_> {
         let chunk = self.web.wait(&self.url, self.response.chunk())?;
         let waited = began.elapsed();
         let chunk = chunk.map_err(|error| RemoteError::Unreachable {
-            url: plain(&self.url),
+            url: without_query(&self.url),
             reason: innermost(&error),
         })?;
         if let Some(chunk) = &chunk {
             self.web.spend(&self.url, chunk.len() as u64)?;
             let limits = &self.web.limits;
             if let Some(bytes) = self.pace.too_slow(chunk.len() as u64, waited, limits) {
-                return Err(RemoteError::Drips {
-                    url: plain(&self.url),
+                return Err(RemoteError::TooSlowTransfer {
+                    url: without_query(&self.url),
                     bytes,
-                    seconds: limits.window.as_secs(),
-                    least: limits.window_bytes,
+                    seconds: limits.rate_window.as_secs(),
+                    least: limits.min_window_bytes,
                 });
             }
         }
         Ok(chunk)
     }
 
-    /// What an answer that is no success means.
+    /// Returns the error for an answer without success.
     pub(super) fn refused(&self) -> RemoteError {
         RemoteError::Status {
-            url: plain(&self.url),
+            url: without_query(&self.url),
             status: self.status,
             hint: match self.status {
                 401 | 403 => {
-                    "; where a token is needed, set HF_TOKEN (it is sent to the hub's endpoint only)"
+                    "; if a token is needed, set HF_TOKEN (it is sent only to the hub's endpoint)"
                 }
-                404 | 410 => ": nothing is there",
+                404 | 410 => ": not found",
                 429 => ": too many requests; try again later",
-                500.. => ": a fault of the server; try again later",
+                500.. => ": server error; try again later",
                 _ => "",
             },
         }
     }
 }
 
-/// A URL as it is told: a query may be a secret.
-pub(super) fn plain(url: &Url) -> String {
+/// Formats a URL without its query, which may be a secret.
+pub(super) fn without_query(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.into()
@@ -428,14 +432,15 @@ fn token(settings: &Settings) -> Result<Option<(Url, HeaderValue)>, RemoteError>
     else {
         return Ok(None);
     };
-    let wrong = || RemoteError::Setting("HF_TOKEN has characters that no token has".to_owned());
+    let wrong =
+        || RemoteError::Setting("HF_TOKEN has characters that are invalid in a token".to_owned());
     let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| wrong())?;
     value.set_sensitive(true);
     let endpoint = super::address::endpoint(&settings.hub_endpoint)?;
     Ok(Some((endpoint, value)))
 }
 
-/// The last of an error's causes, which is the one that says something.
+/// Returns the innermost cause of an error, which is the most specific one.
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -444,7 +449,7 @@ fn innermost(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-fn tells(error: &reqwest::Error, text: &str) -> bool {
+fn has_cause(error: &reqwest::Error, text: &str) -> bool {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(one) = cause {
         if one.to_string() == text {
@@ -462,7 +467,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that sends a byte now and then is never silent for long, and is given up all the same.
+    /// A server that sends a byte now and then never exceeds the idle timeout. It is rejected
+    /// because of its low transfer rate.
     #[test]
     fn a_server_that_drips_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -477,8 +483,8 @@ mod tests {
             }
         });
         let limits = Limits {
-            window: Duration::from_millis(200),
-            window_bytes: 1000,
+            rate_window: Duration::from_millis(200),
+            min_window_bytes: 1000,
             total: None,
             ..Limits::default()
         };
@@ -490,8 +496,8 @@ mod tests {
             limits,
         };
         let url = Url::parse(&format!("http://{address}/m.pte")).expect("a URL");
-        let web = Web::new(&settings, &url).expect("a client");
-        let mut answer = web.get(&url, &Ask::default()).expect("a head");
+        let web = HttpClient::new(&settings, &url).expect("a client");
+        let mut answer = web.get(&url, &RequestParams::default()).expect("a head");
         let error = loop {
             match answer.chunk() {
                 Ok(chunk) => assert!(chunk.is_some(), "the body does not end"),
@@ -499,10 +505,10 @@ mod tests {
             }
         };
         assert!(
-            matches!(error, RemoteError::Drips { bytes: 1..1000, .. }),
+            matches!(error, RemoteError::TooSlowTransfer { bytes: 1..1000, .. }),
             "{error}"
         );
-        assert!(!error.is_passing(), "{error}");
+        assert!(!error.is_transient(), "{error}");
         drop(answer);
         drop(web);
         server.join().expect("the server ends");
@@ -511,13 +517,13 @@ mod tests {
     #[test]
     fn only_waiting_counts_and_a_window_begins_anew() {
         let limits = Limits::default();
-        let mut pace = Pace::default();
+        let mut pace = TransferRate::default();
         let second = Duration::from_secs(1);
         for _ in 0..200 {
             assert_eq!(pace.too_slow(2048, second, &limits), None);
             assert_eq!(pace.too_slow(0, Duration::ZERO, &limits), None);
         }
-        let mut pace = Pace::default();
+        let mut pace = TransferRate::default();
         let slow = (0..60).find_map(|_| pace.too_slow(1, second, &limits));
         assert_eq!(slow, Some(60));
     }

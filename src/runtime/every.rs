@@ -21,12 +21,12 @@ pub struct PackageVariant {
     /// Precision token.
     pub precision: Option<String>,
     /// The methods of its model files, in the config's order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<VariantMethod>,
 }
 
 /// A method of one of a variant's model files.
 #[derive(Debug)]
-pub struct Part {
+pub struct VariantMethod {
     /// The component, in a multi-component variant.
     pub component: Option<String>,
     /// The method; `None` if the file cannot be read.
@@ -37,7 +37,7 @@ pub struct Part {
 
 /// A filter for variants; an empty or absent field matches everything.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct VariantFilter {
     /// Backends.
     pub backends: Vec<Backend>,
     /// Precision tokens.
@@ -49,7 +49,10 @@ pub struct Wanted {
 }
 
 /// Returns all matching variants below `path`: a directory with packages of one model, or a config.
-pub fn variants(path: &Path, wanted: &Wanted) -> Result<Vec<PackageVariant>, SelectionError> {
+pub fn variants(
+    path: &Path,
+    wanted: &VariantFilter,
+) -> Result<Vec<PackageVariant>, SelectionError> {
     let is_config = path
         .extension()
         .is_some_and(|extension| extension == "json");
@@ -77,7 +80,7 @@ pub fn variants(path: &Path, wanted: &Wanted) -> Result<Vec<PackageVariant>, Sel
 }
 
 impl PackageVariant {
-    fn read(path: &Path, config: &Config, variant: &Variant, wanted: &Wanted) -> Self {
+    fn read(path: &Path, config: &Config, variant: &Variant, wanted: &VariantFilter) -> Self {
         let mut parts = Vec::new();
         for file in &variant.files {
             if wanted.component.is_some() && wanted.component != file.component {
@@ -87,7 +90,7 @@ impl PackageVariant {
             let model = match ModelFile::of_variant(path, config, variant, file) {
                 Ok(model) => model,
                 Err(error) => {
-                    parts.push(Part {
+                    parts.push(VariantMethod {
                         component,
                         method: None,
                         selection: Err(error),
@@ -97,7 +100,7 @@ impl PackageVariant {
             };
             for method in model.methods() {
                 if wanted.method.as_ref().is_none_or(|asked| *asked == method) {
-                    parts.push(Part {
+                    parts.push(VariantMethod {
                         component: component.clone(),
                         selection: model.select(Some(&method)),
                         method: Some(method),
@@ -124,7 +127,7 @@ impl PackageVariant {
     }
 
     /// Finds a part by name. With `is_only`, the single part of a variant matches any name.
-    pub fn part(&self, name: &str, is_only: bool) -> Option<&Part> {
+    pub fn part(&self, name: &str, is_only: bool) -> Option<&VariantMethod> {
         let mut parts = self.parts.iter();
         match &self.parts[..] {
             [only] if is_only => Some(only),
@@ -139,7 +142,7 @@ impl PackageVariant {
     }
 }
 
-impl Part {
+impl VariantMethod {
     /// Returns the unique name of the part within its variant: `component`, `component/method` if
     /// the component has several methods, or `method` without components.
     pub fn name(&self, among: &[Self]) -> String {

@@ -13,7 +13,7 @@ use crate::engine::EngineError;
 
 /// The amount and order of runs in a measurement.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct MeasurePlan {
     /// Runs of each session that are discarded as warm-up.
     pub warm_up: u64,
     /// Measured amount per session.
@@ -48,9 +48,9 @@ impl Series {
 /// Measures sessions whose inputs are set. `progress` is called after each round.
 ///
 /// Stops at the first error, and returns it with the index of the session that failed.
-pub fn interleaved(
+pub fn measure_interleaved(
     workers: &mut [&mut Worker],
-    plan: &Plan,
+    plan: &MeasurePlan,
     mut progress: impl FnMut(u32),
 ) -> Result<Vec<Series>, (usize, EngineError)> {
     for (place, worker) in workers.iter_mut().enumerate() {
@@ -76,7 +76,7 @@ pub fn interleaved(
 }
 
 /// Runs until the warm-up is done, but not longer than the measurement itself.
-fn warm_up(worker: &mut Worker, plan: &Plan) -> Result<(), EngineError> {
+fn warm_up(worker: &mut Worker, plan: &MeasurePlan) -> Result<(), EngineError> {
     let limit = match plan.amount {
         Amount::Runs(_) => Duration::MAX,
         Amount::Time(time) => time,
@@ -91,7 +91,7 @@ fn warm_up(worker: &mut Worker, plan: &Plan) -> Result<(), EngineError> {
 }
 
 /// Returns the number of runs and the time of one session's slice in a round.
-fn slice(plan: &Plan, round: u32) -> (u64, Duration) {
+fn slice(plan: &MeasurePlan, round: u32) -> (u64, Duration) {
     match plan.amount {
         Amount::Time(time) => (u64::MAX, time / plan.rounds.max(1)),
         Amount::Runs(runs) => {
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn slices_add_up_to_the_runs() {
         for runs in [1, 7, 20, 1003] {
-            let plan = Plan {
+            let plan = MeasurePlan {
                 warm_up: 0,
                 amount: Amount::Runs(runs),
                 rounds: 20,

@@ -1,7 +1,7 @@
 //! Decodes untrusted PNG and JPEG images into tensors, in a parser process with limits.
 //!
 //! Invariant: the size in an image's header is checked before anything is decoded. The limit is
-//! [`MOST_PIXELS`] or the size of the model's input, if that is larger.
+//! [`MAX_PIXELS`] or the size of the model's input, if that is larger.
 
 use std::io;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::tensor::limit::MemoryLimit;
 use crate::tensor::{DType, Signature, Tensor};
 
 /// Name of this work, as jobs of parser processes carry it.
-pub const WORK: &str = "pictures";
+pub const IMAGE_WORK: &str = "pictures";
 
 /// Maximum number of pixels of an image that exceeds the model's input: 5120 x 5120, enough for
 /// photos of phones.
-pub const MOST_PIXELS: u64 = 5120 * 5120;
+pub const MAX_PIXELS: u64 = 5120 * 5120;
 
 /// Limits for decoding one image. A progressive JPEG of the maximum size needs six bytes per pixel
 /// while it is decoded, and three afterwards.
@@ -29,7 +29,7 @@ const LIMITS: Limits = Limits {
 
 /// The request to decode an image.
 #[derive(Debug, Serialize, Deserialize)]
-struct Asked {
+struct DecodeRequest {
     signature: Signature,
     input: usize,
     mean: Vec<f32>,
@@ -76,14 +76,14 @@ pub fn read(
     bytes: &[u8],
     (mean, std): (Vec<f32>, Vec<f32>),
 ) -> Result<Tensor, PictureError> {
-    let asked = Asked {
+    let asked = DecodeRequest {
         signature: signature.clone(),
         input,
         mean,
         std,
     };
     let job = Job {
-        work: WORK,
+        work: IMAGE_WORK,
         ask: serde_json::to_vec(&asked).expect("a signature becomes JSON"),
         payload: bytes,
         content: None,
@@ -99,7 +99,7 @@ pub fn read(
 
 /// Decodes an image in the parser process: the counterpart of [`read`].
 pub fn work(task: &Task) -> io::Result<Answer> {
-    let asked: Asked = task.ask()?;
+    let asked: DecodeRequest = task.ask()?;
     match decoded(&asked, &task.payload) {
         Ok(tensor) => {
             let head: Result<_, PictureFault> = Ok((tensor.dtype(), tensor.shape()));
@@ -109,13 +109,13 @@ pub fn work(task: &Task) -> io::Result<Answer> {
     }
 }
 
-fn decoded(asked: &Asked, bytes: &[u8]) -> Result<Tensor, InputError> {
+fn decoded(asked: &DecodeRequest, bytes: &[u8]) -> Result<Tensor, InputError> {
     let signature = &asked.signature;
     let args = InputArgs {
         mean: asked.mean.clone(),
         std: asked.std.clone(),
         memory: Some(MemoryLimit::Setting(LIMITS.memory)),
-        pixels: Some(MOST_PIXELS),
+        pixels: Some(MAX_PIXELS),
         ..InputArgs::default()
     };
     let tensor = input::picture(signature, asked.input, bytes, &args, "the picture")?;

@@ -8,7 +8,7 @@
 //! names its evidence.
 
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody};
-use crate::model::executorch::{Lowered, contents};
+use crate::model::executorch::{LoweredPrecision, contents};
 use crate::model::onnx::each_node;
 use crate::model::precision::{self, Kind};
 use crate::package::PrecisionList;
@@ -30,7 +30,7 @@ pub struct Precision {
 
 /// Precisions of a file's contents, from highest to lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Held {
+enum PrecisionClass {
     Float32,
     Float16,
     Bfloat16,
@@ -39,7 +39,7 @@ enum Held {
 }
 
 /// A precision found in a file, and its evidence in words.
-type Seen = (Held, String);
+type Evidence = (PrecisionClass, String);
 
 impl Precision {
     /// Returns the precision of a package's variant from its config, or of a single model file from
@@ -58,7 +58,7 @@ impl Precision {
         let mut seen = Vec::new();
         let signature = &selection.signature;
         let values = signature.inputs.iter().chain(&signature.outputs);
-        seen.extend(values.filter_map(of_value));
+        seen.extend(values.filter_map(from_value));
         match selection.info.format {
             "onnx" => seen.extend(of_onnx(selection)),
             "coreml" => seen.extend(of_core_ml(selection)),
@@ -67,12 +67,17 @@ impl Precision {
         // Of equal ones the first counts: they are ordered by how much they prove.
         let lowest = seen.iter().map(|(held, _)| *held).max();
         let lowest = seen.into_iter().find(|(held, _)| Some(*held) == lowest);
-        let nothing = || (Held::Float32, "nothing in it is less precise".to_owned());
+        let nothing = || {
+            (
+                PrecisionClass::Float32,
+                "nothing in it is less precise".to_owned(),
+            )
+        };
         let (held, because) = lowest.unwrap_or_else(nothing);
         Self {
             token: held.token().to_owned(),
             because,
-            quantized: held >= Held::EightBits,
+            quantized: held >= PrecisionClass::EightBits,
         }
     }
 
@@ -89,7 +94,8 @@ impl Precision {
             return self;
         };
         let seen = of_payloads(&source, &body, method).into_iter();
-        let floats = seen.filter(|(held, _)| matches!(held, Held::Float16 | Held::Bfloat16));
+        let floats = seen
+            .filter(|(held, _)| matches!(held, PrecisionClass::Float16 | PrecisionClass::Bfloat16));
         // Of equal ones the first counts: the type of computations proves more than the type of
         // storage.
         let lowest = floats.reduce(|first, other| if other.0 > first.0 { other } else { first });
@@ -115,7 +121,7 @@ impl Precision {
     /// Returns the precision of a provider that always computes in half precision.
     pub fn half(provider: &str) -> Self {
         Self {
-            token: Held::Float16.token().to_owned(),
+            token: PrecisionClass::Float16.token().to_owned(),
             because: format!("{provider} computes in half precision"),
             quantized: false,
         }
@@ -137,18 +143,18 @@ impl Precision {
         self.held() > other.held()
     }
 
-    fn held(&self) -> Held {
+    fn held(&self) -> PrecisionClass {
         match (self.token.as_str(), self.quantized) {
-            ("fp16", _) => Held::Float16,
-            ("bf16", _) => Held::Bfloat16,
-            (token, true) if token.contains('4') => Held::FourBits,
-            (_, true) => Held::EightBits,
-            _ => Held::Float32,
+            ("fp16", _) => PrecisionClass::Float16,
+            ("bf16", _) => PrecisionClass::Bfloat16,
+            (token, true) if token.contains('4') => PrecisionClass::FourBits,
+            (_, true) => PrecisionClass::EightBits,
+            _ => PrecisionClass::Float32,
         }
     }
 }
 
-impl Held {
+impl PrecisionClass {
     fn token(self) -> &'static str {
         match self {
             Self::Float32 => "fp32",
@@ -160,39 +166,39 @@ impl Held {
     }
 }
 
-impl From<Lowered> for Held {
-    fn from(lowered: Lowered) -> Self {
+impl From<LoweredPrecision> for PrecisionClass {
+    fn from(lowered: LoweredPrecision) -> Self {
         match lowered {
-            Lowered::Float16 => Self::Float16,
-            Lowered::Bfloat16 => Self::Bfloat16,
-            Lowered::EightBits => Self::EightBits,
-            Lowered::FourBits => Self::FourBits,
+            LoweredPrecision::Float16 => Self::Float16,
+            LoweredPrecision::Bfloat16 => Self::Bfloat16,
+            LoweredPrecision::EightBits => Self::EightBits,
+            LoweredPrecision::FourBits => Self::FourBits,
         }
     }
 }
 
 /// Returns the precision of an input or output.
-fn of_value(spec: &TensorSpec) -> Option<Seen> {
+fn from_value(spec: &TensorSpec) -> Option<Evidence> {
     let held = match spec.dtype {
-        DType::Float16 => Held::Float16,
-        DType::Bfloat16 => Held::Bfloat16,
+        DType::Float16 => PrecisionClass::Float16,
+        DType::Bfloat16 => PrecisionClass::Bfloat16,
         _ => return None,
     };
     Some((held, format!("`{}` is {}", spec.name, spec.dtype)))
 }
 
 /// Returns the precisions of the operators and stored tensors of an ONNX file.
-fn of_onnx(selection: &Selection) -> Vec<Seen> {
+fn of_onnx(selection: &Selection) -> Vec<Evidence> {
     let operators = selection
         .info
         .methods
         .iter()
         .flat_map(|method| &method.operators);
-    let mut seen: Vec<Seen> = operators
+    let mut seen: Vec<Evidence> = operators
         .filter_map(|(operator, count)| {
             let held = of_operator(operator)?;
-            let held = if held == Held::FourBits && bits(selection, operator) >= 8 {
-                Held::EightBits
+            let held = if held == PrecisionClass::FourBits && bits(selection, operator) >= 8 {
+                PrecisionClass::EightBits
             } else {
                 held
             };
@@ -205,7 +211,7 @@ fn of_onnx(selection: &Selection) -> Vec<Seen> {
 }
 
 /// Returns the precisions of the operations and weights of an ML Program.
-fn of_core_ml(selection: &Selection) -> Vec<Seen> {
+fn of_core_ml(selection: &Selection) -> Vec<Evidence> {
     let mut seen = of_weights(selection);
     let operations = selection
         .info
@@ -218,9 +224,9 @@ fn of_core_ml(selection: &Selection) -> Vec<Seen> {
         let small = |name: &String| ["uint1", "uint2", "uint3"].contains(&name.as_str());
         let is_small = types.into_iter().any(small);
         let held = if is_small {
-            Held::FourBits
+            PrecisionClass::FourBits
         } else {
-            Held::EightBits
+            PrecisionClass::EightBits
         };
         seen.push((held, format!("it holds weights packed for `{operation}`")));
     }
@@ -228,14 +234,14 @@ fn of_core_ml(selection: &Selection) -> Vec<Seen> {
 }
 
 /// Returns the precisions of stored tensors.
-fn of_weights(selection: &Selection) -> Vec<Seen> {
+fn of_weights(selection: &Selection) -> Vec<Evidence> {
     let mut seen = Vec::new();
     for (element, count) in &selection.info.weight_types {
         let held = match element.as_str() {
-            "float16" => Held::Float16,
-            "bfloat16" => Held::Bfloat16,
-            "int4" | "uint4" | "float4e2m1" => Held::FourBits,
-            name if name.starts_with("float8") => Held::EightBits,
+            "float16" => PrecisionClass::Float16,
+            "bfloat16" => PrecisionClass::Bfloat16,
+            "int4" | "uint4" | "float4e2m1" => PrecisionClass::FourBits,
+            name if name.starts_with("float8") => PrecisionClass::EightBits,
             _ => continue,
         };
         // A single number is a constant, not a weight.
@@ -247,10 +253,10 @@ fn of_weights(selection: &Selection) -> Vec<Seen> {
 }
 
 /// Returns the precision that an operator of ONNX or ONNX Runtime indicates.
-fn of_operator(operator: &str) -> Option<Held> {
+fn of_operator(operator: &str) -> Option<PrecisionClass> {
     match precision::of_operator(operator)? {
-        Kind::FourBits => Some(Held::FourBits),
-        Kind::EightBits => Some(Held::EightBits),
+        Kind::FourBits => Some(PrecisionClass::FourBits),
+        Kind::EightBits => Some(PrecisionClass::EightBits),
         _ => None,
     }
 }
@@ -281,7 +287,7 @@ fn read(selection: &Selection) -> Option<(FileSource, ProgramBody)> {
 }
 
 /// Returns the precisions of the delegates of a program's method.
-fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> Vec<Seen> {
+fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> Vec<Evidence> {
     let mut seen = Vec::new();
     // An unreadable payload cannot run; loading it reports the error.
     for payload in contents(source, body, method).into_iter().flatten() {
@@ -289,7 +295,7 @@ fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> 
         let content = payload.content.into_iter();
         let lowered = content.flat_map(|content| content.lowered());
         seen.extend(lowered.map(|(lowered, words)| {
-            let held = Held::from(lowered);
+            let held = PrecisionClass::from(lowered);
             (held, format!("its delegate for {name} {words}"))
         }));
     }
@@ -297,7 +303,7 @@ fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> 
 }
 
 /// Returns the precisions of the instructions, values and delegates of a program's method.
-fn of_program(selection: &Selection) -> Vec<Seen> {
+fn of_program(selection: &Selection) -> Vec<Evidence> {
     let name = &selection.signature.method;
     let mut seen = Vec::new();
     let operators = selection.info.method(name).map(|method| &method.operators);
@@ -307,11 +313,11 @@ fn of_program(selection: &Selection) -> Vec<Seen> {
         .map(|(operator, _)| operator)
     {
         let held = if operator.contains("4bit") || operator.contains("2bit") {
-            Held::FourBits
+            PrecisionClass::FourBits
         } else if operator.starts_with("quantized_decomposed::")
             || operator.starts_with("torchao::")
         {
-            Held::EightBits
+            PrecisionClass::EightBits
         } else {
             continue;
         };
@@ -330,8 +336,8 @@ fn of_program(selection: &Selection) -> Vec<Seen> {
             continue;
         };
         let held = match tensor.element.name() {
-            "float16" => Held::Float16,
-            "bfloat16" => Held::Bfloat16,
+            "float16" => PrecisionClass::Float16,
+            "bfloat16" => PrecisionClass::Bfloat16,
             _ => continue,
         };
         seen.push((held, format!("it computes in {}", tensor.element.name())));
@@ -347,11 +353,11 @@ mod tests {
     fn operators_say_what_they_are_for() {
         for (operator, expected) in [
             ("MatMul", None),
-            ("DequantizeLinear", Some(Held::EightBits)),
-            ("DynamicQuantizeLinear", Some(Held::EightBits)),
-            ("com.microsoft::QLinearAdd", Some(Held::EightBits)),
-            ("MatMulInteger", Some(Held::EightBits)),
-            ("com.microsoft::MatMulNBits", Some(Held::FourBits)),
+            ("DequantizeLinear", Some(PrecisionClass::EightBits)),
+            ("DynamicQuantizeLinear", Some(PrecisionClass::EightBits)),
+            ("com.microsoft::QLinearAdd", Some(PrecisionClass::EightBits)),
+            ("MatMulInteger", Some(PrecisionClass::EightBits)),
+            ("com.microsoft::MatMulNBits", Some(PrecisionClass::FourBits)),
             ("Resize", None),
         ] {
             assert_eq!(of_operator(operator), expected, "{operator}");

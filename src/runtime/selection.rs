@@ -347,7 +347,10 @@ pub(super) fn configs_below(
             .iter()
             .map(|(path, _)| format!("`{}`", path.display()))
             .collect();
-        let reason = format!("contains several packages; name one of {}", paths.join(", "));
+        let reason = format!(
+            "contains several packages; name one of {}",
+            paths.join(", ")
+        );
         return refused(directory, &reason);
     }
     let order = |config: &Config| {

@@ -14,7 +14,7 @@ use super::process::sandbox::Sandbox;
 use super::worker::{Launcher, Worker};
 use crate::engine::{
     self, Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, OrtOption,
-    Placement, Provider, Reading, Rounding, Session,
+    Placement, PortableReading, Provider, Rounding, Session,
 };
 use crate::model::ModelInfo;
 use crate::package::Backend;
@@ -33,7 +33,7 @@ pub struct Candidate {
 
 /// The model to run, and the user's options.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct StartRequest {
     /// The model file.
     pub model: PathBuf,
     /// Its format, as in [`crate::model::ModelInfo::format`].
@@ -72,9 +72,9 @@ pub struct Started {
     /// The engine and provider that run it.
     pub candidate: Candidate,
     /// Candidates that were tried before and failed, with their errors.
-    pub passed_over: Vec<(Candidate, EngineError)>,
+    pub failed_candidates: Vec<(Candidate, EngineError)>,
     /// Answer of the first run.
-    pub first: Answer,
+    pub first_answer: Answer,
     /// Time to load the model.
     pub load_time: Duration,
     /// Placement of nodes, as far as the engine reports it.
@@ -154,7 +154,11 @@ pub fn require_method_runnable(
 
 /// Loads the model with the best working candidate and runs it once. `inputs` exclude carried
 /// tensors. State that this run leaves in the session stays until it is reset.
-pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, StartError> {
+pub fn start(
+    wish: &StartRequest,
+    inputs: &[Tensor],
+    launcher: &Launcher,
+) -> Result<Started, StartError> {
     require_runnable(wish.format)?;
     let mut passed_over: Vec<(Candidate, EngineError)> = Vec::new();
     for candidate in wished(wish)? {
@@ -166,7 +170,7 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
         match attempt(wish, candidate, inputs, launcher) {
             Ok(started) => return finish(wish, started, passed_over),
             Err(error) => {
-                let goes_on = candidate.is_passed_over_for(&error);
+                let goes_on = candidate.should_try_next(&error);
                 passed_over.push((candidate, error));
                 if !goes_on {
                     break;
@@ -178,7 +182,7 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
 }
 
 /// Returns the candidates of the engine that the user named, or all.
-fn wished(wish: &Wish) -> Result<Vec<Candidate>, StartError> {
+fn wished(wish: &StartRequest) -> Result<Vec<Candidate>, StartError> {
     let mut candidates = candidates(wish.format, wish.backend);
     let Some(engine) = wish.engine.as_deref() else {
         return Ok(candidates);
@@ -220,7 +224,7 @@ fn is_built(engine: &str) -> bool {
 }
 
 fn attempt(
-    wish: &Wish,
+    wish: &StartRequest,
     candidate: Candidate,
     inputs: &[Tensor],
     launcher: &Launcher,
@@ -249,8 +253,8 @@ fn attempt(
         worker,
         backend: wish.backend,
         candidate,
-        passed_over: Vec::new(),
-        first,
+        failed_candidates: Vec::new(),
+        first_answer: first,
         load_time,
         placement,
         sandbox,
@@ -260,20 +264,21 @@ fn attempt(
 
 /// Compares the placement of the first run with the requested backend.
 fn finish(
-    wish: &Wish,
+    wish: &StartRequest,
     mut started: Started,
     passed_over: Vec<(Candidate, EngineError)>,
 ) -> Result<Started, StartError> {
-    started.passed_over = passed_over;
+    started.failed_candidates = passed_over;
     let Candidate {
         engine, provider, ..
     } = started.candidate;
-    let reached = |engine: &dyn Engine| engine.ran_on_backend(&started.placement, provider, wish.backend);
+    let reached =
+        |engine: &dyn Engine| engine.ran_on_backend(&started.placement, provider, wish.backend);
     let idle = !started.candidate.fallback && !engine::engine(engine).is_none_or(reached);
     started.idle = idle;
     started.candidate.fallback |= idle;
     if idle && wish.strict {
-        let reason = idleness(&started);
+        let reason = unused_backend_reason(&started);
         return Err(StartError::Strict { reason });
     }
     Ok(started)
@@ -281,7 +286,7 @@ fn finish(
 
 impl StartError {
     /// Returns `true` if only engines are missing, and nothing is wrong with the model itself.
-    pub fn is_want_of_an_engine(&self) -> bool {
+    pub fn lacks_engine(&self) -> bool {
         match self {
             Self::Format(_) | Self::Engine(_) | Self::Strict { .. } => true,
             Self::Failed(tried) => tried.iter().all(|(_, error)| error.is_about_the_engine()),
@@ -295,16 +300,16 @@ impl Started {
         if !self.candidate.fallback {
             return None;
         }
-        let causes = causes_first(&self.passed_over);
+        let causes = causes_first(&self.failed_candidates);
         Some(match causes.first() {
             Some((tried, error)) => format!("{tried}: {error}"),
-            None => idleness(self),
+            None => unused_backend_reason(self),
         })
     }
 }
 
 /// Returns why the requested backend is not used, although nothing failed.
-fn idleness(started: &Started) -> String {
+fn unused_backend_reason(started: &Started) -> String {
     let provider = started.candidate.provider;
     let backend = started.backend.map_or("", Backend::name);
     match provider {
@@ -315,7 +320,7 @@ fn idleness(started: &Started) -> String {
 }
 
 fn would_fall_back(
-    wish: &Wish,
+    wish: &StartRequest,
     candidate: Candidate,
     passed_over: &[(Candidate, EngineError)],
 ) -> String {
@@ -330,8 +335,10 @@ fn would_fall_back(
 
 fn failures(tried: &[(Candidate, EngineError)]) -> String {
     match tried {
-        [] => "no engine of this name can run the model; `pkgtool backends` lists the available ones"
-            .to_owned(),
+        [] => {
+            "no engine of this name can run the model; `pkgtool backends` lists the available ones"
+                .to_owned()
+        }
         [(_, error)] => error.to_string(),
         several => {
             let texts: Vec<String> = causes_first(several)
@@ -353,20 +360,20 @@ fn causes_first(tried: &[(Candidate, EngineError)]) -> Vec<&(Candidate, EngineEr
 impl Candidate {
     /// Returns the reading of a method's program that the engine uses, if it does not run the
     /// program itself.
-    pub fn reading(self, info: &ModelInfo, method: &str) -> Option<Reading> {
+    pub fn reading(self, info: &ModelInfo, method: &str) -> Option<PortableReading> {
         let method = info.method(method).or(info.methods.first())?;
         engine::engine(self.engine)?.portable_reading(info.format, method)
     }
 
     /// Returns `true` if its engine is part of this build and needs no library.
-    pub fn is_everywhere(self) -> bool {
-        engine::engine(self.engine).is_some_and(Engine::is_everywhere)
+    pub fn is_built_in(self) -> bool {
+        engine::engine(self.engine).is_some_and(Engine::needs_no_library)
     }
 
     /// Returns `true` if the next candidate should be tried after this error. A failure of a
     /// provider may be specific to it. A failure of a portable engine is probably caused by the
     /// model, and the next engine would fail with a worse message. Limits apply to all candidates.
-    pub fn is_passed_over_for(self, error: &EngineError) -> bool {
+    pub fn should_try_next(self, error: &EngineError) -> bool {
         let by_limit = matches!(error, EngineError::Limit { .. });
         let is_its_own = self.provider != Provider::Cpu && !by_limit;
         !error.is_about_the_model() && (is_its_own || error.is_about_the_engine())

@@ -1,6 +1,6 @@
 //! Offloads the decoding of large request bodies from the threads that serve connections.
 //!
-//! Invariant: a connection's thread decodes at most [`IN_PLACE`] bytes per request. Accounts take
+//! Invariant: a connection's thread decodes at most [`MAX_INLINE_BYTES`] bytes per request. Accounts take
 //! turns for larger bodies. Work for clients that disconnect is cancelled.
 
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::runtime::parsers::{Client, MOST_WAITING, ParserError};
 
 /// Maximum size of a body that is decoded on the connection's thread, in bytes. The slowest JSON of
 /// this size takes less than a millisecond.
-const IN_PLACE: usize = 64 << 10;
+const MAX_INLINE_BYTES: usize = 64 << 10;
 
 /// Maximum number of bodies waiting to be decoded.
-const QUEUE: usize = 256;
+const MAX_WAITING_BODIES: usize = 256;
 
 /// Pseudo account of requests without an account; real accounts never have this number.
-pub(super) const NOBODY: AccountId = AccountId(i64::MIN);
+pub(super) const NO_ACCOUNT: AccountId = AccountId(i64::MIN);
 
 /// Returns the account that a request belongs to.
 pub(super) fn caller(request: &Request) -> AccountId {
     let memory = request.memory.as_ref();
-    memory.map_or(NOBODY, |holding| holding.account())
+    memory.map_or(NO_ACCOUNT, |holding| holding.account())
 }
 
 /// Returns whether a body is small enough for the connection's thread.
 pub(super) fn is_small(body: &[u8]) -> bool {
-    body.len() <= IN_PLACE
+    body.len() <= MAX_INLINE_BYTES
 }
 
 /// Decodes large bodies on half of the processors, with accounts taking turns.
@@ -41,7 +41,7 @@ impl Default for Decoding {
     fn default() -> Self {
         let processors = std::thread::available_parallelism();
         let processors = processors.map_or(1, std::num::NonZeroUsize::get);
-        Self(Turns::new(processors / 2, QUEUE))
+        Self(Turns::new(processors / 2, MAX_WAITING_BODIES))
     }
 }
 
@@ -69,9 +69,9 @@ impl Decoding {
 
 /// Cancels a client's parser jobs when dropped.
 #[derive(Debug)]
-pub(super) struct Leaving(pub(super) Client);
+pub(super) struct CancelOnDrop(pub(super) Client);
 
-impl Drop for Leaving {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
@@ -79,11 +79,11 @@ impl Drop for Leaving {
 
 /// Runs work that uses parser processes on a blocking thread. Dropping the future cancels their
 /// jobs.
-pub(super) async fn parsed<T: Send + 'static>(
+pub(super) async fn with_parsers<T: Send + 'static>(
     client: Client,
     work: impl FnOnce(&Client) -> T + Send + 'static,
 ) -> Result<T, CallError> {
-    let leaving = Leaving(client.clone());
+    let leaving = CancelOnDrop(client.clone());
     let done = tokio::task::spawn_blocking(move || work(&client)).await;
     drop(leaving);
     done.map_err(|error| CallError::Failed(error.to_string()))

@@ -17,42 +17,42 @@ use tokio::sync::Notify;
 use crate::account::AccountId;
 
 /// Maximum size of a body on the heap, in bytes. Larger ones are mapped.
-const SMALL: usize = 64 << 10;
+const MAX_HEAP_BYTES: usize = 64 << 10;
 
 /// Growth step of a body of unknown length, in bytes.
-const STEP: usize = 256 << 10;
+const GROWTH_BYTES: usize = 256 << 10;
 
 /// Number of accounts above which entries without bodies are dropped.
-const KEPT_ACCOUNTS: usize = 1024;
+const MAX_IDLE_ACCOUNTS: usize = 1024;
 
 /// The memory budget for request bodies.
 pub struct BodyMemory {
     most: usize,
-    used: Mutex<Used>,
+    used: Mutex<Usage>,
     freed: Notify,
     /// Number of waiters for memory.
     waiting: AtomicUsize,
 }
 
 /// Counts a waiter for memory until it is dropped.
-struct Waits<'m>(&'m AtomicUsize);
+struct WaiterCount<'m>(&'m AtomicUsize);
 
 #[derive(Debug, Default)]
-struct Used {
+struct Usage {
     all: usize,
-    accounts: HashMap<AccountId, Share>,
+    accounts: HashMap<AccountId, AccountUsage>,
 }
 
 /// Memory that an account uses.
 #[derive(Debug, Default)]
-struct Share {
+struct AccountUsage {
     bytes: usize,
     holdings: usize,
 }
 
 /// A share of the budget, released on drop.
 #[derive(Debug)]
-pub struct Holding {
+pub struct BodyReservation {
     memory: Arc<BodyMemory>,
     account: AccountId,
     bytes: usize,
@@ -60,7 +60,7 @@ pub struct Holding {
 
 /// Reasons to reject a body for lack of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoom {
+pub enum OutOfBodyMemory {
     /// The account has used up its share.
     #[error("the account's other request bodies use up its share of the memory for bodies")]
     Share,
@@ -72,27 +72,27 @@ pub enum NoRoom {
 /// A body that is being received.
 #[derive(Debug)]
 pub struct Buffer {
-    holding: Holding,
-    kept: Kept,
+    holding: BodyReservation,
+    kept: BodyStorage,
     length: usize,
-    most: usize,
+    max_bytes: usize,
     /// Bytes of the holding that are reserved for a decoder instead of the body.
-    beside: usize,
+    decoder_bytes: usize,
     /// True if the holding covers the whole body, even if it is smaller than the body.
     is_covered: bool,
 }
 
 #[derive(Debug)]
-enum Kept {
+enum BodyStorage {
     Heap(Vec<u8>),
     Mapped(MmapMut),
 }
 
 /// Bytes of a body together with their share of the budget.
-struct Owned<T> {
+struct OwnedBytes<T> {
     bytes: T,
     length: usize,
-    _holding: Arc<Holding>,
+    _holding: Arc<BodyReservation>,
 }
 
 impl BodyMemory {
@@ -107,13 +107,17 @@ impl BodyMemory {
     }
 
     /// Takes a share of the budget, or fails at once.
-    pub fn take(self: &Arc<Self>, account: AccountId, bytes: usize) -> Result<Holding, NoRoom> {
+    pub fn take(
+        self: &Arc<Self>,
+        account: AccountId,
+        bytes: usize,
+    ) -> Result<BodyReservation, OutOfBodyMemory> {
         let mut used = self.used();
         let others = used.accounts.get(&account).map_or(0, |own| own.holdings);
         used.add(self.most, (account, others), 0, bytes)?;
         used.accounts.entry(account).or_default().holdings += 1;
         drop(used);
-        Ok(Holding {
+        Ok(BodyReservation {
             memory: Arc::clone(self),
             account,
             bytes,
@@ -121,9 +125,9 @@ impl BodyMemory {
     }
 
     /// Waits for a share of the budget. A body larger than the budget waits for all of it.
-    pub async fn wait(self: &Arc<Self>, account: AccountId, bytes: usize) -> Holding {
+    pub async fn wait(self: &Arc<Self>, account: AccountId, bytes: usize) -> BodyReservation {
         let bytes = bytes.min(self.most);
-        let _waits = Waits::new(&self.waiting);
+        let _waits = WaiterCount::new(&self.waiting);
         loop {
             // Subscribe before the check, so that a release in between is not missed.
             let freed = self.freed.notified();
@@ -148,7 +152,7 @@ impl BodyMemory {
             own.bytes -= bytes;
             own.holdings -= holdings;
             // The entry of an account with frequent requests stays.
-            if own.holdings == 0 && used.accounts.len() > KEPT_ACCOUNTS {
+            if own.holdings == 0 && used.accounts.len() > MAX_IDLE_ACCOUNTS {
                 used.accounts.remove(&account);
             }
         }
@@ -159,25 +163,25 @@ impl BodyMemory {
         }
     }
 
-    fn used(&self) -> MutexGuard<'_, Used> {
+    fn used(&self) -> MutexGuard<'_, Usage> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<'m> Waits<'m> {
+impl<'m> WaiterCount<'m> {
     fn new(waiting: &'m AtomicUsize) -> Self {
         waiting.fetch_add(1, Ordering::Relaxed);
         Self(waiting)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaiterCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Used {
+impl Usage {
     /// Adds bytes to a holding of an account that has `others` other holdings.
     fn add(
         &mut self,
@@ -185,16 +189,16 @@ impl Used {
         (account, others): (AccountId, usize),
         held: usize,
         bytes: usize,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), OutOfBodyMemory> {
         let free = most.saturating_sub(self.all);
         let is_alone = self.all == held;
         if bytes > free && !is_alone {
-            return Err(NoRoom::Full);
+            return Err(OutOfBodyMemory::Full);
         }
         let own = self.accounts.entry(account).or_default();
         // At most as much as then remains free: a single account gets half, two get a third each.
         if others > 0 && own.bytes.saturating_add(bytes) > free {
-            return Err(NoRoom::Share);
+            return Err(OutOfBodyMemory::Share);
         }
         own.bytes += bytes;
         self.all += bytes;
@@ -202,14 +206,14 @@ impl Used {
     }
 }
 
-impl Holding {
+impl BodyReservation {
     /// Returns the account that owns it.
     pub fn account(&self) -> AccountId {
         self.account
     }
 
     /// Takes more of the budget.
-    pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
+    pub fn grow(&mut self, bytes: usize) -> Result<(), OutOfBodyMemory> {
         let mut used = self.memory.used();
         let others = used.accounts.get(&self.account);
         let others = others.map_or(0, |own| own.holdings - 1);
@@ -232,7 +236,7 @@ impl Holding {
     /// Wraps bytes so that they keep this share of the budget until their last reader drops them.
     pub fn keep(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         let length = bytes.len();
-        Bytes::from_owner(Owned {
+        Bytes::from_owner(OwnedBytes {
             bytes,
             length,
             _holding: Arc::clone(self),
@@ -240,7 +244,7 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         self.memory.give_back(self.account, self.bytes, 1);
     }
@@ -249,21 +253,21 @@ impl Drop for Holding {
 impl Buffer {
     /// Creates a buffer for at most `most` bytes, which the holding may cover in part. Its `beside`
     /// bytes are reserved for a decoder and released when the body is complete.
-    pub fn new(holding: Holding, beside: usize, most: usize) -> Self {
+    pub fn new(holding: BodyReservation, beside: usize, most: usize) -> Self {
         let expected = holding.bytes.saturating_sub(beside);
         Self {
-            kept: Kept::Heap(Vec::with_capacity(expected.min(most).min(SMALL))),
+            kept: BodyStorage::Heap(Vec::with_capacity(expected.min(most).min(MAX_HEAP_BYTES))),
             holding,
             length: 0,
-            most,
-            beside,
+            max_bytes: most,
+            decoder_bytes: beside,
             is_covered: false,
         }
     }
 
     /// Creates a buffer for at most `most` bytes whose memory [`BodyMemory::wait`] has already
     /// reserved.
-    pub fn covered(holding: Holding, most: usize) -> Self {
+    pub fn covered(holding: BodyReservation, most: usize) -> Self {
         Self {
             is_covered: true,
             ..Self::new(holding, 0, most)
@@ -271,28 +275,28 @@ impl Buffer {
     }
 
     /// Appends bytes, taking more of the budget if needed.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), OutOfBodyMemory> {
         let length = self.length.saturating_add(bytes.len());
-        if length > self.most {
-            return Err(NoRoom::Full);
+        if length > self.max_bytes {
+            return Err(OutOfBodyMemory::Full);
         }
-        let covered = self.holding.bytes - self.beside;
+        let covered = self.holding.bytes - self.decoder_bytes;
         if length > covered && !self.is_covered {
-            let step = (length - covered).max(STEP.min(self.most - covered));
+            let step = (length - covered).max(GROWTH_BYTES.min(self.max_bytes - covered));
             self.holding.grow(step)?;
         }
-        if let Kept::Heap(heap) = &mut self.kept {
-            if length <= SMALL {
+        if let BodyStorage::Heap(heap) = &mut self.kept {
+            if length <= MAX_HEAP_BYTES {
                 heap.extend_from_slice(bytes);
                 self.length = length;
                 return Ok(());
             }
             // Untouched pages occupy no memory.
-            let mut map = MmapMut::map_anon(self.most).map_err(|_| NoRoom::Full)?;
+            let mut map = MmapMut::map_anon(self.max_bytes).map_err(|_| OutOfBodyMemory::Full)?;
             map[..self.length].copy_from_slice(heap);
-            self.kept = Kept::Mapped(map);
+            self.kept = BodyStorage::Mapped(map);
         }
-        if let Kept::Mapped(map) = &mut self.kept {
+        if let BodyStorage::Mapped(map) = &mut self.kept {
             map[self.length..length].copy_from_slice(bytes);
         }
         self.length = length;
@@ -301,19 +305,19 @@ impl Buffer {
 
     /// Returns the bytes received so far, for a body whose rest is stored elsewhere. Everything
     /// reserved stays reserved.
-    pub fn hand_over(mut self) -> (Bytes, Arc<Holding>) {
-        self.beside = 0;
+    pub fn into_received(mut self) -> (Bytes, Arc<BodyReservation>) {
+        self.decoder_bytes = 0;
         self.finish()
     }
 
     /// Returns the body and its share of the budget. A decoder whose result is as large as the body
     /// keeps the share.
-    pub fn finish(mut self) -> (Bytes, Arc<Holding>) {
-        self.holding.shrink(self.beside);
+    pub fn finish(mut self) -> (Bytes, Arc<BodyReservation>) {
+        self.holding.shrink(self.decoder_bytes);
         let holding = Arc::new(self.holding);
         let body = match self.kept {
-            Kept::Heap(heap) => holding.keep(heap),
-            Kept::Mapped(bytes) => Bytes::from_owner(Owned {
+            BodyStorage::Heap(heap) => holding.keep(heap),
+            BodyStorage::Mapped(bytes) => Bytes::from_owner(OwnedBytes {
                 bytes,
                 length: self.length,
                 _holding: Arc::clone(&holding),
@@ -323,7 +327,7 @@ impl Buffer {
     }
 }
 
-impl<T: AsRef<[u8]>> AsRef<[u8]> for Owned<T> {
+impl<T: AsRef<[u8]>> AsRef<[u8]> for OwnedBytes<T> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.length]
     }
@@ -349,25 +353,28 @@ mod tests {
         let second = memory.take(ONE, 10).expect("as much is left");
         assert_eq!(
             memory.take(ONE, 1).expect_err("half is its share"),
-            NoRoom::Share
+            OutOfBodyMemory::Share
         );
         let other = memory.take(TWO, 50).expect("the rest is another's");
         assert_eq!(
             memory.take(AccountId(3), 1).expect_err("full"),
-            NoRoom::Full
+            OutOfBodyMemory::Full
         );
         drop((first, second, other));
         assert_eq!(memory.held(), 0);
         // A body that is alone may take all of it, and more.
         let mut alone = memory.take(ONE, 60).expect("there is room");
         alone.grow(60).expect("it is alone");
-        assert_eq!(memory.take(TWO, 1).expect_err("full"), NoRoom::Full);
+        assert_eq!(
+            memory.take(TWO, 1).expect_err("full"),
+            OutOfBodyMemory::Full
+        );
         drop(alone);
         // The first of several grows as long as there is room at all.
         let mut first = memory.take(ONE, 40).expect("there is room");
         let second = memory.take(TWO, 40).expect("there is room");
         first.grow(20).expect("there is room");
-        assert_eq!(first.grow(1).expect_err("full"), NoRoom::Full);
+        assert_eq!(first.grow(1).expect_err("full"), OutOfBodyMemory::Full);
         drop((first, second));
         assert!(memory.used().accounts.values().all(|own| own.bytes == 0));
     }
@@ -375,17 +382,17 @@ mod tests {
     #[test]
     fn accounts_that_hold_nothing_are_forgotten_in_the_end() {
         let memory = BodyMemory::new(1 << 20);
-        for account in (0..).take(5 * KEPT_ACCOUNTS) {
+        for account in (0..).take(5 * MAX_IDLE_ACCOUNTS) {
             let held = memory.take(AccountId(account), 1);
             drop(held.expect("there is room"));
         }
-        assert!(memory.used().accounts.len() <= KEPT_ACCOUNTS + 1);
+        assert!(memory.used().accounts.len() <= MAX_IDLE_ACCOUNTS + 1);
     }
 
     #[test]
     fn a_body_holds_its_part_as_long_as_it_is_read() {
         let memory = BodyMemory::new(4 << 20);
-        for length in [10, SMALL + 1, 1 << 20, 10] {
+        for length in [10, MAX_HEAP_BYTES + 1, 1 << 20, 10] {
             let holding = memory.take(ONE, 0).expect("there is room");
             let mut buffer = Buffer::new(holding, 0, 2 << 20);
             let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
@@ -402,7 +409,7 @@ mod tests {
         }
         let holding = memory.take(ONE, 0).expect("there is room");
         let mut buffer = Buffer::new(holding, 0, 100);
-        assert_eq!(buffer.push(&[0; 101]), Err(NoRoom::Full));
+        assert_eq!(buffer.push(&[0; 101]), Err(OutOfBodyMemory::Full));
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{Stream, TryStreamExt as _};
 
-use super::bodies::Holding;
+use super::bodies::BodyReservation;
 
 /// A predict request from a client.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +22,7 @@ pub struct Request {
     /// The data type that the client named.
     pub data_type: Option<String>,
     /// The body's share of the memory for bodies.
-    pub memory: Option<Arc<Holding>>,
+    pub memory: Option<Arc<BodyReservation>>,
 }
 
 /// Rejection of a request because of a mistake by the client.
@@ -47,12 +47,12 @@ pub struct Answer {
     /// Its media type.
     pub content_type: String,
     /// Token usage, if the service counts it itself.
-    pub spent: Option<Arc<Spent>>,
+    pub spent: Option<Arc<TokenUsage>>,
 }
 
 /// Token usage of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tokens {
+pub struct TokenCounts {
     /// Prompt tokens.
     pub prompt: u64,
     /// Answer tokens.
@@ -64,7 +64,7 @@ pub struct Tokens {
 /// Running token usage of an answer. The service updates it while it sends the answer, so the usage
 /// is known even if the client disconnects.
 #[derive(Debug, Default)]
-pub struct Spent {
+pub struct TokenUsage {
     prompt: AtomicU64,
     completion: AtomicU64,
     cached: AtomicU64,
@@ -146,17 +146,17 @@ pub(crate) fn seconds(time: Duration) -> u64 {
     (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
 }
 
-impl Spent {
+impl TokenUsage {
     /// Adds tokens.
-    pub fn add(&self, more: Tokens) {
+    pub fn add(&self, more: TokenCounts) {
         self.prompt.fetch_add(more.prompt, Relaxed);
         self.completion.fetch_add(more.completion, Relaxed);
         self.cached.fetch_add(more.cached, Relaxed);
     }
 
     /// Returns the usage so far.
-    pub fn so_far(&self) -> Tokens {
-        Tokens {
+    pub fn so_far(&self) -> TokenCounts {
+        TokenCounts {
             prompt: self.prompt.load(Relaxed),
             completion: self.completion.load(Relaxed),
             cached: self.cached.load(Relaxed),
@@ -200,7 +200,7 @@ impl CallError {
     /// Returns the error without the directories of these files, because clients must not see the
     /// server's paths.
     pub(super) fn without_directories<'f>(self, files: impl Iterator<Item = &'f PathBuf>) -> Self {
-        let shorten = |text: String| files.fold(text, |text, file| relative(text, file));
+        let shorten = |text: String| files.fold(text, |text, file| strip_directories(text, file));
         match self {
             Self::Refused(refusal) => Self::Refused(Refusal {
                 message: shorten(refusal.message),
@@ -214,7 +214,7 @@ impl CallError {
 }
 
 /// Removes the directories above a file from a text, so that paths of nearby files become relative.
-pub(crate) fn relative(text: String, file: &Path) -> String {
+pub(crate) fn strip_directories(text: String, file: &Path) -> String {
     let above = file.ancestors().skip(1);
     // A directory directly below the root, such as `/home`, reveals nothing, and its name may be an
     // ordinary word.
@@ -284,7 +284,7 @@ mod tests {
                 "POST /srv/model and /layers/0/MatMul",
             ),
         ] {
-            assert_eq!(relative(text.to_owned(), file), expected);
+            assert_eq!(strip_directories(text.to_owned(), file), expected);
         }
         let error = CallError::NoInstances("no /srv/my models/pkg/onnx/x".to_owned());
         let file = file.to_owned();

@@ -19,7 +19,7 @@ use crate::source::text::defuse_line;
 const MAX_KEYS: usize = 64;
 
 /// Maximum length of client text in a message, in characters.
-const MAX_SHOWN: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// Members of an object in order, with values as JSON text.
 pub(crate) type Object<'a> = Vec<(String, &'a RawValue)>;
@@ -54,7 +54,7 @@ pub(crate) fn members<'a>(text: &'a str, place: &str) -> Result<Object<'a>, Refu
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let members = deserializer.deserialize_any(Members);
     let members = members.and_then(|members| deserializer.end().map(|()| members));
-    members.map_err(|error| syntax(place, text, "an object", &error))
+    members.map_err(|error| syntax_error(place, text, "an object", &error))
 }
 
 /// Parses an object without the member `key`, and the array of objects in that member, with at most
@@ -100,7 +100,7 @@ pub(crate) fn elements<'a>(
         seed: || PhantomData,
     });
     let elements = elements.and_then(|elements| deserializer.end().map(|()| elements));
-    elements.map_err(|error| syntax(place, text, "an array", &error))
+    elements.map_err(|error| syntax_error(place, text, "an array", &error))
 }
 
 /// Parses a string.
@@ -112,7 +112,7 @@ pub(crate) fn string<'a>(value: &'a RawValue, place: &str) -> Result<Cow<'a, str
     }
     serde_json::from_str::<String>(text)
         .map(Cow::Owned)
-        .map_err(|error| syntax(place, text, "a string", &error))
+        .map_err(|error| syntax_error(place, text, "a string", &error))
 }
 
 /// Returns the refusal of an unknown key.
@@ -163,13 +163,13 @@ pub(crate) fn kind(text: &str) -> &'static str {
 
 fn short(text: &str) -> String {
     let line = defuse_line(text);
-    match line.char_indices().nth(MAX_SHOWN) {
+    match line.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
 }
 
-fn syntax(place: &str, text: &str, expected: &str, error: &serde_json::Error) -> Refusal {
+fn syntax_error(place: &str, text: &str, expected: &str, error: &serde_json::Error) -> Refusal {
     let found = kind(text);
     if found != expected && error.is_data() {
         return Refusal::at(place, format!("expected {expected}, got {found}"));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::account::{AccountId, CpuCounts};
-use crate::metric::{Bounded, Family, Histogram, OTHER};
+use crate::metric::{BoundedFamily, Family, Histogram, OTHER_LABEL};
 
 /// Default number of services with their own series.
 pub const METERED_SERVICES: usize = 100;
@@ -23,7 +23,7 @@ pub const ABANDONED: u16 = 499;
 /// The meters of a server.
 #[derive(Debug)]
 pub struct Meters {
-    services: Bounded<String, Meter>,
+    services: BoundedFamily<String, Meter>,
     accounts: Arc<Accounts>,
 }
 
@@ -51,12 +51,12 @@ pub struct Meter {
     /// Sessions that crashed during a run.
     pub deaths: AtomicU64,
     accounts: Arc<Accounts>,
-    by_account: Family<usize, ByAccount>,
+    by_account: Family<usize, AccountRequests>,
 }
 
 /// Requests of one account to a service.
 #[derive(Debug)]
-pub struct ByAccount {
+pub struct AccountRequests {
     /// The account's name.
     pub label: String,
     counts: [[AtomicU64; Outcome::ALL.len()]; Operation::ALL.len()],
@@ -92,7 +92,7 @@ pub enum Outcome {
 
 #[derive(Debug)]
 struct Accounts {
-    known: Bounded<i64, Account>,
+    known: BoundedFamily<i64, Account>,
     cpu: Arc<CpuCounts>,
 }
 
@@ -164,15 +164,15 @@ impl Meters {
     pub fn new(services: usize, accounts: usize) -> Self {
         let other = Account {
             place: 0,
-            label: OTHER.to_owned(),
+            label: OTHER_LABEL.to_owned(),
         };
         let accounts = Arc::new(Accounts {
-            known: Bounded::new(accounts, other),
+            known: BoundedFamily::new(accounts, other),
             cpu: Arc::default(),
         });
-        let other = Meter::new(OTHER, &accounts);
+        let other = Meter::new(OTHER_LABEL, &accounts);
         Self {
-            services: Bounded::new(services, other),
+            services: BoundedFamily::new(services, other),
             accounts,
         }
     }
@@ -203,7 +203,7 @@ impl Meters {
 
 impl Accounts {
     fn of(&self, id: AccountId, name: &str) -> Arc<Account> {
-        if name == OTHER {
+        if name == OTHER_LABEL {
             // An account with this name would duplicate the series `other`.
             return self.known.rest();
         }
@@ -245,7 +245,7 @@ impl Meter {
             self.predicts.time(took);
         }
         let account = self.accounts.of(id, name);
-        let make = || ByAccount::new(&account.label);
+        let make = || AccountRequests::new(&account.label);
         self.by_account.with(&account.place, make, |it| {
             it.counts[operation as usize][outcome as usize].fetch_add(1, Relaxed)
         });
@@ -257,15 +257,15 @@ impl Meter {
     }
 
     /// Returns the request counts of all accounts.
-    pub fn accounts(&self) -> Vec<Arc<ByAccount>> {
+    pub fn accounts(&self) -> Vec<Arc<AccountRequests>> {
         let all = self.by_account.all().into_iter();
-        let mut all: Vec<Arc<ByAccount>> = all.map(|(_, it)| it).collect();
+        let mut all: Vec<Arc<AccountRequests>> = all.map(|(_, it)| it).collect();
         all.sort_by(|a, b| a.label.cmp(&b.label));
         all
     }
 }
 
-impl ByAccount {
+impl AccountRequests {
     fn new(label: &str) -> Self {
         Self {
             label: label.to_owned(),

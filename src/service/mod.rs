@@ -27,18 +27,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use adapter::{AdapterCall, AdapterMethod, AdapterMode};
-pub use bodies::{BodyMemory, Buffer, Holding, NoRoom};
-pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, Spent, Tokens};
+pub use bodies::{BodyMemory, BodyReservation, Buffer, OutOfBodyMemory};
+pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, TokenCounts, TokenUsage};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{
-    Device, DeviceParts, Embedded, Embedding, EncoderFiles, Holds, LABELS_FILE, PackageConfig,
-    Takes, TakesInput, TakesTexts,
+    ContentKind, Device, DeviceParts, Embedded, Embedding, EncoderFiles, InputDescription,
+    LABELS_FILE, PackageConfig, Takes, TextLimits,
 };
 pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{Address, AddressState, Forward, Upstream, UpstreamKey, UpstreamOptions};
 
-pub(crate) use call::{relative, seconds};
+pub(crate) use call::{seconds, strip_directories};
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
@@ -90,15 +90,15 @@ pub struct Untrained {
 #[derive(Debug)]
 pub enum Prepared {
     /// Tensors or texts for a package's model, with the body memory that they occupy.
-    Device(device::Prepared, Option<Arc<Holding>>),
+    Device(device::Prepared, Option<Arc<BodyReservation>>),
     /// A call of an upstream.
     Proxy(Forward),
 }
 
 impl Service {
     /// Returns owner and name, as shown in logs and metrics.
-    pub fn label(&self) -> Label<'_> {
-        Label(self)
+    pub fn label(&self) -> ServiceLabel<'_> {
+        ServiceLabel(self)
     }
 
     /// Returns whether the service can answer requests, as far as known.
@@ -128,7 +128,7 @@ impl Service {
 
     /// Checks that the service supports a method of chat adapters; the refusal lists the supported
     /// ones. Both the adapters' model list and their requests use this check.
-    pub fn adapts(&self, method: AdapterMethod) -> Result<(), Refusal> {
+    pub fn check_adapter_method(&self, method: AdapterMethod) -> Result<(), Refusal> {
         match &self.kind {
             Kind::Proxy(_) => Ok(()),
             Kind::Untrained(_) => Err(Refusal::at("$.model", self.not_trained())),
@@ -151,7 +151,7 @@ impl Service {
     /// Checks a request against the service's interface: syntax, config, names, dtypes and shapes.
     pub async fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
         if let Some(asked) = request.data_type.as_deref().and_then(AdapterCall::of) {
-            self.adapts(asked.method)?;
+            self.check_adapter_method(asked.method)?;
         }
         match &self.kind {
             Kind::Device(device) => Ok(Prepared::Device(
@@ -174,9 +174,9 @@ impl Service {
 
 /// A service's owner and name, for display.
 #[derive(Debug, Clone, Copy)]
-pub struct Label<'s>(&'s Service);
+pub struct ServiceLabel<'s>(&'s Service);
 
-impl fmt::Display for Label<'_> {
+impl fmt::Display for ServiceLabel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.0.owner_name, self.0.name)
     }

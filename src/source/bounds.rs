@@ -15,21 +15,21 @@ use super::normal::normalize;
 
 /// Number of folders above a config's own folder that belong to a package without a repository
 /// root.
-const LEVELS: usize = 2;
+const MAX_LEVELS_ABOVE: usize = 2;
 
 /// Paths that the user chose, as typed.
-static CHOSEN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
+static CHOSEN_PATHS: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
 /// A symbolic link leads out of the package.
 #[derive(Debug, thiserror::Error)]
 #[error("it is behind a symbolic link that leads out of the package, to `{}`", target.display())]
-pub struct Outside {
+pub struct OutsideLink {
     target: PathBuf,
 }
 
 /// Marks a path as the user's own choice: links on the way to it are always followed.
 pub fn choose(path: &Path) {
-    let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut chosen = CHOSEN_PATHS.write().unwrap_or_else(PoisonError::into_inner);
     if !chosen.iter().any(|one| one == path) {
         chosen.push(path.to_owned());
     }
@@ -38,7 +38,7 @@ pub fn choose(path: &Path) {
 /// Marks everything that a command line names as the user's own choice, including the part after an
 /// option's `=`.
 pub fn choose_arguments(arguments: impl Iterator<Item = OsString>) {
-    let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut chosen = CHOSEN_PATHS.write().unwrap_or_else(PoisonError::into_inner);
     for argument in arguments {
         let value = argument.to_str().and_then(|text| text.split_once('='));
         chosen.extend(value.map(|(_, value)| PathBuf::from(value)));
@@ -46,7 +46,7 @@ pub fn choose_arguments(arguments: impl Iterator<Item = OsString>) {
     }
 }
 
-/// Resolves `path`. Returns an [`Outside`] error if a link that the user did not type leads out of
+/// Resolves `path`. Returns an [`OutsideLink`] error if a link that the user did not type leads out of
 /// the package.
 pub fn real(path: &Path) -> io::Result<PathBuf> {
     let target = path.canonicalize()?;
@@ -73,7 +73,7 @@ pub fn real(path: &Path) -> io::Result<PathBuf> {
     let target = fs::read_link(&path).unwrap_or(target);
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        Outside { target },
+        OutsideLink { target },
     ))
 }
 
@@ -87,10 +87,10 @@ pub fn is_within(path: &Path, directory: &Path) -> io::Result<bool> {
     Ok(target.starts_with(&home) || is_cached(&home.join("file"), &target))
 }
 
-/// Returns whether an error is an [`Outside`].
+/// Returns whether an error is an [`OutsideLink`].
 pub fn is_outside(error: &io::Error) -> bool {
     let inner = error.get_ref();
-    inner.is_some_and(|inner| inner.downcast_ref::<Outside>().is_some())
+    inner.is_some_and(|inner| inner.downcast_ref::<OutsideLink>().is_some())
 }
 
 /// Returns whether the absolute `directory` is the root of a download from a hub, which has no
@@ -105,8 +105,11 @@ pub fn is_download(directory: &Path, has: impl Fn(&str) -> bool) -> bool {
 
 /// Returns the folder that a package without a repository root may fill, given the absolute folder
 /// of a config.
-pub fn above(directory: &Path) -> &Path {
-    directory.ancestors().nth(LEVELS).unwrap_or(directory)
+pub fn max_package_root(directory: &Path) -> &Path {
+    directory
+        .ancestors()
+        .nth(MAX_LEVELS_ABOVE)
+        .unwrap_or(directory)
 }
 
 /// Folder of a hub cache with a folder of links for each revision.
@@ -125,7 +128,7 @@ struct ChosenPart<'p> {
 }
 
 fn chosen_part<'p>(path: &'p Path, here: &Path) -> ChosenPart<'p> {
-    let chosen = CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
+    let chosen = CHOSEN_PATHS.read().unwrap_or_else(PoisonError::into_inner);
     let count = |one: &PathBuf| {
         let both = one.components().zip(path.components());
         both.take_while(|(typed, here)| typed == here).count()
@@ -156,7 +159,11 @@ fn border(place: &Path, typed: &Path) -> PathBuf {
     }
     let is_allowed =
         |one: &&Path| one.parent().is_some() && (own == typed || one.starts_with(typed));
-    let widest = own.ancestors().take(LEVELS + 1).filter(is_allowed).last();
+    let widest = own
+        .ancestors()
+        .take(MAX_LEVELS_ABOVE + 1)
+        .filter(is_allowed)
+        .last();
     widest.unwrap_or(own).to_owned()
 }
 

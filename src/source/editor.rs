@@ -12,7 +12,7 @@ use super::json::{Document, Member, Node};
 use super::pretty::{Layout, indentation, quoted};
 
 /// Maximum line length after an insertion, in characters.
-const WIDTH: usize = 100;
+const MAX_LINE_CHARS: usize = 100;
 
 /// Creates edits of one text.
 #[derive(Debug, Clone, Copy)]
@@ -157,7 +157,7 @@ impl<'a> Editor<'a> {
     fn printed_in_line(&self, value: &Value, beside: &Node) -> String {
         let margin = line_margin(self.text, beside.span.start);
         let line = self.layout.print_on_one_line(value);
-        if self.layout.one_line || margin.len() + line.chars().count() <= WIDTH {
+        if self.layout.one_line || margin.len() + line.chars().count() <= MAX_LINE_CHARS {
             line
         } else {
             self.layout.print(value, margin)

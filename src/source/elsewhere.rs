@@ -1,6 +1,6 @@
 //! Remote files: on disk they have a name and a size, but no content.
 //!
-//! A [`Store`] that is mounted on a folder provides the bytes of the files below it. Code that only
+//! A [`RemoteStore`] that is mounted on a folder provides the bytes of the files below it. Code that only
 //! asks the disk (walks, sizes, links) works unchanged. Invariant: without a mounted store, opening
 //! a file costs only one atomic load more, and no lock.
 
@@ -15,7 +15,7 @@ use super::ReadAt;
 pub type Far = Arc<dyn ReadAt + Send + Sync>;
 
 /// The source of bytes for files below a folder.
-pub trait Store: Send + Sync {
+pub trait RemoteStore: Send + Sync {
     /// Returns the bytes of the file at this path below the folder; `None` if the content is on
     /// disk.
     fn open(&self, below: &Path) -> Option<io::Result<Far>>;
@@ -28,24 +28,24 @@ pub trait Store: Send + Sync {
 /// A mounted store. Dropping it unmounts the store.
 #[must_use = "a store is unmounted when this is dropped"]
 #[derive(Debug)]
-pub struct Mounted {
+pub struct MountedStore {
     root: PathBuf,
 }
 
 static MOUNTED: AtomicUsize = AtomicUsize::new(0);
-static STORES: RwLock<Vec<(PathBuf, Arc<dyn Store>)>> = RwLock::new(Vec::new());
+static STORES: RwLock<Vec<(PathBuf, Arc<dyn RemoteStore>)>> = RwLock::new(Vec::new());
 
 /// Mounts a store on the absolute directory `root`.
-pub fn mount(root: &Path, store: Arc<dyn Store>) -> Mounted {
+pub fn mount(root: &Path, store: Arc<dyn RemoteStore>) -> MountedStore {
     let mut stores = STORES.write().unwrap_or_else(PoisonError::into_inner);
     stores.push((root.to_owned(), store));
     MOUNTED.store(stores.len(), Ordering::Release);
-    Mounted {
+    MountedStore {
         root: root.to_owned(),
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedStore {
     fn drop(&mut self) {
         let mut stores = STORES.write().unwrap_or_else(PoisonError::into_inner);
         stores.retain(|(root, _)| *root != self.root);
@@ -60,7 +60,7 @@ pub(super) fn open(path: &Path) -> Option<io::Result<Far>> {
 }
 
 /// Returns whether the file at `path` is remote, so that reading it takes time.
-pub fn is_far(path: &Path) -> bool {
+pub fn is_remote(path: &Path) -> bool {
     find(path).is_some()
 }
 
@@ -70,7 +70,7 @@ pub fn digest(path: &Path) -> Option<String> {
     store.digest(&below)
 }
 
-fn find(path: &Path) -> Option<(Arc<dyn Store>, PathBuf)> {
+fn find(path: &Path) -> Option<(Arc<dyn RemoteStore>, PathBuf)> {
     if MOUNTED.load(Ordering::Acquire) == 0 {
         return None;
     }

@@ -3,7 +3,7 @@
 //! The module `positions` builds the tree and accepts exactly what `serde_json` accepts (strict RFC
 //! 8259). A rejected text is parsed again for a good error message: by `jsonc-parser` with its
 //! extensions disabled, or else by `serde_json`. Invariant: nesting, number of values and key
-//! length of a [`Document`] are limited by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. The tree
+//! length of a [`Document`] are limited by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY_BYTES`]. The tree
 //! keeps all members of a repeated key; look-ups find the last one, as in `serde_json`.
 
 use std::borrow::Cow;
@@ -14,19 +14,19 @@ use jsonc_parser::errors::ParseErrorKind;
 use serde_json::error::Category;
 
 pub use super::key::Key;
-pub use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Node};
+pub use super::node::{Kind, MAX_DEPTH, MAX_KEY_BYTES, MAX_VALUES, Member, Node};
 pub use super::syntax::SyntaxError;
 
-use super::sound::Sound;
+use super::sound::ValidJson;
 use super::{LineIndex, Span, positions, slips};
 
 /// Remedy if nothing more specific is known.
 const RULES_OF_JSON: &str =
     "strings are in double quotes, `,` stands between members, and there are no comments";
 
-const TOO_MANY: &str = "a config has some hundreds; is this the right file?";
+const TOO_MANY_HELP: &str = "a config has some hundreds; is this the right file?";
 
-const FEWER_LEVELS: &str = "a config needs no more than 10 levels";
+const DEPTH_HELP: &str = "a config needs no more than 10 levels";
 
 /// A parsed JSON text.
 #[derive(Debug, Clone)]
@@ -57,11 +57,11 @@ impl Document {
             return Ok(Self { root, repeats });
         }
         Err(
-            fault(text).unwrap_or_else(|| match serde_json::from_str(text) {
-                Ok(Sound) => SyntaxError {
+            jsonc_error(text).unwrap_or_else(|| match serde_json::from_str(text) {
+                Ok(ValidJson) => SyntaxError {
                     message: "Too large".to_owned(),
                     span: Span::new(0, text.len()),
-                    help: TOO_MANY.into(),
+                    help: TOO_MANY_HELP.into(),
                 },
                 Err(error) => {
                     // To `jsonc-parser` such characters are white space.
@@ -176,10 +176,10 @@ impl FromIterator<Step> for JsonPath {
 }
 
 /// Returns the error that `jsonc-parser` finds in a text, or the exceeded limit.
-fn fault(text: &str) -> Option<SyntaxError> {
+fn jsonc_error(text: &str) -> Option<SyntaxError> {
     let better = |error: SyntaxError| slips::name(text, &error).unwrap_or(error);
     let measured = parse_tree(text).map_err(better);
-    measured.and_then(|tree| measure(&tree, &mut 0)).err()
+    measured.and_then(|tree| check_limits(&tree, &mut 0)).err()
 }
 
 fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
@@ -213,29 +213,34 @@ fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
 }
 
 /// Rejects values that exceed the limits.
-fn measure(value: &ast::Value<'_>, values: &mut usize) -> Result<(), SyntaxError> {
+fn check_limits(value: &ast::Value<'_>, values: &mut usize) -> Result<(), SyntaxError> {
     *values += 1;
     if *values > MAX_VALUES {
         let range = value.range();
         return Err(SyntaxError {
             message: format!("Too many values: more than {MAX_VALUES}"),
             span: Span::new(range.start, range.end),
-            help: TOO_MANY.into(),
+            help: TOO_MANY_HELP.into(),
         });
     }
     match value {
-        ast::Value::Array(array) => array.elements.iter().try_for_each(|e| measure(e, values)),
+        ast::Value::Array(array) => array
+            .elements
+            .iter()
+            .try_for_each(|e| check_limits(e, values)),
         ast::Value::Object(object) => object.properties.iter().try_for_each(|property| {
             let length = property.name.as_str().len();
-            if length > MAX_KEY {
+            if length > MAX_KEY_BYTES {
                 let range = property.name.range();
                 return Err(SyntaxError {
-                    message: format!("Too long a key: {length} bytes, the limit is {MAX_KEY}"),
+                    message: format!(
+                        "Too long a key: {length} bytes, the limit is {MAX_KEY_BYTES}"
+                    ),
                     span: Span::new(range.start, range.end),
                     help: "shorten it".into(),
                 });
             }
-            measure(&property.value, values)
+            check_limits(&property.value, values)
         }),
         _ => Ok(()),
     }
@@ -256,7 +261,7 @@ fn advice(kind: &ParseErrorKind) -> &'static str {
             "its closing bracket is missing: is the file cut off?"
         }
         ParseErrorKind::MultipleRootJsonValues => "the file holds one value; delete what follows",
-        ParseErrorKind::NestingDepthExceeded => FEWER_LEVELS,
+        ParseErrorKind::NestingDepthExceeded => DEPTH_HELP,
         _ => RULES_OF_JSON,
     }
 }
@@ -282,7 +287,7 @@ fn serde_error(text: &str, error: &serde_json::Error) -> SyntaxError {
         return SyntaxError {
             message: too_deep(),
             span: Span::new(at, (at + 1).min(text.len())),
-            help: FEWER_LEVELS.into(),
+            help: DEPTH_HELP.into(),
         };
     }
     SyntaxError {

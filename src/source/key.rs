@@ -12,24 +12,24 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 /// Maximum length of a key that is stored inline, in bytes.
-const MAX_SHORT: usize = 24;
+const MAX_INLINE_BYTES: usize = 24;
 
 /// A key, compared, ordered and hashed as its text.
 #[derive(Clone)]
-pub struct Key(Form);
+pub struct Key(KeyText);
 
 #[derive(Clone)]
-enum Form {
+enum KeyText {
     Short(CompactString),
     Long(Arc<str>),
 }
 
 impl From<&str> for Key {
     fn from(text: &str) -> Self {
-        Self(if text.len() <= MAX_SHORT {
-            Form::Short(text.into())
+        Self(if text.len() <= MAX_INLINE_BYTES {
+            KeyText::Short(text.into())
         } else {
-            Form::Long(text.into())
+            KeyText::Long(text.into())
         })
     }
 }
@@ -39,8 +39,8 @@ impl Deref for Key {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            Form::Short(text) => text,
-            Form::Long(text) => text,
+            KeyText::Short(text) => text,
+            KeyText::Long(text) => text,
         }
     }
 }
@@ -85,11 +85,11 @@ impl Hash for Key {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, MAX_SHORT};
+    use super::{Key, MAX_INLINE_BYTES};
 
     #[test]
     fn a_key_is_its_text_at_every_length() {
-        let texts: Vec<String> = (0..2 * MAX_SHORT)
+        let texts: Vec<String> = (0..2 * MAX_INLINE_BYTES)
             .map(|length| "k".repeat(length))
             .collect();
         for one in &texts {
@@ -100,6 +100,6 @@ mod tests {
                 assert_eq!(keys[0].cmp(&keys[1]), one.cmp(other));
             }
         }
-        assert_eq!(size_of::<Key>(), MAX_SHORT);
+        assert_eq!(size_of::<Key>(), MAX_INLINE_BYTES);
     }
 }

@@ -16,10 +16,10 @@ pub const MAX_DEPTH: usize = 127;
 /// faults, and each fault is stored with its path.
 pub const MAX_VALUES: usize = 100_000;
 /// Maximum length of a key, in bytes.
-pub const MAX_KEY: usize = 256;
+pub const MAX_KEY_BYTES: usize = 256;
 
 /// Maximum number of members that are searched linearly, which is faster than an index.
-const MAX_SCANNED: usize = 8;
+const MAX_SCANNED_MEMBERS: usize = 8;
 
 /// A value and its position.
 #[derive(Debug, Clone)]
@@ -63,11 +63,11 @@ pub struct Member {
 pub struct Members {
     list: Vec<Member>,
     /// Index of a long list or of one with a repeated key; nearly every object needs none.
-    index: Option<Box<Index>>,
+    index: Option<Box<KeyIndex>>,
 }
 
 #[derive(Debug, Clone)]
-struct Index {
+struct KeyIndex {
     /// Positions in `list`, sorted by key and then by position; empty for a short list.
     by_key: Vec<usize>,
     /// True if a key is repeated.
@@ -240,7 +240,7 @@ impl Deref for Members {
 impl From<Vec<Member>> for Members {
     fn from(list: Vec<Member>) -> Self {
         let mut by_key = Vec::new();
-        let repeats = if list.len() > MAX_SCANNED {
+        let repeats = if list.len() > MAX_SCANNED_MEMBERS {
             by_key.extend(0..list.len());
             // The sort is stable: equal keys keep the order of their positions.
             by_key.sort_by_key(|&at| list[at].key.as_str());
@@ -254,7 +254,7 @@ impl From<Vec<Member>> for Members {
             list.iter().enumerate().any(is_repeated)
         };
         let index = repeats || !by_key.is_empty();
-        let index = index.then(|| Box::new(Index { by_key, repeats }));
+        let index = index.then(|| Box::new(KeyIndex { by_key, repeats }));
         Self { list, index }
     }
 }

@@ -2,27 +2,27 @@
 //!
 //! Invariant: a text has a tree if and only if `serde_json` accepts it, which a property test
 //! checks. That includes strings with escapes and numbers that may exceed 64 bits. Texts beyond
-//! [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`] have no tree.
+//! [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY_BYTES`] have no tree.
 
 use compact_str::CompactString;
 use serde_json::Number;
 
 use super::Span;
-use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Members, Node};
+use super::node::{Kind, MAX_DEPTH, MAX_KEY_BYTES, MAX_VALUES, Member, Members, Node};
 
 /// Number of digits that surely fit a 64-bit float, whose limit is 308.
-const SURELY_FINITE: usize = 300;
+const MAX_FINITE_DIGITS: usize = 300;
 
 /// Number of bytes that are processed together.
-const WORD: usize = 8;
+const WORD_BYTES: usize = 8;
 
 /// Initial capacity of a list of members or elements.
-const FIRST_ROOM: usize = 4;
+const INITIAL_CAPACITY: usize = 4;
 
 /// Returns the tree of a JSON text, and whether any object has a repeated key. Returns `None` if
 /// the text is invalid or too large.
 pub(super) fn tree(text: &str) -> Option<(Node, bool)> {
-    let mut scan = Scan {
+    let mut scan = TreeScanner {
         text,
         at: 0,
         values: 0,
@@ -34,7 +34,7 @@ pub(super) fn tree(text: &str) -> Option<(Node, bool)> {
 }
 
 /// A scanner of the text.
-struct Scan<'t> {
+struct TreeScanner<'t> {
     text: &'t str,
     at: usize,
     values: usize,
@@ -42,7 +42,7 @@ struct Scan<'t> {
     repeats: bool,
 }
 
-impl Scan<'_> {
+impl TreeScanner<'_> {
     fn value(&mut self) -> Option<Node> {
         self.values += 1;
         if self.values > MAX_VALUES {
@@ -76,7 +76,7 @@ impl Scan<'_> {
         }
         let mut list = Vec::new();
         if self.next_byte()? != closing {
-            list.reserve_exact(FIRST_ROOM);
+            list.reserve_exact(INITIAL_CAPACITY);
             list.push(read(self)?);
             while self.next_byte()? != closing {
                 self.expect(b',')?;
@@ -93,7 +93,7 @@ impl Scan<'_> {
             return None;
         }
         let start = self.at;
-        let key = self.string().filter(|key| key.len() <= MAX_KEY)?;
+        let key = self.string().filter(|key| key.len() <= MAX_KEY_BYTES)?;
         let key_span = Span::new(start, self.at);
         self.expect(b':')?;
         Some(Member {
@@ -154,9 +154,12 @@ impl Scan<'_> {
 
     /// Skips spaces, which most white space consists of.
     fn skip_indentation(&mut self) {
-        const SPACES: u64 = u64::from_le_bytes([b' '; WORD]);
+        const SPACES: u64 = u64::from_le_bytes([b' '; WORD_BYTES]);
         let bytes = self.text.as_bytes();
-        while let Some(eight) = bytes.get(self.at..).and_then(<[u8]>::first_chunk::<WORD>) {
+        while let Some(eight) = bytes
+            .get(self.at..)
+            .and_then(<[u8]>::first_chunk::<WORD_BYTES>)
+        {
             let others = u64::from_le_bytes(*eight) ^ SPACES;
             self.at += others.trailing_zeros() as usize / 8;
             if others != 0 {
@@ -185,12 +188,12 @@ impl Scan<'_> {
 /// character.
 fn plain_length(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
-    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
-        let ends = ends_in(u64::from_le_bytes(*eight));
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD_BYTES>) {
+        let ends = end_marks(u64::from_le_bytes(*eight));
         if ends != 0 {
             return Some(at + ends.trailing_zeros() as usize / 8);
         }
-        at += WORD;
+        at += WORD_BYTES;
     }
     let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
     let rest = bytes[at..].iter().position(ends)?;
@@ -199,8 +202,8 @@ fn plain_length(bytes: &[u8]) -> Option<usize> {
 
 /// Marks the highest bit of each byte that ends a plain part of a string. Bytes above the lowest
 /// such byte may be marked by mistake.
-fn ends_in(word: u64) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([1; WORD]);
+fn end_marks(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; WORD_BYTES]);
     const HIGH: u64 = ONES << 7;
     let below = |limit: u64, word: u64| word.wrapping_sub(ONES * limit) & !word;
     let is = |byte: u8| below(1, word ^ (ONES * u64::from(byte)));
@@ -212,14 +215,14 @@ fn ends_in(word: u64) -> u64 {
 fn is_plain_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
     let is_led = digits.len() == 1 || digits.first().is_some_and(|first| *first != b'0');
-    is_led && digits.len() <= SURELY_FINITE && digits.iter().all(u8::is_ascii_digit)
+    is_led && digits.len() <= MAX_FINITE_DIGITS && digits.iter().all(u8::is_ascii_digit)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{MAX_KEY, MAX_VALUES, tree};
+    use super::{MAX_KEY_BYTES, MAX_VALUES, tree};
     use crate::source::json::{Kind, Node};
 
     fn parts(node: &Node, text: &str, out: &mut Vec<String>) {
@@ -279,8 +282,8 @@ mod tests {
         assert!(tree(&wide(MAX_VALUES)).is_some());
         assert!(tree(&wide(MAX_VALUES + 1)).is_none());
         let long = |length: usize| format!("{{\"{}\": 0}}", "k".repeat(length));
-        assert!(tree(&long(MAX_KEY)).is_some());
-        assert!(tree(&long(MAX_KEY + 1)).is_none());
+        assert!(tree(&long(MAX_KEY_BYTES)).is_some());
+        assert!(tree(&long(MAX_KEY_BYTES + 1)).is_none());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::json::{Kind, Node};
 
 /// Maximum line length of an array or object on one line, in characters.
-const WIDTH: usize = 100;
+const MAX_LINE_CHARS: usize = 100;
 /// Maximum number of values that are examined to learn a text's style.
 const MAX_SAMPLED: usize = 2000;
 
@@ -53,10 +53,10 @@ impl Layout {
     /// Learns the layout of `text`, whose tree is `root`. Properties that the text does not show
     /// are those of [`Layout::default`].
     pub fn of(text: &str, root: &Node) -> Self {
-        let mut seen = Seen {
+        let mut seen = StyleEvidence {
             text,
             left: MAX_SAMPLED,
-            ..Seen::default()
+            ..StyleEvidence::default()
         };
         seen.visit(root, None);
         let plain = Self::default();
@@ -185,7 +185,8 @@ impl Layout {
             }
             _ => return true,
         };
-        may && margin.chars().count() + self.print_on_one_line(value).chars().count() <= WIDTH
+        may && margin.chars().count() + self.print_on_one_line(value).chars().count()
+            <= MAX_LINE_CHARS
     }
 }
 
@@ -200,7 +201,7 @@ fn is_scalar(value: &Value) -> bool {
 
 /// Evidence of a text's style, as counts of `[without, with]`.
 #[derive(Default)]
-struct Seen<'t> {
+struct StyleEvidence<'t> {
     text: &'t str,
     left: usize,
     values: usize,
@@ -212,7 +213,7 @@ struct Seen<'t> {
     commas: [usize; 2],
 }
 
-impl Seen<'_> {
+impl StyleEvidence<'_> {
     fn visit(&mut self, node: &Node, outer: Option<&str>) {
         if self.left == 0 {
             return;

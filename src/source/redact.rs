@@ -7,7 +7,7 @@
 pub const MASK: &str = "***";
 
 /// Words in names whose values are secrets.
-const SECRET: [&str; 12] = [
+const SECRET_WORDS: [&str; 12] = [
     "apikey",
     "auth",
     "authorization",
@@ -23,7 +23,7 @@ const SECRET: [&str; 12] = [
 ];
 
 /// Last words of names whose values only refer to the place of a secret.
-const PLACES: [&str; 3] = ["env", "file", "header"];
+const REFERENCE_WORDS: [&str; 3] = ["env", "file", "header"];
 
 /// Masks credentials in a text: those of URLs, and bearer tokens.
 pub fn redact(text: &str) -> String {
@@ -55,8 +55,10 @@ pub fn redact_quoted(text: &str) -> String {
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let words: Vec<&str> = name.split(['-', '_', '.']).collect();
-    let is_place = words.last().is_some_and(|last| PLACES.contains(last));
-    !is_place && words.iter().any(|word| SECRET.contains(word))
+    let is_place = words
+        .last()
+        .is_some_and(|last| REFERENCE_WORDS.contains(last));
+    !is_place && words.iter().any(|word| SECRET_WORDS.contains(word))
 }
 
 /// Masks the user, the password and the query of every URL in a text.

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Maximum number of names to try for the hidden file.
-const MAX_NAMES: usize = 16;
+const MAX_NAME_ATTEMPTS: usize = 16;
 /// Maximum duration of a replacement; older hidden files are abandoned.
-const LONGEST: Duration = Duration::from_hours(1);
+const MAX_REPLACE_TIME: Duration = Duration::from_hours(1);
 
 /// Replaces `target` with `bytes`. `target` must be resolved first if a symbolic link should
 /// remain. Permissions and owner of the old file are kept. `check` runs just before the rename; if
@@ -65,7 +65,7 @@ pub fn remove_abandoned(target: &Path) {
             .to_str()
             .and_then(|attempt| process_of(attempt, name));
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if is_file && process.is_some_and(|process| is_gone(process, &entry.path())) {
+        if is_file && process.is_some_and(|process| has_ended(process, &entry.path())) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -82,14 +82,14 @@ fn process_of(attempt: &str, target: &str) -> Option<u32> {
 
 /// Returns whether the process that created a file has ended. On systems without `/proc`, it counts
 /// as ended after an hour.
-fn is_gone(process: u32, file: &Path) -> bool {
+fn has_ended(process: u32, file: &Path) -> bool {
     let processes = Path::new("/proc");
     if processes.join("self/stat").exists() {
         return !processes.join(process.to_string()).exists();
     }
     let modified = file.metadata().and_then(|metadata| metadata.modified());
     let age = modified.ok().and_then(|moment| moment.elapsed().ok());
-    process != std::process::id() && age.is_some_and(|age| age > LONGEST)
+    process != std::process::id() && age.is_some_and(|age| age > MAX_REPLACE_TIME)
 }
 
 fn write(mut file: File, beside: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -106,7 +106,7 @@ fn create_beside(target: &Path) -> io::Result<(File, PathBuf)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-    for _ in 0..MAX_NAMES {
+    for _ in 0..MAX_NAME_ATTEMPTS {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let beside = target.with_file_name(format!(".{name}.{}-{count}.tmp", std::process::id()));
         match OpenOptions::new()

@@ -11,18 +11,18 @@ use sha2::{Digest, Sha256};
 use super::file_source::open;
 
 /// Number of bytes that are read at once.
-const CHUNK: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Returns whether both files have the same bytes; reading stops at the first difference.
 pub fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
     let (mut one, mut other) = (open(one)?, open(other)?);
-    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+    let (mut left, mut right) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
     loop {
         let count = fill(&mut one, &mut left)?;
         if count != fill(&mut other, &mut right)? || left[..count] != right[..count] {
             return Ok(false);
         }
-        if count < CHUNK {
+        if count < CHUNK_BYTES {
             return Ok(true);
         }
     }
@@ -46,11 +46,11 @@ fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 pub fn sha256(path: &Path) -> io::Result<String> {
     let mut file = open(path)?;
     let mut hash = Sha256::new();
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let count = fill(&mut file, &mut buffer)?;
         hash.update(&buffer[..count]);
-        if count < CHUNK {
+        if count < CHUNK_BYTES {
             let digest = hash.finalize();
             return Ok(digest.iter().fold(String::new(), |mut text, byte| {
                 let _ = write!(text, "{byte:02x}");

@@ -8,7 +8,7 @@ use super::Span;
 use super::syntax::SyntaxError;
 
 /// Words of other notations, with the remedy in JSON.
-const WORDS: [(&str, &str); 9] = [
+const FOREIGN_WORDS: [(&str, &str); 9] = [
     (
         "NaN",
         "JSON has no such number: leave the field out, or write `null` where that is allowed",
@@ -31,19 +31,19 @@ const WORDS: [(&str, &str); 9] = [
 
 /// Returns a better error for a syntax error of `text`; `None` if the parser's is good.
 pub(super) fn name(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
-    conflict(text)
-        .or_else(|| nul(text))
+    conflict_error(text)
+        .or_else(|| nul_error(text))
         .or_else(|| other_notation(text))
         .or_else(|| foreign_character(text, error))
-        .or_else(|| word(text, error.span.start))
-        .or_else(|| bracket(text, error))
+        .or_else(|| foreign_word(text, error.span.start))
+        .or_else(|| bracket_error(text, error))
 }
 
 /// Detects that a text is something else than JSON, from its content. `text` may be only its
 /// beginning.
-pub fn cause(text: &str) -> Option<SyntaxError> {
-    conflict(text)
-        .or_else(|| nul(text))
+pub fn detect_cause(text: &str) -> Option<SyntaxError> {
+    conflict_error(text)
+        .or_else(|| nul_error(text))
         .or_else(|| other_notation(text))
 }
 
@@ -86,7 +86,7 @@ pub(super) fn foreign_character(text: &str, error: &SyntaxError) -> Option<Synta
     None
 }
 
-fn conflict(text: &str) -> Option<SyntaxError> {
+fn conflict_error(text: &str) -> Option<SyntaxError> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
@@ -104,7 +104,7 @@ fn conflict(text: &str) -> Option<SyntaxError> {
 
 /// Finds a NUL character, which never occurs in JSON and usually comes from a broken disk or
 /// download.
-fn nul(text: &str) -> Option<SyntaxError> {
+fn nul_error(text: &str) -> Option<SyntaxError> {
     let at = text.find('\0')?;
     Some(SyntaxError {
         message: "The file has NUL characters".to_owned(),
@@ -160,14 +160,14 @@ fn is_yaml(first: &str, rest: &str) -> bool {
     lines.next().is_some_and(is_entry)
 }
 
-fn word(text: &str, at: usize) -> Option<SyntaxError> {
+fn foreign_word(text: &str, at: usize) -> Option<SyntaxError> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     let before = &text[..text.floor_char_boundary(at)];
     let start = before.trim_end_matches(is_part).len();
     let rest = &text[start..];
     let end = start + (rest.len() - rest.trim_start_matches(is_part).len());
     let found = &text[start..end];
-    let (_, help) = WORDS.iter().find(|(word, _)| *word == found)?;
+    let (_, help) = FOREIGN_WORDS.iter().find(|(word, _)| *word == found)?;
     Some(SyntaxError {
         message: format!("`{found}` is not a JSON value"),
         span: Span::new(start, end),
@@ -176,7 +176,7 @@ fn word(text: &str, at: usize) -> Option<SyntaxError> {
 }
 
 /// An open bracket, and the indentation of its line.
-struct Open {
+struct OpenBracket {
     bracket: u8,
     at: usize,
     indentation: usize,
@@ -184,14 +184,14 @@ struct Open {
 
 /// Finds a bracket that is never closed, or closed by another kind. The error points to where it
 /// was opened.
-fn bracket(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
+fn bracket_error(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
     let is = |beginnings: &[&str]| beginnings.iter().any(|it| error.message.starts_with(it));
     let at_end = is(&["Unterminated object", "Unterminated array"]);
     // Any other error is its own cause, whatever follows it.
     if !at_end && !is(&["Expected", "Unexpected"]) {
         return None;
     }
-    let scan = Scan::run(text, error.span.start);
+    let scan = BracketScan::run(text, error.span.start);
     if let Some((open, close)) = scan.mismatch
         && (at_end || scan.open_at_error == Some(open))
     {
@@ -224,7 +224,7 @@ fn unclosed(text: &str, at: usize, close: Option<usize>) -> SyntaxError {
 
 /// The result of one pass over the brackets.
 #[derive(Default)]
-struct Scan {
+struct BracketScan {
     /// An opening bracket and the closing one of the wrong kind.
     mismatch: Option<(usize, usize)>,
     /// A bracket that is still open at the end of the text.
@@ -234,10 +234,10 @@ struct Scan {
     cut_in_string: bool,
 }
 
-impl Scan {
+impl BracketScan {
     fn run(text: &str, error_at: usize) -> Self {
         let mut scan = Self::default();
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<OpenBracket> = Vec::new();
         // The innermost bracket whose closing one has another indentation than its line.
         let mut misaligned = None;
         let (mut in_string, mut escaped) = (false, false);
@@ -256,7 +256,7 @@ impl Scan {
             } else {
                 match byte {
                     b'"' => in_string = true,
-                    b'{' | b'[' => open.push(Open {
+                    b'{' | b'[' => open.push(OpenBracket {
                         bracket: byte,
                         at,
                         indentation,

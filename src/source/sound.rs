@@ -6,11 +6,11 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// Any valid JSON text. Unlike `serde`'s `IgnoredAny`, every part is checked: numbers must fit and
 /// strings must be valid Unicode.
-pub(super) struct Sound;
+pub(super) struct ValidJson;
 
-impl<'de> Deserialize<'de> for Sound {
+impl<'de> Deserialize<'de> for ValidJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any)
+        deserializer.deserialize_any(AnyValue)
     }
 }
 
@@ -19,50 +19,50 @@ struct Key;
 
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Any).map(|Sound| Self)
+        deserializer.deserialize_str(AnyValue).map(|ValidJson| Self)
     }
 }
 
-struct Any;
+struct AnyValue;
 
-impl<'de> Visitor<'de> for Any {
-    type Value = Sound;
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = ValidJson;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any JSON value")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Sound, E> {
-        Ok(Sound)
+    fn visit_bool<E>(self, _: bool) -> Result<ValidJson, E> {
+        Ok(ValidJson)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Sound, E> {
-        Ok(Sound)
+    fn visit_i64<E>(self, _: i64) -> Result<ValidJson, E> {
+        Ok(ValidJson)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Sound, E> {
-        Ok(Sound)
+    fn visit_u64<E>(self, _: u64) -> Result<ValidJson, E> {
+        Ok(ValidJson)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Sound, E> {
-        Ok(Sound)
+    fn visit_f64<E>(self, _: f64) -> Result<ValidJson, E> {
+        Ok(ValidJson)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Sound, E> {
-        Ok(Sound)
+    fn visit_str<E>(self, _: &str) -> Result<ValidJson, E> {
+        Ok(ValidJson)
     }
 
-    fn visit_unit<E>(self) -> Result<Sound, E> {
-        Ok(Sound)
+    fn visit_unit<E>(self) -> Result<ValidJson, E> {
+        Ok(ValidJson)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Sound, A::Error> {
-        while let Some(Sound) = elements.next_element()? {}
-        Ok(Sound)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<ValidJson, A::Error> {
+        while let Some(ValidJson) = elements.next_element()? {}
+        Ok(ValidJson)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Sound, A::Error> {
-        while let Some((Key, Sound)) = members.next_entry()? {}
-        Ok(Sound)
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ValidJson, A::Error> {
+        while let Some((Key, ValidJson)) = members.next_entry()? {}
+        Ok(ValidJson)
     }
 }

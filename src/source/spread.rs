@@ -9,14 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Maximum number of items that a thread takes at once.
-const MAX_TAKEN: usize = 8;
+const MAX_PORTION: usize = 8;
 
 /// Number of portions per thread, so that no thread has a long portion left at the end.
-const TURNS: usize = 16;
+const PORTIONS_PER_THREAD: usize = 16;
 
 /// Returns the results of `work` for the numbers below `count`, in order. 0 threads means one per
 /// core.
-pub fn spread<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub fn parallel_map<T: Send>(
+    count: usize,
+    threads: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
     let threads = match threads {
         _ if count < 2 => 1,
         0 => cores(),
@@ -26,7 +30,7 @@ pub fn spread<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T +
     if threads < 2 {
         return (0..count).map(work).collect();
     }
-    let taken = (count / threads / TURNS).clamp(1, MAX_TAKEN);
+    let taken = (count / threads / PORTIONS_PER_THREAD).clamp(1, MAX_PORTION);
     let next = AtomicUsize::new(0);
     let take = || {
         let mut portions = Vec::new();
@@ -63,14 +67,14 @@ fn cores() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_TAKEN, spread};
+    use super::{MAX_PORTION, parallel_map};
 
     #[test]
     fn results_are_in_order_whoever_made_them() {
-        for count in [0, 1, 2, MAX_TAKEN, 100 * MAX_TAKEN + 3] {
+        for count in [0, 1, 2, MAX_PORTION, 100 * MAX_PORTION + 3] {
             for threads in [0, 1, 2, 7] {
                 let expected: Vec<usize> = (0..count).map(|number| number * 3).collect();
-                assert_eq!(spread(count, threads, |number| number * 3), expected);
+                assert_eq!(parallel_map(count, threads, |number| number * 3), expected);
             }
         }
     }
@@ -78,6 +82,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "number 77")]
     fn a_panic_is_the_callers() {
-        spread(100, 2, |number| assert!(number != 77, "number {number}"));
+        parallel_map(100, 2, |number| assert!(number != 77, "number {number}"));
     }
 }

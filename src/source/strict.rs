@@ -7,11 +7,11 @@
 use super::edit::{TextEdit, apply};
 use super::{Document, Span};
 
-const MARK: char = '\u{feff}';
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The edits that make a text strict JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Strict {
+pub struct StrictEdits {
     /// The edits, in order of position.
     pub edits: Vec<TextEdit>,
     /// A description of the edits.
@@ -20,26 +20,26 @@ pub struct Strict {
 
 /// Returns the edits that make `text` valid JSON; `None` if it is valid already, or if it has other
 /// errors.
-pub fn strict(text: &str) -> Option<Strict> {
-    let mut reader = Reader {
+pub fn strict(text: &str) -> Option<StrictEdits> {
+    let mut reader = RelaxedReader {
         text,
         at: 0,
         edits: Vec::new(),
-        counts: [0; KINDS.len()],
+        counts: [0; EDIT_KINDS.len()],
         comma: None,
         open: Vec::new(),
     };
     reader.read()?;
     let made = apply(text, &reader.edits)?;
     Document::parse(&made).ok()?;
-    (!reader.edits.is_empty()).then(|| Strict {
+    (!reader.edits.is_empty()).then(|| StrictEdits {
         title: title(&reader.counts),
         edits: reader.edits,
     })
 }
 
 /// The kinds of edits: an imperative, and the names of one and of several things.
-const KINDS: [(&str, &str, &str); 8] = [
+const EDIT_KINDS: [(&str, &str, &str); 8] = [
     ("remove the", "byte order mark", "byte order marks"),
     ("remove the", "comment", "comments"),
     (
@@ -67,7 +67,10 @@ const KINDS: [(&str, &str, &str); 8] = [
 ];
 
 fn title(counts: &[usize]) -> String {
-    let parts = KINDS.iter().zip(counts).filter(|(_, count)| **count > 0);
+    let parts = EDIT_KINDS
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| **count > 0);
     let parts: Vec<String> = parts
         .map(|((order, one, several), count)| match count {
             1 => format!("{order} {one}"),
@@ -77,21 +80,21 @@ fn title(counts: &[usize]) -> String {
     parts.join(", ")
 }
 
-struct Reader<'t> {
+struct RelaxedReader<'t> {
     text: &'t str,
     at: usize,
     edits: Vec<TextEdit>,
-    counts: [usize; KINDS.len()],
+    counts: [usize; EDIT_KINDS.len()],
     /// The position of a comma, if it was the last token.
     comma: Option<usize>,
     /// The open brackets.
     open: Vec<u8>,
 }
 
-impl Reader<'_> {
+impl RelaxedReader<'_> {
     fn read(&mut self) -> Option<()> {
-        if self.text.starts_with(MARK) {
-            self.at = MARK.len_utf8();
+        if self.text.starts_with(BYTE_ORDER_MARK) {
+            self.at = BYTE_ORDER_MARK.len_utf8();
             self.change(0, Span::new(0, self.at), "");
         }
         while let Some(byte) = self.text.as_bytes().get(self.at).copied() {

@@ -2,21 +2,21 @@
 
 /// Maximum length of a word that is compared, in bytes. Longer ones are hardly misspellings and
 /// would take long.
-const MAX_WORD: usize = 64;
+const MAX_WORD_BYTES: usize = 64;
 
 /// Maximum number of known words that a word is compared with.
-const MAX_KNOWN: usize = 100;
+const MAX_KNOWN_WORDS: usize = 100;
 
 /// Returns the word of `known` that `word` most likely means; `None` if none is near, or if two are
 /// equally near.
 pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    if word.len() > MAX_WORD {
+    if word.len() > MAX_WORD_BYTES {
         return None;
     }
     let lower = word.to_lowercase();
     let sorted = letters(&lower);
     let mut near: Vec<(usize, &str)> = known
-        .take(MAX_KNOWN)
+        .take(MAX_KNOWN_WORDS)
         .filter_map(|candidate| Some((distance(&lower, &sorted, candidate)?, candidate)))
         .collect();
     near.sort_unstable_by_key(|(distance, _)| *distance);
@@ -35,7 +35,7 @@ fn distance(word: &str, sorted: &[char], candidate: &str) -> Option<usize> {
     if word == candidate {
         return Some(0);
     }
-    if candidate.len() > MAX_WORD {
+    if candidate.len() > MAX_WORD_BYTES {
         return None;
     }
     if letters(candidate) == sorted {

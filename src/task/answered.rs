@@ -3,14 +3,14 @@
 use super::record::Content;
 
 /// Maximum length of a stored media type, in bytes. Real ones are about a tenth of it.
-const LONGEST: usize = 256;
+const MAX_MEDIA_TYPE_BYTES: usize = 256;
 
 /// Replaces a media type that is invalid.
-const UNKNOWN: &str = "application/octet-stream";
+const FALLBACK_MEDIA_TYPE: &str = "application/octet-stream";
 
 /// An answer to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct StoredAnswer {
     /// Its content. A blob is already in the blob store.
     pub content: Content,
     /// Its media type; `None` means JSON.
@@ -18,7 +18,7 @@ pub struct Answered {
 }
 
 /// Wraps content as a JSON answer.
-impl From<Content> for Answered {
+impl From<Content> for StoredAnswer {
     fn from(content: Content) -> Self {
         Self {
             content,
@@ -27,7 +27,7 @@ impl From<Content> for Answered {
     }
 }
 
-impl Answered {
+impl StoredAnswer {
     /// Normalizes a media type for storage. JSON becomes `None` and loses its parameters.
     pub fn media_type(name: &str) -> Option<String> {
         let name = name.trim();
@@ -36,20 +36,20 @@ impl Answered {
             return None;
         }
         let is_sound = essence.contains('/')
-            && name.len() <= LONGEST
+            && name.len() <= MAX_MEDIA_TYPE_BYTES
             && name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        Some(if is_sound { name } else { UNKNOWN }.to_owned())
+        Some(if is_sound { name } else { FALLBACK_MEDIA_TYPE }.to_owned())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answered, UNKNOWN};
+    use super::{FALLBACK_MEDIA_TYPE, StoredAnswer};
 
     #[test]
     fn media_types_are_kept_as_they_came_but_for_json() {
         for json in ["application/json", "Application/JSON ; charset=utf-8"] {
-            assert_eq!(Answered::media_type(json), None, "{json}");
+            assert_eq!(StoredAnswer::media_type(json), None, "{json}");
         }
         for other in [
             "text/plain",
@@ -57,12 +57,12 @@ mod tests {
             "application/problem+json",
             "application/jsonl",
         ] {
-            assert_eq!(Answered::media_type(other).as_deref(), Some(other));
+            assert_eq!(StoredAnswer::media_type(other).as_deref(), Some(other));
         }
         let long = format!("text/{}", "x".repeat(1000));
         for none in ["", "text", "text/pl\u{e4}in", "text/plain\r\nx: y", &long] {
-            let kept = Answered::media_type(none);
-            assert_eq!(kept.as_deref(), Some(UNKNOWN), "{none}");
+            let kept = StoredAnswer::media_type(none);
+            assert_eq!(kept.as_deref(), Some(FALLBACK_MEDIA_TYPE), "{none}");
         }
     }
 }

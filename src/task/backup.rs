@@ -12,30 +12,30 @@ use std::time::SystemTime;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::hold::Hold;
+use super::hold::BlobLock;
 use super::{Blobs, Statistics, Stores, TaskStore};
 use crate::database::{
     DatabaseError, DatabaseUrl, Timestamp, make_directory, sync_path, sync_tree,
 };
 
 /// Name of the file that describes a backup.
-const MARKER: &str = "backup.json";
+const MARKER_FILE: &str = "backup.json";
 
 /// Name of the settings file, which is copied if it is in the data directory.
 const SETTINGS: &str = "gateway.toml";
 
 /// Directory of the blobs.
-const BLOBS: &str = "blobs";
+const BLOBS_DIRECTORY: &str = "blobs";
 
 /// Directory of training results, and its subdirectory for results in progress.
-const RESULTS: &str = "trained";
-const MAKING: &str = "making";
+const RESULTS_DIRECTORY: &str = "trained";
+const IN_PROGRESS_DIRECTORY: &str = "making";
 
 /// Maximum number of attempts to copy training results that change meanwhile.
-const TIMES: u32 = 5;
+const MAX_COPY_ATTEMPTS: u32 = 5;
 
 /// Number of blobs requested per page.
-const PAGE: usize = 1000;
+const BLOBS_PER_PAGE: usize = 1000;
 
 /// Summary of a backup.
 #[derive(Debug, Clone, Default)]
@@ -80,15 +80,15 @@ pub async fn backup(data: &Path, into: &Path) -> Result<Backup, BackupError> {
         path: into.to_owned(),
         error,
     };
-    if !is_free(into) {
+    if !is_missing_or_empty(into) {
         return Err(BackupError::Exists {
             path: into.to_owned(),
         });
     }
     let into = std::path::absolute(into).map_err(fault)?;
     let blobs = data.join("blobs");
-    let held = Hold::of(&blobs).to_copy()?;
-    let staging = beside(&into);
+    let held = BlobLock::of(&blobs).lock_for_backup()?;
+    let staging = partial_path(&into);
     if staging.exists() {
         // Left by an interrupted backup: the lock proves that no other backup is running.
         fs::remove_dir_all(&staging).map_err(fault)?;
@@ -124,9 +124,12 @@ async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
     let training = copied.training().await?;
     for dataset in training.datasets(None).await? {
         let of = (dataset.is.size, dataset.is.sha256);
-        copy_named(&dataset.is.blob, of, (data, staging), &mut backup)?;
+        copy_recorded_blob(&dataset.is.blob, of, (data, staging), &mut backup)?;
     }
-    copy_results(&data.join(RESULTS), &staging.join(RESULTS))?;
+    copy_results(
+        &data.join(RESULTS_DIRECTORY),
+        &staging.join(RESULTS_DIRECTORY),
+    )?;
     let settings = data.join(SETTINGS);
     if settings.is_file() {
         let into = staging.join(SETTINGS);
@@ -140,29 +143,29 @@ async fn copy_blobs(
     (data, staging): (&Path, &Path),
     backup: &mut Backup,
 ) -> Result<(), BackupError> {
-    make_directory(&staging.join(BLOBS))?;
+    make_directory(&staging.join(BLOBS_DIRECTORY))?;
     let mut after = None;
     loop {
-        let page = tasks.blobs(after, PAGE).await?;
+        let page = tasks.blobs(after, BLOBS_PER_PAGE).await?;
         let Some(last) = page.last() else {
             return Ok(());
         };
         after = Some(last.task);
         for blob in &page {
             let of = (blob.size, blob.sha256);
-            copy_named(&Blobs::path(blob), of, (data, staging), backup)?;
+            copy_recorded_blob(&Blobs::path(blob), of, (data, staging), backup)?;
         }
     }
 }
 
 /// Copies one blob, given its path, size and checksum.
-fn copy_named(
+fn copy_recorded_blob(
     path: &str,
     (size, sha256): (u64, [u8; 32]),
     (data, staging): (&Path, &Path),
     backup: &mut Backup,
 ) -> Result<(), BackupError> {
-    let target = staging.join(BLOBS).join(path);
+    let target = staging.join(BLOBS_DIRECTORY).join(path);
     let fault = |error| BackupError::File {
         path: target.clone(),
         error,
@@ -170,7 +173,7 @@ fn copy_named(
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent).map_err(fault)?;
     }
-    let source = data.join(BLOBS).join(path);
+    let source = data.join(BLOBS_DIRECTORY).join(path);
     if copy_blob((size, sha256), &source, &target).map_err(fault)? {
         backup.blobs += 1;
         backup.blob_bytes += size;
@@ -188,14 +191,14 @@ fn copy_results(from: &Path, into: &Path) -> Result<(), BackupError> {
             path: from.to_owned(),
             error,
         };
-        let before = listed(from);
+        let before = list_files(from);
         copy_tree(from, into).map_err(fault)?;
         times += 1;
         // A result that was replaced during the copy would be a mix of old and new files.
-        if before == listed(from) {
+        if before == list_files(from) {
             return Ok(());
         }
-        if times == TIMES {
+        if times == MAX_COPY_ATTEMPTS {
             let error = io::Error::other("training results keep changing; try again");
             return Err(fault(error));
         }
@@ -204,7 +207,7 @@ fn copy_results(from: &Path, into: &Path) -> Result<(), BackupError> {
 }
 
 /// Lists the files of all results with their sizes and modification times.
-fn listed(directory: &Path) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
+fn list_files(directory: &Path) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
     let files = results(directory).filter_map(|entry| {
         let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
         Some((entry.into_path(), found.len(), found.modified().ok()))
@@ -217,7 +220,7 @@ fn listed(directory: &Path) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
 /// Walks the directory of results, skipping results in progress.
 fn results(directory: &Path) -> impl Iterator<Item = walkdir::DirEntry> {
     let walk = walkdir::WalkDir::new(directory).into_iter();
-    let is_result = |entry: &walkdir::DirEntry| entry.file_name() != MAKING;
+    let is_result = |entry: &walkdir::DirEntry| entry.file_name() != IN_PROGRESS_DIRECTORY;
     walk.filter_entry(is_result).flatten()
 }
 
@@ -285,7 +288,7 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
         "blobBytes": backup.blob_bytes,
         "missing": backup.missing,
     });
-    let path = staging.join(MARKER);
+    let path = staging.join(MARKER_FILE);
     let written = fs::write(&path, format!("{marker:#}\n"));
     written.map_err(|error| BackupError::File { path, error })?;
     sync_tree(staging).map_err(|error| BackupError::File {
@@ -307,7 +310,7 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
 }
 
 /// Returns whether the path is missing or an empty directory.
-fn is_free(path: &Path) -> bool {
+fn is_missing_or_empty(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -315,7 +318,7 @@ fn is_free(path: &Path) -> bool {
 }
 
 /// Returns the path of the incomplete backup, beside the target.
-fn beside(into: &Path) -> PathBuf {
+fn partial_path(into: &Path) -> PathBuf {
     let mut name = into.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     into.with_file_name(name)

@@ -17,17 +17,17 @@ use object_store::path::Path as Name;
 use object_store::{GetResult, GetResultPayload, ObjectStore, ObjectStoreExt as _};
 use sha2::{Digest, Sha256};
 
-use super::hold::Hold;
+use super::hold::BlobLock;
 use super::{Content, Lease, NamedBlob, Outcome, TaskId, TaskStore};
 use crate::database::DatabaseError;
-use crate::service::{Buffer, Holding};
+use crate::service::{BodyReservation, Buffer};
 
 /// Minimum age of an orphaned blob before it is removed. The task of a younger one may be about to
 /// be stored.
-const ORPHAN_AGE: Duration = Duration::from_hours(1);
+const MIN_ORPHAN_AGE: Duration = Duration::from_hours(1);
 
 /// Size of one read, in bytes.
-const CHUNK: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
 
 /// The blobs of tasks and datasets.
 pub struct Blobs {
@@ -35,8 +35,8 @@ pub struct Blobs {
     /// Directory of the files, if the store is a local directory.
     directory: Option<PathBuf>,
     /// Maximum size of content that is kept in the record, in bytes.
-    in_record: usize,
-    hold: Option<Hold>,
+    max_record_bytes: usize,
+    hold: Option<BlobLock>,
 }
 
 /// Errors of stored content.
@@ -65,17 +65,17 @@ impl Blobs {
         // A task is accepted only when its body survives a power failure.
         Ok(Self {
             directory: Some(directory.to_owned()),
-            hold: Some(Hold::of(directory)),
-            ..Self::over(Arc::new(store.with_fsync(true)))
+            hold: Some(BlobLock::of(directory)),
+            ..Self::with_store(Arc::new(store.with_fsync(true)))
         })
     }
 
     /// Uses any object store.
-    pub fn over(store: Arc<dyn ObjectStore>) -> Self {
+    pub fn with_store(store: Arc<dyn ObjectStore>) -> Self {
         Self {
             store,
             directory: None,
-            in_record: 0,
+            max_record_bytes: 0,
             hold: None,
         }
     }
@@ -83,7 +83,7 @@ impl Blobs {
     /// Keeps content up to this many bytes in the record.
     #[must_use]
     pub fn with_records_of(mut self, bytes: usize) -> Self {
-        self.in_record = bytes;
+        self.max_record_bytes = bytes;
         self
     }
 
@@ -112,8 +112,8 @@ impl Blobs {
         &self,
         task: TaskId,
         content: &Content,
-        holding: Holding,
-    ) -> Result<(Bytes, Arc<Holding>), BlobError> {
+        holding: BodyReservation,
+    ) -> Result<(Bytes, Arc<BodyReservation>), BlobError> {
         let (size, sha256) = match content {
             Content::Inline(bytes) => {
                 let holding = Arc::new(holding);
@@ -135,7 +135,7 @@ impl Blobs {
             }
             GetResultPayload::Stream(mut chunks) => {
                 while let Some(chunk) = chunks.next().await {
-                    loading.push(&chunk.map_err(fault)?)?;
+                    loading.push(&chunk.map_err(blob_error)?)?;
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Blobs {
             Content::Blob { size, sha256 } => (*size, sha256),
         };
         let found = self.find(&answer_name(lease), size).await?;
-        let bytes = found.bytes().await.map_err(fault)?;
+        let bytes = found.bytes().await.map_err(blob_error)?;
         let same: [u8; 32] = Sha256::digest(&bytes).into();
         if same == *sha256 {
             Ok(bytes)
@@ -190,15 +190,16 @@ impl Blobs {
                 }
             };
             let modified: SystemTime = next.last_modified.into();
-            let old = modified.elapsed().is_ok_and(|age| age >= ORPHAN_AGE);
-            if old && !needed(tasks, &next.location).await {
+            let old = modified.elapsed().is_ok_and(|age| age >= MIN_ORPHAN_AGE);
+            if old && !is_needed(tasks, &next.location).await {
                 self.delete(&next.location).await;
                 removed += 1;
             }
         }
         if let Some(directory) = self.directory.clone() {
-            let swept =
-                tokio::task::spawn_blocking(move || Self::sweep_unfinished(&directory, ORPHAN_AGE));
+            let swept = tokio::task::spawn_blocking(move || {
+                Self::sweep_unfinished(&directory, MIN_ORPHAN_AGE)
+            });
             if let Err(error) = swept.await {
                 tracing::error!(%error, "the sweep of partial uploads failed");
             }
@@ -207,7 +208,7 @@ impl Blobs {
     }
 
     async fn put(&self, name: Name, bytes: Bytes) -> Result<Content, BlobError> {
-        if bytes.len() <= self.in_record || Content::fits_inline(&bytes) {
+        if bytes.len() <= self.max_record_bytes || Content::fits_inline(&bytes) {
             return Ok(Content::Inline(bytes.to_vec()));
         }
         let content = Content::Blob {
@@ -220,7 +221,7 @@ impl Blobs {
     }
 
     pub(super) async fn find(&self, name: &Name, size: u64) -> Result<GetResult, BlobError> {
-        let found = self.store.get(name).await.map_err(fault)?;
+        let found = self.store.get(name).await.map_err(blob_error)?;
         // Checked before reading: a file that grew must not fill the memory.
         if found.meta.size == size {
             Ok(found)
@@ -231,7 +232,7 @@ impl Blobs {
 
     /// Deletes a blob. During a backup the blob stays as an orphan.
     pub(super) async fn delete(&self, name: &Name) {
-        let _held = match self.hold.as_ref().map(Hold::to_remove) {
+        let _held = match self.hold.as_ref().map(BlobLock::lock_for_deletion) {
             Some(None) => return,
             Some(Some(Ok(held))) => Some(held),
             Some(Some(Err(error))) => {
@@ -262,7 +263,7 @@ struct Loading {
 
 impl Loading {
     fn read(mut self, mut file: File) -> Result<Self, BlobError> {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; READ_BYTES];
         loop {
             let read = file.read(&mut chunk);
             let read = read.map_err(|error| BlobError::Storage(error.to_string()))?;
@@ -280,7 +281,7 @@ impl Loading {
     }
 }
 
-pub(super) fn fault(error: object_store::Error) -> BlobError {
+pub(super) fn blob_error(error: object_store::Error) -> BlobError {
     match error {
         object_store::Error::NotFound { .. } => BlobError::Lost,
         other => BlobError::Storage(chain(&other)),
@@ -288,7 +289,7 @@ pub(super) fn fault(error: object_store::Error) -> BlobError {
 }
 
 /// Returns whether a task still needs a blob; `true` in doubt.
-async fn needed(tasks: &dyn TaskStore, name: &Name) -> bool {
+async fn is_needed(tasks: &dyn TaskStore, name: &Name) -> bool {
     let text = name.filename().unwrap_or_default();
     let (id, attempt) = match text.split_once('.') {
         Some((id, attempt)) => (id, attempt.parse::<u32>().ok()),
@@ -313,18 +314,18 @@ async fn needed(tasks: &dyn TaskStore, name: &Name) -> bool {
 
 /// Returns the folder of a task's blobs. The last characters of an id are random, which spreads
 /// blobs evenly.
-fn shard(task: TaskId) -> String {
+fn shard_folder(task: TaskId) -> String {
     let text = task.to_string();
     text[text.len() - 2..].to_owned()
 }
 
 pub(super) fn body_name(task: TaskId) -> Name {
-    Name::from(format!("body/{}/{task}", shard(task)))
+    Name::from(format!("body/{}/{task}", shard_folder(task)))
 }
 
 fn answer_name(lease: Lease) -> Name {
     let (task, attempt) = (lease.task, lease.attempt);
-    Name::from(format!("answer/{}/{task}.{attempt}", shard(task)))
+    Name::from(format!("answer/{}/{task}.{attempt}", shard_folder(task)))
 }
 
 /// Formats an error with all its causes. The first message alone rarely names the cause.

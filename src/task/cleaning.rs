@@ -5,18 +5,18 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Blobs, Removed};
+use super::{Blobs, RemovedTasks};
 use crate::database::DatabaseError;
 
 /// Number of records in a batch.
-const BATCH: usize = 100;
+const BATCH_RECORDS: usize = 100;
 
 /// A pause lasts this many times as long as the batch before it.
-const REST: u32 = 4;
+const PAUSE_FACTOR: u32 = 4;
 
 /// Longest pause. A batch may be slow because it waited for others; its pause need not grow with
 /// that.
-const LONGEST: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// Removes records in batches until none remain, and returns their number. `batch` removes up to
 /// the given number of records in one store operation.
@@ -25,19 +25,19 @@ pub async fn remove_in_batches<F>(
     mut batch: impl FnMut(usize) -> F,
 ) -> Result<u64, DatabaseError>
 where
-    F: Future<Output = Result<Removed, DatabaseError>>,
+    F: Future<Output = Result<RemovedTasks, DatabaseError>>,
 {
     let mut count = 0;
     loop {
         let began = Instant::now();
-        let removed = batch(BATCH).await?;
+        let removed = batch(BATCH_RECORDS).await?;
         for lease in &removed.blobs {
             blobs.delete_answer(*lease).await;
         }
         count += removed.count as u64;
-        if removed.count < BATCH {
+        if removed.count < BATCH_RECORDS {
             return Ok(count);
         }
-        tokio::time::sleep((began.elapsed() * REST).min(LONGEST)).await;
+        tokio::time::sleep((began.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE)).await;
     }
 }

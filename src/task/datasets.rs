@@ -10,13 +10,13 @@ use futures_util::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use object_store::path::Path as Name;
 use object_store::{GetResultPayload, ObjectStore as _};
 
-use super::blobs::fault;
+use super::blobs::blob_error;
 use super::{BlobError, Blobs, TaskId, Upload};
 use crate::train::Source;
-use crate::train::dataset::{Verified, pieces};
+use crate::train::dataset::{ChecksumReader, pieces};
 
 /// Folder of the datasets in the blob store.
-const PREFIX: &str = "dataset";
+const DATASET_FOLDER: &str = "dataset";
 
 impl Blobs {
     /// Returns a unique name for a new dataset.
@@ -24,7 +24,7 @@ impl Blobs {
         let id = id.to_string();
         // The prefix `d-` differs from all task names, so the sweep of orphaned task blobs skips
         // datasets.
-        format!("{PREFIX}/{}/d-{id}", &id[id.len() - 2..])
+        format!("{DATASET_FOLDER}/{}/d-{id}", &id[id.len() - 2..])
     }
 
     /// Starts to store a dataset.
@@ -41,7 +41,7 @@ impl Blobs {
     ) -> Result<Source, BlobError> {
         let found = self.find(&Name::from(name), size).await?;
         match found.payload {
-            GetResultPayload::File(file, _) => Ok(Box::new(Verified::new(file, sha256))),
+            GetResultPayload::File(file, _) => Ok(Box::new(ChecksumReader::new(file, sha256))),
             GetResultPayload::Stream(mut chunks) => {
                 let (sender, reader) = pieces();
                 tokio::spawn(async move {
@@ -55,7 +55,7 @@ impl Blobs {
                         }
                     }
                 });
-                Ok(Box::new(Verified::new(reader, sha256)))
+                Ok(Box::new(ChecksumReader::new(reader, sha256)))
             }
         }
     }
@@ -67,7 +67,7 @@ impl Blobs {
         size: u64,
     ) -> Result<BoxStream<'static, Result<Bytes, BlobError>>, BlobError> {
         let found = self.find(&Name::from(name), size).await?;
-        Ok(found.into_stream().map_err(fault).boxed())
+        Ok(found.into_stream().map_err(blob_error).boxed())
     }
 
     /// Deletes a dataset, if it exists.
@@ -77,7 +77,7 @@ impl Blobs {
 
     /// Deletes all datasets except these. Must be called before the first upload.
     pub async fn sweep_datasets(&self, known: &HashSet<String>) {
-        let mut all = self.store.list(Some(&Name::from(PREFIX)));
+        let mut all = self.store.list(Some(&Name::from(DATASET_FOLDER)));
         loop {
             match all.try_next().await {
                 Ok(Some(found)) if known.contains(found.location.as_ref()) => {}

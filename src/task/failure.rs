@@ -1,7 +1,7 @@
 //! Maps the error of a failed call to the user-visible failure: HTTP status, error code and
 //! message.
 
-use super::{Answered, Failure};
+use super::{Failure, StoredAnswer};
 use crate::service::CallError;
 
 /// Error code of a service that cannot be reached or whose process crashed.
@@ -78,8 +78,8 @@ impl Failure {
                 body,
             } => Self {
                 body: Some(body.to_vec()),
-                media_type: Answered::media_type(&content_type),
-                ..Self::new(passed_on(status), "UPSTREAM_ERROR", message)
+                media_type: StoredAnswer::media_type(&content_type),
+                ..Self::new(client_status(status), "UPSTREAM_ERROR", message)
             },
         }
     }
@@ -87,7 +87,7 @@ impl Failure {
 
 /// Returns the status that is passed on from an upstream. Redirects and other non-error statuses
 /// become 502.
-fn passed_on(status: u16) -> u16 {
+fn client_status(status: u16) -> u16 {
     if (400..600).contains(&status) {
         status
     } else {

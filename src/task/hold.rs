@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 use crate::database::DatabaseError;
 
 /// Maximum time a backup waits for deletions in progress.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// The lock file, which lies beside the directory of blobs.
 #[derive(Debug, Clone)]
-pub(super) struct Hold {
+pub(super) struct BlobLock {
     file: PathBuf,
 }
 
 /// The acquired lock; released on drop.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct BlobLockGuard {
     _file: File,
 }
 
-impl Hold {
+impl BlobLock {
     /// Returns the lock for a directory of blobs.
     pub(super) fn of(directory: &Path) -> Self {
         Self {
@@ -34,20 +34,20 @@ impl Hold {
     }
 
     /// Acquires the shared lock for deleting blobs; `None` during a backup.
-    pub(super) fn to_remove(&self) -> Option<Result<Held, std::io::Error>> {
+    pub(super) fn lock_for_deletion(&self) -> Option<Result<BlobLockGuard, std::io::Error>> {
         let file = match self.open() {
             Ok(file) => file,
             Err(error) => return Some(Err(error)),
         };
         match file.try_lock_shared() {
-            Ok(()) => Some(Ok(Held { _file: file })),
+            Ok(()) => Some(Ok(BlobLockGuard { _file: file })),
             Err(TryLockError::WouldBlock) => None,
             Err(TryLockError::Error(error)) => Some(Err(error)),
         }
     }
 
     /// Acquires the exclusive lock, which keeps all present blobs.
-    pub(super) fn to_copy(&self) -> Result<Held, DatabaseError> {
+    pub(super) fn lock_for_backup(&self) -> Result<BlobLockGuard, DatabaseError> {
         let fault = |reason: String| DatabaseError::Other {
             path: self.file.display().to_string(),
             reason,
@@ -56,8 +56,8 @@ impl Hold {
         let since = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Held { _file: file }),
-                Err(TryLockError::WouldBlock) if since.elapsed() < PATIENCE => {
+                Ok(()) => return Ok(BlobLockGuard { _file: file }),
+                Err(TryLockError::WouldBlock) if since.elapsed() < MAX_LOCK_WAIT => {
                     thread::sleep(Duration::from_millis(5));
                 }
                 Err(TryLockError::WouldBlock) => {

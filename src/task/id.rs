@@ -15,10 +15,10 @@ pub struct TaskId(Uuid);
 
 /// Maximum lead of ids over the clock, in milliseconds. After a larger step back of the clock, ids
 /// follow the clock again.
-const MOST_AHEAD: i64 = 60_000;
+const MAX_CLOCK_LEAD_MS: i64 = 60_000;
 
 /// Generates ids. Each id is greater than the one before, even if the clock is set back by up to
-/// `MOST_AHEAD`. The store relies on this: it orders the queue by id.
+/// `MAX_CLOCK_LEAD_MS`. The store relies on this: it orders the queue by id.
 #[derive(Debug, Default)]
 pub struct TaskIds {
     last: Mutex<(i64, u16)>,
@@ -66,7 +66,7 @@ impl TaskIds {
                 .last
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            *last = if now.0 > last.0 || last.0 - now.0 > MOST_AHEAD {
+            *last = if now.0 > last.0 || last.0 - now.0 > MAX_CLOCK_LEAD_MS {
                 (now.0, 0)
             } else if last.1.saturating_add(1) < COUNTER_END {
                 (last.0, last.1 + 1)

@@ -13,7 +13,7 @@ pub struct Quota {
     /// account has reached this limit meanwhile.
     pub bytes: u64,
     /// Bytes that the account has stored outside of its tasks. They count towards `bytes`.
-    pub beside: u64,
+    pub other_bytes: u64,
 }
 
 /// System-wide caps on an account's tasks. Its own requests per second may be lower.

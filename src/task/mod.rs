@@ -27,17 +27,17 @@ mod turns;
 mod upload;
 mod waiters;
 
-pub use answered::Answered;
+pub use answered::StoredAnswer;
 pub use backup::{Backup, BackupError, backup};
 pub use blobs::{BlobError, Blobs};
 pub use cleaning::remove_in_batches;
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
 pub use limits::{Caps, Limit, Limits, Quota};
-pub use queue::{Find, Queue, QueueOptions};
+pub use queue::{FindService, Queue, QueueOptions};
 pub use record::{
-    Claimed, Content, Deletion, Failure, Idempotency, Lease, NamedBlob, NewTask, OnCrash, Outcome,
-    Removed, Statistics, Status, Task,
+    ClaimedTask, Content, Deletion, Failure, Idempotency, Lease, NamedBlob, NewTask, OnCrash,
+    Outcome, RemovedTasks, Statistics, Status, Task,
 };
 pub use store::{EnqueueError, Event, TaskStore};
 pub use stores::Stores;

@@ -6,7 +6,7 @@ use crate::account::{AccountId, UNLIMITED};
 use crate::database::Timestamp;
 
 /// Length of the window, in milliseconds.
-const WINDOW: i64 = 1000;
+const WINDOW_MS: i64 = 1000;
 
 /// Times of each account's requests within the last second.
 #[derive(Debug, Default)]
@@ -31,7 +31,10 @@ impl Rates {
         for made in window.iter_mut().rev().take_while(|made| **made > now.0) {
             *made = now.0;
         }
-        while window.front().is_some_and(|made| now.0 - *made >= WINDOW) {
+        while window
+            .front()
+            .is_some_and(|made| now.0 - *made >= WINDOW_MS)
+        {
             window.pop_front();
         }
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -41,7 +44,7 @@ impl Rates {
         }
         // The oldest request that must leave the window before the next is accepted.
         let leaves = window.get(window.len() - limit).copied();
-        let after = leaves.map_or(WINDOW, |made| made + WINDOW - now.0);
+        let after = leaves.map_or(WINDOW_MS, |made| made + WINDOW_MS - now.0);
         Err(u64::try_from(after).unwrap_or(0).max(1))
     }
 }
@@ -61,7 +64,11 @@ mod tests {
                 accepted.push(now);
             }
         }
-        assert!(accepted.windows(11).all(|ten| ten[10] - ten[0] >= WINDOW));
+        assert!(
+            accepted
+                .windows(11)
+                .all(|ten| ten[10] - ten[0] >= WINDOW_MS)
+        );
         assert!(accepted.len() >= 50, "{}", accepted.len());
     }
 

@@ -20,7 +20,7 @@ pub enum Status {
 /// Content of a body or an answer: either in the database or in the blob store with a checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// In the database. The maximum size is a setting, at least [`Content::INLINE`] characters.
+    /// In the database. The maximum size is a setting, at least [`Content::INLINE_CHARS`] characters.
     Inline(Vec<u8>),
     /// In the blob store, named by the task's id (and by the attempt, for an answer).
     Blob {
@@ -84,7 +84,7 @@ pub struct Lease {
 
 /// A claimed task, ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimedTask {
     /// The right to finish it.
     pub lease: Lease,
     /// The account that made the request.
@@ -142,7 +142,7 @@ pub enum Outcome {
 
 /// Records or answers that a store removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedTasks {
     /// Number of removed tasks, or of removed answers.
     pub count: usize,
     /// The removed ones whose answers are blobs, in the order of their ids. Nothing refers to those
@@ -158,7 +158,7 @@ pub enum Deletion {
     /// The task is waiting or running, and stays.
     Unfinished,
     /// The task was deleted.
-    Done(Removed),
+    Done(RemovedTasks),
 }
 
 /// A blob that a task needs.
@@ -251,7 +251,7 @@ impl Status {
 impl Content {
     /// Maximum length, in characters, of a text that is always kept in the record and as long as
     /// the record (the specification's limit).
-    pub const INLINE: usize = 150;
+    pub const INLINE_CHARS: usize = 150;
 
     /// Returns the size, in bytes.
     pub fn size(&self) -> u64 {
@@ -272,8 +272,9 @@ impl Content {
     /// Returns whether these bytes fit into the record. Invalid UTF-8 is counted in bytes instead
     /// of characters.
     pub fn fits_inline(bytes: &[u8]) -> bool {
-        bytes.len() <= Self::INLINE
-            || bytes.len() <= 4 * Self::INLINE
-                && std::str::from_utf8(bytes).is_ok_and(|text| text.chars().count() <= Self::INLINE)
+        bytes.len() <= Self::INLINE_CHARS
+            || bytes.len() <= 4 * Self::INLINE_CHARS
+                && std::str::from_utf8(bytes)
+                    .is_ok_and(|text| text.chars().count() <= Self::INLINE_CHARS)
     }
 }

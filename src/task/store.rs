@@ -6,9 +6,10 @@ use tokio::sync::{broadcast, watch};
 
 use super::limits::{Limit, Limits};
 use super::record::{
-    Claimed, Deletion, Failure, Lease, NamedBlob, NewTask, Removed, Statistics, Status, Task,
+    ClaimedTask, Deletion, Failure, Lease, NamedBlob, NewTask, RemovedTasks, Statistics, Status,
+    Task,
 };
-use super::{Answered, TaskId, Turns};
+use super::{StoredAnswer, TaskId, Turns};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
 
@@ -130,7 +131,7 @@ pub trait TaskStore: Send + Sync {
         turns: &Arc<Turns>,
         limits: &Limits,
         lease_until: Timestamp,
-    ) -> Result<Vec<Claimed>, DatabaseError>;
+    ) -> Result<Vec<ClaimedTask>, DatabaseError>;
 
     /// Extends leases. Returns the ones that are lost.
     async fn heartbeat(
@@ -145,7 +146,7 @@ pub trait TaskStore: Send + Sync {
     async fn complete(
         &self,
         lease: Lease,
-        answer: Answered,
+        answer: StoredAnswer,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError>;
@@ -198,14 +199,14 @@ pub trait TaskStore: Send + Sync {
     async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
 
     /// Marks up to `max` expired answers as gone, oldest first. The caller deletes their blobs.
-    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError>;
+    async fn sweep(&self, now: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError>;
 
     /// Deletes a finished task. The caller deletes its blob.
     async fn delete(&self, task: TaskId) -> Result<Deletion, DatabaseError>;
 
     /// Deletes up to `max` tasks that ended at or before a time, in the order in which they ended.
     /// The caller deletes their blobs.
-    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<Removed, DatabaseError>;
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError>;
 
     /// Lists the blobs that tasks need: at most one per task, in the order of tasks, at most `max`,
     /// of tasks after this one.

@@ -6,7 +6,7 @@ use super::TaskStore;
 use super::sqlite::SqliteTasks;
 use crate::account::{AccountStore, SqliteAccounts};
 use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, DatabaseUrl, Space};
+use crate::database::{DatabaseError, DatabaseSize, DatabaseUrl};
 use crate::train::{SqliteTraining, TrainingStore};
 
 /// An open, migrated database that hands out its stores.
@@ -49,7 +49,7 @@ impl Stores {
 
     /// Returns the disk space that the database uses.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
-    pub async fn space(&self) -> Result<Space, DatabaseError> {
+    pub async fn space(&self) -> Result<DatabaseSize, DatabaseError> {
         match &self.opened {
             Opened::Sqlite(database) => database.space(),
         }

@@ -17,7 +17,7 @@ use super::blobs::{body_name, chain};
 use super::{BlobError, Blobs, Content, TaskId};
 
 /// Size of one write, in bytes.
-const PIECE: usize = Upload::MEMORY;
+const PIECE_BYTES: usize = Upload::MEMORY;
 
 /// A blob that is being uploaded.
 pub struct Upload {
@@ -75,13 +75,13 @@ impl Upload {
         self.hash.update(&bytes);
         self.size += bytes.len() as u64;
         while !bytes.is_empty() {
-            let room = PIECE - self.piece.len();
+            let room = PIECE_BYTES - self.piece.len();
             if self.piece.is_empty() {
-                self.piece.reserve(PIECE);
+                self.piece.reserve(PIECE_BYTES);
             }
             self.piece
                 .extend_from_slice(&bytes.split_to(room.min(bytes.len())));
-            if self.piece.len() == PIECE {
+            if self.piece.len() == PIECE_BYTES {
                 self.write().await?;
             }
         }

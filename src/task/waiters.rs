@@ -16,25 +16,25 @@ use super::{Event, TaskId, TaskStore};
 /// All waiters, and the background task that wakes them.
 #[derive(Debug)]
 pub struct Waiters {
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaitersByTask>,
     follower: AbortHandle,
 }
 
 /// Waits for the end of one task.
 #[derive(Debug)]
 pub struct Waiter {
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaitersByTask>,
     task: TaskId,
     end: Arc<Notify>,
 }
 
 /// The waiters by task.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<HashMap<TaskId, Ends>>);
+struct WaitersByTask(Mutex<HashMap<TaskId, TaskWaiters>>);
 
 /// The waiters of one task.
 #[derive(Debug, Default)]
-struct Ends {
+struct TaskWaiters {
     end: Arc<Notify>,
     waiters: usize,
 }
@@ -42,7 +42,7 @@ struct Ends {
 impl Waiters {
     /// Starts to follow the events of a store. Must be called on a tokio runtime.
     pub fn start(store: &dyn TaskStore) -> Self {
-        let waiting = Arc::<Waiting>::default();
+        let waiting = Arc::<WaitersByTask>::default();
         let follower = tokio::spawn(follow(store.events(), Arc::clone(&waiting)));
         Self {
             waiting,
@@ -89,13 +89,13 @@ impl Drop for Waiter {
     }
 }
 
-impl Waiting {
-    fn all(&self) -> MutexGuard<'_, HashMap<TaskId, Ends>> {
+impl WaitersByTask {
+    fn all(&self) -> MutexGuard<'_, HashMap<TaskId, TaskWaiters>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn follow(mut events: Receiver<Event>, waiting: Arc<Waiting>) {
+async fn follow(mut events: Receiver<Event>, waiting: Arc<WaitersByTask>) {
     loop {
         match events.recv().await {
             Ok(event) => {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn waiters(events: &broadcast::Sender<Event>) -> Waiters {
-        let waiting = Arc::<Waiting>::default();
+        let waiting = Arc::<WaitersByTask>::default();
         let follower = tokio::spawn(follow(events.subscribe(), Arc::clone(&waiting)));
         Waiters {
             waiting,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Tensor;
 
 /// Smallest magnitude that relative errors are divided by.
-const TINY: f64 = 1e-30;
+const MIN_MAGNITUDE: f64 = 1e-30;
 
 /// The agreement of a tensor with another one of the same shape, or of several pairs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -125,7 +125,9 @@ impl Comparison {
         }
         self.max_abs = self.max_abs.max(largest_error);
         if largest_error > 0.0 {
-            self.max_rel = self.max_rel.max(largest_error / largest_a.max(TINY));
+            self.max_rel = self
+                .max_rel
+                .max(largest_error / largest_a.max(MIN_MAGNITUDE));
         }
         self.tops(a, b);
         Ok(())

@@ -9,7 +9,7 @@ use crate::source::{FileSource, ReadAt};
 
 /// A test case.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Case {
+pub struct TestCase {
     /// The method it calls.
     pub method: String,
     /// Index among the method's cases, from 0.
@@ -41,7 +41,7 @@ pub enum BundledError {
 }
 
 /// Reads the test cases of the program at `path`, in the file's order.
-pub fn cases(path: &Path) -> Result<Vec<Case>, BundledError> {
+pub fn read_cases(path: &Path) -> Result<Vec<TestCase>, BundledError> {
     let source = FileSource::open(path)?;
     let found = bundled_cases(&source)?;
     if found.is_empty() {
@@ -52,7 +52,7 @@ pub fn cases(path: &Path) -> Result<Vec<Case>, BundledError> {
         tensors.collect::<Result<Vec<_>, _>>()
     };
     let cases = found.iter().map(|case| {
-        Ok(Case {
+        Ok(TestCase {
             method: case.method.clone(),
             index: case.index,
             inputs: tensors(&case.inputs)?,
@@ -84,7 +84,7 @@ fn tensor(source: &FileSource, value: &BundledValue) -> Result<Tensor, BundledEr
                 .map_err(|_| TensorError::NoMemory { bytes: bytes.size })?;
             let mut stored = vec![0; size];
             source.read_exact_at(bytes.offset, &mut stored)?;
-            let stored = in_order(&stored, dtype, sizes, dim_order);
+            let stored = to_row_major(&stored, dtype, sizes, dim_order);
             Ok(Tensor::new(dtype, sizes.clone(), stored)?)
         }
     }
@@ -92,7 +92,7 @@ fn tensor(source: &FileSource, value: &BundledValue) -> Result<Tensor, BundledEr
 
 /// Reorders elements to row-major order, from a tensor whose dimensions lie in memory in
 /// `dim_order`.
-fn in_order(stored: &[u8], dtype: DType, sizes: &[u64], dim_order: &[usize]) -> Vec<u8> {
+fn to_row_major(stored: &[u8], dtype: DType, sizes: &[u64], dim_order: &[usize]) -> Vec<u8> {
     if dim_order.iter().copied().eq(0..sizes.len()) {
         return stored.to_vec();
     }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn channels_that_come_last_in_memory_come_first_in_order() {
         let stored: Vec<u8> = (0..6).collect();
-        let ordered = in_order(&stored, DType::Uint8, &[1, 2, 3], &[0, 2, 1]);
+        let ordered = to_row_major(&stored, DType::Uint8, &[1, 2, 3], &[0, 2, 1]);
         assert_eq!(ordered, [0, 2, 4, 1, 3, 5]);
     }
 }

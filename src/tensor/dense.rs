@@ -1,7 +1,7 @@
 //! Dense tensors: dtype, shape and bytes, the inputs and outputs of every engine.
 //!
 //! Invariant: the bytes are row-major and little-endian, exactly as many as dtype and shape
-//! require. No tensor is larger than [`MAX_BYTES`]. Engines are handled elsewhere.
+//! require. No tensor is larger than [`MAX_TENSOR_BYTES`]. Engines are handled elsewhere.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use half::{bf16, f16};
 use super::DType;
 
 /// Maximum size of a tensor, in bytes. Larger shapes are rejected before anything is allocated.
-pub const MAX_BYTES: u64 = 16 << 30;
+pub const MAX_TENSOR_BYTES: u64 = 16 << 30;
 
 /// An n-dimensional array. Clones share the elements.
 #[derive(Clone, PartialEq)]
@@ -24,10 +24,10 @@ pub struct Tensor {
 /// A tensor that cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
-    /// The tensor exceeds [`MAX_BYTES`].
+    /// The tensor exceeds [`MAX_TENSOR_BYTES`].
     #[error(
         "{dtype}{shape:?} is too large: a tensor may have at most {} GiB",
-        MAX_BYTES >> 30
+        MAX_TENSOR_BYTES >> 30
     )]
     TooLarge {
         /// Its dtype.
@@ -65,7 +65,7 @@ pub fn byte_size(dtype: DType, shape: &[u64]) -> Result<u64, TensorError> {
         .iter()
         .try_fold(dtype.size(), |product, size| product.checked_mul(*size));
     match product {
-        Some(bytes) if bytes <= MAX_BYTES && usize::try_from(bytes).is_ok() => Ok(bytes),
+        Some(bytes) if bytes <= MAX_TENSOR_BYTES && usize::try_from(bytes).is_ok() => Ok(bytes),
         _ => Err(TensorError::TooLarge {
             dtype,
             shape: shape.to_vec(),

@@ -9,7 +9,7 @@ use super::{Tensor, TensorError};
 pub enum JoinError {
     /// Their dtypes or other sizes differ, or the list is empty.
     #[error("cannot concatenate {tensors} along axis {axis}")]
-    Unlike {
+    Incompatible {
         /// dtypes and shapes.
         tensors: String,
         /// The axis.
@@ -23,7 +23,7 @@ pub enum JoinError {
 impl Tensor {
     /// Concatenates tensors along `axis`, in order.
     pub fn joined(tensors: &[Self], axis: usize) -> Result<Self, JoinError> {
-        let unlike = || JoinError::Unlike {
+        let unlike = || JoinError::Incompatible {
             tensors: format!("{tensors:?}"),
             axis,
         };

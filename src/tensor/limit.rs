@@ -35,7 +35,7 @@ impl MemoryLimit {
     pub fn now(self) -> Option<Limit> {
         let bytes = match self {
             Self::Option(bytes) | Self::Setting(bytes) => bytes,
-            Self::OfFree => free()? / 4 * 3,
+            Self::OfFree => free_memory()? / 4 * 3,
         };
         Some(Limit::Memory(bytes, self))
     }
@@ -82,7 +82,7 @@ impl fmt::Display for Limit {
                         "three quarters of the free memory, the default; --max-memory overrides it"
                     }
                 };
-                write!(f, "the memory limit of {} ({name})", in_units(*bytes))
+                write!(f, "the memory limit of {} ({name})", format_bytes(*bytes))
             }
         }
     }
@@ -90,7 +90,7 @@ impl fmt::Display for Limit {
 
 /// Returns the memory that the machine or the process's container has free, in bytes; `None` if the
 /// system does not report it.
-pub fn free() -> Option<u64> {
+pub fn free_memory() -> Option<u64> {
     let mut system = System::new();
     system.refresh_memory();
     // Zero if the operating system does not report it.
@@ -103,7 +103,7 @@ pub fn free() -> Option<u64> {
 }
 
 /// Formats a size in the largest unit that it fills: `512 MiB`, `1.5 KiB`.
-pub fn in_units(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0);
     let Some((shift, name)) = unit else {
@@ -117,7 +117,7 @@ pub fn in_units(bytes: u64) -> String {
 }
 
 /// Phrases with which libraries, allocators and loaders report that memory ran out.
-const SHORTAGE: [&str; 14] = [
+const SHORTAGE_PHRASES: [&str; 14] = [
     "memory allocation of",
     "bad_alloc",
     "bad allocation",
@@ -137,8 +137,8 @@ const SHORTAGE: [&str; 14] = [
 ];
 
 /// Returns whether a text reports that memory ran out.
-pub fn tells_shortage(text: &str) -> bool {
-    SHORTAGE.iter().any(|words| text.contains(words))
+pub fn reports_shortage(text: &str) -> bool {
+    SHORTAGE_PHRASES.iter().any(|words| text.contains(words))
 }
 
 #[cfg(test)]
@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn sizes_are_readable() {
-        assert_eq!(in_units(17), "17 bytes");
-        assert_eq!(in_units(1536), "1.5 KiB");
-        assert_eq!(in_units(512 << 20), "512 MiB");
-        assert_eq!(in_units(u64::MAX), "17179869183.9 GiB");
+        assert_eq!(format_bytes(17), "17 bytes");
+        assert_eq!(format_bytes(1536), "1.5 KiB");
+        assert_eq!(format_bytes(512 << 20), "512 MiB");
+        assert_eq!(format_bytes(u64::MAX), "17179869183.9 GiB");
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn three_quarters_of_what_is_free_are_the_default() {
-        let free = free().expect("the system reports free memory");
+        let free = free_memory().expect("the system reports free memory");
         let limit = MemoryLimit::OfFree.now().and_then(Limit::bytes);
         let limit = limit.expect("the system reports free memory");
         // The amount of free memory changes between the two measurements.

@@ -17,7 +17,7 @@ mod part;
 mod signature;
 mod summary;
 
-pub use dense::{MAX_BYTES, Tensor, TensorError, byte_size};
+pub use dense::{MAX_TENSOR_BYTES, Tensor, TensorError, byte_size};
 pub use dtype::DType;
 pub use join::JoinError;
 pub use output::{OutputError, write_outputs};

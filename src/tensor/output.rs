@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use super::{Tensor, TensorSpec, npy};
 
 /// Maximum length of a file name without its extension, in bytes.
-const MAX_NAME: usize = 100;
+const MAX_NAME_BYTES: usize = 100;
 
 /// File names that Windows reserves for devices, with any extension.
-const RESERVED: [&str; 4] = ["con", "prn", "aux", "nul"];
+const RESERVED_NAMES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
 /// Reserved names that are followed by a digit.
 const RESERVED_NUMBERED: [&str; 2] = ["com", "lpt"];
@@ -113,14 +113,14 @@ fn file_name(name: &str) -> Option<String> {
             '_'
         }
     };
-    let name: String = name.chars().map(safe).take(MAX_NAME).collect();
+    let name: String = name.chars().map(safe).take(MAX_NAME_BYTES).collect();
     let name = name.trim_matches('.');
     if !name.contains(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
     let stem = name.split('.').next().unwrap_or_default().to_lowercase();
     let numbered = stem.strip_suffix(|c: char| c.is_ascii_digit());
-    let is_reserved = RESERVED.contains(&stem.as_str())
+    let is_reserved = RESERVED_NAMES.contains(&stem.as_str())
         || numbered.is_some_and(|stem| RESERVED_NUMBERED.contains(&stem));
     Some(if is_reserved {
         format!("_{name}")
@@ -171,6 +171,9 @@ mod tests {
         ];
         assert_eq!(file_names(names.into_iter()), expected);
         let long = "x".repeat(1000);
-        assert_eq!(file_names([long.as_str()].into_iter())[0].len(), MAX_NAME);
+        assert_eq!(
+            file_names([long.as_str()].into_iter())[0].len(),
+            MAX_NAME_BYTES
+        );
     }
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::{DType, Tensor};
 
 /// Maximum number of first elements that are kept.
-const FIRST: usize = 8;
+const MAX_FIRST_VALUES: usize = 8;
 
 /// Number of significant digits shown.
-const DIGITS: usize = 4;
+const SIGNIFICANT_DIGITS: usize = 4;
 
 /// A summary of a tensor. Range and mean cover finite elements only.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -106,7 +106,7 @@ impl Summary {
 
 fn first(tensor: &Tensor) -> Vec<Scalar> {
     let size = usize::try_from(tensor.dtype().size()).expect("a size is at most 8");
-    let elements = tensor.bytes().chunks_exact(size).take(FIRST);
+    let elements = tensor.bytes().chunks_exact(size).take(MAX_FIRST_VALUES);
     let values = elements.zip(tensor.to_f64());
     values
         .map(|(bytes, value)| {
@@ -140,7 +140,7 @@ impl fmt::Display for Summary {
             write!(f, "  {trues} true")?;
         }
         if let (Some(min), Some(max), Some(mean)) = (self.min, self.max, self.mean) {
-            let (min, max, mean) = (short(min), short(max), short(mean));
+            let (min, max, mean) = (format_number(min), format_number(max), format_number(mean));
             write!(f, "  min {min}  max {max}  mean {mean}")?;
         }
         if self.nan > 0 {
@@ -163,14 +163,14 @@ impl fmt::Display for Scalar {
             Self::Bool(value) => value.fmt(f),
             Self::Int(value) => value.fmt(f),
             Self::Uint(value) => value.fmt(f),
-            Self::Float(value) => f.write_str(&short(*value)),
+            Self::Float(value) => f.write_str(&format_number(*value)),
         }
     }
 }
 
 /// Formats a number with four significant digits and without trailing zeros. Integers below a
 /// million are written in full; very large and small numbers have an exponent.
-fn short(value: f64) -> String {
+fn format_number(value: f64) -> String {
     if !value.is_finite() {
         return match value {
             value if value.is_nan() => "NaN".to_owned(),
@@ -182,7 +182,7 @@ fn short(value: f64) -> String {
         // `+ 0.0` turns a negative zero into a positive one.
         return format!("{}", value + 0.0);
     }
-    let rounded = format!("{value:.*e}", DIGITS - 1);
+    let rounded = format!("{value:.*e}", SIGNIFICANT_DIGITS - 1);
     let (digits, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..6).contains(&exponent) {
@@ -248,7 +248,7 @@ mod tests {
             999_999.9,
             0.5,
         ];
-        let shown = shown.map(short);
+        let shown = shown.map(format_number);
         let expected = [
             "1e-9",
             "12346",

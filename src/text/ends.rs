@@ -23,13 +23,13 @@ const TURN_ENDS: [&str; 10] = [
 ];
 
 /// Ends a single message in templates with channels (Harmony); elsewhere it ends the turn.
-const ENDS_A_MESSAGE: &str = "<|end|>";
+const MESSAGE_END: &str = "<|end|>";
 
 /// The set of tokens that end an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ends(BTreeSet<u32>);
+pub struct EndTokens(BTreeSet<u32>);
 
-impl Ends {
+impl EndTokens {
     /// Adds the end tokens from a program's constant methods.
     #[must_use]
     pub fn of_program(mut self, ids: &[i64]) -> Self {
@@ -64,7 +64,7 @@ impl Ends {
         let has_channels = template.contains("<|channel|>");
         let ends = TURN_ENDS
             .into_iter()
-            .filter(|end| template.contains(end) && !(has_channels && *end == ENDS_A_MESSAGE));
+            .filter(|end| template.contains(end) && !(has_channels && *end == MESSAGE_END));
         self.0.extend(ends.filter_map(id_of));
         self
     }
@@ -80,7 +80,7 @@ impl Ends {
     }
 }
 
-impl FromIterator<u32> for Ends {
+impl FromIterator<u32> for EndTokens {
     fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
         Self(ids.into_iter().collect())
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn all_sources_count() {
         let config = |value: Value| value.as_object().cloned().unwrap_or_default();
-        let ends = Ends::default()
+        let ends = EndTokens::default()
             .of_program(&[2, -1])
             .of_generation_config(&config(json!({"eos_token_id": [3, 4, "x"]})))
             .of_generation_config(&config(json!({"eos_token_id": 5})))
@@ -108,7 +108,7 @@ mod tests {
         assert!(ends.has(9) && !ends.has(1));
         let id_of = |end: &str| Some(u32::try_from(end.len()).unwrap_or(0));
         let channels = "<|channel|><|message|><|end|><|return|>";
-        let ends = Ends::default().of_template(channels, &id_of);
+        let ends = EndTokens::default().of_template(channels, &id_of);
         assert_eq!(ends.ids(), [u32::try_from("<|return|>".len()).unwrap_or(0)]);
     }
 }

@@ -15,8 +15,8 @@ pub fn serve() -> io::Result<()> {
     parsers::serve(move |task: Task| -> io::Result<Answer> {
         match task.work.as_str() {
             template::WORK => rendering.work(&task),
-            tokenizer::WORK => encoding.work(&task),
-            picture::WORK => picture::work(&task),
+            tokenizer::JOB_NAME => encoding.work(&task),
+            picture::IMAGE_WORK => picture::work(&task),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     })

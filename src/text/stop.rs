@@ -9,10 +9,10 @@ use thiserror::Error;
 use super::value::kind;
 
 /// Maximum number of stop strings in a request.
-pub const MOST_STOPS: usize = 16;
+pub const MAX_STOP_STRINGS: usize = 16;
 
 /// Maximum length of a stop string, in bytes.
-pub const LONGEST_STOP: usize = 1024;
+pub const MAX_STOP_STRING_BYTES: usize = 1024;
 
 /// An invalid list of stop strings.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -28,14 +28,14 @@ pub struct StopError {
 
 /// The strings that end an answer. The answer does not include them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StopStrings(Vec<Stop>);
+pub struct StopStrings(Vec<StopString>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stop {
+struct StopString {
     text: Box<[u8]>,
     /// For each length of a matched prefix, the length of the longest shorter prefix that still
     /// matches.
-    shorter: Box<[usize]>,
+    fallback_lengths: Box<[usize]>,
 }
 
 impl StopStrings {
@@ -47,8 +47,8 @@ impl StopStrings {
             Some(Value::String(text)) => Self::new(&[("stop".to_owned(), text)]),
             Some(Value::Array(items)) => {
                 let mut texts = Vec::new();
-                if items.len() > MOST_STOPS {
-                    let expected = format!("at most {MOST_STOPS} strings");
+                if items.len() > MAX_STOP_STRINGS {
+                    let expected = format!("at most {MAX_STOP_STRINGS} strings");
                     return Err(wrong("stop", &expected, format!("{} strings", items.len())));
                 }
                 for (place, item) in items.iter().enumerate() {
@@ -70,11 +70,11 @@ impl StopStrings {
             if text.is_empty() {
                 return Err(wrong(field, "at least one character", "an empty string"));
             }
-            if text.len() > LONGEST_STOP {
-                let expected = format!("at most {LONGEST_STOP} bytes");
+            if text.len() > MAX_STOP_STRING_BYTES {
+                let expected = format!("at most {MAX_STOP_STRING_BYTES} bytes");
                 return Err(wrong(field, &expected, format!("{} bytes", text.len())));
             }
-            stops.push(Stop::new(text));
+            stops.push(StopString::new(text));
         }
         Ok(Self(stops))
     }
@@ -84,7 +84,7 @@ impl StopStrings {
         StopScan {
             matched: vec![0; self.0.len()],
             stops: self.0.clone(),
-            held: String::new(),
+            pending_text: String::new(),
             stopped: false,
         }
     }
@@ -98,7 +98,7 @@ fn wrong(field: &str, expected: &str, found: impl Into<String>) -> StopError {
     }
 }
 
-impl Stop {
+impl StopString {
     fn new(text: &str) -> Self {
         let text: Box<[u8]> = text.as_bytes().into();
         let mut shorter = vec![0; text.len() + 1].into_boxed_slice();
@@ -112,14 +112,17 @@ impl Stop {
             }
             shorter[end + 1] = length;
         }
-        Self { text, shorter }
+        Self {
+            text,
+            fallback_lengths: shorter,
+        }
     }
 
     /// Returns the length of the prefix that matches after one more byte, given the length before
     /// it.
     fn step(&self, mut matched: usize, byte: u8) -> usize {
         while matched > 0 && self.text.get(matched) != Some(&byte) {
-            matched = self.shorter[matched];
+            matched = self.fallback_lengths[matched];
         }
         if self.text[matched] == byte {
             matched + 1
@@ -132,11 +135,11 @@ impl Stop {
 /// A scan for stop strings in a text that comes in pieces.
 #[derive(Debug, Clone)]
 pub struct StopScan {
-    stops: Vec<Stop>,
+    stops: Vec<StopString>,
     /// For each stop string, the length of its prefix that the text ends with.
     matched: Vec<usize>,
     /// The end of the text, kept back while it may be the beginning of a stop string.
-    held: String,
+    pending_text: String,
     stopped: bool,
 }
 
@@ -151,8 +154,8 @@ impl StopScan {
         if self.stops.is_empty() {
             return piece.to_owned();
         }
-        let before = self.held.len();
-        self.held.push_str(piece);
+        let before = self.pending_text.len();
+        self.pending_text.push_str(piece);
         for (place, byte) in piece.bytes().enumerate() {
             let mut longest = None;
             for (stop, matched) in self.stops.iter().zip(&mut self.matched) {
@@ -163,13 +166,13 @@ impl StopScan {
             }
             if let Some(length) = longest {
                 self.stopped = true;
-                self.held.truncate(before + place + 1 - length);
-                return std::mem::take(&mut self.held);
+                self.pending_text.truncate(before + place + 1 - length);
+                return std::mem::take(&mut self.pending_text);
             }
         }
         let open = self.matched.iter().copied().max().unwrap_or(0);
-        let rest = self.held.split_off(self.held.len() - open);
-        std::mem::replace(&mut self.held, rest)
+        let rest = self.pending_text.split_off(self.pending_text.len() - open);
+        std::mem::replace(&mut self.pending_text, rest)
     }
 
     /// Returns whether a stop string occurred.
@@ -179,7 +182,7 @@ impl StopScan {
 
     /// Ends the text and returns the part that was kept back.
     pub fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.pending_text)
     }
 }
 
@@ -247,8 +250,8 @@ mod tests {
             (json!(""), "stop"),
             (json!(5), "stop"),
             (json!([[1]]), "stop[0]"),
-            (json!(vec!["a"; MOST_STOPS + 1]), "stop"),
-            (json!(["x".repeat(LONGEST_STOP + 1)]), "stop[0]"),
+            (json!(vec!["a"; MAX_STOP_STRINGS + 1]), "stop"),
+            (json!(["x".repeat(MAX_STOP_STRING_BYTES + 1)]), "stop[0]"),
         ] {
             let error = StopStrings::read(Some(&stop)).expect_err("it is refused");
             assert_eq!(error.field, field, "{error}");

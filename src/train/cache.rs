@@ -13,16 +13,16 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::digest::name_of;
-use crate::service::{EncoderFiles, Holds};
+use super::digest::hex_prefix;
+use crate::service::{ContentKind, EncoderFiles};
 
 const MAGIC: &[u8; 8] = b"pkgvec1\n";
-const HEADER: u64 = 12;
-const KEY: usize = 32;
-const SUM: usize = 8;
+const HEADER_BYTES: u64 = 12;
+const KEY_BYTES: usize = 32;
+const CHECKSUM_BYTES: usize = 8;
 
 /// Maximum length of a cached vector, in numbers.
-const WIDEST: usize = 1 << 16;
+const MAX_VECTOR_LEN: usize = 1 << 16;
 
 /// Location and size limit of the cache.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub struct CacheDirectory {
 }
 
 /// Hash of the content that a vector was computed from.
-pub(super) type Key = [u8; KEY];
+pub(super) type Key = [u8; KEY_BYTES];
 
 /// The cached vectors of one model.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) struct Cache {
     /// File offset of each key's record.
     places: HashMap<Key, u64>,
     end: u64,
-    most: u64,
+    max_bytes: u64,
 }
 
 /// Returns the key of a text or a picture.
@@ -54,7 +54,7 @@ pub(super) fn key(content: &str) -> Key {
 
 /// Returns the file name for a model. The name depends on the model's files and on how the model is
 /// used.
-pub(super) fn name(encoder: &EncoderFiles, holds: Holds, truncate: bool) -> String {
+pub(super) fn name(encoder: &EncoderFiles, holds: ContentKind, truncate: bool) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: String| {
         hash.update(text.len().to_le_bytes());
@@ -73,7 +73,7 @@ pub(super) fn name(encoder: &EncoderFiles, holds: Holds, truncate: bool) -> Stri
         add(format!("{} {size:?} {changed:?}", path.display()));
     }
     let sum: [u8; 32] = hash.finalize().into();
-    name_of(&sum, 16)
+    hex_prefix(&sum, 16)
 }
 
 impl CacheDirectory {
@@ -123,7 +123,7 @@ impl Cache {
             width: None,
             places: HashMap::new(),
             end: 0,
-            most,
+            max_bytes: most,
             file: file.try_clone()?,
         };
         file.seek(SeekFrom::Start(0))?;
@@ -131,16 +131,16 @@ impl Cache {
         let mut header = [0; 12];
         let is_whole = reader.read_exact(&mut header).is_ok() && header.starts_with(MAGIC);
         let width = u32::from_le_bytes(header[8..].try_into().unwrap_or_default()) as usize;
-        if !is_whole || width == 0 || width > WIDEST {
+        if !is_whole || width == 0 || width > MAX_VECTOR_LEN {
             cache.file.set_len(0)?;
             return Ok(cache);
         }
         cache.width = Some(width);
-        cache.end = HEADER;
+        cache.end = HEADER_BYTES;
         let mut record = vec![0; record_size(width)];
-        while reader.read_exact(&mut record).is_ok() && is_sound(&record) {
+        while reader.read_exact(&mut record).is_ok() && has_valid_checksum(&record) {
             let mut key = Key::default();
-            key.copy_from_slice(&record[..KEY]);
+            key.copy_from_slice(&record[..KEY_BYTES]);
             cache.places.insert(key, cache.end);
             cache.end += record.len() as u64;
         }
@@ -154,10 +154,10 @@ impl Cache {
         let mut record = vec![0; record_size(width)];
         self.file.seek(SeekFrom::Start(place)).ok()?;
         self.file.read_exact(&mut record).ok()?;
-        if !is_sound(&record) || record[..KEY] != key[..] {
+        if !has_valid_checksum(&record) || record[..KEY_BYTES] != key[..] {
             return None;
         }
-        let numbers = record[KEY..KEY + 4 * width].chunks_exact(4);
+        let numbers = record[KEY_BYTES..KEY_BYTES + 4 * width].chunks_exact(4);
         let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap_or_default());
         Some(numbers.map(number).collect())
     }
@@ -173,15 +173,15 @@ impl Cache {
                 bytes.extend_from_slice(&u32::try_from(width).unwrap_or(0).to_le_bytes());
             }
             let place = self.end + bytes.len() as u64;
-            let has_room = place + record_size(width) as u64 <= self.most;
-            if vector.len() != width || width > WIDEST || !has_room {
+            let has_room = place + record_size(width) as u64 <= self.max_bytes;
+            if vector.len() != width || width > MAX_VECTOR_LEN || !has_room {
                 continue;
             }
             let start = bytes.len();
             bytes.extend_from_slice(key);
             bytes.extend(vector.iter().flat_map(|number| number.to_le_bytes()));
             let sum = Sha256::digest(&bytes[start..]);
-            bytes.extend_from_slice(&sum[..SUM]);
+            bytes.extend_from_slice(&sum[..CHECKSUM_BYTES]);
             places.push((*key, place));
         }
         self.file.seek(SeekFrom::Start(self.end))?;
@@ -193,12 +193,12 @@ impl Cache {
 }
 
 fn record_size(width: usize) -> usize {
-    KEY + 4 * width + SUM
+    KEY_BYTES + 4 * width + CHECKSUM_BYTES
 }
 
-fn is_sound(record: &[u8]) -> bool {
-    let (body, sum) = record.split_at(record.len() - SUM);
-    Sha256::digest(body)[..SUM] == *sum
+fn has_valid_checksum(record: &[u8]) -> bool {
+    let (body, sum) = record.split_at(record.len() - CHECKSUM_BYTES);
+    Sha256::digest(body)[..CHECKSUM_BYTES] == *sum
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Formats the first bytes of a checksum in hexadecimal.
-pub(super) fn name_of(sum: &[u8], bytes: usize) -> String {
+pub(super) fn hex_prefix(sum: &[u8], bytes: usize) -> String {
     let mut name = String::new();
     for byte in sum.iter().take(bytes) {
         // Writing to a string cannot fail.

@@ -6,36 +6,36 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::sync::mpsc;
 
 use super::cache::{self, Cache, CacheDirectory, Key};
-use super::dataset::{Bounds, Holds, Row, RowError, Rows};
+use super::dataset::{ContentKind, DatasetLimits, Row, RowError, Rows};
 use super::error::TrainError;
 use super::options::FitOptions;
 use crate::account::AccountId;
 use crate::service::{CallError, Device, EncoderFiles, Refusal};
-use crate::text::embedding::{Given, MAX_TEXTS_BYTES};
+use crate::text::embedding::{EmbeddingInput, MAX_TEXTS_BYTES};
 
 /// Maximum number of rows in a batch, and the size in bytes at which a batch is full.
-const BATCH: usize = 64;
+const BATCH_ROWS: usize = 64;
 const BATCH_BYTES: usize = MAX_TEXTS_BYTES / 4;
 
 /// Number of batches in flight: the next one is prepared while one runs.
-const AHEAD: usize = 2;
+const BATCHES_IN_FLIGHT: usize = 2;
 
 /// Delay before a request is retried because the queue was full, and the maximum number of retries.
-const AGAIN: std::time::Duration = std::time::Duration::from_millis(250);
-const TIMES: u32 = 240;
+const RETRY_DELAY: std::time::Duration = std::time::Duration::from_millis(250);
+const MAX_RETRIES: u32 = 240;
 
 /// Reader of a dataset's bytes.
 pub type Source = Box<dyn Read + Send>;
 
 /// Parameters of the embedding of a dataset.
-pub(super) struct Embedding<'a> {
+pub(super) struct DatasetEmbedding<'a> {
     pub(super) device: &'a Device,
     pub(super) caller: AccountId,
     pub(super) encoder: &'a EncoderFiles,
-    pub(super) holds: Holds,
+    pub(super) holds: ContentKind,
     pub(super) options: &'a FitOptions,
     pub(super) cache: Option<&'a CacheDirectory>,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: DatasetLimits,
     /// Number of rows.
     pub(super) rows: u64,
     /// Maximum memory of all vectors, in bytes.
@@ -44,7 +44,7 @@ pub(super) struct Embedding<'a> {
 
 /// The vectors of all rows.
 #[derive(Debug)]
-pub(super) struct Embedded {
+pub(super) struct EmbeddedRows {
     /// `rows × width` numbers.
     pub(super) vectors: Vec<f32>,
     pub(super) width: usize,
@@ -59,32 +59,32 @@ struct Batch {
     vectors: Vec<Option<Vec<f32>>>,
 }
 
-impl Embedding<'_> {
+impl DatasetEmbedding<'_> {
     /// Embeds all rows. `done` receives the number of embedded rows and the total.
     pub(super) async fn run(
         &self,
         source: Source,
         done: &(dyn Fn(u64, u64) + Sync),
-    ) -> Result<Embedded, TrainError> {
+    ) -> Result<EmbeddedRows, TrainError> {
         let mut cache = self.open_cache();
         let mut batches = read(source, self.bounds);
-        let mut embedded = Embedded {
+        let mut embedded = EmbeddedRows {
             vectors: Vec::new(),
             width: 0,
             labels: Vec::new(),
         };
         loop {
             let mut ready = Vec::new();
-            for _ in 0..AHEAD {
+            for _ in 0..BATCHES_IN_FLIGHT {
                 if let Some(batch) = batches.recv().await {
-                    ready.push(known(batch?, &mut cache));
+                    ready.push(with_cached_vectors(batch?, &mut cache));
                 }
             }
             if ready.is_empty() {
                 break;
             }
             let ready = stream::iter(ready.into_iter().map(|batch| self.embed(batch)));
-            let ready: Vec<Batch> = ready.buffered(AHEAD).try_collect().await?;
+            let ready: Vec<Batch> = ready.buffered(BATCHES_IN_FLIGHT).try_collect().await?;
             for batch in ready {
                 self.add(batch, &mut embedded, &mut cache)?;
                 done(embedded.labels.len() as u64, self.rows);
@@ -113,7 +113,7 @@ impl Embedding<'_> {
     fn add(
         &self,
         batch: Batch,
-        embedded: &mut Embedded,
+        embedded: &mut EmbeddedRows,
         cache: &mut Option<Cache>,
     ) -> Result<(), TrainError> {
         let mut fresh = Vec::new();
@@ -164,14 +164,14 @@ impl Embedding<'_> {
         let missing = missing.filter(|(_, vector)| vector.is_none());
         let missing: Vec<usize> = missing.map(|(place, _)| place).collect();
         match self.holds {
-            Holds::Text if !missing.is_empty() => {
+            ContentKind::Text if !missing.is_empty() => {
                 let vectors = self.embed_texts(&batch.rows, &missing).await?;
                 for (place, vector) in missing.into_iter().zip(vectors) {
                     batch.vectors[place] = Some(vector);
                 }
             }
-            Holds::Text => {}
-            Holds::Image => {
+            ContentKind::Text => {}
+            ContentKind::Image => {
                 for place in missing {
                     let vector = self.embed_picture(&batch.rows[place]).await?;
                     batch.vectors[place] = Some(vector);
@@ -190,7 +190,7 @@ impl Embedding<'_> {
         let mut config = self.options.predict_config();
         config["truncate"] = self.options.truncate.into();
         let config = config.to_string();
-        let mut patience = Patience::default();
+        let mut patience = QueueFullRetry::default();
         let embedded = loop {
             let embedded = self.ask(texts.clone(), &config).await;
             match embedded {
@@ -200,8 +200,8 @@ impl Embedding<'_> {
         };
         let embedded = embedded.map_err(|error| match error {
             CallError::Refused(refusal) => {
-                let row = text_of(&refusal).and_then(|text| rows.get(*missing.get(text)?));
-                of_row(row.map(|row| row.line), &refusal)
+                let row = text_index(&refusal).and_then(|text| rows.get(*missing.get(text)?));
+                row_error(row.map(|row| row.line), &refusal)
             }
             other => TrainError::Model(other),
         })?;
@@ -213,7 +213,7 @@ impl Embedding<'_> {
         texts: Vec<String>,
         config: &str,
     ) -> Result<crate::service::Embedded, CallError> {
-        let given = Given::Texts(texts);
+        let given = EmbeddingInput::Texts(texts);
         let embedding = self
             .device
             .prepare_embedding(given, Some(config), self.caller);
@@ -223,7 +223,7 @@ impl Embedding<'_> {
 
     async fn embed_picture(&self, row: &Row) -> Result<Vec<f32>, TrainError> {
         let config = self.options.predict_config().to_string();
-        let mut patience = Patience::default();
+        let mut patience = QueueFullRetry::default();
         let embedded = loop {
             let embedding = self
                 .device
@@ -234,7 +234,7 @@ impl Embedding<'_> {
             }
         };
         embedded.map_err(|error| match error {
-            CallError::Refused(refusal) => of_row(Some(row.line), &refusal),
+            CallError::Refused(refusal) => row_error(Some(row.line), &refusal),
             other => TrainError::Model(other),
         })
     }
@@ -242,28 +242,28 @@ impl Embedding<'_> {
 
 /// Retries requests that were rejected because the queue was full.
 #[derive(Default)]
-struct Patience(u32);
+struct QueueFullRetry(u32);
 
-impl Patience {
+impl QueueFullRetry {
     /// Waits and returns `true` if the request should be retried.
     async fn again(&mut self, error: &CallError) -> bool {
         let is_full = matches!(error, CallError::QueueFull { .. });
-        if !is_full || self.0 == TIMES {
+        if !is_full || self.0 == MAX_RETRIES {
             return false;
         }
         self.0 += 1;
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
         true
     }
 }
 
 /// Returns the index of the text that a refusal refers to.
-fn text_of(refusal: &Refusal) -> Option<usize> {
+fn text_index(refusal: &Refusal) -> Option<usize> {
     let place = refusal.place.as_deref()?.strip_prefix("$.texts[")?;
     place.strip_suffix(']')?.parse().ok()
 }
 
-fn of_row(line: Option<u64>, refusal: &Refusal) -> TrainError {
+fn row_error(line: Option<u64>, refusal: &Refusal) -> TrainError {
     let message = &refusal.message;
     TrainError::Dataset(match line {
         Some(line) => format!("line {line}: {message}"),
@@ -272,8 +272,8 @@ fn of_row(line: Option<u64>, refusal: &Refusal) -> TrainError {
 }
 
 /// Reads batches on a blocking thread.
-fn read(source: Source, bounds: Bounds) -> mpsc::Receiver<Result<Vec<Row>, TrainError>> {
-    let (sender, receiver) = mpsc::channel(AHEAD);
+fn read(source: Source, bounds: DatasetLimits) -> mpsc::Receiver<Result<Vec<Row>, TrainError>> {
+    let (sender, receiver) = mpsc::channel(BATCHES_IN_FLIGHT);
     tokio::task::spawn_blocking(move || {
         let wrong = |error: RowError| {
             TrainError::Dataset(match error {
@@ -289,7 +289,7 @@ fn read(source: Source, bounds: Bounds) -> mpsc::Receiver<Result<Vec<Row>, Train
                 return;
             }
         };
-        let (mut batch, mut bytes) = (Vec::with_capacity(BATCH), 0);
+        let (mut batch, mut bytes) = (Vec::with_capacity(BATCH_ROWS), 0);
         for row in rows {
             let row = row.map_err(wrong);
             let is_wrong = row.is_err();
@@ -297,7 +297,7 @@ fn read(source: Source, bounds: Bounds) -> mpsc::Receiver<Result<Vec<Row>, Train
                 Ok(row) => {
                     bytes += row.content.len();
                     batch.push(row);
-                    if batch.len() < BATCH && bytes < BATCH_BYTES {
+                    if batch.len() < BATCH_ROWS && bytes < BATCH_BYTES {
                         continue;
                     }
                     bytes = 0;
@@ -317,7 +317,7 @@ fn read(source: Source, bounds: Bounds) -> mpsc::Receiver<Result<Vec<Row>, Train
 }
 
 /// Creates a batch and fills in the cached vectors.
-fn known(rows: Vec<Row>, cache: &mut Option<Cache>) -> Batch {
+fn with_cached_vectors(rows: Vec<Row>, cache: &mut Option<Cache>) -> Batch {
     let keys: Vec<Key> = rows.iter().map(|row| cache::key(&row.content)).collect();
     let vectors = keys
         .iter()

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::cache::CacheDirectory;
-use super::dataset::Bounds;
+use super::dataset::DatasetLimits;
 use super::derived::DerivedServices;
 use super::embed::Source;
 use super::error::TrainError;
@@ -25,22 +25,22 @@ use super::store::TrainingStore;
 use super::trainer::{Progress, Trained, Training};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp, make_directory};
-use crate::service::{CallError, Catalog, Device, PackageDirectory, Service, relative};
+use crate::service::{CallError, Catalog, Device, PackageDirectory, Service, strip_directories};
 
 /// Interval between checks for waiting jobs when no wakeup arrives.
-const POLL: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Interval between updates of a job's stored progress.
-const NOTE: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Maximum time from publishing a package until it is served.
-const SERVED: Duration = Duration::from_mins(2);
+const MAX_SERVE_WAIT: Duration = Duration::from_mins(2);
 
 /// Maximum number of attempts of a training whose base model is replaced meanwhile.
-const TIMES: u32 = 3;
+const MAX_TRAINING_ATTEMPTS: u32 = 3;
 
 /// Directory of packages in progress.
-const MAKING: &str = "making";
+const IN_PROGRESS_DIRECTORY: &str = "making";
 
 /// Finds a service by its owner and its name or number.
 pub type FindService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
@@ -69,7 +69,7 @@ pub struct JobsOptions {
     /// The cache of embedding vectors.
     pub cache: CacheDirectory,
     /// Limits on datasets.
-    pub bounds: Bounds,
+    pub bounds: DatasetLimits,
     /// Maximum memory of a dataset's vectors, in bytes.
     pub memory: u64,
     /// Maximum number of jobs running at the same time.
@@ -93,7 +93,7 @@ struct Shared {
 }
 
 /// How the run of a job ended.
-enum End {
+enum JobRunEnd {
     Done(Result<String, String>),
     Canceled,
     /// The server stops.
@@ -136,7 +136,7 @@ impl Jobs {
                 "recovered training jobs that were running when the server stopped"
             );
         }
-        let making = options.directory.join(MAKING);
+        let making = options.directory.join(IN_PROGRESS_DIRECTORY);
         // Packages in progress from an earlier server process.
         if making.exists()
             && let Err(error) = std::fs::remove_dir_all(&making)
@@ -175,7 +175,7 @@ impl Jobs {
     }
 
     /// Returns the limits on datasets.
-    pub fn bounds(&self) -> Bounds {
+    pub fn bounds(&self) -> DatasetLimits {
         self.shared.options.bounds
     }
 
@@ -254,7 +254,7 @@ async fn work(shared: Arc<Shared>) {
             _ = stop.wait_for(|stop| *stop) => break,
             Some(_) = running.join_next() => {}
             () = shared.wake.notified() => {}
-            () = tokio::time::sleep(POLL) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
     while running.join_next().await.is_some() {}
@@ -266,11 +266,11 @@ async fn run(shared: Arc<Shared>, job: Job) {
     shared.running().insert(job.id, Arc::clone(&canceled));
     let (number, service) = (job.id.0, &job.is.service_name);
     tracing::info!(job = number, service, attempt = job.attempt, "training");
-    let end = ended(&shared, &job, &canceled).await;
+    let end = run_until_end(&shared, &job, &canceled).await;
     shared.running().remove(&job.id);
     let store = &shared.options.store;
     let stored = match end {
-        End::Done(end) => {
+        JobRunEnd::Done(end) => {
             match &end {
                 Ok(_) => tracing::info!(job = number, service, "trained"),
                 Err(error) => tracing::warn!(job = number, service, error, "training failed"),
@@ -278,11 +278,11 @@ async fn run(shared: Arc<Shared>, job: Job) {
             let end = end.map_err(|error| without_paths(&shared, &job, error));
             store_end(&**store, &job, end).await
         }
-        End::Canceled => {
+        JobRunEnd::Canceled => {
             tracing::info!(job = number, service, "training canceled");
             Ok(())
         }
-        End::Stopped => store.put_back(job.id, job.attempt).await,
+        JobRunEnd::Stopped => store.put_back(job.id, job.attempt).await,
     };
     if let Err(error) = stored {
         // The store still considers the job running, so the next start recovers it.
@@ -310,22 +310,22 @@ async fn store_end(
     }
 }
 
-async fn ended(shared: &Shared, job: &Job, canceled: &Notify) -> End {
+async fn run_until_end(shared: &Shared, job: &Job, canceled: &Notify) -> JobRunEnd {
     let progress = Progress::default();
     let mut stop = shared.stop.subscribe();
-    let training = trained(shared, job, &progress);
+    let training = train_and_serve(shared, job, &progress);
     tokio::select! {
-        done = training => End::Done(done),
-        () = note(shared, job, &progress) => End::Canceled,
-        () = canceled.notified() => End::Canceled,
-        _ = stop.wait_for(|stop| *stop) => End::Stopped,
+        done = training => JobRunEnd::Done(done),
+        () = store_progress(shared, job, &progress) => JobRunEnd::Canceled,
+        () = canceled.notified() => JobRunEnd::Canceled,
+        _ = stop.wait_for(|stop| *stop) => JobRunEnd::Stopped,
     }
 }
 
 /// Removes the server's directories from an error that clients will read.
 fn without_paths(shared: &Shared, job: &Job, error: String) -> String {
-    let own = shared.options.directory.join(MAKING);
-    let error = relative(error, &own);
+    let own = shared.options.directory.join(IN_PROGRESS_DIRECTORY);
+    let error = strip_directories(error, &own);
     let derived = shared.options.derived.get(job.is.service);
     match derived.and_then(|derived| base(shared, &derived).ok()) {
         Some(device) => device.relative(error),
@@ -334,10 +334,10 @@ fn without_paths(shared: &Shared, job: &Job, error: String) -> String {
 }
 
 /// Stores the progress of a job. Returns when the job has stopped running.
-async fn note(shared: &Shared, job: &Job, progress: &Progress) {
+async fn store_progress(shared: &Shared, job: &Job, progress: &Progress) {
     let mut noted = 0;
     loop {
-        tokio::time::sleep(NOTE).await;
+        tokio::time::sleep(PROGRESS_INTERVAL).await;
         let now = progress.percentage();
         let store = &shared.options.store;
         match store.progress(job.id, job.attempt, now.max(noted)).await {
@@ -349,7 +349,11 @@ async fn note(shared: &Shared, job: &Job, progress: &Progress) {
 }
 
 /// Trains, publishes the package and waits until it is served. The error is for the user.
-async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<String, String> {
+async fn train_and_serve(
+    shared: &Shared,
+    job: &Job,
+    progress: &Progress,
+) -> Result<String, String> {
     let options = &shared.options;
     let dataset = options.store.dataset(job.is.dataset).await;
     let dataset = dataset.map_err(|error| error.to_string())?;
@@ -357,7 +361,10 @@ async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<Stri
     let derived = options.derived.get(job.is.service);
     let derived = derived.ok_or("the service is not a derived service")?;
     let fit = FitOptions::read_text(&job.is.config).map_err(|refusal| refusal.message)?;
-    let aside = options.directory.join(MAKING).join(job.id.0.to_string());
+    let aside = options
+        .directory
+        .join(IN_PROGRESS_DIRECTORY)
+        .join(job.id.0.to_string());
     let mut times = 0;
     let name = model_token(&derived.is.name);
     let trained = loop {
@@ -375,12 +382,12 @@ async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<Stri
             cache: Some(&options.cache),
             memory: options.memory,
             progress,
-            aside: aside.clone(),
+            output_directory: aside.clone(),
         };
         times += 1;
         match training.run(source).await {
             Ok(trained) => break trained,
-            Err(TrainError::Model(CallError::Stopped)) if times < TIMES => {
+            Err(TrainError::Model(CallError::Stopped)) if times < MAX_TRAINING_ATTEMPTS => {
                 tracing::info!(
                     job = job.id.0,
                     "the base model was replaced; restarting the training"
@@ -435,7 +442,7 @@ async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<S
         }
         Ok(())
     };
-    match tokio::time::timeout(SERVED, served).await {
+    match tokio::time::timeout(MAX_SERVE_WAIT, served).await {
         Ok(Ok(())) => Ok(metrics),
         Ok(Err(error)) => Err(error),
         Err(_) => {

@@ -33,5 +33,5 @@ pub use record::{
     NewFitConfig, NewJob,
 };
 pub(crate) use store::SqliteTraining;
-pub use store::{Created, Deleted, TrainingStore};
+pub use store::{DatasetDeletion, JobCreation, TrainingStore};
 pub use trainer::{Progress, Trained, Training};

@@ -10,7 +10,7 @@ use crate::service::Refusal;
 use crate::source::suggest;
 
 /// JSON path of a config in refusals.
-const PLACE: &str = "$.config";
+const CONFIG_PATH: &str = "$.config";
 
 /// The known keys.
 const KEYS: [&str; 9] = [
@@ -26,16 +26,16 @@ const KEYS: [&str; 9] = [
 ];
 
 /// Bounds of `l2`. Above the maximum, weights can no longer be distinguished from one another.
-const L2: (f64, f64) = (0.0, 1e9);
+const L2_BOUNDS: (f64, f64) = (0.0, 1e9);
 
 /// The smallest positive number.
-const LEAST: f64 = f64::from_bits(1);
+const MIN_POSITIVE: f64 = f64::from_bits(1);
 
 /// Maximum number of iterations.
-const MOST_ITERATIONS: u64 = 100_000;
+const MAX_ITERATIONS: u64 = 100_000;
 
 /// Maximum seed: the largest integer that every JSON reader represents exactly.
-const MOST_SEED: u64 = (1 << 53) - 1;
+const MAX_SEED: u64 = (1 << 53) - 1;
 
 /// Weighting of rows by their label.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -108,23 +108,24 @@ impl FitOptions {
     /// Parses a config.
     pub fn read(config: &Value) -> Result<Self, Refusal> {
         let Value::Object(members) = config else {
-            return Err(Refusal::at(PLACE, "expected an object"));
+            return Err(Refusal::at(CONFIG_PATH, "expected an object"));
         };
         let mut options = Self::default();
         for (key, value) in members {
             let field = Field { key, value };
             match key.as_str() {
-                _ if !KEYS.contains(&key.as_str()) => return Err(field.unknown()),
+                _ if !KEYS.contains(&key.as_str()) => return Err(field.unknown_key()),
                 _ if value.is_null() => {}
-                "l2" => options.l2 = Some(field.number(L2.0, L2.1)?),
-                "max_iterations" => options.max_iterations = field.whole(1, MOST_ITERATIONS)?,
-                "tolerance" => options.tolerance = field.number(LEAST, 1.0)?,
+                "l2" => options.l2 = Some(field.number(L2_BOUNDS.0, L2_BOUNDS.1)?),
+                "max_iterations" => options.max_iterations = field.whole(1, MAX_ITERATIONS)?,
+                "tolerance" => options.tolerance = field.number(MIN_POSITIVE, 1.0)?,
                 "validation_fraction" => options.validation_fraction = field.number(0.0, 0.9)?,
-                "seed" => options.seed = field.whole(0, MOST_SEED)?,
+                "seed" => options.seed = field.whole(0, MAX_SEED)?,
                 "class_weights" => options.class_weights = Some(field.weights()?),
                 "truncate" => {
                     let truncate = value.as_bool();
-                    options.truncate = truncate.ok_or_else(|| field.wrong("true or false"))?;
+                    options.truncate =
+                        truncate.ok_or_else(|| field.invalid_value("true or false"))?;
                 }
                 "backend" => options.backend = Some(field.text()?),
                 _ => options.precision = Some(field.text()?),
@@ -136,7 +137,8 @@ impl FitOptions {
     /// Parses a config from JSON text.
     pub fn read_text(config: &str) -> Result<Self, Refusal> {
         let value = serde_json::from_str(config);
-        let value = value.map_err(|error| Refusal::at(PLACE, format!("invalid JSON: {error}")))?;
+        let value =
+            value.map_err(|error| Refusal::at(CONFIG_PATH, format!("invalid JSON: {error}")))?;
         Self::read(&value)
     }
 
@@ -184,7 +186,7 @@ impl Field<'_> {
             } else {
                 format!("from {least}")
             };
-            self.wrong(&format!("a number {from} to {most}"))
+            self.invalid_value(&format!("a number {from} to {most}"))
         })
     }
 
@@ -193,12 +195,12 @@ impl Field<'_> {
         let written = self.value.to_string();
         let number = written.strip_suffix(".0").unwrap_or(&written).parse().ok();
         let number = number.filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| self.wrong(&format!("a whole number from {least} to {most}")))
+        number.ok_or_else(|| self.invalid_value(&format!("a whole number from {least} to {most}")))
     }
 
     fn text(&self) -> Result<String, Refusal> {
         let text = self.value.as_str().map(str::to_owned);
-        text.ok_or_else(|| self.wrong("a string"))
+        text.ok_or_else(|| self.invalid_value("a string"))
     }
 
     fn weights(&self) -> Result<ClassWeights, Refusal> {
@@ -217,26 +219,26 @@ impl Field<'_> {
                 let weights = weights.collect::<Option<_>>();
                 weights
                     .map(ClassWeights::Given)
-                    .ok_or_else(|| self.wrong(expected))
+                    .ok_or_else(|| self.invalid_value(expected))
             }
-            _ => Err(self.wrong(expected)),
+            _ => Err(self.invalid_value(expected)),
         }
     }
 
-    fn wrong(&self, expected: &str) -> Refusal {
+    fn invalid_value(&self, expected: &str) -> Refusal {
         let shown = crate::service::json::shown(&self.value.to_string());
         let message = format!("expected {expected}, got {shown}");
-        Refusal::at(format!("{PLACE}.{}", self.key), message)
+        Refusal::at(format!("{CONFIG_PATH}.{}", self.key), message)
     }
 
-    fn unknown(&self) -> Refusal {
+    fn unknown_key(&self) -> Refusal {
         let key = crate::service::json::shown(self.key);
         let meant = suggest::nearest(self.key, KEYS.into_iter());
         let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
         let known = KEYS.map(|key| format!("`{key}`")).join(", ");
         let meant = meant.unwrap_or_default();
         Refusal::at(
-            PLACE,
+            CONFIG_PATH,
             format!("unknown key {key}{meant}; supported keys: {known}"),
         )
     }

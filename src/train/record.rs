@@ -1,6 +1,6 @@
 //! Types of stored training records: datasets, fit configs, derived services and jobs.
 
-use super::dataset::{Format, Holds, Summary};
+use super::dataset::{ContentKind, Format, Summary};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 
@@ -195,7 +195,7 @@ impl JobState {
 
 impl NewDataset {
     /// Returns the kind of content of its rows.
-    pub fn holds(&self) -> Holds {
+    pub fn content_kind(&self) -> ContentKind {
         self.summary.holds
     }
 }

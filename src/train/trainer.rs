@@ -13,17 +13,17 @@ use serde_json::{Value, json};
 
 use super::cache::CacheDirectory;
 use super::classifier::{self, Examples, Metrics};
-use super::dataset::{Bounds, Summary};
-use super::embed::{Embedded, Embedding, Source};
+use super::dataset::{DatasetLimits, Summary};
+use super::embed::{DatasetEmbedding, EmbeddedRows, Source};
 use super::error::TrainError;
 use super::options::{ClassWeights, FitOptions};
-use super::package::{Made, PackageError, publish};
+use super::package::{PackageContents, PackageError, publish};
 use crate::account::AccountId;
 use crate::service::Device;
 
-/// Progress, in percent, at the end of the embedding; fitting ends at [`FITTED`].
-const EMBEDDED: u8 = 80;
-const FITTED: u8 = 95;
+/// Progress, in percent, at the end of the embedding; fitting ends at [`FITTED_PERCENT`].
+const EMBEDDED_PERCENT: u8 = 80;
+const FITTED_PERCENT: u8 = 95;
 
 /// Parameters of a training.
 pub struct Training<'a> {
@@ -36,7 +36,7 @@ pub struct Training<'a> {
     /// Summary of the dataset.
     pub summary: &'a Summary,
     /// Limits on the dataset.
-    pub bounds: Bounds,
+    pub bounds: DatasetLimits,
     /// Options for fitting the classifier.
     pub options: &'a FitOptions,
     /// Cache of embedding vectors, if enabled.
@@ -46,7 +46,7 @@ pub struct Training<'a> {
     /// Receives the progress.
     pub progress: &'a Progress,
     /// Directory in which the package is written. It must not exist yet.
-    pub aside: PathBuf,
+    pub output_directory: PathBuf,
 }
 
 /// Progress of a training, in percent.
@@ -90,9 +90,9 @@ impl Drop for Trained {
 }
 
 /// Stops the fitting thread when dropped.
-struct Stop(Arc<AtomicBool>);
+struct StopOnDrop(Arc<AtomicBool>);
 
-impl Drop for Stop {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -105,7 +105,7 @@ impl Training<'_> {
         let config = self.options.predict_config().to_string();
         let encoder = self.device.encoder(holds, &config);
         let encoder = encoder.map_err(TrainError::Model)?;
-        let embedding = Embedding {
+        let embedding = DatasetEmbedding {
             device: self.device,
             caller: self.caller,
             encoder: &encoder,
@@ -118,14 +118,14 @@ impl Training<'_> {
         };
         let embedded = embedding
             .run(source, &|done, all| {
-                self.progress.at(0, EMBEDDED, done, all);
+                self.progress.at(0, EMBEDDED_PERCENT, done, all);
             })
             .await?;
         let labels: Vec<String> = self.summary.labels.keys().cloned().collect();
         let stopped = Arc::new(AtomicBool::new(false));
-        let stop = Stop(Arc::clone(&stopped));
+        let stop = StopOnDrop(Arc::clone(&stopped));
         let progress = Arc::new(Progress::default());
-        let fitting = Fitting {
+        let fitting = FitTask {
             options: self.options.clone(),
             labels: labels.clone(),
             stopped,
@@ -137,17 +137,17 @@ impl Training<'_> {
                 fitted = &mut fitted => break fitted,
                 () = tokio::time::sleep(std::time::Duration::from_millis(200)) => {
                     let done = u64::from(progress.percentage());
-                    self.progress.at(EMBEDDED, FITTED, done, 100);
+                    self.progress.at(EMBEDDED_PERCENT, FITTED_PERCENT, done, 100);
                 }
             }
         };
         let fitted = fitted.map_err(|error| TrainError::Other(error.to_string()))??;
         drop(stop);
-        self.progress.at(EMBEDDED, FITTED, 1, 1);
+        self.progress.at(EMBEDDED_PERCENT, FITTED_PERCENT, 1, 1);
         let training = json!({"config": self.options.to_json(), "metrics": fitted.metrics});
-        let (name, aside) = (self.name.to_owned(), self.aside.clone());
+        let (name, aside) = (self.name.to_owned(), self.output_directory.clone());
         let written = tokio::task::spawn_blocking(move || {
-            let made = Made {
+            let made = PackageContents {
                 name: &name,
                 encoder: &encoder,
                 classifier: &fitted.classifier,
@@ -166,7 +166,7 @@ impl Training<'_> {
 }
 
 /// Parameters of the fitting thread.
-struct Fitting {
+struct FitTask {
     options: FitOptions,
     labels: Vec<String>,
     stopped: Arc<AtomicBool>,
@@ -174,13 +174,13 @@ struct Fitting {
 }
 
 /// A classifier with its quality metrics.
-struct Fit {
+struct MeasuredClassifier {
     classifier: classifier::Classifier,
     metrics: Value,
 }
 
-impl Fitting {
-    fn fit(&self, embedded: &Embedded) -> Result<Fit, TrainError> {
+impl FitTask {
+    fn fit(&self, embedded: &EmbeddedRows) -> Result<MeasuredClassifier, TrainError> {
         let place = |label: &String| {
             let found = self.labels.binary_search(label).ok();
             found.and_then(|place| u32::try_from(place).ok())
@@ -193,8 +193,8 @@ impl Fitting {
         let count = self.labels.len();
         let fraction = options.validation_fraction;
         let split = classifier::split(&places, count, fraction, options.seed);
-        let training = Rows::of(embedded, &places, &split.training);
-        let validation = Rows::of(embedded, &places, &split.validation);
+        let training = RowSubset::of(embedded, &places, &split.training);
+        let validation = RowSubset::of(embedded, &places, &split.validation);
         let goes_on = |evaluations: u64| {
             self.progress
                 .at(0, 100, evaluations, options.max_iterations);
@@ -202,14 +202,14 @@ impl Fitting {
         };
         let examples = training.examples(embedded.width, count);
         let kept = validation.examples(embedded.width, count);
-        let Settled {
+        let FitSettings {
             l2,
             class_weights,
             weights,
             compared,
         } = self.settle((examples, kept))?;
         let fitted = classifier::fit(examples, weights, l2, options, &goes_on)?;
-        let measure = |rows: &Rows| {
+        let measure = |rows: &RowSubset| {
             let taken = fitted.classifier.predict(&rows.vectors);
             Metrics::of(&self.labels, &rows.labels, &taken)
         };
@@ -230,7 +230,7 @@ impl Fitting {
             "compared": compared,
             "warnings": warnings,
         });
-        Ok(Fit {
+        Ok(MeasuredClassifier {
             classifier: fitted.classifier,
             metrics,
         })
@@ -238,7 +238,7 @@ impl Fitting {
 
     /// Determines the penalty and the class weights: the given ones, or the best on the validation
     /// rows.
-    fn settle(&self, rows: (Examples<'_>, Examples<'_>)) -> Result<Settled, TrainError> {
+    fn settle(&self, rows: (Examples<'_>, Examples<'_>)) -> Result<FitSettings, TrainError> {
         let options = &self.options;
         let offered = match (&options.class_weights, options.l2) {
             (Some(given), _) => vec![given.clone()],
@@ -256,7 +256,7 @@ impl Fitting {
             let chosen = classifier::choose(rows, &weighings, options, &goes_on)?;
             (chosen.l2, chosen.weights, chosen.tried)
         };
-        Ok(Settled {
+        Ok(FitSettings {
             l2,
             weights: weighings.swap_remove(place),
             class_weights: offered[place].clone(),
@@ -266,7 +266,7 @@ impl Fitting {
 }
 
 /// Penalty and class weights for the final fit.
-struct Settled {
+struct FitSettings {
     l2: f64,
     class_weights: ClassWeights,
     /// Weight of each training row.
@@ -276,13 +276,13 @@ struct Settled {
 }
 
 /// A subset of the rows.
-struct Rows {
+struct RowSubset {
     vectors: Vec<f32>,
     labels: Vec<u32>,
 }
 
-impl Rows {
-    fn of(embedded: &Embedded, places: &[u32], rows: &[usize]) -> Self {
+impl RowSubset {
+    fn of(embedded: &EmbeddedRows, places: &[u32], rows: &[usize]) -> Self {
         let width = embedded.width;
         let mut vectors = Vec::with_capacity(rows.len() * width);
         for row in rows {

@@ -4,11 +4,11 @@ use std::cell::{Cell, OnceCell};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::demands::Demands;
+use super::demands::Requirements;
 use super::doubtful;
 use super::files::FileCache;
-use super::mend::{self, Mend};
-use super::references::{self, Referenced};
+use super::mend::{self, ValueChange};
+use super::references::{self, ReferencedFile};
 use super::schema::{self, Violation};
 use super::signature::{self, Mismatch};
 use crate::diagnostic::{Applicability, Fix};
@@ -22,10 +22,10 @@ use crate::source::pretty::Layout;
 use crate::source::{Document, Editor, JsonPath, PathSet};
 
 /// Maximum total size of the fixes of one file, in bytes of new text.
-const MAX_FIXES: usize = 16 * 1024 * 1024;
+const MAX_FIX_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of fixes per check of a file: each costs a walk over an object. Applying them and
 /// checking again gives the next ones.
-const MAX_COUNT: usize = 200;
+const MAX_FIX_COUNT: usize = 200;
 
 /// A precision list, with a flag for completeness.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Precisions {
 }
 
 /// The inputs of [`Context::build`].
-pub(super) struct Inputs<'a> {
+pub(super) struct ContextInputs<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) is_list: bool,
     pub(super) directory: &'a Path,
@@ -48,7 +48,7 @@ pub(super) struct Inputs<'a> {
     pub(super) depth: usize,
     pub(super) precisions: &'a Arc<Precisions>,
     pub(super) files: &'a FileCache,
-    pub(super) demands: Option<&'a Demands>,
+    pub(super) demands: Option<&'a Requirements>,
     /// The model card of the package.
     pub(super) card: Option<&'a Card>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Context<'a> {
     /// The precision list that applies to the config.
     pub(super) precisions: &'a Precisions,
     /// The files that the config references, in the order of the config.
-    pub(super) files: Vec<Referenced>,
+    pub(super) files: Vec<ReferencedFile>,
     /// Differences between declared method signatures and the models' own.
     pub(super) mismatches: Vec<Mismatch>,
     /// True if model files are opened.
@@ -83,10 +83,10 @@ pub(crate) struct Context<'a> {
     layout: OnceCell<Layout>,
     fixes_left: Cell<usize>,
     /// The project's requirements beyond the format.
-    pub(super) demands: Option<&'a Demands>,
+    pub(super) demands: Option<&'a Requirements>,
     fixes_made: Cell<usize>,
-    /// Cache of [`Self::is_doubtful`].
-    doubtful: OnceCell<PathSet>,
+    /// Cache of [`Self::is_ambiguous`].
+    ambiguous_paths: OnceCell<PathSet>,
     /// The model card of the package.
     pub(super) card: Option<&'a Card>,
 }
@@ -127,8 +127,8 @@ impl Precisions {
 
 impl<'a> Context<'a> {
     /// Collects the facts stage by stage.
-    pub(super) fn build(inputs: &Inputs<'a>) -> Self {
-        let Inputs {
+    pub(super) fn build(inputs: &ContextInputs<'a>) -> Self {
+        let ContextInputs {
             loaded, is_list, ..
         } = *inputs;
         let mut context = Self {
@@ -146,11 +146,11 @@ impl<'a> Context<'a> {
             mismatches: Vec::new(),
             models_opened: inputs.files.opens_models(),
             layout: OnceCell::new(),
-            fixes_left: Cell::new(MAX_FIXES),
+            fixes_left: Cell::new(MAX_FIX_BYTES),
             demands: inputs.demands,
             fixes_made: Cell::new(0),
             card: inputs.card,
-            doubtful: OnceCell::new(),
+            ambiguous_paths: OnceCell::new(),
         };
         let Ok(document) = &loaded.document else {
             return context;
@@ -164,7 +164,7 @@ impl<'a> Context<'a> {
         context.set_violations(violations);
         if document.root.is_object() {
             context.files =
-                references::follow(&config, inputs.directory, inputs.depth, inputs.files);
+                references::resolve_all(&config, inputs.directory, inputs.depth, inputs.files);
             context.mismatches = signature::compare_all(&config, &context.files);
             context.config = Some(config);
         }
@@ -173,9 +173,9 @@ impl<'a> Context<'a> {
 
     /// Returns whether the value at `path` is ambiguous: its key, or the key of an enclosing value,
     /// is repeated with a different value.
-    pub(super) fn is_doubtful(&self, path: &JsonPath) -> bool {
+    pub(super) fn is_ambiguous(&self, path: &JsonPath) -> bool {
         let find = || self.document().map(doubtful::paths).unwrap_or_default();
-        self.doubtful.get_or_init(find).covers(path)
+        self.ambiguous_paths.get_or_init(find).covers(path)
     }
 
     /// Returns the parsed document.
@@ -194,18 +194,18 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the files of the variant with this index.
-    pub(super) fn files_of(&self, variant: usize) -> impl Iterator<Item = &Referenced> {
+    pub(super) fn files_of(&self, variant: usize) -> impl Iterator<Item = &ReferencedFile> {
         references::files_of(&self.files, variant).iter()
     }
 
     /// Returns the models that were read, with their references.
-    pub(super) fn models(&self) -> impl Iterator<Item = (&Referenced, &ModelInfo)> {
+    pub(super) fn models(&self) -> impl Iterator<Item = (&ReferencedFile, &ModelInfo)> {
         let files = self.files.iter();
         files.filter_map(|file| Some((file, file.model_info()?)))
     }
 
     /// Returns the references to the model file at `path`.
-    pub(super) fn models_at(&self, path: &Path) -> impl Iterator<Item = &Referenced> {
+    pub(super) fn models_at(&self, path: &Path) -> impl Iterator<Item = &ReferencedFile> {
         let models = self.files.iter().filter(|file| file.is_model);
         models.filter(move |file| file.facts.as_ref().is_ok_and(|facts| facts.path == path))
     }
@@ -223,7 +223,7 @@ impl<'a> Context<'a> {
     /// Returns whether the config names all files of a variant: either `file` or `components`, with
     /// string values, under known keys that occur once. Otherwise the files do not represent the
     /// variant as a whole.
-    pub(super) fn is_whole(&self, variant: &Variant) -> bool {
+    pub(super) fn names_all_files(&self, variant: &Variant) -> bool {
         let node = self.document().and_then(|it| it.node(&variant.path));
         let Some(node) = node.filter(|_| variant.has_file != variant.has_components) else {
             return false;
@@ -259,7 +259,7 @@ impl<'a> Context<'a> {
 
     /// Returns the text of the number at `path`. The parsed value is only the nearest representable
     /// one.
-    pub(super) fn written(&self, path: &JsonPath) -> Option<&'a str> {
+    pub(super) fn number_text(&self, path: &JsonPath) -> Option<&'a str> {
         match &self.document()?.node(path)?.kind {
             Kind::Number(written) => Some(written),
             _ => None,
@@ -286,7 +286,7 @@ impl<'a> Context<'a> {
 
     /// Turns the change into a fix; `None` if it cannot be applied or the limits on fixes are
     /// reached.
-    pub(super) fn fix(&self, applicability: Applicability, mend: &Mend) -> Option<Fix> {
+    pub(super) fn fix(&self, applicability: Applicability, mend: &ValueChange) -> Option<Fix> {
         if !self.may_fix() {
             return None;
         }
@@ -297,11 +297,11 @@ impl<'a> Context<'a> {
 
     /// Returns whether the limits allow another fix.
     pub(super) fn may_fix(&self) -> bool {
-        self.fixes_left.get() > 0 && self.fixes_made.get() < MAX_COUNT
+        self.fixes_left.get() > 0 && self.fixes_made.get() < MAX_FIX_COUNT
     }
 
     /// Counts a fix that was made without [`Context::fix`] against the limits.
-    pub(super) fn counted(&self, fix: Fix) -> Option<Fix> {
+    pub(super) fn count_fix(&self, fix: Fix) -> Option<Fix> {
         self.fixes_made.update(|made| made + 1);
         self.in_bounds(fix)
     }

@@ -1,7 +1,7 @@
-//! A project's requirements on its packages beyond the format, and the [`Ruling`] trait through
+//! A project's requirements on its packages beyond the format, and the [`ProjectPolicy`] trait through
 //! which validation asks for them.
 //!
-//! The project configuration implements [`Ruling`]. Invariant: with [`Unruled`], only the format
+//! The project configuration implements [`ProjectPolicy`]. Invariant: with [`NoPolicy`], only the format
 //! itself is checked.
 
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::diagnostic::Report;
-use crate::package::{Backend, Found, PrecisionList, Roots, Seen};
+use crate::package::{Backend, FoundFile, PrecisionList, RecordedDirectories, Roots};
 
 /// A project's requirements on one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Demands {
+pub struct Requirements {
     /// Codes of disabled rules.
     pub off: BTreeSet<&'static str>,
     /// Precisions allowed in addition to those of the precision list.
@@ -30,36 +30,36 @@ pub struct Demands {
 
 /// The location of a file under validation.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct FileLocation<'a> {
     /// The directory of the file, as an absolute path.
     pub directory: &'a Path,
     /// Directory listings that a walk has already read.
-    pub seen: Option<Seen<'a>>,
+    pub seen: Option<RecordedDirectories<'a>>,
     /// Cache of package and repository roots.
     pub roots: &'a Roots,
 }
 
 /// The source of a project's requirements.
-pub trait Ruling: Sync {
+pub trait ProjectPolicy: Sync {
     /// Returns the requirements on a file.
-    fn demands(&self, found: &Found, place: Place<'_>) -> Option<Arc<Demands>>;
+    fn demands(&self, found: &FoundFile, place: FileLocation<'_>) -> Option<Arc<Requirements>>;
 
     /// Receives the precision list that applies to a file, before the project's extra precisions
     /// are added.
-    fn hear_of_list(&self, _: Place<'_>, _: &PrecisionList) {}
+    fn observe_list(&self, _: FileLocation<'_>, _: &PrecisionList) {}
 
     /// Filters the finished report, for example by exceptions and the baseline.
-    fn judge(&self, report: &mut Report);
+    fn filter_report(&self, report: &mut Report);
 }
 
 /// No project configuration: requires nothing and keeps every finding.
 #[derive(Debug, Clone, Copy)]
-pub struct Unruled;
+pub struct NoPolicy;
 
-impl Ruling for Unruled {
-    fn demands(&self, _: &Found, _: Place<'_>) -> Option<Arc<Demands>> {
+impl ProjectPolicy for NoPolicy {
+    fn demands(&self, _: &FoundFile, _: FileLocation<'_>) -> Option<Arc<Requirements>> {
         None
     }
 
-    fn judge(&self, _: &mut Report) {}
+    fn filter_report(&self, _: &mut Report) {}
 }

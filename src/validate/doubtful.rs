@@ -10,16 +10,16 @@ use crate::source::{PathSet, Trail};
 pub(super) fn paths(document: &Document) -> PathSet {
     let mut found = Vec::new();
     if document.repeats {
-        doubt(&document.root, Trail::root(), &mut found);
+        collect_ambiguous(&document.root, Trail::root(), &mut found);
     }
     found.into_iter().collect()
 }
 
-fn doubt(node: &Node, trail: Trail<'_>, found: &mut Vec<JsonPath>) {
+fn collect_ambiguous(node: &Node, trail: Trail<'_>, found: &mut Vec<JsonPath>) {
     match &node.kind {
         Kind::Array(elements) => {
             for (i, element) in elements.iter().enumerate() {
-                doubt(element, trail.index(i), found);
+                collect_ambiguous(element, trail.index(i), found);
             }
         }
         Kind::Object(members) => {
@@ -30,7 +30,7 @@ fn doubt(node: &Node, trail: Trail<'_>, found: &mut Vec<JsonPath>) {
                 if is_repeated && !is_same(known, &member.value) {
                     found.push(trail.to_path());
                 }
-                doubt(&member.value, trail, found);
+                collect_ambiguous(&member.value, trail, found);
             }
         }
         _ => {}

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::kept::Kept;
-use super::tokenizer::{self, NotJson, RootKeys};
+use super::kept::FactCache;
+use super::tokenizer::{self, InvalidJson, RootKeys};
 use crate::model::precision::Weights;
 use crate::model::{self, ModelError, ModelInfo};
 use crate::source::hashed::Map;
@@ -20,7 +20,7 @@ use crate::source::same_bytes::same_bytes;
 use crate::source::{self, elsewhere, lfs};
 
 /// Maximum number of remembered comparisons per file.
-const MAX_COMPARED: usize = 64;
+const MAX_REMEMBERED_COMPARISONS: usize = 64;
 
 /// Typical number of files per config.
 const FILES_OF_CONFIG: usize = 3;
@@ -36,7 +36,7 @@ pub struct FileFacts {
     pub state: FileState,
     /// The file as a model; `None` unless it is a model that was opened.
     pub model: Option<ModelFacts>,
-    json: OnceLock<Box<Result<RootKeys, NotJson>>>,
+    json: OnceLock<Box<Result<RootKeys, InvalidJson>>>,
     weights: OnceLock<Option<Box<Weights>>>,
     /// A number unique within the process.
     number: u64,
@@ -78,7 +78,7 @@ pub enum ModelFacts {
 pub(super) struct FileCache {
     open_models: bool,
     /// Facts from earlier validations of the same session.
-    kept: Option<Arc<Kept<FileFacts>>>,
+    kept: Option<Arc<FactCache<FileFacts>>>,
     #[expect(
         clippy::type_complexity,
         reason = "path → (as model?) → facts, made once"
@@ -102,7 +102,7 @@ impl FileCache {
     }
 
     /// Creates a cache that asks `kept` first.
-    pub(super) fn keeping(open_models: bool, kept: Arc<Kept<FileFacts>>) -> Self {
+    pub(super) fn with_fact_cache(open_models: bool, kept: Arc<FactCache<FileFacts>>) -> Self {
         Self {
             kept: Some(kept),
             ..Self::new(open_models)
@@ -151,7 +151,7 @@ impl FileFacts {
     }
 
     /// Returns the root keys of a JSON file, or why it is invalid. The file is streamed once.
-    pub(super) fn json(&self) -> &Result<RootKeys, NotJson> {
+    pub(super) fn json(&self) -> &Result<RootKeys, InvalidJson> {
         let cause = |error| tokenizer::cause(&self.path, &error);
         let read = || tokenizer::read(&self.path).map_err(cause);
         self.json.get_or_init(|| Box::new(read()))
@@ -200,7 +200,7 @@ impl FileFacts {
         }
         let same = same_content(&self.path, &other.path).unwrap_or(false);
         let mut compared = compared();
-        if compared.len() < MAX_COMPARED {
+        if compared.len() < MAX_REMEMBERED_COMPARISONS {
             compared.push((other.number, same));
         }
         same
@@ -279,7 +279,7 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 fn same_content(one: &Path, other: &Path) -> io::Result<bool> {
-    if elsewhere::is_far(one) {
+    if elsewhere::is_remote(one) {
         // Comparing bytes would download the weights.
         let digest = elsewhere::digest(one);
         return Ok(digest.is_some() && digest == elsewhere::digest(other));

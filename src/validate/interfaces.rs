@@ -12,7 +12,7 @@ use crate::package::DType;
 
 /// The relation between two compared files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Between {
+pub(super) enum Relation {
     /// Variants of one config.
     Precisions {
         /// True if one of them is quantised.
@@ -27,7 +27,7 @@ pub(super) enum Between {
 
 /// One of two compared files, with its header.
 #[derive(Clone, Copy)]
-pub(super) struct Side<'a> {
+pub(super) struct InterfaceSide<'a> {
     /// The file's name in messages, in backticks.
     pub(super) name: &'a str,
     pub(super) info: &'a ModelInfo,
@@ -35,8 +35,12 @@ pub(super) struct Side<'a> {
 
 /// Describes the first difference between the interfaces of `one` and `other`, as a sentence
 /// without a full stop.
-pub(super) fn difference(one: Side<'_>, other: Side<'_>, between: Between) -> Option<String> {
-    let (mine, theirs) = (callable(one.info), callable(other.info));
+pub(super) fn difference(
+    one: InterfaceSide<'_>,
+    other: InterfaceSide<'_>,
+    between: Relation,
+) -> Option<String> {
+    let (mine, theirs) = (callable_methods(one.info), callable_methods(other.info));
     if mine.is_empty() || theirs.is_empty() {
         return None;
     }
@@ -44,7 +48,7 @@ pub(super) fn difference(one: Side<'_>, other: Side<'_>, between: Between) -> Op
         let names = |methods: &[&Method]| -> HashSet<String> {
             methods.iter().map(|method| method.name.clone()).collect()
         };
-        if !matches!(between, Between::Backends { .. }) {
+        if !matches!(between, Relation::Backends { .. }) {
             let (here, there) = (names(&mine), names(&theirs));
             let lacking = theirs.iter().find(|method| !here.contains(&method.name));
             let more = mine.iter().find(|method| !there.contains(&method.name));
@@ -69,9 +73,9 @@ pub(super) fn difference(one: Side<'_>, other: Side<'_>, between: Between) -> Op
 
 /// Describes the first difference between methods of the same name.
 fn pairs_difference(
-    sides: (Side<'_>, Side<'_>),
+    sides: (InterfaceSide<'_>, InterfaceSide<'_>),
     (mine, theirs): (&[&Method], &[&Method]),
-    between: Between,
+    between: Relation,
 ) -> Option<String> {
     let by_name: HashMap<&str, &Method> = theirs
         .iter()
@@ -83,7 +87,7 @@ fn pairs_difference(
     })
 }
 
-fn callable(info: &ModelInfo) -> Vec<&Method> {
+fn callable_methods(info: &ModelInfo) -> Vec<&Method> {
     info.methods
         .iter()
         .filter(|method| !method.constant)
@@ -91,15 +95,15 @@ fn callable(info: &ModelInfo) -> Vec<&Method> {
 }
 
 fn method_difference(
-    (one, other): (Side<'_>, Side<'_>),
+    (one, other): (InterfaceSide<'_>, InterfaceSide<'_>),
     (mine, theirs): (&Method, &Method),
-    between: Between,
+    between: Relation,
 ) -> Option<String> {
     let sides = [
         ("input", "takes", &mine.inputs, &theirs.inputs),
         ("output", "returns", &mine.outputs, &theirs.outputs),
     ];
-    let compared = if between == (Between::Backends { outputs: false }) {
+    let compared = if between == (Relation::Backends { outputs: false }) {
         1
     } else {
         2
@@ -121,7 +125,7 @@ fn method_difference(
                 ));
             }
             let pairs = here.iter().zip(&there).enumerate();
-            let mut different = pairs.filter(|(_, (a, b))| !agree(a, b, between));
+            let mut different = pairs.filter(|(_, (a, b))| !tensors_agree(a, b, between));
             let (index, (a, b)) = different.next()?;
             Some(format!(
                 "{side} {index} of method `{method}` is {a} in {}, but {b} in {}",
@@ -142,35 +146,35 @@ fn tensors(values: &[Value]) -> Vec<&TensorInfo> {
     values.iter().filter_map(Value::tensor).collect()
 }
 
-fn agree(one: &TensorInfo, other: &TensorInfo, between: Between) -> bool {
+fn tensors_agree(one: &TensorInfo, other: &TensorInfo, between: Relation) -> bool {
     elements_agree(&one.element, &other.element, between) && shapes_agree(one, other)
 }
 
 /// The class of an element type, regardless of its size.
 #[derive(PartialEq, Eq, Clone, Copy)]
-enum Class {
+enum ElementClass {
     Float,
     Int,
     Bool,
 }
 
-fn class(element: &ElementType) -> Option<Class> {
+fn class(element: &ElementType) -> Option<ElementClass> {
     let ElementType::Known(dtype) = element else {
         return None;
     };
     Some(match dtype {
-        DType::Float16 | DType::Bfloat16 | DType::Float32 | DType::Float64 => Class::Float,
-        DType::Bool => Class::Bool,
-        _ => Class::Int,
+        DType::Float16 | DType::Bfloat16 | DType::Float32 | DType::Float64 => ElementClass::Float,
+        DType::Bool => ElementClass::Bool,
+        _ => ElementClass::Int,
     })
 }
 
-fn elements_agree(one: &ElementType, other: &ElementType, between: Between) -> bool {
+fn elements_agree(one: &ElementType, other: &ElementType, between: Relation) -> bool {
     // Types that a config cannot express are specific to a format or a backend.
     let (Some(mine), Some(theirs)) = (class(one), class(other)) else {
         return true;
     };
-    if one == other || (mine == Class::Float && theirs == Class::Float) {
+    if one == other || (mine == ElementClass::Float && theirs == ElementClass::Float) {
         return true;
     }
     let is_small = |element: &ElementType| {
@@ -179,13 +183,15 @@ fn elements_agree(one: &ElementType, other: &ElementType, between: Between) -> b
             ElementType::Known(DType::Int8 | DType::Uint8 | DType::Int16)
         )
     };
-    let steps = (is_small(one) && theirs == Class::Float)
-        || (is_small(other) && mine == Class::Float)
+    let steps = (is_small(one) && theirs == ElementClass::Float)
+        || (is_small(other) && mine == ElementClass::Float)
         || (is_small(one) && is_small(other));
     match between {
-        Between::Precisions { quantised } => quantised && steps,
+        Relation::Precisions { quantised } => quantised && steps,
         // Core ML and QNN lack 64-bit integers, and some delegates lack booleans.
-        Between::Backends { .. } => steps || (mine != Class::Float && theirs != Class::Float),
+        Relation::Backends { .. } => {
+            steps || (mine != ElementClass::Float && theirs != ElementClass::Float)
+        }
     }
 }
 
@@ -204,14 +210,14 @@ fn shapes_agree(one: &TensorInfo, other: &TensorInfo) -> bool {
         // A file may fix a size that the other leaves open. Its own config declares that
         // restriction.
         (Dim::Fixed(size), other) | (other, Dim::Fixed(size)) => {
-            most(other).is_none_or(|most| *size <= most)
+            max_size(other).is_none_or(|most| *size <= most)
         }
         _ => true,
     })
 }
 
 /// Returns the largest size of a dimension, if it is bounded.
-fn most(dim: &Dim) -> Option<u64> {
+fn max_size(dim: &Dim) -> Option<u64> {
     match dim {
         Dim::Fixed(size) | Dim::Maybe { bound: size, .. } => Some(*size),
         Dim::Dynamic { bound, .. } => *bound,

@@ -21,37 +21,37 @@ const MAX_ENTRIES: usize = 10_000;
 
 /// Cached facts, by path and by whether the file was opened as a model.
 #[derive(Debug)]
-pub(super) struct Kept<F> {
-    files: Mutex<Files<F>>,
+pub(super) struct FactCache<F> {
+    files: Mutex<CacheEntries<F>>,
 }
 
 #[derive(Debug)]
-struct Files<F> {
-    by_path: HashMap<(PathBuf, bool), Entry<F>>,
+struct CacheEntries<F> {
+    by_path: HashMap<(PathBuf, bool), CachedFacts<F>>,
     /// Counts the uses, so that the least recently used entries are evicted.
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Entry<F> {
-    stamp: Stamp,
+struct CachedFacts<F> {
+    stamp: FileStamp,
     facts: Arc<F>,
     used: u64,
 }
 
 /// The state by which a change of a file is detected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Stamp {
+enum FileStamp {
     Nothing,
     File(u64, Option<SystemTime>, u64),
     /// A hash of the metadata of everything in it.
     Directory(u64),
 }
 
-impl<F> Kept<F> {
+impl<F> FactCache<F> {
     /// Creates an empty cache.
     pub(super) fn new() -> Self {
-        let files = Files {
+        let files = CacheEntries {
             by_path: HashMap::new(),
             clock: 0,
         };
@@ -65,7 +65,7 @@ impl<F> Kept<F> {
     pub(super) fn facts(&self, path: &Path, open_model: bool, look: impl FnOnce() -> F) -> Arc<F> {
         // The state is taken before the file is read, so that a change in between is noticed the
         // next time.
-        let stamp = Stamp::of(path);
+        let stamp = FileStamp::of(path);
         let key = (path.to_owned(), open_model);
         if let Some(facts) = self.locked().get(&key, &stamp) {
             return facts;
@@ -77,7 +77,7 @@ impl<F> Kept<F> {
 
     /// Returns the cached paths whose files have changed.
     pub(super) fn changed(&self) -> Vec<PathBuf> {
-        let known: Vec<(PathBuf, Stamp)> = {
+        let known: Vec<(PathBuf, FileStamp)> = {
             let files = self.locked();
             let entries = files.by_path.iter();
             entries
@@ -85,7 +85,7 @@ impl<F> Kept<F> {
                 .collect()
         };
         let known = known.into_iter();
-        let changed = known.filter(|(path, stamp)| Stamp::of(path) != *stamp);
+        let changed = known.filter(|(path, stamp)| FileStamp::of(path) != *stamp);
         changed.map(|(path, _)| path).collect()
     }
 
@@ -97,13 +97,13 @@ impl<F> Kept<F> {
             .retain(|(known, _), _| !known.starts_with(path) && !path.starts_with(known));
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, Files<F>> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, CacheEntries<F>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<F> Files<F> {
-    fn get(&mut self, key: &(PathBuf, bool), stamp: &Stamp) -> Option<Arc<F>> {
+impl<F> CacheEntries<F> {
+    fn get(&mut self, key: &(PathBuf, bool), stamp: &FileStamp) -> Option<Arc<F>> {
         self.clock += 1;
         let entry = self.by_path.get_mut(key)?;
         if entry.stamp != *stamp {
@@ -113,12 +113,12 @@ impl<F> Files<F> {
         Some(Arc::clone(&entry.facts))
     }
 
-    fn insert(&mut self, key: (PathBuf, bool), stamp: Stamp, facts: &Arc<F>) {
+    fn insert(&mut self, key: (PathBuf, bool), stamp: FileStamp, facts: &Arc<F>) {
         if self.by_path.len() >= MAX_FILES {
             let oldest = self.clock.saturating_sub(MAX_FILES as u64 / 2);
             self.by_path.retain(|_, entry| entry.used > oldest);
         }
-        let entry = Entry {
+        let entry = CachedFacts {
             stamp,
             facts: Arc::clone(facts),
             used: self.clock,
@@ -127,7 +127,7 @@ impl<F> Files<F> {
     }
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(path: &Path) -> Self {
         let Ok(metadata) = fs::metadata(path) else {
             return Self::Nothing;

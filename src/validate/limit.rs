@@ -1,7 +1,7 @@
 //! Limits the findings of one file: keeps the most severe ones and reports how many were dropped.
 //!
 //! Invariant: at most [`MAX_FINDINGS`] findings are kept between rules, and the reported text,
-//! including pointers, has about [`MAX_TEXT`] bytes at most.
+//! including pointers, has about [`MAX_TEXT_BYTES`] bytes at most.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::source::Document;
 const MAX_FINDINGS: usize = 1000;
 /// Maximum size of messages, helps and pointers for one file, in bytes. A single finding may exceed
 /// it.
-const MAX_TEXT: usize = 16 * 1024 * 1024;
+const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
 
 /// The most severe findings, and the number of dropped ones.
-pub(super) struct Worst<'d> {
+pub(super) struct FindingLimiter<'d> {
     document: Option<&'d Document>,
     kept: Vec<Finding>,
     dropped: usize,
 }
 
-impl<'d> Worst<'d> {
+impl<'d> FindingLimiter<'d> {
     pub(super) fn new(document: Option<&'d Document>) -> Self {
         Self {
             document,
@@ -54,12 +54,12 @@ impl<'d> Worst<'d> {
         let mut diagnostics: Vec<Diagnostic> = Vec::with_capacity(self.kept.len());
         let mut text = 0;
         for finding in self.kept {
-            if text > MAX_TEXT {
+            if text > MAX_TEXT_BYTES {
                 self.dropped += 1;
                 continue;
             }
             let diagnostic = finding.locate(source, self.document);
-            text += text_of(&diagnostic);
+            text += text_bytes(&diagnostic);
             diagnostics.push(diagnostic);
         }
         if self.dropped > 0 {
@@ -78,7 +78,7 @@ impl<'d> Worst<'d> {
     }
 }
 
-fn text_of(diagnostic: &Diagnostic) -> usize {
+fn text_bytes(diagnostic: &Diagnostic) -> usize {
     let help = diagnostic.help.as_ref().map_or(0, String::len);
     diagnostic.message.len() + help + diagnostic.pointer.len()
 }

@@ -3,7 +3,7 @@
 /// Maximum number of words written out.
 const MAX_WORDS: usize = 20;
 /// Maximum length of a word written out in full, in characters.
-const MAX_WORD: usize = 200;
+const MAX_WORD_CHARS: usize = 200;
 
 /// Returns `a, b, c`, or the first words and the number of omitted ones.
 pub(super) fn listed<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
@@ -21,7 +21,7 @@ pub(super) fn listed<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> Strin
 }
 
 fn cut(word: &str) -> String {
-    match word.char_indices().nth(MAX_WORD) {
+    match word.char_indices().nth(MAX_WORD_CHARS) {
         Some((at, _)) => format!("{}…", &word[..at]),
         None => word.to_owned(),
     }

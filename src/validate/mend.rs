@@ -1,4 +1,4 @@
-//! Fixes as changes of JSON values ([`Mend`]), converted to text edits by an [`Editor`].
+//! Fixes as changes of JSON values ([`ValueChange`]), converted to text edits by an [`Editor`].
 //!
 //! Rules describe a fix as "replace", "insert", "remove" or "rename key"; this module finds the
 //! place in the text. Invariant: only the named values change, and an inserted member stands where
@@ -12,7 +12,7 @@ use crate::source::json::{Kind, Member, Node, Step};
 use crate::source::{Editor, JsonPath};
 
 /// Maximum length of a value quoted in a title, in characters.
-const MAX_QUOTE: usize = 80;
+const MAX_QUOTE_CHARS: usize = 80;
 
 /// The keys of a variant, in their conventional order.
 pub(super) const VARIANT_KEYS: [&str; 5] =
@@ -39,7 +39,7 @@ const ORDER: [&[&str]; 4] = [
 
 /// A change of JSON values.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Mend {
+pub(super) enum ValueChange {
     /// Replaces each of these values.
     Replace(Vec<(JsonPath, Value)>),
     /// Adds a member to an object.
@@ -57,7 +57,7 @@ pub(super) enum Mend {
     RenameKey(JsonPath, String),
 }
 
-impl Mend {
+impl ValueChange {
     /// Replaces one value.
     pub(super) fn replace(path: JsonPath, value: impl Into<Value>) -> Self {
         Self::Replace(vec![(path, value.into())])
@@ -85,7 +85,7 @@ impl Mend {
             }
             Self::Insert { object, key, value } => {
                 let node = document.node(object).filter(|node| node.is_object())?;
-                let index = place_of(node, key);
+                let index = insertion_index(node, key);
                 Some(vec![editor.insert_member(node, index, key, value)])
             }
             Self::Remove(path) => {
@@ -153,7 +153,7 @@ fn only_member_at(object: &Node, step: &Step) -> Option<usize> {
 }
 
 /// Returns the index at which a member with this key belongs.
-fn place_of(object: &Node, key: &str) -> usize {
+fn insertion_index(object: &Node, key: &str) -> usize {
     let members = object.members();
     let Some(order) = ORDER.iter().find(|order| order.contains(&key)) else {
         return members.len();
@@ -175,12 +175,12 @@ fn within(steps: &[Step]) -> String {
 }
 
 fn is_short(value: &Value) -> bool {
-    !value.is_object() && value.to_string().len() <= MAX_QUOTE
+    !value.is_object() && value.to_string().len() <= MAX_QUOTE_CHARS
 }
 
 fn quote(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(MAX_QUOTE) {
+    match text.char_indices().nth(MAX_QUOTE_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }

@@ -33,22 +33,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::diagnostic::{Diagnostic, Finding, Report, RuleMeta, SourceText};
 use crate::package::card::{self, Card};
-use crate::package::sieve::Open;
+use crate::package::sieve::NoFilter;
 use crate::package::{
-    Discovery, Found, FoundKind, Listing, Loaded, Marks, PrecisionList, Roots, Seen, Skipped,
-    Walked, discover, foreign, model_file, roots, steps,
+    Discovery, FoundFile, FoundKind, Listing, Loaded, MarkerSet, PrecisionList,
+    RecordedDirectories, Roots, Skipped, WalkRecord, discover, foreign, model_file, roots, steps,
 };
 use crate::source::hashed::Map;
-use crate::source::spread::spread;
+use crate::source::spread::parallel_map;
 use context::{Context, Precisions};
 use files::FileCache;
-use limit::Worst;
-use placed::Placed;
+use limit::FindingLimiter;
+use placed::ConfigFacts;
 
-pub use demands::{Demands, Place, Ruling, Unruled};
+pub use demands::{FileLocation, NoPolicy, ProjectPolicy, Requirements};
 pub use files::{FileFacts, FileState, ModelFacts};
 pub use recheck::Recheck;
-pub use rules::{RULES, Rule, rule_named};
+pub use rules::{RULES, Rule, find_rule};
 pub use rules::{baseline_stale, exception_stale, settings_invalid};
 pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA, is_uri};
 pub use session::Session;
@@ -113,8 +113,8 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// Validates everything that discovery finds under `options.paths`.
 pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Error> {
     check_names(&options.paths)?;
-    let mut discovery = Discovery::walk_sieved(&options.paths, &mut Open, options.jobs);
-    check_there(&discovery.absent)?;
+    let mut discovery = Discovery::walk_filtered(&options.paths, &mut NoFilter, options.jobs);
+    check_exist(&discovery.absent)?;
     if let Some(list) = &options.precisions {
         discovery.add_list(list);
     }
@@ -127,7 +127,7 @@ pub fn check_names(paths: &[PathBuf]) -> Result<(), Error> {
     let Some(path) = paths.iter().find(is_model) else {
         return Ok(());
     };
-    check_there([path])?;
+    check_exist([path])?;
     Err(Error::Model {
         path: path.clone(),
         advice: advice_for_model(path),
@@ -136,7 +136,7 @@ pub fn check_names(paths: &[PathBuf]) -> Result<(), Error> {
 
 /// Rejects explicitly given paths that do not exist. Accepts a broken symbolic link: a rule reports
 /// it.
-pub fn check_there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
+pub fn check_exist<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
     paths.into_iter().try_for_each(|path| {
         let looked = path.symlink_metadata();
         looked.map(drop).map_err(|error| Error::NoSuchPath {
@@ -152,24 +152,24 @@ pub fn validate_found(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Outcome, Error> {
-    validate_ruled(discovery, &BTreeMap::new(), options, &Unruled, progress)
+    validate_with_policy(discovery, &BTreeMap::new(), options, &NoPolicy, progress)
 }
 
 /// Like [`validate_found`], under a project's requirements and with the content of some files given
 /// in memory. Those files are not read and need not exist.
-pub fn validate_ruled(
+pub fn validate_with_policy(
     discovery: &Discovery,
     contents: &BTreeMap<PathBuf, Vec<u8>>,
     options: &Options,
-    ruling: &dyn Ruling,
+    ruling: &dyn ProjectPolicy,
     progress: Progress<'_>,
 ) -> Result<Outcome, Error> {
-    let run = Run::new(options, &discovery.walked, ruling)?;
+    let run = ValidationRun::new(options, &discovery.walked, ruling)?;
     let total = discovery.found.len();
     run.files.reserve(total);
     let done = std::sync::atomic::AtomicUsize::new(0);
     let check = |number: usize| {
-        let found: &Found = &discovery.found[number];
+        let found: &FoundFile = &discovery.found[number];
         let checked = match contents.get(&found.path) {
             Some(bytes) => run.check_loaded(found, &Loaded::from_bytes(bytes.clone())),
             None => run.check(found),
@@ -178,64 +178,68 @@ pub fn validate_ruled(
         progress(now, total);
         checked
     };
-    let checked = spread(total, options.jobs, check);
+    let checked = parallel_map(total, options.jobs, check);
     Ok(collect(checked, discovery, &run))
 }
 
 /// Validates `bytes` as the content of the file at `path`. References are resolved relative to that
 /// path; the file itself is not read and need not exist.
 pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<Outcome, Error> {
-    validate_bytes_ruled(path, bytes, options, &Unruled)
+    validate_bytes_with_policy(path, bytes, options, &NoPolicy)
 }
 
 /// Like [`validate_bytes`], under a project's requirements.
-pub fn validate_bytes_ruled(
+pub fn validate_bytes_with_policy(
     path: &Path,
     bytes: Vec<u8>,
     options: &Options,
-    ruling: &dyn Ruling,
+    ruling: &dyn ProjectPolicy,
 ) -> Result<Outcome, Error> {
-    let found = Found::named(path);
+    let found = FoundFile::named(path);
     let discovery = Discovery::default();
-    let run = Run::new(options, &discovery.walked, ruling)?;
+    let run = ValidationRun::new(options, &discovery.walked, ruling)?;
     let checked = run.check_loaded(&found, &Loaded::from_bytes(bytes));
     Ok(collect(vec![checked], &discovery, &run))
 }
 
 /// The result of checking one file.
-enum Checked {
+enum CheckResult {
     File {
         path: String,
-        kind: CheckedKind,
+        kind: CheckedFileKind,
         diagnostics: Vec<Diagnostic>,
     },
     Skipped(Skipped),
 }
 
 /// The kind of a checked file.
-enum CheckedKind {
+enum CheckedFileKind {
     /// A config, with its facts for comparison with other configs if it has any.
-    Config(Option<Box<Placed>>),
+    Config(Option<Box<ConfigFacts>>),
     PrecisionList,
     /// The config of another library.
     Foreign,
 }
 
 /// State shared by all files of one validation.
-struct Run<'a> {
-    walked: &'a Walked,
-    ruling: &'a dyn Ruling,
+struct ValidationRun<'a> {
+    walked: &'a WalkRecord,
+    ruling: &'a dyn ProjectPolicy,
     files: FileCache,
     given: Option<Arc<Precisions>>,
     embedded: Arc<Precisions>,
     lists: Mutex<Map<OsString, Option<Arc<Precisions>>>>,
     cards: Mutex<Map<OsString, Option<Arc<Card>>>>,
     roots: Roots,
-    marks: Mutex<Map<OsString, Option<Marks>>>,
+    marks: Mutex<Map<OsString, Option<MarkerSet>>>,
 }
 
-impl<'a> Run<'a> {
-    fn new(options: &Options, walked: &'a Walked, ruling: &'a dyn Ruling) -> Result<Self, Error> {
+impl<'a> ValidationRun<'a> {
+    fn new(
+        options: &Options,
+        walked: &'a WalkRecord,
+        ruling: &'a dyn ProjectPolicy,
+    ) -> Result<Self, Error> {
         let given = match &options.precisions {
             Some(path) => Some(Arc::new(given_precisions(path)?)),
             None => None,
@@ -245,10 +249,10 @@ impl<'a> Run<'a> {
     }
 
     fn with(
-        walked: &'a Walked,
+        walked: &'a WalkRecord,
         files: FileCache,
         given: Option<Arc<Precisions>>,
-        ruling: &'a dyn Ruling,
+        ruling: &'a dyn ProjectPolicy,
     ) -> Self {
         Self {
             walked,
@@ -263,13 +267,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn check(&self, found: &Found) -> Checked {
+    fn check(&self, found: &FoundFile) -> CheckResult {
         self.check_loaded(found, &Loaded::read_sized(&found.path, found.size))
     }
 
-    fn check_loaded(&self, found: &Found, loaded: &Loaded) -> Checked {
+    fn check_loaded(&self, found: &FoundFile, loaded: &Loaded) -> CheckResult {
         if found.kind == FoundKind::MaybeConfig && !discover::is_package_config(loaded) {
-            return Checked::Skipped(Skipped {
+            return CheckResult::Skipped(Skipped {
                 path: found.path.clone(),
                 reason: "not a package config: it has neither `backend` nor `variants`, and its \
                          directory is not named after a backend"
@@ -291,12 +295,12 @@ impl<'a> Run<'a> {
         let mut seen = top.and_then(|top| self.walked.below(top));
         if seen.is_none() {
             listing = Listing::read(&directory, &absolute)
-                .map(|listing| listing.with_above(self.marks_above(&absolute)));
-            seen = listing.as_ref().map(Seen::listed);
+                .map(|listing| listing.with_above(self.parent_markers(&absolute)));
+            seen = listing.as_ref().map(RecordedDirectories::listed);
         }
         let root = self.roots.package_root_seen(&absolute, seen);
         let depth = roots::depth_below(&absolute, &root);
-        let place = Place {
+        let place = FileLocation {
             directory: &absolute,
             seen,
             roots: &self.roots,
@@ -306,12 +310,12 @@ impl<'a> Run<'a> {
         let mut precisions = self.precisions_for(found, &absolute, &root, seen);
         let extra = demands.map(|demands| &demands.extra);
         if let Some(extra) = extra.filter(|extra| extra.tokens().next().is_some()) {
-            self.ruling.hear_of_list(place, &precisions.list);
+            self.ruling.observe_list(place, &precisions.list);
             precisions = Precisions::with(&precisions, extra);
         }
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
         let card = self.card_for(&absolute, depth, seen);
-        let context = Context::build(&context::Inputs {
+        let context = Context::build(&context::ContextInputs {
             card: card.as_deref(),
             loaded,
             is_list,
@@ -323,17 +327,17 @@ impl<'a> Run<'a> {
             files: &self.files,
             demands,
         });
-        let mut worst = Worst::new(loaded.document.as_ref().ok());
+        let mut worst = FindingLimiter::new(loaded.document.as_ref().ok());
         for rule in RULES {
             if demands.is_some_and(|demands| demands.off.contains(rule.meta.code)) {
                 continue;
             }
             let mut findings = Vec::new();
             (rule.check)(&context, &mut findings);
-            if !rules::tells_repetition(rule) {
+            if !rules::reports_duplicate_keys(rule) {
                 findings.retain(|finding| {
                     let path = finding.anchor.path();
-                    path.is_none_or(|path| !context.is_doubtful(path))
+                    path.is_none_or(|path| !context.is_ambiguous(path))
                 });
             }
             if !findings.is_empty() {
@@ -341,12 +345,12 @@ impl<'a> Run<'a> {
             }
         }
         let path = self.roots.shown(&found.path);
-        Checked::File {
+        CheckResult::File {
             kind: if is_list {
-                CheckedKind::PrecisionList
+                CheckedFileKind::PrecisionList
             } else {
-                let placed = Placed::new(&context, &found.path, &path);
-                CheckedKind::Config(placed.map(Box::new))
+                let placed = ConfigFacts::new(&context, &found.path, &path);
+                CheckedFileKind::Config(placed.map(Box::new))
             },
             diagnostics: worst.locate(|| SourceText::new(path.clone(), loaded.text.clone())),
             path,
@@ -355,22 +359,22 @@ impl<'a> Run<'a> {
 
     /// Returns the marker files of the parent directory, which several configs' directories may
     /// share.
-    fn marks_above(&self, absolute: &Path) -> Option<Marks> {
+    fn parent_markers(&self, absolute: &Path) -> Option<MarkerSet> {
         let above = steps::above(absolute)?;
         let marks = || self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = marks().get(above.as_os_str()) {
             return *known;
         }
-        let found = Marks::read(above);
+        let found = MarkerSet::read(above);
         marks().insert(above.into(), found);
         found
     }
 
-    fn foreign(&self, found: &Found, owner: &str) -> Checked {
+    fn foreign(&self, found: &FoundFile, owner: &str) -> CheckResult {
         let source = Arc::new(self.source(&found.path, String::new()));
-        Checked::File {
+        CheckResult::File {
             path: source.path.clone(),
-            kind: CheckedKind::Foreign,
+            kind: CheckedFileKind::Foreign,
             diagnostics: vec![rules::config_foreign(owner).locate(&source, None)],
         }
     }
@@ -384,10 +388,10 @@ impl<'a> Run<'a> {
     /// of the validated tree; else the built-in one.
     fn precisions_for(
         &self,
-        found: &Found,
+        found: &FoundFile,
         absolute: &Path,
         root: &Path,
-        seen: Option<Seen<'_>>,
+        seen: Option<RecordedDirectories<'_>>,
     ) -> Arc<Precisions> {
         if let Some(given) = &self.given {
             return Arc::clone(given);
@@ -398,7 +402,11 @@ impl<'a> Run<'a> {
         list.unwrap_or_else(|| Arc::clone(&self.embedded))
     }
 
-    fn list_in(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<Arc<Precisions>> {
+    fn list_in(
+        &self,
+        directory: &Path,
+        seen: Option<RecordedDirectories<'_>>,
+    ) -> Option<Arc<Precisions>> {
         if seen.and_then(|seen| seen.has_list(directory)) == Some(false) {
             return None;
         }
@@ -415,14 +423,23 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Run<'_> {
+impl ValidationRun<'_> {
     /// Returns the nearest model card from the config's directory up to the package root.
-    fn card_for(&self, absolute: &Path, depth: usize, seen: Option<Seen<'_>>) -> Option<Arc<Card>> {
+    fn card_for(
+        &self,
+        absolute: &Path,
+        depth: usize,
+        seen: Option<RecordedDirectories<'_>>,
+    ) -> Option<Arc<Card>> {
         let mut places = steps::upwards(absolute).take(depth + 1);
         places.find_map(|directory| self.card_in(directory, seen))
     }
 
-    fn card_in(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<Arc<Card>> {
+    fn card_in(
+        &self,
+        directory: &Path,
+        seen: Option<RecordedDirectories<'_>>,
+    ) -> Option<Arc<Card>> {
         if seen.and_then(|seen| seen.has_card(directory)) == Some(false) {
             return None;
         }
@@ -442,25 +459,25 @@ pub fn rule_metas() -> Vec<&'static RuleMeta> {
     RULES.iter().map(|rule| &rule.meta).collect()
 }
 
-fn collect(checked: Vec<Checked>, discovery: &Discovery, run: &Run<'_>) -> Outcome {
+fn collect(checked: Vec<CheckResult>, discovery: &Discovery, run: &ValidationRun<'_>) -> Outcome {
     let roots = &run.roots;
     let mut outcome = Outcome::default();
     let mut placed = Vec::new();
     for one in checked {
         match one {
-            Checked::Skipped(skipped) => outcome.skipped.push(skipped),
-            Checked::File {
+            CheckResult::Skipped(skipped) => outcome.skipped.push(skipped),
+            CheckResult::File {
                 path,
                 kind,
                 diagnostics,
             } => {
                 match kind {
-                    CheckedKind::Config(place) => {
+                    CheckedFileKind::Config(place) => {
                         outcome.report.packages += 1;
                         placed.extend(place.map(|boxed| *boxed));
                     }
-                    CheckedKind::PrecisionList => outcome.report.lists += 1,
-                    CheckedKind::Foreign => {}
+                    CheckedFileKind::PrecisionList => outcome.report.lists += 1,
+                    CheckedFileKind::Foreign => {}
                 }
                 outcome.report.files.push(path);
                 outcome.report.diagnostics.extend(diagnostics);
@@ -469,11 +486,11 @@ fn collect(checked: Vec<Checked>, discovery: &Discovery, run: &Run<'_>) -> Outco
     }
     for (path, reason) in &discovery.unreadable {
         let finding = rules::unreadable_directory(reason);
-        add_at(&mut outcome.report, roots, path, finding);
+        add_finding_at(&mut outcome.report, roots, path, finding);
     }
     for bare in &discovery.bare {
         let path = bare.directory.join(bare.file_name());
-        add_at(
+        add_finding_at(
             &mut outcome.report,
             roots,
             &path,
@@ -483,18 +500,18 @@ fn collect(checked: Vec<Checked>, discovery: &Discovery, run: &Run<'_>) -> Outco
     let compared = placed::compare(placed);
     let diagnostics = &mut outcome.report.diagnostics;
     diagnostics.retain(|one| {
-        !(rules::is_about_place(one.rule) && compared.duplicates.contains(&one.source.path))
+        !(rules::checks_directory_name(one.rule) && compared.duplicates.contains(&one.source.path))
     });
     diagnostics.extend(compared.diagnostics);
     outcome.skipped.extend(discovery.skipped.iter().cloned());
     outcome.skipped.sort_by(|a, b| a.path.cmp(&b.path));
-    run.ruling.judge(&mut outcome.report);
+    run.ruling.filter_report(&mut outcome.report);
     outcome.report.sort();
     outcome
 }
 
 /// Adds a finding about a path whose content was not read.
-fn add_at(report: &mut Report, roots: &Roots, path: &Path, finding: Finding) {
+fn add_finding_at(report: &mut Report, roots: &Roots, path: &Path, finding: Finding) {
     let source = Arc::new(SourceText::new(roots.shown(path), String::new()));
     report.files.push(source.path.clone());
     report.diagnostics.push(finding.locate(&source, None));

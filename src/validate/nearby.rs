@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::context::Context;
-use super::references::Referenced;
+use super::references::ReferencedFile;
 use crate::package::reference::normalize;
 use crate::package::{Backend, model_file, naming};
 use crate::source::suggest;
@@ -32,22 +32,22 @@ const UNFINISHED: [&str; 7] = [
 const PACKED: [&str; 6] = ["gz", "zip", "xz", "zst", "bz2", "7z"];
 
 /// A suggestion for a reference to a missing file.
-pub(super) struct Near {
+pub(super) struct Suggestion {
     /// The remedy.
     pub(super) help: String,
     /// The replacement for the reference, if an existing file was meant.
-    pub(super) meant: Option<Meant>,
+    pub(super) meant: Option<MeantFile>,
 }
 
 /// A reference to an existing file.
-pub(super) struct Meant {
+pub(super) struct MeantFile {
     /// The reference.
     pub(super) reference: String,
     /// True if no other file can have been meant.
     pub(super) is_certain: bool,
 }
 
-impl Near {
+impl Suggestion {
     fn advice(help: String) -> Self {
         Self { help, meant: None }
     }
@@ -55,7 +55,7 @@ impl Near {
     fn file(reference: String, is_certain: bool, why: &str) -> Self {
         Self {
             help: format!("did you mean `{reference}`?{why}"),
-            meant: Some(Meant {
+            meant: Some(MeantFile {
                 reference,
                 is_certain,
             }),
@@ -64,25 +64,32 @@ impl Near {
 }
 
 /// Suggests a replacement for the reference of `missing`, which resolves to `path`.
-pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> Option<Near> {
+pub(super) fn find(
+    context: &Context<'_>,
+    missing: &ReferencedFile,
+    path: &Path,
+) -> Option<Suggestion> {
     let reference = &missing.file.reference;
     let name = path.file_name()?.to_str()?;
-    let taken = taken(context);
-    if let Some(same) = elsewhere(context, path, name) {
+    let taken = referenced_paths(context);
+    if let Some(same) = find_in_parents(context, path, name) {
         let why = " Paths are relative to the config's directory";
-        return Some(Near::file(same, true, why));
+        return Some(Suggestion::file(same, true, why));
     }
     let directory = path.parent()?;
     let free = names_in(directory, &taken);
     let prefix = reference.strip_suffix(name).unwrap_or_default();
-    if let Some(other) = free.iter().find_map(|other| stand_in(prefix, name, other)) {
+    if let Some(other) = free
+        .iter()
+        .find_map(|other| name_variation(prefix, name, other))
+    {
         return Some(other);
     }
     if let Some(same) = free.iter().find(|other| other.eq_ignore_ascii_case(name)) {
         let others = free.iter().filter(|other| other.eq_ignore_ascii_case(name));
         let is_certain = others.count() == 1;
         let why = " Names are case-sensitive";
-        return Some(Near::file(format!("{prefix}{same}"), is_certain, why));
+        return Some(Suggestion::file(format!("{prefix}{same}"), is_certain, why));
     }
     let alike = free
         .iter()
@@ -92,7 +99,7 @@ pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> 
     let Some(near) = near else {
         let named = conventional(context, missing, name).filter(|named| free.contains(named))?;
         let why = " It is the conventional name";
-        return Some(Near::file(format!("{prefix}{named}"), true, why));
+        return Some(Suggestion::file(format!("{prefix}{named}"), true, why));
     };
     let unseen = unseen_difference(name, &near);
     let digits = |name: &str| {
@@ -102,14 +109,18 @@ pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> 
     };
     let is_certain = digits(name) == digits(&near) || decoded(name).as_ref() == Some(&near);
     let unseen = unseen.unwrap_or_default();
-    Some(Near::file(format!("{prefix}{near}"), is_certain, &unseen))
+    Some(Suggestion::file(
+        format!("{prefix}{near}"),
+        is_certain,
+        &unseen,
+    ))
 }
 
 /// Returns the model file's name according to the naming convention.
-fn conventional(context: &Context<'_>, missing: &Referenced, name: &str) -> Option<String> {
+fn conventional(context: &Context<'_>, missing: &ReferencedFile, name: &str) -> Option<String> {
     let config = context.config.as_ref()?;
     let variant = config.variants.get(missing.variant?)?;
-    let expected = naming::Expected {
+    let expected = naming::ExpectedName {
         model: config.model.as_deref(),
         size: config.size.as_deref(),
         component: missing.file.component.as_deref(),
@@ -122,18 +133,18 @@ fn conventional(context: &Context<'_>, missing: &Referenced, name: &str) -> Opti
 
 /// Suggests what to do if `other` is a variation of the missing file `name`: with an extension,
 /// unfinished, or packed.
-fn stand_in(prefix: &str, name: &str, other: &str) -> Option<Near> {
+fn name_variation(prefix: &str, name: &str, other: &str) -> Option<Suggestion> {
     if stem(other) == name && model_file::has_extension(other) {
         let why = " The reference must include the extension";
-        return Some(Near::file(format!("{prefix}{other}"), true, why));
+        return Some(Suggestion::file(format!("{prefix}{other}"), true, why));
     }
     let ending = other.strip_prefix(name)?.strip_prefix('.')?;
     if UNFINISHED.contains(&ending) {
-        Some(Near::advice(format!(
+        Some(Suggestion::advice(format!(
             "`{other}` is an unfinished download: download the file again"
         )))
     } else if PACKED.contains(&ending) {
-        Some(Near::advice(format!(
+        Some(Suggestion::advice(format!(
             "unpack `{other}`: compressed models are not supported"
         )))
     } else {
@@ -179,7 +190,7 @@ fn unseen_difference(name: &str, near: &str) -> Option<String> {
 }
 
 /// Returns the existing files that the config already references; none of them is suggested again.
-fn taken(context: &Context<'_>) -> HashSet<PathBuf> {
+fn referenced_paths(context: &Context<'_>) -> HashSet<PathBuf> {
     let facts = context
         .files
         .iter()
@@ -192,7 +203,7 @@ fn taken(context: &Context<'_>) -> HashSet<PathBuf> {
 
 /// Returns a reference to a file of this name in the config's directory or above it, up to the
 /// package root.
-fn elsewhere(context: &Context<'_>, path: &Path, name: &str) -> Option<String> {
+fn find_in_parents(context: &Context<'_>, path: &Path, name: &str) -> Option<String> {
     let mut reference = String::new();
     for _ in 0..=context.depth {
         let candidate = normalize(&context.directory.join(&reference).join(name));

@@ -2,7 +2,7 @@
 //! differ between backends.
 //!
 //! Invariant: configs are compared only if their directories belong together (see
-//! [`Placed::reach`]), so two unrelated packages in one tree are never compared.
+//! [`ConfigFacts::reach`]), so two unrelated packages in one tree are never compared.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::files::FileFacts;
-use super::interfaces::{Between, Side, difference};
+use super::interfaces::{InterfaceSide, Relation, difference};
 use super::rules;
 use crate::diagnostic::{Anchor, Diagnostic, Finding, SourceText};
 use crate::model::ModelInfo;
@@ -21,7 +21,7 @@ use crate::source::hashed::{Map, Set};
 use crate::source::{JsonPath, Span};
 
 /// A config's location, and its facts about the model as a whole.
-pub(super) struct Placed {
+pub(super) struct ConfigFacts {
     /// The path as discovery found it. The text is not kept, because a run may have thousands of
     /// configs of megabytes.
     path: PathBuf,
@@ -35,19 +35,19 @@ pub(super) struct Placed {
     size: Option<String>,
     backend: Option<Backend>,
     /// True if the directory is named after the config's backend.
-    is_at_home: bool,
-    said: Vec<Said>,
+    is_in_own_directory: bool,
+    model_fields: Vec<ModelField>,
     model_span: Span,
     /// Models of the first variant; empty if backends of this model have different interfaces by
     /// design.
-    models: Vec<Model>,
+    models: Vec<ConfigModel>,
     /// True if all backends produce the same outputs. Embedding models differ: some backends pool,
     /// others do not.
     has_common_outputs: bool,
 }
 
 /// A model of the config's first variant.
-struct Model {
+struct ConfigModel {
     component: Option<String>,
     reference: String,
     path: JsonPath,
@@ -55,7 +55,7 @@ struct Model {
     facts: Arc<FileFacts>,
 }
 
-impl Model {
+impl ConfigModel {
     fn all(context: &Context<'_>, config: &Config) -> Vec<Self> {
         let generates = |capability: &String| capability == "text-generation";
         let Some(document) = context.document() else {
@@ -85,7 +85,7 @@ impl Model {
 }
 
 /// A field that describes the model rather than the backend.
-struct Said {
+struct ModelField {
     key: &'static str,
     /// The value in a canonical form, so that equal meanings compare as equal.
     meaning: String,
@@ -94,13 +94,13 @@ struct Said {
     span: Span,
 }
 
-impl Said {
+impl ModelField {
     fn shown(&self) -> &str {
         self.written.as_ref().unwrap_or(&self.meaning)
     }
 }
 
-impl Placed {
+impl ConfigFacts {
     /// Collects the facts of a config; `None` if the config does not name its model.
     pub(super) fn new(context: &Context<'_>, path: &Path, shown: &str) -> Option<Self> {
         let config = context.config.as_ref()?;
@@ -118,7 +118,7 @@ impl Placed {
                 .chain(schema)
                 .filter_map(|(key, meaning, written)| {
                     let is_sound = !context.is_violated_at(key) && !is_placeholder(&meaning);
-                    is_sound.then(|| Said {
+                    is_sound.then(|| ModelField {
                         key,
                         meaning,
                         written,
@@ -133,10 +133,11 @@ impl Placed {
             model: config.model.clone()?,
             size: config.size.clone(),
             backend: config.backend,
-            is_at_home: config.backend.is_some() && backend_of(context.absolute) == config.backend,
-            said: said.collect(),
+            is_in_own_directory: config.backend.is_some()
+                && backend_of(context.absolute) == config.backend,
+            model_fields: said.collect(),
             model_span: span("model"),
-            models: Model::all(context, config),
+            models: ConfigModel::all(context, config),
             has_common_outputs: !config
                 .capabilities
                 .iter()
@@ -165,8 +166,8 @@ impl Placed {
     }
 
     /// Returns whether the directories name another backend or size than the config.
-    fn contradicts_its_place(&self) -> bool {
-        let other_backend = self.directory_backend().is_some() && !self.is_at_home;
+    fn contradicts_directory(&self) -> bool {
+        let other_backend = self.directory_backend().is_some() && !self.is_in_own_directory;
         let above = steps::above(&self.directory).and_then(steps::name);
         let size = self.size.as_deref();
         other_backend
@@ -175,7 +176,7 @@ impl Placed {
 
     /// Returns the directories within which another config of this model, size and backend is a
     /// duplicate.
-    fn reach(&self) -> Vec<&Path> {
+    fn duplicate_scope(&self) -> Vec<&Path> {
         let parent = steps::above(&self.directory).unwrap_or(&self.directory);
         if self.directory_backend().is_none() {
             return vec![parent, &self.directory];
@@ -226,21 +227,21 @@ pub(super) struct Comparison {
 }
 
 /// Compares configs with each other.
-pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
+pub(super) fn compare(mut placed: Vec<ConfigFacts>) -> Comparison {
     if placed.len() < 2 {
         return Comparison::default();
     }
     // Configs in the conventional place come first, so that the other one of a pair is the
     // duplicate.
     placed.sort_by(|one, other| {
-        let away = (!one.is_at_home, !other.is_at_home);
+        let away = (!one.is_in_own_directory, !other.is_in_own_directory);
         away.0
             .cmp(&away.1)
             .then_with(|| one.shown.cmp(&other.shown))
     });
     let mut comparison = Comparison::default();
     find_duplicates(&placed, &mut comparison);
-    let mut beside: Map<(&OsStr, &str, Option<&str>), Vec<&Placed>> = Map::default();
+    let mut beside: Map<(&OsStr, &str, Option<&str>), Vec<&ConfigFacts>> = Map::default();
     for one in &placed {
         if let Some(parent) = steps::above(&one.directory) {
             let key = (parent.as_os_str(), one.model.as_str(), one.size.as_deref());
@@ -265,10 +266,10 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
 
 /// Finds configs in sibling backend directories whose `model` differs from the first one's only by
 /// a size.
-fn sizes_in_models(placed: &[Placed]) -> Vec<Diagnostic> {
-    let mut first: Map<(&OsStr, &str), &Placed> = Map::default();
+fn sizes_in_models(placed: &[ConfigFacts]) -> Vec<Diagnostic> {
+    let mut first: Map<(&OsStr, &str), &ConfigFacts> = Map::default();
     let mut found = Vec::new();
-    for one in placed.iter().filter(|one| one.is_at_home) {
+    for one in placed.iter().filter(|one| one.is_in_own_directory) {
         let Some(parent) = steps::above(&one.directory) else {
             continue;
         };
@@ -293,18 +294,22 @@ fn without_size(model: &str) -> &str {
 }
 
 /// Finds configs in one tree whose `$schema` differs from that of the majority.
-fn mixed_schemas(placed: &[Placed]) -> Vec<Diagnostic> {
-    let of = |one: &Placed| one.said.iter().position(|said| said.key == "$schema");
+fn mixed_schemas(placed: &[ConfigFacts]) -> Vec<Diagnostic> {
+    let of = |one: &ConfigFacts| {
+        one.model_fields
+            .iter()
+            .position(|said| said.key == "$schema")
+    };
     let mut ids = placed
         .iter()
-        .filter_map(|one| Some(&one.said[of(one)?].meaning));
+        .filter_map(|one| Some(&one.model_fields[of(one)?].meaning));
     let first = ids.next();
     if ids.all(|id| Some(id) == first) {
         return Vec::new();
     }
-    let mut around: Map<&OsStr, Vec<&Placed>> = Map::default();
+    let mut around: Map<&OsStr, Vec<&ConfigFacts>> = Map::default();
     for one in placed {
-        if let Some(place) = one.reach().last() {
+        if let Some(place) = one.duplicate_scope().last() {
             around.entry(place.as_os_str()).or_default().push(one);
         }
     }
@@ -314,12 +319,12 @@ fn mixed_schemas(placed: &[Placed]) -> Vec<Diagnostic> {
         .collect()
 }
 
-fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
-    let mut first: Map<(&OsStr, &str, Option<&str>, Backend), &Placed> = Map::default();
+fn find_duplicates(placed: &[ConfigFacts], comparison: &mut Comparison) {
+    let mut first: Map<(&OsStr, &str, Option<&str>, Backend), &ConfigFacts> = Map::default();
     for one in placed {
         let Some(backend) = one.backend else { continue };
         let mut earlier = None;
-        for place in one.reach() {
+        for place in one.duplicate_scope() {
             let key = (
                 place.as_os_str(),
                 one.model.as_str(),
@@ -332,7 +337,7 @@ fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
             }
         }
         // A config whose directory names another backend or size already has a finding about that.
-        if let Some(earlier) = earlier.filter(|_| !one.contradicts_its_place()) {
+        if let Some(earlier) = earlier.filter(|_| !one.contradicts_directory()) {
             let (source, span) = one.source(one.model_span);
             let anchor = Anchor::At(JsonPath::root().key("model"), span);
             let finding = rules::config_duplicate(anchor, &one.model, backend, &earlier.shown);
@@ -345,13 +350,13 @@ fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
 /// Finds configs whose value differs from the most frequent one; among equally frequent ones, from
 /// the first.
 fn disagreements(
-    siblings: &[&Placed],
+    siblings: &[&ConfigFacts],
     key: &str,
     finding: fn(Anchor, &str, (&str, &str), &str) -> Finding,
 ) -> Vec<Diagnostic> {
-    let said: Vec<(&Placed, &Said)> = siblings
+    let said: Vec<(&ConfigFacts, &ModelField)> = siblings
         .iter()
-        .filter_map(|one| Some((*one, one.said.iter().find(|said| said.key == key)?)))
+        .filter_map(|one| Some((*one, one.model_fields.iter().find(|said| said.key == key)?)))
         .collect();
     let count = |meaning: &str| said.iter().filter(|(_, it)| it.meaning == meaning).count();
     // `max_by_key` returns the last of equal elements, so the order is reversed.
@@ -372,8 +377,8 @@ fn disagreements(
 
 /// Finds models whose interface differs from that of the first sibling's model for the same
 /// component.
-fn interfaces_that_differ(siblings: &[&Placed]) -> Vec<Diagnostic> {
-    let mut first: Map<Option<&str>, (&Placed, &Model)> = Map::default();
+fn interfaces_that_differ(siblings: &[&ConfigFacts]) -> Vec<Diagnostic> {
+    let mut first: Map<Option<&str>, (&ConfigFacts, &ConfigModel)> = Map::default();
     let mut found = Vec::new();
     for one in siblings {
         for model in &one.models {
@@ -387,13 +392,13 @@ fn interfaces_that_differ(siblings: &[&Placed]) -> Vec<Diagnostic> {
             }
             let here = format!("`{}`", model.reference);
             let there = format!("`{}` of {}", known.reference, sibling.shown);
-            let mine = Side { name: &here, info };
-            let theirs = Side {
+            let mine = InterfaceSide { name: &here, info };
+            let theirs = InterfaceSide {
                 name: &there,
                 info: other,
             };
             let outputs = one.has_common_outputs && sibling.has_common_outputs;
-            if let Some(text) = difference(mine, theirs, Between::Backends { outputs }) {
+            if let Some(text) = difference(mine, theirs, Relation::Backends { outputs }) {
                 let (source, span) = one.source(model.span);
                 let anchor = Anchor::At(model.path.clone(), span);
                 let finding = rules::variants_disagree(anchor, text);

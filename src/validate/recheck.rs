@@ -4,13 +4,13 @@
 //! `pkgtool fix` uses it to check each candidate text. Invariant: a referenced file is inspected
 //! once; a caller that changes such a file creates a new [`Recheck`].
 
-use super::{Checked, Error, Loaded, Options, Ruling, Run};
+use super::{CheckResult, Error, Loaded, Options, ProjectPolicy, ValidationRun};
 use crate::diagnostic::{Diagnostic, Report};
-use crate::package::{Discovery, Found};
+use crate::package::{Discovery, FoundFile};
 
 /// Checks candidate texts of files.
 pub struct Recheck<'a> {
-    run: Run<'a>,
+    run: ValidationRun<'a>,
 }
 
 impl<'a> Recheck<'a> {
@@ -18,18 +18,18 @@ impl<'a> Recheck<'a> {
     pub fn new(
         options: &Options,
         discovery: &'a Discovery,
-        ruling: &'a dyn Ruling,
+        ruling: &'a dyn ProjectPolicy,
     ) -> Result<Self, Error> {
-        let run = Run::new(options, &discovery.walked, ruling)?;
+        let run = ValidationRun::new(options, &discovery.walked, ruling)?;
         Ok(Self { run })
     }
 
     /// Returns the findings about one file with this text, in order of position; `None` if the file
     /// is not part of a package. Findings that compare several files or concern settings are not
     /// included.
-    pub fn check(&self, found: &Found, loaded: &Loaded) -> Option<Vec<Diagnostic>> {
+    pub fn check(&self, found: &FoundFile, loaded: &Loaded) -> Option<Vec<Diagnostic>> {
         match self.run.check_loaded(found, loaded) {
-            Checked::File {
+            CheckResult::File {
                 path, diagnostics, ..
             } => {
                 let mut report = Report {
@@ -37,18 +37,18 @@ impl<'a> Recheck<'a> {
                     diagnostics,
                     ..Report::default()
                 };
-                self.run.ruling.judge(&mut report);
+                self.run.ruling.filter_report(&mut report);
                 let mut diagnostics = report.diagnostics;
                 diagnostics.retain(|one| one.source.path == path);
                 diagnostics.sort_by_key(|one| (one.span.start, one.span.end, one.rule.code));
                 Some(diagnostics)
             }
-            Checked::Skipped(_) => None,
+            CheckResult::Skipped(_) => None,
         }
     }
 
     /// Returns the path as reports show it.
-    pub fn shown(&self, found: &Found) -> String {
+    pub fn shown(&self, found: &FoundFile) -> String {
         self.run.roots.shown(&found.path)
     }
 }

@@ -9,7 +9,7 @@ use crate::package::reference::{self, ReferenceError};
 use crate::package::{Config, FileRef, model_file};
 
 /// A file reference and its resolution.
-pub(super) struct Referenced {
+pub(super) struct ReferencedFile {
     /// The reference.
     pub(super) file: FileRef,
     /// Index of its variant; `None` for tokenizer files.
@@ -20,7 +20,7 @@ pub(super) struct Referenced {
     pub(super) facts: Result<Arc<FileFacts>, ReferenceError>,
 }
 
-impl Referenced {
+impl ReferencedFile {
     /// Returns the model's header, if it was read.
     pub(super) fn model_info(&self) -> Option<&ModelInfo> {
         let facts = self.facts.as_ref().ok()?;
@@ -37,7 +37,7 @@ impl Referenced {
 
 /// Returns the part of `files` that belongs to the variant with this index. `files` must be in the
 /// order of the config.
-pub(super) fn files_of(files: &[Referenced], variant: usize) -> &[Referenced] {
+pub(super) fn files_of(files: &[ReferencedFile], variant: usize) -> &[ReferencedFile] {
     let start = files.partition_point(|file| file.variant < Some(variant));
     let end = files.partition_point(|file| file.variant <= Some(variant));
     &files[start..end]
@@ -52,12 +52,12 @@ const DATA_EXTENSIONS: [&str; 20] = [
 
 /// Inspects all files referenced by a config in `directory`, which lies `depth` levels below the
 /// package root.
-pub(super) fn follow(
+pub(super) fn resolve_all(
     config: &Config,
     directory: &Path,
     depth: usize,
     cache: &FileCache,
-) -> Vec<Referenced> {
+) -> Vec<ReferencedFile> {
     let tokenizers = config.tokenizer_files.iter().map(|file| (file, None));
     let variants = config.variants.iter().enumerate();
     let models = variants.flat_map(|(i, variant)| variant.files.iter().map(move |f| (f, Some(i))));
@@ -66,7 +66,7 @@ pub(super) fn follow(
         .map(|(file, variant)| {
             let is_model = variant.is_some() && !is_data_component(file);
             let target = reference::resolve(directory, depth, &file.reference);
-            Referenced {
+            ReferencedFile {
                 file: file.clone(),
                 variant,
                 is_model,

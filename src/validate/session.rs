@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{FileCache, FileFacts};
-use super::kept::Kept;
-use super::{Outcome, Precisions, Ruling, Run, collect};
-use crate::package::{Discovery, Found, Loaded, PrecisionList, Roots, precision};
+use super::kept::FactCache;
+use super::{Outcome, Precisions, ProjectPolicy, ValidationRun, collect};
+use crate::package::{Discovery, FoundFile, Loaded, PrecisionList, Roots, precision};
 
 /// The state shared by successive checks.
 #[derive(Debug)]
 pub struct Session {
     open_models: bool,
-    kept: Arc<Kept<FileFacts>>,
+    kept: Arc<FactCache<FileFacts>>,
 }
 
 impl Session {
@@ -24,17 +24,17 @@ impl Session {
     pub fn new(open_models: bool) -> Self {
         Self {
             open_models,
-            kept: Arc::new(Kept::new()),
+            kept: Arc::new(FactCache::new()),
         }
     }
 
     /// Checks a text as the content of the file `found`. References are resolved relative to that
     /// file; the file itself is not read and need not exist. `ruling` supplies the project's
     /// requirements.
-    pub fn check(&self, found: &Found, loaded: &Loaded, ruling: &dyn Ruling) -> Outcome {
+    pub fn check(&self, found: &FoundFile, loaded: &Loaded, ruling: &dyn ProjectPolicy) -> Outcome {
         let discovery = Discovery::default();
-        let files = FileCache::keeping(self.open_models, Arc::clone(&self.kept));
-        let run = Run::with(&discovery.walked, files, None, ruling);
+        let files = FileCache::with_fact_cache(self.open_models, Arc::clone(&self.kept));
+        let run = ValidationRun::with(&discovery.walked, files, None, ruling);
         let checked = run.check_loaded(found, loaded);
         collect(vec![checked], &discovery, &run)
     }
@@ -54,7 +54,7 @@ impl Session {
 
     /// Returns the precision list that applies to the config `found`, and its file; `None` for the
     /// built-in list.
-    pub fn precisions(&self, found: &Found) -> (PrecisionList, Option<PathBuf>) {
+    pub fn precisions(&self, found: &FoundFile) -> (PrecisionList, Option<PathBuf>) {
         let roots = Roots::new();
         let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
         let root = roots.package_root(&directory);

@@ -19,12 +19,12 @@ const MAX_JSON: u64 = 512 * 1024 * 1024;
 
 /// Maximum size of a remote file that is downloaded for the check, in bytes. Larger ones are not
 /// checked.
-const MAX_FAR: u64 = 256 * 1024;
+const MAX_REMOTE_BYTES: u64 = 256 * 1024;
 
 /// Keys found only in a tokenizer as the `tokenizers` library writes it.
-const OF_TOKENIZER: [&str; 4] = ["model", "pre_tokenizer", "post_processor", "decoder"];
+const TOKENIZER_KEYS: [&str; 4] = ["model", "pre_tokenizer", "post_processor", "decoder"];
 /// Keys found only in a tokenizer configuration as `transformers` writes it.
-const OF_CONFIG: [&str; 5] = [
+const TOKENIZER_CONFIG_KEYS: [&str; 5] = [
     "tokenizer_class",
     "model_max_length",
     "added_tokens_decoder",
@@ -36,7 +36,7 @@ const OF_CONFIG: [&str; 5] = [
 const NORMALIZER: &str = "normalizer";
 
 /// Maximum number of characters that a sound tokenizer's normalizer produces from one character.
-const MOST_GROWTH: f64 = 1000.0;
+const MAX_GROWTH: f64 = 1000.0;
 
 /// Facts derived from the root keys of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -55,7 +55,7 @@ impl RootKeys {
 
     /// Returns the growth factor of the normalizer if it exceeds that of any sound tokenizer.
     pub(super) fn excessive_growth(self) -> Option<f64> {
-        (self.growth > MOST_GROWTH).then_some(self.growth)
+        (self.growth > MAX_GROWTH).then_some(self.growth)
     }
 
     /// Returns whether the file is a tokenizer configuration and not a tokenizer.
@@ -104,8 +104,8 @@ impl<'de> Visitor<'de> for Root<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
-            self.0.tokenizer |= OF_TOKENIZER.contains(&key.as_str());
-            self.0.config |= OF_CONFIG.contains(&key.as_str());
+            self.0.tokenizer |= TOKENIZER_KEYS.contains(&key.as_str());
+            self.0.config |= TOKENIZER_CONFIG_KEYS.contains(&key.as_str());
             if key == NORMALIZER {
                 self.0.growth = map.next_value::<Growth>()?.0;
             } else {
@@ -191,7 +191,7 @@ impl<'de> Visitor<'de> for Normalizer {
 pub(super) fn read(path: &Path) -> io::Result<RootKeys> {
     let file = source::open(path)?;
     let size = file.size()?;
-    if size > MAX_FAR && elsewhere::is_far(path) {
+    if size > MAX_REMOTE_BYTES && elsewhere::is_remote(path) {
         return Ok(RootKeys::default());
     }
     if size > MAX_JSON {
@@ -207,11 +207,11 @@ pub(super) fn read(path: &Path) -> io::Result<RootKeys> {
 }
 
 /// Maximum number of bytes read to detect the actual content of an invalid JSON file.
-const MAX_LOOK: u64 = 16 * 1024 * 1024;
+const MAX_CAUSE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The reason why a tokenizer file is invalid JSON, and the remedy.
 #[derive(Debug)]
-pub(super) struct NotJson {
+pub(super) struct InvalidJson {
     /// Completes the message `is not JSON: …`.
     pub(super) message: String,
     /// The remedy.
@@ -220,31 +220,31 @@ pub(super) struct NotJson {
 
 /// Explains why a file does not parse. Its content often explains it better than the parser's
 /// error.
-pub(super) fn cause(path: &Path, error: &io::Error) -> NotJson {
+pub(super) fn cause(path: &Path, error: &io::Error) -> InvalidJson {
     let again = "download or export the tokenizer again";
     let mut bytes = Vec::new();
-    let is_near = !elsewhere::is_far(path);
+    let is_near = !elsewhere::is_remote(path);
     let opened = is_near.then(|| source::open(path).ok()).flatten();
-    let read = opened.map(|file| file.take(MAX_LOOK).read_to_end(&mut bytes));
+    let read = opened.map(|file| file.take(MAX_CAUSE_BYTES).read_to_end(&mut bytes));
     let is_text = matches!(read, Some(Ok(_)));
     if is_text && bytes.starts_with(b"\xef\xbb\xbf") {
-        return NotJson {
+        return InvalidJson {
             message: "it begins with a byte order mark".to_owned(),
             help: "save it as UTF-8 without a byte order mark".to_owned(),
         };
     }
     let text = String::from_utf8_lossy(&bytes);
-    match source::cause(&text).filter(|_| is_text) {
+    match source::detect_cause(&text).filter(|_| is_text) {
         Some(named) => {
             let line = text[..named.span.start].matches('\n').count() + 1;
             let mut message = named.message;
             message.replace_range(..1, &message[..1].to_lowercase());
-            NotJson {
+            InvalidJson {
                 message: format!("{message} (line {line})"),
                 help: named.help.into_owned(),
             }
         }
-        None => NotJson {
+        None => InvalidJson {
             message: error.to_string(),
             help: again.to_owned(),
         },

@@ -1,4 +1,5 @@
-//! The example packages: clean to the last note, and showing what they are there to show.
+//! The example packages pass validation without findings, and together they show every feature they
+//! are meant to show.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples")
 }
 
-/// Every config of the examples with its path below them.
+/// Returns every config of the examples, with its path below the examples directory.
 fn configs() -> Vec<(PathBuf, Config)> {
     let mut configs = Vec::new();
     for backend in Backend::ALL {

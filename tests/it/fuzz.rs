@@ -1,4 +1,4 @@
-//! The fuzz crate is not built here; what it names must be there all the same.
+//! The files of the fuzz crate match its manifest. The tests do not build that crate.
 
 use std::fs;
 use std::path::Path;

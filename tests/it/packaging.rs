@@ -1,5 +1,7 @@
-//! What installs the tool without Rust: the Python package and the npm packages over this build's binary,
-//! the action's script, and what must name the same version.
+//! The distribution packages: the Python package, the npm packages and the GitHub action.
+//!
+//! The tests install the packages over the binary of this build, run the action's script, and check
+//! that all places name the same version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Whether a program is there; says that a test is skipped for want of it.
+/// Returns true if a program is installed; otherwise prints that the test is skipped.
 fn is_there(program: &str, test: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
@@ -108,7 +110,7 @@ fn every_place_names_one_version() {
     assert_eq!(other.expect("python3 runs").status.code(), Some(1));
 }
 
-/// Archives of a release are named as `cargo binstall` is told.
+/// The archive names of a release match the `cargo binstall` metadata in `Cargo.toml`.
 #[test]
 fn binstall_looks_for_what_is_released() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
@@ -121,7 +123,7 @@ fn binstall_looks_for_what_is_released() {
     assert!(script.contains("f\"{name}.tar.gz\"") && script.contains("f\"{name}/{file}\""));
 }
 
-/// The npm packages in a project of their own, from what npm packs of them.
+/// The npm packages start the binary when they are installed into a project from npm's archives.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_npm_packages_start_the_binary() {
@@ -184,7 +186,7 @@ fn the_npm_packages_start_the_binary() {
         String::from_utf8_lossy(&told.stdout),
         format!("pkgtool {VERSION}\n")
     );
-    // The exit code and both streams are the binary's.
+    // Exit code and both streams equal those of the binary.
     let same = ["validate", "--color", "never", "tests/fixtures/readme"];
     let direct = Command::new(PROGRAM)
         .args(same)
@@ -201,7 +203,7 @@ fn the_npm_packages_start_the_binary() {
     assert!(said.contains("is not installed"), "{said}");
 }
 
-/// The action's script with a pip that copies this build's binary.
+/// Runs the action's script with a fake pip that copies the binary of this build.
 #[cfg(unix)]
 #[test]
 fn the_action_passes_its_inputs_on() {
@@ -246,7 +248,8 @@ fn the_action_passes_its_inputs_on() {
     assert!(text(&found).starts_with("installed\n"), "{found:?}");
     assert!(text(&found).contains("::error file="), "{found:?}");
     assert!(sarif.is_file());
-    // Installed once; arguments go on, a line each, whatever is in them.
+    // The script installs the tool once. It passes on each line of arguments as one argument,
+    // whatever it contains.
     let quiet = run(
         VERSION,
         "readme-json",

@@ -1,9 +1,9 @@
-//! The loop of kills that the README describes, at a modest size.
+//! Runs the kill loop of the README for a moderate number of rounds.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Kills in this test; a thousand by the command in the README.
+/// Number of kills in this test; the command in the README uses a thousand.
 const ROUNDS: &str = "100";
 
 #[test]

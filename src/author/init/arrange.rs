@@ -4,7 +4,7 @@
 //! variant. Words for chips or resolutions (`sm8650`, `256`) distinguish variants, not components.
 
 use super::kept;
-use super::names::{behind, common_beginning, without_end};
+use super::names::{common_beginning, rest_after, strip_end};
 use crate::package::naming;
 use crate::package::size::{is_count, is_size_token};
 
@@ -19,7 +19,7 @@ const NO_NAMES: [&str; 8] = [
 
 /// Facts that are known before the file names are analysed.
 #[derive(Debug, Default)]
-pub(super) struct Known<'a> {
+pub(super) struct NameHints<'a> {
     /// The model, if the author gave it.
     pub(super) model: Option<&'a str>,
     /// The size, if the author gave it.
@@ -34,7 +34,7 @@ pub(super) struct Known<'a> {
 
 /// A token with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct InferredToken {
     pub(super) token: String,
     pub(super) evidence: String,
 }
@@ -42,8 +42,8 @@ pub(super) struct Told {
 /// The model, size and components that the file names of a directory imply.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrangement {
-    pub(super) model: Option<Told>,
-    pub(super) size: Option<Told>,
+    pub(super) model: Option<InferredToken>,
+    pub(super) size: Option<InferredToken>,
     /// True if the parent directory is named after the size rather than the model.
     pub(super) in_size_directory: bool,
     /// The component of each file, in order; `None` if each file is a variant of its own.
@@ -53,16 +53,18 @@ pub(super) struct Arrangement {
 }
 
 /// Analyses the heads of the file names, one for each file.
-pub(super) fn arrange(heads: &[&str], known: &Known<'_>) -> Arrangement {
+pub(super) fn arrange(heads: &[&str], known: &NameHints<'_>) -> Arrangement {
     let mut distinct = heads.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
     let mut beginning = common_beginning(&distinct);
     if let Some(model) = known.model
-        && distinct.iter().all(|head| behind(head, model).is_some())
+        && distinct
+            .iter()
+            .all(|head| rest_after(head, model).is_some())
     {
         // The author's token ends where the components begin, possibly before the size.
-        let shorter = behind(&beginning, model).unwrap_or_default();
+        let shorter = rest_after(&beginning, model).unwrap_or_default();
         let size = known.size.or(known.kept_size).or(known.above);
         let size = size.unwrap_or_default();
         if shorter != size {
@@ -78,11 +80,11 @@ pub(super) fn arrange(heads: &[&str], known: &Known<'_>) -> Arrangement {
     {
         beginning = before.to_owned();
     }
-    let rest = |head: &str| behind(head, &beginning).unwrap_or(head).to_owned();
+    let rest = |head: &str| rest_after(head, &beginning).unwrap_or(head).to_owned();
     let rests: Vec<String> = heads.iter().map(|head| rest(head)).collect();
     let are_components = distinct.len() > 1 && rests.iter().all(|rest| is_component(rest));
     let mut arrangement = Arrangement::default();
-    arrangement.tell(
+    arrangement.infer_model_and_size(
         &beginning,
         known,
         distinct.len() > 1 && beginning.is_empty(),
@@ -103,29 +105,29 @@ pub(super) fn arrange(heads: &[&str], known: &Known<'_>) -> Arrangement {
 
 impl Arrangement {
     /// Determines model and size from the common beginning of all names.
-    fn tell(&mut self, beginning: &str, known: &Known<'_>, no_beginning: bool) {
+    fn infer_model_and_size(&mut self, beginning: &str, known: &NameHints<'_>, no_beginning: bool) {
         let mut model = beginning;
         let given = known.size.map(|size| (size, "given with `--size`"));
         let kept = known.kept_size.map(|size| (size, kept::EVIDENCE));
         if let Some((size, evidence)) = given.or(kept) {
-            model = without_end(beginning, size).unwrap_or(model);
-            self.size = Some(told(size, evidence));
+            model = strip_end(beginning, size).unwrap_or(model);
+            self.size = Some(inferred(size, evidence));
             self.in_size_directory = known.above == Some(size);
         } else if let Some(above) = known.above.filter(|above| is_size_token(above)) {
             // A size word may be the model's own name, so it counts only if the names have it after
             // another word.
-            if let Some(before) = without_end(beginning, above) {
+            if let Some(before) = strip_end(beginning, above) {
                 model = before;
             }
             if model != beginning || is_count(above) {
-                self.size = Some(told(above, format!("the directory `{above}`")));
+                self.size = Some(inferred(above, format!("the directory `{above}`")));
                 self.in_size_directory = true;
             }
-        } else if let Some(before) = known.above.filter(|it| behind(beginning, it).is_some()) {
-            let rest = behind(beginning, before).unwrap_or_default();
+        } else if let Some(before) = known.above.filter(|it| rest_after(beginning, it).is_some()) {
+            let rest = rest_after(beginning, before).unwrap_or_default();
             if is_count(rest) {
                 let evidence = format!("names have it after the directory's `{before}`");
-                self.size = Some(told(rest, evidence));
+                self.size = Some(inferred(rest, evidence));
                 model = before;
             }
         }
@@ -135,11 +137,11 @@ impl Arrangement {
             known.above
         };
         self.model = match (known.model, directory) {
-            (Some(given), _) => Some(told(given, "given with `--model`")),
+            (Some(given), _) => Some(inferred(given, "given with `--model`")),
             _ if !no_beginning && !NO_NAMES.contains(&model) => {
-                Some(told(model, "the model files' names begin with it"))
+                Some(inferred(model, "the model files' names begin with it"))
             }
-            (_, Some(directory)) if !directory.is_empty() => Some(told(
+            (_, Some(directory)) if !directory.is_empty() => Some(inferred(
                 directory,
                 "the directory; the file names do not contain it",
             )),
@@ -161,8 +163,8 @@ pub(super) fn rank(component: &str) -> (usize, &str) {
     )
 }
 
-fn told(token: &str, evidence: impl Into<String>) -> Told {
-    Told {
+fn inferred(token: &str, evidence: impl Into<String>) -> InferredToken {
+    InferredToken {
         token: token.to_owned(),
         evidence: evidence.into(),
     }
@@ -207,16 +209,17 @@ fn listed(heads: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, arrange};
+    use super::{NameHints, arrange};
 
     fn of(heads: &[&str], above: &str, higher: &str) -> (String, String, Vec<String>) {
-        let known = Known {
+        let known = NameHints {
             above: Some(above),
             higher: Some(higher),
-            ..Known::default()
+            ..NameHints::default()
         };
         let found = arrange(heads, &known);
-        let token = |told: Option<super::Told>| told.map_or(String::new(), |told| told.token);
+        let token =
+            |told: Option<super::InferredToken>| told.map_or(String::new(), |told| told.token);
         let components = found.components.unwrap_or_default();
         (token(found.model), token(found.size), components)
     }

@@ -46,7 +46,7 @@ const BY_NAME: &str = "the file of that name";
 
 /// A file that the config references.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Beside {
+pub(super) struct NeighbourFile {
     /// The reference relative to the config's directory, with `/`.
     pub(super) reference: String,
     /// The path of the file.
@@ -74,7 +74,7 @@ impl<'a> Places<'a> {
     }
 
     /// Returns the tokenizer. A folder named `tokenizer` is searched if it is not a component.
-    pub(super) fn tokenizer(&self, with_folder: bool) -> Option<Beside> {
+    pub(super) fn tokenizer(&self, with_folder: bool) -> Option<NeighbourFile> {
         let plain = self.first(&TOKENIZERS.map(str::to_owned));
         let folder = || {
             let names = TOKENIZERS.map(|name| format!("tokenizer/{name}"));
@@ -84,7 +84,7 @@ impl<'a> Places<'a> {
     }
 
     /// Returns the pipeline components that are not models, by name.
-    pub(super) fn data(&self) -> Vec<(String, Beside)> {
+    pub(super) fn data(&self) -> Vec<(String, NeighbourFile)> {
         let folders = PART_FOLDERS.iter().filter_map(|(part, file)| {
             let found = self.first(&[format!("{part}/{file}")])?;
             Some(((*part).to_owned(), found))
@@ -97,13 +97,13 @@ impl<'a> Places<'a> {
         folders.chain(data).collect()
     }
 
-    fn first(&self, names: &[String]) -> Option<Beside> {
+    fn first(&self, names: &[String]) -> Option<NeighbourFile> {
         self.0.iter().find_map(|(leads, directory)| {
             names.iter().find_map(|name| {
                 let path = normalize(&directory.join(name));
                 let reference = format!("{leads}{name}");
                 let evidence = BY_NAME;
-                path.is_file().then_some(Beside {
+                path.is_file().then_some(NeighbourFile {
                     reference,
                     path,
                     evidence,
@@ -113,7 +113,7 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Beside {
+impl NeighbourFile {
     /// Returns the tokenizer's configuration in the tokenizer's directory.
     pub(super) fn tokenizer_config(&self) -> Option<Self> {
         let (folder, _) = self.reference.rsplit_once('/').unwrap_or_default();

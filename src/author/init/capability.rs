@@ -38,10 +38,10 @@ pub(super) struct Proposal {
 }
 
 /// A model of a variant and its component name.
-pub(super) type Part<'a> = (Option<&'a str>, &'a ModelInfo);
+pub(super) type ModelPart<'a> = (Option<&'a str>, &'a ModelInfo);
 
 /// Words in model names, with the capabilities that they suggest.
-const NAMES: [(&[&str], &[&str]); 13] = [
+const NAME_HINTS: [(&[&str], &[&str]); 13] = [
     (&["vad"], &["voice-activity-detection"]),
     (&["tts"], &["text-to-speech"]),
     (&["asr", "stt", "whisper"], &["speech-to-text"]),
@@ -78,7 +78,7 @@ const NAMES: [(&[&str], &[&str]); 13] = [
 ];
 
 /// Constant methods that exporters of language models write.
-const OF_LANGUAGE_MODELS: [&str; 6] = [
+const LANGUAGE_MODEL_METHODS: [&str; 6] = [
     "get_eos_ids",
     "get_eos_id",
     "get_vocab_size",
@@ -89,7 +89,7 @@ const OF_LANGUAGE_MODELS: [&str; 6] = [
 
 /// The likely meaning of a tensor, by its dtype and shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum TensorForm {
     /// Integers of rank 2: rows of token ids.
     Ids,
     /// Integers of rank 1: positions, lengths.
@@ -106,7 +106,7 @@ enum Form {
 }
 
 /// Proposes capabilities for the models of one variant; `model` is the model token.
-pub(super) fn propose(parts: &[Part<'_>], model: &str) -> Option<Proposal> {
+pub(super) fn propose(parts: &[ModelPart<'_>], model: &str) -> Option<Proposal> {
     of_components(parts)
         .or_else(|| of_language(parts))
         .or_else(|| of_speech(parts))
@@ -114,7 +114,7 @@ pub(super) fn propose(parts: &[Part<'_>], model: &str) -> Option<Proposal> {
         .or_else(|| parts.iter().find_map(|(_, info)| of_signature(main(info)?)))
 }
 
-fn of_components(parts: &[Part<'_>]) -> Option<Proposal> {
+fn of_components(parts: &[ModelPart<'_>]) -> Option<Proposal> {
     let names: BTreeSet<&str> = parts.iter().filter_map(|(name, _)| *name).collect();
     let has = |word: &str| names.iter().any(|name| naming::has_token(name, word));
     let sure = |capabilities: &[&'static str], evidence: &str| {
@@ -142,14 +142,14 @@ fn of_components(parts: &[Part<'_>]) -> Option<Proposal> {
     None
 }
 
-fn of_language(parts: &[Part<'_>]) -> Option<Proposal> {
+fn of_language(parts: &[ModelPart<'_>]) -> Option<Proposal> {
     parts.iter().find_map(|(_, info)| {
         let method = main(info)?;
         let (inputs, outputs) = (forms(&method.inputs), forms(&method.outputs));
         let constants = info.methods.iter().filter(|method| method.constant);
         let told = constants
             .map(|method| method.name.as_str())
-            .find(|name| OF_LANGUAGE_MODELS.contains(name));
+            .find(|name| LANGUAGE_MODEL_METHODS.contains(name));
         let named = |side: &[crate::model::Value], part: &str| {
             let names = side.iter().filter_map(|value| value.name.clone());
             names
@@ -162,16 +162,16 @@ fn of_language(parts: &[Part<'_>]) -> Option<Proposal> {
             .or_else(|| named(&method.outputs, "embed"))
             .or_else(|| named(&method.outputs, "pool"));
         // A speech decoder also takes ids, but together with the states of an encoder.
-        let only_ids = inputs.first() == Some(&Form::Ids)
+        let only_ids = inputs.first() == Some(&TensorForm::Ids)
             && inputs
                 .iter()
-                .all(|form| matches!(form, Form::Ids | Form::Positions))
+                .all(|form| matches!(form, TensorForm::Ids | TensorForm::Positions))
             || past.is_some();
         if !only_ids {
             return None;
         }
         let text = &["text-generation"];
-        if let Some(name) = told.filter(|_| outputs.first() != Some(&Form::Other)) {
+        if let Some(name) = told.filter(|_| outputs.first() != Some(&TensorForm::Other)) {
             return Some(proposal(
                 text,
                 format!("it takes token ids, and the file has `{name}`"),
@@ -185,14 +185,14 @@ fn of_language(parts: &[Part<'_>]) -> Option<Proposal> {
                 false,
             ));
         }
-        if logits.is_some() && outputs.first() == Some(&Form::Frames) {
+        if logits.is_some() && outputs.first() == Some(&TensorForm::Frames) {
             return Some(proposal(
                 text,
                 "it takes token ids and returns `logits` for each".to_owned(),
                 false,
             ));
         }
-        if inputs.contains(&Form::Positions) && inputs.len() == 2 {
+        if inputs.contains(&TensorForm::Positions) && inputs.len() == 2 {
             return Some(proposal(
                 text,
                 "it takes token ids and their positions".to_owned(),
@@ -205,7 +205,7 @@ fn of_language(parts: &[Part<'_>]) -> Option<Proposal> {
     })
 }
 
-fn of_speech(parts: &[Part<'_>]) -> Option<Proposal> {
+fn of_speech(parts: &[ModelPart<'_>]) -> Option<Proposal> {
     let methods = parts.iter().flat_map(|(name, info)| {
         let methods = info.methods.iter().filter(|method| !method.constant);
         methods.map(move |method| (name.unwrap_or(&method.name), method))
@@ -213,8 +213,8 @@ fn of_speech(parts: &[Part<'_>]) -> Option<Proposal> {
     let methods: Vec<(&str, &Method)> = methods.collect();
     let of = |word: &str| methods.iter().find(|(name, _)| name.starts_with(word));
     let (encoder, decoder) = (of("encode")?, of("decode")?);
-    let hears = forms(&encoder.1.inputs).first() == Some(&Form::Frames);
-    let writes = forms(&decoder.1.inputs).contains(&Form::Ids);
+    let hears = forms(&encoder.1.inputs).first() == Some(&TensorForm::Frames);
+    let writes = forms(&decoder.1.inputs).contains(&TensorForm::Ids);
     let evidence = format!(
         "`{}` takes frames, `{}` takes token ids",
         encoder.0, decoder.0
@@ -223,7 +223,7 @@ fn of_speech(parts: &[Part<'_>]) -> Option<Proposal> {
 }
 
 fn of_name(model: &str) -> Option<Proposal> {
-    NAMES.iter().find_map(|(words, capabilities)| {
+    NAME_HINTS.iter().find_map(|(words, capabilities)| {
         let word = words.iter().find(|word| naming::has_token(model, word))?;
         Some(proposal(
             capabilities,
@@ -244,12 +244,16 @@ fn of_signature(method: &Method) -> Option<Proposal> {
     };
     let (inputs, outputs) = (forms(&method.inputs), forms(&method.outputs));
     match (inputs.first()?, outputs.as_slice()) {
-        (Form::Image, [Form::Rows]) => guess("classification"),
-        (Form::Image, [Form::Image]) if same_channels(method) => guess("style-transfer"),
-        (Form::Image, [Form::Image | Form::Maps]) => guess("semantic-segmentation"),
-        (Form::Image, [Form::Frames] | [_, _, ..]) => guess("object-detection"),
-        (Form::Ids, [Form::Frames | Form::Rows]) => guess("text-embedding"),
-        (Form::Frames, [Form::Frames | Form::Rows]) => guess("speech-to-text"),
+        (TensorForm::Image, [TensorForm::Rows]) => guess("classification"),
+        (TensorForm::Image, [TensorForm::Image]) if same_channels(method) => {
+            guess("style-transfer")
+        }
+        (TensorForm::Image, [TensorForm::Image | TensorForm::Maps]) => {
+            guess("semantic-segmentation")
+        }
+        (TensorForm::Image, [TensorForm::Frames] | [_, _, ..]) => guess("object-detection"),
+        (TensorForm::Ids, [TensorForm::Frames | TensorForm::Rows]) => guess("text-embedding"),
+        (TensorForm::Frames, [TensorForm::Frames | TensorForm::Rows]) => guess("speech-to-text"),
         _ => None,
     }
 }
@@ -270,16 +274,16 @@ fn main(info: &ModelInfo) -> Option<&Method> {
         .or_else(|| methods.next())
 }
 
-fn forms(values: &[crate::model::Value]) -> Vec<Form> {
+fn forms(values: &[crate::model::Value]) -> Vec<TensorForm> {
     values
         .iter()
         .filter_map(|value| Some(form(value.tensor()?)))
         .collect()
 }
 
-fn form(tensor: &TensorInfo) -> Form {
+fn form(tensor: &TensorInfo) -> TensorForm {
     let ElementType::Known(dtype) = tensor.element else {
-        return Form::Other;
+        return TensorForm::Other;
     };
     let is_real = matches!(
         dtype,
@@ -288,13 +292,13 @@ fn form(tensor: &TensorInfo) -> Form {
     let is_integer = matches!(dtype, DType::Int32 | DType::Int64);
     let dims = tensor.dims.as_deref().unwrap_or_default();
     match dims.len() {
-        2 if is_integer => Form::Ids,
-        1 if is_integer => Form::Positions,
-        4 if (is_real || dtype == DType::Uint8) && channels(dims).is_some() => Form::Image,
-        4 if is_real => Form::Maps,
-        3 if is_real => Form::Frames,
-        2 if is_real => Form::Rows,
-        _ => Form::Other,
+        2 if is_integer => TensorForm::Ids,
+        1 if is_integer => TensorForm::Positions,
+        4 if (is_real || dtype == DType::Uint8) && channels(dims).is_some() => TensorForm::Image,
+        4 if is_real => TensorForm::Maps,
+        3 if is_real => TensorForm::Frames,
+        2 if is_real => TensorForm::Rows,
+        _ => TensorForm::Other,
     }
 }
 

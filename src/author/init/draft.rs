@@ -7,15 +7,15 @@ use serde_json::{Map, Value as Json, json};
 
 use super::arrange;
 use super::file::ModelFile;
-use super::home::{Home, There};
+use super::home::{ExistingConfig, ModelDirectory};
 use super::kept;
-use super::sketch::{Said, Sketch};
+use super::sketch::{Inferred, Sketch};
 use super::{Draft, Field, Missing, Need, Options};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::model::{Dim, ModelInfo, declaration};
 use crate::package::roots::depth_below;
 use crate::package::schema_id::SchemaId;
-use crate::package::{Discovery, Found, Loaded, Roots};
+use crate::package::{Discovery, FoundFile, Loaded, Roots};
 use crate::policy::Policy;
 use crate::source::pretty::Layout;
 use crate::validate::{self, Recheck};
@@ -32,7 +32,7 @@ struct Writer<'a> {
 
 /// Files of one precision that form one variant.
 struct Group<'a> {
-    precision: &'a Said<String>,
+    precision: &'a Inferred<String>,
     files: Vec<usize>,
 }
 
@@ -79,10 +79,10 @@ pub(super) fn compose(sketch: &Sketch, options: &Options, policy: &Policy, roots
 
 /// Returns the `$schema` identifier: that of the replaced config, else that of the configs beside
 /// it or the project's.
-fn schema_of(home: &Home, setting: Option<&str>) -> SchemaId {
+fn schema_of(home: &ModelDirectory, setting: Option<&str>) -> SchemaId {
     let own = match &home.there {
-        There::Something(loaded) => loaded.document.as_ref().ok(),
-        There::Nothing | There::Empty => None,
+        ExistingConfig::Something(loaded) => loaded.document.as_ref().ok(),
+        ExistingConfig::Nothing | ExistingConfig::Empty => None,
     };
     let own = own.and_then(|document| document.root.get("$schema")?.as_str());
     match own.filter(|id| validate::is_uri(id)) {
@@ -117,7 +117,7 @@ fn findings(
     let nothing = Discovery::default();
     let recheck = Recheck::new(&checks, &nothing, &ruling)?;
     let loaded = Loaded::from_bytes(text.as_bytes().to_vec());
-    let found = recheck.check(&Found::named(path), &loaded);
+    let found = recheck.check(&FoundFile::named(path), &loaded);
     Ok(found.unwrap_or_default())
 }
 
@@ -135,22 +135,23 @@ impl Writer<'_> {
             self.put(&mut root, "model", json!(told.token), &told.evidence);
         } else {
             let doubt = sketch.arrangement.doubt.clone();
-            let why = doubt.unwrap_or_else(|| "neither file names nor directories contain it".to_owned());
-            self.lacks(Need::Model, why, None);
+            let why =
+                doubt.unwrap_or_else(|| "neither file names nor directories contain it".to_owned());
+            self.record_missing(Need::Model, why, None);
         }
-        self.put_said(&mut root, "family", Need::Family, sketch.family.as_ref());
+        self.put_inferred(&mut root, "family", Need::Family, sketch.family.as_ref());
         if let Some(told) = &sketch.arrangement.size {
             self.put(&mut root, "size", json!(told.token), &told.evidence);
         }
         let capabilities = sketch.capabilities.as_ref();
-        self.put_said(&mut root, "capabilities", Need::Capabilities, capabilities);
-        let backend = sketch.backend.as_ref().map(|said| Said {
+        self.put_inferred(&mut root, "capabilities", Need::Capabilities, capabilities);
+        let backend = sketch.backend.as_ref().map(|said| Inferred {
             value: said.value.name(),
             evidence: said.evidence.clone(),
             guess: said.guess,
         });
-        self.put_said(&mut root, "backend", Need::Backend, backend.as_ref());
-        self.put_said(&mut root, "license", Need::License, sketch.license.as_ref());
+        self.put_inferred(&mut root, "backend", Need::Backend, backend.as_ref());
+        self.put_inferred(&mut root, "license", Need::License, sketch.license.as_ref());
         let tokenizers = [
             ("tokenizer", &sketch.tokenizer),
             ("tokenizer_config", &sketch.tokenizer_config),
@@ -209,8 +210,8 @@ impl Writer<'_> {
     fn accepted<'s>(
         &mut self,
         index: usize,
-        precision: Option<&'s Said<String>>,
-    ) -> Option<&'s Said<String>> {
+        precision: Option<&'s Inferred<String>>,
+    ) -> Option<&'s Inferred<String>> {
         match precision {
             Some(said) if !said.guess || self.options.accept_guesses => Some(said),
             other => {
@@ -220,7 +221,7 @@ impl Writer<'_> {
                     None => "neither the file's name nor its content shows it".to_owned(),
                 };
                 let proposal = other.map(|said| said.value.clone());
-                self.lacks(Need::Precision(file.clone()), why, proposal);
+                self.record_missing(Need::Precision(file.clone()), why, proposal);
                 None
             }
         }
@@ -232,7 +233,7 @@ impl Writer<'_> {
         let mut variant = Map::new();
         let said = group.precision;
         variant.insert("precision".to_owned(), json!(said.value));
-        self.tell(
+        self.record_field(
             format!("{pointer}/precision"),
             json!(said.value),
             &said.evidence,
@@ -249,7 +250,7 @@ impl Writer<'_> {
                     None => "the file's size",
                     Some(_) => "the sizes of the components together",
                 };
-                self.tell(
+                self.record_field(
                     format!("{pointer}/size_bytes"),
                     json!(size),
                     evidence,
@@ -275,7 +276,7 @@ impl Writer<'_> {
     ) -> (Option<u64>, Map<String, Json>) {
         let file = &self.sketch.files[index];
         variant.insert("file".to_owned(), json!(file.name));
-        self.tell(
+        self.record_field(
             format!("{pointer}/file"),
             json!(file.name),
             "the model file",
@@ -317,7 +318,7 @@ impl Writer<'_> {
         for (name, beside) in &sketch.data {
             components.insert(name.clone(), json!(beside.reference));
             let at = format!("{pointer}/components/{name}");
-            self.tell(at, json!(beside.reference), "the file of that name", false);
+            self.record_field(at, json!(beside.reference), "the file of that name", false);
             size = size
                 .zip(beside.size())
                 .and_then(|(sum, size)| sum.checked_add(size));
@@ -325,7 +326,7 @@ impl Writer<'_> {
         for (name, file) in models {
             components.insert(name.to_owned(), json!(file.name));
             let at = format!("{pointer}/components/{name}");
-            self.tell(at, json!(file.name), "the word in the file's name", false);
+            self.record_field(at, json!(file.name), "the word in the file's name", false);
             size = size
                 .zip(file.size)
                 .and_then(|(sum, size)| sum.checked_add(size));
@@ -364,10 +365,10 @@ impl Writer<'_> {
                         Some(kept) => format!("{header}; {kept} from the replaced config"),
                         None => header,
                     };
-                    self.tell(pointer, json!(names), &evidence, false);
+                    self.record_field(pointer, json!(names), &evidence, false);
                     let info = file.model().filter(|_| !kept.has_dims());
                     self.remarks
-                        .extend(info.and_then(|info| doubt(info, &file.name)));
+                        .extend(info.and_then(|info| open_dimensions(info, &file.name)));
                 }
                 methods
             }
@@ -381,15 +382,15 @@ impl Writer<'_> {
 
     fn put(&mut self, object: &mut Map<String, Json>, key: &str, value: Json, evidence: &str) {
         object.insert(key.to_owned(), value.clone());
-        self.tell(format!("/{key}"), value, evidence, false);
+        self.record_field(format!("/{key}"), value, evidence, false);
     }
 
-    fn put_said<T: serde::Serialize>(
+    fn put_inferred<T: serde::Serialize>(
         &mut self,
         object: &mut Map<String, Json>,
         key: &str,
         need: Need,
-        said: Option<&Said<T>>,
+        said: Option<&Inferred<T>>,
     ) {
         let Some(said) = said else {
             let why = match need {
@@ -400,7 +401,7 @@ impl Writer<'_> {
                 Need::Backend => "neither the directory nor names nor delegates indicate one",
                 _ => "no evidence found",
             };
-            self.lacks(need, why.to_owned(), None);
+            self.record_missing(need, why.to_owned(), None);
             return;
         };
         let value = json!(said.value);
@@ -409,14 +410,14 @@ impl Writer<'_> {
                 Need::Family => said.evidence.clone(),
                 _ => format!("only likely, by {}", said.evidence),
             };
-            self.lacks(need, why, Some(words(&value)));
+            self.record_missing(need, why, Some(words(&value)));
             return;
         }
         object.insert(key.to_owned(), value.clone());
-        self.tell(format!("/{key}"), value, &said.evidence, said.guess);
+        self.record_field(format!("/{key}"), value, &said.evidence, said.guess);
     }
 
-    fn tell(&mut self, pointer: String, value: Json, evidence: &str, guess: bool) {
+    fn record_field(&mut self, pointer: String, value: Json, evidence: &str, guess: bool) {
         self.fields.push(Field {
             pointer,
             value,
@@ -425,7 +426,7 @@ impl Writer<'_> {
         });
     }
 
-    fn lacks(&mut self, need: Need, why: String, proposal: Option<String>) {
+    fn record_missing(&mut self, need: Need, why: String, proposal: Option<String>) {
         self.missing.push(Missing {
             need,
             why,
@@ -435,7 +436,7 @@ impl Writer<'_> {
 }
 
 /// Describes the tensors whose dynamic dimension the file does not record.
-fn doubt(info: &ModelInfo, file: &str) -> Option<String> {
+fn open_dimensions(info: &ModelInfo, file: &str) -> Option<String> {
     const MOST: usize = 4;
     let methods = info.methods.iter().filter(|method| !method.constant);
     let open: Vec<String> = methods

@@ -13,7 +13,7 @@ const MAX_FILES: usize = 1000;
 
 /// A directory that gets a config.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct ModelDirectory {
     /// The path, starting like the caller's path.
     pub(super) directory: PathBuf,
     /// The absolute path.
@@ -25,12 +25,12 @@ pub(super) struct Home {
     /// Names of the model files, sorted.
     pub(super) files: Vec<String>,
     /// The existing file at the config's path.
-    pub(super) there: There,
+    pub(super) there: ExistingConfig,
 }
 
 /// The existing file at the config's path.
 #[derive(Debug)]
-pub(super) enum There {
+pub(super) enum ExistingConfig {
     /// No file.
     Nothing,
     /// An empty file.
@@ -41,7 +41,7 @@ pub(super) enum There {
 
 /// A directory that gets no config.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PassedOver {
+pub struct SkippedDirectory {
     /// The directory, or the config in it.
     pub path: PathBuf,
     /// The reason.
@@ -50,13 +50,13 @@ pub struct PassedOver {
 
 /// The caller's request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish<'a> {
+pub(super) struct InitRequest<'a> {
     pub(super) directory: &'a Path,
     pub(super) backend: Option<Backend>,
     pub(super) force: bool,
 }
 
-impl Home {
+impl ModelDirectory {
     /// Returns the directories that may contain files of the package: from its own up to the
     /// package's.
     pub(super) fn places(&self, in_size_directory: bool) -> impl Iterator<Item = &Path> {
@@ -85,17 +85,17 @@ impl Home {
 
 /// The result of a search.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(super) struct SearchResult {
     /// The directories that get a config.
-    pub(super) homes: Vec<Home>,
+    pub(super) homes: Vec<ModelDirectory>,
     /// Directories with model files that get no config.
-    pub(super) passed_over: Vec<PassedOver>,
+    pub(super) passed_over: Vec<SkippedDirectory>,
     /// Files and directories that were not searched.
     pub(super) skipped: Vec<Skipped>,
 }
 
 /// Searches for the directories that get a config.
-pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
+pub(super) fn find(wish: &InitRequest<'_>, policy: &Policy, roots: &Roots) -> SearchResult {
     let discovery = policy.discover(&[wish.directory.to_owned()]);
     let top = stripped(wish.directory);
     let found = discovery.walked.model_directories();
@@ -108,7 +108,7 @@ pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
         .any(|(directory, _)| named(&roots.absolute(directory)).is_some());
     let (mut homes, mut passed) = (Vec::new(), Vec::new());
     for (path, reason) in &discovery.unreadable {
-        passed.push(PassedOver {
+        passed.push(SkippedDirectory {
             path: path.clone(),
             reason: format!("cannot be listed: {reason}"),
         });
@@ -116,7 +116,7 @@ pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
     let nameless = discovery.skipped.iter();
     let nameless =
         nameless.filter(|it| it.path.file_name().is_some_and(|it| it.to_str().is_none()));
-    passed.extend(nameless.map(|skipped| PassedOver {
+    passed.extend(nameless.map(|skipped| SkippedDirectory {
         path: skipped.path.clone(),
         reason: skipped.reason.clone(),
     }));
@@ -150,31 +150,31 @@ pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
         };
         if let Some(reason) = reason {
             let path = directory.to_owned();
-            passed.push(PassedOver { path, reason });
+            passed.push(SkippedDirectory { path, reason });
             continue;
         }
         files.sort_unstable();
-        let home = Home {
+        let home = ModelDirectory {
             directory: directory.to_owned(),
             root: roots.package_root(&absolute),
             named: backend,
-            there: There::look(directory),
+            there: ExistingConfig::look(directory),
             absolute,
             files,
         };
-        match home.there.keeps(&home, wish.force) {
+        match home.there.refusal(&home, wish.force) {
             Some(kept) => passed.push(kept),
             None => homes.push(home),
         }
     }
-    Search {
+    SearchResult {
         homes,
         passed_over: passed,
         skipped: discovery.skipped,
     }
 }
 
-impl There {
+impl ExistingConfig {
     fn look(directory: &Path) -> Self {
         let path = directory.join(config::FILE_NAME);
         if path.symlink_metadata().is_err() {
@@ -188,7 +188,7 @@ impl There {
     }
 
     /// Returns the reason for not overwriting the existing file.
-    fn keeps(&self, home: &Home, force: bool) -> Option<PassedOver> {
+    fn refusal(&self, home: &ModelDirectory, force: bool) -> Option<SkippedDirectory> {
         let Self::Something(loaded) = self else {
             return misnamed(&home.directory).filter(|_| !force);
         };
@@ -203,13 +203,13 @@ impl There {
             ),
         };
         let path = home.config();
-        Some(PassedOver { path, reason })
+        Some(SkippedDirectory { path, reason })
     }
 }
 
 /// Detects a `Config.json`: probably the config, and on some systems the same file as
 /// `config.json`.
-fn misnamed(directory: &Path) -> Option<PassedOver> {
+fn misnamed(directory: &Path) -> Option<SkippedDirectory> {
     let listed = if directory.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -220,7 +220,7 @@ fn misnamed(directory: &Path) -> Option<PassedOver> {
     let meant =
         |name: &String| name != config::FILE_NAME && name.eq_ignore_ascii_case(config::FILE_NAME);
     let name = names.into_iter().find(meant)?;
-    Some(PassedOver {
+    Some(SkippedDirectory {
         path: directory.join(name),
         reason: format!(
             "it is most likely the config under a wrong name: rename it to {}, or write a new \

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::beside::Beside;
+use super::beside::NeighbourFile;
 use super::file::ModelFile;
-use super::home::{Home, There};
+use super::home::{ExistingConfig, ModelDirectory};
 use super::names;
 use crate::model::{Dim, TensorInfo, Value};
 use crate::package::leftover::is_placeholder;
@@ -21,12 +21,12 @@ pub(super) const EVIDENCE: &str = "kept from the replaced config";
 
 /// The facts that were preserved for a file's tensors.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Kept {
+pub(super) struct PreservedFacts {
     names: bool,
     dims: bool,
 }
 
-impl Kept {
+impl PreservedFacts {
     /// Returns whether the replaced config declared the dynamic dimensions.
     pub(super) fn has_dims(self) -> bool {
         self.dims
@@ -43,8 +43,8 @@ impl Kept {
     }
 }
 
-fn config(there: &There) -> Option<Config> {
-    let There::Something(loaded) = there else {
+fn config(there: &ExistingConfig) -> Option<Config> {
+    let ExistingConfig::Something(loaded) = there else {
         return None;
     };
     let document = loaded.document.as_ref().ok()?;
@@ -52,20 +52,20 @@ fn config(there: &There) -> Option<Config> {
 }
 
 /// Returns the size in the replaced config.
-pub(super) fn size(there: &There) -> Option<String> {
+pub(super) fn size(there: &ExistingConfig) -> Option<String> {
     let size = config(there)?.size?;
     (!is_placeholder(&size) && !size.is_empty() && names::token(&size) == size).then_some(size)
 }
 
 /// Returns the file under the field `key`, if it still exists.
-pub(super) fn beside(home: &Home, key: &str) -> Option<Beside> {
+pub(super) fn beside(home: &ModelDirectory, key: &str) -> Option<NeighbourFile> {
     let config = config(&home.there)?;
     let pointer = format!("/{key}");
     let mut files = config.tokenizer_files.into_iter();
     let file = files.find(|file| file.path.to_pointer() == pointer)?;
     let depth = depth_below(&home.absolute, &home.root);
     let path = resolve(&home.absolute, depth, &file.reference).ok()?;
-    path.is_file().then_some(Beside {
+    path.is_file().then_some(NeighbourFile {
         reference: file.reference,
         path,
         evidence: EVIDENCE,
@@ -75,12 +75,12 @@ pub(super) fn beside(home: &Home, key: &str) -> Option<Beside> {
 /// Copies names and dynamic dimensions into the methods of a file; `component` is its component in
 /// the variant.
 pub(super) fn tensors(
-    there: &There,
+    there: &ExistingConfig,
     file: &ModelFile,
     component: Option<&str>,
     methods: &mut Map<String, Json>,
-) -> Kept {
-    let mut kept = Kept::default();
+) -> PreservedFacts {
+    let mut kept = PreservedFacts::default();
     let Some(config) = config(there) else {
         return kept;
     };
@@ -107,7 +107,12 @@ pub(super) fn tensors(
     kept
 }
 
-fn keep_all(tensors: &mut [Json], specs: &[TensorSpec], values: &[Value], kept: &mut Kept) {
+fn keep_all(
+    tensors: &mut [Json],
+    specs: &[TensorSpec],
+    values: &[Value],
+    kept: &mut PreservedFacts,
+) {
     if tensors.len() != specs.len() {
         return;
     }

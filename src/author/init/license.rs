@@ -11,7 +11,7 @@ use crate::package::card::Card;
 use crate::source;
 
 /// Maximum number of bytes read from a file; the GPL has 35,000.
-const MAX_READ: u64 = 64 * 1024;
+const MAX_READ_BYTES: u64 = 64 * 1024;
 /// Maximum number of entries inspected per directory.
 const MAX_ENTRIES: usize = 1000;
 
@@ -120,7 +120,7 @@ const ENDS: [(&str, &[&str]); 6] = [
     ),
 ];
 /// Maximum number of words after a licence that are not further terms: an end mark, a name.
-const MAX_WORDS_BEHIND: usize = 2;
+const MAX_TRAILING_WORDS: usize = 2;
 /// Phrases that introduce further terms before or after a licence.
 const FURTHER_TERMS: [&str; 8] = [
     "commons clause",
@@ -144,7 +144,7 @@ pub(super) struct License {
 
 /// The licence that was recognized in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Recognised {
+struct RecognizedLicense {
     license: String,
     has_more: bool,
 }
@@ -207,18 +207,18 @@ fn read(path: &Path) -> Option<String> {
     let file = source::open(path).ok()?;
     file.size().ok()?;
     let mut bytes = Vec::new();
-    file.take(MAX_READ).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_READ_BYTES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Recognizes a licence by its text or by the SPDX tag.
-fn of_text(text: &str) -> Option<Recognised> {
+fn of_text(text: &str) -> Option<RecognizedLicense> {
     const TAG: &str = "SPDX-License-Identifier:";
     let words: Vec<&str> = text.split_whitespace().collect();
     let plain = words.join(" ").to_lowercase();
     if let Some((_, rest)) = text.split_once(TAG) {
         let line = rest.lines().next()?.trim().trim_end_matches("-->").trim();
-        return (!line.is_empty() && line.len() <= 100).then(|| Recognised {
+        return (!line.is_empty() && line.len() <= 100).then(|| RecognizedLicense {
             license: line.to_owned(),
             has_more: has_terms(&plain),
         });
@@ -228,11 +228,11 @@ fn of_text(text: &str) -> Option<Recognised> {
         .iter()
         .filter(|(_, all, none)| is(all) && !none.iter().any(|phrase| plain.contains(phrase)));
     match (found.next(), found.next()) {
-        (Some((license, all, _)), None) => Some(Recognised {
+        (Some((license, all, _)), None) => Some(RecognizedLicense {
             license: (*license).to_owned(),
             has_more: has_more(&plain, license, all.first().copied().unwrap_or_default()),
         }),
-        (None, _) => of_llama(&plain).map(|license| Recognised {
+        (None, _) => of_llama(&plain).map(|license| RecognizedLicense {
             license,
             has_more: false,
         }),
@@ -252,7 +252,7 @@ fn has_more(plain: &str, license: &str, phrase: &str) -> bool {
     let behind = end.map_or("", |end| &plain[end..]);
     let words = behind.split(' ');
     let words = words.filter(|word| word.contains(char::is_alphanumeric));
-    has_terms(before) || has_terms(behind) || words.count() > MAX_WORDS_BEHIND
+    has_terms(before) || has_terms(behind) || words.count() > MAX_TRAILING_WORDS
 }
 
 fn has_terms(plain: &str) -> bool {

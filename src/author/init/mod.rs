@@ -26,11 +26,11 @@ use crate::package::{
     Backend, Loaded, PrecisionList, Roots, Skipped, model_file, precision as list,
 };
 use crate::policy::Policy;
-use home::Wish;
+use home::InitRequest;
 use sketch::Sketch;
 
 pub use capability::CAPABILITIES;
-pub use home::PassedOver;
+pub use home::SkippedDirectory;
 
 /// The directory to write configs for, and the facts already known.
 #[derive(Debug, Clone, Default)]
@@ -74,7 +74,7 @@ pub struct Plan {
     /// One draft for each directory.
     pub drafts: Vec<Draft>,
     /// Directories with models that get no config.
-    pub passed_over: Vec<PassedOver>,
+    pub passed_over: Vec<SkippedDirectory>,
 }
 
 /// A planned config.
@@ -234,12 +234,12 @@ pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
         return Err(Error::NotADirectory { path: path.clone() });
     }
     let roots = Roots::new();
-    let wish = Wish {
+    let wish = InitRequest {
         directory: path,
         backend: options.given.backend,
         force: options.force,
     };
-    let home::Search {
+    let home::SearchResult {
         homes,
         passed_over,
         skipped,
@@ -287,7 +287,11 @@ fn passed_over(skipped: &[Skipped]) -> String {
 }
 
 /// Rejects given precisions with unknown tokens or for unknown files.
-fn check_given(sketches: &[Sketch], passed: &[PassedOver], options: &Options) -> Result<(), Error> {
+fn check_given(
+    sketches: &[Sketch],
+    passed: &[SkippedDirectory],
+    options: &Options,
+) -> Result<(), Error> {
     let given = &options.given;
     let tokens = given.precisions.values().chain(&given.precision);
     for token in tokens {
@@ -314,7 +318,7 @@ fn check_given(sketches: &[Sketch], passed: &[PassedOver], options: &Options) ->
     }
 }
 
-fn nearest_list(home: &home::Home, roots: &Roots) -> Result<PrecisionList, Error> {
+fn nearest_list(home: &home::ModelDirectory, roots: &Roots) -> Result<PrecisionList, Error> {
     let mut places = roots.list_places(&home.absolute, &home.root, None);
     let path = places.find_map(|place| {
         let path = place.join(list::FILE_NAME);

@@ -8,7 +8,7 @@ use crate::package::{Backend, PrecisionList};
 
 /// The parts of a file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Parts {
+pub(super) struct NameParts {
     /// The part before backend and precision: model, size, component.
     pub(super) head: String,
     /// The backend.
@@ -18,7 +18,7 @@ pub(super) struct Parts {
 }
 
 /// Parses the name of a model file.
-pub(super) fn take_apart(file_name: &str, list: &PrecisionList) -> Parts {
+pub(super) fn parse_name(file_name: &str, list: &PrecisionList) -> NameParts {
     let stem = file_name
         .rsplit_once('.')
         .map_or(file_name, |(stem, _)| stem);
@@ -36,7 +36,7 @@ pub(super) fn take_apart(file_name: &str, list: &PrecisionList) -> Parts {
     let precision = precisions.max_by_key(|(at, token)| (*at > behind, token.len(), *at));
     let places = [backend.map(|(at, _)| at), precision.map(|(at, _)| at)];
     let end = places.into_iter().flatten().min().unwrap_or(name.len());
-    Parts {
+    NameParts {
         head: name[..end].trim_end_matches('_').to_owned(),
         backend: backend.map(|(_, backend)| backend),
         precision: precision.map(|(_, token)| token.to_owned()),
@@ -59,13 +59,13 @@ pub(super) fn token(name: &str) -> String {
 
 /// Returns `text` without `token` at its end; `None` if `token` is missing or the rest would be
 /// empty.
-pub(super) fn without_end<'t>(text: &'t str, token: &str) -> Option<&'t str> {
+pub(super) fn strip_end<'t>(text: &'t str, token: &str) -> Option<&'t str> {
     let rest = text.strip_suffix(token)?.strip_suffix('_')?;
     (!rest.is_empty()).then_some(rest)
 }
 
 /// Returns the part of `text` after a leading `token`; empty if `text` equals `token`.
-pub(super) fn behind<'t>(text: &'t str, token: &str) -> Option<&'t str> {
+pub(super) fn rest_after<'t>(text: &'t str, token: &str) -> Option<&'t str> {
     let rest = text.strip_prefix(token)?;
     if rest.is_empty() || token.is_empty() {
         return Some(rest);
@@ -103,7 +103,7 @@ fn last_place(name: &str, token: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{common_beginning, take_apart, token};
+    use super::{common_beginning, parse_name, token};
     use crate::package::PrecisionList;
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
             ("model.onnx", "model", "", ""),
             ("xnnpack_fp32.pte", "", "xnnpack", "fp32"),
         ] {
-            let parts = take_apart(name, &list);
+            let parts = parse_name(name, &list);
             assert_eq!(parts.head, head, "{name}");
             assert_eq!(parts.backend.map_or("", |it| it.name()), backend, "{name}");
             assert_eq!(parts.precision.unwrap_or_default(), precision, "{name}");

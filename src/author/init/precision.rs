@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::model::executorch::body::ProgramBody;
-use crate::model::executorch::{Content, contents};
-use crate::model::precision::{Kind, Meaning, Weights};
+use crate::model::executorch::{PayloadSummary, contents};
+use crate::model::precision::{Kind, PrecisionClaim, Weights};
 use crate::model::{ElementType, ModelInfo};
 use crate::package::{DType, PrecisionList};
 use crate::source::FileSource;
 
 /// A precision and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct InferredPrecision {
     pub(super) token: &'static str,
     pub(super) evidence: String,
     /// True if it is only likely.
@@ -20,7 +20,11 @@ pub(super) struct Stored {
 }
 
 /// Returns the precision of the file as a token of the list, unless the weights contradict it.
-pub(super) fn of_contents(path: &Path, info: &ModelInfo, list: &PrecisionList) -> Option<Stored> {
+pub(super) fn of_contents(
+    path: &Path,
+    info: &ModelInfo,
+    list: &PrecisionList,
+) -> Option<InferredPrecision> {
     let weights = Weights::of(path, info);
     let stored = if info.format == "executorch" {
         // Delegate payloads record the type of computation, which counts of weights do not.
@@ -29,11 +33,11 @@ pub(super) fn of_contents(path: &Path, info: &ModelInfo, list: &PrecisionList) -
         of_weights(&weights, list)
     };
     let stored = stored.or_else(|| of_values(info))?;
-    let is_contradicted = |stored: &Stored| {
-        let meaning = Meaning::of_token(stored.token);
+    let is_contradicted = |stored: &InferredPrecision| {
+        let meaning = PrecisionClaim::of_token(stored.token);
         meaning.is_some_and(|meaning| weights.contradiction(meaning).is_some())
     };
-    let fits = |stored: &Stored| list.contains(stored.token) && !is_contradicted(stored);
+    let fits = |stored: &InferredPrecision| list.contains(stored.token) && !is_contradicted(stored);
     if fits(&stored) {
         return Some(stored);
     }
@@ -42,8 +46,8 @@ pub(super) fn of_contents(path: &Path, info: &ModelInfo, list: &PrecisionList) -
 
 /// Infers the precision from the most frequent kind of weights; `None` if some weights were not
 /// counted.
-fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<Stored> {
-    if !weights.whole {
+fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<InferredPrecision> {
+    if !weights.is_complete {
         return None;
     }
     let counted = if weights.elements.is_empty() {
@@ -57,11 +61,11 @@ fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<Stored> {
         Kind::Float16 => &["fp16"],
         Kind::Bfloat16 => &["bf16"],
         Kind::EightBits => &["int8"],
-        Kind::FourBits if weights.computes.contains(&Kind::EightBits) => &["8da4w"],
+        Kind::FourBits if weights.computation_precisions.contains(&Kind::EightBits) => &["8da4w"],
         Kind::FourBits => &["int4", "4w"],
     };
     let token = tokens.iter().find(|token| list.contains(token))?;
-    Some(Stored {
+    Some(InferredPrecision {
         token,
         evidence: format!("most of the stored weights are {kind}"),
         guess: false,
@@ -70,13 +74,13 @@ fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<Stored> {
 
 /// Infers the precision from the most frequent type of a program's constants. Integers may be sizes
 /// or positions, so they are ignored.
-fn of_program(types: &BTreeMap<String, u64>) -> Option<Stored> {
+fn of_program(types: &BTreeMap<String, u64>) -> Option<InferredPrecision> {
     let known = types.iter().filter_map(|(name, count)| {
         let token = token_of(name)?;
         Some((*count, name, token))
     });
     let (_, name, token) = known.max_by_key(|(count, ..)| *count)?;
-    Some(Stored {
+    Some(InferredPrecision {
         token,
         evidence: format!("most of the stored weights are {name}"),
         guess: false,
@@ -95,13 +99,13 @@ fn token_of(element: &str) -> Option<&'static str> {
 }
 
 /// Infers the precision from the payloads of delegates.
-fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
+fn of_payloads(path: &Path, info: &ModelInfo) -> Option<InferredPrecision> {
     if info.format != "executorch" {
         return None;
     }
     let source = FileSource::open(path).ok()?;
     let body = ProgramBody::read(&source).ok()?;
-    let mut all = Content::default();
+    let mut all = PayloadSummary::default();
     for method in &body.methods {
         for payload in contents(&source, &body, method).into_iter().flatten() {
             if let Ok(content) = &payload.content {
@@ -123,9 +127,12 @@ fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
         }
     }
     if let Some(stored) = few_bits {
-        let by_eight = all.computes.keys().any(|name| name.contains("int8"));
+        let by_eight = all
+            .computation_types
+            .keys()
+            .any(|name| name.contains("int8"));
         let token = if by_eight { "8da4w" } else { "int4" };
-        return Some(Stored {
+        return Some(InferredPrecision {
             token,
             evidence: format!("delegates hold {stored} weights"),
             guess: !by_eight,
@@ -134,7 +141,8 @@ fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
     let (_, element, bits) = largest?;
     let token = token_of(&element).or((bits == 8).then_some("int8"))?;
     // Weights may be wide although all computation is in half precision.
-    let halves = all.computes.keys().all(|name| name == "float16") && !all.computes.is_empty();
+    let halves = all.computation_types.keys().all(|name| name == "float16")
+        && !all.computation_types.is_empty();
     let (token, evidence) = match (token, halves) {
         ("fp32", true) => ("fp16", "delegates compute in float16".to_owned()),
         _ => (
@@ -142,7 +150,7 @@ fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
             format!("most weights of the delegates are {element}"),
         ),
     };
-    Some(Stored {
+    Some(InferredPrecision {
         token,
         evidence,
         guess: false,
@@ -151,7 +159,7 @@ fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
 
 /// Infers the precision from the types of inputs and outputs. It is a guess: a program may compute
 /// in another type.
-fn of_values(info: &ModelInfo) -> Option<Stored> {
+fn of_values(info: &ModelInfo) -> Option<InferredPrecision> {
     let methods = info.methods.iter().filter(|method| !method.constant);
     let mut floats: Vec<DType> = methods
         .flat_map(|method| method.inputs.iter().chain(&method.outputs))
@@ -163,7 +171,7 @@ fn of_values(info: &ModelInfo) -> Option<Stored> {
         .collect();
     floats.dedup();
     let [dtype] = floats[..] else { return None };
-    Some(Stored {
+    Some(InferredPrecision {
         token: token_of(dtype.name())?,
         evidence: format!("all floats of its inputs and outputs are {}", dtype.name()),
         guess: true,
@@ -197,7 +205,7 @@ mod tests {
         let stored = |kinds: &[(Kind, u64)], whole: bool| {
             let weights = Weights {
                 elements: kinds.iter().copied().collect(),
-                whole,
+                is_complete: whole,
                 ..Weights::none()
             };
             of_weights(&weights, &list).map(|stored| stored.token)

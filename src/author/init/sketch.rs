@@ -1,11 +1,11 @@
 //! Combines the facts from all files of one directory, before config fields are written.
 
-use super::arrange::{self, Arrangement, Known};
-use super::beside::{self, Beside, Places, Sibling};
-use super::capability::{self, Part, Proposal};
+use super::arrange::{self, Arrangement, NameHints};
+use super::beside::{self, NeighbourFile, Places, Sibling};
+use super::capability::{self, ModelPart, Proposal};
 use super::file::ModelFile;
-use super::home::{Home, There};
-use super::names::{self, Parts};
+use super::home::{ExistingConfig, ModelDirectory};
+use super::names::{self, NameParts};
 use super::precision;
 use super::{Options, kept, license};
 use crate::package::{Backend, PrecisionList, Roots};
@@ -13,31 +13,31 @@ use crate::package::{Backend, PrecisionList, Roots};
 /// A directory and the facts about it.
 #[derive(Debug)]
 pub(super) struct Sketch {
-    pub(super) home: Home,
+    pub(super) home: ModelDirectory,
     pub(super) list: PrecisionList,
     pub(super) files: Vec<ModelFile>,
-    pub(super) backend: Option<Said<Backend>>,
+    pub(super) backend: Option<Inferred<Backend>>,
     /// Precisions of the files, in their order.
-    pub(super) precisions: Vec<Option<Said<String>>>,
+    pub(super) precisions: Vec<Option<Inferred<String>>>,
     pub(super) arrangement: Arrangement,
-    pub(super) license: Option<Said<String>>,
-    pub(super) family: Option<Said<String>>,
-    pub(super) capabilities: Option<Said<Vec<String>>>,
-    pub(super) tokenizer: Option<Beside>,
-    pub(super) tokenizer_config: Option<Beside>,
+    pub(super) license: Option<Inferred<String>>,
+    pub(super) family: Option<Inferred<String>>,
+    pub(super) capabilities: Option<Inferred<Vec<String>>>,
+    pub(super) tokenizer: Option<NeighbourFile>,
+    pub(super) tokenizer_config: Option<NeighbourFile>,
     /// Components that are not models.
-    pub(super) data: Vec<(String, Beside)>,
+    pub(super) data: Vec<(String, NeighbourFile)>,
 }
 
 /// A value and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said<T> {
+pub(super) struct Inferred<T> {
     pub(super) value: T,
     pub(super) evidence: String,
     pub(super) guess: bool,
 }
 
-impl<T> Said<T> {
+impl<T> Inferred<T> {
     pub(super) fn sure(value: T, evidence: impl Into<String>) -> Self {
         Self {
             value,
@@ -49,21 +49,26 @@ impl<T> Said<T> {
 
 impl Sketch {
     /// Inspects the files of a directory and its surroundings.
-    pub(super) fn draw(home: Home, list: PrecisionList, options: &Options, roots: &Roots) -> Self {
+    pub(super) fn draw(
+        home: ModelDirectory,
+        list: PrecisionList,
+        options: &Options,
+        roots: &Roots,
+    ) -> Self {
         let names = home.files.iter();
         let files: Vec<ModelFile> = names
             .map(|name| ModelFile::open(&home.directory, name))
             .collect();
-        let parts: Vec<Parts> = files
+        let parts: Vec<NameParts> = files
             .iter()
-            .map(|file| names::take_apart(&file.name, &list))
+            .map(|file| names::parse_name(&file.name, &list))
             .collect();
         let heads: Vec<&str> = parts.iter().map(|parts| parts.head.as_str()).collect();
         let (above, higher) = (home.above(1), home.above(2));
         let kept_size = kept::size(&home.there);
         let arrangement = arrange::arrange(
             &heads,
-            &Known {
+            &NameHints {
                 model: options.given.model.as_deref(),
                 size: options.given.size.as_deref(),
                 kept_size: kept_size.as_deref(),
@@ -104,7 +109,7 @@ impl Sketch {
         self.tokenizer = kept::beside(home, "tokenizer").or(self.tokenizer.take());
         let tokenizer = self.tokenizer.as_ref();
         self.tokenizer_config = kept::beside(home, "tokenizer_config")
-            .or_else(|| tokenizer.and_then(Beside::tokenizer_config));
+            .or_else(|| tokenizer.and_then(NeighbourFile::tokenizer_config));
         if is_pipeline {
             self.data = places.data();
             // A tokenizer that the config itself references is not a component as well.
@@ -113,7 +118,7 @@ impl Sketch {
                 .retain(|(name, _)| !(named && name == "tokenizer"));
         }
         let found = license::find(home.places(in_size_directory));
-        self.license = found.map(|found| Said {
+        self.license = found.map(|found| Inferred {
             value: found.name,
             evidence: found.evidence,
             guess: found.guess,
@@ -125,11 +130,8 @@ impl Sketch {
     fn identify(&mut self, options: &Options, roots: &Roots) {
         let given = &options.given;
         let mut others = Vec::new();
-        if let There::Something(loaded) = &self.home.there {
-            others.extend(Sibling::read(
-                loaded,
-                "the replaced config".to_owned(),
-            ));
+        if let ExistingConfig::Something(loaded) = &self.home.there {
+            others.extend(Sibling::read(loaded, "the replaced config".to_owned()));
         }
         if let Some(model) = self.model() {
             others.extend(beside::siblings(&self.home.absolute, model, roots));
@@ -137,19 +139,19 @@ impl Sketch {
         let other = |pick: &dyn Fn(&Sibling) -> Option<String>| {
             others.iter().find_map(|sibling| {
                 let value = pick(sibling).filter(|it| !it.is_empty() && !is_placeholder(it))?;
-                Some(Said::sure(value, sibling.shown.clone()))
+                Some(Inferred::sure(value, sibling.shown.clone()))
             })
         };
         let flag = |value: &Option<String>, flag: &str| {
             let value = value.clone();
-            value.map(|value| Said::sure(value, format!("given with `{flag}`")))
+            value.map(|value| Inferred::sure(value, format!("given with `{flag}`")))
         };
         self.family = flag(&given.family, "--family")
             .or_else(|| other(&|it| it.config.family.clone()))
             .or_else(|| {
                 let evidence = "the model's own name; no file names a family";
                 let value = self.model()?.to_owned();
-                Some(Said {
+                Some(Inferred {
                     value,
                     evidence: evidence.to_owned(),
                     guess: true,
@@ -164,18 +166,18 @@ impl Sketch {
         });
         self.capabilities = if !given.capabilities.is_empty() {
             let given = given.capabilities.clone();
-            Some(Said::sure(given, "given with `--capability`"))
+            Some(Inferred::sure(given, "given with `--capability`"))
         } else if let Some(sibling) = named {
             let value = sibling.config.capabilities.clone();
-            Some(Said::sure(value, sibling.shown.clone()))
+            Some(Inferred::sure(value, sibling.shown.clone()))
         } else {
             self.propose()
         };
     }
 
-    fn propose(&self) -> Option<Said<Vec<String>>> {
+    fn propose(&self) -> Option<Inferred<Vec<String>>> {
         let components = self.arrangement.components.as_deref();
-        let parts: Vec<Part<'_>> = self
+        let parts: Vec<ModelPart<'_>> = self
             .files
             .iter()
             .enumerate()
@@ -190,7 +192,7 @@ impl Sketch {
             guess,
         } = capability::propose(&parts, self.model().unwrap_or_default())?;
         let value = capabilities.into_iter().map(str::to_owned).collect();
-        Some(Said {
+        Some(Inferred {
             value,
             evidence,
             guess,
@@ -235,7 +237,7 @@ pub(super) fn agree(sketches: &mut [Sketch]) {
             .is_none_or(|it| it.value != found.value || it.guess);
         if !is_own && differs {
             let evidence = format!("as for {shown}/: {}", found.evidence);
-            sketches[index].capabilities = Some(Said { evidence, ..found });
+            sketches[index].capabilities = Some(Inferred { evidence, ..found });
         }
     }
 }
@@ -245,22 +247,22 @@ fn is_placeholder(text: &str) -> bool {
 }
 
 fn backend(
-    home: &Home,
-    parts: &[Parts],
+    home: &ModelDirectory,
+    parts: &[NameParts],
     files: &[ModelFile],
     options: &Options,
-) -> Option<Said<Backend>> {
+) -> Option<Inferred<Backend>> {
     if let Some(named) = home.named {
-        return Some(Said::sure(named, format!("the directory `{named}`")));
+        return Some(Inferred::sure(named, format!("the directory `{named}`")));
     }
     if let Some(given) = options.given.backend {
-        return Some(Said::sure(given, "given with `--backend`"));
+        return Some(Inferred::sure(given, "given with `--backend`"));
     }
     let mut named = parts.iter().map(|parts| parts.backend);
     if let Some(first) = named.next().flatten()
         && named.all(|other| other == Some(first))
     {
-        return Some(Said::sure(first, "the model files' names"));
+        return Some(Inferred::sure(first, "the model files' names"));
     }
     let mut delegates: Vec<Backend> = files
         .iter()
@@ -272,35 +274,35 @@ fn backend(
     match delegates[..] {
         [one] => {
             let evidence = format!("the programs' delegates, {}", one.delegate_id());
-            Some(Said::sure(one, evidence))
+            Some(Inferred::sure(one, evidence))
         }
         _ => None,
     }
 }
 
 fn precisions(
-    home: &Home,
-    parts: &[Parts],
+    home: &ModelDirectory,
+    parts: &[NameParts],
     files: &[ModelFile],
     list: &PrecisionList,
     options: &Options,
-) -> Vec<Option<Said<String>>> {
+) -> Vec<Option<Inferred<String>>> {
     let given = &options.given;
     let pairs = files.iter().zip(parts);
     pairs
         .map(|(file, parts)| {
             if let Some(token) = given.precisions.get(&file.name) {
-                return Some(Said::sure(token.clone(), "given with `--precision`"));
+                return Some(Inferred::sure(token.clone(), "given with `--precision`"));
             }
             if let Some(token) = &parts.precision {
-                return Some(Said::sure(token.clone(), "the file's name"));
+                return Some(Inferred::sure(token.clone(), "the file's name"));
             }
             if let Some(token) = &given.precision {
-                return Some(Said::sure(token.clone(), "given with `--precision`"));
+                return Some(Inferred::sure(token.clone(), "given with `--precision`"));
             }
             let path = home.directory.join(&file.name);
             let stored = precision::of_contents(&path, file.model()?, list)?;
-            Some(Said {
+            Some(Inferred {
                 value: stored.token.to_owned(),
                 evidence: stored.evidence,
                 guess: stored.guess,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::directory::Place;
+use super::super::directory::DataDirectoryArgs;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{bytes, data};
@@ -18,7 +18,7 @@ pub(in super::super) struct Args {
     into: PathBuf,
 
     #[command(flatten)]
-    place: Place,
+    place: DataDirectoryArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -49,7 +49,7 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     for path in &made.missing {
         let message =
             format!("blobs/{path} was missing or altered before the backup, so it is not included");
-        output::tell("warning", &message);
+        output::print_message("warning", &message);
     }
     Ok(if made.missing.is_empty() {
         Exit::Clean

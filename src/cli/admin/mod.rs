@@ -5,7 +5,7 @@ mod backup;
 mod purge;
 mod status;
 
-use super::directory::Place;
+use super::directory::DataDirectoryArgs;
 use super::exit::{Exit, Failure};
 use crate::database::DatabaseUrl;
 
@@ -37,7 +37,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
 
 /// Returns the data directory. It must contain a database, so that a mistyped name does not create
 /// one.
-fn data(place: &Place) -> Result<std::path::PathBuf, Failure> {
+fn data(place: &DataDirectoryArgs) -> Result<std::path::PathBuf, Failure> {
     let directory = place.directory()?;
     let DatabaseUrl::Sqlite(file) = DatabaseUrl::in_directory(&directory);
     if file.is_file() {

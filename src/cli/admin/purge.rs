@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::directory::{Place, shown, span};
+use super::super::directory::{DataDirectoryArgs, shown, span};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::data;
@@ -24,7 +24,7 @@ pub(in super::super) struct Args {
     config: Option<PathBuf>,
 
     #[command(flatten)]
-    place: Place,
+    place: DataDirectoryArgs,
 }
 
 /// Runs the command.

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::super::directory::{Place, shown};
+use super::super::directory::{DataDirectoryArgs, shown};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{bytes, data};
-use crate::database::{DatabaseUrl, Files, Space, disk_free};
+use crate::database::{DatabaseSize, DatabaseUrl, FileStats, disk_free};
 use crate::task::{Statistics, Stores};
 
 /// Arguments of `pkgtool admin status`.
@@ -19,14 +19,14 @@ pub(in super::super) struct Args {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: DataDirectoryArgs,
 }
 
 /// The numbers that the command shows.
-struct Found {
+struct StorageStatus {
     tasks: Statistics,
-    database: Space,
-    blobs: Files,
+    database: DatabaseSize,
+    blobs: FileStats,
     free: Option<u64>,
 }
 
@@ -34,10 +34,10 @@ struct Found {
 pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     let directory = data(&args.place)?;
     let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
-    let found = Found {
+    let found = StorageStatus {
         tasks: stores.tasks().await?.statistics().await?,
         database: stores.space().await?,
-        blobs: Files::below(&directory.join("blobs")),
+        blobs: FileStats::below(&directory.join("blobs")),
         free: disk_free(&directory),
     };
     output::print(&if args.json {
@@ -48,7 +48,7 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-fn as_text(found: &Found) -> String {
+fn as_text(found: &StorageStatus) -> String {
     let tasks = &found.tasks;
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
@@ -78,7 +78,7 @@ fn as_text(found: &Found) -> String {
     text
 }
 
-fn as_json(found: &Found) -> String {
+fn as_json(found: &StorageStatus) -> String {
     let value = json!({
         "tasks": {
             "waiting": found.tasks.waiting,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::Place;
+use super::DataDirectoryArgs;
 use super::moment::shown;
 use crate::account::{Account, UNLIMITED};
 use crate::database::Timestamp;
@@ -26,7 +26,7 @@ pub(in super::super) enum Command {
         #[arg(long, value_parser = rate)]
         rps: u32,
         #[command(flatten)]
-        place: Place,
+        place: DataDirectoryArgs,
     },
     /// Change an account
     Set {
@@ -39,7 +39,7 @@ pub(in super::super) enum Command {
         #[arg(long, value_name = "true|false")]
         blocked: Option<bool>,
         #[command(flatten)]
-        place: Place,
+        place: DataDirectoryArgs,
     },
     /// List all accounts
     List {
@@ -47,7 +47,7 @@ pub(in super::super) enum Command {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Place,
+        place: DataDirectoryArgs,
     },
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::Place;
+use super::DataDirectoryArgs;
 use super::moment::{self, shown};
 use crate::account::{ApiKey, Permissions};
 use crate::database::Timestamp;
@@ -28,7 +28,7 @@ pub(in super::super) enum Command {
         #[arg(long, value_name = "WHEN", value_parser = moment::parse)]
         expires: Option<Timestamp>,
         #[command(flatten)]
-        place: Place,
+        place: DataDirectoryArgs,
     },
     /// List keys, without their secrets
     List {
@@ -39,7 +39,7 @@ pub(in super::super) enum Command {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Place,
+        place: DataDirectoryArgs,
     },
     /// Revoke a key
     Revoke {
@@ -49,7 +49,7 @@ pub(in super::super) enum Command {
         #[arg(long)]
         account: Option<String>,
         #[command(flatten)]
-        place: Place,
+        place: DataDirectoryArgs,
     },
 }
 

@@ -18,7 +18,7 @@ pub(super) use moment::{shown, span};
 
 /// The option for the data directory.
 #[derive(Debug, clap::Args)]
-pub(super) struct Place {
+pub(super) struct DataDirectoryArgs {
     /// Data directory of the gateway [default: the user's data directory]
     #[arg(
         long,
@@ -55,7 +55,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     })
 }
 
-impl Place {
+impl DataDirectoryArgs {
     /// Returns the data directory.
     pub(super) fn directory(&self) -> Result<PathBuf, Failure> {
         data_dir::of(&self.data_dir).map_err(Failure::Other)

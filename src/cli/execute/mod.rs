@@ -16,16 +16,16 @@ use std::path::Path;
 use super::exit::{Exit, Failure};
 use super::output;
 use crate::engine::EngineError;
-use crate::model::executorch::body::{ProgramBody, known_wrong};
+use crate::model::executorch::body::{ProgramBody, known_defects};
 use crate::runtime::process::sandbox::Mode;
 use crate::runtime::selection::{Selection, SelectionError};
-use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
+use crate::runtime::target::{self, Candidate, StartError, StartRequest, Started};
 use crate::runtime::worker::{self, Launcher};
 use crate::runtime::{parsers, process};
 use crate::source::FileSource;
 use crate::tensor::Tensor;
 use crate::text::parsing;
-use target_args::{TargetArgs, Which};
+use target_args::{TargetArgs, VariantChoice};
 
 /// The commands `run`, `chat`, `bench`, `compare` and `backends`.
 #[derive(Debug, clap::Subcommand)]
@@ -41,7 +41,7 @@ pub(super) enum Command {
     /// Show the engines and backends that work on this machine
     Backends(backends::Args),
     /// Run as a worker process of another pkgtool, connected through standard input
-    #[command(name = process::ARGUMENT, hide = true)]
+    #[command(name = process::WORKER_ARGUMENT, hide = true)]
     Worker {
         /// Kind of work
         #[arg(default_value = "models")]
@@ -91,12 +91,16 @@ fn sandbox(command: &Command) -> Mode {
 }
 
 /// Selects a method of a model below `path`.
-fn selected(args: &TargetArgs, path: &Path, which: Which<'_>) -> Result<Selection, Failure> {
+fn select_method(
+    args: &TargetArgs,
+    path: &Path,
+    which: VariantChoice<'_>,
+) -> Result<Selection, Failure> {
     args.select(path, which)
-        .map_err(|error| not_selected(&error))
+        .map_err(|error| selection_failure(&error))
 }
 
-fn not_selected(error: &SelectionError) -> Failure {
+fn selection_failure(error: &SelectionError) -> Failure {
     match error {
         SelectionError::Nothing(message) => Failure::Nothing(message.clone()),
         other => Failure::Other(other.to_string()),
@@ -105,7 +109,7 @@ fn not_selected(error: &SelectionError) -> Failure {
 
 /// Prints notes about operators that ExecuTorch's runtime is known to compute wrongly, whichever
 /// engine ran the model. Faults that affect only rare inputs are noted in comparisons only.
-fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
+fn note_wrong_operators(wish: &StartRequest, started: &Started, rare: bool) {
     if wish.format != "executorch" {
         return;
     }
@@ -116,7 +120,7 @@ fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
     let method = body
         .as_ref()
         .and_then(|body| body.method(&wish.signature.method));
-    let wrong = method.map(|method| known_wrong(&source, method));
+    let wrong = method.map(|method| known_defects(&source, method));
     let engine = started.candidate.engine;
     let whose = if engine == "executorch" {
         "its output is unreliable there".to_owned()
@@ -124,7 +128,7 @@ fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
         format!("{engine} computes it correctly, so its output differs from a device's")
     };
     let wrong = wrong.unwrap_or_default().into_iter();
-    for known in wrong.filter(|known| known.rare == rare) {
+    for known in wrong.filter(|known| known.is_rare == rare) {
         output::note(&format!(
             "ExecuTorch's `{}` {}; {whose}",
             known.operator, known.what
@@ -133,28 +137,32 @@ fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
 }
 
 /// Returns whether a limit ended the run, which another engine would reach as well.
-fn by_limit(tried: &[(Candidate, EngineError)]) -> bool {
+fn is_ended_by_limit(tried: &[(Candidate, EngineError)]) -> bool {
     let mut errors = tried.iter().map(|(_, error)| error);
     errors.any(|error| matches!(error, EngineError::Limit { .. }))
 }
 
 /// Loads the model and runs it once. Prints a note about each fallback.
-fn started(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, Failure> {
+fn start_with_notes(
+    wish: &StartRequest,
+    inputs: &[Tensor],
+    launcher: &Launcher,
+) -> Result<Started, Failure> {
     let started = target::start(wish, inputs, launcher).map_err(|error| {
         let model = wish.model.display();
         let others = match &error {
-            StartError::Failed(tried) if wish.engine.is_some() && !by_limit(tried) => {
+            StartError::Failed(tried) if wish.engine.is_some() && !is_ended_by_limit(tried) => {
                 "; without `--engine`, other engines are tried"
             }
             _ => "",
         };
         Failure::Other(format!("{model}: {error}{others}"))
     })?;
-    tell_wrong(wish, &started, false);
+    note_wrong_operators(wish, &started, false);
     // With a named engine, the user knows that it is not the backend. The output says so, too.
     if let Some(why) = started.off_target().filter(|_| wish.engine.is_none()) {
         let backend = wish.backend.map_or("", crate::package::Backend::name);
-        output::tell(
+        output::print_message(
             "warning",
             &format!("ran on {} instead of {backend}; {why}", started.candidate),
         );

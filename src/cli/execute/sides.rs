@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::target_args::{TargetArgs, Which, backend_parser, engine_parser, named_engine};
+use super::target_args::{TargetArgs, VariantChoice, backend_parser, engine_name, engine_parser};
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::package::Backend;
 use crate::runtime::selection::Selection;
-use crate::runtime::target::{Candidate, Wish};
+use crate::runtime::target::{Candidate, StartRequest};
 use crate::source::text::defuse_line;
-use crate::tensor::input::{InputArgs, Joint, Party};
+use crate::tensor::input::{InputArgs, JointModel, JointSignature};
 use crate::tensor::{Tensor, TensorSpec};
 
 /// Options with lists whose combinations are run.
@@ -58,7 +58,7 @@ impl SideArgs {
                     sides.push(Side {
                         backend,
                         selection: selection.clone(),
-                        engine: named_engine(engine).map(str::to_owned),
+                        engine: engine_name(engine).map(str::to_owned),
                     });
                 }
             }
@@ -72,14 +72,14 @@ impl SideArgs {
         target: &TargetArgs,
     ) -> Result<Vec<(Option<Backend>, Selection)>, Failure> {
         let mut selections = Vec::new();
-        for backend in or_open(&self.backend, Clone::clone) {
-            for precision in or_open(&self.precision, String::as_str) {
-                let which = Which {
+        for backend in each_or_none(&self.backend, Clone::clone) {
+            for precision in each_or_none(&self.precision, String::as_str) {
+                let which = VariantChoice {
                     precision,
                     backend,
                     engine: None,
                 };
-                selections.push((backend, super::selected(target, path, which)?));
+                selections.push((backend, super::select_method(target, path, which)?));
             }
         }
         Ok(selections)
@@ -97,12 +97,12 @@ impl SideArgs {
 
     /// Returns the engines that the user named, with [`None`] for the best that works.
     pub(super) fn engines(&self) -> impl Iterator<Item = Option<&str>> {
-        self.engine.iter().map(|engine| named_engine(engine))
+        self.engine.iter().map(|engine| engine_name(engine))
     }
 }
 
 /// Returns each element of a list, or a single `None` if the list is empty.
-fn or_open<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option<U>> {
+fn each_or_none<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option<U>> {
     if list.is_empty() {
         return vec![None];
     }
@@ -111,8 +111,8 @@ fn or_open<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option<U>> 
 
 impl Side {
     /// Returns backend and engine.
-    pub(super) fn which(&self) -> Which<'_> {
-        Which {
+    pub(super) fn which(&self) -> VariantChoice<'_> {
+        VariantChoice {
             precision: None,
             backend: self.backend,
             engine: self.engine.as_deref(),
@@ -120,8 +120,8 @@ impl Side {
     }
 
     /// Returns the description of the run for the runtime.
-    pub(super) fn wish(&self, target: &TargetArgs) -> Wish {
-        target.wish(&self.selection, self.which())
+    pub(super) fn wish(&self, target: &TargetArgs) -> StartRequest {
+        target.start_request(&self.selection, self.which())
     }
 
     /// Returns a label that distinguishes the side from others, such as `glimpse decoder int8
@@ -133,17 +133,17 @@ impl Side {
 
 /// Returns the common signature of all sides and the arguments for it. Prints a note about sizes
 /// without effect.
-pub(super) fn joint(
+pub(super) fn joint_signature(
     sides: &[Side],
     labels: impl Fn(usize, &Side) -> String,
     given: &InputArgs,
-) -> Result<(Joint, InputArgs), Failure> {
-    let parties = sides.iter().enumerate().map(|(place, side)| Party {
+) -> Result<(JointSignature, InputArgs), Failure> {
+    let parties = sides.iter().enumerate().map(|(place, side)| JointModel {
         label: labels(place, side),
         signature: side.selection.signature.clone(),
     });
     let fail = |error: &dyn fmt::Display| Failure::Other(error.to_string());
-    let joint = Joint::of(parties.collect()).map_err(|error| fail(&error))?;
+    let joint = JointSignature::of(parties.collect()).map_err(|error| fail(&error))?;
     let (args, notes) = joint.args(given).map_err(|error| fail(&error))?;
     for note in notes {
         output::note(&note);

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::target_args::{MAKING_INPUTS, TargetArgs, Which};
+use super::target_args::{GENERATING_INPUTS, TargetArgs, VariantChoice};
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::engine::EngineError;
@@ -17,20 +17,20 @@ use crate::runtime::worker::Launcher;
 use crate::tensor::input::{self, InputArgs, OpenDim, TrialSize};
 
 /// Time after which no further size is tried.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SEARCH_TIME: Duration = Duration::from_secs(30);
 
 /// The model that trials run.
-pub(super) struct Model<'a> {
+pub(super) struct TrialModel<'a> {
     /// Limits, backend, threads.
     pub(super) target: &'a TargetArgs,
     /// Backend and engine, if the user named them.
-    pub(super) which: Which<'a>,
+    pub(super) which: VariantChoice<'a>,
     /// The selected method of a model.
     pub(super) selection: &'a Selection,
 }
 
 /// The outcome of the trials.
-enum Found {
+enum SearchResult {
     /// The model ran with these sizes.
     Sizes(Vec<TrialSize>),
     /// The model ran with none of these sizes.
@@ -40,7 +40,7 @@ enum Found {
 /// Runs something with the given inputs. If that fails because of dynamic dimensions without a
 /// given size, runs it again with sizes that the model accepts.
 pub(super) fn with_sizes<T>(
-    model: &Model<'_>,
+    model: &TrialModel<'_>,
     given: &InputArgs,
     mut run: impl FnMut(&InputArgs) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -57,11 +57,11 @@ pub(super) fn with_sizes<T>(
         return Err(Failure::Other(failure));
     };
     match found {
-        Found::Sizes(choices) => {
-            output::note(&taken(&choices));
+        SearchResult::Sizes(choices) => {
+            output::note(&describe_chosen_sizes(&choices));
             run(&with_choices(given, &choices))
         }
-        Found::Nothing(tried) => Err(Failure::Other(format!(
+        SearchResult::Nothing(tried) => Err(Failure::Other(format!(
             "{failure}; {}",
             advice(&open, &tried)
         ))),
@@ -69,10 +69,13 @@ pub(super) fn with_sizes<T>(
 }
 
 /// Tries sizes. Returns `None` if the model failed for another reason.
-fn search(model: &Model<'_>, given: &InputArgs, open: &[OpenDim]) -> Option<Found> {
+fn search(model: &TrialModel<'_>, given: &InputArgs, open: &[OpenDim]) -> Option<SearchResult> {
     let launcher = model.target.launcher().ok()?;
     // Repeat the run without changes, to find out how it failed.
-    if !matches!(try_out(model, given, &[], &launcher), Outcome::SizesMayHelp) {
+    if !matches!(
+        try_sizes(model, given, &[], &launcher),
+        TrialOutcome::SizesMayHelp
+    ) {
         return None;
     }
     let selection = model.selection;
@@ -80,7 +83,7 @@ fn search(model: &Model<'_>, given: &InputArgs, open: &[OpenDim]) -> Option<Foun
     let start = Instant::now();
     let mut tried = Vec::new();
     for choices in trials {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > SEARCH_TIME {
             break;
         }
         for choice in choices.iter().filter(|choice| choice.size != 1) {
@@ -88,46 +91,49 @@ fn search(model: &Model<'_>, given: &InputArgs, open: &[OpenDim]) -> Option<Foun
                 tried.push(choice.size);
             }
         }
-        if matches!(try_out(model, given, &choices, &launcher), Outcome::Runs) {
-            return Some(Found::Sizes(choices));
+        if matches!(
+            try_sizes(model, given, &choices, &launcher),
+            TrialOutcome::Runs
+        ) {
+            return Some(SearchResult::Sizes(choices));
         }
     }
-    Some(Found::Nothing(tried))
+    Some(SearchResult::Nothing(tried))
 }
 
-enum Outcome {
+enum TrialOutcome {
     Runs,
     SizesMayHelp,
     Hopeless,
 }
 
-fn try_out(
-    model: &Model<'_>,
+fn try_sizes(
+    model: &TrialModel<'_>,
     given: &InputArgs,
     choices: &[TrialSize],
     launcher: &Launcher,
-) -> Outcome {
+) -> TrialOutcome {
     let given = with_choices(given, choices);
     let signature = &model.selection.signature;
     let inputs = model
         .target
-        .within(MAKING_INPUTS, || input::assemble(signature, &given));
+        .within(GENERATING_INPUTS, || input::assemble(signature, &given));
     let Ok(inputs) = inputs else {
-        return Outcome::Hopeless;
+        return TrialOutcome::Hopeless;
     };
-    let wish = model.target.wish(model.selection, model.which);
+    let wish = model.target.start_request(model.selection, model.which);
     match target::start(&wish, &inputs, launcher) {
-        Ok(_) => Outcome::Runs,
+        Ok(_) => TrialOutcome::Runs,
         Err(StartError::Failed(tried)) => {
             // Engines load a model without knowing the sizes of its inputs.
             let failed = |error: &EngineError| matches!(error, EngineError::Run { .. });
             if tried.iter().any(|(_, error)| failed(error)) {
-                Outcome::SizesMayHelp
+                TrialOutcome::SizesMayHelp
             } else {
-                Outcome::Hopeless
+                TrialOutcome::Hopeless
             }
         }
-        Err(_) => Outcome::Hopeless,
+        Err(_) => TrialOutcome::Hopeless,
     }
 }
 
@@ -140,7 +146,7 @@ fn with_choices(given: &InputArgs, choices: &[TrialSize]) -> InputArgs {
     given
 }
 
-fn taken(choices: &[TrialSize]) -> String {
+fn describe_chosen_sizes(choices: &[TrialSize]) -> String {
     let other = choices.iter().filter(|choice| choice.size != 1);
     let texts = other.map(|choice| match &choice.why {
         Some(why) => format!("`{}` = {} ({why})", choice.label, choice.size),

@@ -12,13 +12,13 @@ use crate::engine::{Carrying, ENGINES, OrtOption, Rounding, cpu_features};
 use crate::package::Backend;
 use crate::runtime::process::sandbox::Mode;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
-use crate::runtime::target::Wish;
+use crate::runtime::target::StartRequest;
 use crate::runtime::worker::Launcher;
 use crate::tensor::input::InputArgs;
 use crate::tensor::limit::MemoryLimit;
 
 /// The description of generating inputs in errors about the time limit.
-pub(super) const MAKING_INPUTS: &str = "generating the inputs";
+pub(super) const GENERATING_INPUTS: &str = "generating the inputs";
 
 /// Options for commands that run one variant: the variant of a package, and its engine.
 #[derive(Debug, Clone, clap::Args)]
@@ -38,7 +38,7 @@ pub(super) struct VariantArgs {
 
 /// A choice of variant and engine. Absent values are unspecified.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Which<'a> {
+pub(super) struct VariantChoice<'a> {
     /// Precision of the variant.
     pub(super) precision: Option<&'a str>,
     /// Backend that selects a package of a directory, or that a bare model file is run on.
@@ -49,11 +49,11 @@ pub(super) struct Which<'a> {
 
 impl VariantArgs {
     /// Returns the choice that the options describe.
-    pub(super) fn which(&self) -> Which<'_> {
-        Which {
+    pub(super) fn which(&self) -> VariantChoice<'_> {
+        VariantChoice {
             precision: self.precision.as_deref(),
             backend: self.backend,
-            engine: named_engine(&self.engine),
+            engine: engine_name(&self.engine),
         }
     }
 }
@@ -119,9 +119,9 @@ impl TargetArgs {
     pub(super) fn select(
         &self,
         path: &Path,
-        which: Which<'_>,
+        which: VariantChoice<'_>,
     ) -> Result<Selection, SelectionError> {
-        let choice = self.choice(which);
+        let choice = self.selection_criteria(which);
         selection::select(path, &choice)
     }
 
@@ -129,14 +129,14 @@ impl TargetArgs {
     pub(super) fn select_link(
         &self,
         path: &Path,
-        which: Which<'_>,
+        which: VariantChoice<'_>,
         name: &str,
     ) -> Result<Selection, SelectionError> {
-        selection::select_link(path, &self.choice(which), name)
+        selection::select_link(path, &self.selection_criteria(which), name)
     }
 
     /// Returns the criteria for selecting a method.
-    pub(super) fn choice(&self, which: Which<'_>) -> Choice {
+    pub(super) fn selection_criteria(&self, which: VariantChoice<'_>) -> Choice {
         Choice {
             precision: which.precision.map(str::to_owned),
             backend: which.backend,
@@ -146,9 +146,13 @@ impl TargetArgs {
     }
 
     /// Returns the description of the run for the runtime.
-    pub(super) fn wish(&self, selection: &Selection, which: Which<'_>) -> Wish {
+    pub(super) fn start_request(
+        &self,
+        selection: &Selection,
+        which: VariantChoice<'_>,
+    ) -> StartRequest {
         let variant = selection.variant.as_ref();
-        Wish {
+        StartRequest {
             model: selection.model.clone(),
             format: selection.info.format,
             signature: selection.signature.clone(),
@@ -177,7 +181,7 @@ impl TargetArgs {
     }
 
     /// Returns input options with the limit on memory.
-    pub(super) fn limited(&self, inputs: InputArgs) -> InputArgs {
+    pub(super) fn limit_memory(&self, inputs: InputArgs) -> InputArgs {
         InputArgs {
             memory: Some(self.memory_limit()),
             ..inputs
@@ -207,8 +211,8 @@ pub(super) fn engine_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(["auto"].into_iter().chain(engines))
 }
 
-/// Returns the engine's name for [`Wish`]; `None` for `auto`.
-pub(super) fn named_engine(argument: &str) -> Option<&str> {
+/// Returns the engine's name for [`StartRequest`]; `None` for `auto`.
+pub(super) fn engine_name(argument: &str) -> Option<&str> {
     (argument != "auto").then_some(argument)
 }
 

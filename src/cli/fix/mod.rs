@@ -115,7 +115,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Applies fixes for `validate --fix`, and prints each fix to standard error.
-pub(super) fn mend(
+pub(super) fn apply_fixes(
     validate: validate::Options,
     policy: &Policy,
     boldest: Applicability,
@@ -123,14 +123,14 @@ pub(super) fn mend(
 ) -> Result<Outcome, Failure> {
     let options = Options {
         validate,
-        boldest,
+        max_applicability: boldest,
         only: BTreeSet::new(),
         writes: true,
     };
     let outcome = fix::fix(&options, policy).map_err(|error| Failure::Other(error.to_string()))?;
     for file in &outcome.files {
         for fixed in file.fixed.iter().filter(|_| !quiet) {
-            output::tell("fixed", &told::fixed_line(&file.shown, fixed));
+            output::print_message("fixed", &told::fixed_line(&file.shown, fixed));
         }
         if let Some(reason) = &file.refused {
             output::error(&format!("{}: {reason}", file.shown));
@@ -152,7 +152,7 @@ impl Args {
                 open_models: !self.no_model,
                 jobs: self.jobs,
             },
-            boldest: if self.also_unsafe {
+            max_applicability: if self.also_unsafe {
                 Applicability::Unsafe
             } else {
                 Applicability::Safe
@@ -226,7 +226,7 @@ fn diff(outcome: &Outcome) -> String {
 
 /// Parses the code or name of a rule.
 fn rule(text: &str) -> Result<&'static str, String> {
-    let meta = validate::rule_named(text).map_err(|help| format!("unknown rule: {help}"))?;
+    let meta = validate::find_rule(text).map_err(|help| format!("unknown rule: {help}"))?;
     match meta.fix {
         Some(_) => Ok(meta.code),
         None => Err(format!("{} {} has no fixes", meta.code, meta.name)),

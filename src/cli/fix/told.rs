@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::diagnostic::{Applicability, Diagnostic, Severity};
-use crate::fix::{Fixed, Mended, Options, Outcome};
+use crate::fix::{FileResult, Fixed, Options, Outcome};
 use crate::source::text::{defuse, defuse_line};
 
 /// Maximum number of findings in the text.
@@ -15,7 +15,7 @@ const MAX_LISTED: usize = 40;
 pub(in crate::cli) fn human(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
     let mut text = String::new();
     for file in &outcome.files {
-        tell_file(&mut text, file);
+        write_file(&mut text, file);
     }
     for one in left.iter().take(MAX_LISTED) {
         let start = one.start();
@@ -27,17 +27,17 @@ pub(in crate::cli) fn human(outcome: &Outcome, left: &[Diagnostic], options: &Op
         };
         let message = defuse_line(&one.message);
         let (severity, code, name) = (one.severity.name(), one.rule.code, one.rule.name);
-        line_of(
+        write_line(
             &mut text,
             &format!("left: {place} {severity} {code} {name}: {message}"),
         );
-        line_of(
+        write_line(
             &mut text,
-            &format!("      {}", defuse_line(&why_left(one, options))),
+            &format!("      {}", defuse_line(&reason_not_fixed(one, options))),
         );
     }
     if left.len() > MAX_LISTED {
-        line_of(
+        write_line(
             &mut text,
             &format!(
                 "left: {} more; `pkgtool validate` shows all",
@@ -45,25 +45,25 @@ pub(in crate::cli) fn human(outcome: &Outcome, left: &[Diagnostic], options: &Op
             ),
         );
     }
-    line_of(&mut text, &summary(outcome, left, options));
+    write_line(&mut text, &summary(outcome, left, options));
     defuse(&text)
 }
 
-fn tell_file(text: &mut String, file: &Mended) {
-    line_of(text, &file.shown);
+fn write_file(text: &mut String, file: &FileResult) {
+    write_line(text, &file.shown);
     for fixed in &file.fixed {
         let (code, name) = (fixed.rule.code, fixed.rule.name);
-        line_of(
+        write_line(
             text,
             &format!("  {code} {name}: {}", defuse_line(&fixed.title)),
         );
     }
     if let Some(reason) = &file.refused {
-        line_of(text, &format!("  not fixed: {}", defuse_line(reason)));
+        write_line(text, &format!("  not fixed: {}", defuse_line(reason)));
     }
 }
 
-fn line_of(text: &mut String, line: &str) {
+fn write_line(text: &mut String, line: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{line}");
 }
@@ -105,13 +105,13 @@ fn counted(count: usize, one: &str, several: &str) -> String {
 }
 
 /// Returns why a finding was not fixed.
-fn why_left(diagnostic: &Diagnostic, options: &Options) -> String {
+fn reason_not_fixed(diagnostic: &Diagnostic, options: &Options) -> String {
     let help = diagnostic
         .help
         .as_deref()
         .unwrap_or("the author must decide");
     match &diagnostic.fix {
-        Some(fix) if fix.applicability > options.boldest => {
+        Some(fix) if fix.applicability > options.max_applicability => {
             format!("--unsafe would {}", fix.title)
         }
         Some(_) if !options.only.is_empty() && !options.only.contains(diagnostic.rule.code) => {
@@ -129,7 +129,10 @@ pub(in crate::cli) fn json(outcome: &Outcome, left: &[Diagnostic], options: &Opt
         .iter()
         .map(|file| file_json(file, options))
         .collect();
-    let left_json: Vec<Value> = left.iter().map(|one| left_of(one, options)).collect();
+    let left_json: Vec<Value> = left
+        .iter()
+        .map(|one| remaining_finding_json(one, options))
+        .collect();
     let document = json!({
         "version": 1,
         "summary": {
@@ -147,7 +150,7 @@ pub(in crate::cli) fn json(outcome: &Outcome, left: &[Diagnostic], options: &Opt
     format!("{document:#}\n")
 }
 
-fn file_json(file: &Mended, options: &Options) -> Value {
+fn file_json(file: &FileResult, options: &Options) -> Value {
     let fixed = file.fixed.iter().map(|fixed| {
         json!({
             "code": fixed.rule.code,
@@ -170,7 +173,7 @@ fn file_json(file: &Mended, options: &Options) -> Value {
     })
 }
 
-fn left_of(one: &Diagnostic, options: &Options) -> Value {
+fn remaining_finding_json(one: &Diagnostic, options: &Options) -> Value {
     let fix = one.fix.as_ref();
     json!({
         "code": one.rule.code,
@@ -180,7 +183,7 @@ fn left_of(one: &Diagnostic, options: &Options) -> Value {
         "path": one.source.path,
         "pointer": one.pointer,
         "fix": fix.map(|fix| json!({ "title": fix.title, "applicability": fix.applicability })),
-        "why": why_left(one, options),
+        "why": reason_not_fixed(one, options),
     })
 }
 

@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.is_json() {
         output::print(&json::render(&plan, &written))?;
     } else {
-        tell(&plan, &written, args)?;
+        print_drafts(&plan, &written, args)?;
     }
     if let Some(failure) = written.iter().find_map(|one| one.as_ref().err()) {
         return Err(Failure::Other(failure.clone()));
@@ -100,7 +100,7 @@ fn write(plan: &Plan, args: &Args, is_complete: bool) -> Vec<Result<bool, String
         .collect()
 }
 
-fn tell(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> Result<(), Failure> {
+fn print_drafts(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> Result<(), Failure> {
     let mut out = output::stdout();
     for (draft, written) in plan.drafts.iter().zip(written) {
         let fate = match written {

@@ -10,10 +10,10 @@ use crate::cli::output;
 const MAX_TRIES: usize = 3;
 
 /// A need, and the drafts that have it with their reasons.
-type Needed = (Need, Vec<(String, Missing)>);
+type NeedWithPlaces = (Need, Vec<(String, Missing)>);
 
 /// Asks for each need, once for all configs.
-pub(super) fn ask(needs: &[Needed], given: &mut Given) -> Result<(), Failure> {
+pub(super) fn ask(needs: &[NeedWithPlaces], given: &mut Given) -> Result<(), Failure> {
     for (need, places) in needs {
         let Some((_, missing)) = places.first() else {
             continue;
@@ -50,11 +50,11 @@ fn ask_once(
         ("", Some(proposal)) => proposal.to_owned(),
         (answer, _) => answer.to_owned(),
     };
-    Ok(take(need, &answer, given))
+    Ok(store_answer(need, &answer, given))
 }
 
 /// Stores an answer in `given`, or returns what is wrong with it.
-fn take(need: &Need, answer: &str, given: &mut Given) -> Result<(), String> {
+fn store_answer(need: &Need, answer: &str, given: &mut Given) -> Result<(), String> {
     match need {
         Need::Model => given.model = Some(args::token(answer)?),
         Need::Family => given.family = Some(args::token(answer)?),
@@ -73,7 +73,7 @@ fn take(need: &Need, answer: &str, given: &mut Given) -> Result<(), String> {
 }
 
 /// Lists the missing options and the reasons in one line.
-pub(super) fn missing(needs: &[Needed]) -> String {
+pub(super) fn missing(needs: &[NeedWithPlaces]) -> String {
     let needs = needs.iter().filter_map(|(need, places)| {
         let (_, missing) = places.first()?;
         let proposal = match &missing.proposal {
@@ -88,19 +88,20 @@ pub(super) fn missing(needs: &[Needed]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::take;
+    use super::store_answer;
     use crate::author::init::{Given, Need};
 
     #[test]
     fn answers_are_checked_as_options_are() {
         let mut given = Given::default();
-        assert!(take(&Need::Family, "Tiny", &mut given).is_err());
-        assert!(take(&Need::License, "", &mut given).is_err());
-        assert!(take(&Need::Capabilities, "clasification", &mut given).is_err());
-        assert!(take(&Need::Backend, "cuda", &mut given).is_err());
-        take(&Need::Capabilities, "classification, vision", &mut given).expect("both are known");
+        assert!(store_answer(&Need::Family, "Tiny", &mut given).is_err());
+        assert!(store_answer(&Need::License, "", &mut given).is_err());
+        assert!(store_answer(&Need::Capabilities, "clasification", &mut given).is_err());
+        assert!(store_answer(&Need::Backend, "cuda", &mut given).is_err());
+        store_answer(&Need::Capabilities, "classification, vision", &mut given)
+            .expect("both are known");
         assert_eq!(given.capabilities, ["classification", "vision"]);
-        take(&Need::Precision("m.pte".to_owned()), "fp32", &mut given).expect("a token");
+        store_answer(&Need::Precision("m.pte".to_owned()), "fp32", &mut given).expect("a token");
         assert_eq!(given.precisions["m.pte"], "fp32");
     }
 }

@@ -9,7 +9,7 @@ use crate::diagnostic::Table;
 use crate::source::text::defuse_line;
 
 /// Maximum length of a value that is shown in full, in characters.
-const MAX_VALUE: usize = 48;
+const MAX_VALUE_CHARS: usize = 48;
 
 /// Renders the table of a draft. `fate` is the outcome, such as `written`.
 pub(super) fn render(draft: &Draft, fate: &str) -> String {
@@ -47,7 +47,7 @@ fn row(field: &Field) -> [String; 3] {
     let guess = if field.guess { "likely: " } else { "" };
     [
         defuse_line(name),
-        short(&words(&field.value)),
+        truncate_value(&words(&field.value)),
         format!("← {guess}{}", defuse_line(&field.evidence)),
     ]
 }
@@ -60,9 +60,9 @@ fn words(value: &Json) -> String {
     }
 }
 
-fn short(text: &str) -> String {
+fn truncate_value(text: &str) -> String {
     let text = defuse_line(text);
-    match text.char_indices().nth(MAX_VALUE) {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }

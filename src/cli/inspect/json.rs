@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Beside, payloads, portable};
+use super::{ExtraFacts, payloads, portable};
 use crate::model::{
     Allowed, Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind,
 };
 
 /// Returns the document with a final newline.
-pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &Beside) -> String {
+pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &ExtraFacts) -> String {
     let methods: Map<String, Json> = info
         .methods
         .iter()
@@ -44,7 +44,7 @@ pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &Beside) -> Strin
         "external": external,
         "metadata": metadata,
     });
-    if let Some(named_as) = info.named_as {
+    if let Some(named_as) = info.format_by_name {
         document["named_as"] = json!(named_as);
     }
     if !info.named.is_empty() {
@@ -64,7 +64,7 @@ fn named_json(named: &NamedData) -> Json {
     json
 }
 
-fn method_json(info: &ModelInfo, method: &Method, beside: &Beside) -> Json {
+fn method_json(info: &ModelInfo, method: &Method, beside: &ExtraFacts) -> Json {
     let ids: Vec<&str> = method.delegates.iter().map(|d| d.id.as_str()).collect();
     let sizes: Vec<Option<u64>> = method.delegates.iter().map(|d| d.payload_bytes).collect();
     let mut json = json!({

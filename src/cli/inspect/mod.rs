@@ -16,7 +16,7 @@ use super::exit::{Exit, Failure};
 use super::far;
 use super::output;
 use crate::model::executorch::Payload;
-use crate::model::executorch::body::{KnownWrong, ProgramBody, known_wrong};
+use crate::model::executorch::body::{KnownDefect, ProgramBody, known_defects};
 use crate::model::{self, Method, ModelInfo};
 use crate::source::FileSource;
 use payloads::Payloads;
@@ -50,13 +50,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         far.check()?;
     }
     let (info, size) = opened.map_err(|error| Failure::Other(format!("{path}: {error}")))?;
-    let beside = Beside::of(file, &info);
+    let beside = ExtraFacts::of(file, &info);
     output::print(&if args.json {
         json::render(&info, size, &beside)
     } else {
         table::render(&path, &info, size, &beside)
     })?;
-    if let Some(named_as) = info.named_as {
+    if let Some(named_as) = info.format_by_name {
         let format = info.format;
         output::note(&format!(
             "the file has format {format}, but its name suggests {named_as}: rename it"
@@ -90,16 +90,16 @@ fn note_missing_data(file: &Path, info: &ModelInfo) {
 
 /// Facts that are shown besides the model's description.
 #[derive(Default)]
-struct Beside {
+struct ExtraFacts {
     /// Path of the model file.
     path: PathBuf,
     /// Operators that ExecuTorch's runtime is known to compute wrongly, by method.
-    wrong: BTreeMap<String, Vec<KnownWrong>>,
+    wrong: BTreeMap<String, Vec<KnownDefect>>,
     /// Contents of the delegates' payloads.
     payloads: Payloads,
 }
 
-impl Beside {
+impl ExtraFacts {
     fn of(path: &Path, info: &ModelInfo) -> Self {
         if info.format != "executorch" {
             return Self::default();
@@ -116,7 +116,7 @@ impl Beside {
             return alone();
         };
         let methods = body.methods.iter();
-        let wrong = methods.map(|method| (method.name.clone(), known_wrong(&source, method)));
+        let wrong = methods.map(|method| (method.name.clone(), known_defects(&source, method)));
         Self {
             path: path.to_owned(),
             wrong: wrong.collect(),
@@ -124,7 +124,7 @@ impl Beside {
         }
     }
 
-    fn wrong(&self, method: &Method) -> &[KnownWrong] {
+    fn wrong(&self, method: &Method) -> &[KnownDefect] {
         self.wrong.get(&method.name).map_or(&[], Vec::as_slice)
     }
 

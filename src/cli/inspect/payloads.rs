@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::model::executorch::body::ProgramBody;
-use crate::model::executorch::{Content, Payload, Port, Scheme, contents};
-use crate::model::{Breach, Dim, TensorInfo};
+use crate::model::executorch::{Payload, PayloadSummary, Port, QuantizationScheme, contents};
+use crate::model::{Dim, FormatError, TensorInfo};
 use crate::package::Backend;
 use crate::source::ReadAt;
 
 /// Maximum number of operators, states and unreadable payloads (each) shown in the text.
-const MAX_SHOWN: usize = 24;
+const MAX_TEXT_ENTRIES: usize = 24;
 /// Maximum number of entries (each) listed for one payload in JSON.
-const MAX_LISTED: usize = 4096;
+const MAX_JSON_ENTRIES: usize = 4096;
 
 /// The payloads of each method by name, one entry per delegate.
 pub(super) type Payloads = BTreeMap<String, Vec<Option<Payload>>>;
@@ -33,7 +33,7 @@ pub(super) fn lines(payloads: &[Option<Payload>], id: &str) -> Vec<(&'static str
     let backend = Backend::of_delegate(id);
     let payloads = payloads.iter().flatten();
     let mut broken = Vec::new();
-    let mut all: Option<Content> = None;
+    let mut all: Option<PayloadSummary> = None;
     for payload in payloads.filter(|payload| Some(payload.backend) == backend) {
         match (&payload.content, &mut all) {
             (Ok(content), Some(all)) => all.add(content),
@@ -41,13 +41,13 @@ pub(super) fn lines(payloads: &[Option<Payload>], id: &str) -> Vec<(&'static str
             (Err(error), _) => broken.push(("unreadable", error.to_string())),
         }
     }
-    broken.truncate(MAX_SHOWN);
+    broken.truncate(MAX_TEXT_ENTRIES);
     let mut lines = all.as_ref().map_or(Vec::new(), content_lines);
     lines.extend(broken);
     lines
 }
 
-fn content_lines(content: &Content) -> Vec<(&'static str, String)> {
+fn content_lines(content: &PayloadSummary) -> Vec<(&'static str, String)> {
     let facts = content.facts.iter();
     let mut facts: Vec<String> = facts.map(|(key, value)| format!("{key} {value}")).collect();
     if !content.functions.is_empty() {
@@ -64,7 +64,7 @@ fn content_lines(content: &Content) -> Vec<(&'static str, String)> {
         let tensors = times((&stored.to_string(), &count.tensors));
         format!("{tensors} ({} elements)", count.elements)
     });
-    let computes = content.computes.iter();
+    let computes = content.computation_types.iter();
     let lines = [
         ("says", facts.join(", ")),
         (
@@ -99,8 +99,8 @@ fn times((name, count): (&String, &u64)) -> String {
 
 /// Joins the first entries in one line, followed by the number of further entries.
 fn shown(items: impl ExactSizeIterator<Item = String>) -> String {
-    let more = items.len().saturating_sub(MAX_SHOWN);
-    let mut items: Vec<String> = items.take(MAX_SHOWN).collect();
+    let more = items.len().saturating_sub(MAX_TEXT_ENTRIES);
+    let mut items: Vec<String> = items.take(MAX_TEXT_ENTRIES).collect();
     if more > 0 {
         items.push(format!("… and {more} more"));
     }
@@ -126,7 +126,7 @@ pub(super) fn document(payload: Option<&Payload>) -> Json {
         .collect();
     let weights = content.weights.iter().map(|(stored, count)| {
         let group = match stored.scheme {
-            Scheme::Groups(size) => Some(size),
+            QuantizationScheme::Groups(size) => Some(size),
             _ => None,
         };
         json!({
@@ -134,14 +134,15 @@ pub(super) fn document(payload: Option<&Payload>) -> Json {
             "group_size": group, "tensors": count.tensors, "elements": count.elements,
         })
     });
-    let states = content.states.iter().take(MAX_LISTED).map(|state| {
+    let states = content.states.iter().take(MAX_JSON_ENTRIES).map(|state| {
         let shape: Vec<i64> = state.dims.iter().map(Dim::config_size).collect();
         json!({ "name": state.name, "dtype": state.element, "shape": shape })
     });
-    let ports = |ports: &[Port]| -> Vec<Json> { ports.iter().take(MAX_LISTED).map(port).collect() };
-    let operators = content.operators.iter().take(MAX_LISTED);
+    let ports =
+        |ports: &[Port]| -> Vec<Json> { ports.iter().take(MAX_JSON_ENTRIES).map(port).collect() };
+    let operators = content.operators.iter().take(MAX_JSON_ENTRIES);
     let operators: Map<String, Json> = operators.map(|(k, n)| (k.clone(), json!(n))).collect();
-    let left = |count: usize| count.saturating_sub(MAX_LISTED);
+    let left = |count: usize| count.saturating_sub(MAX_JSON_ENTRIES);
     let left_out = left(content.operators.len())
         + left(content.states.len())
         + left(content.inputs.len())
@@ -150,8 +151,8 @@ pub(super) fn document(payload: Option<&Payload>) -> Json {
         "backend": backend,
         "facts": facts,
         "function": content.function,
-        "functions": content.functions.iter().take(MAX_LISTED).collect::<Vec<_>>(),
-        "computes": content.computes,
+        "functions": content.functions.iter().take(MAX_JSON_ENTRIES).collect::<Vec<_>>(),
+        "computes": content.computation_types,
         "weights": weights.collect::<Vec<_>>(),
         "states": states.collect::<Vec<_>>(),
         "inputs": ports(&content.inputs),

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::{Beside, payloads, portable};
+use super::{ExtraFacts, payloads, portable};
 use crate::diagnostic::Table;
-use crate::model::executorch::body::KnownWrong;
+use crate::model::executorch::body::KnownDefect;
 use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
 use crate::source::text::defuse_line;
 
 /// Maximum number of a constant's elements that are shown.
 const MAX_ELEMENTS: usize = 16;
 /// Maximum number of names of a data file that are listed.
-const MAX_NAMED: usize = 24;
+const MAX_NAMED_ENTRIES: usize = 24;
 /// Maximum number of segments that are listed.
 const MAX_SEGMENTS: usize = 12;
 
 /// Returns the text with a final newline.
-pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64, beside: &Beside) -> String {
+pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64, beside: &ExtraFacts) -> String {
     let mut text = String::new();
     head(&mut text, path, info, file_size);
     let (constants, methods): (Vec<_>, Vec<_>) = info.methods.iter().partition(|m| m.constant);
@@ -66,7 +66,7 @@ fn head(text: &mut String, path: &str, info: &ModelInfo, file_size: u64) {
     rows(text, facts.into_iter());
 }
 
-fn write_method(text: &mut String, info: &ModelInfo, method: &Method, beside: &Beside) {
+fn write_method(text: &mut String, info: &ModelInfo, method: &Method, beside: &ExtraFacts) {
     text.push('\n');
     line(text, &format!("method {}", method.name));
     for (noun, values) in [("input", &method.inputs), ("output", &method.outputs)] {
@@ -112,8 +112,8 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method, beside: &B
 }
 
 /// Writes the operators that ExecuTorch's runtime computes wrongly.
-fn write_wrong(text: &mut String, wrong: &[KnownWrong]) {
-    for KnownWrong { operator, what, .. } in wrong {
+fn write_wrong(text: &mut String, wrong: &[KnownDefect]) {
+    for KnownDefect { operator, what, .. } in wrong {
         line(text, &format!("  wrong in ExecuTorch  {operator} {what}"));
     }
 }
@@ -124,14 +124,14 @@ fn named(text: &mut String, info: &ModelInfo) {
         return;
     }
     text.push_str("\ndata\n");
-    let shown = info.named.iter().take(MAX_NAMED).map(|named| {
+    let shown = info.named.iter().take(MAX_NAMED_ENTRIES).map(|named| {
         let tensor = named.tensor.as_ref();
         let kind = tensor.map_or("bytes".to_owned(), ToString::to_string);
         (named.name.clone(), kind)
     });
     rows(text, shown);
-    if info.named.len() > MAX_NAMED {
-        let more = info.named.len() - MAX_NAMED;
+    if info.named.len() > MAX_NAMED_ENTRIES {
+        let more = info.named.len() - MAX_NAMED_ENTRIES;
         line(text, &format!("  … and {more} more"));
     }
 }

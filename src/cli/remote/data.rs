@@ -15,7 +15,7 @@ use crate::tensor::npy;
 
 /// Options for the content of a request.
 #[derive(Debug, clap::Args)]
-pub(super) struct Content {
+pub(super) struct ContentArgs {
     /// Input as NAME=VALUE or VALUE: a JSON array, @FILE.json, or @FILE.npy. Repeat it for further
     /// inputs, in order
     #[arg(long, value_name = "[NAME=]VALUE", conflicts_with = "data")]
@@ -38,7 +38,7 @@ pub(super) struct Content {
     data_type: Option<String>,
 }
 
-impl Content {
+impl ContentArgs {
     /// Builds the request.
     pub(super) fn request(&self) -> Result<Predict, Failure> {
         let body = match &self.data {

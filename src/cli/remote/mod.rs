@@ -15,7 +15,7 @@ use crate::source::text::escape;
 
 /// Options of all these commands.
 #[derive(Debug, clap::Args)]
-struct Remote {
+struct RemoteArgs {
     /// Address of the gateway
     #[arg(
         long,
@@ -66,7 +66,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     })
 }
 
-impl Remote {
+impl RemoteArgs {
     fn client(&self) -> Result<Client, Failure> {
         let key = match &self.key_file {
             Some(path) => {

@@ -1,8 +1,8 @@
 //! `pkgtool predict`.
 
 use super::super::exit::{Exit, Failure};
-use super::data::Content;
-use super::{Remote, print_answer};
+use super::data::ContentArgs;
+use super::{RemoteArgs, print_answer};
 use crate::diagnostic::book;
 
 /// Arguments of `pkgtool predict`.
@@ -13,10 +13,10 @@ pub(in super::super) struct Args {
     service: String,
 
     #[command(flatten)]
-    content: Content,
+    content: ContentArgs,
 
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
 }
 
 const EXAMPLES: &str = "\

@@ -2,7 +2,7 @@
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::{Remote, print_json};
+use super::{RemoteArgs, print_json};
 use crate::diagnostic::Table;
 
 /// Arguments of `pkgtool services`.
@@ -13,7 +13,7 @@ pub(in super::super) struct Args {
     json: bool,
 
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
 }
 
 /// Runs the command.

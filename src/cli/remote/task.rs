@@ -9,60 +9,60 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::data::Content;
-use super::{Remote, print_answer, print_json};
+use super::data::ContentArgs;
+use super::{RemoteArgs, print_answer, print_json};
 use crate::client::{Client, TaskResult, TaskStatus};
 
 /// Interval between two frames of the spinner.
-const TICK: Duration = Duration::from_millis(100);
+const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The operations on tasks.
 #[derive(Debug, clap::Subcommand)]
 pub(in super::super) enum Command {
     /// Create a task and print its id
-    Create(Box<Create>),
+    Create(Box<CreateArgs>),
     /// Print the state of a task as JSON
-    Status(One),
+    Status(TaskArgs),
     /// Print the result of a task; exits with code 1 if it is not finished
-    Result(Fetch),
+    Result(ResultArgs),
     /// Cancel a task
-    Cancel(One),
+    Cancel(TaskArgs),
     /// Delete a task that has ended, and its result
-    Delete(One),
+    Delete(TaskArgs),
     /// Wait for a task to end; exits with code 1 if it was canceled or failed
-    Wait(Wait),
+    Wait(WaitArgs),
     /// List tasks as JSON, newest first
-    List(List),
+    List(ListArgs),
 }
 
 /// Arguments of `pkgtool task create`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Create {
+pub(in super::super) struct CreateArgs {
     /// Service to call: its name, or ACCOUNT/NAME
     service: String,
 
     #[command(flatten)]
-    content: Content,
+    content: ContentArgs,
 
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
 }
 
 /// The arguments that identify one task.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct One {
+pub(in super::super) struct TaskArgs {
     /// Id of the task
     task: String,
 
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
 }
 
 /// Arguments of `pkgtool task result`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Fetch {
+pub(in super::super) struct ResultArgs {
     #[command(flatten)]
-    one: One,
+    one: TaskArgs,
 
     /// Write the result to a file
     #[arg(long, value_name = "FILE")]
@@ -71,9 +71,9 @@ pub(in super::super) struct Fetch {
 
 /// Arguments of `pkgtool task wait`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Wait {
+pub(in super::super) struct WaitArgs {
     #[command(flatten)]
-    one: One,
+    one: TaskArgs,
 
     /// Maximum time to wait, in seconds
     #[arg(long, value_name = "S")]
@@ -86,7 +86,7 @@ pub(in super::super) struct Wait {
 
 /// Arguments of `pkgtool task list`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct List {
+pub(in super::super) struct ListArgs {
     /// List only tasks in this state
     #[arg(long, value_parser = ["QUEUED", "PROCESSING", "COMPLETED", "CANCELED"], ignore_case = true)]
     status: Option<String>,
@@ -96,7 +96,7 @@ pub(in super::super) struct List {
     limit: u16,
 
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
 }
 
 /// Runs the command.
@@ -112,7 +112,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             Ok(Exit::Clean)
         }
         Command::Result(args) => {
-            let Fetch { one, output } = args;
+            let ResultArgs { one, output } = args;
             fetch(&one.remote.client()?, one, output.as_ref()).await
         }
         Command::Cancel(args) => {
@@ -137,7 +137,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
     }
 }
 
-async fn create(args: &Create) -> Result<Exit, Failure> {
+async fn create(args: &CreateArgs) -> Result<Exit, Failure> {
     let client = args.remote.client()?;
     let service = args.remote.service(&args.service);
     let task = client.create(&service, &args.content.request()?).await?;
@@ -145,7 +145,7 @@ async fn create(args: &Create) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-async fn fetch(client: &Client, one: &One, file: Option<&PathBuf>) -> Result<Exit, Failure> {
+async fn fetch(client: &Client, one: &TaskArgs, file: Option<&PathBuf>) -> Result<Exit, Failure> {
     match client.result(&one.remote.account, &one.task).await? {
         TaskResult::Pending => {
             output::note("the task is not finished yet; wait for it with `pkgtool task wait`");
@@ -162,12 +162,12 @@ async fn fetch(client: &Client, one: &One, file: Option<&PathBuf>) -> Result<Exi
     }
 }
 
-async fn wait(args: &Wait) -> Result<Exit, Failure> {
+async fn wait(args: &WaitArgs) -> Result<Exit, Failure> {
     let one = &args.one;
     let client = one.remote.client()?;
     let spinner = spinner();
     let waited = client.wait(&one.remote.account, &one.task, |status| {
-        spinner.set_message(in_words(status));
+        spinner.set_message(describe_status(status));
     });
     let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
     let Ok(ended) = tokio::time::timeout(limit, waited).await else {
@@ -201,11 +201,11 @@ fn spinner() -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
         spinner.set_style(style);
     }
-    spinner.enable_steady_tick(TICK);
+    spinner.enable_steady_tick(SPINNER_INTERVAL);
     spinner
 }
 
-fn in_words(status: &TaskStatus) -> String {
+fn describe_status(status: &TaskStatus) -> String {
     match (status.status.as_str(), status.queue_position) {
         ("QUEUED", Some(place)) => format!("queued at position {place}"),
         ("QUEUED", None) => "queued".to_owned(),

@@ -28,16 +28,16 @@ use super::output;
 use crate::database::DataLock;
 use crate::diagnostic::{Table, book};
 use crate::gateway::settings::{Listen, Settings};
-use crate::gateway::{Bound, Deadline, Gateway, Tls};
+use crate::gateway::{BoundListener, Deadline, Gateway, Tls};
 use crate::service::{Kind, Service};
-use log::Level;
-use parts::Running;
+use log::LevelHandle;
+use parts::RunningGateway;
 use places::Places;
 use reload::Reload;
 use sources::{SourceArgs, Sources};
 
 /// Name of the settings file in the data directory.
-const CONFIG: &str = "gateway.toml";
+const CONFIG_FILE: &str = "gateway.toml";
 
 /// Arguments of `pkgtool serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -119,7 +119,9 @@ fn config_file(args: &Args) -> Result<Option<PathBuf>, Failure> {
     let before = Settings::read(None, variables());
     let before = before.map_err(|error| Failure::Other(error.to_string()))?;
     let named = args.data_dir.clone().unwrap_or(before.data_dir);
-    let found = data_dir::of(&named).map_err(Failure::Other)?.join(CONFIG);
+    let found = data_dir::of(&named)
+        .map_err(Failure::Other)?
+        .join(CONFIG_FILE);
     Ok(found.is_file().then_some(found))
 }
 
@@ -128,11 +130,11 @@ fn variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit, Failure> {
+async fn serve(mut settings: Settings, args: &Args, level: LevelHandle) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
-    open_files::make_room(&mut settings);
+    open_files::fit_connections(&mut settings);
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
-    let upstreams = proxies::upstreams(&settings, args)?;
+    let upstreams = proxies::upstream_options(&settings, args)?;
     let sources = Sources::of(&settings, &args.sources)?;
     // The address is bound first: only one server can get it, and mistakes show up before any file
     // is created.
@@ -151,9 +153,9 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
     let signals = stop_signal(&hangups).map_err(|error| other(&error))?;
     let grace = settings.timeouts.grace();
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let running = Running::start(settings, (lock, upstreams), &places).await?;
-    let operators = for_operators.as_ref().map(Bound::address);
-    announce(
+    let running = RunningGateway::start(settings, (lock, upstreams), &places).await?;
+    let operators = for_operators.as_ref().map(BoundListener::address);
+    print_startup(
         &running,
         &format!("{scheme}://{}", bound.address()),
         operators,
@@ -175,11 +177,11 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
     }
     let reload = Reload {
         args: args.clone(),
-        live: running.live(),
+        live: running.reload_targets(),
         tls: tls.clone(),
         level,
     };
-    gateway.reload_by(Box::new(move || reload.now()));
+    gateway.set_reload(Box::new(move || reload.now()));
     let asked = Arc::clone(&gateway);
     beside.spawn(async move {
         loop {
@@ -204,25 +206,25 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
 }
 
 /// Binds the public listener, and the one for operators if the settings have it.
-async fn listen(settings: &Settings) -> Result<(Bound, Option<Bound>), Failure> {
+async fn listen(settings: &Settings) -> Result<(BoundListener, Option<BoundListener>), Failure> {
     let bound = bind(&settings.listen).await?;
     let Some(address) = settings.admin.listen.0 else {
         return Ok((bound, None));
     };
-    let operators = Bound::bind(address).await;
+    let operators = BoundListener::bind(address).await;
     let operators = operators.map_err(|error| Failure::Other(error.to_string()))?;
     Ok((bound, Some(operators.for_operators())))
 }
 
 /// Binds the first available address.
-async fn bind(listen: &Listen) -> Result<Bound, Failure> {
+async fn bind(listen: &Listen) -> Result<BoundListener, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let addresses = listen.addresses().await;
     let addresses =
         addresses.map_err(|error| other(&format_args!("cannot listen on {listen}: {error}")))?;
     let mut first = None;
     for address in addresses {
-        match Bound::bind(address).await {
+        match BoundListener::bind(address).await {
             Ok(bound) => return Ok(bound),
             Err(error) => first = first.or(Some(error)),
         }
@@ -235,8 +237,8 @@ async fn bind(listen: &Listen) -> Result<Bound, Failure> {
 
 /// Prints the first API key if it was just created, and the packages that are served and not
 /// served.
-fn announce(
-    running: &Running,
+fn print_startup(
+    running: &RunningGateway,
     address: &str,
     operators: Option<SocketAddr>,
 ) -> Result<(), Failure> {
@@ -266,7 +268,7 @@ fn announce(
     let _ = writeln!(text, "API documentation: {address}/docs");
     output::print(&text)?;
     for unserved in running.services().unserved().iter() {
-        output::tell(
+        output::print_message(
             "warning",
             &format!(
                 "{} is not served: {}",

@@ -5,11 +5,11 @@ use crate::gateway::settings::Settings;
 /// Number of files that the server needs besides its connections: database, bodies, upstreams,
 /// workers.
 #[cfg(unix)]
-const OTHERS: u64 = 256;
+const RESERVED_FILES: u64 = 256;
 
 /// Raises the limit of open files as far as the system allows, and lowers the limit of connections
 /// to what fits.
-pub(super) fn make_room(settings: &mut Settings) {
+pub(super) fn fit_connections(settings: &mut Settings) {
     let Some(files) = raise() else { return };
     let connections = &mut settings.limits.connections;
     let room = usize::try_from(files).unwrap_or(usize::MAX).max(1);
@@ -37,7 +37,7 @@ fn raise() -> Option<u64> {
         }
     };
     // If the limit is small, connections get half of it.
-    Some(files.saturating_sub(OTHERS).max(files / 2))
+    Some(files.saturating_sub(RESERVED_FILES).max(files / 2))
 }
 
 #[cfg(not(unix))]

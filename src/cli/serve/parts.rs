@@ -11,15 +11,17 @@ use tokio::time::Instant;
 
 use super::super::exit::Failure;
 use super::places::Places;
-use super::proxies::{owner, proxies};
-use super::training::{jobs, opening, settings_of, trained_directory, untrained};
+use super::proxies::{account_named, build_proxies};
+use super::training::{
+    dataset_opener, jobs, service_settings, trained_directory, untrained_services,
+};
 use crate::account::{
     Account, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret, UNLIMITED,
     UsageCounts,
 };
 use crate::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
-use crate::gateway::{Deadline, Parts, Services};
+use crate::gateway::{Deadline, GatewayParts, Services};
 use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
 use crate::service::meter::Meters;
@@ -30,7 +32,7 @@ use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskId, TaskIds, TaskStore
 use crate::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 
 /// The components of a running server that accept new settings.
-pub(super) struct Live {
+pub(super) struct ReloadTargets {
     current: Arc<ArcSwap<Settings>>,
     services: Arc<Services>,
     jobs: Arc<Jobs>,
@@ -39,7 +41,7 @@ pub(super) struct Live {
     engines: Arc<Engines>,
 }
 
-impl Live {
+impl ReloadTargets {
     /// Returns the settings in force.
     pub(super) fn settings(&self) -> Arc<Settings> {
         self.current.load_full()
@@ -57,13 +59,13 @@ impl Live {
             let accounts = store.accounts().await;
             let accounts = accounts.map_err(|error| Failure::Other(error.to_string()))?;
             let (settings, store) = ((settings, upstreams), (&accounts[..], &**store));
-            proxies(settings, store, &self.engines, running).await
+            build_proxies(settings, store, &self.engines, running).await
         };
         Handle::current().block_on(proxies)
     }
 
     /// Returns whether a proxy has a different upstream or different upstream options than before.
-    pub(super) fn has_changed(&self, proxies: &[Service]) -> bool {
+    pub(super) fn have_upstreams_changed(&self, proxies: &[Service]) -> bool {
         proxies.iter().any(|new| {
             let before = self.services.proxy(new.owner, &new.name);
             let upstream = |service: &Service| match &service.kind {
@@ -75,19 +77,19 @@ impl Live {
     }
 
     /// Puts checked settings and proxies in force, and reloads accounts and keys.
-    pub(super) fn take_over(&self, settings: Settings, proxies: Vec<Service>) {
+    pub(super) fn apply(&self, settings: Settings, proxies: Vec<Service>) {
         let settings = Arc::new(settings);
         self.current.store(Arc::clone(&settings));
         self.services.replace_proxies(proxies);
         let derived = self.jobs.derived();
         self.services
-            .look_again(|owner, name| settings_of(&settings, derived, owner, name));
-        self.directory.look_again();
+            .apply_settings(|owner, name| service_settings(&settings, derived, owner, name));
+        self.directory.refresh_soon();
     }
 }
 
 /// All components behind the listener.
-pub(super) struct Running {
+pub(super) struct RunningGateway {
     settings: Settings,
     current: Arc<ArcSwap<Settings>>,
     accounts: Arc<dyn AccountStore>,
@@ -106,7 +108,7 @@ pub(super) struct Running {
     _lock: DataLock,
 }
 
-impl Running {
+impl RunningGateway {
     /// Starts all components, the queue last. The caller holds the lock of the data directory.
     pub(super) async fn start(
         settings: Settings,
@@ -119,7 +121,7 @@ impl Running {
         let stores = stores.map_err(|error| other(&error))?;
         let store = stores.accounts().await.map_err(|error| other(&error))?;
         let accounts = Accounts::new(Arc::clone(&store));
-        let first_key = first_account(&accounts).await?;
+        let first_key = ensure_local_account(&accounts).await?;
         let caps = settings.caps();
         let tasks = stores.tasks().await.map_err(|error| other(&error))?;
         let last = tasks.last_id().await.map_err(|error| other(&error))?;
@@ -150,8 +152,9 @@ impl Running {
         let derived = Arc::new(derived.map_err(|error| other(&error))?);
         let catalog = catalog(&current, places, &all, &store, (&engines, &derived))?;
         check_services(&settings, &catalog, &derived)?;
-        let proxies = proxies((&settings, upstreams), (&all, &*store), &engines, None).await?;
-        let untrained = untrained(&settings, &derived, &engines)?;
+        let proxies =
+            build_proxies((&settings, upstreams), (&all, &*store), &engines, None).await?;
+        let untrained = untrained_services(&settings, &derived, &engines)?;
         let services = Services::new(Arc::clone(&catalog), proxies, untrained);
         let services = Arc::new(services);
         let jobs = jobs(
@@ -162,7 +165,7 @@ impl Running {
                     let services = Arc::clone(&services);
                     Box::new(move |owner, name| services.find(owner, name))
                 },
-                open: opening(&blobs),
+                open: dataset_opener(&blobs),
                 catalog,
                 directory: trained_directory(directory),
                 cache: CacheDirectory {
@@ -219,8 +222,8 @@ impl Running {
     }
 
     /// Returns the components that the gateway's handlers use.
-    pub(super) fn parts(&self) -> Parts {
-        Parts {
+    pub(super) fn parts(&self) -> GatewayParts {
+        GatewayParts {
             settings: self.settings.clone(),
             current: Arc::clone(&self.current),
             directory: Arc::clone(&self.directory),
@@ -237,8 +240,8 @@ impl Running {
     }
 
     /// Returns the components that accept new settings.
-    pub(super) fn live(&self) -> Live {
-        Live {
+    pub(super) fn reload_targets(&self) -> ReloadTargets {
+        ReloadTargets {
             current: Arc::clone(&self.current),
             services: Arc::clone(&self.services),
             jobs: Arc::clone(&self.jobs),
@@ -300,7 +303,7 @@ impl Running {
 }
 
 /// Creates the account `local` and its first key if they are missing, even if other accounts exist.
-async fn first_account(accounts: &Accounts) -> Result<Option<Secret>, Failure> {
+async fn ensure_local_account(accounts: &Accounts) -> Result<Option<Secret>, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let now = Timestamp::now();
     let all = accounts.list().await.map_err(|error| other(&error))?;
@@ -342,7 +345,7 @@ fn catalog(
     let settings = current.load();
     let mut directories = Vec::new();
     let mut add = |account: &str, paths: &[PathBuf]| -> Result<(), Failure> {
-        let owner = owner(accounts, account)?;
+        let owner = account_named(accounts, account)?;
         for path in paths {
             let place = places.of(path);
             require_directory(&place.directory)?;
@@ -370,7 +373,7 @@ fn catalog(
     let runtime = Handle::current();
     let started = Catalog::start(CatalogOptions {
         directories,
-        settings: Box::new(move |owner, name| settings_of(&own.load(), &derived, owner, name)),
+        settings: Box::new(move |owner, name| service_settings(&own.load(), &derived, owner, name)),
         number: Box::new(move |owner, name| {
             // The catalog asks rarely, and its thread has nothing else to do meanwhile.
             let number = || runtime.block_on(store.service_number(owner, name));

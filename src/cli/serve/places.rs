@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 /// Local directories by the address they replace.
 #[derive(Debug, Default)]
-pub(super) struct Places(BTreeMap<OsString, Place>);
+pub(super) struct Places(BTreeMap<OsString, PackageLocation>);
 
 /// A directory of packages.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct PackageLocation {
     /// The directory.
     pub(super) directory: PathBuf,
     /// Variants that were not downloaded: the config's path in the directory, and the indices in
@@ -21,16 +21,19 @@ pub(super) struct Place {
 
 impl Places {
     /// Creates the map.
-    pub(super) fn new(places: BTreeMap<OsString, Place>) -> Self {
+    pub(super) fn new(places: BTreeMap<OsString, PackageLocation>) -> Self {
         Self(places)
     }
 
     /// Returns the local directory of a package in the settings.
-    pub(super) fn of(&self, named: &Path) -> Place {
+    pub(super) fn of(&self, named: &Path) -> PackageLocation {
         // Compare texts, not paths: two addresses may differ only by a final `/`.
-        self.0.get(named.as_os_str()).cloned().unwrap_or(Place {
-            directory: named.to_owned(),
-            left_out: Vec::new(),
-        })
+        self.0
+            .get(named.as_os_str())
+            .cloned()
+            .unwrap_or(PackageLocation {
+                directory: named.to_owned(),
+                left_out: Vec::new(),
+            })
     }
 }

@@ -12,7 +12,10 @@ use crate::service::engine::Engines;
 use crate::service::{Kind, Service, Upstream, UpstreamOptions};
 
 /// Returns the options of the upstreams of all proxies, including their API keys.
-pub(super) fn upstreams(settings: &Settings, args: &Args) -> Result<Vec<UpstreamOptions>, Failure> {
+pub(super) fn upstream_options(
+    settings: &Settings,
+    args: &Args,
+) -> Result<Vec<UpstreamOptions>, Failure> {
     let upstreams = settings.upstreams();
     upstreams.or_else(|error| {
         let file = config_file(args)?;
@@ -26,7 +29,7 @@ pub(super) fn upstreams(settings: &Settings, args: &Args) -> Result<Vec<Upstream
 
 /// Returns the proxies of the settings with their upstreams. A running upstream with unchanged
 /// options is reused.
-pub(super) async fn proxies(
+pub(super) async fn build_proxies(
     (settings, upstreams): (&Settings, Vec<UpstreamOptions>),
     (accounts, store): (&[Account], &dyn AccountStore),
     engines: &Engines,
@@ -34,7 +37,7 @@ pub(super) async fn proxies(
 ) -> Result<Vec<Service>, Failure> {
     let mut services = Vec::new();
     for (proxy, options) in settings.proxies.iter().zip(upstreams) {
-        let owner = owner(accounts, &proxy.account)?;
+        let owner = account_named(accounts, &proxy.account)?;
         let before = running.and_then(|running| running.proxy(owner, &proxy.name));
         let upstream = match before.as_deref().map(|service| &service.kind) {
             Some(Kind::Proxy(upstream)) if *upstream.options() == options => Arc::clone(upstream),
@@ -57,7 +60,7 @@ pub(super) async fn proxies(
 }
 
 /// Returns the account with this name.
-pub(super) fn owner(accounts: &[Account], name: &str) -> Result<AccountId, Failure> {
+pub(super) fn account_named(accounts: &[Account], name: &str) -> Result<AccountId, Failure> {
     let found = accounts.iter().find(|account| account.name == name);
     found.map(|account| account.id).ok_or_else(|| {
         Failure::Other(format!(

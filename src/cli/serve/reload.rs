@@ -5,9 +5,9 @@
 
 use super::super::exit::Failure;
 use super::Args;
-use super::log::Level;
-use super::parts::Live;
-use super::proxies::upstreams;
+use super::log::LevelHandle;
+use super::parts::ReloadTargets;
+use super::proxies::upstream_options;
 use crate::gateway::Tls;
 use crate::gateway::settings::Changes;
 
@@ -17,23 +17,25 @@ const PROXIES: &str = "proxies";
 /// The inputs and the targets of a reload.
 pub(super) struct Reload {
     pub(super) args: Args,
-    pub(super) live: Live,
+    pub(super) live: ReloadTargets,
     pub(super) tls: Option<Tls>,
-    pub(super) level: Level,
+    pub(super) level: LevelHandle,
 }
 
 impl Reload {
     /// Applies changed settings as far as a running server can.
     pub(super) fn now(&self) -> Result<Changes, String> {
         let wanted = super::settings(&self.args).map_err(|failure| failure.to_string())?;
-        let changes = self.live.settings().take_over(&wanted);
+        let changes = self.live.settings().merge_reloadable(&wanted);
         let mut changes = changes.map_err(|error| error.to_string())?;
-        let filter = Level::parse(&changes.settings.log)?;
+        let filter = LevelHandle::parse(&changes.settings.log)?;
         let told = |failure: Failure| failure.to_string();
-        let upstreams = upstreams(&changes.settings, &self.args).map_err(told)?;
+        let upstreams = upstream_options(&changes.settings, &self.args).map_err(told)?;
         let proxies = self.live.proxies(&changes.settings, upstreams);
         let proxies = proxies.map_err(told)?;
-        if self.live.has_changed(&proxies) && !changes.taken.iter().any(|it| it == PROXIES) {
+        if self.live.have_upstreams_changed(&proxies)
+            && !changes.taken.iter().any(|it| it == PROXIES)
+        {
             // The content of an API key file has changed.
             changes.taken.push(PROXIES.to_owned());
         }
@@ -44,7 +46,7 @@ impl Reload {
                 .map_err(|error| error.to_string())?;
         }
         self.level.set(filter);
-        self.live.take_over(changes.settings.clone(), proxies);
+        self.live.apply(changes.settings.clone(), proxies);
         Ok(changes)
     }
 }

@@ -10,17 +10,17 @@ use std::time::SystemTime;
 
 use super::super::exit::Failure;
 use super::super::{far, pull};
-use super::places::{Place, Places};
+use super::places::{PackageLocation, Places};
 use crate::gateway::settings::Settings;
 use crate::package::Backend;
-use crate::remote::cache::{Cache, Kept, State};
-use crate::remote::pull::Wish;
+use crate::remote::cache::{Cache, CachedCopy, CopyState};
+use crate::remote::pull::PullOptions;
 use crate::remote::{self, Address, RemoteError};
 
 /// Folder of the copies in the data directory.
-const FOLDER: &str = "sources";
+const SOURCES_FOLDER: &str = "sources";
 /// Number of files to download in parallel.
-const JOBS: usize = 4;
+const PARALLEL_DOWNLOADS: usize = 4;
 
 /// Options for downloading packages from servers.
 #[derive(Debug, Clone, clap::Args)]
@@ -41,7 +41,7 @@ pub(super) struct SourceArgs {
 /// The addresses among the packages to serve.
 pub(super) struct Sources {
     addresses: Vec<(OsString, Address)>,
-    wish: Wish,
+    wish: PullOptions,
     settings: remote::Settings,
 }
 
@@ -67,18 +67,18 @@ impl Sources {
         let mut addresses = Vec::new();
         for path in settings.packages.iter().chain(named) {
             if let Some(text) = path.to_str().filter(|text| Address::is_one(text)) {
-                let address = Address::parse(text).map_err(far::failure)?;
+                let address = Address::parse(text).map_err(far::remote_failure)?;
                 addresses.push((path.clone().into_os_string(), address));
             }
         }
         let backends = settings.sources.backends.iter();
         let backends: Result<_, String> = backends.map(|name| pull::backend(name)).collect();
-        let wish = Wish {
+        let wish = PullOptions {
             backends: backends
                 .map_err(|reason| Failure::Other(format!("`sources.backends`: {reason}")))?,
             precisions: settings.sources.precisions.clone(),
-            jobs: JOBS,
-            ..Wish::default()
+            jobs: PARALLEL_DOWNLOADS,
+            ..PullOptions::default()
         };
         Ok(Self {
             addresses,
@@ -96,7 +96,7 @@ impl Sources {
     /// start is used. The caller must hold the lock of the data directory.
     pub(super) fn fetch(&self, data_dir: &Path) -> Result<Places, Failure> {
         let mut places = BTreeMap::new();
-        let folder = data_dir.join(FOLDER);
+        let folder = data_dir.join(SOURCES_FOLDER);
         let mut cache = Cache::new(folder, self.settings.clone(), self.wish.clone());
         let now = SystemTime::now();
         for (named, address) in &self.addresses {
@@ -104,8 +104,8 @@ impl Sources {
             tracing::info!(source, into = %into.display(), "checking a source for changes");
             let kept = pull::with_bar(true, |progress| cache.renew(address, now, progress));
             let kept = kept.map_err(|error| failure(&source, &into, &error))?;
-            tell(&source, &kept);
-            let place = Place {
+            log_outcome(&source, &kept);
+            let place = PackageLocation {
                 directory: kept.directory,
                 left_out: kept.left_out,
             };
@@ -127,14 +127,14 @@ impl Sources {
     }
 }
 
-fn tell(source: &str, kept: &Kept) {
+fn log_outcome(source: &str, kept: &CachedCopy) {
     let directory = kept.directory.display();
     match &kept.state {
-        State::Fetched { files, bytes } => {
+        CopyState::Fetched { files, bytes } => {
             tracing::info!(source, %directory, files, bytes, "source downloaded");
         }
-        State::Same => tracing::info!(source, %directory, "source unchanged"),
-        State::Earlier(error) => tracing::warn!(
+        CopyState::Same => tracing::info!(source, %directory, "source unchanged"),
+        CopyState::Earlier(error) => tracing::warn!(
             source, %directory, %error,
             "cannot update a source; serving its existing copy"
         ),

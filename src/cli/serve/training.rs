@@ -18,7 +18,7 @@ pub(super) fn trained_directory(data: &Path) -> PathBuf {
 }
 
 /// Returns the settings of a service. They were checked under each of its names.
-pub(super) fn settings_of(
+pub(super) fn service_settings(
     settings: &Settings,
     derived: &DerivedServices,
     owner: &str,
@@ -32,7 +32,7 @@ pub(super) fn settings_of(
 }
 
 /// Returns the derived services in the form they have until they are trained.
-pub(super) fn untrained(
+pub(super) fn untrained_services(
     settings: &Settings,
     derived: &DerivedServices,
     engines: &Engines,
@@ -47,7 +47,7 @@ pub(super) fn untrained(
             owner: of.owner,
             owner_name: of.owner_name.clone(),
             name: of.name.clone(),
-            settings: settings_of(settings, derived, &of.owner_name, &of.name),
+            settings: service_settings(settings, derived, &of.owner_name, &of.name),
             meter: engines.meters().of(&of.owner_name, &of.name),
             kind: Kind::Untrained(Arc::new(Untrained {
                 base_owner: of.base_owner,
@@ -60,7 +60,7 @@ pub(super) fn untrained(
 }
 
 /// Returns a function that opens datasets in the blob store.
-pub(super) fn opening(blobs: &Arc<Blobs>) -> OpenDataset {
+pub(super) fn dataset_opener(blobs: &Arc<Blobs>) -> OpenDataset {
     let blobs = Arc::clone(blobs);
     Box::new(move |dataset: Dataset| {
         let blobs = Arc::clone(&blobs);

@@ -20,9 +20,9 @@ use crate::git::{Listing, Repository};
 use crate::package::reference::{normalize, resolve};
 use crate::package::sieve::SETTINGS_FILE;
 use crate::package::{
-    Backend, Config, Discovery, Found, FoundKind, Loaded, Roots, config, load, precision, roots,
+    Backend, Config, Discovery, FoundFile, FoundKind, Loaded, Roots, config, load, precision, roots,
 };
-use crate::policy::{self, Policy, Ruled};
+use crate::policy::{self, Policy, PolicyOutcome};
 use crate::validate::{Options, Outcome, Progress};
 
 /// Options that ask Git for changed files.
@@ -48,7 +48,7 @@ pub(super) struct GitArgs {
 
 /// The files to check, and the subset to report.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct ChosenFiles {
     /// All files to check.
     discovery: Discovery,
     /// File contents that replace those on the disk.
@@ -60,7 +60,7 @@ pub(super) struct Choice {
 }
 
 /// A repository that contains some of the paths, and its changed files.
-struct Changes {
+struct RepositoryChanges {
     repository: Repository,
     /// The changed files as absolute paths.
     changed: HashSet<PathBuf>,
@@ -80,26 +80,26 @@ impl GitArgs {
         policy: &Policy,
         paths: &[PathBuf],
         precisions: Option<&Path>,
-    ) -> Result<Choice, Failure> {
+    ) -> Result<ChosenFiles, Failure> {
         let mut discovery = policy.discover(paths);
-        let mut repositories: Vec<Changes> = Vec::new();
+        let mut repositories: Vec<RepositoryChanges> = Vec::new();
         for path in paths {
             if !self.staged && path.symlink_metadata().is_err() {
                 let path = path.display();
                 return Err(Failure::Other(format!("{path}: no such file or directory")));
             }
-            let repository = Repository::around(path).map_err(other)?;
-            let is_known = |one: &Changes| one.repository.top() == repository.top();
+            let repository = Repository::containing(path).map_err(other)?;
+            let is_known = |one: &RepositoryChanges| one.repository.top() == repository.top();
             if !repositories.iter().any(is_known) {
                 repositories.push(self.ask(repository)?);
             }
         }
         let contents = if self.staged {
-            stage(&mut discovery, paths, &repositories)?
+            staged_contents(&mut discovery, paths, &repositories)?
         } else {
             BTreeMap::new()
         };
-        let mut choice = Choice {
+        let mut choice = ChosenFiles {
             chosen: HashSet::new(),
             contents,
             discovery,
@@ -110,13 +110,13 @@ impl GitArgs {
         let is_ruled_anew = repositories
             .iter()
             .any(|one| given.iter().any(|path| one.changed.contains(path)));
-        choice.take(&repositories, is_ruled_anew);
-        choice.take_settings(&repositories);
-        choice.take_deleted(&repositories);
+        choice.choose_files(&repositories, is_ruled_anew);
+        choice.choose_settings(&repositories);
+        choice.choose_deleted(&repositories);
         Ok(choice)
     }
 
-    fn ask(&self, repository: Repository) -> Result<Changes, Failure> {
+    fn ask(&self, repository: Repository) -> Result<RepositoryChanges, Failure> {
         let (changed, index) = if self.staged {
             let index = repository.index().map_err(other)?;
             (repository.staged().map_err(other)?, Some(index))
@@ -132,7 +132,7 @@ impl GitArgs {
             (repository.changed_since(&since).map_err(other)?, None)
         };
         let top = repository.top().to_owned();
-        Ok(Changes {
+        Ok(RepositoryChanges {
             changed: changed.iter().map(|path| top.join(path)).collect(),
             repository,
             index,
@@ -140,14 +140,14 @@ impl GitArgs {
     }
 }
 
-impl Choice {
+impl ChosenFiles {
     /// Validates all files, and reduces the outcome to the chosen ones.
     pub(super) fn validate(
         &self,
         policy: &Policy,
         options: &Options,
         progress: Progress<'_>,
-    ) -> Result<Ruled, policy::Error> {
+    ) -> Result<PolicyOutcome, policy::Error> {
         let (discovery, contents) = (&self.discovery, &self.contents);
         let mut ruled = policy.validate_found(discovery, contents, options, progress)?;
         self.narrow(&mut ruled.outcome);
@@ -165,7 +165,7 @@ impl Choice {
     }
 
     /// Chooses configs and precision lists; all of them if a file changed that applies to all.
-    fn take(&mut self, repositories: &[Changes], is_ruled_anew: bool) {
+    fn choose_files(&mut self, repositories: &[RepositoryChanges], is_ruled_anew: bool) {
         let roots = Roots::new();
         let mut chosen = HashSet::new();
         for found in &self.discovery.found {
@@ -177,14 +177,15 @@ impl Choice {
             if !is_list && !found.is_config(&loaded) {
                 continue;
             }
-            let place = Place::of(found, &roots);
-            let is_changed =
-                |one: &Changes| is_ruled_anew || place.is_changed(&loaded, is_list, &one.changed);
+            let place = FileLocation::of(found, &roots);
+            let is_changed = |one: &RepositoryChanges| {
+                is_ruled_anew || place.is_changed(&loaded, is_list, &one.changed)
+            };
             let Some(changes) = repositories.iter().find(|one| is_changed(one)) else {
                 continue;
             };
             if let Some(index) = &changes.index {
-                place.tell_unstaged(&loaded, index, changes.repository.top(), found);
+                place.note_unstaged(&loaded, index, changes.repository.top(), found);
             }
             chosen.insert(roots.shown(&found.path));
             if is_list {
@@ -197,7 +198,7 @@ impl Choice {
     }
 
     /// Chooses changed settings files, which have findings of their own.
-    fn take_settings(&mut self, repositories: &[Changes]) {
+    fn choose_settings(&mut self, repositories: &[RepositoryChanges]) {
         let roots = Roots::new();
         let changed = repositories.iter().flat_map(|one| &one.changed);
         let is_settings = |path: &&PathBuf| path.file_name() == Some(OsStr::new(SETTINGS_FILE));
@@ -207,7 +208,7 @@ impl Choice {
 
     /// Chooses directories whose config was deleted. Other directories without a config are not
     /// reported.
-    fn take_deleted(&mut self, repositories: &[Changes]) {
+    fn choose_deleted(&mut self, repositories: &[RepositoryChanges]) {
         let roots = Roots::new();
         let chosen = &mut self.chosen;
         self.discovery.bare.retain(|bare| {
@@ -224,14 +225,14 @@ impl Choice {
 }
 
 /// The location of a found file, with links in the path resolved as Git resolves them.
-struct Place {
+struct FileLocation {
     file: PathBuf,
     directory: PathBuf,
     depth: usize,
 }
 
-impl Place {
-    fn of(found: &Found, roots: &Roots) -> Self {
+impl FileLocation {
+    fn of(found: &FoundFile, roots: &Roots) -> Self {
         let absolute = roots.absolute(&found.path);
         let named = absolute.parent().unwrap_or(Path::new("")).to_owned();
         let root = roots.package_root(&named);
@@ -277,7 +278,7 @@ impl Place {
     }
 
     /// Prints notes about files that the config names and that are missing from the index.
-    fn tell_unstaged(&self, loaded: &Loaded, index: &Listing, top: &Path, found: &Found) {
+    fn note_unstaged(&self, loaded: &Loaded, index: &Listing, top: &Path, found: &FoundFile) {
         for path in self.references(loaded) {
             let Ok(below) = path.strip_prefix(top) else {
                 continue;
@@ -294,18 +295,18 @@ impl Place {
 
 /// Returns the staged content of the found files. Files missing from the index are removed from the
 /// discovery, and files that exist only in the index are added.
-fn stage(
+fn staged_contents(
     discovery: &mut Discovery,
     paths: &[PathBuf],
-    repositories: &[Changes],
+    repositories: &[RepositoryChanges],
 ) -> Result<BTreeMap<PathBuf, Vec<u8>>, Failure> {
     let roots = Roots::new();
     let mut contents = BTreeMap::new();
     let on_disk = std::mem::take(&mut discovery.found);
-    let mut found: Vec<(Found, PathBuf)> = on_disk
+    let mut found: Vec<(FoundFile, PathBuf)> = on_disk
         .into_iter()
         .map(|found| {
-            let file = Place::of(&found, &roots).file;
+            let file = FileLocation::of(&found, &roots).file;
             (found, file)
         })
         .collect();
@@ -340,7 +341,7 @@ fn only_staged(
     top: &Path,
     paths: &[PathBuf],
     roots: &Roots,
-) -> Vec<(Found, PathBuf)> {
+) -> Vec<(FoundFile, PathBuf)> {
     let mut found = Vec::new();
     for path in paths {
         let absolute = roots.absolute(path);
@@ -364,7 +365,7 @@ fn only_staged(
             };
             if file.symlink_metadata().is_err() {
                 let named = normalize(&path.join(at.strip_prefix(below).unwrap_or(at)));
-                let one = Found {
+                let one = FoundFile {
                     path: named,
                     kind,
                     walked_from: Some(path.clone()),

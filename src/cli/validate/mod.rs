@@ -23,7 +23,7 @@ use super::report_args::{self, FormatArg};
 use crate::diagnostic::render::{Format, Style};
 use crate::diagnostic::{Applicability, Report, RuleMeta, book};
 use crate::package::Roots;
-use crate::policy::{Policy, Ruled};
+use crate::policy::{Policy, PolicyOutcome};
 use crate::validate::{self, Options, Outcome};
 use amount::AmountArgs;
 use changed::GitArgs;
@@ -31,7 +31,7 @@ use stdin::StdinArgs;
 use watch::Watch;
 
 /// Duration of a run before a progress bar is shown.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROGRESS_BAR_DELAY: Duration = Duration::from_secs(1);
 
 /// Arguments of `pkgtool validate`.
 #[derive(Debug, clap::Args)]
@@ -155,7 +155,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         ));
     }
     let policy = args.policy.policy()?;
-    if args.policy.shows() {
+    if args.policy.shows_settings() {
         return PolicyArgs::show(&policy, &args.paths);
     }
     let far = far::open(&args.paths, &args.far, !args.no_model)?;
@@ -201,7 +201,7 @@ impl Args {
         };
         let mended = self
             .fix
-            .then(|| fix::mend(self.options(far), policy, boldest, self.quiet));
+            .then(|| fix::apply_fixes(self.options(far), policy, boldest, self.quiet));
         mended.transpose()
     }
 
@@ -210,7 +210,7 @@ impl Args {
         let started = Instant::now();
         let shows_progress = !self.quiet && std::io::stderr().is_terminal();
         let progress = |done: usize, total: usize| {
-            if shows_progress && started.elapsed() > PATIENCE {
+            if shows_progress && started.elapsed() > PROGRESS_BAR_DELAY {
                 let bar = bar.get_or_init(|| progress_bar(total));
                 bar.set_position(done as u64);
             }
@@ -236,13 +236,13 @@ impl Args {
     /// Prints the outcome and the reports. `is_narrow` means that only changed files are reported.
     fn report(
         &self,
-        mut ruled: Ruled,
+        mut ruled: PolicyOutcome,
         far: &Far,
         policy: &Policy,
         is_narrow: bool,
     ) -> Result<Exit, Failure> {
         let outcome = &mut ruled.outcome;
-        self.tell_skipped(outcome, far);
+        self.note_skipped(outcome, far);
         self.amount.limit(&mut outcome.report, self.quiet);
         self.write_reports(&outcome.report, policy)?;
         match self.print(&outcome.report, policy) {
@@ -253,7 +253,7 @@ impl Args {
             printed => printed?,
         }
         if !self.quiet {
-            PolicyArgs::tell(&ruled);
+            PolicyArgs::note_baseline(&ruled);
         }
         let outcome = &ruled.outcome;
         if is_narrow && outcome.report.files.is_empty() {
@@ -353,7 +353,7 @@ impl Args {
         report_args::machine_paths(report, root)
     }
 
-    fn tell_skipped(&self, outcome: &Outcome, far: &Far) {
+    fn note_skipped(&self, outcome: &Outcome, far: &Far) {
         if self.verbose {
             for skipped in &outcome.skipped {
                 let path = skipped.path.display();
@@ -363,7 +363,7 @@ impl Args {
         }
     }
 
-    fn exit(&self, ruled: &Ruled) -> Result<Exit, Failure> {
+    fn exit(&self, ruled: &PolicyOutcome) -> Result<Exit, Failure> {
         let outcome = &ruled.outcome;
         let summary = outcome.report.summary();
         if outcome.report.files.is_empty() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::exit::Failure;
 use crate::package::{config, load};
-use crate::policy::{Policy, Ruled};
+use crate::policy::{Policy, PolicyOutcome};
 use crate::validate::Options;
 
 /// The path that stands for standard input.
@@ -39,7 +39,11 @@ impl StdinArgs {
     }
 
     /// Reads and validates the config.
-    pub(super) fn validate(&self, policy: &Policy, options: &Options) -> Result<Ruled, Failure> {
+    pub(super) fn validate(
+        &self,
+        policy: &Policy,
+        options: &Options,
+    ) -> Result<PolicyOutcome, Failure> {
         let path = self.stdin_path.as_deref();
         let path = path.unwrap_or(Path::new(config::FILE_NAME));
         let mut bytes = Vec::new();

@@ -17,9 +17,9 @@ use crate::package::reference::resolve;
 use crate::package::{Config, Discovery, Loaded, Roots, roots};
 
 /// Time without changes after which a change is handled.
-const QUIET: Duration = Duration::from_millis(150);
+const QUIET_PERIOD: Duration = Duration::from_millis(150);
 /// Maximum delay of a change while further changes arrive.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// A watcher and the directories that it watches.
 pub(super) struct Watch {
@@ -110,8 +110,8 @@ impl Watch {
             }
         };
         let begun = Instant::now();
-        while begun.elapsed() < LONGEST {
-            match self.events.recv_timeout(QUIET) {
+        while begun.elapsed() < MAX_DELAY {
+            match self.events.recv_timeout(QUIET_PERIOD) {
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }

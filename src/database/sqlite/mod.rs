@@ -12,7 +12,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::directory::own_directory;
-use super::{DatabaseError, Space};
+use super::{DatabaseError, DatabaseSize};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
 const MIGRATIONS: [&str; 6] = [
@@ -25,10 +25,10 @@ const MIGRATIONS: [&str; 6] = [
 ];
 
 /// Busy timeout: how long a connection waits for another process that writes.
-const BUSY: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of prepared statements that a connection caches.
-const STATEMENTS: usize = 64;
+const MAX_CACHED_STATEMENTS: usize = 64;
 
 /// A database that is open and migrated.
 #[derive(Debug, Clone)]
@@ -62,8 +62,8 @@ impl Sqlite {
     pub(crate) fn connect(&self) -> Result<Connection, DatabaseError> {
         let open = || {
             let connection = Connection::open(&self.path)?;
-            connection.busy_timeout(BUSY)?;
-            connection.set_prepared_statement_cache_capacity(STATEMENTS);
+            connection.busy_timeout(BUSY_TIMEOUT)?;
+            connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
             connection.pragma_update(None, "journal_mode", "WAL")?;
             // Acknowledged data must survive a power failure, not only a crash of the process.
             connection.pragma_update(None, "synchronous", "FULL")?;
@@ -78,8 +78,8 @@ impl Sqlite {
         let open = || {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let connection = Connection::open_with_flags(&self.path, flags)?;
-            connection.busy_timeout(BUSY)?;
-            connection.set_prepared_statement_cache_capacity(STATEMENTS);
+            connection.busy_timeout(BUSY_TIMEOUT)?;
+            connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
             Ok(connection)
         };
         open().map_err(|error| self.error(&error))
@@ -108,7 +108,7 @@ impl Sqlite {
     }
 
     /// Returns its disk usage.
-    pub(crate) fn space(&self) -> Result<Space, DatabaseError> {
+    pub(crate) fn space(&self) -> Result<DatabaseSize, DatabaseError> {
         let connection = self.connect_to_read()?;
         let pragma = |name| {
             let number = connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -119,7 +119,7 @@ impl Sqlite {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
         let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
-        Ok(Space {
+        Ok(DatabaseSize {
             bytes: length(&self.path) + length(Path::new(&log)),
             reusable: free.saturating_mul(size),
         })

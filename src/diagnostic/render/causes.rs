@@ -1,4 +1,4 @@
-//! Every finding under its cause: what one slip did in many places is read once.
+//! Renders findings grouped by their cause, so that a repeated mistake is shown only once.
 
 use std::io::{self, Write};
 

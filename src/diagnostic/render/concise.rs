@@ -1,4 +1,5 @@
-//! One finding a line, as compilers write them: editors and terminals make links of the places.
+//! Renders one finding per line in the style of compilers. Editors and terminals turn the locations
+//! into links.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
-//! GitHub Actions workflow commands: `::error file=…,line=…::message`.
+//! Renders GitHub Actions workflow commands: `::error file=…,line=…::message`.
 //!
-//! Escapes as the runner decodes them: `%`, CR and LF everywhere, `:` and `,` in properties too. What is hidden is
-//! written out before: a log shows it as it is.
+//! Text is escaped as the runner decodes it: `%`, CR and LF everywhere, and also `:` and `,` in
+//! properties. Invisible characters are made visible before, since logs show them unchanged.
 
 use std::io::{self, Write};
 
@@ -37,7 +37,7 @@ fn write_command(
         "::{level} file={path},line={},endLine={}",
         start.line, end.line
     )?;
-    // The runner takes columns only where an annotation stays on one line.
+    // The runner supports columns only for annotations within one line.
     if start.line == end.line {
         write!(out, ",col={},endColumn={}", start.column, end.column)?;
     }

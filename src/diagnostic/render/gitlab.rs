@@ -1,7 +1,8 @@
-//! GitLab's Code Quality report: <https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format>.
+//! Renders GitLab's Code Quality report:
+//! <https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format>.
 //!
-//! Fingerprints tell a finding that was there before from a new one: they don't know lines, so a finding
-//! that only moved keeps its own.
+//! GitLab uses fingerprints to recognize known findings. They do not depend on lines, so a finding
+//! that only moved keeps its fingerprint.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,8 +15,8 @@ use super::Style;
 use crate::diagnostic::{Diagnostic, Report, Severity};
 use crate::source::text::write_json;
 
-/// Bytes of a fingerprint.
-const FINGERPRINT: usize = 16;
+/// Size of a fingerprint, in bytes.
+const FINGERPRINT_BYTES: usize = 16;
 
 #[derive(Serialize)]
 struct Entry<'a> {
@@ -29,11 +30,11 @@ struct Entry<'a> {
 #[derive(Serialize)]
 struct Location<'a> {
     path: &'a str,
-    lines: Lines,
+    lines: LineRange,
 }
 
 #[derive(Serialize)]
-struct Lines {
+struct LineRange {
     begin: usize,
     end: usize,
 }
@@ -60,7 +61,7 @@ fn entry<'a>(
         &diagnostic.pointer,
         &diagnostic.message,
     ];
-    // Two of the same words are two: GitLab wants each fingerprint once.
+    // Number repeated findings, since GitLab requires unique fingerprints.
     let same = parts.join("\0");
     let count = seen.entry(same.clone()).or_default();
     let fingerprint = fingerprint(&format!("{same}\0{count}"));
@@ -76,7 +77,7 @@ fn entry<'a>(
         },
         location: Location {
             path,
-            lines: Lines {
+            lines: LineRange {
                 begin: diagnostic.start().line,
                 end: diagnostic.end().line,
             },
@@ -86,7 +87,7 @@ fn entry<'a>(
 
 fn fingerprint(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
-    let bytes = digest.iter().take(FINGERPRINT);
+    let bytes = digest.iter().take(FINGERPRINT_BYTES);
     bytes.fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -1,7 +1,7 @@
-//! Many findings put together by their causes, so that a long report can be read.
+//! Groups findings by their cause, so that long reports stay readable.
 //!
-//! Invariant: each finding is in exactly one group; what differs between findings of one cause is what
-//! their messages quote, and numbers.
+//! Invariant: each finding is in exactly one group. Messages of one group differ only in quoted
+//! text and numbers.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,22 +10,22 @@ use std::fmt::Write;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::text::defuse_line;
 
-/// So many findings are shown one by one.
-pub(super) const FEW: usize = 40;
-/// Most places named under a group.
+/// Maximum number of findings that are shown without grouping.
+pub(super) const MAX_UNGROUPED: usize = 40;
+/// Maximum number of locations that are listed per group.
 const MAX_PLACES: usize = 5;
-/// Most causes named at the end.
-const MAX_FIRST: usize = 3;
+/// Maximum number of causes that are listed at the end.
+const MAX_CAUSES: usize = 3;
 
-/// Findings of one cause, in the report's order; at least one.
-pub(super) struct Group<'a> {
+/// The findings of one cause in the order of the report, at least one.
+pub(super) struct FindingGroup<'a> {
     findings: Vec<&'a Diagnostic>,
 }
 
-/// The groups, the most severe first, then in the report's order.
-pub(super) fn groups(diagnostics: &[Diagnostic]) -> Vec<Group<'_>> {
+/// Returns the groups, most severe first, otherwise in the order of the report.
+pub(super) fn groups(diagnostics: &[Diagnostic]) -> Vec<FindingGroup<'_>> {
     let mut known: HashMap<(&str, Severity, String), usize> = HashMap::new();
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<FindingGroup<'_>> = Vec::new();
     for diagnostic in diagnostics {
         let key = (
             diagnostic.rule.code,
@@ -35,7 +35,7 @@ pub(super) fn groups(diagnostics: &[Diagnostic]) -> Vec<Group<'_>> {
         let at = *known.entry(key).or_insert(groups.len());
         match groups.get_mut(at) {
             Some(group) => group.findings.push(diagnostic),
-            None => groups.push(Group {
+            None => groups.push(FindingGroup {
                 findings: vec![diagnostic],
             }),
         }
@@ -44,12 +44,12 @@ pub(super) fn groups(diagnostics: &[Diagnostic]) -> Vec<Group<'_>> {
     groups
 }
 
-impl<'a> Group<'a> {
+impl<'a> FindingGroup<'a> {
     pub(super) fn first(&self) -> &'a Diagnostic {
         self.findings[0]
     }
 
-    /// A line about the findings behind the first.
+    /// Returns a line about the findings after the first.
     pub(super) fn others(&self) -> Option<String> {
         let others = &self.findings[1..];
         if others.is_empty() {
@@ -71,7 +71,7 @@ impl<'a> Group<'a> {
         ))
     }
 
-    /// All findings, in the report's order.
+    /// Returns all findings in the order of the report.
     pub(super) fn findings(&self) -> &[&'a Diagnostic] {
         &self.findings
     }
@@ -82,17 +82,17 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The last lines of a long report.
-pub(super) fn what_to_do_first(groups: &[Group<'_>]) -> String {
-    let mut order: Vec<&Group<'_>> = groups.iter().collect();
-    // What is wrong with a file as a whole hides everything else that is wrong in it.
-    let hides = |group: &Group<'_>| group.first().pointer.is_empty();
+/// Returns the last lines of a long report.
+pub(super) fn closing_lines(groups: &[FindingGroup<'_>]) -> String {
+    let mut order: Vec<&FindingGroup<'_>> = groups.iter().collect();
+    // An error of the whole file hides all other errors in it.
+    let hides = |group: &FindingGroup<'_>| group.first().pointer.is_empty();
     order.sort_by_key(|group| {
         let severity = group.first().severity;
         Reverse((severity, hides(group), group.findings.len()))
     });
     let mut text = "What to do first:\n".to_owned();
-    for (number, group) in order.iter().take(MAX_FIRST).enumerate() {
+    for (number, group) in order.iter().take(MAX_CAUSES).enumerate() {
         let first = group.first();
         let help = first.help.as_deref().unwrap_or(&first.message);
         let files = group.files();
@@ -107,7 +107,7 @@ pub(super) fn what_to_do_first(groups: &[Group<'_>]) -> String {
             defuse_line(&short(help)),
         );
     }
-    text + "`pkgtool explain CODE` tells more of a rule, `--ungrouped` shows every finding\n"
+    text + "`pkgtool explain CODE` explains a rule, `--ungrouped` shows every finding\n"
 }
 
 fn short(help: &str) -> String {
@@ -117,14 +117,14 @@ fn short(help: &str) -> String {
     }
 }
 
-/// `path:line:column`.
+/// Formats the location as `path:line:column`.
 pub(super) fn place(diagnostic: &Diagnostic) -> String {
     let start = diagnostic.start();
     let path = defuse_line(&diagnostic.source.path);
     format!("{path}:{}:{}", start.line, start.column)
 }
 
-/// A message without what it quotes and without numbers.
+/// Returns a message without quoted text and numbers.
 fn cause(message: &str) -> String {
     let mut cause = String::new();
     let mut quote = None;

@@ -1,4 +1,5 @@
-//! For people: each finding with its source line, the offending text underlined, and what to do.
+//! Renders text for people: each finding with its source line, the offending text underlined, and
+//! the remedy.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -31,7 +32,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     let mut show = |diagnostic: &Diagnostic, more: Option<String>| {
         let mut text = String::new();
         handler
-            .render_report(&mut text, &Shown::new(diagnostic))
+            .render_report(&mut text, &MietteDiagnostic::new(diagnostic))
             .map_err(io::Error::other)?;
         writeln!(out, "{}", text.trim_end())?;
         if let Some(more) = more {
@@ -39,7 +40,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
         }
         writeln!(out)
     };
-    let groups = (style.grouped && report.diagnostics.len() > grouped::FEW)
+    let groups = (style.grouped && report.diagnostics.len() > grouped::MAX_UNGROUPED)
         .then(|| grouped::groups(&report.diagnostics));
     match &groups {
         Some(groups) => groups
@@ -53,13 +54,13 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     if style.summary {
         writeln!(out, "{}", summary_line(report))?;
         if let Some(groups) = &groups {
-            write!(out, "{}", grouped::what_to_do_first(groups))?;
+            write!(out, "{}", grouped::closing_lines(groups))?;
         }
     }
     Ok(())
 }
 
-/// `3 packages checked: 1 error, 2 warnings`.
+/// Returns a line such as `3 packages checked: 1 error, 2 warnings`.
 pub(super) fn summary_line(report: &Report) -> String {
     let Summary {
         packages,
@@ -95,16 +96,16 @@ fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// A diagnostic as miette shows it.
+/// Adapts a diagnostic to miette.
 #[derive(Debug)]
-struct Shown<'a> {
+struct MietteDiagnostic<'a> {
     diagnostic: &'a Diagnostic,
     message: String,
     help: Option<String>,
     snippet: Option<Snippet>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> MietteDiagnostic<'a> {
     fn new(diagnostic: &'a Diagnostic) -> Self {
         let snippet = Snippet::new(&diagnostic.source, diagnostic.span);
         let message = defuse_line(&diagnostic.message);
@@ -120,15 +121,15 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for MietteDiagnostic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Shown<'_> {}
+impl std::error::Error for MietteDiagnostic<'_> {}
 
-impl miette::Diagnostic for Shown<'_> {
+impl miette::Diagnostic for MietteDiagnostic<'_> {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         let Diagnostic { rule, severity, .. } = self.diagnostic;
         Some(Box::new(format!(

@@ -1,4 +1,4 @@
-//! The tool's own JSON: version 1 of a contract that only grows.
+//! Renders the tool's own JSON, version 1. Later versions only add fields.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

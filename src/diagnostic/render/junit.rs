@@ -1,6 +1,6 @@
-//! JUnit XML: a test suite for each checked file; each failing finding is a failed test case.
+//! Renders JUnit XML: a test suite per checked file, and a failed test case per failing finding.
 //!
-//! What does not fail the run stands in the output of the suite's passing case.
+//! Findings that do not fail the run are in the output of the suite's passing test case.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     out.write_all(xml.as_bytes())
 }
 
-/// The suite of a file; `denies`: its warnings fail, too.
+/// Returns the suite of a file. With `denies`, warnings fail as well.
 fn suite(file: &str, diagnostics: &[Diagnostic], denies: bool) -> TestSuite {
     let fails = |d: &&Diagnostic| match d.severity {
         Severity::Error => true,
@@ -36,7 +36,7 @@ fn suite(file: &str, diagnostics: &[Diagnostic], denies: bool) -> TestSuite {
     let mut suite = TestSuite::new(file);
     let mut names: HashMap<String, usize> = HashMap::new();
     for diagnostic in diagnostics.iter().filter(fails) {
-        // Dashboards take two cases of one name for one case that ran twice.
+        // Dashboards treat two test cases with the same name as repeated runs of one.
         let name = case_name(diagnostic);
         let count = names.entry(name.clone()).or_default();
         *count += 1;

@@ -1,4 +1,4 @@
-//! Renderings of a report: one file a format, one list of them.
+//! Output formats of reports, with one file per format.
 
 mod causes;
 mod concise;
@@ -20,12 +20,12 @@ use super::{Report, RuleMeta};
 
 pub use statistics::{statistics, statistics_json};
 
-/// A way to write a report.
+/// An output format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For people: source snippets with the offending text underlined.
+    /// Text for people: source snippets with the offending text underlined.
     Human,
-    /// One JSON document, the tool's own stable form.
+    /// One JSON document in the tool's own stable format.
     Json,
     /// SARIF 2.1.0, for code-scanning services.
     Sarif,
@@ -33,44 +33,44 @@ pub enum Format {
     Github,
     /// JUnit XML, for test dashboards.
     Junit,
-    /// One finding a line: `path:line:column: severity code message`.
+    /// One finding per line: `path:line:column: severity code message`.
     Concise,
-    /// Every finding, put together by its cause.
+    /// Findings grouped by their cause.
     Grouped,
     /// GitLab's Code Quality report.
     Gitlab,
-    /// Reviewdog's diagnostic format, with suggestions.
+    /// Reviewdog Diagnostic Format, with fixes as suggestions.
     Rdjson,
 }
 
-/// What renderers need beside the report.
+/// Options of renderers.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a switch of one format"
+    reason = "each is an option of one format"
 )]
 pub struct Style<'a> {
-    /// Whether to write terminal colours (human only).
+    /// Use terminal colours (human only).
     pub color: bool,
-    /// Columns of the terminal (human only).
+    /// Width of the terminal, in columns (human only).
     pub width: usize,
-    /// Whether to end with a line of counts (human and grouped).
+    /// End with a line of counts (human and grouped).
     pub summary: bool,
-    /// Whether warnings count as failures (JUnit only).
+    /// Count warnings as failures (JUnit only).
     pub deny_warnings: bool,
-    /// Whether many findings are put together by their causes (human only).
+    /// Group many findings by their cause (human only).
     pub grouped: bool,
     /// All rules of the tool (SARIF only).
     pub rules: &'a [&'static RuleMeta],
-    /// Whether to link codes to the pages of their rules (human only).
+    /// Link codes to the pages of their rules (human only).
     pub links: bool,
-    /// Paths as machines want them, relative to the repository, by those of the report; one that is
-    /// not here is as the report has it (all that machines read but the tool's own JSON).
+    /// Paths for machine-readable formats, relative to the repository, by the paths in the report. A
+    /// missing path stays as it is in the report. The tool's own JSON does not use them.
     pub paths: &'a BTreeMap<String, String>,
 }
 
 impl<'a> Style<'a> {
-    /// The path for a machine.
+    /// Returns the path for a machine-readable format.
     fn path<'p>(&self, path: &'p str) -> &'p str
     where
         'a: 'p,
@@ -93,7 +93,7 @@ impl Format {
         Self::Rdjson,
     ];
 
-    /// The format's name on the command line.
+    /// Returns the format's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Human => "human",
@@ -108,7 +108,7 @@ impl Format {
         }
     }
 
-    /// The format of this name.
+    /// Returns the format with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }

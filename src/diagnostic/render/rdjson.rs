@@ -1,7 +1,9 @@
-//! Reviewdog's diagnostic format: <https://github.com/reviewdog/reviewdog/tree/master/proto/rdf>.
+//! Renders the Reviewdog Diagnostic Format:
+//! <https://github.com/reviewdog/reviewdog/tree/master/proto/rdf>.
 //!
-//! Columns count bytes of UTF-8 there. A fix becomes one suggestion: what stands from its first to its
-//! last edit, as it shall be. One that renames files cannot be suggested.
+//! Columns count UTF-8 bytes in this format. A fix becomes one suggestion, which replaces the text
+//! from its first to its last edit. Fixes that rename files are omitted, since the format cannot
+//! express them.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
-//! SARIF 2.1.0: one run, all rules in the driver, one result a diagnostic.
+//! Renders SARIF 2.1.0: one run, all rules in the driver, and one result per diagnostic.
 //!
-//! Columns are 1-based and count Unicode scalar values, which the run declares. Paths are relative
-//! URI references with `/`, percent-encoded; an absolute path becomes a `file:` URI.
+//! Columns start at 1 and count Unicode scalar values, as the run declares. Paths are relative URI
+//! references with `/`, percent-encoded. An absolute path becomes a `file:` URI.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::Style;
-use crate::diagnostic::{Diagnostic, Fix, Identities, Report, RuleMeta, Severity};
+use crate::diagnostic::{Diagnostic, Fix, IdentityCache, Report, RuleMeta, Severity};
 use crate::source::text::write_json;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
         "rules": rules.iter().copied().map(descriptor).collect::<Vec<_>>(),
     });
     let mut seen: HashMap<String, usize> = HashMap::new();
-    let mut identities = Identities::default();
+    let mut identities = IdentityCache::default();
     let results = report.diagnostics.iter().map(|diagnostic| {
         let mut result = result(diagnostic, style);
         let path = style.path(&diagnostic.source.path);
@@ -87,7 +87,7 @@ fn result(diagnostic: &Diagnostic, style: &Style<'_>) -> Value {
     {
         result["ruleIndex"] = json!(index);
     }
-    // The format has no renamings: half a fix is none.
+    // The format cannot express renamings, and a partial fix would be wrong.
     if let Some(fix) = diagnostic.fix.as_ref().filter(|fix| fix.rename.is_none()) {
         result["fixes"] = json!([fix_of(fix, diagnostic, style)]);
     }
@@ -117,7 +117,7 @@ fn fix_of(fix: &Fix, diagnostic: &Diagnostic, style: &Style<'_>) -> Value {
     })
 }
 
-/// The text under an explanation's first heading, as one paragraph.
+/// Returns the text under an explanation's first heading as one paragraph.
 fn first_section(explanation: &str) -> String {
     let lines = explanation.lines().skip(1);
     let section = lines.take_while(|line| !line.starts_with("# "));
@@ -157,7 +157,8 @@ fn uri(path: &str) -> String {
     uri
 }
 
-/// What a path begins with that is an address on a server: scheme and host, or a hub's short form.
+/// Returns the prefix of a path that is an address on a server: scheme and host, or a hub's short
+/// form.
 fn origin(path: &str) -> &str {
     let host = ["https://", "http://"].iter().find_map(|scheme| {
         let rest = path.strip_prefix(scheme)?;

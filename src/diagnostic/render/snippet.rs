@@ -1,8 +1,8 @@
-//! The few lines of source around a finding, safe and short enough for a terminal.
+//! Extracts the source lines around a finding, safe and short enough for a terminal.
 //!
-//! Invariants: a window is cut from the text in time independent of the text's length; it holds no
-//! control character but line ends and tabs, so that a file cannot steer the terminal; every
-//! replacement keeps the byte length, so offsets stay true.
+//! Invariant: the time for extracting a window does not depend on the length of the text. The
+//! window contains no control characters except line ends and tabs, so that a file cannot control
+//! the terminal. Replacements keep the length in bytes, so that offsets stay valid.
 
 use miette::{MietteError, SourceCode, SourceSpan, SpanContents};
 
@@ -10,10 +10,10 @@ use crate::diagnostic::SourceText;
 use crate::source::Span;
 use crate::source::text::{defuse, defuse_line};
 
-/// Longest piece of one line that is shown, in bytes.
-const MAX_LINE: usize = 160;
+/// Maximum length of the part of a line that is shown, in bytes.
+const MAX_LINE_BYTES: usize = 160;
 
-/// A piece of a text and the span to underline in it.
+/// A part of a text, and the span to underline in it.
 #[derive(Debug)]
 pub(super) struct Snippet {
     data: String,
@@ -21,13 +21,13 @@ pub(super) struct Snippet {
     line: usize,
     column: usize,
     name: String,
-    /// What to underline, in offsets of the whole text: never more than one line.
+    /// The span to underline, in offsets of the whole text, within one line.
     pub(super) underline: Span,
 }
 
 impl Snippet {
-    /// The line of `span`'s start, one line before and one after, cut where lines are very long.
-    /// `None` for an empty text.
+    /// Extracts the line of the span's start, one line before and one after. Very long lines are
+    /// cut. Returns `None` for an empty text.
     pub(super) fn new(source: &SourceText, span: Span) -> Option<Self> {
         if source.text.is_empty() {
             return None;
@@ -37,11 +37,11 @@ impl Snippet {
         let line = at.line - 1;
         let here = line_span(source, line);
         let underline = Span::new(at.offset, span.end.min(here.end).max(at.offset));
-        let (first, start, end) = if here.len() > MAX_LINE {
-            let start = at.offset.saturating_sub(MAX_LINE / 2).max(here.start);
-            (line, start, (start + MAX_LINE).min(here.end))
+        let (first, start, end) = if here.len() > MAX_LINE_BYTES {
+            let start = at.offset.saturating_sub(MAX_LINE_BYTES / 2).max(here.start);
+            (line, start, (start + MAX_LINE_BYTES).min(here.end))
         } else {
-            let short = |line: usize| line_span(source, line).len() <= MAX_LINE;
+            let short = |line: usize| line_span(source, line).len() <= MAX_LINE_BYTES;
             let before = line > 0 && short(line - 1);
             let after = line + 1 < lines.line_count() && short(line + 1);
             let first = line - usize::from(before);
@@ -101,7 +101,7 @@ impl<'a> SpanContents<'a> for Window<'a> {
     }
 }
 
-/// A line without its end.
+/// Returns a line without its line end.
 fn line_span(source: &SourceText, line: usize) -> Span {
     let start = source.lines().line_start(line);
     let end = if line + 1 < source.lines().line_count() {
@@ -123,7 +123,7 @@ mod tests {
         let source = SourceText::new("c.json".to_owned(), long);
         for start in [0, 7, 8, 5001, source.text.len() - 4, source.text.len()] {
             let snippet = Snippet::new(&source, Span::new(start, start + 3)).expect("a text");
-            assert!(snippet.data.len() <= MAX_LINE);
+            assert!(snippet.data.len() <= MAX_LINE_BYTES);
             assert!(snippet.underline.start >= snippet.window.offset());
         }
         let text = "\u{1b}[31m\u{9b}\u{202e}\n";

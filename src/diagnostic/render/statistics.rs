@@ -1,4 +1,4 @@
-//! How many findings each rule has.
+//! The number of findings of each rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use super::human::summary_line;
 use crate::diagnostic::{Align, Report, Severity, Summary, Table};
 use crate::source::text::write_json;
 
-/// Findings of one rule and severity.
+/// The findings of one rule and severity.
 #[derive(Serialize)]
 struct Row {
     code: &'static str,
@@ -27,7 +27,7 @@ struct Output {
     statistics: Vec<Row>,
 }
 
-/// Writes one line a rule, the most frequent first.
+/// Writes one line per rule, most frequent first.
 pub fn statistics(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left]);
     for row in rows(report) {
@@ -46,7 +46,7 @@ pub fn statistics(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io
     Ok(())
 }
 
-/// The same as one JSON document: version 1 of a contract that only grows.
+/// Writes the statistics as one JSON document, version 1. Later versions only add fields.
 pub fn statistics_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let output = Output {
         version: 1,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Style;
-use crate::diff::{Change, Difference, Level, Place, Summary};
+use crate::diff::{Change, ChangeLocation, Difference, Level, Summary};
 use crate::source::text::write_json;
 
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ struct Entry<'a> {
     level: Level,
     kind: &'static str,
     #[serde(flatten)]
-    place: &'a Place,
+    place: &'a ChangeLocation,
     subject: &'a str,
     old: Option<&'a str>,
     new: Option<&'a str>,

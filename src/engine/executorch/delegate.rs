@@ -7,7 +7,7 @@ use crate::model::Method;
 use crate::package::Backend;
 
 /// Delegates that an installation may lack, and the software that runs them.
-const ELSEWHERE: [(&str, &str); 7] = [
+const DELEGATE_RUNNERS: [(&str, &str); 7] = [
     (
         Backend::CoreMl.delegate_id(),
         "ExecuTorch on Apple's systems, with Core ML",
@@ -92,7 +92,7 @@ fn reason(missing: &[String]) -> String {
 }
 
 fn runner(id: &str) -> &'static str {
-    let known = ELSEWHERE.iter().find(|(known, _)| *known == id);
+    let known = DELEGATE_RUNNERS.iter().find(|(known, _)| *known == id);
     known.map_or("ExecuTorch built with it", |(_, runner)| runner)
 }
 

@@ -5,7 +5,7 @@
 
 use super::NAME;
 use crate::engine::EngineError;
-use crate::engine::refusal::tells_beyond;
+use crate::engine::refusal::reports_unsupported;
 
 /// A failed call: ExecuTorch's code, and its log messages, one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,16 +25,17 @@ const INCOMPATIBLE: u32 = 0x30;
 const INVALID_ARGUMENT: u32 = 0x12;
 /// Codes of a failed load that mean an invalid program: an invalid argument, a wrong type,
 /// something not found, an invalid program, an invalid data file.
-const BROKEN: [u32; 5] = [INVALID_ARGUMENT, 0x13, 0x20, INVALID_PROGRAM, INVALID_DATA];
+const INVALID_PROGRAM_CODES: [u32; 5] =
+    [INVALID_ARGUMENT, 0x13, 0x20, INVALID_PROGRAM, INVALID_DATA];
 
 /// Maximum number of messages in an error.
-const MOST_LINES: usize = 3;
+const MAX_MESSAGES: usize = 3;
 /// Maximum length of a message, in characters.
-const LONGEST_LINE: usize = 300;
+const MAX_MESSAGE_CHARS: usize = 300;
 
 impl Failure {
     /// A failure before the call reached ExecuTorch.
-    pub(super) fn of_ours(text: &str) -> Self {
+    pub(super) fn before_call(text: &str) -> Self {
         Self {
             code: 0,
             text: text.to_owned(),
@@ -42,7 +43,7 @@ impl Failure {
     }
 
     /// Converts a failure to load a program.
-    pub(super) fn of_loading(&self) -> EngineError {
+    pub(super) fn to_load_error(&self) -> EngineError {
         let reason = self.reason();
         let engine = NAME.to_owned();
         match self.code {
@@ -60,7 +61,7 @@ impl Failure {
                 operators: Vec::new(),
                 reason,
             },
-            _ if self.is_beyond() => EngineError::Unsupported {
+            _ if self.reports_missing_support() => EngineError::Unsupported {
                 engine,
                 operators: Vec::new(),
                 reason,
@@ -70,7 +71,7 @@ impl Failure {
     }
 
     /// Converts a failure of a run.
-    pub(super) fn of_running(&self) -> EngineError {
+    pub(super) fn to_run_error(&self) -> EngineError {
         let (engine, operator, reason) = (NAME.to_owned(), self.operator(), self.reason());
         if self.is_about_an_index() {
             return EngineError::Input {
@@ -82,7 +83,7 @@ impl Failure {
         let codes = [NOT_SUPPORTED, NOT_IMPLEMENTED, OPERATOR_MISSING];
         // Inputs of other sizes than the program accepts are reported as "not supported", too.
         let is_size = self.text.contains("Attempted to resize");
-        if !is_size && (codes.contains(&self.code) || self.is_beyond()) {
+        if !is_size && (codes.contains(&self.code) || self.reports_missing_support()) {
             return EngineError::Unsupported {
                 engine,
                 operators: operator.into_iter().collect(),
@@ -108,7 +109,8 @@ impl Failure {
     /// delegate's payload.
     fn is_about_the_program(&self) -> bool {
         const WORDS: [&str; 3] = ["corrupt", "malformed", "xnn_status_invalid_parameter"];
-        BROKEN.contains(&self.code) || WORDS.iter().any(|words| self.text.contains(words))
+        INVALID_PROGRAM_CODES.contains(&self.code)
+            || WORDS.iter().any(|words| self.text.contains(words))
     }
 
     /// Returns `true` if an input was set to another number than at export: `The 1-th input of
@@ -119,8 +121,8 @@ impl Failure {
 
     /// Returns `true` if the message reports missing support. Kernels return the code of an invalid
     /// argument for `Unhandled dtype BFloat16 for aten::cumsum.out`, too.
-    fn is_beyond(&self) -> bool {
-        self.text.contains("Unhandled dtype") || tells_beyond(&self.text)
+    fn reports_missing_support(&self) -> bool {
+        self.text.contains("Unhandled dtype") || reports_unsupported(&self.text)
     }
 
     /// Returns the operator in `KernelCall failed at instruction 0:12 in operator aten::cat.out:
@@ -138,7 +140,7 @@ impl Failure {
         let mut lines: Vec<String> = Vec::new();
         for line in said.filter(|line| !line.is_empty()) {
             let line = cut(line);
-            if lines.len() < MOST_LINES && !lines.contains(&line) {
+            if lines.len() < MAX_MESSAGES && !lines.contains(&line) {
                 lines.push(line);
             }
         }
@@ -153,7 +155,7 @@ impl Failure {
 }
 
 fn cut(line: &str) -> String {
-    match line.char_indices().nth(LONGEST_LINE) {
+    match line.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),
     }
@@ -198,7 +200,7 @@ mod tests {
         };
         let EngineError::Run {
             operator, reason, ..
-        } = failure.of_running()
+        } = failure.to_run_error()
         else {
             panic!("a run failed");
         };
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_found_broken_is_no_matter_of_the_engine() {
+    fn invalid_programs_blame_the_model() {
         let failure = |code, text: &str| Failure {
             code,
             text: text.to_owned(),
@@ -227,7 +229,7 @@ mod tests {
                 "Failed to define tensor 4 with code: xnn_status_invalid_parameter",
             ),
         ] {
-            let error = broken.of_loading();
+            let error = broken.to_load_error();
             assert!(error.is_about_the_model(), "{error}");
         }
         for other in [
@@ -239,12 +241,12 @@ mod tests {
                 "relies on the constant_buffer path, which is disabled in this build",
             ),
         ] {
-            assert!(!other.of_loading().is_about_the_model());
+            assert!(!other.to_load_error().is_about_the_model());
         }
     }
 
     #[test]
-    fn a_kernel_that_refuses_is_no_failed_run() {
+    fn rejecting_kernels_are_unsupported() {
         for (code, text) in [
             (0x11, ""),
             (
@@ -258,7 +260,7 @@ mod tests {
                 code,
                 text: text.to_owned(),
             };
-            let error = failure.of_running();
+            let error = failure.to_run_error();
             assert!(error.is_about_the_engine(), "{error}");
         }
         let larger = Failure {
@@ -267,12 +269,12 @@ mod tests {
                 "Attempted to resize a static tensor. Expected shape (2, 8), but received (2, 9)."
                     .to_owned(),
         };
-        assert!(!larger.of_running().is_about_the_engine());
+        assert!(!larger.to_run_error().is_about_the_engine());
         let broken = Failure {
             code: 0x23,
             text: "Unsupported segment; the program is corrupt".to_owned(),
         };
-        assert!(!broken.of_loading().is_about_the_engine());
+        assert!(!broken.to_load_error().is_about_the_engine());
     }
 
     #[test]
@@ -283,6 +285,6 @@ mod tests {
         };
         assert_eq!(silent(0x23).reason(), "the program is invalid");
         assert_eq!(silent(0x99).reason(), "code 0x99");
-        assert_eq!(Failure::of_ours("no").reason(), "no");
+        assert_eq!(Failure::before_call("no").reason(), "no");
     }
 }

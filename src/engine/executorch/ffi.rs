@@ -75,7 +75,7 @@ pub(super) struct Library {
 #[derive(Debug, Default)]
 struct Threads {
     /// The number of threads that the library starts by default; `None` before the first query.
-    by_itself: Option<u32>,
+    default_count: Option<u32>,
     /// The current number of threads.
     count: u32,
     /// The number of loaded methods.
@@ -115,16 +115,18 @@ unsafe impl Send for Method {}
 
 /// Opens a library of ExecuTorch with symbols visible to other libraries. It is never closed, so
 /// its registrations stay valid.
-pub(super) fn open_for_all(path: &Path) -> Result<(), String> {
+pub(super) fn open_global(path: &Path) -> Result<(), String> {
     // SAFETY: opening runs the library's own initialisation. The file is a library of ExecuTorch by
     // its place and name, of the version this was built for; that it does what it should is trusted,
     // as with any library that a user installs.
     let opened = unsafe { Opened::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
-    opened.map(std::mem::forget).map_err(|error| cause(&error))
+    opened
+        .map(std::mem::forget)
+        .map_err(|error| open_error(&error))
 }
 
 /// Returns the system's reason why a library cannot be opened, without the path.
-fn cause(error: &libloading::Error) -> String {
+fn open_error(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
@@ -134,9 +136,9 @@ impl Library {
         // SAFETY: the file was just written by this process, from what its build made of `shim.cpp`;
         // opening it runs nothing but the C++ library's own initialisation.
         let opened = unsafe { Opened::open(Some(shim), RTLD_NOW | RTLD_LOCAL) };
-        let opened = opened.map_err(|error| cause(&error))?;
+        let opened = opened.map_err(|error| open_error(&error))?;
         // SAFETY: the types are those that `shim.cpp` declares, which is what was opened.
-        let functions = unsafe { Functions::of(&opened) }.map_err(|error| cause(&error))?;
+        let functions = unsafe { Functions::of(&opened) }.map_err(|error| open_error(&error))?;
         std::mem::forget(opened);
         // SAFETY: it is called once, first, and takes nothing.
         unsafe { (functions.start)() };
@@ -181,26 +183,26 @@ impl Library {
 
     /// Registers a method that is about to be loaded, with its number of threads. Methods keep a
     /// pointer to the thread pool, so the pool is only replaced while no method is loaded.
-    fn enter(&self, wanted: Option<u32>) -> Result<(), Failure> {
+    fn register_method(&self, wanted: Option<u32>) -> Result<(), Failure> {
         let mut threads = self.threads();
         if threads.methods == 0 {
             // SAFETY: no method is loaded, and none can be while the lock is held.
             let set = |count| unsafe { (self.functions.set_threads)(count) };
-            let by_itself = *threads.by_itself.get_or_insert_with(|| set(0));
+            let by_itself = *threads.default_count.get_or_insert_with(|| set(0));
             threads.count = set(wanted.unwrap_or(by_itself));
         } else if wanted.is_some_and(|wanted| wanted != threads.count) {
             let count = threads.count;
             let text = format!("this process already runs another program on {count} threads");
-            return Err(Failure::of_ours(&text));
+            return Err(Failure::before_call(&text));
         }
         if threads.count == 0 {
-            return Err(Failure::of_ours("cannot start threads"));
+            return Err(Failure::before_call("cannot start threads"));
         }
         threads.methods += 1;
         Ok(())
     }
 
-    fn leave(&self) {
+    fn unregister_method(&self) {
         self.threads().methods -= 1;
     }
 
@@ -259,15 +261,15 @@ impl Method {
             .iter()
             .map(|(path, preferred)| Ok((c_text(path.as_os_str().as_bytes())?, *preferred)))
             .collect::<Result<_, Failure>>()?;
-        library.enter(source.threads)?;
+        library.register_method(source.threads)?;
         let mut code = 0;
         let (offset, length) = source.place;
         // SAFETY: the path ends with a zero, the code can be written to, both outlive the call; any
         // place may be asked for.
         let raw = unsafe { (library.functions.open)(path.as_ptr(), offset, length, &raw mut code) };
         let Some(raw) = NonNull::new(raw) else {
-            library.leave();
-            return Err(Failure::of_ours("out of memory"));
+            library.unregister_method();
+            return Err(Failure::before_call("out of memory"));
         };
         // From here on, dropping `method` closes it.
         let mut method = Self {
@@ -316,17 +318,17 @@ impl Method {
         let mut raw = RawValue::empty();
         let slot = self.inputs.get(index);
         match (slot.map(|slot| slot.kind), value) {
-            (Some(Kind::None), Value::None) => raw.kind = NONE,
+            (Some(Kind::None), Value::None) => raw.kind = KIND_NONE,
             (Some(Kind::Int), Value::Int(value)) => {
-                raw.kind = INT;
+                raw.kind = KIND_INT;
                 raw.integer = *value;
             }
             (Some(Kind::Double), Value::Double(value)) => {
-                raw.kind = DOUBLE;
+                raw.kind = KIND_DOUBLE;
                 raw.number = *value;
             }
             (Some(Kind::Bool), Value::Bool(value)) => {
-                raw.kind = BOOL;
+                raw.kind = KIND_BOOL;
                 raw.integer = i64::from(*value);
             }
             (Some(Kind::Tensor), Value::Tensor(view)) => {
@@ -335,11 +337,11 @@ impl Method {
                 if found != rank {
                     let text =
                         format!("input {index} has the wrong rank: expected {rank}, got {found}");
-                    return Err(Failure::of_ours(&text));
+                    return Err(Failure::before_call(&text));
                 }
                 let expected = view.sizes.bytes(view.dtype);
                 if expected != Some(view.bytes.len()) {
-                    return Err(Failure::of_ours(
+                    return Err(Failure::before_call(
                         "the size of an input in bytes differs from that of its shape",
                     ));
                 }
@@ -347,7 +349,7 @@ impl Method {
             }
             _ => {
                 let text = format!("input {index} has the wrong kind of value");
-                return Err(Failure::of_ours(&text));
+                return Err(Failure::before_call(&text));
             }
         }
         // SAFETY: the method is loaded and has this input; the value has its kind and, if it is a
@@ -385,7 +387,7 @@ impl Method {
     /// Returns an output of the last run. The elements of a tensor are valid until the next run.
     pub(super) fn get(&self, index: usize) -> Result<Value<'_>, Failure> {
         if index >= self.outputs.len() {
-            return Err(Failure::of_ours("output index out of range"));
+            return Err(Failure::before_call("output index out of range"));
         }
         let mut raw = RawValue::empty();
         // SAFETY: the method is loaded and has this output; the value can be written to.
@@ -408,7 +410,7 @@ impl Drop for Method {
     fn drop(&mut self) {
         // SAFETY: it was opened, and nobody can use it any more.
         unsafe { (self.library.functions.close)(self.raw.as_ptr()) };
-        self.library.leave();
+        self.library.unregister_method();
     }
 }
 
@@ -416,20 +418,20 @@ impl Drop for Method {
 const END_OF_METHOD: u32 = 0x03;
 
 /// The shim's constants for the kinds of values.
-const NONE: i32 = 0;
-const TENSOR: i32 = 1;
-const INT: i32 = 2;
-const DOUBLE: i32 = 3;
-const BOOL: i32 = 4;
+const KIND_NONE: i32 = 0;
+const KIND_TENSOR: i32 = 1;
+const KIND_INT: i32 = 2;
+const KIND_DOUBLE: i32 = 3;
+const KIND_BOOL: i32 = 4;
 
 impl Kind {
     fn of(raw: i32) -> Self {
         match raw {
-            NONE => Self::None,
-            TENSOR => Self::Tensor,
-            INT => Self::Int,
-            DOUBLE => Self::Double,
-            BOOL => Self::Bool,
+            KIND_NONE => Self::None,
+            KIND_TENSOR => Self::Tensor,
+            KIND_INT => Self::Int,
+            KIND_DOUBLE => Self::Double,
+            KIND_BOOL => Self::Bool,
             _ => Self::Other,
         }
     }
@@ -438,7 +440,7 @@ impl Kind {
 impl RawValue {
     fn empty() -> Self {
         Self {
-            kind: NONE,
+            kind: KIND_NONE,
             dtype: 0,
             rank: 0,
             sizes: [0; MAX_RANK],
@@ -452,7 +454,7 @@ impl RawValue {
 
     fn of(view: &View<'_>) -> Self {
         Self {
-            kind: TENSOR,
+            kind: KIND_TENSOR,
             dtype: value::code_of(view.dtype),
             rank: u32::try_from(view.sizes.as_slice().len()).unwrap_or(0),
             sizes: view.sizes.padded(),
@@ -497,5 +499,5 @@ impl RawValue {
 }
 
 fn c_text(bytes: &[u8]) -> Result<CString, Failure> {
-    CString::new(bytes).map_err(|_| Failure::of_ours("a name contains a zero byte"))
+    CString::new(bytes).map_err(|_| Failure::before_call("a name contains a zero byte"))
 }

@@ -23,7 +23,7 @@ pub(super) fn from_row_major(
     order: &[u8],
 ) -> Option<Vec<u8>> {
     let mut ordered = vec![0; bytes.len()];
-    let mut there = Walk::new(sizes, order)?;
+    let mut there = StridedWalk::new(sizes, order)?;
     for element in bytes.chunks_exact(width) {
         let at = there.next() * width;
         ordered.get_mut(at..at + width)?.copy_from_slice(element);
@@ -39,7 +39,7 @@ pub(super) fn to_row_major(
     order: &[u8],
 ) -> Option<Vec<u8>> {
     let mut row_major = vec![0; bytes.len()];
-    let mut there = Walk::new(sizes, order)?;
+    let mut there = StridedWalk::new(sizes, order)?;
     for element in row_major.chunks_exact_mut(width) {
         let at = there.next() * width;
         element.copy_from_slice(bytes.get(at..at + width)?);
@@ -48,13 +48,13 @@ pub(super) fn to_row_major(
 }
 
 /// Places of elements in memory, as their indices go through all in row-major order.
-struct Walk {
+struct StridedWalk {
     /// For each dimension: size, distance between neighbours in elements, and current index.
     dims: Vec<(usize, usize, usize)>,
     place: usize,
 }
 
-impl Walk {
+impl StridedWalk {
     fn new(sizes: &[i32], order: &[u8]) -> Option<Self> {
         let mut sorted = order.to_vec();
         sorted.sort_unstable();

@@ -8,9 +8,9 @@
 use super::search;
 
 /// Path of that library in the package.
-const LIBRARY: &str = "extension/llm/custom_ops/libcustom_ops_aot_lib.so";
+const PYTORCH_LIBRARY: &str = "extension/llm/custom_ops/libcustom_ops_aot_lib.so";
 /// The kernels that it registers.
-const REGISTERED: [&str; 10] = [
+const PYTORCH_KERNELS: [&str; 10] = [
     "llama::channelwise_gated_delta_rule.out",
     "llama::custom_quantized_sdpa.out",
     "llama::custom_sdpa.out",
@@ -28,12 +28,12 @@ pub(super) fn reason(missing: &[String]) -> String {
     let (there, nowhere): (Vec<&str>, Vec<&str>) = missing
         .iter()
         .map(String::as_str)
-        .partition(|name| REGISTERED.contains(name));
+        .partition(|name| PYTORCH_KERNELS.contains(name));
     let package = search::installations().into_iter();
     let mut usable = package.filter(|found| found.problem.is_none());
     let is_there = usable.next().is_some_and(|found| {
         let package = found.path.parent();
-        package.is_some_and(|package| package.join(LIBRARY).is_file())
+        package.is_some_and(|package| package.join(PYTORCH_LIBRARY).is_file())
     });
     if there.is_empty() || !is_there {
         return "ExecuTorch's Python package has no kernel for this".to_owned();
@@ -49,7 +49,7 @@ pub(super) fn reason(missing: &[String]) -> String {
         format!("; no library has a kernel for {}", quoted(&nowhere))
     };
     format!(
-        "ExecuTorch's Python package has the kernels{which} in {LIBRARY} only, which needs PyTorch's \
+        "ExecuTorch's Python package has the kernels{which} in {PYTORCH_LIBRARY} only, which needs PyTorch's \
          libraries (libtorch, libtorch_cpu, libc10, libtorch_python) and a Python interpreter to be \
          opened{rest}; `--engine tract` runs custom_sdpa, sdpa_with_kv_cache, update_cache and \
          fast_hadamard_transform"

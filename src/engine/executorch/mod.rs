@@ -23,8 +23,8 @@ use std::path::Path;
 use super::feedback;
 use super::library::{Installations, NativeBackend};
 use super::{
-    Engine, EngineError, LoadOptions, LoadRequest, RequiredFiles, Offer, Placement, Provider, Session,
-    offer,
+    Engine, EngineError, LoadOptions, LoadRequest, Offer, Placement, Provider, RequiredFiles,
+    Session, offer,
 };
 use crate::package::Backend;
 
@@ -58,7 +58,12 @@ impl Engine for ExecuTorch {
     }
 
     /// A program runs on the backends that it was exported for, whatever name the provider has.
-    fn ran_on_backend(&self, placement: &Placement, provider: Provider, backend: Option<Backend>) -> bool {
+    fn ran_on_backend(
+        &self,
+        placement: &Placement,
+        provider: Provider,
+        backend: Option<Backend>,
+    ) -> bool {
         let Some(backend) = backend else {
             return true;
         };

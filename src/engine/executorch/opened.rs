@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::ffi::{self, Library};
-use super::search::{self, VARIABLE, VERSION};
+use super::search::{self, DIRECTORY_VARIABLE, VERSION};
 use crate::engine::library::Installation;
 use crate::engine::surroundings::Surroundings;
 use crate::engine::{EngineError, RequiredFiles};
@@ -16,26 +16,28 @@ use crate::engine::{EngineError, RequiredFiles};
 /// The compiled `shim.cpp`, built by `build_shim.rs`.
 const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/executorch-shim"));
 
-static OPENED: Mutex<Option<&'static Library>> = Mutex::new(None);
+static OPENED_LIBRARY: Mutex<Option<&'static Library>> = Mutex::new(None);
 
 /// The result of the search before this process was sandboxed. A sandboxed process cannot search.
-static PREPARED: OnceLock<Vec<Installation>> = OnceLock::new();
+static SEARCH_RESULT: OnceLock<Vec<Installation>> = OnceLock::new();
 
 /// Searches for the libraries and returns the files that opening them reads.
 pub(super) fn prepare() -> RequiredFiles {
     let surroundings = Surroundings::of_this_process();
-    let found = PREPARED.get_or_init(|| search::installations_in(&surroundings));
+    let found = SEARCH_RESULT.get_or_init(|| search::installations_in(&surroundings));
     surroundings.needs(found.iter().map(|installation| &*installation.path))
 }
 
 /// Returns ExecuTorch, and opens it on the first call.
 pub(super) fn library() -> Result<&'static Library, EngineError> {
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut opened = OPENED_LIBRARY
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(library) = *opened {
         return Ok(library);
     }
     let surroundings = Surroundings::of_this_process();
-    let prepared = PREPARED.get().cloned();
+    let prepared = SEARCH_RESULT.get().cloned();
     let found = prepared.unwrap_or_else(|| search::installations_in(&surroundings));
     let chosen = choose(found)?;
     let library = open(&surroundings, &chosen)
@@ -53,7 +55,7 @@ fn choose(found: Vec<Installation>) -> Result<Installation, EngineError> {
         let path = installation.path.display();
         let origin = installation.origin.describe();
         problems.push(format!("{path} ({origin}): {problem}"));
-        if installation.origin.is_wish() {
+        if installation.origin.is_user_choice() {
             break;
         }
     }
@@ -70,7 +72,7 @@ fn unavailable(reason: &str) -> EngineError {
         reason: reason.to_owned(),
         help: format!(
             "install it with `pip install --no-deps executorch=={VERSION}`, or name its Python \
-             package's directory in {VARIABLE}"
+             package's directory in {DIRECTORY_VARIABLE}"
         ),
     }
 }
@@ -78,12 +80,12 @@ fn unavailable(reason: &str) -> EngineError {
 fn open(surroundings: &Surroundings, chosen: &Installation) -> Result<Library, String> {
     let libraries = search::libraries(surroundings, &chosen.path);
     for path in &libraries.runtime {
-        ffi::open_for_all(path)?;
+        ffi::open_global(path)?;
     }
     for path in &libraries.backends {
         // A backend may need a vendor's library that is missing here. Programs for it are rejected
         // by name.
-        let _ = ffi::open_for_all(path);
+        let _ = ffi::open_global(path);
     }
     // An open library stays usable after its file is deleted.
     let written = tempfile::Builder::new()

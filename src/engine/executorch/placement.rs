@@ -10,11 +10,11 @@ use crate::model::Method;
 use crate::model::executorch::body::{Instruction, MethodBody};
 
 /// The name of the provider for everything that is not delegated.
-const KERNELS: &str = "cpu";
+const CPU_PROVIDER: &str = "cpu";
 
 /// An instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum CallTarget {
     /// Runs an operator's kernel.
     Kernel,
     /// Runs a delegated part on the backend of this name.
@@ -25,32 +25,32 @@ pub(super) enum Call {
 
 /// Returns the instructions of a method in the order in which they run. `None` if some of them
 /// jump, because the order in the file differs then.
-pub(super) fn calls(method: &MethodBody) -> Option<Vec<Call>> {
+pub(super) fn calls(method: &MethodBody) -> Option<Vec<CallTarget>> {
     let calls = method
         .instructions
         .iter()
         .map(|instruction| match instruction {
-            Instruction::Kernel { .. } => Some(Call::Kernel),
+            Instruction::Kernel { .. } => Some(CallTarget::Kernel),
             Instruction::Delegate { delegate, .. } => {
-                Some(Call::Delegate(method.delegates[*delegate].id.clone()))
+                Some(CallTarget::Delegate(method.delegates[*delegate].id.clone()))
             }
             Instruction::JumpFalse { .. } => None,
-            Instruction::Move { .. } | Instruction::Free { .. } => Some(Call::Other),
+            Instruction::Move { .. } | Instruction::Free { .. } => Some(CallTarget::Other),
         });
     calls.collect()
 }
 
 /// The number of nodes of one provider, and their total time.
 #[derive(Debug, Default)]
-struct Work {
+struct ProviderWork {
     nodes: u64,
     time: Duration,
 }
 
 /// Computes the placement of a method whose instructions run in the order of the file. `times` are
 /// the instructions' times in the first run. Without them each node gets the same share of time.
-pub(super) fn of_calls(calls: &[Call], times: &[Duration]) -> Placement {
-    let mut all: BTreeMap<&str, Work> = BTreeMap::new();
+pub(super) fn of_call_targets(calls: &[CallTarget], times: &[Duration]) -> Placement {
+    let mut all: BTreeMap<&str, ProviderWork> = BTreeMap::new();
     // Times are unusable if a run skipped instructions or repeated some.
     let complete = times.len() == calls.len();
     let times = times
@@ -59,9 +59,9 @@ pub(super) fn of_calls(calls: &[Call], times: &[Duration]) -> Placement {
         .chain(std::iter::repeat(Duration::ZERO));
     for (call, time) in calls.iter().zip(times) {
         let provider = match call {
-            Call::Kernel => KERNELS,
-            Call::Delegate(id) => id,
-            Call::Other => continue,
+            CallTarget::Kernel => CPU_PROVIDER,
+            CallTarget::Delegate(id) => id,
+            CallTarget::Other => continue,
         };
         let work = all.entry(provider).or_default();
         work.nodes += 1;
@@ -72,12 +72,12 @@ pub(super) fn of_calls(calls: &[Call], times: &[Duration]) -> Placement {
 
 /// Computes the placement of a method from the counts in its header only.
 pub(super) fn of_method(method: &Method) -> Placement {
-    let mut all: BTreeMap<&str, Work> = BTreeMap::new();
+    let mut all: BTreeMap<&str, ProviderWork> = BTreeMap::new();
     for delegate in &method.delegates {
         all.entry(&delegate.id).or_default().nodes += 1;
     }
     for count in method.operators.values() {
-        all.entry(KERNELS).or_default().nodes += count;
+        all.entry(CPU_PROVIDER).or_default().nodes += count;
     }
     shares(all)
 }
@@ -86,10 +86,10 @@ pub(super) fn of_method(method: &Method) -> Placement {
     clippy::cast_precision_loss,
     reason = "programs have fewer than 2^53 nodes"
 )]
-fn shares(all: BTreeMap<&str, Work>) -> Placement {
+fn shares(all: BTreeMap<&str, ProviderWork>) -> Placement {
     let nodes: u64 = all.values().map(|work| work.nodes).sum();
     let time: Duration = all.values().map(|work| work.time).sum();
-    let share = |(provider, work): (&str, Work)| {
+    let share = |(provider, work): (&str, ProviderWork)| {
         let node_share = work.nodes as f64 / nodes as f64;
         Share {
             provider: provider.to_owned(),
@@ -116,11 +116,16 @@ mod tests {
 
     #[test]
     fn nodes_and_time_are_shared_out() {
-        let delegate = Call::Delegate("XnnpackBackend".to_owned());
-        let calls = [Call::Kernel, Call::Other, delegate, Call::Kernel];
+        let delegate = CallTarget::Delegate("XnnpackBackend".to_owned());
+        let calls = [
+            CallTarget::Kernel,
+            CallTarget::Other,
+            delegate,
+            CallTarget::Kernel,
+        ];
         let placed = |times: &[u64]| {
             let times: Vec<Duration> = times.iter().copied().map(Duration::from_nanos).collect();
-            let shares = of_calls(&calls, &times).shares.into_iter();
+            let shares = of_call_targets(&calls, &times).shares.into_iter();
             let shares = shares.map(|it| (it.provider, it.nodes, it.time_share));
             shares.collect::<Vec<_>>()
         };
@@ -134,6 +139,9 @@ mod tests {
         let by_nodes = placed(&[1, 2]);
         assert_eq!(by_nodes[1].0, "XnnpackBackend");
         assert!((by_nodes[1].2 - 1.0 / 3.0).abs() < 1e-9);
-        assert_eq!(of_calls(&[Call::Other], &[]), Placement::default());
+        assert_eq!(
+            of_call_targets(&[CallTarget::Other], &[]),
+            Placement::default()
+        );
     }
 }

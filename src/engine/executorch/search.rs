@@ -9,27 +9,27 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::Provider;
 use crate::engine::library::{Installation, Origin};
-use crate::engine::surroundings::{Surroundings, entries, python, with_folders};
+use crate::engine::surroundings::{Surroundings, python, sorted_entries, with_subdirectories};
 
 /// The variable that names ExecuTorch's Python package, or a directory of its libraries.
-pub(super) const VARIABLE: &str = "PKGTOOL_EXECUTORCH_DIR";
+pub(super) const DIRECTORY_VARIABLE: &str = "PKGTOOL_EXECUTORCH_DIR";
 
 /// The version of the headers that `shim.cpp` was compiled against. The memory layout of C++
 /// classes may change with every other version.
 pub const VERSION: &str = env!("PKGTOOL_EXECUTORCH_VERSION");
 
 /// The library that all others need, without `lib` and `.so`.
-const RUNTIME: &str = "executorch";
+const RUNTIME_LIBRARY: &str = "executorch";
 /// Kernel libraries for everything that is not delegated; the first one found is used. Both
 /// register the same kernels, and the runtime aborts the process if a kernel is registered twice.
-const KERNELS: [&str; 2] = [
+const KERNEL_LIBRARIES: [&str; 2] = [
     "executorch_kernels_optimized",
     "executorch_kernels_portable",
 ];
 /// Further kernels, and libraries that others need.
-const PARTS: [&str; 2] = ["executorch_threadpool", "executorch_kernels_quantized"];
+const EXTRA_LIBRARIES: [&str; 2] = ["executorch_threadpool", "executorch_kernels_quantized"];
 /// Prefix of the libraries that run delegates.
-const BACKEND: &str = "executorch_backend_";
+const BACKEND_PREFIX: &str = "executorch_backend_";
 
 /// The libraries of one directory, in the order in which they are to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +49,9 @@ pub fn installations() -> Vec<Installation> {
 /// comes first, even if it is empty.
 pub fn installations_in(surroundings: &Surroundings) -> Vec<Installation> {
     let mut found: Vec<Installation> = Vec::new();
-    if let Some(named) = surroundings.variable(VARIABLE).map(PathBuf::from) {
+    if let Some(named) = surroundings.variable(DIRECTORY_VARIABLE).map(PathBuf::from) {
         let within = named.join("lib");
-        let directory = if holds(surroundings, &within) {
+        let directory = if has_runtime(surroundings, &within) {
             within
         } else {
             named
@@ -59,13 +59,13 @@ pub fn installations_in(surroundings: &Surroundings) -> Vec<Installation> {
         found.push(inspect(
             surroundings,
             &directory,
-            Origin::Variable(VARIABLE),
+            Origin::Variable(DIRECTORY_VARIABLE),
         ));
     }
     for (directory, origin) in directories(surroundings) {
         let real = directory.canonicalize().unwrap_or(directory);
         let is_known = found.iter().any(|known| known.path == real);
-        if !is_known && holds(surroundings, &real) {
+        if !is_known && has_runtime(surroundings, &real) {
             found.push(inspect(surroundings, &real, origin));
         }
     }
@@ -76,19 +76,22 @@ pub fn installations_in(surroundings: &Surroundings) -> Vec<Installation> {
 pub(super) fn libraries(surroundings: &Surroundings, directory: &Path) -> Libraries {
     let path = |name: &str| directory.join(surroundings.library_name(name));
     let there = |name: &&str| path(name).is_file();
-    let kernels = KERNELS.iter().find(|name| there(name));
-    let parts = PARTS.iter().filter(|name| there(name));
-    let runtime = [RUNTIME].iter().chain(parts).chain(kernels);
-    let prefix = surroundings.library_name(BACKEND);
-    let (before, after) = prefix.split_once(BACKEND).unwrap_or_default();
+    let kernels = KERNEL_LIBRARIES.iter().find(|name| there(name));
+    let parts = EXTRA_LIBRARIES.iter().filter(|name| there(name));
+    let runtime = [RUNTIME_LIBRARY].iter().chain(parts).chain(kernels);
+    let prefix = surroundings.library_name(BACKEND_PREFIX);
+    let (before, after) = prefix.split_once(BACKEND_PREFIX).unwrap_or_default();
     let is_backend = |file: &PathBuf| {
         let name = file.file_name().and_then(|name| name.to_str());
         let name = name.and_then(|name| name.strip_prefix(before)?.strip_suffix(after));
-        name.is_some_and(|name| name.starts_with(BACKEND)) && file.is_file()
+        name.is_some_and(|name| name.starts_with(BACKEND_PREFIX)) && file.is_file()
     };
     Libraries {
         runtime: runtime.map(|name| path(name)).collect(),
-        backends: entries(directory).into_iter().filter(is_backend).collect(),
+        backends: sorted_entries(directory)
+            .into_iter()
+            .filter(is_backend)
+            .collect(),
     }
 }
 
@@ -96,13 +99,13 @@ pub(super) fn libraries(surroundings: &Surroundings, directory: &Path) -> Librar
 fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
     let mut all = Vec::new();
     if let Some(own) = surroundings.own_libraries() {
-        for folder in with_folders(&own) {
+        for folder in with_subdirectories(&own) {
             all.push((folder.join("executorch").join("lib"), Origin::Own));
             all.push((folder.join("lib"), Origin::Own));
             all.push((folder, Origin::Own));
         }
     }
-    let beside = surroundings.beside_program().into_iter();
+    let beside = surroundings.program_directories().into_iter();
     all.extend(beside.map(|directory| (directory, Origin::Program)));
     let system = surroundings.library_path().into_iter();
     all.extend(system.map(|directory| (directory, Origin::System)));
@@ -111,8 +114,10 @@ fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
     all
 }
 
-fn holds(surroundings: &Surroundings, directory: &Path) -> bool {
-    directory.join(surroundings.library_name(RUNTIME)).is_file()
+fn has_runtime(surroundings: &Surroundings, directory: &Path) -> bool {
+    directory
+        .join(surroundings.library_name(RUNTIME_LIBRARY))
+        .is_file()
 }
 
 /// Describes the installation in a directory of libraries.
@@ -123,12 +128,12 @@ fn inspect(surroundings: &Surroundings, directory: &Path, origin: Origin) -> Ins
     let version = version(&directory);
     let found = libraries(surroundings, &directory);
     let file_names = found.runtime.iter().filter_map(|path| path.file_name());
-    let kernels = KERNELS.map(|name| surroundings.library_name(name));
+    let kernels = KERNEL_LIBRARIES.map(|name| surroundings.library_name(name));
     let has_kernels = file_names
         .filter_map(|name| name.to_str())
         .any(|name| kernels.iter().any(|known| known == name));
-    let problem = if !holds(surroundings, &directory) {
-        let name = surroundings.library_name(RUNTIME);
+    let problem = if !has_runtime(surroundings, &directory) {
+        let name = surroundings.library_name(RUNTIME_LIBRARY);
         Some(format!("{name} is missing in this directory"))
     } else if version.as_deref() != Some(VERSION) {
         let found = version.as_deref().unwrap_or("unknown");

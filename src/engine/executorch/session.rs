@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::failure::{Failure, OPERATOR_MISSING};
 use super::ffi::{Library, Method, Source};
-use super::placement::Call;
+use super::placement::CallTarget;
 use super::value::{self, Kind, Slot};
 use super::{NAME, delegate, missing_kernels, opened, placement};
 use crate::engine;
@@ -32,7 +32,7 @@ pub(super) struct ExecuTorchSession {
     library: &'static Library,
     placement: Placement,
     /// The method's instructions, until an observed run has measured their times.
-    observed: Option<Vec<Call>>,
+    observed: Option<Vec<CallTarget>>,
     /// Is `true` if the method keeps state from run to run.
     has_state: bool,
     /// Is `true` if the method has run since it was loaded.
@@ -44,8 +44,8 @@ impl ExecuTorchSession {
     pub(super) fn load(request: &LoadRequest) -> Result<Self, EngineError> {
         let options = &request.options;
         let path = &request.model;
-        let (info, _) =
-            model::open(path).map_err(|error| broken(format!("{} {error}", path.display())))?;
+        let (info, _) = model::open(path)
+            .map_err(|error| invalid_model(format!("{} {error}", path.display())))?;
         if info.format != "executorch" {
             return Err(EngineError::Unsupported {
                 engine: NAME.to_owned(),
@@ -56,16 +56,17 @@ impl ExecuTorchSession {
         let name = &request.signature.method;
         let known = info
             .method(name)
-            .ok_or_else(|| broken(format!("method `{name}` is missing")))?;
+            .ok_or_else(|| invalid_model(format!("method `{name}` is missing")))?;
         let directory = path.parent().unwrap_or(Path::new(""));
         for data in &info.external {
             data.locate(directory)
-                .map_err(|error| broken(format!("{} {error}", path.display())))?;
+                .map_err(|error| invalid_model(format!("{} {error}", path.display())))?;
         }
         let library = opened::library()?;
         delegate::check(known, &library.backends(), options)?;
-        let file = FileSource::open(path).map_err(|error| broken(error.to_string()))?;
-        let place = model::executorch::place(&file).map_err(|error| broken(error.to_string()))?;
+        let file = FileSource::open(path).map_err(|error| invalid_model(error.to_string()))?;
+        let place =
+            model::executorch::place(&file).map_err(|error| invalid_model(error.to_string()))?;
         let source = Source {
             path: path.clone(),
             place,
@@ -77,7 +78,7 @@ impl ExecuTorchSession {
         };
         let method =
             Method::load(library, &source).map_err(|failure| refused(library, known, &failure))?;
-        let body = ProgramBody::read(&file).map_err(|error| broken(error.to_string()))?;
+        let body = ProgramBody::read(&file).map_err(|error| invalid_model(error.to_string()))?;
         let body = body.method(name);
         let calls = body.and_then(placement::calls);
         let mut session = Self {
@@ -88,22 +89,22 @@ impl ExecuTorchSession {
             library,
             placement: calls.as_ref().map_or_else(
                 || placement::of_method(known),
-                |calls| placement::of_calls(calls, &[]),
+                |calls| placement::of_call_targets(calls, &[]),
             ),
             observed: calls.filter(|_| options.observe),
             has_state: body.is_some_and(MethodBody::has_state),
             has_run: false,
         };
-        session.set_nothing()?;
+        session.set_none_inputs()?;
         Ok(session)
     }
 
     /// Sets the inputs without a value, once after loading.
-    fn set_nothing(&mut self) -> Result<(), EngineError> {
+    fn set_none_inputs(&mut self) -> Result<(), EngineError> {
         for index in 0..self.method.inputs.len() {
             if self.method.inputs[index].kind == Kind::None {
                 let outcome = self.method.set(index, &value::Value::None);
-                outcome.map_err(|failure| failure.of_loading())?;
+                outcome.map_err(|failure| failure.to_load_error())?;
             }
         }
         Ok(())
@@ -115,27 +116,27 @@ impl ExecuTorchSession {
         // A failed run may have changed the state, too.
         self.has_run = true;
         let Some(calls) = self.observed.take() else {
-            return self.method.run().map_err(|failure| failure.of_running());
+            return self.method.run().map_err(|failure| failure.to_run_error());
         };
         match self.method.run_in_steps() {
             Ok(times) => {
-                self.placement = placement::of_calls(&calls, &times);
+                self.placement = placement::of_call_targets(&calls, &times);
                 Ok(())
             }
             Err(failure) => {
                 // The method stopped halfway and is unusable. It had not run before.
                 self.observed = Some(calls);
-                self.load_anew()?;
-                Err(failure.of_running())
+                self.reload()?;
+                Err(failure.to_run_error())
             }
         }
     }
 
-    fn load_anew(&mut self) -> Result<(), EngineError> {
+    fn reload(&mut self) -> Result<(), EngineError> {
         self.method =
-            Method::load(self.library, &self.source).map_err(|failure| failure.of_loading())?;
+            Method::load(self.library, &self.source).map_err(|failure| failure.to_load_error())?;
         self.has_run = false;
-        self.set_nothing()
+        self.set_none_inputs()
     }
 
     fn set(&mut self, position: usize, tensor: &Tensor) -> Result<(), EngineError> {
@@ -152,7 +153,7 @@ impl ExecuTorchSession {
                     "input `{name}` was fixed when the program was exported and accepts no other value"
                 ));
             }
-            failure.of_running()
+            failure.to_run_error()
         })
     }
 
@@ -161,7 +162,7 @@ impl ExecuTorchSession {
         let value = self
             .method
             .get(index)
-            .map_err(|failure| failure.of_running())?;
+            .map_err(|failure| failure.to_run_error())?;
         let tensor =
             value::tensor(&value).map_err(|error| failed(format!("output `{name}` {error}")))?;
         if tensor.dtype() == spec.dtype {
@@ -195,7 +196,7 @@ impl engine::Session for ExecuTorchSession {
 
     fn reset_state(&mut self) -> Result<(), EngineError> {
         if self.has_state && self.has_run {
-            self.load_anew()?;
+            self.reload()?;
         }
         Ok(())
     }
@@ -218,7 +219,7 @@ fn places(
     }
     if indices.len() != specs.len() {
         let (found, expected) = (indices.len(), specs.len());
-        return Err(broken(format!(
+        return Err(invalid_model(format!(
             "expected {expected} {side}, but ExecuTorch finds {found}"
         )));
     }
@@ -228,7 +229,7 @@ fn places(
         let name = &spec.name;
         let wanted = match slots[*index].kind {
             Kind::Other => {
-                return Err(broken(format!(
+                return Err(invalid_model(format!(
                     "`{name}` of its {side} is a string or a list"
                 )));
             }
@@ -242,7 +243,7 @@ fn places(
             let reason = format!(
                 "`{name}` of its {side} has the wrong dtype: expected one {wanted}, got {found}"
             );
-            return Err(broken(reason));
+            return Err(invalid_model(reason));
         }
     }
     Ok(places)
@@ -267,7 +268,7 @@ fn data(program: &Path, info: &ModelInfo) -> Vec<(PathBuf, bool)> {
 /// Converts a failed load to an error that names the missing operators.
 fn refused(library: &Library, method: &model::Method, failure: &Failure) -> EngineError {
     if failure.code != OPERATOR_MISSING {
-        return failure.of_loading();
+        return failure.to_load_error();
     }
     let operators = method.operators.keys();
     let missing = operators.filter(|name| !library.has_kernel(name));
@@ -287,7 +288,7 @@ fn failed(reason: String) -> EngineError {
     }
 }
 
-fn broken(reason: String) -> EngineError {
+fn invalid_model(reason: String) -> EngineError {
     EngineError::Load {
         engine: NAME.to_owned(),
         reason,

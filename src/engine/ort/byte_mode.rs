@@ -1,7 +1,7 @@
 //! Session settings that keep ONNX Runtime's sums of 8-bit products exact on processors without
 //! VNNI.
 //!
-//! Such processors may saturate these sums. A [`ByteMode`] is one combination of settings; the
+//! Such processors may saturate these sums. A [`ByteSumMode`] is one combination of settings; the
 //! session uses the first that loads.
 //!
 //! Invariant: a model whose sums would saturate is rejected, unless the user sets the option.
@@ -13,23 +13,23 @@ use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
 
 /// The session option that rewrites signed weights as unsigned ones.
-pub(super) const OPTION: &str = "session.x64quantprecision";
+pub(super) const UNSIGNED_WEIGHTS_OPTION: &str = "session.x64quantprecision";
 
 /// The optimiser pass that fuses operators between conversions into operators on 8-bit numbers.
-pub(super) const FUSION: &str = "QDQSelectorActionTransformer";
+pub(super) const FUSION_PASS: &str = "QDQSelectorActionTransformer";
 
 /// Settings of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ByteMode {
-    /// Set [`OPTION`].
-    pub(super) rewrites: bool,
-    /// Disable [`FUSION`].
+pub(super) struct ByteSumMode {
+    /// Set [`UNSIGNED_WEIGHTS_OPTION`].
+    pub(super) rewrites_weights: bool,
+    /// Disable [`FUSION_PASS`].
     pub(super) unfused: bool,
     /// How the session then adds up; `None` if the model has no such products.
     pub(super) sums: Option<ByteSums>,
 }
 
-impl ByteMode {
+impl ByteSumMode {
     /// The library's default settings.
     fn plain(sums: Option<ByteSums>) -> Self {
         Self {
@@ -40,10 +40,10 @@ impl ByteMode {
 }
 
 /// Returns the settings to try for a model, the best first.
-pub(super) fn modes(
+pub(super) fn candidate_modes(
     needs: &ByteNeeds,
     options: &LoadOptions,
-) -> Result<Vec<ByteMode>, EngineError> {
+) -> Result<Vec<ByteSumMode>, EngineError> {
     modes_with(needs, options, lacks_vnni())
 }
 
@@ -58,15 +58,18 @@ fn modes_with(
     needs: &ByteNeeds,
     options: &LoadOptions,
     lacks_vnni: bool,
-) -> Result<Vec<ByteMode>, EngineError> {
+) -> Result<Vec<ByteSumMode>, EngineError> {
     if !needs.any {
-        return Ok(vec![ByteMode::plain(None)]);
+        return Ok(vec![ByteSumMode::plain(None)]);
     }
     // Other providers have their own kernels.
     let told = |sums| Some(sums).filter(|_| options.provider == Provider::Cpu);
-    let set = options.ort_options.iter().find(|it| it.key() == OPTION);
-    if !lacks_vnni || !needs.something() {
-        return Ok(vec![ByteMode::plain(told(ByteSums::Exact))]);
+    let set = options
+        .ort_options
+        .iter()
+        .find(|it| it.key() == UNSIGNED_WEIGHTS_OPTION);
+    if !lacks_vnni || !needs.is_needed() {
+        return Ok(vec![ByteSumMode::plain(told(ByteSums::Exact))]);
     }
     if let Some(set) = set {
         let is_reached = !needs.unfused && needs.beyond.is_empty();
@@ -75,7 +78,7 @@ fn modes_with(
         } else {
             ByteSums::Saturating
         };
-        return Ok(vec![ByteMode::plain(told(sums))]);
+        return Ok(vec![ByteSumMode::plain(told(sums))]);
     }
     let is_of_cpu = options.provider != Provider::Qnn;
     if is_of_cpu && !needs.beyond.is_empty() {
@@ -84,16 +87,16 @@ fn modes_with(
             "the sums of its 8-bit products would saturate on this processor, which lacks VNNI",
         ));
     }
-    let unfused = ByteMode {
-        rewrites: needs.unsigned_weights,
+    let unfused = ByteSumMode {
+        rewrites_weights: needs.unsigned_weights,
         unfused: true,
         sums: told(ByteSums::Float32),
     };
     if is_of_cpu && needs.unfused {
         return Ok(vec![unfused]);
     }
-    let mut modes = vec![ByteMode {
-        rewrites: true,
+    let mut modes = vec![ByteSumMode {
+        rewrites_weights: true,
         unfused: false,
         sums: told(ByteSums::UnsignedWeights),
     }];
@@ -106,8 +109,8 @@ fn modes_with(
 /// Creates a session with the first settings that load. Rejects the model if only the default
 /// settings load.
 pub(super) fn first_that_loads<T>(
-    modes: &[ByteMode],
-    mut make: impl FnMut(&ByteMode) -> Result<T, EngineError>,
+    modes: &[ByteSumMode],
+    mut make: impl FnMut(&ByteSumMode) -> Result<T, EngineError>,
 ) -> Result<(T, Option<ByteSums>), EngineError> {
     let mut last = None;
     for mode in modes {
@@ -117,12 +120,12 @@ pub(super) fn first_that_loads<T>(
         }
     }
     let (mode, error) = last.expect("there is at least one mode");
-    if mode.rewrites && make(&ByteMode::default()).is_ok() {
+    if mode.rewrites_weights && make(&ByteSumMode::default()).is_ok() {
         return Err(refused(
             Vec::new(),
             &format!(
                 "the sums of its 8-bit products would saturate on this processor, which lacks VNNI, \
-                 and it does not load with {OPTION}=1 ({error})"
+                 and it does not load with {UNSIGNED_WEIGHTS_OPTION}=1 ({error})"
             ),
         ));
     }
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_sets_is_told_as_it_is() {
+    fn user_settings_are_reported_unchanged() {
         let weights = needs(|it| it.unsigned_weights = true);
         let off = ["session.x64quantprecision=0"];
         assert_eq!(sums(&weights, &off, true), Some(ByteSums::Saturating));
@@ -191,8 +194,8 @@ mod tests {
             engine: NAME.to_owned(),
             reason: "no kernel".to_owned(),
         };
-        let make = |mode: &ByteMode| {
-            if mode.rewrites {
+        let make = |mode: &ByteSumMode| {
+            if mode.rewrites_weights {
                 Err(error.clone())
             } else {
                 Ok(())
@@ -208,8 +211,8 @@ mod tests {
     fn operators_are_left_unfused_where_the_option_fails() {
         let fused = needs(|it| it.unsigned_fused_weights = true);
         let modes = modes_with(&fused, &LoadOptions::default(), true).expect("it is not refused");
-        let make = |mode: &ByteMode| {
-            if mode.rewrites {
+        let make = |mode: &ByteSumMode| {
+            if mode.rewrites_weights {
                 Err(EngineError::Load {
                     engine: NAME.to_owned(),
                     reason: "it is shared".to_owned(),

@@ -14,34 +14,34 @@ use ort::session::{HasSelectedOutputs, RunOptions, Session, SessionInputValue};
 use ort::value::DynValue;
 
 use super::output::failed;
-use super::shared::Shared;
+use super::shared::SharedBuffers;
 use super::{failure, output, value};
-use crate::engine::lanes::{RowStart, LaneStates, NextRun, NextRow, PackedStates};
-use crate::engine::{Begins, Carrying, EngineError, LoadRequest};
+use crate::engine::lanes::{LaneStates, NextRow, NextRun, PackedStates, RowStart};
+use crate::engine::{Carrying, EngineError, LoadRequest, RunStart};
 use crate::tensor::{Tensor, TensorSpec};
 
 /// The carried state, and the rows of the next run.
-pub(super) struct Carried {
+pub(super) struct CarriedValues {
     carrying: Carrying,
     /// Positions of the inputs that callers give.
     given: Vec<usize>,
     inputs: Vec<TensorSpec>,
     /// The initial state of a lane that keeps nothing, in the order of [`Carrying::states`].
     begun: Vec<Tensor>,
-    keeping: Keeping,
+    keeping: LaneStorage,
     next: NextRun,
 }
 
 /// How the states of lanes are stored.
-enum Keeping {
+enum LaneStorage {
     /// In buffers that serve as past and present.
-    Shared(Shared),
+    Shared(SharedBuffers),
     /// Each state as the run returned it.
     Values(BTreeMap<u32, Vec<DynValue>>),
 }
 
 /// The states that a run reads.
-enum States<'a> {
+enum RunStates<'a> {
     /// The kept states of one lane, or of several lanes that share buffers.
     Kept(&'a [DynValue], Option<&'a RunOptions<HasSelectedOutputs>>),
     /// States of several lanes, packed for this run only.
@@ -50,7 +50,7 @@ enum States<'a> {
     Own(Vec<DynValue>),
 }
 
-impl Carried {
+impl CarriedValues {
     /// Creates the state that `request` asks to carry; `None` if it asks for none.
     pub(super) fn of(request: &LoadRequest) -> Result<Option<Self>, EngineError> {
         let carrying = &request.options.carrying;
@@ -66,9 +66,9 @@ impl Carried {
             given: carrying.given(&request.signature),
             inputs: inputs.clone(),
             begun: begun.collect::<Result<_, _>>()?,
-            keeping: match Shared::of(request) {
-                Some(shared) => Keeping::Shared(shared),
-                None => Keeping::Values(BTreeMap::new()),
+            keeping: match SharedBuffers::of(request) {
+                Some(shared) => LaneStorage::Shared(shared),
+                None => LaneStorage::Values(BTreeMap::new()),
             },
             next: NextRun::first(),
             carrying: carrying.clone(),
@@ -77,7 +77,7 @@ impl Carried {
 
     /// Returns one entry per input in the signature's order: the given tensor, or `None` for a
     /// carried one.
-    pub(super) fn seen<'a>(&self, given: &'a [Tensor]) -> Vec<Option<&'a Tensor>> {
+    pub(super) fn given_inputs<'a>(&self, given: &'a [Tensor]) -> Vec<Option<&'a Tensor>> {
         let mut seen = vec![None; self.inputs.len()];
         for (place, tensor) in self.given.iter().zip(given) {
             seen[*place] = Some(tensor);
@@ -99,14 +99,14 @@ impl Carried {
         }
         let rows = self.next.rows();
         let states = match &mut self.keeping {
-            Keeping::Shared(shared) => {
+            LaneStorage::Shared(shared) => {
                 let (states, options) = shared.make_room(rows, given)?;
-                States::Kept(states, Some(options))
+                RunStates::Kept(states, Some(options))
             }
-            Keeping::Values(lanes) => of_lanes(&self.carrying, &self.begun, lanes, rows)?,
+            LaneStorage::Values(lanes) => row_states(&self.carrying, &self.begun, lanes, rows)?,
         };
         let refused = |error: ort::Error| failure::of_running(&error);
-        let hidden = hidden(&self.carrying, &self.given, &states, given)?;
+        let hidden = padded_mask(&self.carrying, &self.given, &states, given)?;
         let mut values: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = Vec::new();
         for (place, tensor) in self.given.iter().zip(given) {
             let name = Cow::Borrowed(names[*place].as_str());
@@ -120,24 +120,24 @@ impl Carried {
             values.push((name, value.into()));
         }
         let found = match &states {
-            States::Kept(_, Some(options)) => session.run_with_options(values, options),
+            RunStates::Kept(_, Some(options)) => session.run_with_options(values, options),
             _ => session.run(values),
         };
         // Matching is by position: two outputs may have the same name.
         let found = found.map_err(refused)?.into_iter().map(|(_, value)| value);
-        let (left, taken) = sort(&self.carrying, outputs, found)?;
+        let (left, taken) = split_outputs(&self.carrying, outputs, found)?;
         let packed = match states {
-            States::Packed(_, packed) => Some(packed),
-            States::Kept(..) | States::Own(_) => None,
+            RunStates::Packed(_, packed) => Some(packed),
+            RunStates::Kept(..) | RunStates::Own(_) => None,
         };
         match (&mut self.keeping, packed) {
-            (Keeping::Shared(shared), _) => shared.ran(left, given),
-            (Keeping::Values(lanes), None) => {
+            (LaneStorage::Shared(shared), _) => shared.record_run(left, given),
+            (LaneStorage::Values(lanes), None) => {
                 let lane = rows.first().map_or(0, |row| row.lane);
                 lanes.insert(lane, left);
             }
-            (Keeping::Values(lanes), Some(packed)) => {
-                divide(&self.carrying, lanes, rows, &packed, &left)?;
+            (LaneStorage::Values(lanes), Some(packed)) => {
+                store_rows(&self.carrying, lanes, rows, &packed, &left)?;
             }
         }
         self.next.ran();
@@ -145,15 +145,15 @@ impl Carried {
     }
 
     /// Sets the state from which the next run starts.
-    pub(super) fn begin(&mut self, begins: &Begins) -> Result<(), EngineError> {
+    pub(super) fn begin(&mut self, begins: &RunStart) -> Result<(), EngineError> {
         let mut next = NextRun::first();
         let forgotten = next.begin(begins);
-        if let Begins::Cut(length) = begins {
+        if let RunStart::Cut(length) = begins {
             self.check_cut(*length)?;
         }
         match &mut self.keeping {
-            Keeping::Shared(shared) => shared.forget(&forgotten),
-            Keeping::Values(lanes) => lanes.retain(|lane, _| !forgotten.has(*lane)),
+            LaneStorage::Shared(shared) => shared.forget(&forgotten),
+            LaneStorage::Values(lanes) => lanes.retain(|lane, _| !forgotten.has(*lane)),
         }
         self.next = next;
         Ok(())
@@ -162,19 +162,19 @@ impl Carried {
     /// Fails if lane 0 has fewer positions.
     fn check_cut(&self, length: u64) -> Result<(), EngineError> {
         match &self.keeping {
-            Keeping::Shared(shared) => shared.check_cut(length),
-            Keeping::Values(lanes) => {
+            LaneStorage::Shared(shared) => shared.check_cut(length),
+            LaneStorage::Values(lanes) => {
                 let rows = [NextRow {
                     lane: 0,
                     from: RowStart::First(length),
                 }];
-                of_lanes(&self.carrying, &self.begun, lanes, &rows).map(drop)
+                row_states(&self.carrying, &self.begun, lanes, &rows).map(drop)
             }
         }
     }
 }
 
-impl States<'_> {
+impl RunStates<'_> {
     fn values(&self) -> &[DynValue] {
         match self {
             Self::Kept(values, _) => values,
@@ -184,13 +184,13 @@ impl States<'_> {
 }
 
 /// Returns the mask of a run with padded rows, or `None`. `places` are the positions of `given`.
-fn hidden(
+fn padded_mask(
     carrying: &Carrying,
     places: &[usize],
-    states: &States<'_>,
+    states: &RunStates<'_>,
     given: &[Tensor],
 ) -> Result<Option<Tensor>, EngineError> {
-    let (States::Packed(_, packed), Some(mask)) = (states, carrying.mask) else {
+    let (RunStates::Packed(_, packed), Some(mask)) = (states, carrying.mask) else {
         return Ok(None);
     };
     let place = places.iter().position(|place| *place == mask);
@@ -200,17 +200,17 @@ fn hidden(
 
 /// Returns the states from which the rows start. The complete state of one lane is borrowed, not
 /// copied.
-fn of_lanes<'a>(
+fn row_states<'a>(
     carrying: &Carrying,
     begun: &[Tensor],
     lanes: &'a BTreeMap<u32, Vec<DynValue>>,
     rows: &[NextRow],
-) -> Result<States<'a>, EngineError> {
+) -> Result<RunStates<'a>, EngineError> {
     if let [only] = rows
         && let Some(kept) = lanes.get(&only.lane)
-        && is_all(carrying, kept, only.from)
+        && continues_all(carrying, kept, only.from)
     {
-        return Ok(States::Kept(kept, None));
+        return Ok(RunStates::Kept(kept, None));
     }
     let mut copies = LaneStates::default();
     for row in rows {
@@ -223,14 +223,14 @@ fn of_lanes<'a>(
     let packed = copies.pack(carrying, rows, begun).map_err(failed)?;
     let values = owned(&packed.states)?;
     Ok(if rows.len() == 1 {
-        States::Own(values)
+        RunStates::Own(values)
     } else {
-        States::Packed(values, packed)
+        RunStates::Packed(values, packed)
     })
 }
 
 /// Returns `true` if a row continues with its lane's complete state.
-fn is_all(carrying: &Carrying, kept: &[DynValue], from: RowStart) -> bool {
+fn continues_all(carrying: &Carrying, kept: &[DynValue], from: RowStart) -> bool {
     let length = match from {
         RowStart::Nothing => return false,
         RowStart::All => return true,
@@ -247,7 +247,7 @@ fn is_all(carrying: &Carrying, kept: &[DynValue], from: RowStart) -> bool {
 }
 
 /// Stores the states of several rows after a run, one per lane.
-fn divide(
+fn store_rows(
     carrying: &Carrying,
     lanes: &mut BTreeMap<u32, Vec<DynValue>>,
     rows: &[NextRow],
@@ -280,7 +280,7 @@ fn owned(tensors: &[Tensor]) -> Result<Vec<DynValue>, EngineError> {
 
 /// Splits the outputs into the carried ones, in the order of [`Carrying::states`], and those for
 /// the caller.
-fn sort(
+fn split_outputs(
     carrying: &Carrying,
     outputs: &[TensorSpec],
     found: impl Iterator<Item = DynValue>,

@@ -12,15 +12,15 @@ use ort::environment::Environment;
 use ort::logging::LogLevel;
 
 use super::installation::{self, too_old, version_by_name};
-use super::search::{self, Found};
+use super::search::{self, FoundLibrary};
 use super::{NAME, provider};
 use crate::engine::library::{Origin, Plugin};
 use crate::engine::surroundings::Surroundings;
-use crate::engine::{EngineError, LoadOptions, RequiredFiles, Provider};
+use crate::engine::{EngineError, LoadOptions, Provider, RequiredFiles};
 
 /// The environment for creating a session.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct ReadyEnvironment {
     pub(super) environment: Environment,
     /// The plug-in with the provider, unless the provider is built into the library.
     pub(super) plugin: Option<Plugin>,
@@ -37,15 +37,15 @@ static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
 /// The libraries and plug-ins on this machine.
 #[derive(Debug)]
-struct Search {
-    libraries: Vec<Found>,
+struct SearchResult {
+    libraries: Vec<FoundLibrary>,
     plugins: Vec<Plugin>,
 }
 
 /// The result of the search before this process was sandboxed. A sandboxed process cannot search.
-static PREPARED: OnceLock<Search> = OnceLock::new();
+static SEARCH_RESULT: OnceLock<SearchResult> = OnceLock::new();
 
-impl Search {
+impl SearchResult {
     fn look(library: Option<&Path>) -> Self {
         let surroundings = Surroundings::of_this_process();
         Self {
@@ -54,20 +54,24 @@ impl Search {
         }
     }
 
-    fn libraries(library: Option<&Path>) -> Vec<Found> {
+    fn libraries(library: Option<&Path>) -> Vec<FoundLibrary> {
         let look = || search::libraries(&Surroundings::of_this_process(), library);
-        PREPARED.get().map_or_else(look, |it| it.libraries.clone())
+        SEARCH_RESULT
+            .get()
+            .map_or_else(look, |it| it.libraries.clone())
     }
 
     fn plugins() -> Vec<Plugin> {
         let look = || search::plugins(&Surroundings::of_this_process());
-        PREPARED.get().map_or_else(look, |it| it.plugins.clone())
+        SEARCH_RESULT
+            .get()
+            .map_or_else(look, |it| it.plugins.clone())
     }
 }
 
 /// Searches for libraries and plug-ins, and returns the files that loading them reads.
 pub(super) fn prepare(options: &LoadOptions) -> RequiredFiles {
-    let search = PREPARED.get_or_init(|| Search::look(options.library.as_deref()));
+    let search = SEARCH_RESULT.get_or_init(|| SearchResult::look(options.library.as_deref()));
     let libraries = search.libraries.iter().map(|found| &found.path);
     let plugins = search.plugins.iter();
     let plugins = plugins.filter(|plugin| plugin.provider == options.provider);
@@ -77,7 +81,7 @@ pub(super) fn prepare(options: &LoadOptions) -> RequiredFiles {
 }
 
 /// Loads a library that has the provider, unless one is loaded, and the provider's plug-in.
-pub(super) fn ready(options: &LoadOptions) -> Result<Ready, EngineError> {
+pub(super) fn ready(options: &LoadOptions) -> Result<ReadyEnvironment, EngineError> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let loaded = match &mut *loaded {
         Some(loaded) => {
@@ -91,7 +95,7 @@ pub(super) fn ready(options: &LoadOptions) -> Result<Ready, EngineError> {
     } else {
         Some(plug_in(loaded, options.provider)?)
     };
-    Ok(Ready {
+    Ok(ReadyEnvironment {
         environment: loaded.environment.clone(),
         plugin,
     })
@@ -114,12 +118,12 @@ fn check_same(loaded: &Loaded, named: Option<&Path>) -> Result<(), EngineError> 
 }
 
 fn load(options: &LoadOptions) -> Result<Loaded, EngineError> {
-    let mut found = Search::libraries(options.library.as_deref());
+    let mut found = SearchResult::libraries(options.library.as_deref());
     if found.iter().any(|it| it.origin == Origin::Named) {
         found.retain(|it| it.origin == Origin::Named);
     }
-    check_wishes(&found)?;
-    prefer(&mut found, options.provider);
+    check_user_choices(&found)?;
+    providers_first(&mut found, options.provider);
     let mut rejected = Vec::new();
     for candidate in found {
         match open(&candidate.path) {
@@ -130,7 +134,7 @@ fn load(options: &LoadOptions) -> Result<Loaded, EngineError> {
                     plugins: Vec::new(),
                 });
             }
-            Err(problem) if candidate.origin.is_wish() => {
+            Err(problem) if candidate.origin.is_user_choice() => {
                 return Err(unusable(&candidate, &problem));
             }
             Err(problem) => rejected.push(format!("{}: {problem}", candidate.path.display())),
@@ -149,10 +153,10 @@ fn load(options: &LoadOptions) -> Result<Loaded, EngineError> {
 }
 
 /// Fails if a library that the user named is missing, even if another one would be preferred.
-fn check_wishes(found: &[Found]) -> Result<(), EngineError> {
+fn check_user_choices(found: &[FoundLibrary]) -> Result<(), EngineError> {
     let absent = found
         .iter()
-        .find(|it| it.origin.is_wish() && !it.path.is_file());
+        .find(|it| it.origin.is_user_choice() && !it.path.is_file());
     absent.map_or(Ok(()), |it| {
         let problem = if it.path.is_dir() {
             "this directory contains no ONNX Runtime library"
@@ -163,7 +167,7 @@ fn check_wishes(found: &[Found]) -> Result<(), EngineError> {
     })
 }
 
-fn unusable(found: &Found, problem: &str) -> EngineError {
+fn unusable(found: &FoundLibrary, problem: &str) -> EngineError {
     EngineError::Load {
         engine: NAME.to_owned(),
         reason: format!(
@@ -175,7 +179,7 @@ fn unusable(found: &Found, problem: &str) -> EngineError {
 }
 
 /// Moves libraries with the provider to the front. Otherwise the order of the search stays.
-fn prefer(found: &mut [Found], provider: Provider) {
+fn providers_first(found: &mut [FoundLibrary], provider: Provider) {
     if provider != Provider::Cpu && found.len() > 1 {
         found.sort_by_cached_key(|it| !installation::inspect(it).providers.contains(&provider));
     }
@@ -208,7 +212,7 @@ fn open(path: &Path) -> Result<Environment, String> {
 }
 
 fn plug_in(loaded: &mut Loaded, provider: Provider) -> Result<Plugin, EngineError> {
-    let plugins = Search::plugins();
+    let plugins = SearchResult::plugins();
     let plugin = plugins.into_iter().find(|it| it.provider == provider);
     let Some(plugin) = plugin else {
         return Err(provider::absent(

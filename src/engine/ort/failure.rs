@@ -8,7 +8,7 @@ use ort::ErrorCode;
 
 use super::NAME;
 use crate::engine::EngineError;
-use crate::engine::refusal::tells_beyond;
+use crate::engine::refusal::reports_unsupported;
 
 /// Converts the error of a failed load.
 pub(super) fn of_loading<R>(error: &ort::Error<R>) -> EngineError {
@@ -24,8 +24,8 @@ fn loading(code: ErrorCode, message: &str) -> EngineError {
     let reason = trimmed(message);
     let operators = missing_operators(&reason);
     let beyond = code == ErrorCode::NotImplemented
-        || is_beyond_the_library(&reason)
-        || tells_beyond(&reason);
+        || exceeds_library(&reason)
+        || reports_unsupported(&reason);
     if operators.is_empty() && !beyond {
         return EngineError::Load {
             engine: NAME.to_owned(),
@@ -42,7 +42,7 @@ fn loading(code: ErrorCode, message: &str) -> EngineError {
 fn running(code: ErrorCode, message: &str) -> EngineError {
     let reason = trimmed(message);
     let told = place(&reason).map_or(reason.as_str(), |(_, _, rest)| rest);
-    let beyond = code == ErrorCode::NotImplemented || tells_beyond(told);
+    let beyond = code == ErrorCode::NotImplemented || reports_unsupported(told);
     let index = is_about_an_index(told);
     let (operator, reason) = match place(&reason) {
         Some((operator, node, rest)) => {
@@ -111,7 +111,7 @@ fn missing_operators(reason: &str) -> Vec<String> {
 }
 
 /// Returns `true` if the model may be valid but exceeds this library or provider.
-fn is_beyond_the_library(reason: &str) -> bool {
+fn exceeds_library(reason: &str) -> bool {
     [
         "Unsupported model IR version",
         "is under development and support for this is limited",
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_refuses_is_no_failed_run() {
+    fn rejecting_kernels_are_unsupported() {
         for (code, message, operator) in [
             (
                 ErrorCode::GenericFailure,

@@ -10,13 +10,13 @@ use std::path::Path;
 
 use memchr::memmem::Finder;
 
-use super::search::{self, Found};
+use super::search::{self, FoundLibrary};
 use crate::engine::Provider;
 use crate::engine::library::{Installation, Installations};
-use crate::engine::surroundings::{Surroundings, entries};
+use crate::engine::surroundings::{Surroundings, sorted_entries};
 
 /// The first usable minor version of ONNX Runtime 1: the API version that this tool is built for.
-const OLDEST: u64 = ort::MINOR_VERSION as u64;
+const MIN_MINOR_VERSION: u64 = ort::MINOR_VERSION as u64;
 
 /// Returns the installations on this machine. `named` is the library that the user named.
 pub fn installations(named: Option<&Path>) -> Installations {
@@ -33,10 +33,10 @@ pub fn installations_in(surroundings: &Surroundings, named: Option<&Path>) -> In
 }
 
 /// Describes a file. Reads all of it.
-pub(super) fn inspect(found: &Found) -> Installation {
+pub(super) fn inspect(found: &FoundLibrary) -> Installation {
     let (marks, problem) = match scan(&found.path) {
         Ok(marks) => (marks, None),
-        Err(error) => (Marks::default(), Some(error.to_string())),
+        Err(error) => (LibraryMarks::default(), Some(error.to_string())),
     };
     let version = version_by_name(&found.path).or_else(|| marks.version.clone());
     let problem = problem
@@ -61,8 +61,8 @@ pub(super) fn too_old(version: &str) -> Option<String> {
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
         return None;
     };
-    (major == 1 && minor < OLDEST)
-        .then(|| format!("unsupported version {version}: expected 1.{OLDEST} or later"))
+    (major == 1 && minor < MIN_MINOR_VERSION)
+        .then(|| format!("unsupported version {version}: expected 1.{MIN_MINOR_VERSION} or later"))
 }
 
 /// Returns the version in the name of the file, or of its Python package.
@@ -79,7 +79,7 @@ pub(super) fn version_by_name(path: &Path) -> Option<String> {
     if !capi.ends_with("onnxruntime/capi") {
         return None;
     }
-    let mut versions = entries(packages).into_iter().filter_map(|entry| {
+    let mut versions = sorted_entries(packages).into_iter().filter_map(|entry| {
         let name = entry.file_name()?.to_str()?;
         let (package, version) = name.strip_suffix(".dist-info")?.split_once('-')?;
         let belongs = package == "onnxruntime"
@@ -99,7 +99,7 @@ fn is_version(text: &str) -> bool {
 
 /// The facts found in a library's bytes.
 #[derive(Debug, Default)]
-struct Marks {
+struct LibraryMarks {
     /// The file has the symbol that every use of ONNX Runtime starts with.
     entry: bool,
     version: Option<String>,
@@ -108,7 +108,7 @@ struct Marks {
 
 /// Texts that a library contains only if it has the code of a provider. The names of the providers
 /// are in every library.
-const MARKS: &[(Provider, &str)] = &[
+const PROVIDER_TEXTS: &[(Provider, &str)] = &[
     (
         Provider::Xnnpack,
         "XNNPACK initialization failed with status",
@@ -122,25 +122,25 @@ const MARKS: &[(Provider, &str)] = &[
 ];
 
 /// The start of the symbol version in a library on Linux.
-const VERSION: &str = "VERS_1.";
+const SYMBOL_VERSION_PREFIX: &str = "VERS_1.";
 /// Size of a piece that is read at once, in bytes.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 /// Overlap of two pieces, in bytes: more than the longest text.
-const OVERLAP: usize = 64;
+const OVERLAP_BYTES: usize = 64;
 
-fn scan(path: &Path) -> io::Result<Marks> {
+fn scan(path: &Path) -> io::Result<LibraryMarks> {
     let mut file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     let entry = Finder::new("OrtGetApiBase");
-    let version = Finder::new(VERSION);
-    let mut sought: Vec<(Provider, Finder<'_>)> = MARKS
+    let version = Finder::new(SYMBOL_VERSION_PREFIX);
+    let mut sought: Vec<(Provider, Finder<'_>)> = PROVIDER_TEXTS
         .iter()
         .map(|(provider, text)| (*provider, Finder::new(text)))
         .collect();
-    let mut marks = Marks::default();
-    let mut piece = vec![0; OVERLAP + PIECE];
+    let mut marks = LibraryMarks::default();
+    let mut piece = vec![0; OVERLAP_BYTES + PIECE_BYTES];
     let mut kept = 0;
     loop {
         let read = file.read(&mut piece[kept..])?;
@@ -160,7 +160,7 @@ fn scan(path: &Path) -> io::Result<Marks> {
             !found
         });
         let end = kept + read;
-        kept = end.min(OVERLAP);
+        kept = end.min(OVERLAP_BYTES);
         piece.copy_within(end - kept..end, 0);
     }
     marks.providers.sort_by_key(|provider| provider.name());

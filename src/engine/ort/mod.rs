@@ -21,7 +21,7 @@ use std::path::Path;
 
 use super::library::Installations;
 use super::{
-    Engine, EngineError, LoadOptions, LoadRequest, RequiredFiles, Offer, Session, offer, processor,
+    Engine, EngineError, LoadOptions, LoadRequest, Offer, RequiredFiles, Session, offer, processor,
 };
 use crate::package::Backend;
 

@@ -64,7 +64,7 @@ struct Arguments {
 }
 
 #[derive(Debug, Default)]
-struct Work {
+struct NodeWork {
     nodes: BTreeSet<(String, Option<String>)>,
     time: f64,
 }
@@ -80,7 +80,7 @@ fn read(path: &Path) -> io::Result<Placement> {
     reason = "models have fewer than 2^53 nodes"
 )]
 fn placement(events: Vec<Event>) -> Placement {
-    let mut work: BTreeMap<String, Work> = BTreeMap::new();
+    let mut work: BTreeMap<String, NodeWork> = BTreeMap::new();
     for event in events {
         let (Some(node), Some(provider)) = (
             event.name.strip_suffix("_kernel_time"),

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::Provider;
 use crate::engine::library::{Origin, Plugin};
-use crate::engine::surroundings::{Surroundings, entries, python, with_folders};
+use crate::engine::surroundings::{Surroundings, python, sorted_entries, with_subdirectories};
 
 /// The variable that names a library.
-const VARIABLE: &str = "ORT_DYLIB_PATH";
+const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
 
 /// A file with the name of ONNX Runtime's library.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundLibrary {
     /// The file, with links resolved.
     pub(super) path: PathBuf,
     /// Place where the file was found.
@@ -23,12 +23,12 @@ pub(super) struct Found {
 
 /// Returns all libraries, best first. Files that the user named come first, even if they are
 /// missing.
-pub(super) fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Vec<Found> {
+pub(super) fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Vec<FoundLibrary> {
     let mut found = Vec::new();
-    let variable = surroundings.variable(VARIABLE).map(PathBuf::from);
+    let variable = surroundings.variable(LIBRARY_VARIABLE).map(PathBuf::from);
     for (wish, origin) in [
         (named.map(Path::to_owned), Origin::Named),
-        (variable, Origin::Variable(VARIABLE)),
+        (variable, Origin::Variable(LIBRARY_VARIABLE)),
     ] {
         let Some(wish) = wish else { continue };
         let inside = in_directory(surroundings, &wish);
@@ -87,10 +87,10 @@ const PLUGINS: &[(&str, Provider, &str, Option<&str>)] = &[
     ),
 ];
 
-fn add(found: &mut Vec<Found>, path: PathBuf, origin: Origin) {
+fn add(found: &mut Vec<FoundLibrary>, path: PathBuf, origin: Origin) {
     let path = path.canonicalize().unwrap_or(path);
     if !found.iter().any(|other| other.path == path) {
-        found.push(Found { path, origin });
+        found.push(FoundLibrary { path, origin });
     }
 }
 
@@ -98,12 +98,12 @@ fn add(found: &mut Vec<Found>, path: PathBuf, origin: Origin) {
 fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
     let mut all = Vec::new();
     if let Some(own) = surroundings.own_libraries() {
-        for folder in with_folders(&own) {
+        for folder in with_subdirectories(&own) {
             all.push((capi(&folder), Origin::Own));
             all.push((folder, Origin::Own));
         }
     }
-    let beside = surroundings.beside_program().into_iter();
+    let beside = surroundings.program_directories().into_iter();
     all.extend(beside.map(|directory| (directory, Origin::Program)));
     let system = surroundings.library_path().into_iter();
     all.extend(system.map(|directory| (directory, Origin::System)));
@@ -116,7 +116,7 @@ fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
 /// its subdirectories may be the target of `pip install --target`.
 fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
     let own = surroundings.own_libraries();
-    let mut all = own.map_or_else(Vec::new, |own| with_folders(&own));
+    let mut all = own.map_or_else(Vec::new, |own| with_subdirectories(&own));
     all.extend(python::package_directories(surroundings));
     all
 }
@@ -131,7 +131,10 @@ fn in_directory(surroundings: &Surroundings, directory: &Path) -> Vec<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| is_library(&surroundings.os, name)) && path.is_file()
     };
-    entries(directory).into_iter().filter(is_library).collect()
+    sorted_entries(directory)
+        .into_iter()
+        .filter(is_library)
+        .collect()
 }
 
 /// Returns `true` if this is a file name of ONNX Runtime's library, of any version.

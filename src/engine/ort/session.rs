@@ -10,14 +10,14 @@ use std::time::Instant;
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
 
-use super::byte_mode::{self, ByteMode};
-use super::carried::Carried;
-use super::known_wrong::{Direct, Verdict};
+use super::byte_mode::{self, ByteSumMode};
+use super::carried::CarriedValues;
+use super::known_wrong::{InputReduction, Workarounds};
 use super::placement::Profile;
 use super::{NAME, environment, failure, output, provider, value};
 use crate::engine::{self, feedback};
 use crate::engine::{
-    Answer, Begins, ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement,
+    Answer, ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement, RunStart,
 };
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
@@ -29,9 +29,9 @@ pub(super) struct OrtSession {
     inputs: Vec<String>,
     outputs: Vec<TensorSpec>,
     /// Inputs that must not be empty, because the library would compute a wrong result.
-    direct: Vec<Direct>,
+    direct: Vec<InputReduction>,
     /// State that the session carries from run to run.
-    carried: Option<Carried>,
+    carried: Option<CarriedValues>,
     profile: Option<Profile>,
     placement: Placement,
     byte_sums: Option<ByteSums>,
@@ -39,11 +39,11 @@ pub(super) struct OrtSession {
 
 impl OrtSession {
     /// Loads the model. `verdict` lists the settings that avoid known wrong results.
-    pub(super) fn load(request: &LoadRequest, verdict: Verdict) -> Result<Self, EngineError> {
+    pub(super) fn load(request: &LoadRequest, verdict: Workarounds) -> Result<Self, EngineError> {
         let options = &request.options;
         feedback::check(NAME, request)?;
         check_options(&options.ort_options)?;
-        let modes = byte_mode::modes(&verdict.bytes, options)?;
+        let modes = byte_mode::candidate_modes(&verdict.bytes, options)?;
         let ready = environment::ready(options)?;
         let profile = if options.observe {
             Profile::new().ok()
@@ -55,17 +55,19 @@ impl OrtSession {
                 .map_err(|error| failure::of_loading(&error))?;
             let plugin = ready.plugin.as_ref();
             let builder = provider::set_up(builder, &ready.environment, plugin, options)?;
-            let builder = prepared(builder, options, profile.as_ref(), (&verdict.without, mode))
+            let builder = configured(builder, options, profile.as_ref(), (&verdict.without, mode))
                 .map_err(|error| failure::of_loading(&error))?;
             with_options(builder, &options.ort_options)?
                 .commit_from_file(&request.model)
-                .map_err(|error| of_options(failure::of_loading(&error), &options.ort_options))
+                .map_err(|error| {
+                    with_option_hint(failure::of_loading(&error), &options.ort_options)
+                })
         })?;
         Ok(Self {
             inputs: input_names(&session, &request.signature)?,
             outputs: request.signature.outputs.clone(),
-            direct: verdict.direct,
-            carried: Carried::of(request)?,
+            direct: verdict.empty_checks,
+            carried: CarriedValues::of(request)?,
             session,
             profile,
             placement: Placement::default(),
@@ -88,14 +90,15 @@ fn with_options(
 ) -> Result<SessionBuilder, EngineError> {
     for option in options {
         let set = builder.with_config_entry(option.key(), option.value());
-        builder =
-            set.map_err(|error| of_options(failure::of_loading(&error), slice::from_ref(option)))?;
+        builder = set.map_err(|error| {
+            with_option_hint(failure::of_loading(&error), slice::from_ref(option))
+        })?;
     }
     Ok(builder)
 }
 
 /// Mentions the user's options in an error, because they may be the cause.
-fn of_options(mut error: EngineError, options: &[OrtOption]) -> EngineError {
+fn with_option_hint(mut error: EngineError, options: &[OrtOption]) -> EngineError {
     let (EngineError::Load { reason, .. } | EngineError::Unsupported { reason, .. }) = &mut error
     else {
         return error;
@@ -111,20 +114,20 @@ fn of_options(mut error: EngineError, options: &[OrtOption]) -> EngineError {
 }
 
 /// Applies the settings for correct results, and for observing.
-fn prepared(
+fn configured(
     mut builder: SessionBuilder,
     options: &LoadOptions,
     profile: Option<&Profile>,
-    (without, mode): (&[String], &ByteMode),
+    (without, mode): (&[String], &ByteSumMode),
 ) -> ort::Result<SessionBuilder> {
     // This pass merges two consecutive quantisations of different steps into one whose results fit
     // neither.
     builder = builder.with_config_entry("session.disable_double_qdq_remover", "1")?;
-    if mode.rewrites {
-        builder = builder.with_config_entry(byte_mode::OPTION, "1")?;
+    if mode.rewrites_weights {
+        builder = builder.with_config_entry(byte_mode::UNSIGNED_WEIGHTS_OPTION, "1")?;
     }
     let mut without: Vec<&str> = without.iter().map(String::as_str).collect();
-    without.extend(Some(byte_mode::FUSION).filter(|_| mode.unfused));
+    without.extend(Some(byte_mode::FUSION_PASS).filter(|_| mode.unfused));
     if !without.is_empty() {
         builder = builder.with_disabled_optimizers(without.join(";"))?;
     }
@@ -164,7 +167,7 @@ fn input_names(session: &Session, signature: &Signature) -> Result<Vec<String>, 
 impl engine::Session for OrtSession {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
         let seen = match &self.carried {
-            Some(carried) => carried.seen(inputs),
+            Some(carried) => carried.given_inputs(inputs),
             None => inputs.iter().map(Some).collect(),
         };
         for direct in &self.direct {
@@ -205,14 +208,14 @@ impl engine::Session for OrtSession {
     }
 
     fn reset_state(&mut self) -> Result<(), EngineError> {
-        self.begin(Begins::Anew)
+        self.begin(RunStart::Anew)
     }
 
     fn truncate_state(&mut self, length: u64) -> Result<(), EngineError> {
-        self.begin(Begins::Cut(length))
+        self.begin(RunStart::Cut(length))
     }
 
-    fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
+    fn begin(&mut self, begins: RunStart) -> Result<(), EngineError> {
         let carried = self.carried.as_mut();
         carried.map_or(Ok(()), |carried| carried.begin(&begins))
     }

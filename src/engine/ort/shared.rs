@@ -22,8 +22,8 @@ use ort::value::{
 
 use super::failure;
 use super::output::failed;
-use crate::engine::lanes::{Forgotten, RowStart, NextRow};
-use crate::engine::{TensorAxis, Carrying, EngineError, LoadRequest, Provider};
+use crate::engine::lanes::{ForgottenLanes, NextRow, RowStart};
+use crate::engine::{Carrying, EngineError, LoadRequest, Provider, TensorAxis};
 use crate::model::onnx::{Node, each_node};
 use crate::source::{FileSource, Pages};
 use crate::tensor::{DType, Signature, Tensor};
@@ -31,21 +31,21 @@ use crate::tensor::{DType, Signature, Tensor};
 /// The attention operator.
 const ATTENTION: &str = "com.microsoft::GroupQueryAttention";
 /// Its inputs `past_key` and `past_value`, each with the matching output.
-const PASTS: [(usize, usize); 2] = [(3, 1), (4, 2)];
+const PAST_PRESENT_PAIRS: [(usize, usize); 2] = [(3, 1), (4, 2)];
 /// The axis of positions: keys and values have the shape [batch, heads, positions, size].
-const AXIS: usize = 2;
+const POSITION_AXIS: usize = 2;
 /// Minimum capacity of buffers, in positions, if the model allows as many.
-const LEAST: u64 = 256;
+const MIN_CAPACITY: u64 = 256;
 
 /// The buffers of a session.
-pub(super) struct Shared {
+pub(super) struct SharedBuffers {
     /// Names of the outputs, with their sizes and dtype. The size at the axis of positions is
     /// ignored.
     outputs: Vec<(String, [u64; 4], DType)>,
     /// The given input and the axis whose size is the number of positions that a run adds.
     added: TensorAxis,
     /// Maximum number of positions.
-    most: u64,
+    max_positions: u64,
     groups: Vec<Group>,
     /// The index of the next run's group.
     current: usize,
@@ -63,9 +63,9 @@ struct Group {
 }
 
 /// The location of a lane: its group and row.
-type Place = (usize, usize);
+type LaneLocation = (usize, usize);
 
-impl Shared {
+impl SharedBuffers {
     /// Creates buffers for the carried state of a model; `None` if past and present cannot share
     /// them.
     pub(super) fn of(request: &LoadRequest) -> Option<Self> {
@@ -79,7 +79,8 @@ impl Shared {
             .map(|state| {
                 let spec = &signature.outputs[state.output];
                 let sizes: [u64; 4] = state.begin.as_slice().try_into().ok()?;
-                let fits = state.axis == Some(AXIS) && sizes[AXIS] == 0 && sizes[0] == 1;
+                let fits =
+                    state.axis == Some(POSITION_AXIS) && sizes[POSITION_AXIS] == 0 && sizes[0] == 1;
                 let has_code = matches!(spec.dtype, DType::Float32 | DType::Float16);
                 (fits && has_code).then(|| (spec.name.clone(), sizes, spec.dtype))
             })
@@ -90,7 +91,7 @@ impl Shared {
         is_only_attention(request, carrying, signature).then_some(Self {
             outputs,
             added: TensorAxis { place, ..added },
-            most,
+            max_positions: most,
             groups: Vec::new(),
             current: 0,
         })
@@ -102,7 +103,7 @@ impl Shared {
         size.copied().unwrap_or(0)
     }
 
-    fn place(&self, lane: u32) -> Option<Place> {
+    fn place(&self, lane: u32) -> Option<LaneLocation> {
         self.groups.iter().enumerate().find_map(|(group, of)| {
             let row = of.rows.iter().position(|(own, _)| *own == Some(lane))?;
             Some((group, row))
@@ -121,14 +122,15 @@ impl Shared {
         rows: &[NextRow],
         given: &[Tensor],
     ) -> Result<(&[DynValue], &RunOptions<HasSelectedOutputs>), EngineError> {
-        let held: Result<Vec<u64>, EngineError> = rows.iter().map(|row| self.held(*row)).collect();
+        let held: Result<Vec<u64>, EngineError> =
+            rows.iter().map(|row| self.start_length(*row)).collect();
         let held = held?;
         let longest = held.iter().copied().max().unwrap_or(0);
         let need = longest.saturating_add(self.added(given));
-        if need > self.most {
+        if need > self.max_positions {
             return Err(failed(format!(
                 "the run needs {need} positions, but the maximum is {}",
-                self.most
+                self.max_positions
             )));
         }
         let is_of = |group: &Group| {
@@ -147,7 +149,7 @@ impl Shared {
     }
 
     /// Returns the number of positions from which a row starts.
-    fn held(&self, row: NextRow) -> Result<u64, EngineError> {
+    fn start_length(&self, row: NextRow) -> Result<u64, EngineError> {
         let kept = self.kept(row.lane);
         match row.from {
             RowStart::Nothing => Ok(0),
@@ -162,13 +164,16 @@ impl Shared {
     /// Fails if lane 0 has fewer positions.
     pub(super) fn check_cut(&self, length: u64) -> Result<(), EngineError> {
         let from = RowStart::First(length);
-        self.held(NextRow { lane: 0, from }).map(drop)
+        self.start_length(NextRow { lane: 0, from }).map(drop)
     }
 
     /// Creates a group of these rows, with `held` counted positions each and capacity for `need`.
     fn gather(&mut self, rows: &[NextRow], held: &[u64], need: u64) -> Result<usize, EngineError> {
-        let capacity = need.next_power_of_two().max(LEAST).min(self.most);
-        let sources: Vec<(Option<Place>, u64)> = rows
+        let capacity = need
+            .next_power_of_two()
+            .max(MIN_CAPACITY)
+            .min(self.max_positions);
+        let sources: Vec<(Option<LaneLocation>, u64)> = rows
             .iter()
             .zip(held)
             .map(|(row, held)| (self.place(row.lane), *held))
@@ -176,7 +181,7 @@ impl Shared {
         let made = self.buffers(capacity, &sources);
         let (states, options) = made.map_err(|error| failure::of_running(&error))?;
         let lanes: Vec<u32> = rows.iter().map(|row| row.lane).collect();
-        self.leave(|lane| lanes.contains(&lane));
+        self.remove_lanes(|lane| lanes.contains(&lane));
         self.groups.push(Group {
             rows: lanes
                 .into_iter()
@@ -191,7 +196,7 @@ impl Shared {
     }
 
     /// Removes lanes from their groups. A group without lanes is deleted.
-    fn leave(&mut self, leaves: impl Fn(u32) -> bool) {
+    fn remove_lanes(&mut self, leaves: impl Fn(u32) -> bool) {
         for group in &mut self.groups {
             for (lane, _) in &mut group.rows {
                 lane.take_if(|lane| leaves(*lane));
@@ -202,11 +207,11 @@ impl Shared {
     }
 
     /// Forgets lanes.
-    pub(super) fn forget(&mut self, forgotten: &Forgotten) {
+    pub(super) fn forget(&mut self, forgotten: &ForgottenLanes) {
         match forgotten {
             // A lane that starts anew reuses its buffers.
-            Forgotten::All if self.is_alone() => self.groups[0].rows[0].1 = 0,
-            forgotten => self.leave(|lane| forgotten.has(lane)),
+            ForgottenLanes::All if self.is_alone() => self.groups[0].rows[0].1 = 0,
+            forgotten => self.remove_lanes(|lane| forgotten.has(lane)),
         }
     }
 
@@ -220,14 +225,14 @@ impl Shared {
     fn buffers(
         &self,
         capacity: u64,
-        sources: &[(Option<Place>, u64)],
+        sources: &[(Option<LaneLocation>, u64)],
     ) -> ort::Result<(Vec<DynValue>, RunOptions<HasSelectedOutputs>)> {
         let mut selector = OutputSelector::default();
         let mut read = Vec::with_capacity(self.outputs.len());
         for (index, (name, sizes, dtype)) in self.outputs.iter().enumerate() {
             let mut sizes = *sizes;
             sizes[0] = sources.len() as u64;
-            sizes[AXIS] = capacity;
+            sizes[POSITION_AXIS] = capacity;
             let shape = sizes.map(|size| i64::try_from(size).unwrap_or(i64::MAX));
             let element = match dtype {
                 DType::Float16 => TensorElementType::Float16,
@@ -248,7 +253,7 @@ impl Shared {
         &self,
         index: usize,
         shape: [i64; 4],
-        sources: &[(Option<Place>, u64)],
+        sources: &[(Option<LaneLocation>, u64)],
     ) -> ort::Result<DynValue>
     where
         T: PrimitiveTensorElementType + std::fmt::Debug + Copy,
@@ -261,8 +266,8 @@ impl Shared {
         let width = size(shape[3]);
         // Elements per head and per row.
         let (head, row) = (
-            size(shape[AXIS]) * width,
-            size(shape[1]) * size(shape[AXIS]) * width,
+            size(shape[POSITION_AXIS]) * width,
+            size(shape[1]) * size(shape[POSITION_AXIS]) * width,
         );
         let (_, to) = wider.extract_tensor_mut();
         for (to, (place, held)) in to.chunks_exact_mut(row).zip(sources) {
@@ -270,7 +275,7 @@ impl Shared {
                 continue;
             };
             let (from_shape, from) = self.groups[group].states[index].try_extract_tensor::<T>()?;
-            let from_head = size(from_shape[AXIS]) * width;
+            let from_head = size(from_shape[POSITION_AXIS]) * width;
             let from = &from[from_row * size(shape[1]) * from_head..];
             let counts = usize::try_from(*held).unwrap_or(0) * width;
             for (from, to) in from.chunks_exact(from_head).zip(to.chunks_exact_mut(head)) {
@@ -281,7 +286,7 @@ impl Shared {
     }
 
     /// Records a successful run with these inputs and the states it returned.
-    pub(super) fn ran(&mut self, states: Vec<DynValue>, given: &[Tensor]) {
+    pub(super) fn record_run(&mut self, states: Vec<DynValue>, given: &[Tensor]) {
         let added = self.added(given);
         let group = &mut self.groups[self.current];
         group.states = states;
@@ -319,7 +324,7 @@ fn is_only_attention(request: &LoadRequest, carrying: &Carrying, signature: &Sig
                         .get(*output)
                         .is_some_and(|name| name == present)
             };
-            if node.operator == ATTENTION && PASTS.iter().any(is_beside) {
+            if node.operator == ATTENTION && PAST_PRESENT_PAIRS.iter().any(is_beside) {
                 right[index] += 1;
             }
         }

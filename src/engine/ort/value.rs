@@ -91,45 +91,45 @@ where
 
 /// Outputs below this size, in bytes, are copied: keeping the library's memory costs more than
 /// that.
-const SMALL: usize = 64 << 10;
+const MIN_SHARED_BYTES: usize = 64 << 10;
 
 /// Converts a value to a tensor.
 pub(super) fn output(value: DynValue) -> Result<Tensor, ValueError> {
-    let (dtype, shape, bytes) = seen(&value)?;
-    if bytes.len() < SMALL {
+    let (dtype, shape, bytes) = view(&value)?;
+    if bytes.len() < MIN_SHARED_BYTES {
         return Ok(Tensor::new(dtype, shape, bytes.to_vec())?);
     }
-    let bytes = Bytes::from_owner(Held(value));
+    let bytes = Bytes::from_owner(OrtElements(value));
     Ok(Tensor::of_shared(dtype, shape, bytes)?)
 }
 
 /// Copies a value to a tensor.
 pub(super) fn copied(value: &DynValue) -> Result<Tensor, ValueError> {
-    let (dtype, shape, bytes) = seen(value)?;
+    let (dtype, shape, bytes) = view(value)?;
     Ok(Tensor::new(dtype, shape, bytes.to_vec())?)
 }
 
 /// Returns dtype, shape and elements of a value.
-fn seen(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
+fn view(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
     let Some(element) = value.dtype().tensor_type() else {
         return Err(ValueError::Kind(value.dtype().to_string()));
     };
     match element {
-        TensorElementType::Bool => seen_as::<bool>(value, DType::Bool, cast_slice),
-        TensorElementType::Int8 => seen_as::<i8>(value, DType::Int8, cast_slice),
-        TensorElementType::Int16 => seen_as::<i16>(value, DType::Int16, cast_slice),
-        TensorElementType::Int32 => seen_as::<i32>(value, DType::Int32, cast_slice),
-        TensorElementType::Int64 => seen_as::<i64>(value, DType::Int64, cast_slice),
-        TensorElementType::Uint8 => seen_as::<u8>(value, DType::Uint8, cast_slice),
-        TensorElementType::Uint16 => seen_as::<u16>(value, DType::Uint16, cast_slice),
-        TensorElementType::Uint32 => seen_as::<u32>(value, DType::Uint32, cast_slice),
-        TensorElementType::Uint64 => seen_as::<u64>(value, DType::Uint64, cast_slice),
-        TensorElementType::Float32 => seen_as::<f32>(value, DType::Float32, cast_slice),
-        TensorElementType::Float64 => seen_as::<f64>(value, DType::Float64, cast_slice),
-        TensorElementType::Float16 => seen_as::<f16>(value, DType::Float16, |it| {
+        TensorElementType::Bool => view_as::<bool>(value, DType::Bool, cast_slice),
+        TensorElementType::Int8 => view_as::<i8>(value, DType::Int8, cast_slice),
+        TensorElementType::Int16 => view_as::<i16>(value, DType::Int16, cast_slice),
+        TensorElementType::Int32 => view_as::<i32>(value, DType::Int32, cast_slice),
+        TensorElementType::Int64 => view_as::<i64>(value, DType::Int64, cast_slice),
+        TensorElementType::Uint8 => view_as::<u8>(value, DType::Uint8, cast_slice),
+        TensorElementType::Uint16 => view_as::<u16>(value, DType::Uint16, cast_slice),
+        TensorElementType::Uint32 => view_as::<u32>(value, DType::Uint32, cast_slice),
+        TensorElementType::Uint64 => view_as::<u64>(value, DType::Uint64, cast_slice),
+        TensorElementType::Float32 => view_as::<f32>(value, DType::Float32, cast_slice),
+        TensorElementType::Float64 => view_as::<f64>(value, DType::Float64, cast_slice),
+        TensorElementType::Float16 => view_as::<f16>(value, DType::Float16, |it| {
             cast_slice(it.reinterpret_cast())
         }),
-        TensorElementType::Bfloat16 => seen_as::<bf16>(value, DType::Bfloat16, |it| {
+        TensorElementType::Bfloat16 => view_as::<bf16>(value, DType::Bfloat16, |it| {
             cast_slice(it.reinterpret_cast())
         }),
         other => Err(ValueError::Kind(format!("a tensor of {other}"))),
@@ -137,7 +137,7 @@ fn seen(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
 }
 
 /// `see` casts elements to bytes.
-fn seen_as<T: PrimitiveTensorElementType + 'static>(
+fn view_as<T: PrimitiveTensorElementType + 'static>(
     value: &DynValue,
     dtype: DType,
     see: fn(&[T]) -> &[u8],
@@ -205,11 +205,11 @@ fn shape(tensor: &Tensor) -> ort::Result<Shape> {
 }
 
 /// A value of ONNX Runtime that owns the elements of a tensor.
-struct Held(DynValue);
+struct OrtElements(DynValue);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for OrtElements {
     fn as_ref(&self) -> &[u8] {
-        let seen = seen(&self.0);
+        let seen = view(&self.0);
         let (_, _, bytes) = seen.expect("its elements were seen before it was kept");
         bytes
     }

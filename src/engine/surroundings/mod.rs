@@ -54,22 +54,25 @@ pub struct Surroundings {
 }
 
 /// The surroundings that the parent of this process sent.
-static GIVEN: OnceLock<Surroundings> = OnceLock::new();
+static SENT_BY_PARENT: OnceLock<Surroundings> = OnceLock::new();
 
 impl Surroundings {
     /// Sets the surroundings of this process, whose own environment is empty. Only the first call
     /// counts.
-    pub fn give(self) {
+    pub fn set_for_process(self) {
         // The parent sends them once, at the start.
-        let _ = GIVEN.set(self);
+        let _ = SENT_BY_PARENT.set(self);
     }
 
     /// Returns the surroundings of this process.
     pub fn of_this_process() -> Self {
-        GIVEN.get().cloned().unwrap_or_else(Self::look)
+        SENT_BY_PARENT
+            .get()
+            .cloned()
+            .unwrap_or_else(Self::read_process)
     }
 
-    fn look() -> Self {
+    fn read_process() -> Self {
         let set = |name: &&str| Some(((*name).to_owned(), env::var_os(name)?));
         let program = env::current_exe().ok();
         let architecture = env::consts::ARCH;
@@ -135,7 +138,7 @@ impl Surroundings {
     }
 
     /// Returns the directories that may hold a library next to the running program.
-    pub(super) fn beside_program(&self) -> Vec<PathBuf> {
+    pub(super) fn program_directories(&self) -> Vec<PathBuf> {
         let Some(program) = &self.program else {
             return Vec::new();
         };
@@ -166,7 +169,7 @@ impl Surroundings {
         for folder in folders.into_iter().flat_map(with_bundled) {
             let is_known = needs.list.contains(&folder) || needs.read.contains(&folder);
             if !is_known {
-                let found = entries(&folder).into_iter();
+                let found = sorted_entries(&folder).into_iter();
                 needs.read.extend(found.filter(|path| is_library(path)));
                 needs.list.push(folder);
             }
@@ -206,14 +209,18 @@ fn is_library(path: &Path) -> bool {
 }
 
 /// Returns a directory and its subdirectories: each may be the target of `pip install --target`.
-pub(super) fn with_folders(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn with_subdirectories(directory: &Path) -> Vec<PathBuf> {
     let mut all = vec![directory.to_owned()];
-    all.extend(entries(directory).into_iter().filter(|path| path.is_dir()));
+    all.extend(
+        sorted_entries(directory)
+            .into_iter()
+            .filter(|path| path.is_dir()),
+    );
     all
 }
 
 /// Lists a directory, sorted; empty if it cannot be listed.
-pub(super) fn entries(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn sorted_entries(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = directory.read_dir() else {
         return Vec::new();
     };

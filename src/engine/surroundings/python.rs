@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Surroundings, entries};
+use super::{Surroundings, sorted_entries};
 
 /// Returns directories of Python packages, those of the active environment first.
 pub(in crate::engine) fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
@@ -16,11 +16,11 @@ pub(in crate::engine) fn package_directories(surroundings: &Surroundings) -> Vec
         .collect();
     prefixes.extend(prefixes_on_path(surroundings));
     for prefix in &prefixes {
-        found.extend(of_prefix(prefix));
+        found.extend(prefix_packages(prefix));
     }
     if let Some(home) = surroundings.home() {
-        found.extend(of_prefix(&home.join(".local")));
-        let versions = entries(&home.join("Library/Python"));
+        found.extend(prefix_packages(&home.join(".local")));
+        let versions = sorted_entries(&home.join("Library/Python"));
         found.extend(
             versions
                 .iter()
@@ -28,7 +28,7 @@ pub(in crate::engine) fn package_directories(surroundings: &Surroundings) -> Vec
         );
     }
     if let Some(data) = surroundings.directory("APPDATA") {
-        let versions = entries(&data.join("Python"));
+        let versions = sorted_entries(&data.join("Python"));
         found.extend(versions.iter().map(|it| it.join("site-packages")));
     }
     found.extend(surroundings.packages.iter().cloned());
@@ -36,10 +36,10 @@ pub(in crate::engine) fn package_directories(surroundings: &Surroundings) -> Vec
 }
 
 /// Returns the package directories of a Python installation or environment.
-fn of_prefix(prefix: &Path) -> Vec<PathBuf> {
+fn prefix_packages(prefix: &Path) -> Vec<PathBuf> {
     let mut found = vec![prefix.join("Lib").join("site-packages")];
     for lib in ["lib", "lib64"] {
-        for entry in entries(&prefix.join(lib)) {
+        for entry in sorted_entries(&prefix.join(lib)) {
             if file_name(&entry).starts_with("python3") {
                 found.push(entry.join("site-packages"));
                 found.push(entry.join("dist-packages"));
@@ -62,7 +62,7 @@ fn prefixes_on_path(surroundings: &Surroundings) -> Vec<PathBuf> {
             continue;
         };
         if program.parent().map(file_name) == Some("shims") {
-            prefixes.extend(behind_shim(surroundings, &program));
+            prefixes.extend(pyenv_prefixes(surroundings, &program));
         }
         prefixes.extend(prefix_of(&program));
         let target = program.canonicalize();
@@ -84,7 +84,7 @@ fn prefix_of(program: &Path) -> Option<PathBuf> {
 /// Resolves pyenv's `python3`, a script that starts the version named by a variable, or else by a
 /// file in pyenv's root. A version file in the working directory is ignored: the result must not
 /// depend on where the tool is started.
-fn behind_shim(surroundings: &Surroundings, program: &Path) -> Vec<PathBuf> {
+fn pyenv_prefixes(surroundings: &Surroundings, program: &Path) -> Vec<PathBuf> {
     let above = program.parent().and_then(Path::parent).map(Path::to_owned);
     let Some(root) = surroundings.directory("PYENV_ROOT").or(above) else {
         return Vec::new();
@@ -101,7 +101,7 @@ fn behind_shim(surroundings: &Surroundings, program: &Path) -> Vec<PathBuf> {
         .filter(|name| !name.is_empty() && !name.contains(['/', '\\']))
         .map(|name| versions.join(name))
         .collect();
-    prefixes.extend(entries(&versions));
+    prefixes.extend(sorted_entries(&versions));
     prefixes
 }
 

@@ -4,7 +4,7 @@
 use crate::tensor::Tensor;
 
 /// Maximum difference of floats, relative to the largest magnitude in the tensor.
-const TOLERANCE: f64 = 1e-3;
+const RELATIVE_TOLERANCE: f64 = 1e-3;
 
 /// Returns `true` if shapes and dtypes are the same, integers equal and floats close.
 pub(super) fn agree(left: &[Tensor], right: &[Tensor]) -> bool {
@@ -26,7 +26,7 @@ fn same(left: &Tensor, right: &Tensor) -> bool {
     let magnitude = finite.fold(0.0, |largest: f64, value| largest.max(value.abs()));
     left.to_f64().zip(right.to_f64()).all(|(left, right)| {
         let difference = (left - right).abs();
-        difference <= TOLERANCE * magnitude || left.total_cmp(&right).is_eq()
+        difference <= RELATIVE_TOLERANCE * magnitude || left.total_cmp(&right).is_eq()
     })
 }
 

@@ -13,7 +13,7 @@ use super::guard::Failure;
 use super::known_wrong::known_wrong;
 use super::{failed, unsupported};
 use crate::engine::EngineError;
-use crate::tensor::MAX_BYTES;
+use crate::tensor::MAX_TENSOR_BYTES;
 
 /// Maximum absolute value of an axis; no tensor has more dimensions.
 const MAX_AXIS: i64 = 64;
@@ -101,7 +101,7 @@ fn check_operators(model: &ModelProto, library: &Onnx) -> Result<(), EngineError
         });
         if is_function {
             functions.insert(operator(node));
-        } else if !has_code(node, library) {
+        } else if !is_supported(node, library) {
             missing.insert(operator(node));
         }
     });
@@ -118,7 +118,7 @@ fn check_operators(model: &ModelProto, library: &Onnx) -> Result<(), EngineError
     Ok(())
 }
 
-fn has_code(node: &NodeProto, library: &Onnx) -> bool {
+fn is_supported(node: &NodeProto, library: &Onnx) -> bool {
     let name = node.op_type.as_str();
     match node.domain.as_str() {
         "" | "ai.onnx" => library.op_register.0.contains_key(name),
@@ -236,7 +236,7 @@ fn check_size(tensor: &mut TensorProto) -> Result<(), Failure> {
     let mut sizes = tensor.dims.iter().map(|size| u64::try_from(*size).ok());
     let elements = sizes.try_fold(1_u64, |product, size| product.checked_mul(size?));
     match elements {
-        Some(elements) if elements <= MAX_BYTES => Ok(()),
+        Some(elements) if elements <= MAX_TENSOR_BYTES => Ok(()),
         _ => Err(Failure::new(format!(
             "the stored tensor `{}` has the invalid shape {:?}",
             tensor.name, tensor.dims
@@ -292,12 +292,12 @@ mod tests {
             domain: domain.to_owned(),
             ..NodeProto::default()
         };
-        assert!(has_code(&node("", "Add"), &library));
-        assert!(has_code(&node("com.microsoft", "QuickGelu"), &library));
-        assert!(!has_code(&node("com.example", "Add"), &library));
+        assert!(is_supported(&node("", "Add"), &library));
+        assert!(is_supported(&node("com.microsoft", "QuickGelu"), &library));
+        assert!(!is_supported(&node("com.example", "Add"), &library));
         for (domain, names) in DOMAINS {
             for name in *names {
-                assert!(has_code(&node(domain, name), &library));
+                assert!(is_supported(&node(domain, name), &library));
                 assert!(library.op_register.0.contains_key(*name), "{name}");
             }
         }

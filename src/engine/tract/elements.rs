@@ -33,7 +33,7 @@ pub(super) fn datum_type(dtype: DType) -> Option<DatumType> {
 }
 
 /// Converts a tensor for the library.
-pub(super) fn give(tensor: &Tensor) -> Result<TractTensor, Failure> {
+pub(super) fn to_tract(tensor: &Tensor) -> Result<TractTensor, Failure> {
     let dtype = datum_type(tensor.dtype())
         .ok_or_else(|| Failure::new(format!("the library lacks the dtype {}", tensor.dtype())))?;
     let shape = sizes(tensor.shape())?;
@@ -85,10 +85,10 @@ pub(super) fn sizes(shape: &[u64]) -> Result<Vec<usize>, Failure> {
 
 /// Outputs below this size, in bytes, are copied: keeping the library's memory costs more than
 /// that.
-const SMALL: usize = 64 << 10;
+const MIN_SHARED_BYTES: usize = 64 << 10;
 
 /// Converts an output of the library to the tensor that `spec` declares.
-pub(super) fn take(value: TValue, spec: &TensorSpec) -> Result<Tensor, Failure> {
+pub(super) fn from_tract(value: TValue, spec: &TensorSpec) -> Result<Tensor, Failure> {
     let mut tensor = value.into_arc_tensor();
     let shape: Vec<u64> = tensor.shape().iter().map(|size| *size as u64).collect();
     if tensor.datum_type() == DatumType::TDim {
@@ -105,10 +105,10 @@ pub(super) fn take(value: TValue, spec: &TensorSpec) -> Result<Tensor, Failure> 
     }
     let bytes = guarded(|| {
         tensor.try_as_plain_ram()?;
-        Ok(if tensor.as_bytes().len() < SMALL {
+        Ok(if tensor.as_bytes().len() < MIN_SHARED_BYTES {
             Bytes::copy_from_slice(tensor.as_bytes())
         } else {
-            Bytes::from_owner(Held(tensor))
+            Bytes::from_owner(TractElements(tensor))
         })
     })?;
     Tensor::of_shared(spec.dtype, shape, bytes).map_err(|error: TensorError| {
@@ -117,9 +117,9 @@ pub(super) fn take(value: TValue, spec: &TensorSpec) -> Result<Tensor, Failure> 
 }
 
 /// A tensor of the library that owns the elements of a tensor of this crate.
-struct Held(Arc<TractTensor>);
+struct TractElements(Arc<TractTensor>);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for TractElements {
     fn as_ref(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -141,8 +141,8 @@ mod tests {
                 dims: None,
                 fixed: None,
             };
-            match give(&tensor) {
-                Ok(given) => assert_eq!(take(given.into_tvalue(), &spec), Ok(tensor)),
+            match to_tract(&tensor) {
+                Ok(given) => assert_eq!(from_tract(given.into_tvalue(), &spec), Ok(tensor)),
                 Err(failure) => assert_eq!(failure.reason, "the library lacks the dtype bfloat16"),
             }
         }
@@ -157,8 +157,8 @@ mod tests {
             dims: None,
             fixed: None,
         };
-        let given = give(&tensor).expect("float32 is there");
-        let failure = take(given.into_tvalue(), &spec).expect_err("not it");
+        let given = to_tract(&tensor).expect("float32 is there");
+        let failure = from_tract(given.into_tvalue(), &spec).expect_err("not it");
         assert_eq!(
             failure.reason,
             "output `y` has the wrong dtype F32: expected float64"

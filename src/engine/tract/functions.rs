@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 32;
 const MAX_NODES: usize = 1 << 18;
 
 /// Functions by domain and name.
-type Known<'a> = HashMap<(&'a str, &'a str), &'a FunctionProto>;
+type FunctionMap<'a> = HashMap<(&'a str, &'a str), &'a FunctionProto>;
 
 /// Inlines all function calls, or none if the result would be too large.
 pub(super) fn expand(model: &mut ModelProto) {
@@ -27,9 +27,11 @@ pub(super) fn expand(model: &mut ModelProto) {
     }
     let version = opset(model);
     let functions = std::mem::take(&mut model.functions);
-    let usable = functions.iter().filter(|function| is_of(function, version));
+    let usable = functions
+        .iter()
+        .filter(|function| uses_opset(function, version));
     let known = usable.map(|function| ((function.domain(), function.name()), function));
-    let known: Known<'_> = known.collect();
+    let known: FunctionMap<'_> = known.collect();
     let nodes = model.graph.as_ref().map(|graph| graph.node.clone());
     let nodes = nodes.unwrap_or_default();
     if size(&nodes, &known, 0, &mut HashMap::new()).is_some() {
@@ -37,7 +39,7 @@ pub(super) fn expand(model: &mut ModelProto) {
         for _ in 0..MAX_DEPTH {
             let before = calls;
             // Subgraphs of inlined nodes are processed in the next round.
-            each_graph_mut(model, &mut |graph| write_out(graph, &known, &mut calls));
+            each_graph_mut(model, &mut |graph| inline_calls(graph, &known, &mut calls));
             if calls == before {
                 break;
             }
@@ -51,7 +53,7 @@ pub(super) fn expand(model: &mut ModelProto) {
 /// each function is computed once.
 fn size<'a>(
     nodes: &'a [NodeProto],
-    known: &Known<'a>,
+    known: &FunctionMap<'a>,
     depth: usize,
     sizes: &mut HashMap<(&'a str, &'a str), usize>,
 ) -> Option<usize> {
@@ -81,13 +83,13 @@ fn size<'a>(
 }
 
 /// Returns `true` if a function uses the model's operator set.
-fn is_of(function: &FunctionProto, version: i64) -> bool {
+fn uses_opset(function: &FunctionProto, version: i64) -> bool {
     let mut imports = function.opset_import.iter();
     let default = imports.find(|import| matches!(import.domain.as_str(), "" | "ai.onnx"));
     default.is_none_or(|import| import.version == version)
 }
 
-fn write_out(graph: &mut GraphProto, known: &Known<'_>, calls: &mut usize) {
+fn inline_calls(graph: &mut GraphProto, known: &FunctionMap<'_>, calls: &mut usize) {
     let function_of = |node: &NodeProto| {
         let function = known
             .get(&(node.domain.as_str(), node.op_type.as_str()))

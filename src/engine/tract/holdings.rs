@@ -32,14 +32,14 @@ const PLAN_BYTES: u64 = 512 << 10;
 
 /// The memory that a plan keeps.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Holdings {
+pub(super) struct MemoryUse {
     /// Sizes of blocks that other plans may share, by their addresses.
     pieces: HashMap<usize, u64>,
     /// Bytes that only this plan keeps.
     own: u64,
 }
 
-impl Holdings {
+impl MemoryUse {
     /// Measures the plan of this graph.
     pub(super) fn of(model: &TypedModel) -> Self {
         let mut held = Self {
@@ -58,16 +58,16 @@ impl Holdings {
                 .iter()
                 .for_each(|value| self.packed(&**value));
         } else if let Some(plain) = tensor.as_plain_ram() {
-            self.piece(Arc::as_ptr(tensor).addr(), plain.as_bytes().len());
+            self.add_block(Arc::as_ptr(tensor).addr(), plain.as_bytes().len());
         } else {
             let fact = tensor.exotic_fact().ok().flatten();
             let size = fact.and_then(|fact| fact.mem_size().to_usize().ok());
-            self.piece(Arc::as_ptr(tensor).addr(), size.unwrap_or(0));
+            self.add_block(Arc::as_ptr(tensor).addr(), size.unwrap_or(0));
         }
     }
 
     /// Returns the number of bytes that all of these keep together.
-    pub(super) fn together<'a>(all: impl IntoIterator<Item = &'a Self>) -> u64 {
+    pub(super) fn total_bytes<'a>(all: impl IntoIterator<Item = &'a Self>) -> u64 {
         let mut pieces: HashMap<usize, u64> = HashMap::new();
         let mut own = 0u64;
         for held in all {
@@ -77,7 +77,7 @@ impl Holdings {
         pieces.into_values().fold(own, u64::saturating_add)
     }
 
-    fn piece(&mut self, address: usize, size: usize) {
+    fn add_block(&mut self, address: usize, size: usize) {
         self.pieces.insert(address, size as u64);
     }
 
@@ -85,7 +85,7 @@ impl Holdings {
         let eager = value.downcast_ref::<EagerPackedInput>();
         let extracted = value.downcast_ref::<PanelExtractInput>();
         if let Some(eager) = eager.or(extracted.map(|extracted| &extracted.data)) {
-            self.piece(Arc::as_ptr(&eager.packed).addr(), eager.packed.len());
+            self.add_block(Arc::as_ptr(&eager.packed).addr(), eager.packed.len());
         } else if let Ok(size) = value.exotic_fact().mem_size().to_usize() {
             self.own = self.own.saturating_add(size as u64);
         }
@@ -118,7 +118,7 @@ impl Holdings {
             } else if let Some(kernel) = operator.downcast_ref::<Kernel>() {
                 let (address, size) = kernel.held();
                 if size > 0 {
-                    self.piece(address, size);
+                    self.add_block(address, size);
                 }
             } else if let Some(run) = operator.downcast_ref::<Run>() {
                 for product in run.products() {
@@ -148,13 +148,13 @@ mod tests {
 
     use super::*;
 
-    fn holding(tensors: &[&Arc<Tensor>]) -> Holdings {
+    fn holding(tensors: &[&Arc<Tensor>]) -> MemoryUse {
         let mut model = TypedModel::default();
         for (place, tensor) in tensors.iter().enumerate() {
             let made = model.add_const(format!("c{place}"), Arc::clone(tensor));
             made.expect("a constant fits into every graph");
         }
-        Holdings::of(&model)
+        MemoryUse::of(&model)
     }
 
     #[test]
@@ -167,9 +167,9 @@ mod tests {
         let (shared, own) = (tensor(0), tensor(1));
         let [one, two] = [holding(&[&shared]), holding(&[&shared, &own])];
         let nodes = 2 * PLAN_BYTES + 3 * NODE_BYTES;
-        assert_eq!(Holdings::together([&one, &two]), nodes + 8000);
+        assert_eq!(MemoryUse::total_bytes([&one, &two]), nodes + 8000);
         let apart = holding(&[&own]);
         let nodes = 2 * PLAN_BYTES + 2 * NODE_BYTES;
-        assert_eq!(Holdings::together([&one, &apart]), nodes + 8000);
+        assert_eq!(MemoryUse::total_bytes([&one, &apart]), nodes + 8000);
     }
 }

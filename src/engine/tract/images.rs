@@ -6,9 +6,9 @@ use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
 
 use super::kernel::Kernel;
 use super::pool::{computed, computed_bytes};
-use super::watch::WRONG;
+use super::watch::WRONG_RESULT;
 use crate::kernels::Split;
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::window::{Window, WindowPositions};
 
 /// Creates an operator on images `[n, h, w, c]` or `[n, w, c]` with this output fact. `run`
 /// computes the elements of the output from the positions of the windows and the elements of the
@@ -18,7 +18,10 @@ pub(super) fn over_images<T: Datum + Copy>(
     spec: PoolSpec,
     images: &TypedFact,
     bytes: usize,
-    run: impl Fn(&Placed, &[&[T]], &mut [T], Split) -> Result<(), String> + Send + Sync + 'static,
+    run: impl Fn(&WindowPositions, &[&[T]], &mut [T], Split) -> Result<(), String>
+    + Send
+    + Sync
+    + 'static,
 ) -> TractResult<Kernel> {
     let facts = spec.output_facts(&[images])?;
     let kernel = Kernel::new(name, facts, move |inputs| {
@@ -26,7 +29,7 @@ pub(super) fn over_images<T: Datum + Copy>(
         let work = |from: &[&[T]], to: &mut [T], split| run(&placed, from, to, split);
         Ok(tvec!(computed(&shape, inputs, work)?))
     });
-    Ok(kernel.holding(bytes))
+    Ok(kernel.with_weight_bytes(bytes))
 }
 
 /// Like [`over_images`], for bytes, signed or not, with an output of `dtype`.
@@ -36,7 +39,10 @@ pub(super) fn over_images_of_bytes(
     images: &TypedFact,
     dtype: DatumType,
     bytes: usize,
-    run: impl Fn(&Placed, &[&[u8]], &mut [u8], Split) -> Result<(), String> + Send + Sync + 'static,
+    run: impl Fn(&WindowPositions, &[&[u8]], &mut [u8], Split) -> Result<(), String>
+    + Send
+    + Sync
+    + 'static,
 ) -> TractResult<Kernel> {
     let mut facts = spec.output_facts(&[images])?;
     facts[0].datum_type = dtype;
@@ -45,7 +51,7 @@ pub(super) fn over_images_of_bytes(
         let work = |from: &[&[u8]], to: &mut [u8], split| run(&placed, from, to, split);
         Ok(tvec!(computed_bytes(dtype, &shape, inputs, work)?))
     });
-    Ok(kernel.holding(bytes))
+    Ok(kernel.with_weight_bytes(bytes))
 }
 
 /// Returns the window of an operator with one or two spatial dimensions; one dimension is an image
@@ -83,16 +89,16 @@ pub(super) fn too_large(spec: &PoolSpec, axis: usize, size: usize) -> Option<Str
     let reaches = is_up && missing < spec.stride(axis);
     (missing > 0 && !reaches).then(|| {
         format!(
-            "a window of {window} elements on {padded} (dimension {axis} of space, padding included) {WRONG}"
+            "a window of {window} elements on {padded} (dimension {axis} of space, padding included) {WRONG_RESULT}"
         )
     })
 }
 
 /// Returns the output's shape for images of this shape, and the positions of the windows.
-fn placed(spec: &PoolSpec, shape: &[usize]) -> TractResult<(TVec<usize>, Placed)> {
+fn placed(spec: &PoolSpec, shape: &[usize]) -> TractResult<(TVec<usize>, WindowPositions)> {
     let output_shape = spec.output_shape(shape)?.shape;
     let sizes = spec.computed_padding(&shape[1..shape.len() - 1]);
-    let mut placed = Placed {
+    let mut placed = WindowPositions {
         batch: shape[0],
         input: [1, 1],
         output: [1, 1],

@@ -13,7 +13,7 @@ type Function = dyn Fn(&[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
 
 /// The outputs of a kernel.
 #[derive(Clone)]
-enum Gives {
+enum KernelOutput {
     /// Tensors of these facts.
     Facts(Vec<TypedFact>),
     /// One tensor with the shape of its inputs, which all have the same shape. Each element depends
@@ -29,7 +29,7 @@ enum Gives {
 pub(in crate::engine::tract) struct Kernel {
     name: &'static str,
     function: Arc<Function>,
-    gives: Gives,
+    gives: KernelOutput,
     binds: bool,
     held: usize,
 }
@@ -48,7 +48,7 @@ impl Kernel {
         Self {
             name,
             function: Arc::new(function),
-            gives: Gives::Facts(facts.into_vec()),
+            gives: KernelOutput::Facts(facts.into_vec()),
             binds: false,
             held: 0,
         }
@@ -60,7 +60,7 @@ impl Kernel {
         dtype: DatumType,
         function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
     ) -> Self {
-        let gives = Gives::Elements(dtype);
+        let gives = KernelOutput::Elements(dtype);
         Self {
             gives,
             ..Self::new(name, tvec!(), function)
@@ -68,7 +68,7 @@ impl Kernel {
     }
 
     /// Sets the number of bytes of weights that the function keeps.
-    pub(in crate::engine::tract) fn holding(mut self, bytes: usize) -> Self {
+    pub(in crate::engine::tract) fn with_weight_bytes(mut self, bytes: usize) -> Self {
         self.held = bytes;
         self
     }
@@ -80,7 +80,7 @@ impl Kernel {
         dtype: DatumType,
         function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
     ) -> Self {
-        let gives = Gives::Repeated(dtype);
+        let gives = KernelOutput::Repeated(dtype);
         Self {
             gives,
             ..Self::new(name, tvec!(), function)
@@ -137,8 +137,8 @@ impl EvalOp for Kernel {
 impl TypedOp for Kernel {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         match &self.gives {
-            Gives::Facts(facts) => Ok(facts.iter().cloned().collect()),
-            Gives::Elements(dtype) | Gives::Repeated(dtype) => {
+            KernelOutput::Facts(facts) => Ok(facts.iter().cloned().collect()),
+            KernelOutput::Elements(dtype) | KernelOutput::Repeated(dtype) => {
                 Ok(tvec!(dtype.fact(inputs[0].shape.clone())))
             }
         }
@@ -152,10 +152,10 @@ impl TypedOp for Kernel {
         change: &AxisOp,
     ) -> TractResult<Option<AxisChangeConsequence>> {
         let turns = match self.gives {
-            Gives::Facts(_) => false,
-            Gives::Elements(_) => true,
+            KernelOutput::Facts(_) => false,
+            KernelOutput::Elements(_) => true,
             // Dimensions cannot be merged if an input has size 1 in only one of them.
-            Gives::Repeated(_) => matches!(change, AxisOp::Move(..)),
+            KernelOutput::Repeated(_) => matches!(change, AxisOp::Move(..)),
         };
         Ok(turns.then(|| AxisChangeConsequence::new(model, node, None, change)))
     }

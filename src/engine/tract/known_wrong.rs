@@ -6,7 +6,7 @@
 use tract_onnx::pb::NodeProto;
 
 use super::graph::{Stored, attribute, has_input, integer, operator, text};
-use super::scaled::is_spelt_out;
+use super::scaled::is_expanded;
 
 /// An operator that is computed wrongly under a condition.
 pub(super) struct KnownWrong {
@@ -53,7 +53,7 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
         operators: &["QuantizeLinear"],
         applies: |node, stored| {
             let is_given = integer(node, "output_dtype", 0) != 0 && !has_input(node, 2);
-            is_given && !is_spelt_out(node, stored)
+            is_given && !is_expanded(node, stored)
         },
         cause: "it ignores `output_dtype`",
     },

@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::internal::{
 static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
 /// Builds a node as the library itself would.
-pub(super) fn usual(
+pub(super) fn library_operator(
     context: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
@@ -20,12 +20,12 @@ pub(super) fn usual(
     build(context, node)
 }
 
-/// Like [`usual`], for an operator that the library expands into others.
-pub(super) fn usual_expansion(
+/// Like [`library_operator`], for an operator that the library expands into others.
+pub(super) fn library_expansion(
     context: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<Box<dyn Expansion>> {
-    let (usual, _) = usual(context, node)?;
+    let (usual, _) = library_operator(context, node)?;
     let expansion = usual.as_op().downcast_ref::<Box<dyn Expansion>>().cloned();
     expansion.context("expected an expansion from the library")
 }

@@ -129,8 +129,10 @@ use program::ProgramSession;
 use session::TractSession;
 use source::Source;
 
-use super::refusal::tells_beyond;
-use super::{ByteSums, Engine, EngineError, Gaps, LoadRequest, Offer, Provider, Reading, Session};
+use super::refusal::reports_unsupported;
+use super::{
+    ByteSums, Engine, EngineError, Gaps, LoadRequest, Offer, PortableReading, Provider, Session,
+};
 use super::{feedback, processor};
 use crate::model::{Method, ModelInfo, inspect_at};
 use crate::package::Backend;
@@ -154,7 +156,7 @@ impl Engine for Tract {
         ]
     }
 
-    fn is_everywhere(&self) -> bool {
+    fn needs_no_library(&self) -> bool {
         true
     }
 
@@ -165,8 +167,8 @@ impl Engine for Tract {
         }
     }
 
-    fn lowers(&self) -> Vec<&'static str> {
-        program::known()
+    fn lowered_operators(&self) -> Vec<&'static str> {
+        program::supported_names()
     }
 
     fn gaps(&self, format: &str, method: &Method) -> Option<Gaps> {
@@ -182,28 +184,28 @@ impl Engine for Tract {
             method.operators.keys().map(String::as_str),
             method.delegates.iter().map(|delegate| delegate.id.as_str()),
         );
-        let reason = program::refusal(&names);
+        let reason = program::unsupported_reason(&names);
         (!names.is_empty()).then_some(Gaps { names, reason })
     }
 
     fn payload_gaps(&self, model: &Path, format: &str, method: &Method) -> Option<Gaps> {
         // A file is read again only if some of its delegates may be unsupported.
         let mut delegates = method.delegates.iter();
-        if format != "executorch" || !delegates.any(|it| program::may_miss(&it.id)) {
+        if format != "executorch" || !delegates.any(|it| program::may_be_unsupported(&it.id)) {
             return None;
         }
-        let (names, reason) = program::missing_inside(model, &method.name)?;
+        let (names, reason) = program::unsupported_in_payloads(model, &method.name)?;
         Some(Gaps { names, reason })
     }
 
-    fn portable_reading(&self, format: &str, method: &Method) -> Option<Reading> {
+    fn portable_reading(&self, format: &str, method: &Method) -> Option<PortableReading> {
         if format == "coreml" {
             let of = Backend::CoreMl;
-            return Some(Reading { of });
+            return Some(PortableReading { of });
         }
         let delegates = method.delegates.iter().filter(|_| format == "executorch");
-        let mut read = delegates.filter_map(|delegate| program::reading(&delegate.id));
-        read.next().map(|of| Reading { of })
+        let mut read = delegates.filter_map(|delegate| program::inexact_backend(&delegate.id));
+        read.next().map(|of| PortableReading { of })
     }
 
     /// Reads the model and plans it if all its shapes are fixed.
@@ -281,7 +283,8 @@ fn unsupported(operators: BTreeSet<String>, reason: &str) -> EngineError {
 /// Converts a failure to an error about unsupported operators, if it is one.
 fn refusal(failure: &Failure) -> Option<EngineError> {
     let operator = failure.operator.iter().cloned();
-    let is_beyond = tells_beyond(&failure.reason) || failure.reason.contains(watch::WRONG);
+    let is_beyond =
+        reports_unsupported(&failure.reason) || failure.reason.contains(watch::WRONG_RESULT);
     is_beyond.then(|| unsupported(operator.collect(), &failure.reason))
 }
 

@@ -8,7 +8,7 @@ use tract_onnx::pb::ModelProto;
 use super::graph::each_graph_mut;
 
 /// Renames nodes whose name is already used.
-pub(super) fn tell_apart(model: &mut ModelProto) {
+pub(super) fn make_names_unique(model: &mut ModelProto) {
     let mut known: HashSet<String> = HashSet::new();
     each_graph_mut(model, &mut |graph| {
         let stored = graph.initializer.iter().map(|tensor| tensor.name.clone());
@@ -59,7 +59,7 @@ mod tests {
             }),
             ..ModelProto::default()
         };
-        tell_apart(&mut model);
+        make_names_unique(&mut model);
         let graph = model.graph.expect("it is still there");
         let names: Vec<&str> = graph.node.iter().map(|node| node.name.as_str()).collect();
         assert_eq!(names, ["a", "y.2", "w.2", "z"]);

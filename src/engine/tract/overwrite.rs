@@ -22,11 +22,11 @@ type Start = dyn Fn(&[TValue]) -> TractResult<usize> + Send + Sync;
 pub(super) struct Overwrite {
     axis: usize,
     start: Arc<Start>,
-    before: Arc<Mutex<Before>>,
+    before: Arc<Mutex<UndoState>>,
 }
 
 /// The state to restore after a failed run.
-enum Before {
+enum UndoState {
     /// The operator has not run, or its write is final.
     Nothing,
     /// These values, starting at this position of the tensor.
@@ -49,23 +49,23 @@ impl Overwrite {
         Self {
             axis,
             start: Arc::new(start),
-            before: Arc::new(Mutex::new(Before::Nothing)),
+            before: Arc::new(Mutex::new(UndoState::Nothing)),
         }
     }
 
     /// Makes the last write final after a successful run.
-    pub(super) fn settle(&self) {
-        self.replace(Before::Nothing);
+    pub(super) fn commit(&self) {
+        self.replace(UndoState::Nothing);
     }
 
     /// Undoes the last write in the tensors that a run left, by their addresses.
     pub(super) fn undo(&self, left: &mut HashMap<usize, TValue>) -> TractResult<()> {
-        match self.replace(Before::Nothing) {
-            Before::Nothing => {}
-            Before::Other(tensor) => {
+        match self.replace(UndoState::Nothing) {
+            UndoState::Nothing => {}
+            UndoState::Other(tensor) => {
                 left.extend(address(&tensor).map(|address| (address, tensor)));
             }
-            Before::Part {
+            UndoState::Part {
                 tensor,
                 start,
                 values,
@@ -82,7 +82,7 @@ impl Overwrite {
         Ok(())
     }
 
-    fn replace(&self, with: Before) -> Before {
+    fn replace(&self, with: UndoState) -> UndoState {
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         mem::replace(&mut *before, with)
     }
@@ -175,17 +175,17 @@ impl EvalOp for Overwrite {
             Ok(span) => span,
             Err(error) => {
                 // This may be the last reference to the tensor, so it is kept for the undo.
-                self.replace(Before::Other(tensor.clone()));
+                self.replace(UndoState::Other(tensor.clone()));
                 return Err(error);
             }
         };
         let before = match address(tensor) {
-            Some(address) if tensor.is_exclusive() => Before::Part {
+            Some(address) if tensor.is_exclusive() => UndoState::Part {
                 tensor: address,
                 start,
                 values: tensor.slice(self.axis, start, end)?,
             },
-            _ => Before::Other(tensor.clone()),
+            _ => UndoState::Other(tensor.clone()),
         };
         self.replace(before);
         // Nothing fails from here on.

@@ -225,7 +225,7 @@ fn captured<'t>(phrase: &str, text: &'t str) -> Option<Vec<&'t str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::refusal::tells_beyond;
+    use crate::engine::refusal::reports_unsupported;
 
     #[test]
     fn phrases_are_reworded_with_what_they_are_about() {
@@ -266,8 +266,8 @@ mod tests {
     #[test]
     fn what_is_not_supported_still_says_so() {
         for (phrase, instead) in PHRASES {
-            let was = tells_beyond(phrase) && !phrase.starts_with("Node ");
-            assert!(!was || tells_beyond(instead), "{phrase}: {instead}");
+            let was = reports_unsupported(phrase) && !phrase.starts_with("Node ");
+            assert!(!was || reports_unsupported(instead), "{phrase}: {instead}");
         }
     }
 }

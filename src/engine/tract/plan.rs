@@ -11,13 +11,13 @@ use tract_onnx::tract_core::internal::ToDim;
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoid};
 
-use super::elements::{datum_type, give, sizes, take};
+use super::elements::{datum_type, from_tract, sizes, to_tract};
 use super::exact;
 use super::guard::{Failure, guarded};
-use super::holdings::Holdings;
-use super::plans::Planned;
-use super::runner::{Runner, Unplanned};
-use super::watch::WRONG;
+use super::holdings::MemoryUse;
+use super::plans::CachedPlan;
+use super::runner::{PlanError, Runner};
+use super::watch::WRONG_RESULT;
 use crate::model::Dim;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
@@ -43,9 +43,9 @@ pub(super) struct Plan {
     constant: Vec<bool>,
 }
 
-impl Planned for Plan {
-    fn holdings(&self) -> &Holdings {
-        self.runner.holdings()
+impl CachedPlan for Plan {
+    fn memory_use(&self) -> &MemoryUse {
+        self.runner.memory_use()
     }
 }
 
@@ -57,7 +57,7 @@ impl Plan {
         inputs: &Inputs<'_>,
         executor: &Executor,
         optimise: bool,
-    ) -> Result<Self, Unplanned> {
+    ) -> Result<Self, PlanError> {
         let mut constant = vec![false; signature.inputs.len()];
         match inputs {
             Inputs::Shapes(shapes) => {
@@ -103,11 +103,11 @@ impl Plan {
             .zip(&self.constant)
             .filter(|(_, known)| !**known)
         {
-            values.push(TValue::from(give(tensor)?));
+            values.push(TValue::from(to_tract(tensor)?));
         }
         let values = self.runner.run(values, signature.outputs.len())?;
         let pairs = values.into_iter().zip(&signature.outputs);
-        pairs.map(|(value, spec)| take(value, spec)).collect()
+        pairs.map(|(value, spec)| from_tract(value, spec)).collect()
     }
 }
 
@@ -163,7 +163,7 @@ fn set_constants(
 ) -> Result<(), Failure> {
     let places = constant.iter().enumerate().rev();
     for (place, _) in places.filter(|(_, constant)| **constant) {
-        let value = Arc::new(give(&tensors[place])?);
+        let value = Arc::new(to_tract(&tensors[place])?);
         guarded(|| {
             let outlet = graph.inputs.remove(place);
             check_sizes(graph, outlet, &value)?;
@@ -178,7 +178,7 @@ fn set_constants(
 }
 
 /// Operators whose second or only input is a size.
-const SIZED: [&str; 4] = ["MultiBroadcastTo", "Tile", "ConstantOfShape", "Reshape"];
+const SIZE_CONSUMERS: [&str; 4] = ["MultiBroadcastTo", "Tile", "ConstantOfShape", "Reshape"];
 
 /// Rejects sizes that exceed 32 bits, because the library truncates them.
 fn check_sizes(graph: &InferenceModel, outlet: OutletId, value: &TractTensor) -> TractResult<()> {
@@ -196,10 +196,11 @@ fn check_sizes(graph: &InferenceModel, outlet: OutletId, value: &TractTensor) ->
     };
     for next in &output.successors {
         let node = &graph.nodes[next.node];
-        let is_size = next.slot + 1 == node.inputs.len() && SIZED.contains(&&*node.op.name());
+        let is_size =
+            next.slot + 1 == node.inputs.len() && SIZE_CONSUMERS.contains(&&*node.op.name());
         if is_size {
             return Err(TractError::msg(format!(
-                "node `{}`: a size of {large} {WRONG}",
+                "node `{}`: a size of {large} {WRONG_RESULT}",
                 node.name
             )));
         }

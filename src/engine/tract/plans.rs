@@ -5,21 +5,21 @@
 //! always stays. The least recently used plan is evicted first, before the next one is made,
 //! because two plans of a large model may not fit in memory.
 
-use super::holdings::Holdings;
+use super::holdings::MemoryUse;
 
 /// Number of copies of a model's weights that may be kept, for batch sizes that alternate.
-const COPIES: u64 = 4;
+const MAX_WEIGHT_COPIES: u64 = 4;
 /// Minimum of the memory limit, in bytes, for small models.
-const LEAST_BYTES: u64 = 64 << 20;
+const MIN_LIMIT_BYTES: u64 = 64 << 20;
 /// Maximum of the memory limit, in bytes, whatever the size of the weights.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_LIMIT_BYTES: u64 = 1 << 30;
 /// Number of plans for single shapes after which a plan for all shapes is tried.
 const SHAPES_BEFORE_GENERAL: usize = 4;
 
 /// Something that this cache can keep.
-pub(super) trait Planned {
+pub(super) trait CachedPlan {
     /// Returns the memory that it keeps.
-    fn holdings(&self) -> &Holdings;
+    fn memory_use(&self) -> &MemoryUse;
 }
 
 /// The plans of one model.
@@ -31,26 +31,26 @@ pub(super) struct Plans<K, P> {
     made: usize,
     /// Is `true` if a plan was evicted.
     dropped: bool,
-    general: General<P>,
+    general: GeneralPlan<P>,
 }
 
 /// The plan for all shapes.
-enum General<P> {
+enum GeneralPlan<P> {
     Untried,
     Works(Box<P>),
     Refused,
 }
 
-impl<K, P: Planned> Plans<K, P> {
+impl<K, P: CachedPlan> Plans<K, P> {
     /// Creates an empty cache for a model with about this many bytes of weights.
     pub(super) fn new(weights: u64) -> Self {
-        let bound = weights.saturating_mul(COPIES);
+        let bound = weights.saturating_mul(MAX_WEIGHT_COPIES);
         Self {
             known: Vec::new(),
-            bound: bound.clamp(LEAST_BYTES, MOST_BYTES),
+            bound: bound.clamp(MIN_LIMIT_BYTES, MAX_LIMIT_BYTES),
             made: 0,
             dropped: false,
-            general: General::Untried,
+            general: GeneralPlan::Untried,
         }
     }
 
@@ -81,10 +81,10 @@ impl<K, P: Planned> Plans<K, P> {
 
     /// Evicts plans until another one fits that is as large as the largest so far.
     pub(super) fn make_room(&mut self) {
-        let alone = self.known.iter().map(|(_, plan)| [plan.holdings()]);
-        let expected = alone.map(Holdings::together).max().unwrap_or(0);
+        let alone = self.known.iter().map(|(_, plan)| [plan.memory_use()]);
+        let expected = alone.map(MemoryUse::total_bytes).max().unwrap_or(0);
         while !self.known.is_empty() && self.bytes().saturating_add(expected) > self.bound {
-            self.drop_first();
+            self.evict_oldest();
         }
     }
 
@@ -93,7 +93,7 @@ impl<K, P: Planned> Plans<K, P> {
         self.made += 1;
         self.known.push((key, plan));
         while self.known.len() > 1 && self.bytes() > self.bound {
-            self.drop_first();
+            self.evict_oldest();
         }
     }
 
@@ -104,15 +104,15 @@ impl<K, P: Planned> Plans<K, P> {
 
     /// Returns `true` if a plan for all shapes should be tried: after several plans, or after an
     /// eviction.
-    pub(super) fn wants_general(&self) -> bool {
+    pub(super) fn should_try_general(&self) -> bool {
         let is_time = self.made > SHAPES_BEFORE_GENERAL || self.dropped;
-        is_time && matches!(self.general, General::Untried)
+        is_time && matches!(self.general, GeneralPlan::Untried)
     }
 
     /// Returns the plan for all shapes.
     pub(super) fn general_mut(&mut self) -> Option<&mut P> {
         match &mut self.general {
-            General::Works(plan) => Some(plan),
+            GeneralPlan::Works(plan) => Some(plan),
             _ => None,
         }
     }
@@ -120,20 +120,20 @@ impl<K, P: Planned> Plans<K, P> {
     /// Puts a plan for all shapes into use and drops the others.
     pub(super) fn generalise(&mut self, plan: P) {
         self.known.clear();
-        self.general = General::Works(Box::new(plan));
+        self.general = GeneralPlan::Works(Box::new(plan));
     }
 
     /// Records that no plan for all shapes is possible, so that none is tried again.
     pub(super) fn refuse_general(&mut self) {
-        self.general = General::Refused;
+        self.general = GeneralPlan::Refused;
     }
 
     /// Returns the number of bytes that all plans keep together.
     pub(super) fn bytes(&self) -> u64 {
-        Holdings::together(self.known.iter().map(|(_, plan)| plan.holdings()))
+        MemoryUse::total_bytes(self.known.iter().map(|(_, plan)| plan.memory_use()))
     }
 
-    fn drop_first(&mut self) {
+    fn evict_oldest(&mut self) {
         self.known.remove(0);
         self.dropped = true;
     }
@@ -149,14 +149,14 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    struct Held {
-        holdings: Holdings,
+    struct TestPlan {
+        holdings: MemoryUse,
         /// Keeps the tensors alive, because addresses of freed tensors are reused.
         _tensors: Vec<Arc<Tensor>>,
     }
 
-    impl Planned for Held {
-        fn holdings(&self) -> &Holdings {
+    impl CachedPlan for TestPlan {
+        fn memory_use(&self) -> &MemoryUse {
             &self.holdings
         }
     }
@@ -166,27 +166,27 @@ mod tests {
         Arc::new(Tensor::zero::<u8>(&[size * MIB]).expect("there is memory"))
     }
 
-    fn plan(tensors: &[Arc<Tensor>]) -> Held {
-        let mut held = Holdings::of(&TypedModel::default());
+    fn plan(tensors: &[Arc<Tensor>]) -> TestPlan {
+        let mut held = MemoryUse::of(&TypedModel::default());
         for tensor in tensors {
             held.tensor(tensor);
         }
-        Held {
+        TestPlan {
             holdings: held,
             _tensors: tensors.to_vec(),
         }
     }
 
-    fn keys(plans: &Plans<u32, Held>) -> Vec<u32> {
+    fn keys(plans: &Plans<u32, TestPlan>) -> Vec<u32> {
         plans.known.iter().map(|(key, _)| *key).collect()
     }
 
     #[test]
     fn the_bound_is_a_few_copies_of_the_weights() {
-        let bound = |weights: u64| Plans::<u32, Held>::new(weights).bound;
-        assert_eq!(bound(0), LEAST_BYTES);
+        let bound = |weights: u64| Plans::<u32, TestPlan>::new(weights).bound;
+        assert_eq!(bound(0), MIN_LIMIT_BYTES);
         assert_eq!(bound(67 << 20), 268 << 20);
-        assert_eq!(bound(u64::MAX), MOST_BYTES);
+        assert_eq!(bound(u64::MAX), MAX_LIMIT_BYTES);
     }
 
     #[test]
@@ -199,12 +199,15 @@ mod tests {
             plans.keep(key, plan(&[zeros(20)]));
         }
         assert_eq!(
-            (keys(&plans), plans.wants_general()),
+            (keys(&plans), plans.should_try_general()),
             (vec![0, 1, 2], false)
         );
         assert!(plans.find(|known| *known == 0));
         plans.make_room();
-        assert_eq!((keys(&plans), plans.wants_general()), (vec![2, 0], true));
+        assert_eq!(
+            (keys(&plans), plans.should_try_general()),
+            (vec![2, 0], true)
+        );
         plans.keep(3, plan(&[zeros(20)]));
         assert!(plans.bytes() <= plans.bound);
         assert!(!plans.find(|known| *known == 1), "it had to go");
@@ -241,13 +244,13 @@ mod tests {
     fn a_plan_for_all_shapes_replaces_the_others() {
         let mut plans = Plans::new(0);
         for key in 0..5 {
-            assert!(!plans.wants_general());
+            assert!(!plans.should_try_general());
             plans.keep(key, plan(&[]));
         }
-        assert!(plans.wants_general());
+        assert!(plans.should_try_general());
         plans.generalise(plan(&[]));
         assert!(keys(&plans).is_empty() && plans.general_mut().is_some());
         plans.refuse_general();
-        assert!(plans.general_mut().is_none() && !plans.wants_general());
+        assert!(plans.general_mut().is_none() && !plans.should_try_general());
     }
 }

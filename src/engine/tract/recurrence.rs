@@ -5,7 +5,7 @@
 //! meant for streams and is wrong for models whose runs are independent. An inner recurrence
 //! likewise continues from one step of the outer one to the next.
 //!
-//! Invariant: in a graph that went through [`start_anew`], every run and every outer step starts
+//! Invariant: in a graph that went through [`reset_each_run`], every run and every outer step starts
 //! from the initial state of the model.
 
 use tract_onnx::prelude::{TractError, TractResult, TypedModel};
@@ -16,32 +16,32 @@ use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 
 /// Makes every recurrence of `model`, also of inner graphs, restart in each run. Must be called
 /// before the graph is optimised: the optimised operators inherit this property.
-pub(super) fn start_anew(model: &mut TypedModel) {
+pub(super) fn reset_each_run(model: &mut TypedModel) {
     for node in &mut model.nodes {
         if let Some(scan) = node.op_as_mut::<Scan>() {
             scan.reset_every_turn = true;
-            start_anew(&mut scan.body);
+            reset_each_run(&mut scan.body);
         } else if let Some(sequence) = node.op_as_mut::<GruSeq>() {
             sequence.reset_every_turn = true;
         } else if let Some(branches) = node.op_as_mut::<IfThenElse>() {
-            start_anew(&mut branches.then_body);
-            start_anew(&mut branches.else_body);
+            reset_each_run(&mut branches.then_body);
+            reset_each_run(&mut branches.else_body);
         }
     }
 }
 
 /// How the state of an operator is kept out of the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Memory {
+pub(super) enum StateReset {
     /// The operator restarts by itself and otherwise keeps only packed weights.
     Resets,
     /// The operator would continue where the last run ended, so its state must be created again.
     Keeps,
 }
 
-/// Classifies an operator that has a state. Fails for a recurrence that [`start_anew`] did not
+/// Classifies an operator that has a state. Fails for a recurrence that [`reset_each_run`] did not
 /// process, because its answers would be wrong from the second run on.
-pub(super) fn memory(operator: &dyn Op) -> TractResult<Memory> {
+pub(super) fn state_reset(operator: &dyn Op) -> TractResult<StateReset> {
     let resets = if let Some(scan) = operator.downcast_ref::<OptScan>() {
         scan.reset_every_turn
     } else if let Some(scan) = operator.downcast_ref::<Scan>() {
@@ -49,10 +49,10 @@ pub(super) fn memory(operator: &dyn Op) -> TractResult<Memory> {
     } else if let Some(sequence) = operator.downcast_ref::<GruSeq>() {
         sequence.reset_every_turn
     } else {
-        return Ok(Memory::Keeps);
+        return Ok(StateReset::Keeps);
     };
     if resets {
-        return Ok(Memory::Resets);
+        return Ok(StateReset::Resets);
     }
     Err(TractError::msg(format!(
         "`{}` would continue where the previous run ended",

@@ -24,7 +24,7 @@ pub(super) fn product_of_rows<T: Datum + Copy>(
         let work = |from: &[&[T]], to: &mut [T], split| run(rows, from, to, split);
         Ok(tvec!(computed_anew(&shape, inputs, work)?))
     });
-    Ok(kernel.holding(bytes))
+    Ok(kernel.with_weight_bytes(bytes))
 }
 
 /// Like [`product_of_rows`], for rows of bytes, signed or not, with an output of `dtype`.
@@ -41,7 +41,7 @@ pub(super) fn product_of_byte_rows(
         let work = |from: &[&[u8]], to: &mut [u8], split| run(from[0], to, split);
         Ok(tvec!(computed_bytes(dtype, &shape, inputs, work)?))
     });
-    Ok(kernel.holding(bytes))
+    Ok(kernel.with_weight_bytes(bytes))
 }
 
 /// Adds the shape rules of a product: rows of `inputs` elements become rows of `outputs` elements.

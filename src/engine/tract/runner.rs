@@ -15,28 +15,28 @@ use tract_onnx::tract_core::plan::{SimplePlan, SimpleState, eval};
 
 use super::fast;
 use super::guard::{Failure, guarded};
-use super::holdings::Holdings;
+use super::holdings::MemoryUse;
 use super::overwrite::{self, Overwrite, is_overwritten};
-use super::plans::Planned;
-use super::recurrence::{Memory, memory, start_anew};
-use super::watch::{Watch, watch};
+use super::plans::CachedPlan;
+use super::recurrence::{StateReset, reset_each_run, state_reset};
+use super::watch::{RuntimeCheck, check_for};
 use crate::kernels::float::InPlace;
 
 type State = SimpleState<tract_onnx::prelude::TypedFact, Box<dyn tract_onnx::prelude::TypedOp>>;
 
 /// Why planning failed.
-pub(super) struct Unplanned {
+pub(super) struct PlanError {
     /// The cause.
     pub(super) failure: Failure,
     /// Is `true` if the graph is valid and only optimising it failed. It may run unoptimised.
-    pub(super) optimising: bool,
+    pub(super) is_optimiser_error: bool,
 }
 
-impl From<Failure> for Unplanned {
+impl From<Failure> for PlanError {
     fn from(failure: Failure) -> Self {
         Self {
             failure,
-            optimising: false,
+            is_optimiser_error: false,
         }
     }
 }
@@ -47,29 +47,29 @@ pub(super) struct Mending {
     /// Replacements of elementwise functions, by name; they work in place.
     pub(super) functions: fn(&str) -> Option<InPlace>,
     /// Pins operators that the optimiser would move wrongly.
-    pub(super) hold: fn(&mut TypedModel) -> TractResult<()>,
+    pub(super) pin: fn(&mut TypedModel) -> TractResult<()>,
     /// Applies final changes to an optimised graph.
-    pub(super) settle: fn(&mut TypedModel),
+    pub(super) finalise: fn(&mut TypedModel),
 }
 
 /// A graph that can be run repeatedly.
 pub(super) struct Runner {
     state: State,
     /// The check for each node when it runs, by the node's number.
-    watched: Vec<Option<Watch>>,
+    watched: Vec<Option<RuntimeCheck>>,
     /// Is `true` if a node has a state that must be recreated before each run but the first.
-    keeps: bool,
+    has_kept_state: bool,
     /// Is `true` if the graph has run since its states were created.
-    used: bool,
+    has_run: bool,
     /// The operators that overwrite inputs of a run, the last one first.
     writers: Vec<Overwrite>,
     /// The values that the last, failed run left.
     left: Vec<TValue>,
-    holdings: Holdings,
+    holdings: MemoryUse,
 }
 
-impl Planned for Runner {
-    fn holdings(&self) -> &Holdings {
+impl CachedPlan for Runner {
+    fn memory_use(&self) -> &MemoryUse {
         &self.holdings
     }
 }
@@ -81,39 +81,39 @@ impl Runner {
         optimise: bool,
         build: impl FnOnce() -> TractResult<TypedModel>,
         mending: Mending,
-    ) -> Result<Self, Unplanned> {
+    ) -> Result<Self, PlanError> {
         let mut model = guarded(build)?;
-        start_anew(&mut model);
+        reset_each_run(&mut model);
         // Packing weights while planning uses the threads, too.
         let plan = || {
             multithread_tract_scope(executor.clone(), || {
                 let mut model = if optimise {
-                    fast::optimized(model, mending.functions, mending.hold)?
+                    fast::optimized(model, mending.functions, mending.pin)?
                 } else {
                     model
                 };
-                (mending.settle)(&mut model);
+                (mending.finalise)(&mut model);
                 spawned(model, executor)
             })
         };
-        let state = guarded(plan).map_err(|failure| Unplanned {
+        let state = guarded(plan).map_err(|failure| PlanError {
             failure,
-            optimising: optimise,
+            is_optimiser_error: optimise,
         })?;
         let nodes = state.plan().model().nodes().iter();
-        let watched = nodes.map(|node| watch(node.op.as_op())).collect();
-        let keeps = keeping(&state)?;
+        let watched = nodes.map(|node| check_for(node.op.as_op())).collect();
+        let keeps = keeps_state(&state)?;
         let plan = state.plan();
         let order = plan.order_without_consts().iter().rev();
         let writers = order.filter_map(|id| plan.model().node(*id).op_as::<Overwrite>());
         Ok(Self {
-            holdings: Holdings::of(plan.model()),
+            holdings: MemoryUse::of(plan.model()),
             writers: writers.cloned().collect(),
             left: Vec::new(),
             state,
             watched,
-            keeps,
-            used: false,
+            has_kept_state: keeps,
+            has_run: false,
         })
     }
 
@@ -179,13 +179,13 @@ impl Runner {
     }
 
     /// Makes all writes final after a run.
-    pub(super) fn settle(&self) {
-        self.writers.iter().for_each(Overwrite::settle);
+    pub(super) fn commit_writes(&self) {
+        self.writers.iter().for_each(Overwrite::commit);
     }
 
     /// Undoes the writes of a failed run. Returns its inputs in their previous state, by addresses.
     /// `outputs` are the outputs of that run, if it returned any.
-    pub(super) fn undone(
+    pub(super) fn undo_writes(
         &mut self,
         outputs: impl IntoIterator<Item = TValue>,
     ) -> Result<HashMap<usize, TValue>, Failure> {
@@ -204,10 +204,10 @@ impl Runner {
 
     /// Recreates the states that the previous run left.
     fn forget(&mut self) -> Result<(), Failure> {
-        if self.used && self.keeps {
+        if self.has_run && self.has_kept_state {
             self.renew()?;
         }
-        self.used = true;
+        self.has_run = true;
         Ok(())
     }
 
@@ -229,10 +229,10 @@ fn spawned(model: TypedModel, executor: &Executor) -> TractResult<State> {
 }
 
 /// Returns `true` if a node has a state that does not reset by itself.
-fn keeping(state: &State) -> Result<bool, Failure> {
+fn keeps_state(state: &State) -> Result<bool, Failure> {
     let mut keeps = false;
     for (node, kept) in state.plan().model().nodes().iter().zip(&state.op_states) {
-        keeps |= kept.is_some() && guarded(|| memory(node.op.as_op()))? == Memory::Keeps;
+        keeps |= kept.is_some() && guarded(|| state_reset(node.op.as_op()))? == StateReset::Keeps;
     }
     Ok(keeps)
 }
@@ -288,7 +288,7 @@ mod tests {
 
     fn runner(build: impl FnOnce() -> TractResult<TypedModel>) -> Runner {
         let executor = Executor::SingleThread;
-        let planned = Runner::new(&executor, true, build, exact::MENDING);
+        let planned = Runner::new(&executor, true, build, exact::CORRECTIONS);
         planned.unwrap_or_else(|unplanned| panic!("{:?}", unplanned.failure))
     }
 
@@ -305,7 +305,7 @@ mod tests {
         let given = tvec!(kept, floats(&values), tensor0(position).into_tvalue());
         let mut outputs = runner.run(given, 2)?;
         assert_eq!(outputs[0], outputs[1]);
-        runner.settle();
+        runner.commit_writes();
         Ok(outputs.remove(1))
     }
 
@@ -353,7 +353,7 @@ mod tests {
                 let values = shape.map_or_else(|| floats(&values), |values| floats(&values));
                 let given = tvec!(kept, values, tensor0(position).into_tvalue());
                 assert!(runner.run(given, 2).is_err(), "round {round}, {position}");
-                let mut left = runner.undone([]).expect("it was kept");
+                let mut left = runner.undo_writes([]).expect("it was kept");
                 kept = left.remove(&first).expect("it is left");
                 assert_eq!(kept, floats(&before), "round {round}, {position}");
                 assert_eq!(place(&kept), first);
@@ -364,7 +364,7 @@ mod tests {
             assert_eq!(outputs[1], floats(&[1.0, 2.0, 3.0, 7.0, 7.0, 8.0]));
             let outputs = outputs.into_iter().skip(1);
             kept = runner
-                .undone(outputs)
+                .undo_writes(outputs)
                 .expect("it was kept")
                 .remove(&first)
                 .expect("it is left");
@@ -373,7 +373,7 @@ mod tests {
             let given = tvec!(kept, floats(&[7.0, 8.0]), tensor0(3_i64).into_tvalue());
             assert!(runner.run(given, 3).is_err());
             kept = runner
-                .undone([])
+                .undo_writes([])
                 .expect("it was kept")
                 .remove(&first)
                 .expect("it is left");
@@ -391,7 +391,7 @@ mod tests {
             tensor0(2_i64).into_tvalue()
         );
         assert!(runner.run(given, 2).is_err());
-        let mut left = runner.undone([]).expect("it was kept");
+        let mut left = runner.undo_writes([]).expect("it was kept");
         assert_eq!(left.remove(&place(&held)), Some(held));
     }
 

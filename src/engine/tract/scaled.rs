@@ -11,14 +11,14 @@ const INT8: i32 = 3;
 const TENSOR: i32 = 4;
 
 /// Rewrites all such operators.
-pub(super) fn spell_out(model: &mut ModelProto) {
+pub(super) fn expand_attributes(model: &mut ModelProto) {
     let scales = shapes_of_scales(model);
     each_graph_mut(model, &mut |graph| spell_out_graph(graph, &scales));
 }
 
 /// Returns `true` if this module rewrites a quantisation to this type, without a zero point, whose
 /// scale is in `stored`.
-pub(super) fn is_spelt_out(node: &NodeProto, stored: &Stored<'_>) -> bool {
+pub(super) fn is_expanded(node: &NodeProto, stored: &Stored<'_>) -> bool {
     let scale = node.input.get(1).and_then(|name| stored.shape(name));
     integer(node, "output_dtype", 0) == i64::from(INT8) && scale.is_some()
 }
@@ -27,7 +27,7 @@ fn shapes_of_scales(model: &ModelProto) -> Vec<(String, Vec<i64>)> {
     let stored = Stored::of(model);
     let mut found = Vec::new();
     super::graph::each_node(model, &mut |node| {
-        if is_whole(node, "QuantizeLinear") && is_spelt_out(node, &stored) {
+        if is_whole(node, "QuantizeLinear") && is_expanded(node, &stored) {
             let shape = stored.shape(&node.input[1]).expect("it was just found");
             found.push((node.input[1].clone(), shape.to_vec()));
         }

@@ -18,7 +18,7 @@ use super::guard::{Failure, WORKERS};
 use super::plan::{Inputs, Plan};
 use super::plans::Plans;
 use super::source::Source;
-use super::watch::WRONG;
+use super::watch::WRONG_RESULT;
 use super::{NAME, failed, run_failed};
 use crate::engine::{Answer, ByteSums, EngineError, LoadOptions, Placement, Session, Share};
 use crate::model::Dim;
@@ -30,15 +30,15 @@ thread_local! {
 }
 
 /// Inputs with more elements than this are data, not shapes or axes.
-const MAX_CONSTANT: usize = 64;
+const MAX_CONSTANT_ELEMENTS: usize = 64;
 
 /// A loaded model.
 pub(super) struct TractSession {
     source: Source,
     signature: Signature,
     executor: Executor,
-    constants: Constants,
-    plans: Plans<Key, Plan>,
+    constants: ConstantInputs,
+    plans: Plans<PlanKey, Plan>,
     nodes: u64,
     /// How products of bytes are added up, if the model has any.
     pub(super) byte_sums: Option<ByteSums>,
@@ -46,15 +46,15 @@ pub(super) struct TractSession {
 
 /// The inputs that a plan was made for.
 #[derive(PartialEq, Eq)]
-struct Key {
+struct PlanKey {
     shapes: Vec<Vec<u64>>,
     /// The values that are part of the plan.
     values: Vec<Option<Vec<u8>>>,
 }
 
-impl Key {
+impl PlanKey {
     /// Returns `true` if this is the key of these inputs, with these constants.
-    fn fits(&self, inputs: &[Tensor], constants: Constants) -> bool {
+    fn fits(&self, inputs: &[Tensor], constants: ConstantInputs) -> bool {
         let keys = self.shapes.iter().zip(&self.values);
         self.shapes.len() == inputs.len()
             && inputs.iter().zip(keys).all(|(tensor, (shape, value))| {
@@ -67,7 +67,7 @@ impl Key {
 
 /// The inputs whose values become part of a plan; each stage includes the previous one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Constants {
+enum ConstantInputs {
     None,
     /// Small integers and booleans with at most one dimension: shapes, axes, pads, flags.
     Vectors,
@@ -90,7 +90,7 @@ impl TractSession {
             source,
             signature,
             executor: executor(options.threads).map_err(|failure| failed(&failure))?,
-            constants: Constants::None,
+            constants: ConstantInputs::None,
             nodes: 0,
             byte_sums: None,
         };
@@ -99,8 +99,10 @@ impl TractSession {
                 Ok(()) => session.source.forget(),
                 // Planning may need values, which the first run knows. A wrong answer would stay
                 // wrong, though.
-                Err(failure) if session.may_need_values() && !failure.reason.contains(WRONG) => {
-                    session.constants = Constants::Vectors;
+                Err(failure)
+                    if session.may_need_values() && !failure.reason.contains(WRONG_RESULT) =>
+                {
+                    session.constants = ConstantInputs::Vectors;
                 }
                 Err(failure) => return Err(failed(&failure)),
             }
@@ -117,13 +119,13 @@ impl TractSession {
             });
             let is_vector = spec.dims.as_ref().is_some_and(|dims| dims.len() <= 1);
             let elements = sizes.fold(1, u64::saturating_mul);
-            (is_vector || !spec.dtype.is_float()) && elements <= MAX_CONSTANT as u64
+            (is_vector || !spec.dtype.is_float()) && elements <= MAX_CONSTANT_ELEMENTS as u64
         })
     }
 
     fn plan_shapes(&mut self, shapes: &[Vec<u64>]) -> Result<(), Failure> {
         let plan = self.make(&Inputs::Shapes(shapes))?;
-        let key = Key {
+        let key = PlanKey {
             shapes: shapes.to_vec(),
             values: vec![None; shapes.len()],
         };
@@ -133,11 +135,11 @@ impl TractSession {
 
     fn make(&mut self, inputs: &Inputs<'_>) -> Result<Plan, Failure> {
         let mut planned = |optimise| {
-            let graph = self.source.give_graph()?;
+            let graph = self.source.graph_for_plan()?;
             Plan::new(graph, &self.signature, inputs, &self.executor, optimise)
         };
         let plan = planned(true).or_else(|unplanned| {
-            if unplanned.optimising
+            if unplanned.is_optimiser_error
                 && let Ok(plan) = planned(false)
             {
                 return Ok(plan);
@@ -147,14 +149,14 @@ impl TractSession {
         plan.map_err(|failure| self.named(failure))
     }
 
-    fn keep(&mut self, key: Key, plan: Plan) {
+    fn keep(&mut self, key: PlanKey, plan: Plan) {
         self.nodes = plan.nodes();
         self.plans.keep(key, plan);
     }
 
     /// Puts the plan for these inputs into use, and makes it if necessary.
     fn prepare(&mut self, inputs: &[Tensor], constant: &[bool]) -> Result<(), Failure> {
-        let key = Key {
+        let key = PlanKey {
             shapes: inputs
                 .iter()
                 .map(|tensor| tensor.shape().to_vec())
@@ -199,10 +201,10 @@ impl TractSession {
         let mut planned = false;
         let from = self.constants;
         let stages = [
-            Constants::None,
-            Constants::Vectors,
-            Constants::Scales,
-            Constants::All,
+            ConstantInputs::None,
+            ConstantInputs::Vectors,
+            ConstantInputs::Scales,
+            ConstantInputs::All,
         ];
         for stage in stages.into_iter().filter(|stage| *stage >= from) {
             let constant = inputs.iter().map(|tensor| is_constant(tensor, stage));
@@ -220,7 +222,7 @@ impl TractSession {
             match result {
                 Ok(outputs) => return Ok(outputs),
                 // As a constant the value would be computed just as wrongly, but unchecked.
-                Err(failure) if failure.reason.contains(WRONG) => return Err(failure),
+                Err(failure) if failure.reason.contains(WRONG_RESULT) => return Err(failure),
                 // The first failure that names an operator is the most useful one; later ones are
                 // about the retry.
                 Err(failure) => {
@@ -250,7 +252,7 @@ impl TractSession {
         let before = self.plans.made();
         let outputs = self.run_concrete(inputs)?;
         let is_new = self.plans.made() > before;
-        if is_new && self.constants == Constants::None && self.plans.wants_general() {
+        if is_new && self.constants == ConstantInputs::None && self.plans.should_try_general() {
             self.try_symbols(inputs, &outputs);
         }
         Ok(outputs)
@@ -352,16 +354,16 @@ pub(super) fn placement(nodes: u64) -> Placement {
     }
 }
 
-fn is_constant(tensor: &Tensor, constants: Constants) -> bool {
+fn is_constant(tensor: &Tensor, constants: ConstantInputs) -> bool {
     let is_vector = tensor.shape().len() <= 1;
     let is_float = tensor.dtype().is_float();
     let chosen = match constants {
-        Constants::None => false,
-        Constants::Vectors => is_vector && !is_float,
-        Constants::Scales => is_vector,
-        Constants::All => is_vector || !is_float,
+        ConstantInputs::None => false,
+        ConstantInputs::Vectors => is_vector && !is_float,
+        ConstantInputs::Scales => is_vector,
+        ConstantInputs::All => is_vector || !is_float,
     };
-    chosen && tensor.len() <= MAX_CONSTANT
+    chosen && tensor.len() <= MAX_CONSTANT_ELEMENTS
 }
 
 /// Returns the shapes of all inputs, if the file fixes them.

@@ -14,14 +14,14 @@ use crate::model::onnx::write::{put_bytes, put_varint};
 use crate::source::{Pages, ReadAt};
 
 /// Minimum size of the data of a large tensor, in bytes. Smaller tensors stay in the model.
-const LARGE: u64 = 1024;
+const MIN_LARGE_BYTES: u64 = 1024;
 /// Maximum size of a model without its large tensors, in bytes.
-const MAX_SIZE: usize = 1 << 30;
+const MAX_SLIM_BYTES: usize = 1 << 30;
 /// Maximum depth of nested graphs; the library's decoder has its own limit.
 const MAX_DEPTH: u32 = 100;
 /// The location that refers to the model file itself. It is a folder, so it differs from all real
 /// locations.
-pub(super) const ITSELF: &str = ".";
+pub(super) const MODEL_FILE: &str = ".";
 
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
@@ -134,7 +134,7 @@ impl Reader<'_> {
             // the same bytes.
             [field]
                 if field.wire == BYTES
-                    && field.end - field.content >= LARGE
+                    && field.end - field.content >= MIN_LARGE_BYTES
                     && (field.number == 9 || data_type == 1) =>
             {
                 refer(field.content, field.end - field.content, out);
@@ -206,7 +206,7 @@ impl Reader<'_> {
 
     fn copy(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
         let size = usize::try_from(end - start).unwrap_or(usize::MAX);
-        if size > MAX_SIZE - out.len().min(MAX_SIZE) {
+        if size > MAX_SLIM_BYTES - out.len().min(MAX_SLIM_BYTES) {
             return Err(Failure::new("the model without its weights is too large"));
         }
         let old = out.len();
@@ -220,7 +220,7 @@ impl Reader<'_> {
 /// Writes a reference to these bytes of the model file as a tensor's data.
 fn refer(offset: u64, length: u64, out: &mut Vec<u8>) {
     for (key, value) in [
-        ("location", ITSELF.to_owned()),
+        ("location", MODEL_FILE.to_owned()),
         ("offset", offset.to_string()),
         ("length", length.to_string()),
     ] {

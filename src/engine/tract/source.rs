@@ -24,7 +24,7 @@ use crate::engine::EngineError;
 use crate::source::FileSource;
 
 /// Maximum size of the weights of a graph that is kept for further plans, in bytes.
-const KEPT_BYTES: u64 = 256 << 20;
+const MAX_KEPT_BYTES: u64 = 256 << 20;
 
 /// A model that the library can build.
 pub(super) struct Source {
@@ -67,8 +67,8 @@ impl Source {
         checks::check(&mut proto, &library)?;
         quantised::fuse(&mut proto, &load);
         repair(&mut proto);
-        scaled::spell_out(&mut proto);
-        names::tell_apart(&mut proto);
+        scaled::expand_attributes(&mut proto);
+        names::make_names_unique(&mut proto);
         Ok(Self {
             library,
             proto,
@@ -95,9 +95,9 @@ impl Source {
     /// Returns the library's graph, with weights, for making a plan. It shares the weights with the
     /// kept graph. The graph of a large model is not kept, because planning copies weights one by
     /// one.
-    pub(super) fn give_graph(&mut self) -> Result<InferenceModel, Failure> {
+    pub(super) fn graph_for_plan(&mut self) -> Result<InferenceModel, Failure> {
         self.graph()?;
-        let is_kept = self.bytes < KEPT_BYTES;
+        let is_kept = self.bytes < MAX_KEPT_BYTES;
         let given = if is_kept {
             self.built.clone()
         } else {
@@ -135,12 +135,12 @@ impl Source {
                 )))
             }
         })
-        .map_err(|failure| failure.at(self.culprit()))
+        .map_err(|failure| failure.at(self.first_unbuildable()))
     }
 
     /// Returns the first node that the library cannot build; called only after building the model
     /// failed.
-    fn culprit(&self) -> Option<String> {
+    fn first_unbuildable(&self) -> Option<String> {
         let context = tract_onnx::model::ParsingContext {
             onnx_operator_set_version: opset(&self.proto),
             framework: &self.library,

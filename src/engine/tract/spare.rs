@@ -3,7 +3,7 @@
 //! Allocating and clearing memory for each operator of each run took a tenth of a convolutional
 //! network's time.
 //!
-//! Invariant: a thread keeps at most [`MOST_KEPT`] bytes and frees them when it ends. A tensor is
+//! Invariant: a thread keeps at most [`MAX_KEPT_BYTES`] bytes and frees them when it ends. A tensor is
 //! evicted only after it was unused for long. Runs request their tensors in a cycle. If a cycle
 //! exceeds the limit, the least recently used tensor is always the one needed next, so evicting it
 //! would be useless.
@@ -15,20 +15,20 @@ use std::sync::Arc;
 use tract_onnx::tract_core::internal::{DatumType, Tensor, TractErrorContext as _, TractResult};
 
 /// Maximum size of the tensors that a thread keeps, in bytes: all images of a network for phones.
-const MOST_KEPT: usize = 32 << 20;
+const MAX_KEPT_BYTES: usize = 32 << 20;
 
 /// Number of tensors of other sizes after which an unused one is evicted.
-const LONG: u64 = 1000;
+const EVICTION_AGE: u64 = 1000;
 
 /// Minimum size of a tensor that is kept, in bytes. Clearing smaller ones is cheap.
-const LEAST: usize = 16 << 10;
+const MIN_KEPT_BYTES: usize = 16 << 10;
 
 thread_local! {
-    static SPARE: RefCell<Spare> = const { RefCell::new(Spare::new()) };
+    static SPARE: RefCell<SpareTensors> = const { RefCell::new(SpareTensors::new()) };
 }
 
 /// Tensors that were computed on this thread; others still read most of them.
-struct Spare {
+struct SpareTensors {
     /// Tensors with the time of their last use; the most recently used one is last.
     tensors: VecDeque<(u64, Arc<Tensor>)>,
     bytes: usize,
@@ -60,7 +60,7 @@ pub(super) fn keep(tensor: &Arc<Tensor>) {
     SPARE.with_borrow_mut(|spare| spare.keep(tensor));
 }
 
-impl Spare {
+impl SpareTensors {
     const fn new() -> Self {
         Self {
             tensors: VecDeque::new(),
@@ -83,15 +83,15 @@ impl Spare {
 
     fn keep(&mut self, tensor: &Arc<Tensor>) {
         let size = size(tensor);
-        if !(LEAST..=MOST_KEPT).contains(&size) {
+        if !(MIN_KEPT_BYTES..=MAX_KEPT_BYTES).contains(&size) {
             return;
         }
         self.time += 1;
-        while self.bytes + size > MOST_KEPT {
+        while self.bytes + size > MAX_KEPT_BYTES {
             let Some((used, oldest)) = self.tensors.front() else {
                 break;
             };
-            if self.time - used < LONG {
+            if self.time - used < EVICTION_AGE {
                 return;
             }
             self.bytes -= self::size(oldest);
@@ -108,7 +108,7 @@ fn size(tensor: &Tensor) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{DatumType, LEAST, LONG, MOST_KEPT, SPARE, keep, tensor};
+    use super::{DatumType, EVICTION_AGE, MAX_KEPT_BYTES, MIN_KEPT_BYTES, SPARE, keep, tensor};
 
     fn address(tensor: &tract_onnx::prelude::Tensor) -> usize {
         let view = tensor.try_as_plain_ram().expect("in memory");
@@ -131,14 +131,14 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        keep(&tensor(DatumType::U8, &[LEAST - 1]).expect("a tensor"));
-        keep(&tensor(DatumType::U8, &[MOST_KEPT + 1]).expect("a tensor"));
+        keep(&tensor(DatumType::U8, &[MIN_KEPT_BYTES - 1]).expect("a tensor"));
+        keep(&tensor(DatumType::U8, &[MAX_KEPT_BYTES + 1]).expect("a tensor"));
         SPARE.with_borrow(|spare| assert!(spare.tensors.is_empty()));
         let lengths = || {
             SPARE.with_borrow(|spare| {
                 let lengths: Vec<usize> = spare.tensors.iter().map(|(_, one)| one.len()).collect();
                 assert_eq!(lengths.iter().sum::<usize>(), spare.bytes);
-                assert!(spare.bytes <= MOST_KEPT, "{}", spare.bytes);
+                assert!(spare.bytes <= MAX_KEPT_BYTES, "{}", spare.bytes);
                 lengths
             })
         };
@@ -152,7 +152,7 @@ mod tests {
             first,
             "a cycle that exceeds the limit keeps its beginning"
         );
-        for _ in 0..LONG {
+        for _ in 0..EVICTION_AGE {
             keep(&tensor(DatumType::U8, &[large(50)]).expect("a tensor"));
         }
         assert!(

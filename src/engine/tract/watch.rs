@@ -13,7 +13,7 @@ use super::guard::InvalidInput;
 
 /// A check of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Watch {
+pub(super) enum RuntimeCheck {
     /// Detects a shift by a negative amount, or by at least the number of bits.
     Shift,
     /// Detects a window's maximum over infinities, which becomes finite, or over NaN, which is
@@ -24,29 +24,29 @@ pub(super) enum Watch {
 }
 
 /// The end of every message of wrong results here. No other plan of the model would be correct.
-pub(super) const WRONG: &str = "would be computed wrongly";
+pub(super) const WRONG_RESULT: &str = "would be computed wrongly";
 
 /// Returns the check for this operator, if it needs one.
-pub(super) fn watch(operator: &dyn Op) -> Option<Watch> {
+pub(super) fn check_for(operator: &dyn Op) -> Option<RuntimeCheck> {
     let name = operator.name();
     if name.contains("Shift") {
-        Some(Watch::Shift)
+        Some(RuntimeCheck::Shift)
     } else if name.contains("MaxPool") {
-        Some(Watch::Extreme)
+        Some(RuntimeCheck::Extreme)
     } else if let Some(gather) = operator.downcast_ref::<Gather>() {
-        Some(Watch::Index(gather.axis))
+        Some(RuntimeCheck::Index(gather.axis))
     } else {
         let gather = operator.downcast_ref::<GatherElements>();
-        gather.map(|gather| Watch::Index(gather.axis))
+        gather.map(|gather| RuntimeCheck::Index(gather.axis))
     }
 }
 
-impl Watch {
+impl RuntimeCheck {
     /// Checks the inputs before the operator runs.
     pub(super) fn before(self, inputs: &[TValue]) -> TractResult<()> {
         if self == Self::Extreme && inputs.iter().any(|input| any(input, Kind::NotANumber)) {
             return Err(TractError::msg(format!(
-                "a maximum over windows with NaN {WRONG}"
+                "a maximum over windows with NaN {WRONG_RESULT}"
             )));
         }
         if let Self::Index(axis) = self {
@@ -66,7 +66,7 @@ impl Watch {
         };
         match amounts.iter().find(|amount| !(0..bits).contains(*amount)) {
             Some(amount) => Err(TractError::msg(format!(
-                "a shift of {bits} bits by {amount} {WRONG}"
+                "a shift of {bits} bits by {amount} {WRONG_RESULT}"
             ))),
             None => Ok(()),
         }
@@ -81,7 +81,7 @@ impl Watch {
                 .any(|input| input.len() == 0 || any(input, Kind::Infinite))
         {
             return Err(TractError::msg(format!(
-                "a maximum over windows with infinities {WRONG}"
+                "a maximum over windows with infinities {WRONG_RESULT}"
             )));
         }
         Ok(())

@@ -7,16 +7,16 @@
 //! or graphs.
 
 use super::phrases::{reworded, with_dtypes};
-use crate::engine::refusal::tells_beyond;
+use crate::engine::refusal::reports_unsupported;
 
 /// Maximum length of a message of the library, in characters.
-const MAX_WORDS: usize = 240;
+const MAX_MESSAGE_CHARS: usize = 240;
 /// Maximum length of a message with its context, in characters.
-const MAX_REASON: usize = 400;
+const MAX_REASON_CHARS: usize = 400;
 
 /// A failure, described for users.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Description {
     /// The library's name of the node that failed.
     pub(super) node: Option<String>,
     /// The cause, without a full stop.
@@ -25,7 +25,7 @@ pub(super) struct Told {
 
 /// The phase of the library that a layer of an error belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Layer {
+enum Phase {
     /// Inferring types, shapes and values.
     Fit,
     /// Converting a node to the library's own form.
@@ -37,21 +37,21 @@ enum Layer {
 }
 
 /// Prefixes of the layers' texts.
-const LAYERS: [(&str, Layer); 10] = [
-    ("Building node ", Layer::Read),
-    ("Failed analyse for node", Layer::Fit),
-    ("Infering facts", Layer::Fit),
-    ("Applying rule", Layer::Fit),
-    ("Translating node", Layer::Form),
-    ("translating", Layer::Form),
-    ("in output_facts invocation", Layer::Form),
-    ("ToTypedTranslator", Layer::Form),
-    ("Evaluating #", Layer::Run),
-    ("Evaluating node", Layer::Run),
+const LAYER_PREFIXES: [(&str, Phase); 10] = [
+    ("Building node ", Phase::Read),
+    ("Failed analyse for node", Phase::Fit),
+    ("Infering facts", Phase::Fit),
+    ("Applying rule", Phase::Fit),
+    ("Translating node", Phase::Form),
+    ("translating", Phase::Form),
+    ("in output_facts invocation", Phase::Form),
+    ("ToTypedTranslator", Phase::Form),
+    ("Evaluating #", Phase::Run),
+    ("Evaluating node", Phase::Run),
 ];
 
 /// Starts of dumps within the library's messages.
-const DUMPS: [&str; 8] = [
+const DUMP_STARTS: [&str; 8] = [
     " TypedFact",
     " InferenceFact",
     " TypedModel",
@@ -63,12 +63,14 @@ const DUMPS: [&str; 8] = [
 ];
 
 /// Describes an error by its texts, the outermost first.
-pub(super) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Told {
+pub(super) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Description {
     let mut node = None;
     let mut about = None;
     let mut told: Vec<String> = Vec::new();
     for text in texts {
-        let layer = LAYERS.iter().find(|(start, _)| text.starts_with(start));
+        let layer = LAYER_PREFIXES
+            .iter()
+            .find(|(start, _)| text.starts_with(start));
         if let Some((_, layer)) = layer {
             about = about.or(Some(*layer));
             node = node
@@ -84,14 +86,14 @@ pub(super) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Told {
     let said = match &told[..] {
         [] => "no reason given".to_owned(),
         [.., cause] if about.is_some() => cause.clone(),
-        all => cut(&all.join(": "), MAX_REASON),
+        all => truncated(&all.join(": "), MAX_REASON_CHARS),
     };
     let reason = match about {
-        Some(Layer::Fit) => format!("its types, shapes or values are inconsistent ({said})"),
-        Some(Layer::Form) => format!("planning fails for these types and shapes ({said})"),
-        Some(Layer::Run | Layer::Read) | None => said,
+        Some(Phase::Fit) => format!("its types, shapes or values are inconsistent ({said})"),
+        Some(Phase::Form) => format!("planning fails for these types and shapes ({said})"),
+        Some(Phase::Run | Phase::Read) | None => said,
     };
-    Told { node, reason }
+    Description { node, reason }
 }
 
 /// Describes a panic by its message.
@@ -106,7 +108,7 @@ pub(super) fn of_panic(message: &str) -> String {
         return "an integer is divided by zero".to_owned();
     }
     // The library panics for some unsupported operators.
-    if tells_beyond(&said) {
+    if reports_unsupported(&said) {
         return said;
     }
     format!("internal error of the library ({said})")
@@ -130,7 +132,10 @@ fn clean(text: &str) -> String {
     let unwrapped = "called `Result::unwrap()` on an `Err` value: ";
     let text = text.strip_prefix(unwrapped).unwrap_or(text);
     match reworded(text) {
-        Some(told) => with_dtypes(&cut(plain_values(&told).trim_end_matches('.'), MAX_WORDS)),
+        Some(told) => with_dtypes(&truncated(
+            plain_values(&told).trim_end_matches('.'),
+            MAX_MESSAGE_CHARS,
+        )),
         None => with_dtypes(&cleaned(text)),
     }
 }
@@ -143,7 +148,7 @@ fn cleaned(text: &str) -> String {
         .filter(|word| !is_source(word))
         .collect();
     let line = words.join(" ");
-    let end = DUMPS.iter().filter_map(|dump| line.find(dump)).min();
+    let end = DUMP_STARTS.iter().filter_map(|dump| line.find(dump)).min();
     let line = plain_values(&line[..end.unwrap_or(line.len())]);
     let line = line.trim_end_matches([' ', '.', ',', ':', '(', '[']);
     let line = line.trim_end_matches(" at");
@@ -151,19 +156,22 @@ fn cleaned(text: &str) -> String {
         .strip_prefix("Impossible to unify ")
         .and_then(|rest| rest.split_once(" with "))
     {
-        return cut(&format!("{left} and {right} must be equal"), MAX_WORDS);
+        return truncated(
+            &format!("{left} and {right} must be equal"),
+            MAX_MESSAGE_CHARS,
+        );
     }
     if let Some((_, rest)) = line
         .strip_prefix("Condition failed: `")
         .and_then(|rest| rest.split_once('`'))
     {
         // The rest lists the compared values.
-        return cut(
+        return truncated(
             &format!("an internal condition does not hold{rest}"),
-            MAX_WORDS,
+            MAX_MESSAGE_CHARS,
         );
     }
-    cut(line, MAX_WORDS)
+    truncated(line, MAX_MESSAGE_CHARS)
 }
 
 /// Rewrites `Val(2)` and `Sym(batch)` as `2` and `batch`.
@@ -190,7 +198,7 @@ fn plain_values(text: &str) -> String {
 }
 
 /// Returns one line of at most `size` characters.
-fn cut(text: &str, size: usize) -> String {
+fn truncated(text: &str, size: usize) -> String {
     if text.chars().count() <= size {
         return text.to_owned();
     }
@@ -204,7 +212,7 @@ mod tests {
     use super::*;
 
     fn told(texts: &[&str]) -> (Option<String>, String) {
-        let Told { node, reason } = of_error(texts.iter().copied());
+        let Description { node, reason } = of_error(texts.iter().copied());
         (node, reason)
     }
 
@@ -240,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_dumps_nor_paths_are_told() {
+    fn dumps_and_paths_are_removed() {
         let dump = "Reshaping TypedFact { datum_type: F32, shape: [1, 2] } by [Val(2), Val(-1)]";
         assert_eq!(clean(dump), "Reshaping");
         assert_eq!(
@@ -260,7 +268,7 @@ mod tests {
             "not yet implemented: f16"
         );
         let long = "graph ".repeat(1000);
-        assert!(clean(&long).chars().count() <= MAX_WORDS + 1);
+        assert!(clean(&long).chars().count() <= MAX_MESSAGE_CHARS + 1);
     }
 
     #[test]
@@ -277,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_ours_are_kept() {
+    fn own_texts_are_kept() {
         for text in [
             "a shift of 8 bits by 9 would be computed wrongly",
             "no node of the graph computes a, b",

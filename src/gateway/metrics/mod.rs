@@ -18,8 +18,8 @@ use std::time::Duration;
 use axum::http::Method;
 
 use crate::database::Timestamp;
-use crate::metric::{Family, Histogram, OTHER};
-pub(super) use page::{Names, OfAccount, Present};
+use crate::metric::{Family, Histogram, OTHER_LABEL};
+pub(super) use page::{AccountMetrics, CurrentState, VisibleNames};
 use storage::{Sizes, Storage};
 
 /// Methods with their own label. All others share one, since clients choose methods freely.
@@ -41,19 +41,19 @@ pub(super) struct Metrics {
     /// Rejected requests and connections, by the limit they reached.
     limits_reached: Family<&'static str, AtomicU64>,
     tasks_created: AtomicU64,
-    connections: Arc<Connections>,
+    connections: Arc<ConnectionCounts>,
     reloads: [AtomicU64; 2],
     /// Time of the last successful reload, in seconds since the Unix epoch; 0 if none happened.
     reloaded_at: AtomicI64,
     storage: Arc<Storage>,
-    polls: Polls,
+    polls: PollTimes,
 }
 
 /// How long single polls of request futures occupied a thread.
 #[derive(Debug)]
-struct Polls(Histogram);
+struct PollTimes(Histogram);
 
-impl Default for Polls {
+impl Default for PollTimes {
     fn default() -> Self {
         Self(Histogram::seconds())
     }
@@ -69,15 +69,15 @@ struct Route {
 
 /// Connections of clients.
 #[derive(Debug, Default)]
-struct Connections {
+struct ConnectionCounts {
     open: AtomicI64,
     accepted: AtomicU64,
 }
 
 /// An open connection, until it is dropped.
-pub(super) struct Open(Arc<Connections>);
+pub(super) struct OpenConnectionGuard(Arc<ConnectionCounts>);
 
-impl Drop for Open {
+impl Drop for OpenConnectionGuard {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
     }
@@ -85,7 +85,7 @@ impl Drop for Open {
 
 impl Metrics {
     /// Counts a request as in flight, until [`Self::answered`].
-    pub(super) fn came(&self) {
+    pub(super) fn request_started(&self) {
         self.in_flight.fetch_add(1, Relaxed);
     }
 
@@ -95,14 +95,14 @@ impl Metrics {
     }
 
     /// Counts a connection as open until the returned guard is dropped.
-    pub(super) fn connected(&self) -> Open {
+    pub(super) fn connection_opened(&self) -> OpenConnectionGuard {
         self.connections.open.fetch_add(1, Relaxed);
         self.connections.accepted.fetch_add(1, Relaxed);
-        Open(Arc::clone(&self.connections))
+        OpenConnectionGuard(Arc::clone(&self.connections))
     }
 
     /// Counts a request that was answered, or whose client disconnected.
-    pub(super) fn answered(&self, method: &Method, route: &str, status: u16, took: Duration) {
+    pub(super) fn request_ended(&self, method: &Method, route: &str, status: u16, took: Duration) {
         self.in_flight.fetch_sub(1, Relaxed);
         let known = METHODS.iter().position(|known| known == method);
         let series = (known.unwrap_or(METHODS.len()), status);
@@ -113,7 +113,7 @@ impl Metrics {
     }
 
     /// Counts a request whose head could not be read.
-    pub(super) fn unread(&self, status: u16) {
+    pub(super) fn unreadable_request(&self, status: u16) {
         let series = (METHODS.len(), status);
         self.routes.with("unmatched", Route::new, |route| {
             route.counts.with(&series, AtomicU64::default, one_more);
@@ -125,7 +125,7 @@ impl Metrics {
             .with(&limit, AtomicU64::default, one_more);
     }
 
-    pub(super) fn created(&self) {
+    pub(super) fn task_created(&self) {
         self.tasks_created.fetch_add(1, Relaxed);
     }
 
@@ -166,7 +166,7 @@ fn method(place: usize) -> &'static str {
         4 => "OPTIONS",
         5 => "PUT",
         6 => "PATCH",
-        _ => OTHER,
+        _ => OTHER_LABEL,
     }
 }
 

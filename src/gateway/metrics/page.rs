@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::process::Processes;
+use super::process::ProcessMetrics;
 use super::storage::Sizes;
 use super::{Metrics, method};
 use crate::metric::{Format, Histogram, Page};
@@ -15,14 +15,14 @@ use crate::service::{Kind, Service};
 
 /// A metric's name, its help, and the function that reads its value: times, a count, or current
 /// activity.
-type Times = (&'static str, &'static str, fn(&Meter) -> &Histogram);
-type Count = (&'static str, &'static str, fn(&Meter) -> &AtomicU64);
-type Doing = (&'static str, &'static str, fn(&Service) -> usize);
+type HistogramMetric = (&'static str, &'static str, fn(&Meter) -> &Histogram);
+type CounterMetric = (&'static str, &'static str, fn(&Meter) -> &AtomicU64);
+type GaugeMetric = (&'static str, &'static str, fn(&Service) -> usize);
 
 /// State that is read when the page is requested.
-pub(in crate::gateway) struct Present {
+pub(in crate::gateway) struct CurrentState {
     /// The services and accounts that may be named.
-    pub(in crate::gateway) names: Names,
+    pub(in crate::gateway) names: VisibleNames,
     /// Number of waiting and running tasks, if the store provides it.
     pub(in crate::gateway) tasks: Option<(u64, u64)>,
     pub(in crate::gateway) services: Vec<Arc<Service>>,
@@ -36,11 +36,11 @@ pub(in crate::gateway) struct Present {
     pub(in crate::gateway) body_bytes: usize,
     pub(in crate::gateway) meters: Vec<Arc<Meter>>,
     pub(in crate::gateway) sizes: Sizes,
-    pub(in crate::gateway) accounts: Vec<OfAccount>,
+    pub(in crate::gateway) accounts: Vec<AccountMetrics>,
 }
 
 /// An account's values on the page.
-pub(in crate::gateway) struct OfAccount {
+pub(in crate::gateway) struct AccountMetrics {
     pub(in crate::gateway) name: String,
     /// CPU time since the start.
     pub(in crate::gateway) cpu: Duration,
@@ -49,7 +49,7 @@ pub(in crate::gateway) struct OfAccount {
 }
 
 /// The services and accounts that a page may name.
-pub(in crate::gateway) enum Names {
+pub(in crate::gateway) enum VisibleNames {
     None,
     All,
     /// One account, and the services with these labels.
@@ -59,7 +59,7 @@ pub(in crate::gateway) enum Names {
     },
 }
 
-impl Names {
+impl VisibleNames {
     fn has_service(&self, label: &str) -> bool {
         match self {
             Self::None => false,
@@ -79,10 +79,10 @@ impl Names {
 
 impl Metrics {
     /// Renders the page.
-    pub(in crate::gateway) fn page(&self, present: &Present, format: Format) -> String {
+    pub(in crate::gateway) fn page(&self, present: &CurrentState, format: Format) -> String {
         let sessions = present.services.iter().flat_map(|it| sessions(it));
         let workers: Vec<u32> = sessions.filter_map(|session| session.process).collect();
-        let processes = Processes::now(&workers);
+        let processes = ProcessMetrics::now(&workers);
         let mut page = Page::new(format);
         page.info("pkgtool_build", "Version of pkgtool.").add(
             &[
@@ -94,17 +94,17 @@ impl Metrics {
         );
         self.requests(&mut page);
         let names = &present.names;
-        if !matches!(names, Names::None) {
+        if !matches!(names, VisibleNames::None) {
             let meters = present.meters.iter();
             let meters: Vec<_> = meters.filter(|it| names.has_service(&it.label)).collect();
             asked(&mut page, &meters, names);
-            ran(&mut page, &meters);
-            sessions_and_queues(&mut page, present, &processes);
-            upstreams(&mut page, &present.services, names);
-            accounts(&mut page, &present.accounts);
+            write_service_runs(&mut page, &meters);
+            write_sessions_and_queues(&mut page, present, &processes);
+            write_upstreams(&mut page, &present.services, names);
+            write_accounts(&mut page, &present.accounts);
         }
-        tasks(&mut page, present);
-        loaded(&mut page, present);
+        write_tasks(&mut page, present);
+        write_session_totals(&mut page, present);
         let help = "Memory held for request bodies.";
         page.gauge("pkgtool_body_memory_bytes", help)
             .add(&[], present.body_bytes);
@@ -180,7 +180,7 @@ impl Metrics {
 }
 
 /// Writes the requests to services, by account, operation and outcome.
-fn asked(page: &mut Page, meters: &[&Arc<Meter>], names: &Names) {
+fn asked(page: &mut Page, meters: &[&Arc<Meter>], names: &VisibleNames) {
     let help = "Requests to services (predict, create) and runs of tasks (task), by outcome.";
     let mut counts = page.counter("pkgtool_service_requests", help);
     for meter in meters {
@@ -208,8 +208,8 @@ fn asked(page: &mut Page, meters: &[&Arc<Meter>], names: &Names) {
 }
 
 /// Writes how services ran: times, batches, loads and crashes.
-fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
-    let times: [Times; 6] = [
+fn write_service_runs(page: &mut Page, meters: &[&Arc<Meter>]) {
+    let times: [HistogramMetric; 6] = [
         (
             "pkgtool_predict_seconds",
             "Time of a synchronous predict, until the response's head.",
@@ -251,7 +251,7 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
             }
         }
     }
-    let counts: [Count; 3] = [
+    let counts: [CounterMetric; 3] = [
         ("pkgtool_worker_starts", "Loads of sessions.", |meter| {
             &meter.starts
         }),
@@ -275,7 +275,7 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
 }
 
 /// Writes the upstream addresses of proxies, for operators and owners only.
-fn upstreams(page: &mut Page, services: &[Arc<Service>], names: &Names) {
+fn write_upstreams(page: &mut Page, services: &[Arc<Service>], names: &VisibleNames) {
     let mut states: BTreeMap<(&str, String), (bool, usize)> = BTreeMap::new();
     for service in services {
         let Kind::Proxy(upstream) = &service.kind else {
@@ -307,7 +307,7 @@ fn upstreams(page: &mut Page, services: &[Arc<Service>], names: &Names) {
 }
 
 /// Writes CPU time and stored bytes of accounts.
-fn accounts(page: &mut Page, accounts: &[OfAccount]) {
+fn write_accounts(page: &mut Page, accounts: &[AccountMetrics]) {
     let help = "CPU time of the models that ran an account's requests.";
     let mut samples = page.counter("pkgtool_account_cpu_seconds", help);
     for account in accounts {
@@ -323,7 +323,7 @@ fn accounts(page: &mut Page, accounts: &[OfAccount]) {
     }
 }
 
-fn tasks(page: &mut Page, present: &Present) {
+fn write_tasks(page: &mut Page, present: &CurrentState) {
     if let Some((waiting, running)) = present.tasks {
         page.gauge("pkgtool_tasks_waiting", "Waiting tasks.")
             .add(&[], waiting);
@@ -333,7 +333,7 @@ fn tasks(page: &mut Page, present: &Present) {
 }
 
 /// Writes totals of services and their sessions.
-fn loaded(page: &mut Page, present: &Present) {
+fn write_session_totals(page: &mut Page, present: &CurrentState) {
     let services = &present.services;
     page.gauge("pkgtool_services", "Services.")
         .add(&[], services.len());
@@ -355,11 +355,11 @@ fn loaded(page: &mut Page, present: &Present) {
 }
 
 /// Writes sessions and queues, by service.
-fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes) {
+fn write_sessions_and_queues(page: &mut Page, present: &CurrentState, processes: &ProcessMetrics) {
     let services = present.services.iter();
     let services = services.filter(|it| present.names.has_service(&it.meter.label));
     let services: Vec<Arc<Service>> = services.cloned().collect();
-    let numbered = Numbered::of(&services);
+    let numbered = NumberedSessions::of(&services);
     let help = "Memory of a loaded session, as the budget counts it.";
     let mut samples = page.gauge("pkgtool_session_memory_bytes", help);
     for (service, number, session) in &numbered.0 {
@@ -376,7 +376,7 @@ fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes
         let labels = [("service", *service), ("session", number.as_str())];
         samples.add(&labels, bytes);
     }
-    let doing: [Doing; 2] = [
+    let doing: [GaugeMetric; 2] = [
         (
             "pkgtool_queue_waiting",
             "Requests that wait for a session.",
@@ -398,9 +398,9 @@ fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes
 }
 
 /// Sessions, numbered among those with the same label.
-struct Numbered<'s>(Vec<(&'s str, String, SessionState)>);
+struct NumberedSessions<'s>(Vec<(&'s str, String, SessionState)>);
 
-impl<'s> Numbered<'s> {
+impl<'s> NumberedSessions<'s> {
     fn of(services: &'s [Arc<Service>]) -> Self {
         let mut all = Vec::new();
         for (label, services) in by_label(services) {

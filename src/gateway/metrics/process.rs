@@ -8,7 +8,7 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use crate::metric::Page;
 
 /// The system's values for this process and its workers, at one moment.
-pub(super) struct Processes {
+pub(super) struct ProcessMetrics {
     own: Option<Memory>,
     /// Memory of workers, by their process id.
     workers: HashMap<u32, Memory>,
@@ -21,7 +21,7 @@ struct Memory {
     started: u64,
 }
 
-impl Processes {
+impl ProcessMetrics {
     /// Reads the values of this process and these workers.
     pub(super) fn now(workers: &[u32]) -> Self {
         let own = std::process::id();

@@ -15,10 +15,10 @@ use walkdir::WalkDir;
 use crate::metric::Page;
 
 /// Minimum time between two counts.
-const FRESH: Duration = Duration::from_secs(10);
+const MIN_COUNT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A count also stays valid for this many times as long as counting took.
-const PATIENCE: u32 = 50;
+const INTERVAL_PER_COUNT_TIME: u32 = 50;
 
 /// The blobs' directory in the data directory. Everything else belongs to the database.
 const BLOBS: &str = "blobs";
@@ -53,7 +53,10 @@ impl Storage {
     pub(super) async fn sizes(self: &Arc<Self>, directory: &Path) -> Sizes {
         let counted = self.counted.load_full();
         let is_fresh = counted.as_ref().is_some_and(|it| {
-            let shown_for = it.took.saturating_mul(PATIENCE).max(FRESH);
+            let shown_for = it
+                .took
+                .saturating_mul(INTERVAL_PER_COUNT_TIME)
+                .max(MIN_COUNT_INTERVAL);
             it.at.elapsed() < shown_for
         });
         if !is_fresh && !self.is_counting.swap(true, Ordering::AcqRel) {

@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::super::Gateway;
 use super::super::error::Error;
-use super::path::taking;
+use super::path::with_methods;
 
 /// Returns the routes. The OpenAPI document omits them, since clients of services cannot reach
 /// them.
 pub(super) fn routes() -> Router<Arc<Gateway>> {
-    Router::new().route("/reload", taking(post(reload), "POST"))
+    Router::new().route("/reload", with_methods(post(reload), "POST"))
 }
 
 /// The result of a reload.
@@ -36,6 +36,6 @@ async fn reload(State(gateway): State<Arc<Gateway>>) -> Result<Json<Reloaded>, E
     })?;
     Ok(Json(Reloaded {
         changed: changes.taken,
-        restart: changes.left,
+        restart: changes.needs_restart,
     }))
 }

@@ -21,10 +21,10 @@ use crate::database::Timestamp;
 use crate::service::Service;
 
 /// Maximum length of a config's name, in characters.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_LENGTH: usize = 200;
 
 /// Maximum size of a config, in bytes.
-const LONGEST_CONFIG: usize = 64 << 10;
+const MAX_CONFIG_BYTES: usize = 64 << 10;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -151,7 +151,8 @@ async fn create(
 ) -> Result<Json<PredictConfigData>, Error> {
     let service = service(&gateway, caller, Permission::Write, &path)?;
     let (body, _memory) = read_body(&gateway, service.owner, request).await?;
-    let new: NewPredictConfig = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    let new: NewPredictConfig =
+        serde_json::from_slice(&body).map_err(|error| invalid_body(&error))?;
     require_name(&new.name)?;
     let text = config_text(new.config)?;
     let base = gateway.services.base_of(&service);
@@ -251,8 +252,8 @@ pub(super) fn config_text(config: serde_json::Value) -> Result<String, Error> {
         object @ serde_json::Value::Object(_) => object.to_string(),
         _ => return Err(wrong("expected an object, or JSON as a string".to_owned())),
     };
-    if text.len() > LONGEST_CONFIG {
-        let message = format!("the config is too long: expected at most {LONGEST_CONFIG} bytes");
+    if text.len() > MAX_CONFIG_BYTES {
+        let message = format!("the config is too long: expected at most {MAX_CONFIG_BYTES} bytes");
         return Err(wrong(message));
     }
     Ok(text)
@@ -260,14 +261,14 @@ pub(super) fn config_text(config: serde_json::Value) -> Result<String, Error> {
 
 /// Checks the name of a config.
 pub(super) fn require_name(name: &str) -> Result<(), Error> {
-    if name.trim().is_empty() || name.chars().count() > LONGEST_NAME {
-        let message = format!("invalid name: expected 1 to {LONGEST_NAME} characters");
+    if name.trim().is_empty() || name.chars().count() > MAX_NAME_LENGTH {
+        let message = format!("invalid name: expected 1 to {MAX_NAME_LENGTH} characters");
         return Err(Error::bad_request(message).with("place", "$.name"));
     }
     Ok(())
 }
 
 /// Returns the error of a body that does not match its schema.
-pub(super) fn wrong(error: &serde_json::Error) -> Error {
+pub(super) fn invalid_body(error: &serde_json::Error) -> Error {
     Error::bad_request(format!("invalid body: {error}")).with("place", "$")
 }

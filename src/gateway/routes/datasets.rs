@@ -20,24 +20,24 @@ use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::body::{Arriving, arriving_file};
+use super::super::body::{IncomingBody, receive_file};
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, InQuery};
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
 use crate::task::{Blobs, Content, Upload};
-use crate::train::dataset::{Fault, Rejected, Summary, check, pieces};
-use crate::train::{Dataset, DatasetId, Deleted, NewDataset};
+use crate::train::dataset::{DatasetError, DatasetFault, Summary, check, pieces};
+use crate::train::{Dataset, DatasetDeletion, DatasetId, NewDataset};
 
 /// Maximum length of a name or description, in characters.
-const LONGEST: usize = 1000;
+const MAX_TEXT_LENGTH: usize = 1000;
 
 /// Name of the form part that holds a dataset.
-const PART: &str = "file";
+const FILE_PART: &str = "file";
 
 /// Maximum overhead of a form around its file, in bytes.
-const AROUND: u64 = 64 << 10;
+const MAX_FORM_OVERHEAD_BYTES: u64 = 64 << 10;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -136,8 +136,8 @@ impl From<Dataset> for DatasetData {
             access_mode: of.access_mode,
             format: of.format.name(),
             holds: match of.summary.holds {
-                crate::service::Holds::Text => "text",
-                crate::service::Holds::Image => "image",
+                crate::service::ContentKind::Text => "text",
+                crate::service::ContentKind::Image => "image",
             },
             rows: of.summary.rows,
             labels: of.summary.labels,
@@ -189,9 +189,9 @@ async fn upload(
     for (place, text) in texts {
         if text
             .as_ref()
-            .is_some_and(|text| text.chars().count() > LONGEST)
+            .is_some_and(|text| text.chars().count() > MAX_TEXT_LENGTH)
         {
-            let message = format!("expected at most {LONGEST} characters");
+            let message = format!("expected at most {MAX_TEXT_LENGTH} characters");
             return Err(Error::bad_request(message).with("place", place));
         }
     }
@@ -209,10 +209,10 @@ async fn upload(
     let bounds = gateway.jobs.bounds();
     let room = gateway.room(own).await?.filter(|room| *room < bounds.bytes);
     let most = room.unwrap_or(bounds.bytes);
-    let bytes = usize::try_from(most.saturating_add(AROUND)).unwrap_or(usize::MAX);
+    let bytes = usize::try_from(most.saturating_add(MAX_FORM_OVERHEAD_BYTES)).unwrap_or(usize::MAX);
     let request = extract::Request::from_parts(parts, body);
     let stored = async {
-        let arriving = arriving_file(&gateway, request, bytes)?;
+        let arriving = receive_file(&gateway, request, bytes)?;
         match boundary {
             Some(boundary) => from_form(&gateway, arriving, boundary).await,
             None => from_body(&gateway, arriving).await,
@@ -226,7 +226,7 @@ async fn upload(
         _ => error,
     })?;
     let blob = stored.blob.clone();
-    if let Err(error) = fits(&gateway, own, stored.size).await {
+    if let Err(error) = check_storage_limit(&gateway, own, stored.size).await {
         gateway.blobs.delete_dataset(&blob).await;
         return Err(error);
     }
@@ -346,13 +346,13 @@ async fn delete(
     let own = caller.require_own(Permission::Write, &gateway, &path.account)?;
     let dataset = find(&gateway, own, &path.dataset).await?;
     match gateway.jobs.store().delete_dataset(dataset.id).await? {
-        Deleted::Done(dataset) => {
+        DatasetDeletion::Done(dataset) => {
             gateway.blobs.delete_dataset(&dataset.is.blob).await;
             gateway.on_disk.forget(own);
             Ok(StatusCode::OK)
         }
-        Deleted::Unknown => Err(Error::no_entity("dataset", &path.dataset)),
-        Deleted::Needed(job) => {
+        DatasetDeletion::Unknown => Err(Error::no_entity("dataset", &path.dataset)),
+        DatasetDeletion::Needed(job) => {
             let message = format!(
                 "job {} needs the dataset; wait for its end or cancel it (POST …/job/{}/cancel)",
                 job.0, job.0
@@ -377,7 +377,7 @@ async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Dataset, Er
 }
 
 /// An uploaded dataset that has no record yet.
-struct Stored {
+struct UploadedDataset {
     blob: String,
     size: u64,
     sha256: [u8; 32],
@@ -385,7 +385,7 @@ struct Stored {
     file_name: Option<String>,
 }
 
-impl Stored {
+impl UploadedDataset {
     fn named(self, account: AccountId, parameters: UploadParameters) -> NewDataset {
         let format = self.summary.format;
         let file_name = self.file_name.filter(|name| !name.is_empty());
@@ -408,14 +408,14 @@ impl Stored {
 }
 
 /// A dataset that is written to the blob store and checked at the same time.
-struct Passing {
+struct DatasetUpload {
     blob: String,
     upload: Upload,
     sender: Sender<io::Result<Bytes>>,
-    checked: JoinHandle<Result<Summary, Rejected>>,
+    checked: JoinHandle<Result<Summary, DatasetError>>,
 }
 
-impl Passing {
+impl DatasetUpload {
     async fn begin(gateway: &Gateway) -> Result<Self, Error> {
         let blob = Blobs::dataset_name(gateway.ids.next(Timestamp::now()));
         let bounds = gateway.jobs.bounds();
@@ -437,7 +437,7 @@ impl Passing {
         Ok(true)
     }
 
-    async fn finish(self, file_name: Option<String>) -> Result<Stored, Error> {
+    async fn finish(self, file_name: Option<String>) -> Result<UploadedDataset, Error> {
         drop(self.sender);
         let checked = self.checked.await;
         let checked = checked.map_err(|error| {
@@ -448,7 +448,7 @@ impl Passing {
         let Content::Blob { size, sha256 } = self.upload.finish().await? else {
             return Err(internal(&"the upload is not a blob"));
         };
-        Ok(Stored {
+        Ok(UploadedDataset {
             blob: self.blob,
             size,
             sha256,
@@ -459,7 +459,11 @@ impl Passing {
 }
 
 /// Checks that the account may store this many more bytes.
-async fn fits(gateway: &Gateway, account: AccountId, size: u64) -> Result<(), Error> {
+async fn check_storage_limit(
+    gateway: &Gateway,
+    account: AccountId,
+    size: u64,
+) -> Result<(), Error> {
     let Some(room) = gateway.room(account).await? else {
         return Ok(());
     };
@@ -475,8 +479,11 @@ fn internal(detail: &dyn std::fmt::Display) -> Error {
     Error::new(status, "INTERNAL_ERROR", "the dataset could not be checked").because(detail)
 }
 
-async fn from_body(gateway: &Gateway, mut arriving: Arriving) -> Result<Stored, Error> {
-    let mut passing = Passing::begin(gateway).await?;
+async fn from_body(
+    gateway: &Gateway,
+    mut arriving: IncomingBody,
+) -> Result<UploadedDataset, Error> {
+    let mut passing = DatasetUpload::begin(gateway).await?;
     while let Some(piece) = arriving.next().await? {
         if !passing.push(piece).await? {
             break;
@@ -488,20 +495,20 @@ async fn from_body(gateway: &Gateway, mut arriving: Arriving) -> Result<Stored, 
 /// Reads the part `file` of a form and skips the others.
 async fn from_form(
     gateway: &Gateway,
-    arriving: Arriving,
+    arriving: IncomingBody,
     boundary: String,
-) -> Result<Stored, Error> {
+) -> Result<UploadedDataset, Error> {
     let pieces = futures_util::stream::try_unfold(arriving, async |mut arriving| {
-        let piece = arriving.next().await.map_err(Broken)?;
-        Ok::<_, Broken>(piece.map(|piece| (piece, arriving)))
+        let piece = arriving.next().await.map_err(BodyReadError)?;
+        Ok::<_, BodyReadError>(piece.map(|piece| (piece, arriving)))
     });
     let mut form = Multipart::new(Box::pin(pieces), boundary);
     while let Some(mut part) = form.next_field().await.map_err(malformed)? {
-        if part.name() != Some(PART) {
+        if part.name() != Some(FILE_PART) {
             continue;
         }
         let file_name = part.file_name().map(plain);
-        let mut passing = Passing::begin(gateway).await?;
+        let mut passing = DatasetUpload::begin(gateway).await?;
         while let Some(piece) = part.chunk().await.map_err(malformed)? {
             if !passing.push(piece).await? {
                 break;
@@ -509,19 +516,19 @@ async fn from_form(
         }
         return passing.finish(file_name).await;
     }
-    let message = format!("the form has no part `{PART}`");
-    Err(Error::bad_request(message).with("place", PART))
+    let message = format!("the form has no part `{FILE_PART}`");
+    Err(Error::bad_request(message).with("place", FILE_PART))
 }
 
 /// The bytes of a form could not be received.
 #[derive(Debug, thiserror::Error)]
 #[error("the body could not be read")]
-struct Broken(Error);
+struct BodyReadError(Error);
 
 /// Returns the error of a malformed form, or the error of the body if that failed.
 fn malformed(error: multer::Error) -> Error {
     match error {
-        multer::Error::StreamReadFailed(source) => match source.downcast::<Broken>() {
+        multer::Error::StreamReadFailed(source) => match source.downcast::<BodyReadError>() {
             Ok(broken) => broken.0,
             Err(other) => Error::bad_request(format!("the form could not be read: {other}")),
         },
@@ -547,15 +554,15 @@ fn boundary(headers: &HeaderMap) -> Result<Option<String>, Error> {
     })
 }
 
-fn rejected(rejected: Rejected) -> Error {
+fn rejected(rejected: DatasetError) -> Error {
     let message = format!("invalid dataset: {rejected}");
     match rejected {
-        Rejected::Wrong { faults, .. } => {
-            let told = |fault: &Fault| json!({"line": fault.line, "reason": fault.reason});
+        DatasetError::Wrong { faults, .. } => {
+            let told = |fault: &DatasetFault| json!({"line": fault.line, "reason": fault.reason});
             let faults: Vec<_> = faults.iter().map(told).collect();
             Error::bad_request(message).with("faults", faults)
         }
-        Rejected::Read(_) => Error::bad_request(message),
+        DatasetError::Read(_) => Error::bad_request(message),
     }
 }
 

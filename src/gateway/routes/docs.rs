@@ -12,12 +12,12 @@ use utoipa::openapi::OpenApi;
 use super::super::Gateway;
 use super::super::auth::Viewer;
 use super::super::error::Error;
-use super::super::takes::{self, Bodies};
+use super::super::takes::{self, BodySchemas};
 use super::super::visible::{self, visible};
 use crate::service::Service;
 
 /// The part that all paths of a service share.
-const OF_SERVICE: &str = "/account/{account}/model/{model}";
+const SERVICE_PATH: &str = "/account/{account}/model/{model}";
 
 /// Parameters of the document.
 #[derive(Debug, Default, Deserialize)]
@@ -44,9 +44,9 @@ pub(super) async fn document(
     let stored = gateway.configs.list(service.id).await?;
     let document = Arc::clone(document);
     let narrow = move || {
-        let bodies = takes::bodies(&service, &stored);
+        let bodies = takes::body_schemas(&service, &stored);
         let mut document = serde_json::to_value(&*document)?;
-        narrow(&mut document, &service, bodies.as_ref());
+        restrict_to_service(&mut document, &service, bodies.as_ref());
         Ok(document)
     };
     let failed = |error: &dyn std::fmt::Display| {
@@ -65,20 +65,20 @@ pub(super) async fn document(
 }
 
 /// Restricts the document to one service.
-fn narrow(document: &mut Value, service: &Service, bodies: Option<&Bodies>) {
+fn restrict_to_service(document: &mut Value, service: &Service, bodies: Option<&BodySchemas>) {
     let Some(Value::Object(paths)) = document.get_mut("paths") else {
         return;
     };
     for (path, item) in paths
         .iter_mut()
-        .filter(|(path, _)| path.contains(OF_SERVICE))
+        .filter(|(path, _)| path.contains(SERVICE_PATH))
     {
         for operation in item
             .as_object_mut()
             .into_iter()
             .flat_map(|it| it.values_mut())
         {
-            fix(operation, service, bodies);
+            restrict_parameters(operation, service, bodies);
             let Some(bodies) = bodies else { continue };
             let schema = match path.rsplit('/').next() {
                 Some("predict") => &bodies.raw,
@@ -96,7 +96,7 @@ fn narrow(document: &mut Value, service: &Service, bodies: Option<&Bodies>) {
 }
 
 /// Restricts the parameters of an operation to the service's names and to the configs that match.
-fn fix(operation: &mut Value, service: &Service, bodies: Option<&Bodies>) {
+fn restrict_parameters(operation: &mut Value, service: &Service, bodies: Option<&BodySchemas>) {
     let Some(Value::Array(parameters)) = operation.get_mut("parameters") else {
         return;
     };

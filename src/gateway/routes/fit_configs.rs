@@ -16,7 +16,7 @@ use super::super::body::read_body;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
-use super::configs::{config_text, require_name, service, wrong};
+use super::configs::{config_text, invalid_body, require_name, service};
 use super::path::{Routes, only};
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
@@ -24,7 +24,7 @@ use crate::service::Service;
 use crate::train::{FitConfig, FitOptions, NewFitConfig};
 
 /// Id of the configuration that every trainable service has, with default values only.
-const BUILT_IN: i64 = 0;
+const BUILT_IN_CONFIG_ID: i64 = 0;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -134,7 +134,7 @@ impl FitConfigData {
             id: FitConfigId {
                 account_id: service.owner.0,
                 model_id: service.id,
-                config_id: BUILT_IN,
+                config_id: BUILT_IN_CONFIG_ID,
             },
             name: "default".to_owned(),
             is_default,
@@ -214,7 +214,8 @@ async fn create(
         ));
     }
     let (body, _memory) = read_body(&gateway, service.owner, request).await?;
-    let new: NewFitConfigData = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    let new: NewFitConfigData =
+        serde_json::from_slice(&body).map_err(|error| invalid_body(&error))?;
     require_name(&new.name)?;
     let config = config_text(new.config)?;
     FitOptions::read_text(&config)?;
@@ -236,7 +237,7 @@ pub(super) async fn stored_config(
     base: i64,
     id: i64,
 ) -> Result<String, Error> {
-    if id == BUILT_IN {
+    if id == BUILT_IN_CONFIG_ID {
         return Ok("{}".to_owned());
     }
     for of in [service.id, base] {

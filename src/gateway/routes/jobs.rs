@@ -21,7 +21,7 @@ use crate::database::Timestamp;
 use crate::train::{Job, JobId, JobState};
 
 /// Maximum number of listed jobs, newest first.
-const MOST: usize = 1000;
+const MAX_LISTED_JOBS: usize = 1000;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -138,7 +138,11 @@ async fn list(
     InPath(account): InPath<String>,
 ) -> Result<Json<Vec<JobData>>, Error> {
     let own = caller.require_own(Permission::Read, &gateway, &account)?;
-    let jobs = gateway.jobs.store().jobs(own, None, MOST).await?;
+    let jobs = gateway
+        .jobs
+        .store()
+        .jobs(own, None, MAX_LISTED_JOBS)
+        .await?;
     Ok(Json(jobs.into_iter().map(JobData::from).collect()))
 }
 

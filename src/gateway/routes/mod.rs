@@ -31,9 +31,9 @@ use utoipa_axum::router::OpenApiRouter;
 use super::auth::Viewer;
 use super::error::Error;
 use super::extract::InQuery;
-use super::observe::Observing;
+use super::observe::ObserveLayer;
 use super::{Gateway, openapi};
-use path::{Routes, reading, taking};
+use path::{Routes, read_only, with_methods};
 
 /// Equivalent spellings of one prefix.
 const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
@@ -62,13 +62,13 @@ const GROUPS: [Group; 12] = [
 ];
 
 /// Minimum size of a compressed answer, in bytes.
-const LEAST_COMPRESSED: u64 = 1024;
+const MIN_COMPRESSED_BYTES: u64 = 1024;
 
 /// How long a browser may cache the permissions of cross-origin requests.
 const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 
 /// Returns `true` for the paths of health checks. Extra connections are reserved for them.
-pub(super) fn tells_health(path: &str) -> bool {
+pub(super) fn is_health_path(path: &str) -> bool {
     ["/healthz", "/readyz", "/metrics"].contains(&path)
 }
 
@@ -78,10 +78,13 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let (routes, document) = described(has_metrics).split_for_parts();
     let document = Arc::new(document);
     let routes = routes
-        .route("/p/{account}/{model}", taking(post(predict::raw), "POST"))
+        .route(
+            "/p/{account}/{model}",
+            with_methods(post(predict::raw), "POST"),
+        )
         .route(
             "/openapi.json",
-            reading(get(
+            read_only(get(
                 async move |State(gateway): State<Arc<Gateway>>,
                             viewer: Viewer,
                             InQuery(parameters): InQuery<docs::Parameters>| {
@@ -89,7 +92,7 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
                 },
             )),
         )
-        .route("/docs", reading(get(docs::page)))
+        .route("/docs", read_only(get(docs::page)))
         .fallback(async || Error::no_path());
     let cors = cors(&gateway.settings.cors.origins);
     let observed = observed(routes, &gateway);
@@ -115,12 +118,12 @@ pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
 }
 
 fn observed(routes: Router<Arc<Gateway>>, gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
-    routes.layer(Observing(Arc::clone(gateway)))
+    routes.layer(ObserveLayer(Arc::clone(gateway)))
 }
 
 /// Compresses large answers for clients that accept it. Events are never compressed.
 fn compression() -> CompressionLayer<impl Predicate> {
-    let worth = SizeAbove::new(LEAST_COMPRESSED)
+    let worth = SizeAbove::new(MIN_COMPRESSED_BYTES)
         .and(NotForContentType::SSE)
         .and(NotForContentType::IMAGES);
     CompressionLayer::new()

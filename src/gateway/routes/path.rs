@@ -18,10 +18,10 @@ pub(super) type Router = OpenApiRouter<Arc<Gateway>>;
 pub(super) type Handlers = UtoipaMethodRouter<Arc<Gateway>>;
 
 /// Paths with their handlers, which can be mounted under any prefix.
-pub(super) struct Routes(Vec<Route>);
+pub(super) struct Routes(Vec<RouteEntry>);
 
 /// The handlers of a path, and their OpenAPI description.
-struct Route {
+struct RouteEntry {
     paths: Vec<String>,
     handlers: MethodRouter<Arc<Gateway>>,
     described: Paths,
@@ -52,7 +52,7 @@ impl Routes {
     }
 
     fn and(mut self, paths: Vec<String>, (schemas, described, handlers): Handlers) -> Self {
-        self.0.push(Route {
+        self.0.push(RouteEntry {
             paths,
             handlers,
             described,
@@ -97,7 +97,7 @@ impl Routes {
 /// Makes a documented path answer unsupported methods with the list of its methods.
 pub(super) fn only((schemas, paths, handlers): Handlers) -> Handlers {
     let methods = methods(&paths);
-    (schemas, paths, taking(handlers, &methods))
+    (schemas, paths, with_methods(handlers, &methods))
 }
 
 /// Returns the methods that the handlers of a path support.
@@ -116,12 +116,12 @@ fn methods(paths: &Paths) -> String {
 }
 
 /// Makes an undocumented, read-only path answer unsupported methods with the list of its methods.
-pub(super) fn reading(handlers: MethodRouter<Arc<Gateway>>) -> MethodRouter<Arc<Gateway>> {
-    taking(handlers, "GET, HEAD")
+pub(super) fn read_only(handlers: MethodRouter<Arc<Gateway>>) -> MethodRouter<Arc<Gateway>> {
+    with_methods(handlers, "GET, HEAD")
 }
 
 /// Makes a path answer unsupported methods with this list.
-pub(super) fn taking(
+pub(super) fn with_methods(
     handlers: MethodRouter<Arc<Gateway>>,
     methods: &str,
 ) -> MethodRouter<Arc<Gateway>> {

@@ -8,8 +8,8 @@ use utoipa_axum::routes;
 
 use super::super::error::{Error, ErrorBody};
 use super::super::form::{
-    Asked, Call, Predict2RequestData, PredictRequestData, Raw, RawParameters, ServicePath, Texts,
-    Whole,
+    JsonForm, Predict2RequestData, PredictCall, PredictRequest, PredictRequestData, RawForm,
+    RawParameters, ServicePath, StringForm,
 };
 use super::path::{Routes, only};
 use crate::service;
@@ -45,7 +45,9 @@ pub(super) fn routes() -> Routes {
     ),
     security(("key" = [])),
 )]
-pub(super) async fn raw(Asked { call, .. }: Asked<Raw>) -> Result<Response, Error> {
+pub(super) async fn raw(
+    PredictRequest { call, .. }: PredictRequest<RawForm>,
+) -> Result<Response, Error> {
     answer(call).await
 }
 
@@ -72,7 +74,9 @@ pub(super) async fn raw(Asked { call, .. }: Asked<Raw>) -> Result<Response, Erro
     ),
     security(("key" = [])),
 )]
-async fn with_config(Asked { call, .. }: Asked<Whole>) -> Result<Response, Error> {
+async fn with_config(
+    PredictRequest { call, .. }: PredictRequest<JsonForm>,
+) -> Result<Response, Error> {
     answer(call).await
 }
 
@@ -99,11 +103,13 @@ async fn with_config(Asked { call, .. }: Asked<Whole>) -> Result<Response, Error
     ),
     security(("key" = [])),
 )]
-async fn with_config_v2(Asked { call, .. }: Asked<Texts>) -> Result<Response, Error> {
+async fn with_config_v2(
+    PredictRequest { call, .. }: PredictRequest<StringForm>,
+) -> Result<Response, Error> {
     answer(call).await
 }
 
-async fn answer(call: Call) -> Result<Response, Error> {
+async fn answer(call: PredictCall) -> Result<Response, Error> {
     let prepared = call.service.prepare(&call.request).await?;
     drop(call.request);
     let limit = call.service.settings.predict_timeout();

@@ -14,7 +14,7 @@ use super::super::Gateway;
 use super::super::auth::Viewer;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
-use super::super::visible::{self, Visible, visible};
+use super::super::visible::{self, VisibleService, visible};
 use super::path::{Routes, only};
 use crate::service::{Description, Device, Kind};
 use crate::text::embedding::Pooling;
@@ -178,10 +178,10 @@ async fn model(
 
 /// Returns the models of a provider.
 fn of_provider<'v>(
-    visible: &'v [Visible],
+    visible: &'v [VisibleService],
     provider: &str,
-) -> Result<Vec<(&'v Visible, Provider)>, Error> {
-    let offers = |seen: &'v Visible| {
+) -> Result<Vec<(&'v VisibleService, Provider)>, Error> {
+    let offers = |seen: &'v VisibleService| {
         let mut providers = providers_of(seen).into_iter();
         let found = providers.find(|found| found.name == provider);
         found.map(|found| (seen, found))
@@ -193,7 +193,7 @@ fn of_provider<'v>(
     Ok(offered)
 }
 
-fn providers_of(seen: &Visible) -> Vec<Provider> {
+fn providers_of(seen: &VisibleService) -> Vec<Provider> {
     if let Kind::Proxy(upstream) = &seen.service.kind {
         return vec![Provider {
             name: seen.name.clone(),
@@ -215,7 +215,7 @@ fn providers_of(seen: &Visible) -> Vec<Provider> {
         .collect()
 }
 
-fn of_service(seen: &Visible, provider: Provider) -> Model {
+fn of_service(seen: &VisibleService, provider: Provider) -> Model {
     let name = seen.name.clone();
     match &seen.service.kind {
         Kind::Device(device) => {
@@ -347,7 +347,7 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
 /// Returns the variables of a predict config for text embeddings.
 fn of_embeddings(device: &Device) -> [Value; 4] {
     let ways = Pooling::ALL.map(|(_, name)| name);
-    let meant = device.meant(None).ok();
+    let meant = device.method_index(None).ok();
     let takes = meant.and_then(|method| device.takes(method)?.texts);
     let mut length = json!({"type": "integer", "name": "max_length", "min": 1, "required": false});
     if let Some(takes) = takes {

@@ -20,7 +20,7 @@ use crate::account::Permission;
 use crate::service::{Kind, Service};
 
 /// Maximum time to load a session, in seconds.
-const LOAD_TIMEOUT: u64 = 300;
+const LOAD_TIMEOUT_SECONDS: u64 = 300;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -213,7 +213,7 @@ impl ServiceInfo {
             persistent_volumes: [],
             data_image_mounts: [],
             timeouts: ServiceTimeouts {
-                pod_start_timeout_sec: LOAD_TIMEOUT,
+                pod_start_timeout_sec: LOAD_TIMEOUT_SECONDS,
                 predict_timeout_sec: settings.predict_timeout_s.ceil() as u64,
             },
             resource_limits: ResourceLimits {

@@ -16,7 +16,7 @@ use super::super::body::read_body;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, InQuery};
 use super::super::form::ServicePath;
-use super::configs::{config_text, service, wrong};
+use super::configs::{config_text, invalid_body, service};
 use super::fit_configs::{Fields, stored_config};
 use super::jobs::JobData;
 use super::path::{Routes, only};
@@ -24,10 +24,10 @@ use super::services::ServiceInfo;
 use crate::account::{AccountId, NewConfig, Permission};
 use crate::database::Timestamp;
 use crate::service::{Kind, Listed, Service, Untrained};
-use crate::train::{Created, Dataset, DatasetId, FitOptions, NewDerived, NewJob};
+use crate::train::{Dataset, DatasetId, FitOptions, JobCreation, NewDerived, NewJob};
 
 /// Maximum length of a derived service's name.
-const LONGEST: usize = 100;
+const MAX_NAME_LENGTH: usize = 100;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -129,7 +129,7 @@ async fn derive(
         DeriveRequest::default()
     } else {
         serde_json::from_slice::<Option<_>>(&body)
-            .map_err(|error| wrong(&error))?
+            .map_err(|error| invalid_body(&error))?
             .unwrap_or_default()
     };
     let name = query.name.or(body.name).unwrap_or_default();
@@ -284,12 +284,12 @@ async fn start(
     limit.map_err(|error| gateway.refusal(service.owner, error))?;
     gateway.room(service.owner).await?;
     let (body, _memory) = read_body(gateway, service.owner, request).await?;
-    let asked: FitRequest = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    let asked: FitRequest = serde_json::from_slice(&body).map_err(|error| invalid_body(&error))?;
     let config = match (asked.config.filter(|it| !it.is_null()), asked.config_id) {
         (Some(config), None) => config_text(config)?,
         (None, Some(id)) => stored_config(gateway, &service, derived.is.base, id).await?,
-        (None, None) => return Err(one_of("neither")),
-        (Some(_), Some(_)) => return Err(one_of("both")),
+        (None, None) => return Err(config_count_error("neither")),
+        (Some(_), Some(_)) => return Err(config_count_error("both")),
     };
     let mut options = FitOptions::read_text(&config)?;
     choose_model(gateway, &service, &mut options).await?;
@@ -320,11 +320,11 @@ async fn start(
         .create_job(job, Timestamp::now())
         .await?
     {
-        Created::Done(job) => {
+        JobCreation::Done(job) => {
             gateway.jobs.wake();
             Ok(Json((*job).into()))
         }
-        Created::Busy(job) => {
+        JobCreation::Busy(job) => {
             let message = format!(
                 "job {} trains the service; wait for its end or cancel it (POST …/job/{}/cancel)",
                 job.0, job.0
@@ -335,7 +335,7 @@ async fn start(
                 message,
             ))
         }
-        Created::NoDataset => Err(Error::no_entity("dataset", &asked.dataset_id.to_string())),
+        JobCreation::NoDataset => Err(Error::no_entity("dataset", &asked.dataset_id.to_string())),
     }
 }
 
@@ -383,7 +383,7 @@ fn check_base(
         return Ok(());
     };
     let config = options.predict_config().to_string();
-    let checked = device.encoder(dataset.is.holds(), &config);
+    let checked = device.encoder(dataset.is.content_kind(), &config);
     checked.map(drop).map_err(Error::from)
 }
 
@@ -394,18 +394,18 @@ fn require_name(name: &str) -> Result<(), Error> {
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
     let is_sound = !is_number && !name.starts_with('-') && name.bytes().all(may_be);
-    if name.len() <= LONGEST && is_sound {
+    if name.len() <= MAX_NAME_LENGTH && is_sound {
         return Ok(());
     }
     let message = format!(
-        "`name` is {}; the name of a service to be trained has 1 to {LONGEST} characters, letters a to z, \
+        "`name` is {}; the name of a service to be trained has 1 to {MAX_NAME_LENGTH} characters, letters a to z, \
          digits, `_` and `-`, does not begin with `-`, and is not digits only",
         crate::service::json::shown(name)
     );
     Err(Error::bad_request(message).with("place", "name"))
 }
 
-fn one_of(given: &str) -> Error {
+fn config_count_error(given: &str) -> Error {
     let message = format!("expected exactly one of `config` and `configId`, got {given}");
     Error::bad_request(message).with("place", "$")
 }

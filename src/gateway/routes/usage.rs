@@ -17,7 +17,7 @@ use crate::account::{self, Counted, Permission};
 use crate::database::{Day, Timestamp};
 
 /// Default length of the period, in days before the last one.
-const DAYS: u32 = 30;
+const DEFAULT_DAYS: u32 = 30;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -172,7 +172,7 @@ async fn read(
     };
     let from = match days.from {
         Some(from) => day(&from, "from")?,
-        None => to.before(DAYS),
+        None => to.before(DEFAULT_DAYS),
     };
     let usage = gateway.usage.of(account, from, to).await?;
     let cpu = gateway.usage.cpu_of(account, from, to).await?;

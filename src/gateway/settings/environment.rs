@@ -14,7 +14,7 @@ pub(super) const PREFIX: &str = "PKGTOOL_";
 
 /// Variables with the prefix that are not settings: those of the tool's other commands, of its
 /// Python package, of its build and of its tests.
-const OTHERS: [&str; 11] = [
+const OTHER_VARIABLES: [&str; 11] = [
     "PKGTOOL_ACCOUNT",
     "PKGTOOL_API_KEY",
     "PKGTOOL_BENCH_PYTHON",
@@ -50,7 +50,7 @@ pub(super) fn apply(
     let mut table = Table::try_from(&settings).map_err(|error| whole(error.to_string()))?;
     for (name, text) in relevant {
         let Some(value) = find(&mut table, PREFIX, &name) else {
-            if is_of_others(&name, &text) {
+            if is_other_variable(&name, &text) {
                 continue;
             }
             return Err(unknown(name, &table));
@@ -73,8 +73,8 @@ pub(super) fn apply(
 }
 
 /// Returns `true` if a variable that is not a setting has another known meaning.
-fn is_of_others(name: &str, text: &str) -> bool {
-    OTHERS.contains(&name)
+fn is_other_variable(name: &str, text: &str) -> bool {
+    OTHER_VARIABLES.contains(&name)
         || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || is_of_kubernetes(name, text)
 }
@@ -96,7 +96,7 @@ fn is_of_kubernetes(name: &str, text: &str) -> bool {
 fn unknown(name: String, table: &Table) -> SettingsError {
     let mut known = Vec::new();
     list(table, PREFIX, &mut known);
-    known.extend(OTHERS.map(str::to_owned));
+    known.extend(OTHER_VARIABLES.map(str::to_owned));
     // The comparison is in lower case.
     let known: Vec<String> = known.iter().map(|name| name.to_lowercase()).collect();
     let meant = suggest::nearest(&name, known.iter().map(String::as_str));

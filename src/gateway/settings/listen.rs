@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of a host name, in bytes (RFC 1035).
-const LONGEST_NAME: usize = 253;
+const MAX_HOST_NAME_BYTES: usize = 253;
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub enum Listen {
     "invalid address to listen on: `{text}`; expected HOST:PORT, such as 127.0.0.1:8080, [::1]:8080 or \
      localhost:8080"
 )]
-pub struct NoPlace {
+pub struct InvalidListenAddress {
     text: String,
 }
 
@@ -55,7 +55,7 @@ impl From<SocketAddr> for Listen {
 }
 
 impl FromStr for Listen {
-    type Err = NoPlace;
+    type Err = InvalidListenAddress;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Ok(address) = text.parse() {
@@ -63,13 +63,13 @@ impl FromStr for Listen {
         }
         let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let name = text.rsplit_once(':').and_then(|(name, port)| {
-            let is_name = (1..=LONGEST_NAME).contains(&name.len())
+            let is_name = (1..=MAX_HOST_NAME_BYTES).contains(&name.len())
                 && name.bytes().all(is_of_names)
                 // A name of digits only is a mistyped address.
                 && name.bytes().any(|byte| byte.is_ascii_alphabetic());
             is_name.then_some(Self::Name(name.to_owned(), port.parse().ok()?))
         });
-        name.ok_or_else(|| NoPlace {
+        name.ok_or_else(|| InvalidListenAddress {
             text: text.to_owned(),
         })
     }
@@ -91,7 +91,7 @@ impl From<Listen> for String {
 }
 
 impl TryFrom<String> for Listen {
-    type Error = NoPlace;
+    type Error = InvalidListenAddress;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse()

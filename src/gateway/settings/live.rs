@@ -1,7 +1,7 @@
 //! Reload of settings: the list of settings that a running server can change, and the merge of new
 //! settings into current ones.
 //!
-//! Invariant: every changed setting outside of [`LIVE`] needs a restart and is reported. A setting
+//! Invariant: every changed setting outside of [`RELOADABLE`] needs a restart and is reported. A setting
 //! is applied completely or not at all.
 
 use toml::{Table, Value};
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::{Settings, SettingsError};
 
 /// Settings, or tables of settings, that are read on every use and can be reloaded.
-const LIVE: [&str; 10] = [
+const RELOADABLE: [&str; 10] = [
     "defaults",
     "limits.body_bytes",
     "limits.waiting",
@@ -30,12 +30,12 @@ pub struct Changes {
     /// Names of settings that were changed.
     pub taken: Vec<String>,
     /// Names of changed settings that need a restart.
-    pub left: Vec<String>,
+    pub needs_restart: Vec<String>,
 }
 
 impl Settings {
     /// Merges new settings into these, as far as a running server can change them.
-    pub fn take_over(&self, wanted: &Self) -> Result<Changes, SettingsError> {
+    pub fn merge_reloadable(&self, wanted: &Self) -> Result<Changes, SettingsError> {
         let table = |settings: &Self| {
             Table::try_from(settings).map_err(|error| SettingsError::Value {
                 place: "settings".to_owned(),
@@ -64,7 +64,7 @@ impl Settings {
         Ok(Changes {
             settings,
             taken: differences.taken,
-            left: differences.left,
+            needs_restart: differences.left,
         })
     }
 }
@@ -111,7 +111,7 @@ impl Differences {
             let rest = place.strip_prefix(table);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        LIVE.iter().any(|live| is_in(live)) && !self.frozen.is_some_and(is_in)
+        RELOADABLE.iter().any(|live| is_in(live)) && !self.frozen.is_some_and(is_in)
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
              [services.a]\ninstances = 4\n[services.c]\nqueue = 9\n[log]\nlevel = \"debug\"\n\
              [trusted_proxies]\nnetworks = [\"10.0.0.0/8\"]",
         );
-        let changes = now.take_over(&wanted).expect("they go together");
+        let changes = now.merge_reloadable(&wanted).expect("they go together");
         let expected = [
             "limits.body_bytes",
             "log.level",
@@ -144,17 +144,17 @@ mod tests {
             "trusted_proxies.networks",
         ];
         assert_eq!(changes.taken, expected);
-        assert_eq!(changes.left, ["limits.header_count", "listen"]);
+        assert_eq!(changes.needs_restart, ["limits.header_count", "listen"]);
         let mut settings = wanted.clone();
         settings.listen = now.listen;
         settings.limits.header_count = 7;
         assert_eq!(changes.settings, settings);
         let again = changes
             .settings
-            .take_over(&wanted)
+            .merge_reloadable(&wanted)
             .expect("they go together");
         assert!(again.taken.is_empty());
-        assert_eq!(again.left, changes.left);
+        assert_eq!(again.needs_restart, changes.needs_restart);
     }
 
     #[test]
@@ -163,18 +163,18 @@ mod tests {
         let on = read("[tls]\ncertificate = \"c\"\nkey = \"k\"");
         let other = read("[tls]\ncertificate = \"d\"\nkey = \"k\"");
         for (now, wanted) in [(&off, &on), (&on, &off)] {
-            let changes = now.take_over(wanted).expect("they go together");
-            assert_eq!(changes.left, ["tls.certificate", "tls.key"]);
+            let changes = now.merge_reloadable(wanted).expect("they go together");
+            assert_eq!(changes.needs_restart, ["tls.certificate", "tls.key"]);
             assert_eq!(changes.settings, *now);
         }
-        let changes = on.take_over(&other).expect("they go together");
+        let changes = on.merge_reloadable(&other).expect("they go together");
         assert_eq!(changes.taken, ["tls.certificate"]);
     }
 
     #[test]
     fn every_live_setting_exists() {
         let table = Table::try_from(Settings::default()).expect("it is one");
-        for live in LIVE {
+        for live in RELOADABLE {
             let mut value = Some(&Value::Table(table.clone())).cloned();
             for key in live.split('.') {
                 value = value.and_then(|value| value.get(key).cloned());

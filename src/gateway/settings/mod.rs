@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-pub use listen::{Listen, NoPlace};
+pub use listen::{InvalidListenAddress, Listen};
 
 use crate::engine::OrtOption;
 use crate::runtime::process::sandbox::Mode;
@@ -41,16 +41,16 @@ pub use sources::Sources;
 pub const LOCAL_ACCOUNT: &str = "local";
 
 /// Maximum size of a body or answer that is stored in a database record, in bytes.
-const MOST_INLINE: usize = 1 << 20;
+const MAX_INLINE_BYTES: usize = 1 << 20;
 
 /// Default number of running tasks per core, and its minimum in total.
-const PLACES_OF_A_CORE: usize = 128;
-const FEWEST_PLACES: usize = 256;
+const RUNNING_TASKS_PER_CORE: usize = 128;
+const MIN_RUNNING_TASKS: usize = 256;
 
 /// A day, in seconds.
-const DAY: f64 = 86_400.0;
+const SECONDS_PER_DAY: f64 = 86_400.0;
 /// Maximum number of fields of a request's head that the HTTP library supports.
-const MOST_HEADERS: usize = 1 << 15;
+const MAX_HEADER_FIELDS: usize = 1 << 15;
 
 /// All settings of the gateway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -364,7 +364,7 @@ impl Settings {
             quota: Quota {
                 tasks: self.limits.stored_tasks,
                 bytes: self.limits.stored_bytes,
-                beside: 0,
+                other_bytes: 0,
             },
         }
     }
@@ -394,7 +394,7 @@ impl Settings {
         require(
             "tasks.inline_bytes",
             inline,
-            inline <= MOST_INLINE,
+            inline <= MAX_INLINE_BYTES,
             "it must be at most 1048576: longer contents are stored in files",
         )?;
         let grace = self.timeouts.grace_s;
@@ -418,7 +418,7 @@ impl Settings {
             (
                 "limits.header_count",
                 self.limits.header_count,
-                MOST_HEADERS,
+                MAX_HEADER_FIELDS,
             ),
             ("usage.keep_days", self.usage.keep_days as usize, usize::MAX),
             ("training.running", self.training.running, usize::MAX),
@@ -528,7 +528,9 @@ impl Tasks {
             0 => {
                 let cores = std::thread::available_parallelism();
                 let cores = cores.map_or(1, std::num::NonZero::get);
-                cores.saturating_mul(PLACES_OF_A_CORE).max(FEWEST_PLACES)
+                cores
+                    .saturating_mul(RUNNING_TASKS_PER_CORE)
+                    .max(MIN_RUNNING_TASKS)
             }
             running => running,
         };
@@ -537,12 +539,13 @@ impl Tasks {
 
     /// Returns the retention of answers, except short ones.
     pub fn answer_ttl(&self) -> Duration {
-        Duration::from_secs_f64(self.answer_ttl_days * DAY)
+        Duration::from_secs_f64(self.answer_ttl_days * SECONDS_PER_DAY)
     }
 
     /// Returns the retention of finished tasks; `None` is unlimited.
     pub fn record_ttl(&self) -> Option<Duration> {
-        (self.record_ttl_days > 0.0).then(|| Duration::from_secs_f64(self.record_ttl_days * DAY))
+        (self.record_ttl_days > 0.0)
+            .then(|| Duration::from_secs_f64(self.record_ttl_days * SECONDS_PER_DAY))
     }
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::service::meter::{METERED_ACCOUNTS, METERED_SERVICES};
-use crate::train::dataset::Bounds;
+use crate::train::dataset::DatasetLimits;
 
 /// The operators' listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ pub struct TrainingLimits {
 
 impl Default for TrainingLimits {
     fn default() -> Self {
-        let bounds = Bounds::default();
+        let bounds = DatasetLimits::default();
         Self {
             running: 1,
             dataset_bytes: bounds.bytes,
@@ -114,8 +114,8 @@ impl Default for TrainingLimits {
 
 impl TrainingLimits {
     /// Returns the limits of a dataset.
-    pub fn bounds(&self) -> Bounds {
-        Bounds {
+    pub fn bounds(&self) -> DatasetLimits {
+        DatasetLimits {
             bytes: self.dataset_bytes,
             rows: self.dataset_rows,
             row_bytes: self.row_bytes,

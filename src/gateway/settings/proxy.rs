@@ -19,14 +19,14 @@ use crate::service::{Address, UpstreamKey, UpstreamOptions};
 use crate::source::redact::{is_secret_name, redact, redact_address};
 
 /// Maximum number of addresses of a proxy.
-const MOST_ADDRESSES: usize = 64;
+const MAX_ADDRESSES: usize = 64;
 
 /// Maximum size of a key file, in bytes.
-const MOST_OF_A_KEY: u64 = 16 << 10;
+const MAX_KEY_BYTES: u64 = 16 << 10;
 
 /// Headers that settings cannot set: they belong to a connection or a body, or the gateway sets
 /// them itself.
-const NOT_GIVEN: [&str; 11] = [
+const RESERVED_HEADERS: [&str; 11] = [
     "accept",
     "accept-encoding",
     "connection",
@@ -41,7 +41,7 @@ const NOT_GIVEN: [&str; 11] = [
 ];
 
 /// Prefixes of such headers.
-const NOT_GIVEN_PREFIXES: [&str; 2] = ["content-", "proxy-"];
+const RESERVED_HEADER_PREFIXES: [&str; 2] = ["content-", "proxy-"];
 
 /// A service that forwards requests to another HTTP service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,7 +148,7 @@ impl Settings {
     pub fn upstreams(&self) -> Result<Vec<UpstreamOptions>, SettingsError> {
         let proxies = self.proxies.iter().enumerate();
         proxies
-            .map(|(number, proxy)| proxy.options(Place(number), self.limits.answer_bytes))
+            .map(|(number, proxy)| proxy.options(ProxyIndex(number), self.limits.answer_bytes))
             .collect()
     }
 
@@ -156,7 +156,7 @@ impl Settings {
     pub(super) fn check_proxies(&self) -> Result<(), SettingsError> {
         let mut names = BTreeSet::new();
         for (number, proxy) in self.proxies.iter().enumerate() {
-            let place = Place(number);
+            let place = ProxyIndex(number);
             check_name(place, &proxy.name)?;
             if !names.insert((&proxy.account, &proxy.name)) {
                 let expected = format!(
@@ -173,9 +173,9 @@ impl Settings {
 
 /// Index of a proxy in the settings.
 #[derive(Clone, Copy)]
-struct Place(usize);
+struct ProxyIndex(usize);
 
-impl Place {
+impl ProxyIndex {
     fn wrong(self, key: &str, found: &str, expected: &str) -> SettingsError {
         SettingsError::Value {
             place: format!("proxies[{}].{key}", self.0),
@@ -185,7 +185,7 @@ impl Place {
     }
 }
 
-fn check_name(place: Place, name: &str) -> Result<(), SettingsError> {
+fn check_name(place: ProxyIndex, name: &str) -> Result<(), SettingsError> {
     if name.is_empty() || name.contains('/') || name.contains(char::is_control) {
         let expected = "expected a name without `/`, which stands between an account and its service, \
                         and without control characters";
@@ -201,7 +201,7 @@ fn check_name(place: Place, name: &str) -> Result<(), SettingsError> {
 }
 
 impl Proxy {
-    fn check(&self, place: Place) -> Result<(), SettingsError> {
+    fn check(&self, place: ProxyIndex) -> Result<(), SettingsError> {
         let addresses = self.addresses(place)?;
         self.check_key(place, &addresses)?;
         self.headers(place)?;
@@ -224,10 +224,10 @@ impl Proxy {
         Ok(())
     }
 
-    fn addresses(&self, place: Place) -> Result<Vec<Address>, SettingsError> {
+    fn addresses(&self, place: ProxyIndex) -> Result<Vec<Address>, SettingsError> {
         let written = &self.upstream.0;
-        if !(1..=MOST_ADDRESSES).contains(&written.len()) {
-            let expected = format!("expected 1 to {MOST_ADDRESSES} addresses");
+        if !(1..=MAX_ADDRESSES).contains(&written.len()) {
+            let expected = format!("expected 1 to {MAX_ADDRESSES} addresses");
             let found = format!("{} addresses", written.len());
             return Err(place.wrong("upstream", &found, &expected));
         }
@@ -244,7 +244,7 @@ impl Proxy {
         Ok(addresses)
     }
 
-    fn check_key(&self, place: Place, addresses: &[Address]) -> Result<(), SettingsError> {
+    fn check_key(&self, place: ProxyIndex, addresses: &[Address]) -> Result<(), SettingsError> {
         let has_key = self.key_env.is_some() || self.key_file.is_some();
         if let (Some(env), Some(_)) = (&self.key_env, &self.key_file) {
             let expected = "`key_file` is set, too: remove one of them";
@@ -271,18 +271,18 @@ impl Proxy {
         Ok(())
     }
 
-    fn key_header(&self, place: Place) -> Result<HeaderName, SettingsError> {
+    fn key_header(&self, place: ProxyIndex) -> Result<HeaderName, SettingsError> {
         let Some(name) = &self.key_header else {
             return Ok(AUTHORIZATION);
         };
-        given_header(name).map_err(|expected| place.wrong("key_header", name, &expected))
+        settable_header(name).map_err(|expected| place.wrong("key_header", name, &expected))
     }
 
-    fn headers(&self, place: Place) -> Result<HeaderMap, SettingsError> {
+    fn headers(&self, place: ProxyIndex) -> Result<HeaderMap, SettingsError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
             let key = format!("headers.{name}");
-            let header = given_header(name);
+            let header = settable_header(name);
             let header = header.map_err(|expected| place.wrong(&key, "set", &expected))?;
             if is_secret_name(name) {
                 let expected = format!(
@@ -308,7 +308,11 @@ impl Proxy {
         Ok(headers)
     }
 
-    fn options(&self, place: Place, max_answer: usize) -> Result<UpstreamOptions, SettingsError> {
+    fn options(
+        &self,
+        place: ProxyIndex,
+        max_answer: usize,
+    ) -> Result<UpstreamOptions, SettingsError> {
         Ok(UpstreamOptions {
             label: format!("{}/{}", self.account, self.name),
             display_name: self
@@ -325,10 +329,10 @@ impl Proxy {
     }
 
     /// Reads the key from its variable or file.
-    fn key(&self, place: Place) -> Result<Option<UpstreamKey>, SettingsError> {
+    fn key(&self, place: ProxyIndex) -> Result<Option<UpstreamKey>, SettingsError> {
         let (setting, named, text) = match (&self.key_env, &self.key_file) {
-            (Some(name), _) => ("key_env", name.clone(), of_variable(name)),
-            (None, Some(path)) => ("key_file", path.display().to_string(), of_file(path)),
+            (Some(name), _) => ("key_env", name.clone(), key_from_variable(name)),
+            (None, Some(path)) => ("key_file", path.display().to_string(), key_from_file(path)),
             (None, None) => return Ok(None),
         };
         let wrong = |expected: String| place.wrong(setting, &named, &expected);
@@ -346,12 +350,12 @@ impl Proxy {
 }
 
 /// Checks the name of a header that settings may set.
-fn given_header(name: &str) -> Result<HeaderName, String> {
+fn settable_header(name: &str) -> Result<HeaderName, String> {
     let header = HeaderName::from_bytes(name.as_bytes());
     let header = header.map_err(|_| "expected a header's name, such as `X-Org`".to_owned())?;
     let known = header.as_str();
-    let is_own = NOT_GIVEN.contains(&known)
-        || NOT_GIVEN_PREFIXES
+    let is_own = RESERVED_HEADERS.contains(&known)
+        || RESERVED_HEADER_PREFIXES
             .iter()
             .any(|prefix| known.starts_with(prefix));
     if is_own {
@@ -360,7 +364,7 @@ fn given_header(name: &str) -> Result<HeaderName, String> {
     Ok(header)
 }
 
-fn of_variable(name: &str) -> Result<String, String> {
+fn key_from_variable(name: &str) -> Result<String, String> {
     let missing = "the environment variable is missing: set it before the server starts".to_owned();
     // `var` panics on such names on some systems.
     if name.is_empty() || name.contains(['=', '\0']) {
@@ -373,7 +377,7 @@ fn of_variable(name: &str) -> Result<String, String> {
     }
 }
 
-fn of_file(path: &Path) -> Result<String, String> {
+fn key_from_file(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| {
         format!("cannot read the file ({error}): make it readable for the server")
     };
@@ -383,9 +387,9 @@ fn of_file(path: &Path) -> Result<String, String> {
     }
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    let read = file.take(MOST_OF_A_KEY + 1).read_to_string(&mut text);
-    if read.map_err(unreadable)? as u64 > MOST_OF_A_KEY {
-        return Err(format!("expected a key of at most {MOST_OF_A_KEY} bytes"));
+    let read = file.take(MAX_KEY_BYTES + 1).read_to_string(&mut text);
+    if read.map_err(unreadable)? as u64 > MAX_KEY_BYTES {
+        return Err(format!("expected a key of at most {MAX_KEY_BYTES} bytes"));
     }
     Ok(text)
 }

@@ -9,7 +9,7 @@ use crate::service::ServiceSettings;
 use crate::source::suggest;
 
 /// Maximum number of services that an error lists.
-const LISTED: usize = 20;
+const MAX_LISTED_SERVICES: usize = 20;
 
 impl Settings {
     /// Returns the settings of a service: the defaults, overridden by its own table.
@@ -46,9 +46,9 @@ impl Settings {
             let mut names: Vec<String> = known.iter().map(|(of, name)| short(of, name)).collect();
             names.sort();
             names.dedup();
-            if names.len() > LISTED {
-                let more = names.len() - LISTED;
-                names.truncate(LISTED);
+            if names.len() > MAX_LISTED_SERVICES {
+                let more = names.len() - MAX_LISTED_SERVICES;
+                names.truncate(MAX_LISTED_SERVICES);
                 names.push(format!("{more} more"));
             }
             return Err(SettingsError::Service {

@@ -6,18 +6,18 @@ use super::dense::{self, Dense, Part, Rows};
 use super::depthwise::{self, Depthwise, View};
 use super::dispatch;
 use super::tiles::{INPUTS, Target};
-use super::weights::{Sums, fitting};
+use super::weights::{SumInputs, fit_to_bytes};
 use super::{Requantize, Sign};
 use crate::kernels::length::check_length;
-use crate::kernels::window::{Channels, Placed, Window};
+use crate::kernels::window::{Channels, Window, WindowPositions};
 use crate::kernels::{Cpu, Split};
 
 /// Number of rows whose inputs are located before weights are read. Keeps weights and inputs in the
 /// cache.
-const BLOCK: usize = 60;
+const ROWS_PER_BLOCK: usize = 60;
 
 /// Number of channels below which the taps of a window's row are read as one.
-const FEW: usize = 16;
+const MERGE_BELOW_CHANNELS: usize = 16;
 
 /// A convolution: packed weights, and the conversion of sums to bytes.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Convolution {
     channels: Channels,
     /// Byte value of padding.
     zero: u8,
-    /// Number of times that windows are read; see [`fitting`].
+    /// Number of times that windows are read; see [`fit_to_bytes`].
     repeats: usize,
     kernel: Kernel,
 }
@@ -45,7 +45,7 @@ enum Kernel {
 
 /// Parameters of a convolution.
 #[derive(Debug, Clone)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct Params<'a> {
     /// The window.
     pub(crate) window: Window,
     /// The channels.
@@ -68,7 +68,7 @@ pub(crate) struct Parts<'a> {
 
 impl Convolution {
     /// Packs weights for this instruction set.
-    pub(crate) fn new(cpu: Cpu, parts: &Parts<'_>) -> Result<Self, String> {
+    pub(crate) fn new(cpu: Cpu, parts: &Params<'_>) -> Result<Self, String> {
         let Channels {
             input,
             output,
@@ -87,9 +87,9 @@ impl Convolution {
         check_length("the weights", parts.weights.len(), &sizes)?;
         let taps = kernel_height * kernel_width;
         let (limits, factors) = parts.requantize.check(parts.sign_out, output)?;
-        let repeated = fitting(parts.weights, parts.weight_zeros, output)?;
+        let repeated = fit_to_bytes(parts.weights, parts.weight_zeros, output)?;
         let repeats = repeated.len() / parts.weights.len();
-        let sums = Sums {
+        let sums = SumInputs {
             cpu,
             sign: parts.sign_in,
             zero: parts.input_zero,
@@ -98,11 +98,11 @@ impl Convolution {
         let bias = sums.bias(&repeated, parts.bias, output)?;
         let depthwise = inputs == 1 && output == groups;
         let merged = groups == 1 && kernel_width > 1 && parts.window.dilation[1] == 1;
-        let merged = merged && (input < FEW || !inputs.is_multiple_of(4));
+        let merged = merged && (input < MERGE_BELOW_CHANNELS || !inputs.is_multiple_of(4));
         let kernel = if depthwise {
             Kernel::Depthwise(Depthwise::new(
                 cpu,
-                &depthwise::Parts {
+                &depthwise::DepthwiseParams {
                     sizes: [output, taps * repeats],
                     stride: parts.window.stride[1],
                     weights: &repeated,
@@ -120,7 +120,7 @@ impl Convolution {
             };
             let dense = Dense::new(
                 cpu,
-                &dense::Parts {
+                &dense::DenseParams {
                     sizes: [groups, output / groups, taps * repeats, inputs],
                     weights: &repeated,
                     bias: &bias,
@@ -147,7 +147,7 @@ impl Convolution {
     /// Computes the output bytes of images.
     pub(crate) fn run(
         &self,
-        placed: &Placed,
+        placed: &WindowPositions,
         input: &[u8],
         output: &mut [u8],
         split: Split,
@@ -221,8 +221,8 @@ impl Convolution {
         } = self.channels;
         let cost = dense.inputs() * channels;
         split.rows(output, channels, cost, |first, output| {
-            for (block, output) in output.chunks_mut(BLOCK * channels).enumerate() {
-                let first = first + block * BLOCK;
+            for (block, output) in output.chunks_mut(ROWS_PER_BLOCK * channels).enumerate() {
+                let first = first + block * ROWS_PER_BLOCK;
                 let pixels = first..first + output.len() / channels;
                 let mut target = Target::Bytes(output);
                 for group in 0..groups {
@@ -240,7 +240,11 @@ impl Convolution {
     }
 
     /// Copies the images into their padding, with room for reading four bytes at any position.
-    fn padded(&self, placed: &Placed, input: &[u8]) -> Result<(Placed, Vec<u8>), String> {
+    fn padded(
+        &self,
+        placed: &WindowPositions,
+        input: &[u8],
+    ) -> Result<(WindowPositions, Vec<u8>), String> {
         let channels = self.channels.input;
         let mut sizes = [0; 2];
         for (at, padded) in sizes.iter_mut().enumerate() {
@@ -281,7 +285,7 @@ impl Convolution {
                 }
             }
         }
-        let placed = Placed {
+        let placed = WindowPositions {
             input: sizes,
             before: [0; 2],
             ..*placed
@@ -293,7 +297,7 @@ impl Convolution {
 /// Images that a dense product reads, with their windows.
 struct Images<'a> {
     window: Window,
-    placed: Placed,
+    placed: WindowPositions,
     input: &'a [u8],
     channels: usize,
     zeros: &'a [[u8; 4]],

@@ -29,7 +29,7 @@ pub(super) struct Dense {
 }
 
 /// Parameters for packing [`Dense`].
-pub(super) struct Parts<'a> {
+pub(super) struct DenseParams<'a> {
     /// Number of groups, and output channels, taps and inputs of each.
     pub(super) sizes: [usize; 4],
     /// Weights, ordered by output channels, taps and inputs.
@@ -48,11 +48,11 @@ pub(super) struct Parts<'a> {
 pub(super) struct Part {
     /// The group.
     pub(super) group: usize,
-    /// Its lines; the first is the first of a panel.
+    /// Lines of the group, starting at the first line of a panel.
     pub(super) lines: Range<usize>,
-    /// Elements from a row to the next.
+    /// Number of elements from one row to the next.
     pub(super) stride: usize,
-    /// The first line's column.
+    /// Column of the first line.
     pub(super) column: usize,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Rows<'a> {
 }
 
 /// Returns whether the instructions expect signed inputs.
-pub(super) const fn wants_sign(cpu: Cpu) -> bool {
+pub(super) const fn expects_signed_inputs(cpu: Cpu) -> bool {
     matches!(cpu.level(), Level::Neon | Level::NeonDot)
 }
 
@@ -160,7 +160,7 @@ const fn most_rows(cpu: Cpu) -> usize {
 
 impl Dense {
     /// Packs weights.
-    pub(super) fn new(cpu: Cpu, parts: &Parts<'_>) -> Self {
+    pub(super) fn new(cpu: Cpu, parts: &DenseParams<'_>) -> Self {
         let [groups, outputs, taps, inputs] = parts.sizes;
         let steps = inputs.div_ceil(INPUTS);
         let lines = outputs.div_ceil(CHANNELS);

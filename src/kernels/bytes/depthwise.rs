@@ -4,7 +4,7 @@ use super::Limits;
 use super::tiles::{CHANNELS, INPUTS, Line};
 use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::window::{Window, WindowPositions};
 
 /// Packed weights, ordered by blocks of channels, taps in groups of four, and channels as the
 /// instructions interleave them.
@@ -33,7 +33,7 @@ pub(super) struct Depthwise {
 }
 
 /// Parameters for packing [`Depthwise`].
-pub(super) struct Parts<'a> {
+pub(super) struct DepthwiseParams<'a> {
     /// Number of channels and taps.
     pub(super) sizes: [usize; 2],
     /// Number of pixels from a window to the next one on its right.
@@ -55,7 +55,7 @@ pub(super) struct View<'a> {
     /// The window.
     pub(super) window: Window,
     /// Positions of the windows.
-    pub(super) placed: Placed,
+    pub(super) placed: WindowPositions,
     /// The images.
     pub(super) input: &'a [u8],
     /// Padding: as long as a row of the images, plus a block.
@@ -113,7 +113,7 @@ const fn width(cpu: Cpu, channels: usize, close: bool) -> usize {
 
 impl Depthwise {
     /// Packs weights.
-    pub(super) fn new(cpu: Cpu, parts: &Parts<'_>) -> Self {
+    pub(super) fn new(cpu: Cpu, parts: &DepthwiseParams<'_>) -> Self {
         let [channels, taps] = parts.sizes;
         let close = parts.stride == 1;
         let width = width(cpu, channels, close);

@@ -111,7 +111,7 @@ impl Writer {
         reason = "must be compiled with the instructions of the surrounding loop"
     )]
     #[expect(clippy::cast_precision_loss, reason = "below 2²⁴")]
-    fn write_whole(self, steps: i32) -> u8 {
+    fn write_integer(self, steps: i32) -> u8 {
         self.write(steps as f32)
     }
 
@@ -127,7 +127,7 @@ impl Writer {
         clippy::cast_sign_loss,
         reason = "small integers; takes the low byte"
     )]
-    pub(super) fn write_moved(self, steps: f32) -> u8 {
+    pub(super) fn write_after_zero_point(self, steps: f32) -> u8 {
         let zero = self.zero as f32;
         round_to(steps + zero, self.least + zero, self.most + zero) as u8
     }
@@ -196,7 +196,7 @@ compiled! {
     fn sums(sum: FixedSum, of: ([Reader; 2], Writer), from: Bytes<'_>, to: &mut [u8]) {
         let ([left, right], writer) = of;
         for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
-            *to = writer.write_whole(sum.of(left.read(*a), right.read(*b)));
+            *to = writer.write_integer(sum.of(left.read(*a), right.read(*b)));
         }
     }
 }

@@ -71,7 +71,9 @@ impl Sign {
         if (least..=most).contains(&number) {
             return Ok(());
         }
-        Err(format!("invalid {what} {number}: expected {least} to {most}"))
+        Err(format!(
+            "invalid {what} {number}: expected {least} to {most}"
+        ))
     }
 }
 
@@ -134,7 +136,10 @@ impl Requantize {
         match self.factors.as_slice() {
             [factor] => Ok((limits, vec![*factor; channels])),
             factors if factors.len() == channels => Ok((limits, factors.to_vec())),
-            factors => Err(format!("wrong number of scales: got {} for {channels} channels", factors.len())),
+            factors => Err(format!(
+                "wrong number of scales: got {} for {channels} channels",
+                factors.len()
+            )),
         }
     }
 }

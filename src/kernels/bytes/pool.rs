@@ -6,7 +6,7 @@ use super::Sign;
 use super::elementwise::{Grid, Range, Reader, Writer};
 use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::window::{Window, WindowPositions};
 use crate::kernels::{Cpu, Split};
 
 compiled! {
@@ -34,7 +34,7 @@ compiled! {
         for (to, sum) in to.iter_mut().zip(sums) {
             #[expect(clippy::cast_precision_loss, reason = "rounds on purpose")]
             let sum = *sum as f32;
-            *to = writer.write_moved(sum * factor);
+            *to = writer.write_after_zero_point(sum * factor);
         }
     }
 }
@@ -43,7 +43,7 @@ compiled! {
     fn real_means(of: [f32; 3], writer: Writer, sums: &[i32], to: &mut [u8]) {
         let [scale, count, to_scale] = of;
         for (to, sum) in to.iter_mut().zip(sums) {
-            #[expect(clippy::cast_precision_loss, reason = "rounded as it is to be")]
+            #[expect(clippy::cast_precision_loss, reason = "rounds on purpose")]
             let sum = *sum as f32;
             *to = writer.write(sum * scale / count / to_scale);
         }
@@ -52,9 +52,9 @@ compiled! {
 
 /// Conversion of a sum to the byte of a mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rounding {
+pub(crate) enum MeanRounding {
     /// XNNPACK's method: multiply by one factor and add the zero point before rounding.
-    Moved,
+    Fused,
     /// A float32 mean between two quantisations: divide by the count, then round.
     Real,
 }
@@ -72,7 +72,7 @@ pub(crate) enum Counted {
 }
 
 /// Maximum number of taps of a window. Sums of that many bytes are exact in float32.
-pub(crate) const MOST_TAPS: usize = 1 << 16;
+pub(crate) const MAX_TAPS: usize = 1 << 16;
 
 /// Grids and rounding of a mean.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +84,7 @@ pub(crate) struct Mean {
     /// Range of the output.
     pub(crate) range: Range,
     /// Conversion of sums to bytes.
-    pub(crate) rounding: Rounding,
+    pub(crate) rounding: MeanRounding,
 }
 
 impl Mean {
@@ -117,17 +117,17 @@ impl Mean {
     pub(crate) fn of_windows(
         &self,
         cpu: Cpu,
-        (window, placed): (&Window, &Placed),
+        (window, placed): (&Window, &WindowPositions),
         (channels, counted): (usize, Counted),
         input: &[u8],
         output: &mut [u8],
         split: Split,
     ) -> Result<(), String> {
         window.check()?;
-        if window.taps() > MOST_TAPS {
+        if window.taps() > MAX_TAPS {
             let kernel = window.kernel;
             return Err(format!(
-                "window {kernel:?} of a mean is too large: at most {MOST_TAPS} taps are supported"
+                "window {kernel:?} of a mean is too large: at most {MAX_TAPS} taps are supported"
             ));
         }
         placed.check([channels; 2], input.len(), output.len())?;
@@ -151,8 +151,8 @@ impl Mean {
     /// Writes the means of sums over `count` pixels.
     fn write(&self, cpu: Cpu, writer: Writer, (sums, count): (&[i32], usize), to: &mut [u8]) {
         match self.rounding {
-            Rounding::Moved => means(cpu, self.factor(count), writer, sums, to),
-            Rounding::Real => {
+            MeanRounding::Fused => means(cpu, self.factor(count), writer, sums, to),
+            MeanRounding::Real => {
                 #[expect(clippy::cast_precision_loss, reason = "number of pixels")]
                 let count = count.max(1) as f32;
                 real_means(
@@ -176,10 +176,10 @@ impl Mean {
 /// Computes the maximum of each channel over the pixels of each window within the image.
 ///
 /// Windows without any pixels give the minimum of the range.
-pub(crate) fn largest(
+pub(crate) fn max_pool(
     cpu: Cpu,
     sign: Sign,
-    (window, placed): (&Window, &Placed),
+    (window, placed): (&Window, &WindowPositions),
     channels: usize,
     input: &[u8],
     output: &mut [u8],
@@ -210,7 +210,7 @@ pub(crate) fn largest(
 
 impl Counted {
     /// Returns the number of taps that count for the window of an output pixel.
-    fn of(self, (window, placed): (&Window, &Placed), pixel: usize) -> usize {
+    fn of(self, (window, placed): (&Window, &WindowPositions), pixel: usize) -> usize {
         let [_, row, column] = placed.pixel(pixel);
         let along = |axis: usize, place: usize| {
             let (before, size) = (placed.before[axis], placed.input[axis]);
@@ -242,7 +242,7 @@ fn taps_within(
 
 /// Calls `work` with ranges of adjacent pixels that lie in both the window and the image.
 fn each_run(
-    (window, placed): (&Window, &Placed),
+    (window, placed): (&Window, &WindowPositions),
     pixel: usize,
     mut work: impl FnMut(Places<usize>),
 ) {

@@ -3,13 +3,13 @@
 use super::dense::{self, Dense, Part, Rows};
 use super::dispatch;
 use super::tiles::{CHANNELS, INPUTS, Target};
-use super::weights::{Sums, fitting, zero_of};
+use super::weights::{SumInputs, fit_to_bytes, zero_of};
 use super::{Limits, Requantize, Sign};
 use crate::kernels::length::check_length;
 use crate::kernels::{Cpu, Split};
 
 /// Number of rows whose inputs are located before weights are read.
-const BLOCK: usize = 60;
+const ROWS_PER_BLOCK: usize = 60;
 
 /// A product: packed weights, and the conversion of sums to bytes.
 #[derive(Debug)]
@@ -42,12 +42,12 @@ impl Product {
         let [_, outputs] = parts.sizes;
         check_weights(parts.sizes, parts.weights)?;
         let (limits, factors) = parts.requantize.check(parts.sign_out, outputs)?;
-        let sums = Sums {
+        let sums = SumInputs {
             cpu,
             sign: parts.sign_in,
             zero: parts.input_zero,
         };
-        let weights = fitting(parts.weights, parts.weight_zeros, outputs)?;
+        let weights = fit_to_bytes(parts.weights, parts.weight_zeros, outputs)?;
         let bias = sums.bias(&weights, parts.bias, outputs)?;
         let packed = Packed::new(
             cpu,
@@ -84,7 +84,7 @@ pub(crate) struct SumProduct {
 }
 
 impl SumProduct {
-    /// Packs weights `[output][input]` for inputs of this sign. Zero points are as in [`Parts`].
+    /// Packs weights `[output][input]` for inputs of this sign. Zero points are as in [`DenseParams`].
     pub(crate) fn new(
         cpu: Cpu,
         sizes: [usize; 2],
@@ -94,11 +94,11 @@ impl SumProduct {
     ) -> Result<Self, String> {
         check_weights(sizes, weights)?;
         let [_, outputs] = sizes;
-        let weights = fitting(weights, zeros, outputs)?;
+        let weights = fit_to_bytes(weights, zeros, outputs)?;
         let of_outputs = weights.chunks_exact(weights.len() / outputs);
         let totals = of_outputs.map(|weights| weights.iter().map(|it| i32::from(*it)).sum());
         let totals = totals.collect();
-        let flip = Sums { cpu, sign, zero: 0 }.flip();
+        let flip = SumInputs { cpu, sign, zero: 0 }.flip();
         let (bias, factors) = (vec![0; outputs], vec![1.0; outputs]);
         let packed = Packed::new(cpu, sizes, &weights, &bias, &factors, Limits::NONE, flip);
         Ok(Self {
@@ -155,7 +155,7 @@ fn check_weights([inputs, outputs]: [usize; 2], weights: &[i8]) -> Result<(), St
 struct Packed {
     dense: Dense,
     inputs: usize,
-    /// Number of times that rows are read; see [`fitting`].
+    /// Number of times that rows are read; see [`fit_to_bytes`].
     repeats: usize,
 }
 
@@ -171,7 +171,7 @@ impl Packed {
         flip: bool,
     ) -> Self {
         let repeats = weights.len() / (inputs * outputs);
-        let parts = dense::Parts {
+        let parts = dense::DenseParams {
             sizes: [1, outputs, repeats, inputs],
             weights,
             bias,
@@ -232,8 +232,8 @@ impl Packed {
         }
         let cost = repeats * length * outputs;
         split.rows(output, outputs, cost, |first, output| {
-            for (block, output) in output.chunks_mut(BLOCK * outputs).enumerate() {
-                let first = first + block * BLOCK;
+            for (block, output) in output.chunks_mut(ROWS_PER_BLOCK * outputs).enumerate() {
+                let first = first + block * ROWS_PER_BLOCK;
                 let count = output.len() / outputs;
                 let rows = Rows::new(dense, count, |row, _| slice(first + row));
                 let part = Part {

@@ -38,17 +38,22 @@ compiled! {
 const LANES: usize = 32;
 
 /// Minimum number of elements for each thread.
-const PIECE: usize = 1 << 15;
+const MIN_ELEMENTS_PER_THREAD: usize = 1 << 15;
 
 /// Returns the minimum and maximum of the numbers and zero. NaN is ignored.
 pub(crate) fn extent(cpu: Cpu, numbers: &[f32], split: Split) -> [f32; 2] {
-    let mut of_pieces = vec![[[0.0; LANES]; 2]; numbers.len().div_ceil(PIECE)];
-    split.rows(&mut of_pieces, 1, PIECE, |first, extents| {
-        let pieces = numbers.chunks(PIECE).skip(first);
-        for (extent, piece) in extents.iter_mut().zip(pieces) {
-            widened(cpu, extent, piece);
-        }
-    });
+    let mut of_pieces = vec![[[0.0; LANES]; 2]; numbers.len().div_ceil(MIN_ELEMENTS_PER_THREAD)];
+    split.rows(
+        &mut of_pieces,
+        1,
+        MIN_ELEMENTS_PER_THREAD,
+        |first, extents| {
+            let pieces = numbers.chunks(MIN_ELEMENTS_PER_THREAD).skip(first);
+            for (extent, piece) in extents.iter_mut().zip(pieces) {
+                widened(cpu, extent, piece);
+            }
+        },
+    );
     let least = of_pieces.iter().flat_map(|[least, _]| least);
     let most = of_pieces.iter().flat_map(|[_, most]| most);
     [
@@ -59,19 +64,19 @@ pub(crate) fn extent(cpu: Cpu, numbers: &[f32], split: Split) -> [f32; 2] {
 
 /// Converts bytes to numbers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Real {
+pub(super) struct Dequantizer {
     reader: Reader,
     scale: f32,
 }
 
 /// Converts numbers to bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rounded {
+pub(super) struct Quantizer {
     writer: Writer,
     scale: f32,
 }
 
-impl Real {
+impl Dequantizer {
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -83,7 +88,7 @@ impl Real {
     }
 }
 
-impl Rounded {
+impl Quantizer {
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -98,7 +103,7 @@ impl Rounded {
 type Bytes<'a> = [&'a [u8]; 2];
 
 compiled! {
-    fn sums(of: [Real; 2], to_bytes: Rounded, from: Bytes<'_>, to: &mut [u8]) {
+    fn sums(of: [Dequantizer; 2], to_bytes: Quantizer, from: Bytes<'_>, to: &mut [u8]) {
         for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
             *to = to_bytes.of(of[0].of(*a) + of[1].of(*b));
         }
@@ -106,7 +111,7 @@ compiled! {
 }
 
 compiled! {
-    fn products(of: [Real; 2], to_bytes: Rounded, from: Bytes<'_>, to: &mut [u8]) {
+    fn products(of: [Dequantizer; 2], to_bytes: Quantizer, from: Bytes<'_>, to: &mut [u8]) {
         for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
             *to = to_bytes.of(of[0].of(*a) * of[1].of(*b));
         }
@@ -114,7 +119,7 @@ compiled! {
 }
 
 compiled! {
-    fn moved(of: Real, to_bytes: Rounded, from: &[u8], to: &mut [u8]) {
+    fn moved(of: Dequantizer, to_bytes: Quantizer, from: &[u8], to: &mut [u8]) {
         for (to, byte) in to.iter_mut().zip(from) {
             *to = to_bytes.of(of.of(*byte));
         }
@@ -122,7 +127,7 @@ compiled! {
 }
 
 compiled! {
-    fn rounded(to_bytes: Rounded, from: &[f32], to: &mut [u8]) {
+    fn rounded(to_bytes: Quantizer, from: &[f32], to: &mut [u8]) {
         for (to, number) in to.iter_mut().zip(from) {
             *to = to_bytes.of(*number);
         }
@@ -130,15 +135,15 @@ compiled! {
 }
 
 impl Grid {
-    fn real(self) -> Result<Real, String> {
-        Ok(Real {
+    fn real(self) -> Result<Dequantizer, String> {
+        Ok(Dequantizer {
             reader: self.reader()?,
             scale: self.scale,
         })
     }
 
-    fn rounded(self, range: Range) -> Result<Rounded, String> {
-        Ok(Rounded {
+    fn rounded(self, range: Range) -> Result<Quantizer, String> {
+        Ok(Quantizer {
             writer: self.writer(range)?,
             scale: self.scale,
         })

@@ -9,7 +9,7 @@ use crate::kernels::Cpu;
 ///
 /// If the results need more than 8 bits, the inputs of each output channel are repeated two or
 /// three times, with weights that add up to them.
-pub(super) fn fitting<'a>(
+pub(super) fn fit_to_bytes<'a>(
     weights: &'a [i8],
     zeros: &[i32],
     outputs: usize,
@@ -56,7 +56,7 @@ pub(super) fn fitting<'a>(
 
 /// The inputs of sums.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sums {
+pub(super) struct SumInputs {
     /// Instruction set of the multiplication.
     pub(super) cpu: Cpu,
     /// Sign of the bytes.
@@ -65,10 +65,10 @@ pub(super) struct Sums {
     pub(super) zero: i32,
 }
 
-impl Sums {
+impl SumInputs {
     /// Returns whether the inputs have another sign than the instructions expect.
     pub(super) fn flip(self) -> bool {
-        dense::wants_sign(self.cpu) != (self.sign == Sign::Signed)
+        dense::expects_signed_inputs(self.cpu) != (self.sign == Sign::Signed)
     }
 
     /// Returns the initial sums of each output channel, which cancel out the inputs' zero point.

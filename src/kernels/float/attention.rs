@@ -11,17 +11,17 @@ use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
 /// Number of keys in a block.
-const KEYS: usize = 128;
+const KEYS_PER_BLOCK: usize = 128;
 
 /// Minimum number of queries of a head for which its keys are packed.
-const MANY: usize = 4;
+const MIN_QUERIES_TO_PACK: usize = 4;
 
 /// Number of elements that are summed in parallel.
 const LANES: usize = 16;
 
 /// Rows of numbers for each head.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lines<'a> {
+pub(crate) struct HeadRows<'a> {
     /// All elements.
     pub(crate) elements: &'a [f32],
     /// Start of each head.
@@ -30,7 +30,7 @@ pub(crate) struct Lines<'a> {
     pub(crate) stride: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> HeadRows<'a> {
     fn row(&self, head: usize, row: usize, width: usize) -> &'a [f32] {
         &self.elements[self.starts[head] + row * self.stride..][..width]
     }
@@ -56,20 +56,20 @@ impl<'a> Lines<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attention<'a> {
     /// `[head][query][size]`.
-    pub(crate) queries: Lines<'a>,
+    pub(crate) queries: HeadRows<'a>,
     /// `[head][key][size]`.
-    pub(crate) keys: Lines<'a>,
+    pub(crate) keys: HeadRows<'a>,
     /// `[head][key][width]`.
-    pub(crate) values: Lines<'a>,
+    pub(crate) values: HeadRows<'a>,
     /// Added to scores, `[head][query][key]`.
-    pub(crate) mask: Option<Lines<'a>>,
+    pub(crate) mask: Option<HeadRows<'a>>,
     /// Number of queries and keys of a head, elements of a key, elements of a value.
     pub(crate) sizes: [usize; 4],
     /// Factor of the scores.
     pub(crate) scale: f32,
     /// Number of keys that the first query sees. Each later query sees one more. `None` if all keys
     /// are visible.
-    pub(crate) seen: Option<usize>,
+    pub(crate) first_visible: Option<usize>,
     /// Whether a query without visible keys, or with only scores of -∞, returns zeros instead of
     /// NaN.
     pub(crate) zeros: bool,
@@ -154,18 +154,18 @@ impl Attention<'_> {
         let across = 2 * shape::of(cpu).lanes;
         let across = width.next_multiple_of(across);
         let mut room = Room {
-            keys: Packed::zeros(size * KEYS),
-            values: Packed::zeros(KEYS * across),
-            scores: vec![0.0; most * KEYS],
+            keys: Packed::zeros(size * KEYS_PER_BLOCK),
+            values: Packed::zeros(KEYS_PER_BLOCK * across),
+            scores: vec![0.0; most * KEYS_PER_BLOCK],
             sums: Packed::zeros(most * across),
         };
         for rows in rows.chunk_by_mut(|a, b| a.head == b.head) {
             for row in &mut *rows {
                 row.output.fill(0.0);
             }
-            for first in (0..keys).step_by(KEYS) {
-                let block = [first, KEYS.min(keys - first)];
-                if rows.len() < MANY {
+            for first in (0..keys).step_by(KEYS_PER_BLOCK) {
+                let block = [first, KEYS_PER_BLOCK.min(keys - first)];
+                if rows.len() < MIN_QUERIES_TO_PACK {
                     for row in &mut *rows {
                         self.one(cpu, row, block, &mut room.scores);
                     }
@@ -198,7 +198,7 @@ impl Attention<'_> {
         for (key, score) in (first..).zip(&mut *scores) {
             dot(cpu, query, self.keys.row(row.head, key, size), score);
         }
-        let factor = self.share(cpu, row, first, scores);
+        let factor = self.softmax_weights(cpu, row, first, scores);
         scaled(cpu, factor, row.output);
         for (key, share) in (first..).zip(scores) {
             added(
@@ -224,20 +224,26 @@ impl Attention<'_> {
             .iter()
             .map(|row| self.queries.row(row.head, row.query, size));
         let queries: Vec<&[f32]> = queries.collect();
-        matrix::products(cpu, &queries, room.keys.values(), KEYS, &mut room.scores);
+        matrix::products(
+            cpu,
+            &queries,
+            room.keys.values(),
+            KEYS_PER_BLOCK,
+            &mut room.scores,
+        );
         let mut factors = vec![0.0; rows.len()];
         for ((row, scores), factor) in rows
             .iter_mut()
-            .zip(room.scores.chunks_exact_mut(KEYS))
+            .zip(room.scores.chunks_exact_mut(KEYS_PER_BLOCK))
             .zip(&mut factors)
         {
             let seen = self.seen_of(row, block);
-            *factor = self.share(cpu, row, block[0], &mut scores[..seen]);
+            *factor = self.softmax_weights(cpu, row, block[0], &mut scores[..seen]);
             scores[seen..].fill(0.0);
         }
         let shares: Vec<&[f32]> = room
             .scores
-            .chunks_exact(KEYS)
+            .chunks_exact(KEYS_PER_BLOCK)
             .take(rows.len())
             .map(|row| &row[..block[1]])
             .collect();
@@ -257,14 +263,20 @@ impl Attention<'_> {
     /// Returns the number of keys in a block that a query sees.
     fn seen_of(&self, row: &Row<'_>, [first, count]: [usize; 2]) -> usize {
         let seen = self
-            .seen
+            .first_visible
             .map(|seen| (seen + row.query).saturating_sub(first));
         seen.map_or(count, |seen| seen.min(count))
     }
 
     /// Turns the products with keys starting at `first` into weights. Returns the factor for the
     /// sums so far.
-    fn share(&self, cpu: Cpu, row: &mut Row<'_>, first: usize, scores: &mut [f32]) -> f32 {
+    fn softmax_weights(
+        &self,
+        cpu: Cpu,
+        row: &mut Row<'_>,
+        first: usize,
+        scores: &mut [f32],
+    ) -> f32 {
         let mask = self.mask.map(|mask| {
             let row = mask.row(row.head, row.query, self.sizes[1]);
             &row[first..first + scores.len()]
@@ -284,17 +296,17 @@ impl Attention<'_> {
     fn pack(&self, head: usize, [first, count]: [usize; 2], across: usize, room: &mut Room) {
         let [_, _, size, width] = self.sizes;
         let packed = room.keys.values_mut();
-        for key in 0..KEYS {
+        for key in 0..KEYS_PER_BLOCK {
             if key < count {
                 let from = self.keys.row(head, first + key, size);
-                for (place, number) in packed[key..].iter_mut().step_by(KEYS).zip(from) {
+                for (place, number) in packed[key..].iter_mut().step_by(KEYS_PER_BLOCK).zip(from) {
                     *place = *number;
                 }
             } else {
                 packed
                     .iter_mut()
                     .skip(key)
-                    .step_by(KEYS)
+                    .step_by(KEYS_PER_BLOCK)
                     .for_each(|place| *place = 0.0);
             }
         }
@@ -399,7 +411,7 @@ compiled! {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Attention, Lines};
+    use super::{Attention, HeadRows};
     use crate::kernels::{Cpu, Split};
 
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -412,7 +424,9 @@ mod tests {
     /// Attention by its definition, in double precision.
     fn defined(of: &Attention<'_>, [head, query]: [usize; 2]) -> Vec<f64> {
         let [_, keys, size, width] = of.sizes;
-        let seen = of.seen.map_or(keys, |seen| (seen + query).min(keys));
+        let seen = of
+            .first_visible
+            .map_or(keys, |seen| (seen + query).min(keys));
         let scores = (0..seen).map(|key| {
             let pairs = of
                 .queries
@@ -466,13 +480,13 @@ mod tests {
             let [q, k, v] = [starts(queries, size), starts(keys, size), starts(keys, width)];
             let mask: Vec<usize> = (0..heads).map(|head| head * queries * keys).collect();
             let of = Attention {
-                queries: Lines { elements: &of_queries, starts: &q, stride: stride(size) },
-                keys: Lines { elements: &of_keys, starts: &k, stride: stride(size) },
-                values: Lines { elements: &of_values, starts: &v, stride: stride(width) },
-                mask: masked.then_some(Lines { elements: &of_mask, starts: &mask, stride: keys }),
+                queries: HeadRows { elements: &of_queries, starts: &q, stride: stride(size) },
+                keys: HeadRows { elements: &of_keys, starts: &k, stride: stride(size) },
+                values: HeadRows { elements: &of_values, starts: &v, stride: stride(width) },
+                mask: masked.then_some(HeadRows { elements: &of_mask, starts: &mask, stride: keys }),
                 sizes: [queries, keys, size, width],
                 scale: 0.3,
-                seen: causal.then_some(keys.saturating_sub(queries)),
+                first_visible: causal.then_some(keys.saturating_sub(queries)),
                 zeros,
             };
             let mut places: Vec<[usize; 2]> =
@@ -502,7 +516,7 @@ mod tests {
             let mut of = [vec![0.5; queries * 3], vec![0.5; 5 * 3], vec![0.5; 5 * 2]];
             let last = of[broken].len() - 1;
             of[broken][last] = f32::NAN;
-            let lines = |at: usize, stride| Lines {
+            let lines = |at: usize, stride| HeadRows {
                 elements: &of[at],
                 starts: &[0],
                 stride,
@@ -514,7 +528,7 @@ mod tests {
                 mask: None,
                 sizes: [queries, 5, 3, 2],
                 scale: 1.0,
-                seen: None,
+                first_visible: None,
                 zeros: true,
             };
             let places: Vec<[usize; 2]> = (0..queries).map(|query| [0, query]).collect();
@@ -539,7 +553,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let numbers = [1.0; 6];
-        let lines = |stride| Lines {
+        let lines = |stride| HeadRows {
             elements: &numbers,
             starts: &[0],
             stride,
@@ -552,7 +566,7 @@ mod tests {
                 mask: None,
                 sizes,
                 scale: 1.0,
-                seen: None,
+                first_visible: None,
                 zeros: false,
             };
             of.run(Cpu::chosen(), places, &mut [0.0; 3], Split::ONE)

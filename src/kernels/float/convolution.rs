@@ -5,15 +5,15 @@ use std::fmt;
 use super::depthwise::Depthwise;
 use super::gather::{Source, Taps};
 use super::packed::{Panel, Panels};
-use super::{Activation, Channels, check_length, shape, single, tile};
-use crate::kernels::window::{Placed, Window};
+use super::{Activation, Channels, check_count, shape, single, tile};
+use crate::kernels::window::{Window, WindowPositions};
 use crate::kernels::{Cpu, Split};
 
 /// Number of tiles whose inputs are located at once, and for which a panel is reused.
-const TILES: usize = 10;
+const TILES_PER_BLOCK: usize = 10;
 
 /// Number of taps above which fewer tiles are processed at once, to keep the located slices small.
-const MANY_TAPS: usize = 100;
+const MAX_TAPS_FOR_ALL_TILES: usize = 100;
 
 /// A convolution with weights packed for its instruction set.
 pub(crate) struct Convolution {
@@ -58,9 +58,9 @@ impl Convolution {
         channels.check()?;
         let depth = window.taps().checked_mul(channels.inner());
         let wanted = depth.and_then(|depth| depth.checked_mul(channels.output));
-        check_length("weights", weights.len(), wanted.unwrap_or(usize::MAX))?;
+        check_count("weights", weights.len(), wanted.unwrap_or(usize::MAX))?;
         if let Some(bias) = bias {
-            check_length("biases", bias.len(), channels.output)?;
+            check_count("biases", bias.len(), channels.output)?;
         }
         let (range, rest) = activation.parts();
         let kernel = if let Some(cpu) = depthwise_with(cpu, channels) {
@@ -86,7 +86,7 @@ impl Convolution {
     /// does not match.
     pub(crate) fn run(
         &self,
-        placed: &Placed,
+        placed: &WindowPositions,
         input: &[f32],
         added: Option<&[f32]>,
         output: &mut [f32],
@@ -99,7 +99,7 @@ impl Convolution {
         } = self.channels;
         placed.check([inputs, outputs], input.len(), output.len())?;
         if let Some(added) = added {
-            check_length("elements to add", added.len(), output.len())?;
+            check_count("elements to add", added.len(), output.len())?;
         }
         match &self.kernel {
             Kernel::Depthwise(depthwise) => {
@@ -160,7 +160,8 @@ impl Convolution {
         } = self.channels;
         let most = shape::of(self.cpu).most;
         let (mut first, mut output) = (first, output);
-        let tiles = (TILES * MANY_TAPS / run.taps.count()).clamp(1, TILES);
+        let tiles =
+            (TILES_PER_BLOCK * MAX_TAPS_FOR_ALL_TILES / run.taps.count()).clamp(1, TILES_PER_BLOCK);
         for pixels in tile::tiles(output.len() / outputs, tiles * most) {
             let (block, after) = output.split_at_mut(pixels * outputs);
             for group in 0..groups {

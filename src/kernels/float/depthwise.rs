@@ -3,7 +3,7 @@
 use super::packed::Packed;
 use crate::kernels::Cpu;
 use crate::kernels::simd::enter;
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::window::{Window, WindowPositions};
 
 /// A convolution in which each output channel reads one input channel. It has at least as many
 /// channels as a register has lanes.
@@ -67,7 +67,7 @@ impl Depthwise {
     /// the whole output.
     pub(super) fn rows(
         &self,
-        placed: &Placed,
+        placed: &WindowPositions,
         input: &[f32],
         range: [f32; 2],
         [first, row]: [usize; 2],

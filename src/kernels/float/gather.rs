@@ -1,10 +1,10 @@
 //! Locates the inputs of a convolution's windows: slices of the input, and zeros outside of it.
 
 use super::{Channels, tile};
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::window::{Window, WindowPositions};
 
 /// Number of input channels below which the taps of a window's row are read as one.
-const NARROW: usize = 16;
+const MERGE_BELOW_CHANNELS: usize = 16;
 
 /// How the taps of a convolution's windows are read.
 #[derive(Debug, Clone, Copy)]
@@ -13,14 +13,14 @@ pub(super) struct Taps {
     /// Number of channels of an image.
     channels: usize,
     /// Whether a tap is a whole row of a window, whose pixels are adjacent.
-    rows: bool,
+    merged: bool,
     /// Number of elements of a tap.
     run: usize,
 }
 
 /// An input, with zeros for its padding.
 pub(super) struct Source<'a> {
-    placed: &'a Placed,
+    placed: &'a WindowPositions,
     input: &'a [f32],
     /// As many zeros as a tap has elements.
     zeros: Vec<f32>,
@@ -28,7 +28,7 @@ pub(super) struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// Prepares an input, whose length was checked.
-    pub(super) fn new(taps: &Taps, placed: &'a Placed, input: &'a [f32]) -> Self {
+    pub(super) fn new(taps: &Taps, placed: &'a WindowPositions, input: &'a [f32]) -> Self {
         let zeros = vec![0.0; taps.run];
         Self {
             placed,
@@ -42,14 +42,14 @@ impl Taps {
     /// Returns the taps of a convolution.
     pub(super) fn new(window: Window, channels: Channels) -> Self {
         let rows = channels.groups == 1
-            && channels.input < NARROW
+            && channels.input < MERGE_BELOW_CHANNELS
             && window.kernel[1] > 1
             && window.dilation[1] == 1;
         let run = channels.inner() * if rows { window.kernel[1] } else { 1 };
         Self {
             window,
             channels: channels.input,
-            rows,
+            merged: rows,
             run,
         }
     }
@@ -61,7 +61,11 @@ impl Taps {
 
     /// Returns the number of taps of a pixel in a row.
     const fn columns(&self) -> usize {
-        if self.rows { 1 } else { self.window.kernel[1] }
+        if self.merged {
+            1
+        } else {
+            self.window.kernel[1]
+        }
     }
 
     /// Writes the input slices for output pixels starting at `first` into `slices`, in the order of
@@ -86,14 +90,18 @@ impl Taps {
             return;
         }
         scratch.clear();
-        if self.rows {
+        if self.merged {
             self.each(placed, [first, pixels, most], |corner, pixels| {
                 self.put_together(source, corner, pixels, scratch);
             });
         }
         let mut borders = scratch.chunks_exact(self.run);
         let step = self.window.stride[1];
-        let reach = if self.rows { self.window.kernel[1] } else { 1 };
+        let reach = if self.merged {
+            self.window.kernel[1]
+        } else {
+            1
+        };
         self.each(placed, [first, pixels, most], |[image, y, x], pixels| {
             if y >= height {
                 slices.extend(std::iter::repeat_n(&*source.zeros, pixels));
@@ -109,7 +117,7 @@ impl Taps {
             }
             slices.extend((0..pixels).map(|pixel| {
                 let x = x.wrapping_add(pixel * step);
-                if self.rows && !self.is_inside(x, width) {
+                if self.merged && !self.is_inside(x, width) {
                     borders.next().unwrap_or_default()
                 } else if x >= width {
                     &source.zeros
@@ -127,7 +135,7 @@ impl Taps {
     /// before the first one are numbers outside of any image.
     fn each(
         &self,
-        placed: &Placed,
+        placed: &WindowPositions,
         [first, pixels, most]: [usize; 3],
         mut found: impl FnMut([usize; 3], usize),
     ) {

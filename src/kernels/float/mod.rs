@@ -22,12 +22,12 @@ mod sum;
 mod tests;
 mod tile;
 
-pub(crate) use attention::{Attention, Lines};
+pub(crate) use attention::{Attention, HeadRows};
 pub(crate) use convolution::Convolution;
 pub(crate) use normal::{Moments, normalise_rows};
 pub(crate) use product::Product;
 pub(crate) use scale::scale_rows;
-pub(crate) use steps::{InPlace, Operand, Operation, Step, Steps};
+pub(crate) use steps::{BinaryOperation, InPlace, Operand, Step, StepChain};
 pub(crate) use sum::sum_of_rows;
 
 pub(crate) use crate::kernels::window::Channels;
@@ -96,9 +96,11 @@ pub(crate) fn activate(cpu: Cpu, activation: Activation, values: &mut [f32]) {
 }
 
 /// Fails unless `found` equals `wanted`.
-fn check_length(name: &str, found: usize, wanted: usize) -> Result<(), String> {
+fn check_count(name: &str, found: usize, wanted: usize) -> Result<(), String> {
     if found == wanted {
         return Ok(());
     }
-    Err(format!("wrong number of {name}: expected {wanted}, got {found}"))
+    Err(format!(
+        "wrong number of {name}: expected {wanted}, got {found}"
+    ))
 }

@@ -1,6 +1,6 @@
 //! Weights packed in the order in which kernels read them, aligned for the widest registers.
 
-use super::shape::Shape;
+use super::shape::TileShape;
 
 /// Size of a cache line and of the widest register, in bytes.
 const LINE: usize = 64;
@@ -47,7 +47,7 @@ impl Packed {
 /// are zeros.
 pub(super) struct Panels {
     packed: Packed,
-    shape: Shape,
+    shape: TileShape,
     /// Number of inputs of each output.
     pub(super) depth: usize,
     /// Number of output channels of a group.
@@ -72,7 +72,7 @@ pub(super) struct Panel<'a> {
 impl Panels {
     /// Packs weights `[out][depth]`.
     pub(super) fn new(
-        shape: Shape,
+        shape: TileShape,
         groups: usize,
         weights: &[f32],
         depth: usize,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Activation, Channels, Convolution};
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::window::{Window, WindowPositions};
 use crate::kernels::{Cpu, Split};
 
 /// A fully connected layer, implemented as a convolution of one-pixel images.
@@ -44,7 +44,7 @@ impl Product {
         output: &mut [f32],
         split: Split,
     ) -> Result<(), String> {
-        let placed = Placed {
+        let placed = WindowPositions {
             batch: rows,
             input: [1, 1],
             output: [1, 1],

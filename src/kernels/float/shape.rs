@@ -5,7 +5,7 @@ use crate::kernels::cpu::Level;
 
 /// The sizes of tiles.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct TileShape {
     /// Numbers in a register.
     pub(super) lanes: usize,
     /// Numbers in the register for the last channels: half as many, or the same.
@@ -14,7 +14,7 @@ pub(super) struct Shape {
     pub(super) most: usize,
 }
 
-impl Shape {
+impl TileShape {
     /// Returns the first channel and the width of each panel for channels `from..to`.
     pub(super) fn panels(self, from: usize, to: usize) -> impl Iterator<Item = [usize; 2]> {
         let Self { lanes, half, .. } = self;
@@ -34,12 +34,12 @@ impl Shape {
 }
 
 /// Returns the tile sizes for this instruction set.
-pub(super) const fn of(cpu: Cpu) -> Shape {
+pub(super) const fn of(cpu: Cpu) -> TileShape {
     let (lanes, half, most) = match cpu.level() {
         Level::Plain => (4, 4, 4),
         Level::Avx2 | Level::Avx2Vnni => (8, 8, 6),
         Level::Avx512 | Level::Avx512Vnni => (16, 8, 10),
         Level::Neon | Level::NeonDot => (4, 4, 8),
     };
-    Shape { lanes, half, most }
+    TileShape { lanes, half, most }
 }

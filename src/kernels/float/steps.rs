@@ -10,10 +10,10 @@ use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
 /// Number of elements computed at a time.
-const PIECE: usize = 256;
+const PIECE_ELEMENTS: usize = 256;
 
 /// Number of elements that a thread takes at a time.
-const PART: usize = 16 * PIECE;
+const PART_ELEMENTS: usize = 16 * PIECE_ELEMENTS;
 
 /// Cost of applying a function to a number, in multiplications of a product.
 const FUNCTION_COST: usize = 32;
@@ -23,7 +23,7 @@ const PAIR_COST: usize = 8;
 
 thread_local! {
     /// Scratch memory for pieces, reused between runs.
-    static ROOM: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The elements of a step in a piece.
@@ -34,7 +34,7 @@ pub(crate) type InPlace = fn(&mut [f32]) -> Result<(), String>;
 
 /// An operation on two numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum BinaryOperation {
     /// `a + b`.
     Add,
     /// `a - b`.
@@ -58,7 +58,7 @@ pub(crate) enum Operand {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     /// Combines two numbers.
-    Pair(Operation, [Operand; 2]),
+    Pair(BinaryOperation, [Operand; 2]),
     /// Applies a function.
     Function(InPlace, Operand),
 }
@@ -81,18 +81,18 @@ impl Step {
 
 /// Steps that are run together.
 #[derive(Debug)]
-pub(crate) struct Steps {
+pub(crate) struct StepChain {
     cpu: Cpu,
     inputs: usize,
     outputs: usize,
-    placed: Vec<Placed>,
+    placed: Vec<ScheduledStep>,
     /// Number of pieces needed at the same time.
     pieces: usize,
 }
 
 /// A step with its assigned scratch piece.
 #[derive(Debug)]
-struct Placed {
+struct ScheduledStep {
     step: Step,
     /// The piece that it writes.
     piece: usize,
@@ -101,12 +101,12 @@ struct Placed {
 }
 
 /// A part of each output, with its start position.
-struct Part<'a> {
+struct OutputPart<'a> {
     start: usize,
     outputs: Vec<&'a mut [f32]>,
 }
 
-impl Steps {
+impl StepChain {
     /// Creates steps with this number of inputs. Fails unless each step uses earlier results, and
     /// outputs are steps.
     pub(crate) fn new(
@@ -116,7 +116,10 @@ impl Steps {
         outputs: &[usize],
     ) -> Result<Self, String> {
         if let Some(output) = outputs.iter().find(|output| **output >= steps.len()) {
-            return Err(format!("output {output} is out of range: there are {} steps", steps.len()));
+            return Err(format!(
+                "output {output} is out of range: there are {} steps",
+                steps.len()
+            ));
         }
         // The last step that reads each step's result, or the step itself.
         let mut last: Vec<usize> = (0..steps.len()).collect();
@@ -130,11 +133,11 @@ impl Steps {
             }
         }
         let (mut free, mut pieces) = (Vec::new(), 0);
-        let mut placed: Vec<Placed> = Vec::with_capacity(steps.len());
+        let mut placed: Vec<ScheduledStep> = Vec::with_capacity(steps.len());
         for (at, step) in steps.iter().enumerate() {
             let piece = free.pop().unwrap_or(pieces);
             pieces = pieces.max(piece + 1);
-            placed.push(Placed {
+            placed.push(ScheduledStep {
                 step: *step,
                 piece,
                 output: outputs.iter().position(|output| *output == at),
@@ -165,46 +168,56 @@ impl Steps {
         for input in inputs.iter().filter(|input| input.len() != 1) {
             check_length("an input", input.len(), &[length])?;
         }
-        let count = length.div_ceil(PART);
-        let parts = (0..count).map(|part| Part {
-            start: part * PART,
+        let count = length.div_ceil(PART_ELEMENTS);
+        let parts = (0..count).map(|part| OutputPart {
+            start: part * PART_ELEMENTS,
             outputs: Vec::with_capacity(outputs.len()),
         });
-        let mut parts: Vec<Part<'_>> = parts.collect();
+        let mut parts: Vec<OutputPart<'_>> = parts.collect();
         for output in outputs {
             check_length("an output", output.len(), &[length])?;
-            for (part, output) in parts.iter_mut().zip(output.chunks_mut(PART)) {
+            for (part, output) in parts.iter_mut().zip(output.chunks_mut(PART_ELEMENTS)) {
                 part.outputs.push(output);
             }
         }
         let cost: usize = self.placed.iter().map(|placed| placed.step.cost()).sum();
         let failure = Mutex::new(Ok(()));
-        split.rows(&mut parts, 1, PART.min(length) * cost, |_, parts| {
-            for part in parts {
-                let outcome = self.part(length, inputs, part);
-                if outcome.is_err() {
-                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+        split.rows(
+            &mut parts,
+            1,
+            PART_ELEMENTS.min(length) * cost,
+            |_, parts| {
+                for part in parts {
+                    let outcome = self.part(length, inputs, part);
+                    if outcome.is_err() {
+                        *failure.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+                    }
                 }
-            }
-        });
+            },
+        );
         failure.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn part(&self, length: usize, inputs: &[&[f32]], part: &mut Part<'_>) -> Result<(), String> {
-        let mut room = ROOM.take();
+    fn part(
+        &self,
+        length: usize,
+        inputs: &[&[f32]],
+        part: &mut OutputPart<'_>,
+    ) -> Result<(), String> {
+        let mut room = SCRATCH.take();
         let pieces = self.pieces + inputs.len();
         if room.len() < pieces {
-            room.resize_with(pieces, || vec![0.0; PIECE]);
+            room.resize_with(pieces, || vec![0.0; PIECE_ELEMENTS]);
         }
         for (piece, input) in room[self.pieces..].iter_mut().zip(inputs) {
             if let [one] = input {
                 piece.fill(*one);
             }
         }
-        let end = length.min(part.start + PART);
-        for start in (part.start..end).step_by(PIECE) {
-            let count = PIECE.min(end - start);
-            for Placed {
+        let end = length.min(part.start + PART_ELEMENTS);
+        for start in (part.start..end).step_by(PIECE_ELEMENTS) {
+            let count = PIECE_ELEMENTS.min(end - start);
+            for ScheduledStep {
                 step,
                 piece,
                 output,
@@ -234,19 +247,19 @@ impl Steps {
                 room[*piece] = to;
             }
         }
-        ROOM.set(room);
+        SCRATCH.set(room);
         Ok(())
     }
 }
 
 compiled! {
-    fn pair(operation: Operation, a: &[f32], b: &[f32], to: &mut [f32]) {
+    fn pair(operation: BinaryOperation, a: &[f32], b: &[f32], to: &mut [f32]) {
         let all = to.iter_mut().zip(a.iter().zip(b));
         match operation {
-            Operation::Add => all.for_each(|(to, (a, b))| *to = a + b),
-            Operation::Subtract => all.for_each(|(to, (a, b))| *to = a - b),
-            Operation::Multiply => all.for_each(|(to, (a, b))| *to = a * b),
-            Operation::Divide => all.for_each(|(to, (a, b))| *to = a / b),
+            BinaryOperation::Add => all.for_each(|(to, (a, b))| *to = a + b),
+            BinaryOperation::Subtract => all.for_each(|(to, (a, b))| *to = a - b),
+            BinaryOperation::Multiply => all.for_each(|(to, (a, b))| *to = a * b),
+            BinaryOperation::Divide => all.for_each(|(to, (a, b))| *to = a / b),
         }
     }
 }
@@ -255,14 +268,14 @@ compiled! {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Operand, Operation, PART, Step, Steps};
+    use super::{BinaryOperation, Operand, PART_ELEMENTS, Step, StepChain};
     use crate::kernels::{Cpu, Split};
 
-    const OPERATIONS: [Operation; 4] = [
-        Operation::Add,
-        Operation::Subtract,
-        Operation::Multiply,
-        Operation::Divide,
+    const OPERATIONS: [BinaryOperation; 4] = [
+        BinaryOperation::Add,
+        BinaryOperation::Subtract,
+        BinaryOperation::Multiply,
+        BinaryOperation::Divide,
     ];
 
     /// Computes one position after the other.
@@ -279,17 +292,20 @@ mod tests {
                     function(&mut one).expect("it does not fail");
                     one[0]
                 }
-                Step::Pair(Operation::Add, [a, b]) => of(a) + of(b),
-                Step::Pair(Operation::Subtract, [a, b]) => of(a) - of(b),
-                Step::Pair(Operation::Multiply, [a, b]) => of(a) * of(b),
-                Step::Pair(Operation::Divide, [a, b]) => of(a) / of(b),
+                Step::Pair(BinaryOperation::Add, [a, b]) => of(a) + of(b),
+                Step::Pair(BinaryOperation::Subtract, [a, b]) => of(a) - of(b),
+                Step::Pair(BinaryOperation::Multiply, [a, b]) => of(a) * of(b),
+                Step::Pair(BinaryOperation::Divide, [a, b]) => of(a) / of(b),
             };
             given.push(number);
         }
         given
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "the signature of the engine's functions")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "the signature of the engine's functions"
+    )]
     fn negated(values: &mut [f32]) -> Result<(), String> {
         for value in values {
             *value = -*value;
@@ -300,7 +316,7 @@ mod tests {
     proptest! {
         #[test]
         fn steps_are_what_they_are_one_by_one(
-            length in prop_oneof![0..600_usize, (PART - 3)..(3 * PART)],
+            length in prop_oneof![0..600_usize, (PART_ELEMENTS - 3)..(3 * PART_ELEMENTS)],
             ones in prop::collection::vec(any::<bool>(), 1..4),
             drawn in prop::collection::vec((0..5_usize, any::<u16>(), any::<u16>()), 1..20),
             threads in 1..3_usize,
@@ -323,7 +339,7 @@ mod tests {
             let given: Vec<Vec<f32>> = given.collect();
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
             for cpu in Cpu::all() {
-                let steps_of = Steps::new(cpu, inputs, &steps, &outputs).expect("steps");
+                let steps_of = StepChain::new(cpu, inputs, &steps, &outputs).expect("steps");
                 let mut results = vec![vec![f32::NAN; length]; outputs.len()];
                 // Leftovers of one run must not affect the next.
                 for _ in 0..2 {
@@ -349,13 +365,13 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused() {
         let cpu = Cpu::chosen();
-        let sum = |a, b| Step::Pair(Operation::Add, [a, b]);
+        let sum = |a, b| Step::Pair(BinaryOperation::Add, [a, b]);
         let (input, step) = (Operand::Input(0), Operand::Step(0));
-        assert!(Steps::new(cpu, 0, &[sum(input, input)], &[0]).is_err());
-        assert!(Steps::new(cpu, 1, &[sum(input, step)], &[0]).is_err());
-        assert!(Steps::new(cpu, 1, &[sum(input, input)], &[1]).is_err());
+        assert!(StepChain::new(cpu, 0, &[sum(input, input)], &[0]).is_err());
+        assert!(StepChain::new(cpu, 1, &[sum(input, step)], &[0]).is_err());
+        assert!(StepChain::new(cpu, 1, &[sum(input, input)], &[1]).is_err());
         let steps =
-            Steps::new(cpu, 1, &[sum(input, input), sum(input, step)], &[1]).expect("steps");
+            StepChain::new(cpu, 1, &[sum(input, input), sum(input, step)], &[1]).expect("steps");
         let run =
             |input: &[f32], output: &mut [f32]| steps.run(3, &[input], &mut [output], Split::ONE);
         assert_eq!(run(&[1.0; 3], &mut [0.0; 3]), Ok(()));
@@ -368,7 +384,7 @@ mod tests {
     fn a_failure_is_told() {
         let fail = |_: &mut [f32]| Err("as it should".to_owned());
         let steps = [Step::Function(fail, Operand::Input(0))];
-        let steps = Steps::new(Cpu::chosen(), 1, &steps, &[0]).expect("steps");
+        let steps = StepChain::new(Cpu::chosen(), 1, &steps, &[0]).expect("steps");
         let told = steps.run(2, &[&[1.0]], &mut [&mut [0.0; 2]], Split::ONE);
         assert_eq!(told, Err("as it should".to_owned()));
     }

@@ -6,7 +6,7 @@ use crate::kernels::{Cpu, Split};
 
 /// Number of rows that are summed separately before their sum is added to the total. Rounding
 /// errors then grow with the square root of the number of blocks.
-const BLOCK: usize = 64;
+const ROWS_PER_BLOCK: usize = 64;
 
 compiled! {
     fn add(rows: &[f32], sums: &mut [f32]) {
@@ -36,7 +36,7 @@ pub(crate) fn sum_of_rows(
         for (group, sums) in output.chunks_exact_mut(row).enumerate() {
             let start = (first + group) * count * row;
             sums.fill(0.0);
-            for rows in input[start..start + count * row].chunks(BLOCK * row) {
+            for rows in input[start..start + count * row].chunks(ROWS_PER_BLOCK * row) {
                 block.fill(0.0);
                 add(cpu, rows, &mut block);
                 add(cpu, &block, sums);

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 
 use super::{Activation, Channels, Convolution, Product, activate};
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::window::{Window, WindowPositions};
 use crate::kernels::{Cpu, Split};
 
 /// A convolution with its sizes.
@@ -14,7 +14,7 @@ use crate::kernels::{Cpu, Split};
 struct Case {
     window: Window,
     channels: Channels,
-    placed: Placed,
+    placed: WindowPositions,
     activation: Activation,
     added: bool,
     bias: bool,
@@ -66,7 +66,7 @@ fn agrees(found: f32, wanted: f64, magnitude: f64) -> bool {
 impl Case {
     /// Returns the number of elements of the input and the output.
     fn lengths(&self) -> [usize; 2] {
-        let Placed {
+        let WindowPositions {
             batch,
             input,
             output,
@@ -102,7 +102,7 @@ impl Case {
     /// Computes each output by plain loops, with the sum of the magnitudes of its terms.
     fn wanted(&self) -> Vec<(f64, f64)> {
         let [input, weights, bias, added] = self.arrays();
-        let Placed {
+        let WindowPositions {
             input: [height, width],
             output: [rows, columns],
             before,
@@ -257,7 +257,7 @@ fn cases() -> impl Strategy<Value = Case> {
             dilation: [1, 1],
         });
     let placed = (0..4_usize, pair(0..12), pair(0..10), pair(0..5)).prop_map(
-        |(batch, input, output, before)| Placed {
+        |(batch, input, output, before)| WindowPositions {
             batch,
             input,
             output,
@@ -312,7 +312,7 @@ proptest! {
         let case = Case {
             window: Window::PIXEL,
             channels: Channels { input: inputs, output: outputs, groups: 1 },
-            placed: Placed { batch: rows, input: [1, 1], output: [1, 1], before: [0, 0] },
+            placed: WindowPositions { batch: rows, input: [1, 1], output: [1, 1], before: [0, 0] },
             activation,
             added,
             bias: true,
@@ -356,7 +356,7 @@ fn large_work_is_divided_and_gives_the_same() {
             output,
             groups: 1,
         },
-        placed: Placed {
+        placed: WindowPositions {
             batch: 1,
             input: [side, side],
             output: [side, side],
@@ -382,7 +382,7 @@ fn large_work_is_divided_and_gives_the_same() {
             output: 72,
             groups: 72,
         },
-        placed: Placed {
+        placed: WindowPositions {
             batch: 2,
             input: [31, 31],
             output: [31, 31],
@@ -449,11 +449,11 @@ fn images_that_do_not_fit_are_an_error() {
         Activation::None,
     )
     .unwrap();
-    let run = |placed: Placed, lengths: [usize; 3]| {
+    let run = |placed: WindowPositions, lengths: [usize; 3]| {
         let [input, added, mut output] = lengths.map(|length| vec![0.0; length]);
         made.run(&placed, &input, Some(&added), &mut output, Split::ONE)
     };
-    let placed = Placed {
+    let placed = WindowPositions {
         batch: 1,
         input: [2, 2],
         output: [2, 2],
@@ -463,12 +463,15 @@ fn images_that_do_not_fit_are_an_error() {
     for (lengths, text) in [
         ([15, 24, 24], "the input has 15 elements"),
         ([16, 24, 23], "the output has 23 elements"),
-        ([16, 23, 24], "wrong number of elements to add: expected 24, got 23"),
+        (
+            [16, 23, 24],
+            "wrong number of elements to add: expected 24, got 23",
+        ),
     ] {
         assert!(run(placed, lengths).unwrap_err().contains(text));
     }
     let batch = usize::MAX;
-    assert!(run(Placed { batch, ..placed }, [16, 24, 24]).is_err());
+    assert!(run(WindowPositions { batch, ..placed }, [16, 24, 24]).is_err());
     let before = [0, usize::MAX];
-    assert!(run(Placed { before, ..placed }, [16, 24, 24]).is_err());
+    assert!(run(WindowPositions { before, ..placed }, [16, 24, 24]).is_err());
 }

@@ -55,7 +55,7 @@ macro_rules! byte_tiles {
                 }
                 let of_weights = &work.panels.sums[panel];
                 for m in 0..M {
-                    let step = floats(of_rows[m].step());
+                    let step = floats(of_rows[m].step_size());
                     for n in 0..N {
                         let zero = multiply_ints(zeros[m], read_ints(of_weights, register + n));
                         let sum = multiply(real(add_ints(sums[m][n], zero)), step);
@@ -67,7 +67,7 @@ macro_rules! byte_tiles {
             }
             if groups > 1 {
                 for m in 0..M {
-                    let step = floats(of_rows[m].step());
+                    let step = floats(of_rows[m].step_size());
                     for n in 0..N {
                         let bias = read(&work.panels.bias[panel], register + n);
                         let sum = multiply_add(totals[m][n], step, bias);

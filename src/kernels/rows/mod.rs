@@ -16,6 +16,6 @@ mod real_tiles;
 mod tests;
 mod work;
 
-pub(crate) use panels::{Bits, Sizes};
-pub(crate) use product::{DynamicProduct, PackedProduct};
-pub(crate) use quantize::Steps;
+pub(crate) use panels::{Bits, MatrixSizes};
+pub(crate) use product::{FloatRowProduct, QuantizedRowProduct};
+pub(crate) use quantize::RowQuantization;

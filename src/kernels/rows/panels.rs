@@ -37,7 +37,7 @@ impl Bits {
 
 /// Sizes of a weight matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub(crate) struct MatrixSizes {
     /// Number of inputs of each output.
     pub(crate) inputs: usize,
     /// Number of outputs.
@@ -47,9 +47,9 @@ pub(crate) struct Sizes {
 }
 
 /// Maximum number of inputs in a group. Sums of their products stay below 2³¹.
-const MOST_INPUTS: usize = 1 << 16;
+const MAX_GROUP_INPUTS: usize = 1 << 16;
 
-impl Sizes {
+impl MatrixSizes {
     /// Returns the number of groups of each output.
     pub(super) const fn groups(self) -> usize {
         self.inputs / self.group
@@ -73,14 +73,18 @@ impl Sizes {
             group,
         } = self;
         if inputs == 0 || outputs == 0 {
-            return Err(format!("invalid matrix of {outputs} outputs and {inputs} inputs"));
+            return Err(format!(
+                "invalid matrix of {outputs} outputs and {inputs} inputs"
+            ));
         }
         if group == 0 || !inputs.is_multiple_of(group) {
-            return Err(format!("rows of {inputs} inputs are not divisible into groups of {group}"));
-        }
-        if group > MOST_INPUTS {
             return Err(format!(
-                "groups of {group} inputs are too large: at most {MOST_INPUTS} are supported"
+                "rows of {inputs} inputs are not divisible into groups of {group}"
+            ));
+        }
+        if group > MAX_GROUP_INPUTS {
+            return Err(format!(
+                "groups of {group} inputs are too large: at most {MAX_GROUP_INPUTS} are supported"
             ));
         }
         if outputs.checked_mul(self.groups()) != Some(scales) {
@@ -114,7 +118,7 @@ impl Panels {
     #[expect(clippy::cast_precision_loss, reason = "as XNNPACK rounds")]
     pub(super) fn pack(
         bits: Bits,
-        sizes: Sizes,
+        sizes: MatrixSizes,
         weight: impl Fn(usize, usize) -> i8,
         scales: &[f32],
         biases: Option<&[f32]>,
@@ -145,7 +149,7 @@ impl Panels {
                 for input in 0..sizes.group {
                     let weight = weight(output, group * sizes.group + input);
                     sum += i32::from(weight);
-                    put(bits, steps, [lane, input], weight);
+                    write_weight(bits, steps, [lane, input], weight);
                 }
                 if groups == 1 {
                     packed.sums[panel][lane] = sum;
@@ -171,7 +175,7 @@ impl Panels {
 }
 
 /// Writes a weight of a group.
-fn put(bits: Bits, steps: &mut [Step], [lane, input]: [usize; 2], weight: i8) {
+fn write_weight(bits: Bits, steps: &mut [Step], [lane, input]: [usize; 2], weight: i8) {
     match bits {
         Bits::Four => {
             let byte = &mut steps[input / 8].0[4 * lane + input % 4];

@@ -2,7 +2,7 @@
 
 use super::super::{Cpu, Split};
 use super::levels::panels;
-use super::panels::{Bits, Lanes, PANEL, Panels, Sizes};
+use super::panels::{Bits, Lanes, MatrixSizes, PANEL, Panels};
 use super::quantize::Quantized;
 use super::work::{Inputs, Reals, Work};
 
@@ -10,7 +10,7 @@ use super::work::{Inputs, Reals, Work};
 struct Packed {
     cpu: Cpu,
     bits: Bits,
-    sizes: Sizes,
+    sizes: MatrixSizes,
     panels: Panels,
 }
 
@@ -18,7 +18,7 @@ impl Packed {
     fn new(
         cpu: Cpu,
         bits: Bits,
-        sizes: Sizes,
+        sizes: MatrixSizes,
         weight: impl Fn(usize, usize) -> i8,
         scales: &[f32],
         biases: Option<&[f32]>,
@@ -26,7 +26,9 @@ impl Packed {
         sizes.check(scales.len())?;
         if let Some(biases) = biases.filter(|biases| biases.len() != sizes.outputs) {
             let (found, outputs) = (biases.len(), sizes.outputs);
-            return Err(format!("wrong number of biases: got {found} for {outputs} outputs"));
+            return Err(format!(
+                "wrong number of biases: got {found} for {outputs} outputs"
+            ));
         }
         Ok(Self {
             cpu,
@@ -38,7 +40,7 @@ impl Packed {
 
     /// Checks lengths against the sizes.
     fn check(&self, rows: usize, input: &[f32], output: &[f32]) -> Result<(), String> {
-        let Sizes {
+        let MatrixSizes {
             inputs, outputs, ..
         } = self.sizes;
         let expected = (rows.checked_mul(inputs), rows.checked_mul(outputs));
@@ -90,15 +92,15 @@ impl Packed {
 /// quantisation.
 ///
 /// Shapes: `[rows, inputs] × [outputs, inputs] → [rows, outputs]`, in float32.
-pub(crate) struct DynamicProduct(Packed);
+pub(crate) struct QuantizedRowProduct(Packed);
 
-impl DynamicProduct {
+impl QuantizedRowProduct {
     /// Packs weights; `weight` returns the weight of an output and an input. `scales` are those of
     /// each output's groups, `biases` those of each output.
     pub(crate) fn new(
         cpu: Cpu,
         bits: Bits,
-        sizes: Sizes,
+        sizes: MatrixSizes,
         weight: impl Fn(usize, usize) -> i8,
         scales: &[f32],
         biases: Option<&[f32]>,
@@ -123,7 +125,7 @@ impl DynamicProduct {
     }
 
     /// Returns the sizes of the weights.
-    pub(crate) fn sizes(&self) -> Sizes {
+    pub(crate) fn sizes(&self) -> MatrixSizes {
         self.0.sizes
     }
 
@@ -136,12 +138,12 @@ impl DynamicProduct {
 /// Products of unmodified float32 rows with packed weights.
 ///
 /// Shapes: `[rows, inputs] × [outputs, inputs] → [rows, outputs]`, in float32.
-pub(crate) struct PackedProduct {
+pub(crate) struct FloatRowProduct {
     packed: Packed,
     zeros: Vec<Lanes<u8>>,
 }
 
-impl PackedProduct {
+impl FloatRowProduct {
     /// Packs weights; `weight` returns the weight of an output and an input.
     ///
     /// `scales` and zero points are those of each output's groups. Zero points are unsigned like
@@ -150,7 +152,7 @@ impl PackedProduct {
     pub(crate) fn new(
         cpu: Cpu,
         bits: Bits,
-        sizes: Sizes,
+        sizes: MatrixSizes,
         weight: impl Fn(usize, usize) -> u8,
         scales: &[f32],
         zeros: Option<&[u8]>,
@@ -173,7 +175,9 @@ impl PackedProduct {
         if let Some(zeros) = zeros {
             if zeros.len() != scales.len() {
                 let (found, expected) = (zeros.len(), scales.len());
-                return Err(format!("wrong number of zero points: got {found} for {expected} scales"));
+                return Err(format!(
+                    "wrong number of zero points: got {found} for {expected} scales"
+                ));
             }
             let groups = sizes.groups();
             of_panels = vec![[0; PANEL]; sizes.panels() * groups];

@@ -9,21 +9,21 @@ use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
 /// Adding and subtracting this rounds numbers below 2²² to integers, half to even.
-const AWAY: f32 = 12_582_912.0;
+const ROUNDING_SHIFT: f32 = 12_582_912.0;
 
 /// Cost of rounding a number, in multiplications of a product.
 const COST: usize = 16;
 
 /// The quantisation of a row.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(crate) struct Steps {
+pub(crate) struct RowQuantization {
     /// Number of steps in 1.
     scale: f32,
     /// Zero point, from -128 to 127.
     zero: f32,
 }
 
-impl Steps {
+impl RowQuantization {
     /// Computes scale and zero point from a row's minimum and maximum; the range includes 0.
     ///
     /// The zero point is rounded to an integer at the end with the smaller error.
@@ -49,14 +49,14 @@ impl Steps {
     }
 
     /// Returns the size of a step.
-    pub(crate) fn step(self) -> f32 {
+    pub(crate) fn step_size(self) -> f32 {
         self.scale.recip()
     }
 
-    /// Returns the signed number of steps of a number from 0. Together with [`Steps::zero`] it fits
+    /// Returns the signed number of steps of a number from 0. Together with the zero point it fits
     /// into eight bits.
-    pub(crate) fn whole(self, x: f32) -> f32 {
-        self.away(x) - AWAY
+    pub(crate) fn steps_from_zero(self, x: f32) -> f32 {
+        self.away(x) - ROUNDING_SHIFT
     }
 
     /// Returns the zero point; 0 for a row with infinite numbers, which has none.
@@ -69,15 +69,18 @@ impl Steps {
     /// Returns the step that a number is rounded to, in the lower eight bits.
     #[inline(always)]
     pub(super) fn place(self, x: f32, zero: i32) -> i32 {
-        // Numbers near `AWAY` have their integer part in their lower bits.
-        let whole = self.away(x).to_bits().wrapping_sub(AWAY.to_bits());
+        // Numbers near `ROUNDING_SHIFT` have their integer part in their lower bits.
+        let whole = self
+            .away(x)
+            .to_bits()
+            .wrapping_sub(ROUNDING_SHIFT.to_bits());
         whole.cast_signed().wrapping_add(zero)
     }
 
     #[inline(always)]
     fn away(self, x: f32) -> f32 {
         let (least, most) = (-128.0 - self.zero, 127.0 - self.zero);
-        (x * self.scale).max(least).min(most) + AWAY
+        (x * self.scale).max(least).min(most) + ROUNDING_SHIFT
     }
 }
 
@@ -107,7 +110,7 @@ pub(super) struct Quantized {
     /// Sums of the inputs of each group, row after row.
     pub(super) sums: Vec<i32>,
     /// Quantisation of each row.
-    pub(super) steps: Vec<Steps>,
+    pub(super) steps: Vec<RowQuantization>,
 }
 
 impl Quantized {
@@ -119,7 +122,7 @@ impl Quantized {
         let mut quantized = Self {
             octets: vec![[0; 2]; rows * octets],
             sums: vec![0; rows * groups],
-            steps: vec![Steps::default(); rows],
+            steps: vec![RowQuantization::default(); rows],
         };
         let places = quantized
             .octets
@@ -149,12 +152,12 @@ pub(super) struct Row<'a> {
     input: &'a [f32],
     octets: &'a mut [[i32; 2]],
     sums: &'a mut [i32],
-    steps: &'a mut Steps,
+    steps: &'a mut RowQuantization,
 }
 
 compiled! {
     fn rounded(row: &mut Row<'_>, group: usize) {
-        *row.steps = Steps::of(row.input);
+        *row.steps = RowQuantization::of(row.input);
         let groups = row.input.chunks_exact(group);
         let octets = row.octets.chunks_exact_mut(group.div_ceil(8));
         for ((input, octets), sum) in groups.zip(octets).zip(&mut *row.sums) {
@@ -165,7 +168,7 @@ compiled! {
 
 /// Writes a group of a row and returns its sum.
 #[inline(always)]
-fn group_of(steps: Steps, input: &[f32], octets: &mut [[i32; 2]]) -> i32 {
+fn group_of(steps: RowQuantization, input: &[f32], octets: &mut [[i32; 2]]) -> i32 {
     let zero = steps.zero();
     let (eights, rest) = input.as_chunks::<8>();
     let mut sums = [0_i32; 8];
@@ -175,7 +178,7 @@ fn group_of(steps: Steps, input: &[f32], octets: &mut [[i32; 2]]) -> i32 {
         for (sum, place) in sums.iter_mut().zip(places) {
             *sum = sum.wrapping_add(place);
         }
-        *octet = joined(places);
+        *octet = pack_octet(places);
     }
     if let [octet] = last {
         let mut places = [0; 8];
@@ -185,7 +188,7 @@ fn group_of(steps: Steps, input: &[f32], octets: &mut [[i32; 2]]) -> i32 {
         for (sum, place) in sums.iter_mut().zip(places) {
             *sum = sum.wrapping_add(place);
         }
-        *octet = joined(places);
+        *octet = pack_octet(places);
     }
     sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
 }
@@ -198,7 +201,7 @@ fn signed(x: i32) -> i32 {
 
 /// Packs eight 8-bit numbers into two 32-bit ones.
 #[inline(always)]
-fn joined(x: [i32; 8]) -> [i32; 2] {
+fn pack_octet(x: [i32; 8]) -> [i32; 2] {
     let four =
         |[a, b, c, d]: [i32; 4]| (a & 255) | ((b & 255) << 8) | ((c & 255) << 16) | (d << 24);
     [

@@ -2,14 +2,14 @@
 
 use proptest::prelude::*;
 
-use super::{Bits, DynamicProduct, PackedProduct, Sizes};
+use super::{Bits, FloatRowProduct, MatrixSizes, QuantizedRowProduct};
 use crate::kernels::{Cpu, Split};
 
 /// A product, with its method of computation.
 #[derive(Debug)]
 struct Case {
     bits: Bits,
-    sizes: Sizes,
+    sizes: MatrixSizes,
     rows: usize,
     seed: u64,
 }
@@ -54,7 +54,7 @@ fn cases() -> impl Strategy<Value = Case> {
     (groups, bits, 1..100_usize, 0..20_usize, any::<u64>()).prop_map(
         |((inputs, group), bits, outputs, rows, seed)| Case {
             bits,
-            sizes: Sizes {
+            sizes: MatrixSizes {
                 inputs,
                 outputs,
                 group,
@@ -91,7 +91,7 @@ fn rounded(row: &[f32]) -> (Vec<f64>, f64) {
 
 /// Returns the expected results, with their tolerances.
 fn expected(case: &Case, input: &[f32], scales: &[f32], bias: &[f32]) -> Vec<(f64, f64)> {
-    let Sizes {
+    let MatrixSizes {
         inputs,
         outputs,
         group,
@@ -115,17 +115,17 @@ fn expected(case: &Case, input: &[f32], scales: &[f32], bias: &[f32]) -> Vec<(f6
     expected
 }
 
-fn product(case: &Case, cpu: Cpu, scales: &[f32], bias: &[f32]) -> DynamicProduct {
+fn product(case: &Case, cpu: Cpu, scales: &[f32], bias: &[f32]) -> QuantizedRowProduct {
     let (weights, inputs) = (case.weights(), case.sizes.inputs);
     let weight = |output: usize, input: usize| weights[output * inputs + input];
-    DynamicProduct::new(cpu, case.bits, case.sizes, weight, scales, Some(bias))
+    QuantizedRowProduct::new(cpu, case.bits, case.sizes, weight, scales, Some(bias))
         .expect("sizes that fit")
 }
 
 proptest! {
     #[test]
     fn products_are_those_of_plain_loops(case in cases()) {
-        let Sizes { inputs, outputs, group } = case.sizes;
+        let MatrixSizes { inputs, outputs, group } = case.sizes;
         let input = case.reals(case.rows * inputs, 2);
         let scales = case.reals(outputs * (inputs / group), 3);
         let bias = case.reals(outputs, 4);
@@ -152,7 +152,7 @@ proptest! {
 proptest! {
     #[test]
     fn products_of_real_rows_are_those_of_plain_loops(case in cases(), with_zeros: bool) {
-        let Sizes { inputs, outputs, group } = case.sizes;
+        let MatrixSizes { inputs, outputs, group } = case.sizes;
         prop_assume!(group.is_multiple_of(8));
         let groups = inputs / group;
         let input = case.reals(case.rows * inputs, 2);
@@ -180,7 +180,7 @@ proptest! {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");
         let weight = |output: usize, input: usize| weights[output * inputs + input];
         for cpu in Cpu::all() {
-            let product = PackedProduct::new(cpu, case.bits, case.sizes, weight, &scales, zeros)
+            let product = FloatRowProduct::new(cpu, case.bits, case.sizes, weight, &scales, zeros)
                 .expect("sizes that fit");
             let mut alone = vec![f32::NAN; case.rows * outputs];
             product.run(case.rows, &input, &mut alone, Split::ONE).expect("lengths that fit");
@@ -200,7 +200,7 @@ proptest! {
 
 #[test]
 fn work_is_divided_among_threads() {
-    let sizes = Sizes {
+    let sizes = MatrixSizes {
         inputs: 512,
         outputs: 1000,
         group: 128,
@@ -227,13 +227,13 @@ fn work_is_divided_among_threads() {
 
 #[test]
 fn four_bits_stay_four_bits() {
-    let sizes = Sizes {
+    let sizes = MatrixSizes {
         inputs: 1024,
         outputs: 64,
         group: 1024,
     };
     let of = |bits| {
-        let product = DynamicProduct::new(Cpu::PLAIN, bits, sizes, |_, _| 1, &[1.0; 64], None);
+        let product = QuantizedRowProduct::new(Cpu::PLAIN, bits, sizes, |_, _| 1, &[1.0; 64], None);
         product.expect("sizes that fit").bytes()
     };
     assert_eq!(of(Bits::Four), 64 * 1024 / 2 + 64 * 12);
@@ -243,18 +243,24 @@ fn four_bits_stay_four_bits() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let of = |inputs, outputs, group, scales: usize| {
-        let sizes = Sizes {
+        let sizes = MatrixSizes {
             inputs,
             outputs,
             group,
         };
         let scales = vec![1.0; scales];
-        DynamicProduct::new(Cpu::PLAIN, Bits::Four, sizes, |_, _| 0, &scales, None)
+        QuantizedRowProduct::new(Cpu::PLAIN, Bits::Four, sizes, |_, _| 0, &scales, None)
     };
     for (sizes, told) in [
         ((0, 1, 1, 1), "invalid matrix of 1 outputs and 0 inputs"),
-        ((64, 2, 30, 4), "rows of 64 inputs are not divisible into groups of 30"),
-        ((64, 2, 32, 3), "wrong number of scales: got 3 for 2 outputs of 2 groups"),
+        (
+            (64, 2, 30, 4),
+            "rows of 64 inputs are not divisible into groups of 30",
+        ),
+        (
+            (64, 2, 32, 3),
+            "wrong number of scales: got 3 for 2 outputs of 2 groups",
+        ),
     ] {
         let (inputs, outputs, group, scales) = sizes;
         assert_eq!(
@@ -272,13 +278,13 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn numbers_without_end_are_no_panic() {
-    let sizes = Sizes {
+    let sizes = MatrixSizes {
         inputs: 4,
         outputs: 1,
         group: 4,
     };
     for cpu in Cpu::all() {
-        let product = DynamicProduct::new(cpu, Bits::Eight, sizes, |_, _| -3, &[1.0], None);
+        let product = QuantizedRowProduct::new(cpu, Bits::Eight, sizes, |_, _| -3, &[1.0], None);
         let product = product.expect("sizes that fit");
         for input in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX] {
             let input = [input, -input, 1.0, 0.0];

@@ -1,6 +1,6 @@
 //! The data that all tiles of a run share.
 
-use super::panels::{Bits, Lanes, Panels, Sizes};
+use super::panels::{Bits, Lanes, MatrixSizes, Panels};
 use super::quantize::Quantized;
 
 /// A product to compute.
@@ -8,7 +8,7 @@ pub(super) struct Work<'w> {
     /// Width of the weights.
     pub(super) bits: Bits,
     /// Sizes of the weights.
-    pub(super) sizes: Sizes,
+    pub(super) sizes: MatrixSizes,
     /// The packed weights.
     pub(super) panels: &'w Panels,
     /// Number of rows.

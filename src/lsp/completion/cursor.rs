@@ -2,14 +2,14 @@
 
 use serde_json::Value as Json;
 
-use super::super::place::Place;
-use super::super::view::View;
-use super::item::{Insert, Item, Kind};
+use super::super::place::TreePosition;
+use super::super::view::DocumentView;
+use super::item::{InsertText, Item, Kind};
 
 /// The position of the cursor in a document.
 pub(super) struct Cursor<'a> {
-    pub(super) view: &'a View<'a>,
-    pub(super) place: &'a Place<'a>,
+    pub(super) view: &'a DocumentView<'a>,
+    pub(super) place: &'a TreePosition<'a>,
     pub(super) offset: usize,
 }
 
@@ -29,6 +29,6 @@ impl Cursor<'_> {
     pub(super) fn text(&self, word: &str) -> Item {
         let span = self.place.token(self.offset);
         let insert = format!("{}{}", Json::from(word), self.comma());
-        Item::new(word, Kind::Value, Insert::Plain(insert), span)
+        Item::new(word, Kind::Value, InsertText::Plain(insert), span)
     }
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::place::Part;
+use super::super::place::SyntaxElement;
 use super::cursor::Cursor;
-use super::item::{Insert, Item, Kind, escaped};
+use super::item::{InsertText, Item, Kind, escaped};
 use crate::package::{config, model_file, precision};
 
 /// Maximum number of directory entries that are read.
@@ -17,7 +17,7 @@ const TOKENIZERS: [&str; 4] = ["json", "model", "txt", "bin"];
 /// directories on the way to them.
 pub(super) fn files(cursor: &Cursor<'_>, models: bool) -> Vec<Item> {
     let typed = match cursor.place.part {
-        Part::Value(node) => node.as_str().unwrap_or_default(),
+        SyntaxElement::Value(node) => node.as_str().unwrap_or_default(),
         _ => "",
     };
     let base = typed.rfind('/').map_or("", |slash| &typed[..=slash]);
@@ -26,14 +26,14 @@ pub(super) fn files(cursor: &Cursor<'_>, models: bool) -> Vec<Item> {
         return Vec::new();
     }
     let directory = cursor.view.directory.join(base);
-    let mut items = listed(cursor, &directory, base, models);
+    let mut items = directory_items(cursor, &directory, base, models);
     if ups < cursor.view.depth && base.split('/').all(|part| matches!(part, "" | "..")) {
         items.push(folder(cursor, &format!("{base}../")).rank(8));
     }
     items
 }
 
-fn listed(cursor: &Cursor<'_>, directory: &Path, base: &str, models: bool) -> Vec<Item> {
+fn directory_items(cursor: &Cursor<'_>, directory: &Path, base: &str, models: bool) -> Vec<Item> {
     let named: Vec<&str> = cursor
         .view
         .references()
@@ -76,9 +76,9 @@ fn folder(cursor: &Cursor<'_>, reference: &str) -> Item {
     let quoted = serde_json::Value::from(reference).to_string();
     let insert = if cursor.view.client.snippets {
         let inner = escaped(&quoted[1..quoted.len() - 1]);
-        Insert::Snippet(format!("\"{inner}$1\"{}", cursor.comma()))
+        InsertText::Snippet(format!("\"{inner}$1\"{}", cursor.comma()))
     } else {
-        Insert::Plain(format!("{quoted}{}", cursor.comma()))
+        InsertText::Plain(format!("{quoted}{}", cursor.comma()))
     };
     Item::new(reference, Kind::Folder, insert, span)
 }

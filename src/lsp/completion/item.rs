@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::view::View;
+use super::super::view::DocumentView;
 use crate::source::Span;
 use crate::source::edit::TextEdit;
 
@@ -24,7 +24,7 @@ pub(super) struct Item {
     pub(super) detail: Option<String>,
     pub(super) documentation: Option<String>,
     /// The inserted text. In a snippet, `$1` and so on are placeholders.
-    pub(super) insert: Insert,
+    pub(super) insert: InsertText,
     /// The span that the item replaces.
     pub(super) edit: Span,
     /// An additional edit elsewhere in the document.
@@ -34,13 +34,13 @@ pub(super) struct Item {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Insert {
+pub(super) enum InsertText {
     Plain(String),
     Snippet(String),
 }
 
 impl Item {
-    pub(super) fn new(label: &str, kind: Kind, insert: Insert, edit: Span) -> Self {
+    pub(super) fn new(label: &str, kind: Kind, insert: InsertText, edit: Span) -> Self {
         Self {
             label: label.to_owned(),
             kind,
@@ -69,7 +69,7 @@ impl Item {
     }
 
     /// Returns the item as JSON. `order` is its index among all items.
-    pub(super) fn json(self, view: &View<'_>, order: usize) -> Value {
+    pub(super) fn json(self, view: &DocumentView<'_>, order: usize) -> Value {
         let typed = &view.text.as_str()[self.edit.start..self.edit.end];
         // Clients match the filter text with the replaced text, so both must begin alike.
         let filter = if typed.starts_with('"') {
@@ -78,9 +78,9 @@ impl Item {
             self.label.clone()
         };
         let (text, is_snippet) = match self.insert {
-            Insert::Snippet(text) if view.client.snippets => (text, true),
-            Insert::Snippet(text) => (without_places(&text), false),
-            Insert::Plain(text) => (text, false),
+            InsertText::Snippet(text) if view.client.snippets => (text, true),
+            InsertText::Snippet(text) => (without_places(&text), false),
+            InsertText::Plain(text) => (text, false),
         };
         let text = if view.client.shifts {
             text

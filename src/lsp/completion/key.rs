@@ -1,7 +1,7 @@
 //! Completion of object keys: the keys of the schema that are missing, required keys first.
 
-use super::super::place::Part;
-use super::super::shape::Shape;
+use super::super::place::SyntaxElement;
+use super::super::shape::Subschema;
 use super::cursor::Cursor;
 use super::item::{Item, escaped};
 use super::slot::{Slot, comma_before};
@@ -12,11 +12,11 @@ use crate::source::json::Member;
 
 /// Returns the keys that are possible at the cursor.
 pub(super) fn keys(cursor: &Cursor<'_>) -> Vec<Item> {
-    let Some(holder) = cursor.place.holder else {
+    let Some(holder) = cursor.place.container else {
         return Vec::new();
     };
     let (object, own) = match cursor.place.part {
-        Part::Key(member) => (
+        SyntaxElement::Key(member) => (
             cursor.place.path.parent().map(|(path, _)| path),
             Some(member),
         ),
@@ -67,7 +67,7 @@ pub(super) fn keys(cursor: &Cursor<'_>) -> Vec<Item> {
 }
 
 /// Returns the value that is inserted after a key, as a snippet.
-fn value_of(cursor: &Cursor<'_>, path: &JsonPath, key: &str, shape: Shape) -> String {
+fn value_of(cursor: &Cursor<'_>, path: &JsonPath, key: &str, shape: Subschema) -> String {
     if path.steps().len() == 1 && key == "$schema" && !cursor.view.is_list() {
         return format!("\"{}\"", escaped(SCHEMA_ID));
     }
@@ -82,7 +82,7 @@ fn value_of(cursor: &Cursor<'_>, path: &JsonPath, key: &str, shape: Shape) -> St
     {
         return escaped(&methods);
     }
-    if let Some(only) = value::certain(cursor.view, path) {
+    if let Some(only) = value::determined_value(cursor.view, path) {
         return escaped(&serde_json::Value::from(only).to_string());
     }
     match key {
@@ -93,7 +93,7 @@ fn value_of(cursor: &Cursor<'_>, path: &JsonPath, key: &str, shape: Shape) -> St
     }
 }
 
-fn of_type(shape: Shape) -> String {
+fn of_type(shape: Subschema) -> String {
     let types = shape.types();
     let text = match types.first() {
         Some(&"array") => "[\"$1\"]",

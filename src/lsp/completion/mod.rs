@@ -10,8 +10,8 @@ mod value;
 
 use serde_json::{Value, json};
 
-use super::place::{Part, Place};
-use super::view::View;
+use super::place::{SyntaxElement, TreePosition};
+use super::view::DocumentView;
 use cursor::Cursor;
 use item::Item;
 
@@ -19,16 +19,16 @@ use item::Item;
 const MAX_ITEMS: usize = 2000;
 
 /// Returns the completions at `offset`.
-pub(super) fn complete(view: &View<'_>, offset: usize) -> Value {
-    let place = Place::at(view.text.as_str(), &view.tree, offset);
+pub(super) fn complete(view: &DocumentView<'_>, offset: usize) -> Value {
+    let place = TreePosition::at(view.text.as_str(), &view.tree, offset);
     let cursor = Cursor {
         view,
         place: &place,
         offset,
     };
     let mut items: Vec<Item> = match place.part {
-        Part::Key(_) | Part::NewKey => key::keys(&cursor),
-        Part::Value(_) | Part::NewValue => value::values(&cursor),
+        SyntaxElement::Key(_) | SyntaxElement::NewKey => key::keys(&cursor),
+        SyntaxElement::Value(_) | SyntaxElement::NewValue => value::values(&cursor),
     };
     items.truncate(MAX_ITEMS);
     let items: Vec<Value> = items

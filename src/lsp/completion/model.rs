@@ -5,16 +5,16 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value as Json};
 
-use super::super::view::{VariantAt, View, method, method_steps};
+use super::super::view::{DocumentView, VariantAt, method, method_steps};
 use super::cursor::Cursor;
-use super::item::{Insert, Item, Kind, escaped};
+use super::item::{InsertText, Item, Kind, escaped};
 use super::slot::Slot;
 use crate::model::{ModelInfo, declaration};
 use crate::source::JsonPath;
 use crate::source::json::Step;
 
 /// The usual method name for a file whose only graph has no name.
-const FORWARD: &str = "forward";
+const DEFAULT_METHOD: &str = "forward";
 
 /// Returns the keys that are possible in the object at `path`, with their values from the models.
 pub(super) fn keys(slot: &Slot<'_>, path: &JsonPath) -> Vec<Item> {
@@ -30,7 +30,7 @@ pub(super) fn keys(slot: &Slot<'_>, path: &JsonPath) -> Vec<Item> {
         let declared = declared.into_iter();
         declared
             .map(|(name, value)| {
-                let item = slot.item(&name, &escaped(&written(&value, 0)));
+                let item = slot.item(&name, &escaped(&format_json(&value, 0)));
                 item.detail("as in the model").rank(0)
             })
             .collect()
@@ -70,20 +70,20 @@ pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
         return Vec::new();
     };
     let span = cursor.place.token(cursor.offset);
-    let insert = format!("{}{}", written(&declared, 0), cursor.comma());
+    let insert = format!("{}{}", format_json(&declared, 0), cursor.comma());
     let label = match path.steps().last() {
         Some(Step::Key(key)) => format!("{key} of the model"),
         _ => declared.to_string(),
     };
-    vec![Item::new(&label, Kind::Value, Insert::Plain(insert), span).rank(0)]
+    vec![Item::new(&label, Kind::Value, InsertText::Plain(insert), span).rank(0)]
 }
 
 /// Returns all methods of a variant as formatted JSON.
-pub(super) fn all(view: &View<'_>, variant: VariantAt<'_>) -> Option<String> {
-    Some(written(&Json::Object(declared(view, variant)?), 0))
+pub(super) fn all(view: &DocumentView<'_>, variant: VariantAt<'_>) -> Option<String> {
+    Some(format_json(&Json::Object(declared(view, variant)?), 0))
 }
 
-fn declared(view: &View<'_>, variant: VariantAt<'_>) -> Option<Map<String, Json>> {
+fn declared(view: &DocumentView<'_>, variant: VariantAt<'_>) -> Option<Map<String, Json>> {
     if variant.has_components() {
         by_component(view, variant)
     } else {
@@ -91,7 +91,7 @@ fn declared(view: &View<'_>, variant: VariantAt<'_>) -> Option<Map<String, Json>
     }
 }
 
-fn by_component(view: &View<'_>, variant: VariantAt<'_>) -> Option<Map<String, Json>> {
+fn by_component(view: &DocumentView<'_>, variant: VariantAt<'_>) -> Option<Map<String, Json>> {
     let components = variant.components().filter_map(|(name, _)| {
         let methods = of_file(view, variant, Some(name))?;
         Some((name.to_owned(), Json::Object(methods)))
@@ -101,7 +101,7 @@ fn by_component(view: &View<'_>, variant: VariantAt<'_>) -> Option<Map<String, J
 }
 
 fn of_file(
-    view: &View<'_>,
+    view: &DocumentView<'_>,
     variant: VariantAt<'_>,
     component: Option<&str>,
 ) -> Option<Map<String, Json>> {
@@ -111,13 +111,13 @@ fn of_file(
         declaration::methods(info).ok()?
     } else {
         let signature = declaration::signature(info.methods.first()?).ok()?;
-        Map::from_iter([(FORWARD.to_owned(), signature)])
+        Map::from_iter([(DEFAULT_METHOD.to_owned(), signature)])
     };
     (!methods.is_empty()).then_some(methods)
 }
 
 fn signature(
-    view: &View<'_>,
+    view: &DocumentView<'_>,
     variant: VariantAt<'_>,
     component: Option<&str>,
     name: &str,
@@ -137,21 +137,25 @@ fn tensor_at(cursor: &Cursor<'_>, nested: bool) -> Option<(String, usize)> {
 }
 
 /// Formats JSON in the style of configs: a tensor on one line, indentation of two spaces per level.
-fn written(value: &Json, level: usize) -> String {
+fn format_json(value: &Json, level: usize) -> String {
     let indentation = "  ".repeat(level + 1);
     let end = "  ".repeat(level);
     let mut text = String::new();
     match value {
         Json::Object(members) if members.contains_key("dtype") => {
-            let members = members
-                .iter()
-                .map(|(key, value)| format!("{}: {}", Json::from(key.as_str()), flat(value)));
+            let members = members.iter().map(|(key, value)| {
+                format!(
+                    "{}: {}",
+                    Json::from(key.as_str()),
+                    format_on_one_line(value)
+                )
+            });
             let members: Vec<String> = members.collect();
             let _ = write!(text, "{{ {} }}", members.join(", "));
         }
         Json::Object(members) if !members.is_empty() => {
             let members = members.iter().map(|(key, value)| {
-                let value = written(value, level + 1);
+                let value = format_json(value, level + 1);
                 format!("{indentation}{}: {value}", Json::from(key.as_str()))
             });
             let members: Vec<String> = members.collect();
@@ -160,7 +164,7 @@ fn written(value: &Json, level: usize) -> String {
         Json::Array(elements) if !elements.is_empty() => {
             let elements = elements
                 .iter()
-                .map(|one| format!("{indentation}{}", written(one, level + 1)));
+                .map(|one| format!("{indentation}{}", format_json(one, level + 1)));
             let elements: Vec<String> = elements.collect();
             let _ = write!(text, "[\n{}\n{end}]", elements.join(",\n"));
         }
@@ -170,10 +174,10 @@ fn written(value: &Json, level: usize) -> String {
 }
 
 /// Formats a value on one line, such as `[1, -1]`.
-fn flat(value: &Json) -> String {
+fn format_on_one_line(value: &Json) -> String {
     match value {
         Json::Array(elements) => {
-            let elements: Vec<String> = elements.iter().map(flat).collect();
+            let elements: Vec<String> = elements.iter().map(format_on_one_line).collect();
             format!("[{}]", elements.join(", "))
         }
         other => other.to_string(),

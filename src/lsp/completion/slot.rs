@@ -1,7 +1,7 @@
 //! The insertion of a key, with its value and the required commas.
 
 use super::cursor::Cursor;
-use super::item::{Insert, Item, Kind, escaped};
+use super::item::{InsertText, Item, Kind, escaped};
 use crate::source::Span;
 use crate::source::edit::TextEdit;
 use crate::source::json::Member;
@@ -24,10 +24,10 @@ impl Slot<'_> {
         let has_colon = self.own.is_some() && text[span.end..].trim_start().starts_with(':');
         let quoted = serde_json::Value::from(key).to_string();
         let insert = if has_colon {
-            Insert::Plain(quoted)
+            InsertText::Plain(quoted)
         } else {
             let comma = self.cursor.comma();
-            Insert::Snippet(format!("{}: {value}{comma}", escaped(&quoted)))
+            InsertText::Snippet(format!("{}: {value}{comma}", escaped(&quoted)))
         };
         let mut item = Item::new(key, Kind::Property, insert, span);
         item.other.clone_from(&self.before);

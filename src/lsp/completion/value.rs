@@ -1,9 +1,9 @@
 //! Completion of values: words of the schema, precision tokens, licences, sizes, files, a complete
 //! config.
 
-use super::super::view::View;
+use super::super::view::DocumentView;
 use super::cursor::Cursor;
-use super::item::{Insert, Item, Kind, escaped};
+use super::item::{InsertText, Item, Kind, escaped};
 use super::{file, model};
 use crate::package::config::SCHEMA_ID;
 use crate::package::{Backend, license, naming};
@@ -19,11 +19,11 @@ pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
         return Vec::new();
     }
     match keys[..] {
-        [] if path.steps().is_empty() => vec![whole(cursor)],
+        [] if path.steps().is_empty() => vec![config_template(cursor)],
         ["$schema"] => vec![cursor.text(SCHEMA_ID).rank(0)],
         ["license"] => licenses(cursor),
         ["backend"] => backends(cursor),
-        ["model" | "family" | "size"] => certain(view, path)
+        ["model" | "family" | "size"] => determined_value(view, path)
             .map(|word| cursor.text(&word))
             .into_iter()
             .collect(),
@@ -39,7 +39,7 @@ pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
 }
 
 /// Returns the only value that fits at `path`, if the files around the config determine it.
-pub(super) fn certain(view: &View<'_>, path: &JsonPath) -> Option<String> {
+pub(super) fn determined_value(view: &DocumentView<'_>, path: &JsonPath) -> Option<String> {
     let [Step::Key(key)] = path.steps() else {
         return None;
     };
@@ -74,7 +74,7 @@ fn words(cursor: &Cursor<'_>) -> Vec<Item> {
         return Vec::new();
     };
     let is_element = matches!(cursor.place.path.steps().last(), Some(Step::Index(_)));
-    let holder = cursor.place.holder.filter(|_| is_element);
+    let holder = cursor.place.container.filter(|_| is_element);
     let own = cursor.place.token(cursor.offset);
     let others: Vec<&str> = holder
         .map_or(&[][..], Node::elements)
@@ -94,7 +94,7 @@ fn words(cursor: &Cursor<'_>) -> Vec<Item> {
 }
 
 fn backends(cursor: &Cursor<'_>) -> Vec<Item> {
-    let here = certain(cursor.view, &cursor.place.path);
+    let here = determined_value(cursor.view, &cursor.place.path);
     let all = Backend::ALL.into_iter();
     all.map(|backend| {
         let is_here = here.as_deref() == Some(backend.name());
@@ -151,7 +151,7 @@ fn sizes(cursor: &Cursor<'_>) -> Vec<Item> {
     let size = variant.and_then(|variant| view.size_on_disk(variant));
     let item = size.map(|size| {
         let span = cursor.place.token(cursor.offset);
-        let insert = Insert::Plain(format!("{size}{}", cursor.comma()));
+        let insert = InsertText::Plain(format!("{size}{}", cursor.comma()));
         let item = Item::new(&size.to_string(), Kind::Value, insert, span);
         item.detail("size on disk").rank(0)
     });
@@ -159,9 +159,9 @@ fn sizes(cursor: &Cursor<'_>) -> Vec<Item> {
 }
 
 /// Returns a template of a complete config.
-fn whole(cursor: &Cursor<'_>) -> Item {
+fn config_template(cursor: &Cursor<'_>) -> Item {
     let certain = |key: &str, place: &str| {
-        let word = certain(cursor.view, &JsonPath::root().key(key));
+        let word = determined_value(cursor.view, &JsonPath::root().key(key));
         word.map_or_else(|| place.to_owned(), |word| escaped(&word))
     };
     let schema = escaped(SCHEMA_ID);
@@ -176,7 +176,7 @@ fn whole(cursor: &Cursor<'_>) -> Item {
     let item = Item::new(
         "package config",
         Kind::Value,
-        Insert::Snippet(snippet),
+        InsertText::Snippet(snippet),
         span,
     );
     item.detail("template of a config")

@@ -10,9 +10,9 @@ use crate::model::executorch::coreml::{Field, Message};
 /// Maximum number of inputs, outputs and states of all functions together.
 const MAX_FEATURES: usize = 1 << 14;
 /// Maximum number of metadata entries.
-const MAX_ENTRIES: usize = 1 << 10;
+const MAX_METADATA_ENTRIES: usize = 1 << 10;
 /// Maximum length of a displayed text.
-const MAX_TEXT: usize = 4096;
+const MAX_SHOWN_TEXT: usize = 4096;
 
 /// The parsed description.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -79,24 +79,24 @@ impl Description {
                     if key == "com.github.apple.coremltools.version" {
                         self.producer = Some(format!("coremltools {value}"));
                     }
-                    self.keep(key, value)?;
+                    self.add_metadata(key, value)?;
                     continue;
                 }
                 _ => continue,
             };
             let text = shown(&field)?;
             if !text.is_empty() {
-                self.keep(key.to_owned(), text)?;
+                self.add_metadata(key.to_owned(), text)?;
             }
         }
         Ok(())
     }
 
-    fn keep(&mut self, key: String, value: String) -> Result<(), Error> {
-        if self.metadata.len() >= MAX_ENTRIES {
+    fn add_metadata(&mut self, key: String, value: String) -> Result<(), Error> {
+        if self.metadata.len() >= MAX_METADATA_ENTRIES {
             return Err(Error::TooMany {
                 what: "entries of metadata",
-                most: MAX_ENTRIES,
+                most: MAX_METADATA_ENTRIES,
             });
         }
         self.metadata.push((key, value));
@@ -105,11 +105,11 @@ impl Description {
 }
 
 fn feature(field: &Field<'_>, left: &mut usize) -> Result<Feature, Error> {
-    take(left)?;
+    count_feature(left)?;
     Feature::read(field.message("feature")?)
 }
 
-fn take(left: &mut usize) -> Result<(), Error> {
+fn count_feature(left: &mut usize) -> Result<(), Error> {
     *left = left.checked_sub(1).ok_or(Error::TooMany {
         what: "functions, inputs, outputs and states",
         most: MAX_FEATURES,
@@ -118,7 +118,7 @@ fn take(left: &mut usize) -> Result<(), Error> {
 }
 
 fn function(message: Message<'_>, left: &mut usize) -> Result<Function, Error> {
-    take(left)?;
+    count_feature(left)?;
     let mut function = Function::default();
     for field in message.fields() {
         let field = field?;
@@ -149,8 +149,10 @@ fn entry(message: Message<'_>) -> Result<(String, String), Error> {
 /// Reads the beginning of a text.
 fn shown(field: &Field<'_>) -> Result<String, Error> {
     let mut text = field.text()?;
-    if text.len() > MAX_TEXT {
-        let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at));
+    if text.len() > MAX_SHOWN_TEXT {
+        let end = (0..=MAX_SHOWN_TEXT)
+            .rev()
+            .find(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or(0));
         text.push('…');
     }

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::model::{Breach, executorch};
+use crate::model::{FormatError, executorch};
 use crate::package::reference::ReferenceError;
 
 /// A violation of the Core ML format.
@@ -14,21 +14,21 @@ pub enum Error {
     Message(#[from] executorch::Error),
     /// A protobuf message in a file of a package is invalid.
     #[error("`{file}`: {error}")]
-    Within {
+    InFile {
         /// The file, relative to the package.
         file: String,
         /// The violation.
         error: executorch::Error,
     },
     /// The `.mlpackage` is an archive instead of a folder.
-    #[error("a zip archive; a `.mlpackage` is a folder: unpack the archive")]
+    #[error("the `.mlpackage` is a zip archive: expected a folder; unpack the archive")]
     Zipped,
     /// The `.mlpackage` is a file instead of a folder.
-    #[error("a file; a `.mlpackage` is a folder with a Manifest.json")]
-    NoFolder,
+    #[error("the `.mlpackage` is a file: expected a folder with a Manifest.json")]
+    NotAFolder,
     /// The file lacks a part that every model has.
-    #[error("{expected} was expected in a model, none was found in {size} bytes")]
-    Empty {
+    #[error("expected {expected}, found none in {size} bytes")]
+    MissingPart {
         /// The missing part.
         expected: &'static str,
         /// Size of the file in bytes.
@@ -52,7 +52,7 @@ pub enum Error {
     },
     /// The manifest or the program contains a path that is invalid within the package.
     #[error("`{by}` names `{file}`, which {reason}")]
-    NoPath {
+    InvalidPath {
         /// The referring file.
         by: &'static str,
         /// The referenced path, as written.
@@ -94,7 +94,7 @@ pub enum Error {
     },
     /// A [`Error::Record`] in a file of a package.
     #[error("`{file}`: {error}")]
-    RecordWithin {
+    RecordInFile {
         /// The file, relative to the package.
         file: String,
         /// The violation.
@@ -110,17 +110,17 @@ pub enum Error {
     },
     /// The model is not an ML Program; only ML Programs can be read as graphs.
     #[error(
-        "a Core ML model of kind {kind} ({parts}), no ML Program; Core ML runs it, on Apple's systems"
+        "a Core ML model of kind {kind} ({parts}) is not an ML Program; Core ML runs it, on Apple's systems"
     )]
-    NoProgram {
+    NotMlProgram {
         /// The kind of model.
         kind: String,
         /// Its layers or sub-models.
         parts: String,
     },
     /// The requested function does not exist.
-    #[error("no function `{name}` in the program; it has {has}")]
-    NoFunction {
+    #[error("unknown function `{name}`: expected one of {has}")]
+    UnknownFunction {
         /// The requested function.
         name: String,
         /// The available functions.
@@ -128,7 +128,7 @@ pub enum Error {
     },
     /// The weights are spread over several files.
     #[error(
-        "a program with weights in several files: {files}; Core ML runs it, on Apple's systems"
+        "unsupported program with weights in several files: {files}; Core ML runs it, on Apple's systems"
     )]
     SeveralFiles {
         /// Their names.
@@ -141,8 +141,8 @@ impl Error {
     pub(super) fn within(self, file: &str) -> Self {
         let file = file.to_owned();
         match self {
-            Self::Message(error) => Self::Within { file, error },
-            error @ Self::Record { .. } => Self::RecordWithin {
+            Self::Message(error) => Self::InFile { file, error },
+            error @ Self::Record { .. } => Self::RecordInFile {
                 file,
                 error: Box::new(error),
             },
@@ -151,12 +151,12 @@ impl Error {
     }
 }
 
-impl Breach for Error {
+impl FormatError for Error {
     fn offset(&self) -> Option<u64> {
         match self {
-            Self::Message(error) | Self::Within { error, .. } => error.offset(),
+            Self::Message(error) | Self::InFile { error, .. } => error.offset(),
             Self::Record { offset, .. } => Some(*offset),
-            Self::RecordWithin { error, .. } => error.offset(),
+            Self::RecordInFile { error, .. } => error.offset(),
             _ => None,
         }
     }

@@ -111,11 +111,11 @@ fn array(message: Message<'_>) -> Result<ValueKind, Error> {
     for field in message.fields() {
         let field = field?;
         match field.number {
-            1 => sizes_of(&field, &mut sizes.default)?,
+            1 => read_sizes(&field, &mut sizes.default)?,
             2 => element = field.number()?,
             // If both fields occur, the last one wins.
             21 => {
-                sizes.listed = listed(field.message("enumerated shapes")?)?;
+                sizes.listed = enumerated_shapes(field.message("enumerated shapes")?)?;
                 sizes.ranges.clear();
             }
             31 => {
@@ -200,7 +200,7 @@ fn choice_dim(sizes: BTreeSet<Option<u64>>) -> Dim {
 }
 
 /// Reads sizes, packed or one by one.
-fn sizes_of(field: &Field<'_>, into: &mut Shape) -> Result<(), Error> {
+fn read_sizes(field: &Field<'_>, into: &mut Shape) -> Result<(), Error> {
     let mut sizes = Vec::new();
     field.integers(&mut sizes)?;
     into.extend(sizes.into_iter().map(|size| u64::try_from(size).ok()));
@@ -213,7 +213,7 @@ fn sizes_of(field: &Field<'_>, into: &mut Shape) -> Result<(), Error> {
     Ok(())
 }
 
-fn listed(message: Message<'_>) -> Result<Vec<Shape>, Error> {
+fn enumerated_shapes(message: Message<'_>) -> Result<Vec<Shape>, Error> {
     let mut shapes = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -224,7 +224,7 @@ fn listed(message: Message<'_>) -> Result<Vec<Shape>, Error> {
         for inner in field.message("shape")?.fields() {
             let inner = inner?;
             if inner.number == 1 {
-                sizes_of(&inner, &mut shape)?;
+                read_sizes(&inner, &mut shape)?;
             }
         }
         shapes.push(shape);

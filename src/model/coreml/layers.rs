@@ -7,15 +7,15 @@
 use std::collections::BTreeMap;
 
 use super::error::Error;
-use super::parts::each_part;
+use super::parts::each_field;
 use crate::model::executorch::body::ByteRange;
 use crate::source::Pages;
 
 /// Maximum number of distinct layer kinds that are counted.
-const MAX_KINDS: usize = 1 << 10;
+const MAX_LAYER_KINDS: usize = 1 << 10;
 
 /// Kinds of models, by the number of their field in `Model`.
-const MODELS: &[(u64, &str)] = &[
+const MODEL_KINDS: &[(u64, &str)] = &[
     (200, "pipelineClassifier"),
     (201, "pipelineRegressor"),
     (202, "pipeline"),
@@ -56,7 +56,7 @@ const MODELS: &[(u64, &str)] = &[
 ];
 
 /// Kinds of layers, by the number of their field in `NeuralNetworkLayer`.
-const LAYERS: &[(u64, &str)] = &[
+const LAYER_KINDS: &[(u64, &str)] = &[
     (100, "convolution"),
     (120, "pooling"),
     (130, "activation"),
@@ -219,8 +219,8 @@ const LAYERS: &[(u64, &str)] = &[
 
 /// Returns the kind of a model for a field number.
 pub(super) fn model_kind(number: u64) -> Option<&'static str> {
-    let found = MODELS.binary_search_by_key(&number, |(known, _)| *known);
-    found.ok().map(|at| MODELS[at].1)
+    let found = MODEL_KINDS.binary_search_by_key(&number, |(known, _)| *known);
+    found.ok().map(|at| MODEL_KINDS[at].1)
 }
 
 /// Returns the kind of a layer. Fields below 100 are its name, inputs and outputs.
@@ -228,23 +228,26 @@ fn layer_kind(number: u64) -> Option<String> {
     if number < 100 {
         return None;
     }
-    let found = LAYERS.binary_search_by_key(&number, |(known, _)| *known);
-    Some(found.map_or_else(|_| format!("layer {number}"), |at| LAYERS[at].1.to_owned()))
+    let found = LAYER_KINDS.binary_search_by_key(&number, |(known, _)| *known);
+    Some(found.map_or_else(
+        |_| format!("layer {number}"),
+        |at| LAYER_KINDS[at].1.to_owned(),
+    ))
 }
 
 /// Counts the parts of a model: `neuralNetwork::convolution`, `pipeline::neuralNetwork`, or just
 /// `model::treeEnsembleClassifier`.
-pub(super) fn made_of(
+pub(super) fn count_parts(
     pages: &Pages<'_>,
     kind: &str,
     range: ByteRange,
 ) -> Result<BTreeMap<String, u64>, Error> {
     let mut counts = BTreeMap::new();
     let mut count = |name: String| {
-        if counts.len() >= MAX_KINDS && !counts.contains_key(&name) {
+        if counts.len() >= MAX_LAYER_KINDS && !counts.contains_key(&name) {
             return Err(Error::TooMany {
                 what: "kinds of layers",
-                most: MAX_KINDS,
+                most: MAX_LAYER_KINDS,
             });
         }
         *counts.entry(name).or_insert(0) += 1;
@@ -263,7 +266,7 @@ pub(super) fn made_of(
     }
     for range in ranges {
         for part in inside(pages, range)? {
-            each_part(pages, part, "layer", |field| {
+            each_field(pages, part, "layer", |field| {
                 let name = if is_pipeline {
                     model_kind(field.number).map(|name| format!("pipeline::{name}"))
                 } else {
@@ -284,7 +287,7 @@ fn inside(pages: &Pages<'_>, range: ByteRange) -> Result<Vec<ByteRange>, Error> 
     /// Maximum number of layers, or of models in a pipeline.
     const MAX: usize = 1 << 17;
     let mut found = Vec::new();
-    each_part(pages, range, "layers", |part| {
+    each_field(pages, range, "layers", |part| {
         if part.number == 1
             && let Some(bytes) = part.bytes
         {
@@ -307,7 +310,7 @@ mod tests {
 
     #[test]
     fn kinds_are_in_order() {
-        for table in [MODELS, LAYERS] {
+        for table in [MODEL_KINDS, LAYER_KINDS] {
             assert!(table.is_sorted_by_key(|(number, _)| *number));
         }
         assert_eq!(model_kind(502), Some("mlProgram"));

@@ -28,13 +28,13 @@ use std::path::Path;
 
 pub use error::Error;
 pub use place::folder_size;
-pub use whole::Whole;
+pub use whole::StandaloneProgram;
 
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{FileSource, ReadAt};
 use outline::Outline;
-use place::Place;
+use place::ModelFiles;
 
 /// The Core ML format.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl ModelFormat for CoreMl {
     /// Rejects a `.mlpackage` that is a file instead of a folder.
     fn inspect_named(&self, path: &Path, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
         if is_package(path) && !place::is_zip(source) {
-            return Err(Error::NoFolder.into());
+            return Err(Error::NotAFolder.into());
         }
         self.inspect(source)
     }
@@ -80,7 +80,7 @@ fn is_package(path: &Path) -> bool {
 
 /// Reads the model in a package and checks its weight records against the weight files there.
 fn inspect_package(path: &Path) -> Result<ModelInfo, Error> {
-    let place = Place::find(path)?;
+    let place = ModelFiles::find(path)?;
     let source = place.open_model()?;
     let outline = Outline::read(&source).map_err(|error| error.within(place.model_name()))?;
     let mut files = vec![(place.model_name().to_owned(), source.len())];
@@ -95,7 +95,7 @@ fn inspect_package(path: &Path) -> Result<ModelInfo, Error> {
 
 /// Checks that the records named by a program exist in its weight file, complete and with the
 /// expected types.
-fn check_records(file: &FileSource, records: &[operations::Record]) -> Result<(), Error> {
+fn check_records(file: &FileSource, records: &[operations::WeightRecord]) -> Result<(), Error> {
     let pages = crate::source::Pages::new(file);
     for record in records {
         record.check(&pages)?;

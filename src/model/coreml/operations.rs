@@ -23,12 +23,12 @@ pub(super) struct Operations {
     /// Number of operations of each type, by function. Constants are excluded.
     pub(super) functions: BTreeMap<String, BTreeMap<String, u64>>,
     /// Weight records by file path, as the program writes it.
-    pub(super) records: BTreeMap<String, Vec<Record>>,
+    pub(super) records: BTreeMap<String, Vec<WeightRecord>>,
 }
 
 /// A weight record that a program references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct WeightRecord {
     /// Its offset in the weight file.
     pub(super) offset: u64,
     /// Its element type.
@@ -162,7 +162,7 @@ impl Operations {
             return Ok(());
         };
         let ty = ty.map(Type::read).transpose()?.unwrap_or_default();
-        let record = Record {
+        let record = WeightRecord {
             offset,
             kind: ty.kind,
             count: ty.count(),
@@ -209,7 +209,7 @@ fn bound(count: usize, what: &'static str, most: usize) -> Result<(), Error> {
     Ok(())
 }
 
-impl Record {
+impl WeightRecord {
     /// Returns the size of its elements in bytes, if known.
     pub(super) fn bytes(&self) -> Option<u64> {
         Some(self.count?.checked_mul(bits(self.kind)?)?.div_ceil(8))

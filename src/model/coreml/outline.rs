@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use super::description::{Description, Function};
 use super::error::Error;
 use super::feature::Feature;
-use super::layers::{made_of, model_kind};
-use super::operations::{Operations, Record};
-use super::parts::each_part;
-use super::place::{is_zip, location};
+use super::layers::{count_parts, model_kind};
+use super::operations::{Operations, WeightRecord};
+use super::parts::each_field;
+use super::place::{is_zip, relative_weight_path};
 use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::coreml::Message;
-use crate::model::executorch::{Error as MessageError, Place};
+use crate::model::executorch::{Error as MessageError, FieldPosition};
 use crate::model::{ExternalData, Method, ModelInfo, Segment, Value, ValueKind};
 use crate::source::{Pages, ReadAt};
 
 /// Maximum size of a description, in bytes.
-const MAX_DESCRIPTION: u64 = 4 << 20;
+const MAX_DESCRIPTION_BYTES: u64 = 4 << 20;
 /// Maximum size of a program whose operations are counted, in bytes.
-pub(super) const MAX_PROGRAM: u64 = 64 << 20;
+pub(super) const MAX_PROGRAM_BYTES: u64 = 64 << 20;
 /// Kind name of an ML Program.
 const ML_PROGRAM: &str = "mlProgram";
 
@@ -36,9 +36,9 @@ pub(super) struct Outline {
     /// Functions and metadata.
     pub(super) description: Description,
     updatable: bool,
-    made_of: BTreeMap<String, u64>,
+    part_counts: BTreeMap<String, u64>,
     operations: Operations,
-    skipped: bool,
+    operations_skipped: bool,
 }
 
 impl Outline {
@@ -54,7 +54,7 @@ impl Outline {
         }
         let (mut version, mut updatable) = (0, false);
         let (mut description, mut kind) = (None, None);
-        each_part(&pages, whole, "model", |part| {
+        each_field(&pages, whole, "model", |part| {
             match (part.number, part.value, part.bytes) {
                 (1, Some(value), _) => version = value,
                 (10, Some(value), _) => updatable = value != 0,
@@ -68,28 +68,28 @@ impl Outline {
             }
             Ok::<_, Error>(())
         })?;
-        let missing = |expected| Error::Empty {
+        let missing = |expected| Error::MissingPart {
             expected,
             size: pages.len(),
         };
         let description = description.ok_or_else(|| missing("a description"))?;
-        let (kind, body) = kind.ok_or_else(|| missing("what kind of model it is"))?;
-        let bytes = read_bytes(&pages, description, MAX_DESCRIPTION, "description")?;
+        let (kind, body) = kind.ok_or_else(|| missing("a kind of model"))?;
+        let bytes = read_bytes(&pages, description, MAX_DESCRIPTION_BYTES, "description")?;
         let message = Message::new(&bytes, description.offset, "description");
         let mut outline = Self {
             version,
             body,
             description: Description::read(message)?,
             updatable,
-            made_of: BTreeMap::new(),
+            part_counts: BTreeMap::new(),
             operations: Operations::default(),
-            skipped: kind == ML_PROGRAM && body.size > MAX_PROGRAM,
+            operations_skipped: kind == ML_PROGRAM && body.size > MAX_PROGRAM_BYTES,
             kind,
         };
         if !outline.is_program() {
-            outline.made_of = made_of(&pages, &outline.kind, body)?;
-        } else if !outline.skipped {
-            let bytes = read_bytes(&pages, body, MAX_PROGRAM, "program")?;
+            outline.part_counts = count_parts(&pages, &outline.kind, body)?;
+        } else if !outline.operations_skipped {
+            let bytes = read_bytes(&pages, body, MAX_PROGRAM_BYTES, "program")?;
             let program = Message::new(&bytes, body.offset, "program");
             outline.operations = Operations::read(program)?;
         }
@@ -102,12 +102,12 @@ impl Outline {
     }
 
     /// Returns the names of the layers or sub-models; empty for an ML Program.
-    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
-        self.made_of.keys().map(String::as_str)
+    pub(super) fn part_names(&self) -> impl Iterator<Item = &str> {
+        self.part_counts.keys().map(String::as_str)
     }
 
     /// Returns the weight files that the program references, with the records in each.
-    pub(super) fn weight_files(&self) -> impl Iterator<Item = (&str, Vec<Record>)> {
+    pub(super) fn weight_files(&self) -> impl Iterator<Item = (&str, Vec<WeightRecord>)> {
         let files = self.operations.records.iter();
         files.map(|(file, records)| (file.as_str(), records.clone()))
     }
@@ -127,8 +127,8 @@ impl Outline {
                 weights = weights.saturating_add(record.bytes().unwrap_or(0));
             }
             external.push(ExternalData {
-                location: Some(location(file).to_owned()),
-                needs_bytes: records.iter().map(Record::end).max(),
+                location: Some(relative_weight_path(file).to_owned()),
+                needs_bytes: records.iter().map(WeightRecord::end).max(),
                 tensors: records.len() as u64,
                 named: Vec::new(),
             });
@@ -142,7 +142,7 @@ impl Outline {
         });
         ModelInfo {
             format: super::NAME,
-            named_as: None,
+            format_by_name: None,
             format_version: format!("specification {}, {}", self.version, self.kind),
             producer: self.description.producer.clone(),
             names_methods: self.has_functions(),
@@ -193,7 +193,7 @@ impl Outline {
     /// Returns the operator counts of a function.
     fn operators(&self, function: &Function) -> BTreeMap<String, u64> {
         if !self.is_program() {
-            return self.made_of.clone();
+            return self.part_counts.clone();
         }
         let functions = &self.operations.functions;
         let name = function.name.as_deref().unwrap_or("main");
@@ -225,7 +225,7 @@ impl Outline {
         if self.updatable {
             rows.push(("updatable".to_owned(), "yes".to_owned()));
         }
-        if self.skipped {
+        if self.operations_skipped {
             let size = self.body.size;
             let said = format!("not counted: the program has {size} bytes");
             rows.push(("operations".to_owned(), said));
@@ -251,12 +251,12 @@ pub(super) fn read_bytes(
     most: u64,
     name: &str,
 ) -> Result<Vec<u8>, Error> {
-    let place = || Place {
+    let place = || FieldPosition {
         path: format!("Core ML {name}"),
         offset: range.offset,
     };
     if range.size > most {
-        return Err(Error::Message(MessageError::TooMuch {
+        return Err(Error::Message(MessageError::DescriptionTooLarge {
             place: place(),
             most,
         }));

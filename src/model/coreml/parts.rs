@@ -10,7 +10,7 @@ use crate::source::Pages;
 
 /// A field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct ModelField {
     /// Its number.
     pub(super) number: u64,
     /// Its value, if it is a number.
@@ -20,16 +20,16 @@ pub(super) struct Part {
 }
 
 /// Calls a function for each field of the message in `range`, in file order.
-pub(super) fn each_part<E: From<Error>>(
+pub(super) fn each_field<E: From<Error>>(
     pages: &Pages<'_>,
     range: ByteRange,
     name: &'static str,
-    mut each: impl FnMut(Part) -> Result<(), E>,
+    mut each: impl FnMut(ModelField) -> Result<(), E>,
 ) -> Result<(), E> {
     let walk = Walk::new(pages);
     for field in walk.message(range, name).fields() {
         let field = field?;
-        each(Part {
+        each(ModelField {
             number: field.number,
             value: field.value(),
             bytes: field.inside(),

@@ -18,19 +18,19 @@ use crate::source::lfs::{self, Pointer};
 use crate::source::{self, FileSource, ReadAt};
 
 /// Maximum size of a manifest, in bytes.
-const MAX_MANIFEST: u64 = 1 << 20;
+const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 /// Maximum number of manifest entries.
-const MAX_ENTRIES: usize = 1 << 10;
+const MAX_MANIFEST_ENTRIES: usize = 1 << 10;
 /// The folder that manifest entries are relative to.
-const DATA: &str = "Data";
+const DATA_FOLDER: &str = "Data";
 /// Prefix of weight file paths in a program.
-const MODEL_FOLDER: &str = "@model_path/";
+const MODEL_PATH_PREFIX: &str = "@model_path/";
 /// Maximum number of files counted in a folder.
 const MAX_FILES: usize = 100_000;
 
 /// The files of a model.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ModelFiles {
     /// The folder that displayed names are relative to.
     root: PathBuf,
     model: PathBuf,
@@ -41,16 +41,16 @@ pub(super) struct Place {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Manifest {
-    item_info_entries: BTreeMap<String, Item>,
+    item_info_entries: BTreeMap<String, ManifestItem>,
     root_model_identifier: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Item {
+struct ManifestItem {
     path: String,
 }
 
-impl Place {
+impl ModelFiles {
     /// Finds the files of the model at `path`.
     pub(super) fn find(path: &Path) -> Result<Self, Error> {
         if !path.is_dir() {
@@ -62,7 +62,7 @@ impl Place {
             });
         }
         let manifest = Manifest::read(&path.join("Manifest.json"))?;
-        let data = path.join(DATA);
+        let data = path.join(DATA_FOLDER);
         let mut root = None;
         for (identifier, item) in &manifest.item_info_entries {
             let found = resolve(&data, &item.path, "Manifest.json")?;
@@ -77,7 +77,7 @@ impl Place {
                     file: item.path.clone(),
                 });
             }
-            root = Some((found, format!("{DATA}/{}", item.path)));
+            root = Some((found, format!("{DATA_FOLDER}/{}", item.path)));
         }
         let Some((model, name)) = root else {
             return Err(Error::Manifest {
@@ -122,7 +122,7 @@ impl Place {
     /// Resolves the path of a weight file as the program writes it.
     pub(super) fn weights_path(&self, written: &str) -> Result<PathBuf, Error> {
         let folder = self.model.parent().unwrap_or(Path::new(""));
-        let below = location(written);
+        let below = relative_weight_path(written);
         let path = resolve(folder, below, "model")?;
         if !path.exists() {
             return Err(Error::Missing {
@@ -150,8 +150,8 @@ impl Place {
 }
 
 /// Returns a weight file's path relative to the model's folder.
-pub(super) fn location(written: &str) -> &str {
-    written.strip_prefix(MODEL_FOLDER).unwrap_or(written)
+pub(super) fn relative_weight_path(written: &str) -> &str {
+    written.strip_prefix(MODEL_PATH_PREFIX).unwrap_or(written)
 }
 
 impl Manifest {
@@ -160,13 +160,13 @@ impl Manifest {
         let wrong = |found: String| Error::Manifest { expected, found };
         let file = source::open(path).map_err(|error| wrong(error.to_string()))?;
         file.size()
-            .map_err(|_| wrong("no regular file".to_owned()))?;
+            .map_err(|_| wrong("not a regular file".to_owned()))?;
         let mut bytes = Vec::new();
-        file.take(MAX_MANIFEST + 1)
+        file.take(MAX_MANIFEST_BYTES + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| wrong(error.to_string()))?;
-        if bytes.len() as u64 > MAX_MANIFEST {
-            return Err(wrong(format!("more than {MAX_MANIFEST} bytes")));
+        if bytes.len() as u64 > MAX_MANIFEST_BYTES {
+            return Err(wrong(format!("more than {MAX_MANIFEST_BYTES} bytes")));
         }
         if let Some(pointer) = Pointer::parse(&bytes) {
             return Err(Error::Pointer {
@@ -176,10 +176,10 @@ impl Manifest {
         }
         let manifest: Self =
             serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
-        if manifest.item_info_entries.len() > MAX_ENTRIES {
+        if manifest.item_info_entries.len() > MAX_MANIFEST_ENTRIES {
             return Err(Error::TooMany {
                 what: "entries in Manifest.json",
-                most: MAX_ENTRIES,
+                most: MAX_MANIFEST_ENTRIES,
             });
         }
         Ok(manifest)
@@ -189,7 +189,7 @@ impl Manifest {
 /// Resolves a path in `folder` that the file `by` references.
 fn resolve(folder: &Path, written: &str, by: &'static str) -> Result<PathBuf, Error> {
     let below = written.trim_end_matches('/');
-    reference::resolve(folder, 0, below).map_err(|reason| Error::NoPath {
+    reference::resolve(folder, 0, below).map_err(|reason| Error::InvalidPath {
         by,
         file: written.to_owned(),
         reason,

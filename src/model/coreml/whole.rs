@@ -4,35 +4,35 @@
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
-use super::outline::{MAX_PROGRAM, Outline, read_bytes};
-use super::place::Place;
+use super::outline::{MAX_PROGRAM_BYTES, Outline, read_bytes};
+use super::place::ModelFiles;
 use crate::model::executorch::body::ByteRange;
-use crate::model::executorch::coreml::{Message, Package, functions};
+use crate::model::executorch::coreml::{Message, Package, read_functions};
 use crate::source::{Pages, ReadAt};
 
 /// A function of an ML Program.
 #[derive(Debug)]
-pub struct Whole {
+pub struct StandaloneProgram {
     /// The function, with the names of its inputs and outputs in the method's order.
     pub package: Package,
     /// The file with its weights; the model file itself if the program has no weight file.
     pub weights: PathBuf,
 }
 
-impl Whole {
+impl StandaloneProgram {
     /// Reads the function that implements a method of the model at `path`.
     ///
     /// # Errors
     ///
     /// Fails if the model is invalid or not an ML Program.
     pub fn read(path: &Path, method: &str) -> Result<Self, Error> {
-        let place = Place::find(path)?;
+        let place = ModelFiles::find(path)?;
         let source = place.open_model()?;
         let within = |error: Error| error.within(place.model_name());
         let outline = Outline::read(&source).map_err(within)?;
         if !outline.is_program() {
-            let parts = outline.parts().map(|part| format!("`{part}`"));
-            return Err(Error::NoProgram {
+            let parts = outline.part_names().map(|part| format!("`{part}`"));
+            return Err(Error::NotMlProgram {
                 parts: parts.collect::<Vec<_>>().join(", "),
                 kind: outline.kind,
             });
@@ -43,7 +43,7 @@ impl Whole {
         let found = found
             .or(info.methods.first().filter(|_| !has_names))
             .cloned();
-        let no_function = |has: String| Error::NoFunction {
+        let no_function = |has: String| Error::UnknownFunction {
             name: method.to_owned(),
             has,
         };
@@ -52,9 +52,10 @@ impl Whole {
             return Err(no_function(names.join(", ")));
         };
         let pages = Pages::new(&source);
-        let bytes = read_bytes(&pages, outline.body, MAX_PROGRAM, "program").map_err(within)?;
+        let bytes =
+            read_bytes(&pages, outline.body, MAX_PROGRAM_BYTES, "program").map_err(within)?;
         let message = Message::new(&bytes, outline.body.offset, "program");
-        let mut program = functions(message).map_err(|error| within(error.into()))?;
+        let mut program = read_functions(message).map_err(|error| within(error.into()))?;
         let wanted = if has_names { &found.name } else { "main" };
         let function = match program.remove(wanted) {
             None if !has_names && program.len() == 1 => program.pop_first().map(|(_, only)| only),

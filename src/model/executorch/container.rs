@@ -1,44 +1,44 @@
-//! What surrounds a program's FlatBuffer: identifier, extended header, bundle.
+//! Locates the program's FlatBuffer in an ExecuTorch file: identifier, extended header and bundle.
 //!
-//! Invariant: a [`Container`] lies wholly inside the file, its FlatBuffer wholly inside it. Knows
-//! nothing of what the FlatBuffer says.
+//! Invariant: a [`Container`] lies inside the file, and its FlatBuffer inside the container. The
+//! contents of the FlatBuffer are not interpreted here.
 
-use super::error::{Error, Place};
+use super::error::{Error, FieldPosition};
 use super::flatbuffer::Buffer;
 use super::schema::bundle;
 use crate::source::Pages;
 
-/// The identifier of the programs this reader knows.
+/// The supported identifier of programs.
 pub(super) const IDENTIFIER: &str = "ET12";
-/// The identifier of the bundled programs this reader knows.
+/// The supported identifier of bundled programs.
 pub(super) const BUNDLE_IDENTIFIER: &str = "BP08";
 
 /// Magic of the extended header, at offset 8.
-const EXTENDED: &[u8] = b"eh00";
-/// Length of the extended header without the segment data size.
-const SHORT_HEADER: u32 = 24;
-/// Length of the extended header with it.
-const FULL_HEADER: u32 = 32;
-/// First byte after the fixed part of an extended header.
+const EXTENDED_HEADER_MAGIC: &[u8] = b"eh00";
+/// Length of the extended header without the segment data size, in bytes.
+const SHORT_HEADER_BYTES: u32 = 24;
+/// Length of the extended header with the segment data size, in bytes.
+const FULL_HEADER_BYTES: u32 = 32;
+/// Offset of the first byte after the fixed part of an extended header.
 const HEADER_END: u64 = 32;
 
-/// Where a program lies in a file.
+/// The location of a program in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Container {
     /// File offset of the program's first byte.
     pub(super) start: u64,
-    /// Bytes of the program, segments included.
+    /// Size of the program with its segments, in bytes.
     pub(super) len: u64,
-    /// Bytes of its FlatBuffer.
+    /// Size of its FlatBuffer in bytes.
     pub(super) flatbuffer: u64,
-    /// Where its segments begin, relative to `start`; 0 if it has none.
+    /// Start of its segments relative to `start`; 0 without segments.
     pub(super) segment_base: u64,
-    /// Methods and their numbers of test cases, if the program is bundled with some.
+    /// Methods with their numbers of test cases, if the program is bundled.
     pub(super) bundle: Option<Vec<(String, u64)>>,
 }
 
 impl Container {
-    /// Finds the program in a file.
+    /// Locates the program in a file.
     pub(super) fn find(pages: &Pages<'_>) -> Result<Self, Error> {
         match identifier(pages)?.as_str() {
             IDENTIFIER => Self::program(pages, 0, pages.len(), "Program"),
@@ -86,14 +86,14 @@ impl Container {
             segment_base: 0,
             bundle: None,
         };
-        if len < 12 || header.array::<4>(8, "magic")? != EXTENDED {
+        if len < 12 || header.array::<4>(8, "magic")? != EXTENDED_HEADER_MAGIC {
             return Ok(plain);
         }
         header.extended(plain)
     }
 }
 
-/// The extended header of a program, field by field.
+/// A reader for the extended header of a program.
 struct Header<'a> {
     pages: &'a Pages<'a>,
     start: u64,
@@ -101,8 +101,8 @@ struct Header<'a> {
 }
 
 impl Header<'_> {
-    fn place(&self, at: u64, field: &str) -> Place {
-        Place {
+    fn place(&self, at: u64, field: &str) -> FieldPosition {
+        FieldPosition {
             path: format!("{} header.{field}", self.name),
             offset: self.start + at,
         }
@@ -121,10 +121,10 @@ impl Header<'_> {
         Ok(u64::from_le_bytes(self.array(at, field)?))
     }
 
-    /// `plain`, with what the header says.
+    /// Returns `plain`, extended by the values of the header.
     fn extended(&self, plain: Container) -> Result<Container, Error> {
         let length = u32::from_le_bytes(self.array(12, "length")?);
-        if length < SHORT_HEADER {
+        if length < SHORT_HEADER_BYTES {
             return Err(Error::HeaderLength {
                 place: self.place(12, "length"),
                 found: length,
@@ -147,7 +147,7 @@ impl Header<'_> {
                 least: flatbuffer,
             });
         }
-        if length >= FULL_HEADER {
+        if length >= FULL_HEADER_BYTES {
             let size = self.u64(32, "segment_data_size")?;
             let needs = u128::from(segment_base) + u128::from(size);
             if needs > u128::from(plain.len) {
@@ -168,13 +168,13 @@ impl Header<'_> {
     }
 }
 
-/// The identifier of a file, empty if it is too short to have one.
+/// Returns the identifier of a file; empty if the file is too short to have one.
 fn identifier(pages: &Pages<'_>) -> Result<String, Error> {
     if pages.len() < 8 {
         return Ok(String::new());
     }
     let bytes: [u8; 4] = pages.array(4).map_err(|error| Error::Read {
-        place: Place {
+        place: FieldPosition {
             path: "identifier".to_owned(),
             offset: 4,
         },
@@ -183,17 +183,18 @@ fn identifier(pages: &Pages<'_>) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether `bytes` are a FlatBuffer identifier of the family `letters`, such as `ET12` of `ET`.
+/// Returns whether `bytes` are a FlatBuffer identifier of the family `letters`, such as `ET12` of
+/// `ET`.
 pub(super) fn is_of_family(bytes: &[u8], letters: [u8; 2]) -> bool {
     bytes.len() == 4 && bytes.starts_with(&letters) && bytes[2..].iter().all(u8::is_ascii_digit)
 }
 
-/// Says what a file is that does not begin like a program.
+/// Describes a file that does not begin like a program.
 fn wrong_identifier(pages: &Pages<'_>, start: u64) -> Result<Error, Error> {
     let size = (pages.len() - start).min(64);
     let size_hint = usize::try_from(size).expect("at most 64");
     let first = pages.bytes(start, size_hint).map_err(|error| Error::Read {
-        place: Place {
+        place: FieldPosition {
             path: "the file's first bytes".to_owned(),
             offset: start,
         },
@@ -215,7 +216,7 @@ fn wrong_identifier(pages: &Pages<'_>, start: u64) -> Result<Error, Error> {
     })
 }
 
-/// The first bytes of a file in words.
+/// Describes the first bytes of a file in words.
 fn describe(first: &[u8]) -> String {
     let text = String::from_utf8_lossy(first).trim_start().to_lowercase();
     let known = match first.get(4..8) {

@@ -1,7 +1,7 @@
-//! What the payload of a delegate holds: operators, types of weights, what it computes in, states.
+//! Summary of a delegate payload: its operators, weight types, computation types and states.
 //!
-//! The common answer of the readers of payloads, which `delegate/contents.rs` lists. Invariant: types, sizes and
-//! counts only; weights are never read.
+//! All payload readers return this type; `contents.rs` lists the readers. Invariant: it holds
+//! types, sizes and counts only; weights are never read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,77 +12,77 @@ use super::storage::ByteRange;
 use crate::model::{Dim, TensorInfo};
 use crate::source::{Pages, ReadAt};
 
-/// Reads that a look at a graph's head may take.
-const BUDGET: u64 = 10_000;
+/// Maximum number of reads for the header of a graph.
+const MAX_READS: u64 = 10_000;
 
-/// What a payload holds, of the function that the delegate calls.
+/// Contents of a payload, limited to the function that the delegate calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Content {
-    /// What the payload says of itself, in order (`specification version`, `9`).
+pub struct PayloadSummary {
+    /// General facts about the payload, in order (`specification version`, `9`).
     pub facts: Vec<(&'static str, String)>,
-    /// The function that is called, where the payload has functions and tells which.
+    /// The called function, if the payload has functions and identifies the called one.
     pub function: Option<String>,
-    /// All of its functions by name; fewer than two are not listed.
+    /// Names of all functions; empty if there are fewer than two.
     pub functions: Vec<String>,
-    /// Operators and how often each stands there.
+    /// Number of occurrences of each operator.
     pub operators: BTreeMap<String, u64>,
-    /// Types of what is computed, and how many values are of each: floats, and integers that stand for floats.
-    pub computes: BTreeMap<String, u64>,
-    /// Weights by how they are stored.
-    pub weights: BTreeMap<Stored, Count>,
-    /// Whether it has weights and operators that cannot be told.
-    pub is_closed: bool,
-    /// What is kept from run to run.
-    pub states: Vec<State>,
-    /// What it takes in the order of a call, where the payload has names for that.
+    /// Number of computed values by type: floats, and integers that represent quantised floats.
+    pub computation_types: BTreeMap<String, u64>,
+    /// Weights by storage form.
+    pub weights: BTreeMap<WeightStorage, WeightCount>,
+    /// True if the payload has weights and operators in a form that cannot be read.
+    pub is_opaque: bool,
+    /// Tensors that persist from run to run.
+    pub states: Vec<StateTensor>,
+    /// Inputs in call order, if the payload names them.
     pub inputs: Vec<Port>,
-    /// What it gives in the order of a call, where the payload has names for that.
+    /// Outputs in call order, if the payload names them.
     pub outputs: Vec<Port>,
 }
 
-/// How weights are stored.
+/// Storage form of weights.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stored {
-    /// Type of an element (`int4`, `float16`).
+pub struct WeightStorage {
+    /// Element type (`int4`, `float16`).
     pub element: String,
-    /// Bits of an element.
+    /// Bits per element.
     pub bits: u32,
-    /// What elements stand for.
-    pub scheme: Scheme,
+    /// How elements map to values.
+    pub scheme: QuantizationScheme,
 }
 
-/// What the elements of weights stand for.
+/// How stored elements map to weight values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scheme {
-    /// Themselves.
+pub enum QuantizationScheme {
+    /// The elements are the values.
     Plain,
-    /// Steps of one size.
+    /// Quantised with a single scale.
     Tensor,
-    /// Steps of a size for each place of one dimension.
+    /// Quantised with one scale per index of a dimension.
     Channel,
-    /// Steps of a size for each group of so many neighbours.
+    /// Quantised with one scale per group of this many neighbouring elements.
     Groups(u64),
-    /// Places in a table of values.
+    /// Indices into a table of values.
     Palette,
-    /// Steps; the payload does not tell here which share a size.
-    Steps,
+    /// Quantised; the payload does not record which elements share a scale.
+    UnknownGrouping,
 }
 
-/// How many weights.
+/// A number of weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Tensors.
+pub struct WeightCount {
+    /// Number of tensors.
     pub tensors: u64,
-    /// Their elements together.
+    /// Total number of elements.
     pub elements: u64,
 }
 
-/// A tensor that is kept from run to run.
+/// A tensor that persists from run to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
-    /// Its name, where the payload has one.
+pub struct StateTensor {
+    /// Its name, if the payload stores one.
     pub name: Option<String>,
-    /// Type of its elements.
+    /// Its element type.
     pub element: String,
     /// Its sizes.
     pub dims: Vec<Dim>,
@@ -91,48 +91,55 @@ pub struct State {
 /// An input or an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// Its name, where the payload has one.
+    /// Its name, if the payload stores one.
     pub name: Option<String>,
-    /// What it is, if it is a tensor and the payload says.
+    /// Its type and shape, if it is a tensor and the payload records them.
     pub tensor: Option<TensorInfo>,
 }
 
-/// How much less precise than float32 something is; the least precise last.
+/// A precision below float32, ordered from most to least precise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lowered {
-    /// Floats of half the size, eleven bits of precision.
+pub enum LoweredPrecision {
+    /// 16-bit floats with 11 bits of precision.
     Float16,
-    /// Floats of half the size, eight bits of precision.
+    /// 16-bit floats with 8 bits of precision.
     Bfloat16,
     /// Five to eight bits.
     EightBits,
-    /// Four bits at most.
+    /// At most four bits.
     FourBits,
 }
 
-impl Content {
-    /// What in it is less precise than float32: the lowest type that it computes in, the lowest type of its
-    /// weights, each with words that go behind the delegate's name (`computes in float16`).
-    pub fn lowered(&self) -> Vec<(Lowered, String)> {
-        let computes = self.computes.keys().filter_map(|name| match name.as_str() {
-            "float16" => Some((Lowered::Float16, "computes in float16".to_owned())),
-            "bfloat16" => Some((Lowered::Bfloat16, "computes in bfloat16".to_owned())),
-            name if name.contains("int8") => {
-                Some((Lowered::EightBits, "computes with 8-bit values".to_owned()))
-            }
-            _ => None,
-        });
+impl PayloadSummary {
+    /// Returns the precisions below float32: the lowest of its computations and the lowest of its
+    /// weights. Each has a text that follows the delegate's name (`computes in float16`).
+    pub fn lowered(&self) -> Vec<(LoweredPrecision, String)> {
+        let computes = self
+            .computation_types
+            .keys()
+            .filter_map(|name| match name.as_str() {
+                "float16" => Some((LoweredPrecision::Float16, "computes in float16".to_owned())),
+                "bfloat16" => Some((
+                    LoweredPrecision::Bfloat16,
+                    "computes in bfloat16".to_owned(),
+                )),
+                name if name.contains("int8") => Some((
+                    LoweredPrecision::EightBits,
+                    "computes with 8-bit values".to_owned(),
+                )),
+                _ => None,
+            });
         let weights = self.weights.keys().filter_map(|stored| {
             let lowered = stored.lowered()?;
             Some((lowered, format!("holds {} weights", stored.precision())))
         });
-        let lowest = |found: Option<(Lowered, String)>| found.into_iter();
+        let lowest = |found: Option<(LoweredPrecision, String)>| found.into_iter();
         let computes = computes.max_by_key(|(lowered, _)| *lowered);
         let weights = weights.max_by_key(|(lowered, _)| *lowered);
         lowest(computes).chain(lowest(weights)).collect()
     }
 
-    /// Adds what another payload of the same backend holds; what both say of themselves counts once.
+    /// Adds the contents of another payload of the same backend; common facts count once.
     pub fn add(&mut self, other: &Self) {
         for fact in &other.facts {
             if !self.facts.contains(fact) {
@@ -141,7 +148,7 @@ impl Content {
         }
         for (counts, others) in [
             (&mut self.operators, &other.operators),
-            (&mut self.computes, &other.computes),
+            (&mut self.computation_types, &other.computation_types),
         ] {
             for (name, count) in others {
                 *counts.entry(name.clone()).or_default() += count;
@@ -152,13 +159,13 @@ impl Content {
             known.tensors += count.tensors;
             known.elements = known.elements.saturating_add(count.elements);
         }
-        self.is_closed |= other.is_closed;
+        self.is_opaque |= other.is_opaque;
         self.states.extend_from_slice(&other.states);
         self.inputs.extend_from_slice(&other.inputs);
         self.outputs.extend_from_slice(&other.outputs);
     }
 
-    /// Notes the version that a graph says in its first field, as those of all backends do.
+    /// Records the version in a graph's first field, which all backends have.
     pub(super) fn version(
         &mut self,
         source: &dyn ReadAt,
@@ -167,7 +174,7 @@ impl Content {
         let Some(ByteRange { offset, size }) = graph else {
             return Ok(());
         };
-        let pages = Pages::with_budget(source, BUDGET);
+        let pages = Pages::with_budget(source, MAX_READS);
         let buffer = Buffer::new(&pages, offset, offset.saturating_add(size));
         let version = buffer.root("payload")?.name(Field(0, "version"))?;
         let version = version.filter(|version| !version.is_empty());
@@ -181,20 +188,23 @@ impl Content {
         *self.operators.entry(name.into()).or_default() += 1;
     }
 
-    /// Counts a value that is computed, if it is of floats.
+    /// Counts a computed value, if its type is a float.
     pub(super) fn computed(&mut self, element: &str) {
         if element.contains("float") {
             self.quantised(element);
         }
     }
 
-    /// Counts a value of integers that stand for floats.
+    /// Counts a computed value of quantised integers.
     pub(super) fn quantised(&mut self, element: &str) {
-        *self.computes.entry(element.to_owned()).or_default() += 1;
+        *self
+            .computation_types
+            .entry(element.to_owned())
+            .or_default() += 1;
     }
 
-    /// Counts a tensor of weights. A single number is a constant, no weight.
-    pub(super) fn weight(&mut self, stored: Stored, elements: u64) {
+    /// Counts a weight tensor. A single number is a constant and does not count as a weight.
+    pub(super) fn weight(&mut self, stored: WeightStorage, elements: u64) {
         if elements > 1 {
             let count = self.weights.entry(stored).or_default();
             count.tensors += 1;
@@ -203,51 +213,51 @@ impl Content {
     }
 }
 
-impl Stored {
-    /// Elements that stand for themselves.
+impl WeightStorage {
+    /// Returns the storage form of unquantised elements.
     pub(super) fn plain(element: &str) -> Self {
         Self {
             element: element.to_owned(),
             bits: bits(element),
-            scheme: Scheme::Plain,
+            scheme: QuantizationScheme::Plain,
         }
     }
 
-    /// Integers of so many bits that stand for floats.
-    pub(super) fn steps(element: &str, scheme: Scheme) -> Self {
+    /// Returns the storage form of quantised integers.
+    pub(super) fn new_quantised(element: &str, scheme: QuantizationScheme) -> Self {
         Self {
             scheme,
             ..Self::plain(element)
         }
     }
 
-    fn lowered(&self) -> Option<Lowered> {
+    fn lowered(&self) -> Option<LoweredPrecision> {
         match (self.scheme, self.element.as_str()) {
-            (Scheme::Plain, "float16") => Some(Lowered::Float16),
-            (Scheme::Plain, "bfloat16") => Some(Lowered::Bfloat16),
-            (Scheme::Plain, _) => None,
-            _ if self.bits <= 4 => Some(Lowered::FourBits),
-            _ if self.bits <= 8 => Some(Lowered::EightBits),
+            (QuantizationScheme::Plain, "float16") => Some(LoweredPrecision::Float16),
+            (QuantizationScheme::Plain, "bfloat16") => Some(LoweredPrecision::Bfloat16),
+            (QuantizationScheme::Plain, _) => None,
+            _ if self.bits <= 4 => Some(LoweredPrecision::FourBits),
+            _ if self.bits <= 8 => Some(LoweredPrecision::EightBits),
             _ => None,
         }
     }
 
     fn precision(&self) -> String {
         match self.scheme {
-            Scheme::Plain => self.element.clone(),
+            QuantizationScheme::Plain => self.element.clone(),
             _ => format!("{}-bit", self.bits),
         }
     }
 }
 
-/// Bits of an element, by the number at the end of its type's name.
+/// Returns the bits per element, from the number at the end of the type's name.
 fn bits(element: &str) -> u32 {
     let digits = element.trim_start_matches(|letter: char| !letter.is_ascii_digit());
     digits.parse().unwrap_or(8)
 }
 
-impl Scheme {
-    /// Its name.
+impl QuantizationScheme {
+    /// Returns its display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -255,25 +265,25 @@ impl Scheme {
             Self::Channel => "per channel",
             Self::Groups(_) => "groups",
             Self::Palette => "palette",
-            Self::Steps => "quantised",
+            Self::UnknownGrouping => "quantised",
         }
     }
 }
 
-/// `int4 in groups of 32`, `float16`.
-impl fmt::Display for Stored {
+/// Formats as `int4 in groups of 32` or `float16`.
+impl fmt::Display for WeightStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.element)?;
         match self.scheme {
-            Scheme::Plain => Ok(()),
-            Scheme::Groups(size) => write!(f, " in groups of {size}"),
+            QuantizationScheme::Plain => Ok(()),
+            QuantizationScheme::Groups(size) => write!(f, " in groups of {size}"),
             scheme => write!(f, " {}", scheme.name()),
         }
     }
 }
 
-/// `keys float16[1, 2, 8, 4]`.
-impl fmt::Display for State {
+/// Formats as `keys float16[1, 2, 8, 4]`.
+impl fmt::Display for StateTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {
             write!(f, "{name} ")?;
@@ -283,7 +293,7 @@ impl fmt::Display for State {
     }
 }
 
-/// `picture float32[1, 3, 8, 8]`.
+/// Formats as `picture float32[1, 3, 8, 8]`.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.name, &self.tensor) {

@@ -1,32 +1,33 @@
-//! What the payloads of a method's delegates hold, by the readers of their backends.
+//! Reads the payloads of a method's delegates with the readers of their backends.
 //!
-//! A payload that several delegates share is looked into for each: what they call in it may differ. Invariant: a
-//! payload that cannot be read is an answer, too, and says where it is broken.
+//! A payload shared by several delegates is read for each of them, because they may call different
+//! functions. Invariant: an unreadable payload is reported in the result with the position of the
+//! error.
 
 use super::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use super::content::Content;
+use super::content::PayloadSummary;
 use super::error::Error;
 use super::{coreml, mlx, qnn, vulkan, xnnpack};
 use crate::package::Backend;
 use crate::source::ReadAt;
 
-/// Finds what a program stores under a name.
-type Named<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
+/// Finds the bytes that a program stores under a name.
+type FindNamed<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
 
-/// Describes a payload.
-type Read = fn(&dyn ReadAt, ByteRange, Named<'_>) -> Result<Content, Error>;
+/// Summarises a payload.
+type ReadPayload = fn(&dyn ReadAt, ByteRange, FindNamed<'_>) -> Result<PayloadSummary, Error>;
 
 /// The payload of a delegate.
 #[derive(Debug)]
 pub struct Payload {
     /// Its backend.
     pub backend: Backend,
-    /// What it holds, or why that cannot be told.
-    pub content: Result<Content, Error>,
+    /// Its contents, or why they cannot be read.
+    pub content: Result<PayloadSummary, Error>,
 }
 
-/// The backends whose payloads can be described.
-static READERS: &[(Backend, Read)] = &[
+/// Readers by backend.
+static READERS: &[(Backend, ReadPayload)] = &[
     (Backend::Xnnpack, |source, payload, _| {
         xnnpack::content(source, payload)
     }),
@@ -42,8 +43,8 @@ static READERS: &[(Backend, Read)] = &[
     }),
 ];
 
-/// What the payloads of a method hold, one entry a delegate; nothing for a backend whose payloads nobody reads,
-/// and for a delegate without one.
+/// Returns the payload contents of a method, one entry per delegate. `None` for a delegate without
+/// a payload, or with a backend that lacks a reader.
 pub fn contents(
     source: &dyn ReadAt,
     body: &ProgramBody,
@@ -51,12 +52,12 @@ pub fn contents(
 ) -> Vec<Option<Payload>> {
     let delegates = method.delegates.iter();
     delegates
-        .map(|delegate| content_of(source, body, delegate))
+        .map(|delegate| payload_summary(source, body, delegate))
         .collect()
 }
 
-/// What the payload of one delegate of the program holds.
-pub fn content_of(
+/// Returns the payload contents of one delegate of the program.
+pub fn payload_summary(
     source: &dyn ReadAt,
     body: &ProgramBody,
     delegate: &DelegateBody,

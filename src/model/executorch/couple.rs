@@ -1,54 +1,56 @@
-//! Names for dimensions that have one size, or sizes that follow from one another.
+//! Assigns symbols to dynamic dimensions that are equal or depend on each other.
 //!
-//! A program has no symbols. Where delegates' graphs prove that dimensions of inputs are equal, or
-//! `get_model_schema` declares it (`runtimeConstraints`), they get one here: `s0`, `s1`, …, and `2*s0 + 1`
-//! for what is declared to be linear. Invariant: only dimensions that are certainly dynamic are named, and
-//! only those that have something in common with another input's.
+//! ExecuTorch programs have no symbols. Dimensions of inputs get a symbol here (`s0`, `s1`, …) if
+//! the graphs of delegates prove that they are equal, or `get_model_schema` declares it
+//! (`runtimeConstraints`). Linear dependencies become expressions such as `2*s0 + 1`. Invariant:
+//! only certainly dynamic dimensions get a name, and only those related to a dimension of another
+//! input.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::declared::{Declared, Side};
+use super::declared::{Declarations, Side};
 use super::plan::Plan;
 use crate::model::{Dim, Method, Value, ValueKind};
 
-/// A dimension: the side, the tensor among the side's, the dimension.
-type Place = (Side, usize, usize);
+/// A dimension: the side (inputs or outputs), the index of the tensor on that side, the index of
+/// the dimension.
+type DimPosition = (Side, usize, usize);
 
-/// Most constraints of a method that are looked at.
+/// Maximum number of constraints read per method.
 const MAX_CONSTRAINTS: usize = 4096;
 
-/// Dimensions by the class that they are in.
-struct Classes {
-    /// Each place, and another of its class that stands for it; itself, if it stands for all.
-    parents: BTreeMap<Place, Place>,
-    /// In the order of the method.
-    order: Vec<Place>,
+/// Equivalence classes of dimensions (a union-find structure).
+struct DimClasses {
+    /// The parent of each dimension in its class; a root is its own parent.
+    parents: BTreeMap<DimPosition, DimPosition>,
+    /// All dimensions, in the order of the method.
+    order: Vec<DimPosition>,
 }
 
-/// `whole = factor * part + constant`.
-struct LinearOf {
-    whole: Place,
-    part: Place,
+/// The linear dependency `whole = factor * part + constant`.
+struct LinearRelation {
+    whole: DimPosition,
+    part: DimPosition,
     factor: i64,
     constant: i64,
 }
 
-/// Names the coupled dimensions of a method whose tensors are settled.
-pub(super) fn couple(plan: &mut Plan, declared: &Declared) {
-    let mut classes = Classes::of(&plan.method);
+/// Names the related dimensions of a method whose tensors have been resolved.
+pub(super) fn name_related_dims(plan: &mut Plan, declared: &Declarations) {
+    let mut classes = DimClasses::of(&plan.method);
     if classes.order.len() < 2 {
         return;
     }
-    prove(plan, &mut classes);
+    unite_proven(plan, &mut classes);
     let constraints = declared.constraints(&plan.method.name);
     let constraints = constraints.iter().take(MAX_CONSTRAINTS);
-    let lines: Vec<LinearOf> = constraints
-        .filter_map(|constraint| declare(constraint, &mut classes))
+    let lines: Vec<LinearRelation> = constraints
+        .filter_map(|constraint| apply_constraint(constraint, &mut classes))
         .collect();
     for place in classes.order.clone() {
-        classes.shorten(place);
+        classes.find_root(place);
     }
     let names = name(&classes, &lines);
     each_dim(&mut plan.method, |place, dim| {
@@ -61,8 +63,8 @@ pub(super) fn couple(plan: &mut Plan, declared: &Declared) {
     });
 }
 
-/// Joins what the graphs of delegates prove to be equal.
-fn prove(plan: &Plan, classes: &mut Classes) {
+/// Unites the dimensions that the graphs of delegates prove to be equal.
+fn unite_proven(plan: &Plan, classes: &mut DimClasses) {
     let mut known = BTreeMap::new();
     let sides = [
         (Side::Inputs, &plan.method.inputs, &plan.inputs),
@@ -90,8 +92,8 @@ fn prove(plan: &Plan, classes: &mut Classes) {
     }
 }
 
-/// Joins what a constraint declares to be equal; what it declares to be linear.
-fn declare(constraint: &Json, classes: &mut Classes) -> Option<LinearOf> {
+/// Applies a declared constraint: unites equal dimensions, or returns a linear dependency.
+fn apply_constraint(constraint: &Json, classes: &mut DimClasses) -> Option<LinearRelation> {
     let place = |json: &Json| {
         let number = |key: &str| usize::try_from(json.get(key)?.as_u64()?).ok();
         let side = match json.get("paramSide")?.as_str()? {
@@ -104,7 +106,7 @@ fn declare(constraint: &Json, classes: &mut Classes) -> Option<LinearOf> {
     match constraint.get("kind")?.as_str()? {
         "equality" => {
             let dims = constraint.get("dims")?.as_array()?;
-            let places: Vec<Place> = dims.iter().map(place).collect::<Option<_>>()?;
+            let places: Vec<DimPosition> = dims.iter().map(place).collect::<Option<_>>()?;
             for other in places.iter().skip(1) {
                 classes.unite(places[0], *other);
             }
@@ -115,7 +117,7 @@ fn declare(constraint: &Json, classes: &mut Classes) -> Option<LinearOf> {
             let [factor, constant] = &coefficients[..] else {
                 return None;
             };
-            Some(LinearOf {
+            Some(LinearRelation {
                 whole: place(constraint.get("dimLhs")?)?,
                 part: place(constraint.get("dimRhs")?)?,
                 factor: factor.as_i64()?,
@@ -127,8 +129,8 @@ fn declare(constraint: &Json, classes: &mut Classes) -> Option<LinearOf> {
 }
 
 /// A name for each class that has something in common with another.
-fn name(classes: &Classes, lines: &[LinearOf]) -> BTreeMap<Place, String> {
-    let mut sizes: BTreeMap<Place, usize> = BTreeMap::new();
+fn name(classes: &DimClasses, lines: &[LinearRelation]) -> BTreeMap<DimPosition, String> {
+    let mut sizes: BTreeMap<DimPosition, usize> = BTreeMap::new();
     for place in classes.order.iter().filter(|place| place.0 == Side::Inputs) {
         if let Some(root) = classes.root(*place) {
             *sizes.entry(root).or_default() += 1;
@@ -140,8 +142,8 @@ fn name(classes: &Classes, lines: &[LinearOf]) -> BTreeMap<Place, String> {
         (both && whole != part && line.factor != 0).then_some((whole, part, line))
     });
     let lines: Vec<_> = lines.collect();
-    let is_part = |root: &Place| lines.iter().any(|(_, part, _)| part == root);
-    let mut names: BTreeMap<Place, String> = BTreeMap::new();
+    let is_part = |root: &DimPosition| lines.iter().any(|(_, part, _)| part == root);
+    let mut names: BTreeMap<DimPosition, String> = BTreeMap::new();
     for place in &classes.order {
         let Some(root) = classes.root(*place) else {
             continue;
@@ -152,7 +154,7 @@ fn name(classes: &Classes, lines: &[LinearOf]) -> BTreeMap<Place, String> {
         }
     }
     for (whole, part, line) in &lines {
-        // What others follow from keeps its own name.
+        // A dimension that others depend on keeps its own name.
         if is_part(whole) {
             continue;
         }
@@ -169,8 +171,8 @@ fn name(classes: &Classes, lines: &[LinearOf]) -> BTreeMap<Place, String> {
     names
 }
 
-impl Classes {
-    /// The dynamic dimensions of a method, each in a class of its own.
+impl DimClasses {
+    /// Creates a class for each dynamic dimension of a method.
     fn of(method: &Method) -> Self {
         let mut order = Vec::new();
         for (side, values) in [
@@ -189,8 +191,8 @@ impl Classes {
         }
     }
 
-    /// What stands for the class of a place; `None` if the place is not dynamic.
-    fn root(&self, place: Place) -> Option<Place> {
+    /// Returns the root of a dimension's class; `None` if the dimension is not dynamic.
+    fn root(&self, place: DimPosition) -> Option<DimPosition> {
         let mut at = place;
         loop {
             let parent = *self.parents.get(&at)?;
@@ -201,8 +203,8 @@ impl Classes {
         }
     }
 
-    /// The same, with a shorter way to it from now on.
-    fn shorten(&mut self, place: Place) -> Option<Place> {
+    /// Returns the root as [`Self::root`] does, and shortens the path to it.
+    fn find_root(&mut self, place: DimPosition) -> Option<DimPosition> {
         let root = self.root(place)?;
         let mut at = place;
         while at != root {
@@ -211,15 +213,15 @@ impl Classes {
         Some(root)
     }
 
-    fn unite(&mut self, a: Place, b: Place) {
-        if let (Some(a), Some(b)) = (self.shorten(a), self.shorten(b)) {
+    fn unite(&mut self, a: DimPosition, b: DimPosition) {
+        if let (Some(a), Some(b)) = (self.find_root(a), self.find_root(b)) {
             self.parents.insert(a.max(b), a.min(b));
         }
     }
 }
 
 /// Visits the dimensions of a method's tensors.
-fn each_dim(method: &mut Method, mut visit: impl FnMut(Place, &mut Dim)) {
+fn each_dim(method: &mut Method, mut visit: impl FnMut(DimPosition, &mut Dim)) {
     for (side, values) in [
         (Side::Inputs, &mut method.inputs),
         (Side::Outputs, &mut method.outputs),

@@ -1,13 +1,13 @@
-//! What a program's constant methods declare of its dynamic dimensions.
+//! Reads declarations of dynamic dimensions from a program's constant methods.
 //!
-//! Two conventions of publishers: `get_model_schema` returns a JSON text (method → inputs and
-//! outputs → per tensor dimension `constant`, `range` or `enum`); the older `get_dynamic_dims`
+//! Publishers use two conventions. `get_model_schema` returns a JSON text: method → inputs and
+//! outputs → per tensor dimension `constant`, `range` or `enum`. The older `get_dynamic_dims`
 //! returns an int64 tensor with a row (min, max, step) for each dimension of the inputs of
 //! `forward`. A declaration that contradicts the program is ignored, dimension by dimension.
 
 use serde_json::Value as Json;
 
-use super::evidence::Certain;
+use super::evidence::DimFact;
 use super::plan::Plan;
 use crate::model::{Allowed, Method, ValueKind};
 
@@ -22,27 +22,27 @@ pub(super) enum Side {
 
 /// The declarations of one program.
 #[derive(Debug, Default)]
-pub(super) struct Declared {
+pub(super) struct Declarations {
     schema: Option<Json>,
-    /// (min, max, step) of each input dimension of `forward`, concatenated.
+    /// (min, max, step) of each input dimension of `forward`, concatenated over the inputs.
     ranges: Option<Vec<[i64; 3]>>,
 }
 
-/// A tensor as declarations count it: the n-th of its side, tensors only.
+/// The position of a tensor in declarations, which count the tensors of a side only.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Position<'a> {
+pub(super) struct TensorPosition<'a> {
     /// The method's name.
     pub(super) method: &'a str,
     /// Inputs or outputs.
     pub(super) side: Side,
-    /// Its number among the tensors of the side.
+    /// Its index among the tensors of the side.
     pub(super) tensor: usize,
     /// Ranks of all tensors of the side.
     pub(super) ranks: &'a [usize],
 }
 
-impl Declared {
-    /// The declarations among the methods of a program.
+impl Declarations {
+    /// Finds the declarations among the methods of a program.
     pub(super) fn find(plans: &[Plan]) -> Self {
         let output = |name: &str| {
             plans
@@ -61,15 +61,19 @@ impl Declared {
         }
     }
 
-    /// What is declared of the dimensions of a tensor with these bounds.
-    pub(super) fn of(&self, position: Position<'_>, bounds: &[u64]) -> Vec<Option<Certain>> {
+    /// Returns the declared dynamism of each dimension of a tensor with these bounds.
+    pub(super) fn of(&self, position: TensorPosition<'_>, bounds: &[u64]) -> Vec<Option<DimFact>> {
         self.of_schema(position, bounds)
             .or_else(|| self.of_ranges(position, bounds))
             .unwrap_or_else(|| vec![None; bounds.len()])
     }
 
-    /// The sizes that are declared for the dimensions of a tensor with these bounds.
-    pub(super) fn allowed(&self, position: Position<'_>, bounds: &[u64]) -> Vec<Option<Allowed>> {
+    /// Returns the declared sizes of each dimension of a tensor with these bounds.
+    pub(super) fn allowed(
+        &self,
+        position: TensorPosition<'_>,
+        bounds: &[u64],
+    ) -> Vec<Option<Allowed>> {
         if let Some(shape) = self.shape(position, bounds.len()) {
             let dims = shape.iter().zip(bounds);
             return dims.map(|(dim, &bound)| allowed_dim(dim, bound)).collect();
@@ -82,21 +86,25 @@ impl Declared {
             .collect()
     }
 
-    /// What is declared of sizes that follow from one another, as the schema writes it.
+    /// Returns the declared dependencies between sizes, as the schema writes them.
     pub(super) fn constraints(&self, method: &str) -> &[Json] {
         let schema = self.schema.as_ref().and_then(|schema| schema.get(method));
         let list = schema.and_then(|method| method.get("runtimeConstraints"));
         list.and_then(Json::as_array).map_or(&[], Vec::as_slice)
     }
 
-    fn of_schema(&self, position: Position<'_>, bounds: &[u64]) -> Option<Vec<Option<Certain>>> {
+    fn of_schema(
+        &self,
+        position: TensorPosition<'_>,
+        bounds: &[u64],
+    ) -> Option<Vec<Option<DimFact>>> {
         let shape = self.shape(position, bounds.len())?;
         let dims = shape.iter().zip(bounds);
-        Some(dims.map(|(dim, &bound)| judge_dim(dim, bound)).collect())
+        Some(dims.map(|(dim, &bound)| evaluate_dim(dim, bound)).collect())
     }
 
-    /// The dimensions of a tensor in the model schema, if they are as many.
-    fn shape(&self, position: Position<'_>, rank: usize) -> Option<&[Json]> {
+    /// Returns the dimensions of a tensor in the model schema, if their number matches.
+    fn shape(&self, position: TensorPosition<'_>, rank: usize) -> Option<&[Json]> {
         let side = match position.side {
             Side::Inputs => "inputs",
             Side::Outputs => "outputs",
@@ -110,17 +118,21 @@ impl Declared {
         (shape.len() == rank).then_some(shape)
     }
 
-    fn of_ranges(&self, position: Position<'_>, bounds: &[u64]) -> Option<Vec<Option<Certain>>> {
+    fn of_ranges(
+        &self,
+        position: TensorPosition<'_>,
+        bounds: &[u64],
+    ) -> Option<Vec<Option<DimFact>>> {
         let ranges = self.ranges(position, bounds.len())?;
         let dims = ranges.iter().zip(bounds);
         Some(
-            dims.map(|(&[min, max, _], &bound)| judge_range(min, max, bound))
+            dims.map(|(&[min, max, _], &bound)| evaluate_range(min, max, bound))
                 .collect(),
         )
     }
 
-    /// The rows of the dimensions of a tensor.
-    fn ranges(&self, position: Position<'_>, rank: usize) -> Option<&[[i64; 3]]> {
+    /// Returns the rows for the dimensions of a tensor.
+    fn ranges(&self, position: TensorPosition<'_>, rank: usize) -> Option<&[[i64; 3]]> {
         let ranges = self.ranges.as_ref()?;
         let declared = position.method == "forward"
             && position.side == Side::Inputs
@@ -156,29 +168,29 @@ fn read_ranges(value: &ValueKind) -> Option<Vec<[i64; 3]>> {
         .collect()
 }
 
-/// A dimension of a model schema.
-fn judge_dim(dim: &Json, bound: u64) -> Option<Certain> {
+/// Evaluates a dimension of a model schema.
+fn evaluate_dim(dim: &Json, bound: u64) -> Option<DimFact> {
     match dim.get("kind")?.as_str()? {
         "constant" => {
             let value = dim.get("value")?.as_i64()?;
-            judge_range(value, value, bound)
+            evaluate_range(value, value, bound)
         }
         "range" => {
             let range = dim.get("range")?;
             let end = |name| range.get(name).and_then(Json::as_i64);
-            judge_range(end("min")?, end("max")?, bound)
+            evaluate_range(end("min")?, end("max")?, bound)
         }
         "enum" => {
             let choices = dim.get("choices")?.as_array()?;
             let sizes: Option<Vec<i64>> = choices.iter().map(Json::as_i64).collect();
             let sizes = sizes?;
-            judge_range(*sizes.iter().min()?, *sizes.iter().max()?, bound)
+            evaluate_range(*sizes.iter().min()?, *sizes.iter().max()?, bound)
         }
         _ => None,
     }
 }
 
-/// The sizes that a dimension of a model schema may have.
+/// Returns the allowed sizes of a dimension of a model schema.
 fn allowed_dim(dim: &Json, bound: u64) -> Option<Allowed> {
     match dim.get("kind")?.as_str()? {
         "range" => {
@@ -196,10 +208,10 @@ fn allowed_dim(dim: &Json, bound: u64) -> Option<Allowed> {
     }
 }
 
-/// A range of one size is that size, and it has to be the program's.
-fn judge_range(min: i64, max: i64, bound: u64) -> Option<Certain> {
+/// Evaluates a range. A range of a single size must equal the size in the program.
+fn evaluate_range(min: i64, max: i64, bound: u64) -> Option<DimFact> {
     if min < max {
-        return Some(Certain::Dynamic);
+        return Some(DimFact::Dynamic);
     }
-    (min == max && u64::try_from(max) == Ok(bound)).then_some(Certain::Fixed)
+    (min == max && u64::try_from(max) == Ok(bound)).then_some(DimFact::Fixed)
 }

@@ -1,31 +1,36 @@
-//! Which dimensions of a bounded tensor are dynamic.
+//! Determines the dynamic dimensions of bounded tensors.
 //!
-//! A program says of a tensor only that its sizes are upper bounds. What is certain comes from
-//! declarations (`declared.rs`), then from instructions (`evidence.rs`), then from delegates (`wiring.rs`), then
-//! from arithmetic: where only one dimension can vary, it does. The rest is [`Dim::Maybe`], whose `likely_dynamic` is a
-//! guess and says so. Invariant: a bounded tensor of rank 1 or more has a dynamic or likely dynamic
-//! dimension.
+//! For a bounded tensor, a program records only that its sizes are upper bounds. The evidence is
+//! combined in this order:
+//!
+//! 1. declarations in constant methods (`declared.rs`)
+//! 2. instructions (`evidence.rs`)
+//! 3. graphs of delegates (`wiring.rs`)
+//! 4. arithmetic: a dimension is dynamic if no other dimension can vary
+//!
+//! The rest becomes [`Dim::Maybe`], whose `likely_dynamic` is explicitly a guess. Invariant: a
+//! bounded tensor of rank 1 or more has a dynamic or likely dynamic dimension.
 
 use std::collections::BTreeSet;
 
-use super::declared::{Declared, Position, Side};
-use super::evidence::{Certain, Evidence};
+use super::declared::{Declarations, Side, TensorPosition};
+use super::evidence::{DimFact, Evidence};
 use super::plan::Plan;
 use super::wiring::Wiring;
 use crate::model::{Allowed, Dim, Dynamism, TensorInfo, Value, ValueKind};
 
-/// A bounded tensor on its way.
-struct Open<'a> {
+/// A bounded tensor while it is being resolved.
+struct UnresolvedTensor<'a> {
     value: u64,
     info: &'a mut TensorInfo,
     bounds: Vec<u64>,
-    known: Vec<Option<Certain>>,
-    /// Sizes that are declared.
+    known: Vec<Option<DimFact>>,
+    /// Declared sizes.
     allowed: Vec<Option<Allowed>>,
 }
 
-/// Settles the bounded tensors of a method.
-pub(super) fn settle(plan: &mut Plan, declared: &Declared) {
+/// Resolves the bounded tensors of a method.
+pub(super) fn resolve(plan: &mut Plan, declared: &Declarations) {
     let method = &mut plan.method;
     let mut open = Vec::new();
     let sides = [
@@ -43,7 +48,7 @@ pub(super) fn settle(plan: &mut Plan, declared: &Declared) {
             let ValueKind::Tensor { info, .. } = &mut value.kind else {
                 continue;
             };
-            let position = Position {
+            let position = TensorPosition {
                 method: &method.name,
                 side,
                 tensor,
@@ -51,16 +56,16 @@ pub(super) fn settle(plan: &mut Plan, declared: &Declared) {
             };
             tensor += 1;
             if info.dynamism == Dynamism::Bounded {
-                let mut tensor = Open::new(index, info, |bounds| {
-                    combine(declared.of(position, bounds), index, &plan.evidence)
+                let mut tensor = UnresolvedTensor::new(index, info, |bounds| {
+                    combine_evidence(declared.of(position, bounds), index, &plan.evidence)
                 });
                 tensor.allowed = declared.allowed(position, &tensor.bounds);
                 open.push(tensor);
             }
         }
     }
-    conclude(&mut open, &plan.evidence, &mut plan.wiring);
-    limit(&mut open, &plan.wiring);
+    apply_delegates(&mut open, &plan.evidence, &mut plan.wiring);
+    apply_min_sizes(&mut open, &plan.wiring);
     let mut likely = plan.evidence.bounds.clone();
     likely.extend(plan.wiring.dynamic_bounds());
     for tensor in &open {
@@ -71,8 +76,8 @@ pub(super) fn settle(plan: &mut Plan, declared: &Declared) {
     }
 }
 
-/// Adds what follows from what is known by the graphs of delegates.
-fn conclude(open: &mut [Open<'_>], evidence: &Evidence, wiring: &mut Wiring) {
+/// Adds the conclusions from the graphs of delegates.
+fn apply_delegates(open: &mut [UnresolvedTensor<'_>], evidence: &Evidence, wiring: &mut Wiring) {
     for tensor in &*open {
         wiring.learn(tensor.value, &tensor.known);
     }
@@ -82,12 +87,12 @@ fn conclude(open: &mut [Open<'_>], evidence: &Evidence, wiring: &mut Wiring) {
     for tensor in open {
         let dims = tensor.known.iter().enumerate();
         let known = dims.map(|(dim, known)| known.or_else(|| wiring.of(tensor.value, dim)));
-        tensor.known = complete(&tensor.bounds, known.collect());
+        tensor.known = add_certain(&tensor.bounds, known.collect());
     }
 }
 
-/// Takes the smallest sizes that delegates state, where nothing is declared.
-fn limit(open: &mut [Open<'_>], wiring: &Wiring) {
+/// Applies the minimum sizes that delegates state, for tensors without declarations.
+fn apply_min_sizes(open: &mut [UnresolvedTensor<'_>], wiring: &Wiring) {
     let least = wiring.least();
     for tensor in open {
         let dims = tensor.allowed.iter_mut().zip(&tensor.bounds).enumerate();
@@ -101,22 +106,22 @@ fn limit(open: &mut [Open<'_>], wiring: &Wiring) {
     }
 }
 
-/// Declarations first, instructions where they are silent.
-fn combine(
-    declared: Vec<Option<Certain>>,
+/// Combines declarations with evidence from instructions; declarations take precedence.
+fn combine_evidence(
+    declared: Vec<Option<DimFact>>,
     value: u64,
     evidence: &Evidence,
-) -> Vec<Option<Certain>> {
+) -> Vec<Option<DimFact>> {
     let dims = declared.into_iter().enumerate();
     dims.map(|(dim, known)| known.or_else(|| evidence.of(value, dim)))
         .collect()
 }
 
-impl<'a> Open<'a> {
+impl<'a> UnresolvedTensor<'a> {
     fn new(
         value: u64,
         info: &'a mut TensorInfo,
-        known: impl FnOnce(&[u64]) -> Vec<Option<Certain>>,
+        known: impl FnOnce(&[u64]) -> Vec<Option<DimFact>>,
     ) -> Self {
         let dims = info.dims.as_deref().unwrap_or_default();
         let bounds: Vec<u64> = dims
@@ -126,7 +131,7 @@ impl<'a> Open<'a> {
                 Dim::Dynamic { bound, .. } => bound.unwrap_or(0),
             })
             .collect();
-        let known = complete(&bounds, known(&bounds));
+        let known = add_certain(&bounds, known(&bounds));
         Self {
             value,
             info,
@@ -138,12 +143,13 @@ impl<'a> Open<'a> {
 
     fn dynamic_bounds(&self) -> BTreeSet<u64> {
         let dims = self.known.iter().zip(&self.bounds);
-        dims.filter(|(known, _)| **known == Some(Certain::Dynamic))
+        dims.filter(|(known, _)| **known == Some(DimFact::Dynamic))
             .map(|(_, &bound)| bound)
             .collect()
     }
 
-    /// Writes the dimensions. A bound in `likely` belongs to a dynamic dimension of the method.
+    /// Writes the dimensions. A bound in `likely` also occurs as the bound of a dynamic dimension
+    /// of the method.
     fn close(self, likely: &BTreeSet<u64>) {
         let own = self.dynamic_bounds();
         let undecided = |dim: &usize| self.known[*dim].is_none();
@@ -162,8 +168,8 @@ impl<'a> Open<'a> {
         }
         let settled = self.bounds.iter().zip(&self.known).enumerate();
         let settled = settled.map(|(dim, (&bound, known))| match known {
-            Some(Certain::Fixed) => Dim::Fixed(bound),
-            Some(Certain::Dynamic) => Dim::Dynamic {
+            Some(DimFact::Fixed) => Dim::Fixed(bound),
+            Some(DimFact::Dynamic) => Dim::Dynamic {
                 bound: Some(bound),
                 name: None,
                 allowed: self.allowed[dim].clone(),
@@ -177,18 +183,19 @@ impl<'a> Open<'a> {
     }
 }
 
-/// Draws the conclusions that need no guess.
-fn complete(bounds: &[u64], mut known: Vec<Option<Certain>>) -> Vec<Option<Certain>> {
-    if known.iter().all(|known| *known == Some(Certain::Fixed)) {
-        // It contradicts the tensor, of which something does vary: so none of it counts.
+/// Adds the conclusions that are certain.
+fn add_certain(bounds: &[u64], mut known: Vec<Option<DimFact>>) -> Vec<Option<DimFact>> {
+    if known.iter().all(|known| *known == Some(DimFact::Fixed)) {
+        // All fixed contradicts a bounded tensor, in which some dimension varies; discard the
+        // evidence.
         known.fill(None);
     }
-    if known.contains(&Some(Certain::Dynamic)) {
+    if known.contains(&Some(DimFact::Dynamic)) {
         return known;
     }
     let mut candidates = (0..bounds.len()).filter(|&dim| known[dim].is_none() && bounds[dim] > 1);
     if let (Some(only), None) = (candidates.next(), candidates.next()) {
-        known[only] = Some(Certain::Dynamic);
+        known[only] = Some(DimFact::Dynamic);
     }
     known
 }

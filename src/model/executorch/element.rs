@@ -1,15 +1,15 @@
-//! Element types by their codes in the file, and the elements of small stored tensors.
+//! Element types by their codes in ExecuTorch files, and the elements of small stored tensors.
 
 use serde_json::{Number, Value};
 
 use crate::model::ElementType;
 use crate::package::DType;
 
-/// The last code that there is.
+/// The last defined code.
 pub(super) const LAST_CODE: i8 = 29;
 
-/// The element type of a code (`ScalarType` of `scalar_type.fbs`), and its bytes an element where
-/// elements are whole bytes. A code nobody knows is named by its number.
+/// Returns the element type of a code (`ScalarType` of `scalar_type.fbs`), and its size in bytes if
+/// that is whole. An unknown code is named by its number.
 pub(super) fn element_of(code: i8) -> (ElementType, Option<u64>) {
     let known = |dtype: DType| (ElementType::Known(dtype), Some(dtype.size()));
     let other = |name: &str, size| (ElementType::Other(name.to_owned()), size);
@@ -48,7 +48,8 @@ pub(super) fn element_of(code: i8) -> (ElementType, Option<u64>) {
     }
 }
 
-/// The elements in `bytes`; `None` if one of them has no JSON number (an infinity, a NaN).
+/// Decodes the elements in `bytes`; `None` if JSON cannot represent one of them (an infinity, a
+/// NaN).
 pub(super) fn decode(dtype: DType, bytes: &[u8]) -> Option<Vec<Value>> {
     match dtype {
         DType::Bool => Some(bytes.iter().map(|&byte| Value::Bool(byte != 0)).collect()),
@@ -80,7 +81,7 @@ fn elements<const N: usize>(
         .collect()
 }
 
-/// The value of an IEEE 754 binary16.
+/// Decodes an IEEE 754 binary16 value.
 fn half(bits: u16) -> f64 {
     let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
     let exponent = i32::from(bits >> 10 & 0x1f);

@@ -1,106 +1,106 @@
-//! What can be broken in an ExecuTorch file: one variant per broken invariant.
+//! Errors of the ExecuTorch reader: one variant per invariant.
 //!
-//! Every message names the field, its offset in the file, what was expected and what was found.
+//! Every message names the field, its offset in the file, the expected and the actual content.
 
 use std::fmt;
 
-use crate::model::Breach;
+use crate::model::FormatError;
 use crate::source::pages::PageError;
 
-/// A field of the file: its path from the root table, and where it stands.
+/// A position in the file: the path of a field from the root table, and its offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct FieldPosition {
     /// The field, as in `Program.execution_plan[0].values[3].sizes`.
     pub path: String,
     /// Offset from the beginning of the file.
     pub offset: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FieldPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at offset {}", self.path, self.offset)
     }
 }
 
-/// What is broken in an ExecuTorch program.
+/// A violation of the ExecuTorch format.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The first bytes are not those of an ExecuTorch file.
+    /// The file does not begin like an ExecuTorch program.
     #[error(
         "not an ExecuTorch program: expected identifier ET12 at offset {offset}, found {found}"
     )]
     Identifier {
-        /// Where the identifier should stand.
+        /// File offset of the expected identifier.
         offset: u64,
-        /// The first bytes, in words where they are well known.
+        /// The first bytes; in words if they are well known.
         found: String,
     },
-    /// The first bytes are not those of a data file.
+    /// The file does not begin like a data file.
     #[error("not an ExecuTorch data file: expected identifier FT01 at offset 4, found {found}")]
     DataIdentifier {
-        /// What stands there.
+        /// The bytes found instead.
         found: String,
     },
-    /// A data file without the header that says where its parts are.
+    /// A data file lacks the extended header that locates its parts.
     #[error(
         "{place}: expected an extended header FH01 in the first 48 bytes, found none in a file of {len}"
     )]
     DataHeader {
-        /// Where it should stand.
-        place: Place,
-        /// Bytes of the file.
+        /// The expected position.
+        place: FieldPosition,
+        /// Size of the file in bytes.
         len: u64,
     },
-    /// A delegate's payload is not what its backend's name promises.
+    /// A delegate's payload does not begin like a payload of its backend.
     #[error("{place}: expected {expected}, found {found}")]
     PayloadMagic {
         /// The identifier.
-        place: Place,
-        /// What payloads of that backend begin with.
+        place: FieldPosition,
+        /// The expected identifiers.
         expected: &'static str,
-        /// What stands there.
+        /// The actual content.
         found: String,
     },
-    /// An ExecuTorch program of another version of the format.
+    /// The program has an unsupported version of the format.
     #[error(
-        "an ExecuTorch program of another version: expected identifier {expected} at offset {offset}, found {found}"
+        "unsupported version of an ExecuTorch program: expected identifier {expected} at offset {offset}, found {found}"
     )]
     Version {
-        /// Where the identifier stands.
+        /// File offset of the identifier.
         offset: u64,
-        /// The identifier this reader knows.
+        /// The supported identifier.
         expected: &'static str,
         /// The identifier in the file.
         found: String,
     },
-    /// The file or the operating system does not give the bytes.
+    /// The bytes cannot be read.
     #[error("{place}: {error}")]
     Read {
-        /// What was to be read.
-        place: Place,
-        /// Why it could not be.
+        /// The position to read.
+        place: FieldPosition,
+        /// The cause.
         error: PageError,
     },
     /// The extended header is shorter than its fixed part.
     #[error("{place}: expected an extended header of at least 24 bytes, found a length of {found}")]
     HeaderLength {
         /// The length field.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: u32,
     },
-    /// The FlatBuffer does not lie between the header and the end of the file.
+    /// The FlatBuffer extends beyond the range from the header to the end of the file.
     #[error(
         "{place}: expected a FlatBuffer of {least} to {most} bytes, found a program size of {found}"
     )]
     ProgramSize {
         /// The size field.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: u64,
-        /// The smallest that makes sense.
+        /// Minimum size in bytes.
         least: u64,
-        /// All bytes there are.
+        /// Number of bytes available.
         most: u64,
     },
     /// The segments begin inside the FlatBuffer.
@@ -109,67 +109,67 @@ pub enum Error {
     )]
     SegmentBase {
         /// The base offset field.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: u64,
-        /// Size of the FlatBuffer.
+        /// Size of the FlatBuffer in bytes.
         least: u64,
     },
-    /// The file ends before its segment data does.
+    /// The file ends before its segment data.
     #[error(
         "the file is truncated: {place} declares segment data of {size} bytes from {base}, \
          so expected at least {needs} bytes, found {len}"
     )]
     Truncated {
         /// The size field.
-        place: Place,
-        /// Bytes of segment data.
+        place: FieldPosition,
+        /// Size of the segment data in bytes.
         size: u64,
-        /// Where they begin, relative to the program.
+        /// Start of the segment data, relative to the program.
         base: u64,
-        /// Bytes the program must have.
+        /// Required size of the program in bytes.
         needs: u128,
-        /// Bytes it has.
+        /// Actual size of the program in bytes.
         len: u64,
     },
-    /// A FlatBuffer offset leads nowhere.
+    /// A FlatBuffer offset points outside the FlatBuffer.
     #[error(
         "{place}: expected an offset to a place inside the FlatBuffer, which ends at {end}; found {found}"
     )]
     Offset {
         /// The offset field.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: u32,
         /// End of the FlatBuffer in the file.
         end: u64,
     },
-    /// A value reaches over the end of the FlatBuffer.
+    /// A value extends past the end of the FlatBuffer.
     #[error("{place}: expected {size} bytes before the end of the FlatBuffer at {end}")]
     OutsideBuffer {
         /// The value.
-        place: Place,
+        place: FieldPosition,
         /// Its size in bytes.
         size: u64,
         /// End of the FlatBuffer in the file.
         end: u64,
     },
-    /// A table's vtable is not inside the FlatBuffer.
-    #[error("{place}: expected a vtable inside the FlatBuffer, found its distance to be {found}")]
+    /// A table's vtable is outside the FlatBuffer.
+    #[error("{place}: expected a vtable inside the FlatBuffer, found a distance of {found}")]
     Vtable {
         /// The table.
-        place: Place,
-        /// The distance that stands there.
+        place: FieldPosition,
+        /// The distance in the file.
         found: i32,
     },
-    /// A vtable's own sizes are impossible.
+    /// A vtable states impossible sizes.
     #[error(
         "{place}: expected a vtable of an even size and a table, of at least 4 bytes each, \
          inside the FlatBuffer; found {vtable} and {table}"
     )]
     VtableSize {
         /// The table.
-        place: Place,
+        place: FieldPosition,
         /// Size of the vtable.
         vtable: u16,
         /// Size of the table.
@@ -181,128 +181,128 @@ pub enum Error {
     )]
     FieldOutsideTable {
         /// The table and field.
-        place: Place,
+        place: FieldPosition,
         /// Size of the field.
         size: u16,
         /// Size of the table.
         table: u16,
-        /// Where the vtable puts the field.
+        /// Offset of the field in the table, as the vtable states it.
         found: u16,
     },
-    /// A vector claims more elements than the FlatBuffer has bytes for.
+    /// A vector claims more elements than the FlatBuffer can hold.
     #[error("{place}: expected a vector of at most {most} elements, found a length of {found}")]
     VectorLength {
         /// The vector.
-        place: Place,
+        place: FieldPosition,
         /// Its claimed length.
         found: u32,
-        /// What the rest of the buffer has room for.
+        /// Number of elements that fit the rest of the buffer.
         most: u64,
     },
-    /// A string is longer than the buffer, or than any name is.
+    /// A string exceeds the buffer or the maximum length of a name.
     #[error("{place}: expected a string of at most {most} bytes, found a length of {found}")]
     StringLength {
         /// The string.
-        place: Place,
+        place: FieldPosition,
         /// Its claimed length.
         found: u32,
-        /// The longest that is read here.
+        /// Maximum length in bytes.
         most: u64,
     },
-    /// A number does not lie where its kind must.
+    /// A number is not aligned to its size.
     #[error(
         "{place}: expected a multiple of {wanted} from the FlatBuffer's beginning, found {found}"
     )]
     Alignment {
         /// The number.
-        place: Place,
+        place: FieldPosition,
         /// Its alignment in bytes.
         wanted: u8,
-        /// Where it lies.
+        /// Its offset.
         found: u64,
     },
-    /// A string does not end with a zero byte.
-    #[error("{place}: expected a zero byte behind the string, found another")]
+    /// A string lacks its terminating zero byte.
+    #[error("{place}: expected a zero byte after the string, found another byte")]
     Terminator {
-        /// The byte behind the string.
-        place: Place,
+        /// The byte after the string.
+        place: FieldPosition,
     },
-    /// More tables than a device walks.
-    #[error("{place}: expected at most {most} tables, found more by here")]
+    /// The file has more tables than a device verifies.
+    #[error("{place}: expected at most {most} tables, found more at this point")]
     TooManyTables {
-        /// The first that is too much.
-        place: Place,
+        /// The first table above the limit.
+        place: FieldPosition,
         /// The limit.
         most: u32,
     },
-    /// A tensor was planned a place that its memory does not have.
+    /// A tensor's planned memory does not exist or is too small.
     #[error(
         "{place}: expected {size} bytes at {offset} inside planned memory {memory}, found {}",
         available.map_or("no such memory".to_owned(), |size| format!("{size} bytes in it"))
     )]
     MemoryPlan {
         /// The tensor's allocation.
-        place: Place,
-        /// Bytes of the tensor.
+        place: FieldPosition,
+        /// Size of the tensor in bytes.
         size: u64,
-        /// Its place in the memory.
+        /// Its offset in the memory.
         offset: u64,
         /// The memory's number, from 1.
         memory: u32,
-        /// Bytes of that memory; `None` if the plan has none of this number.
+        /// Size of that memory in bytes; `None` if the plan lacks this number.
         available: Option<u64>,
     },
     /// A string is not UTF-8.
     #[error("{place}: expected UTF-8 text, found an invalid byte after {valid} bytes")]
     Utf8 {
         /// The string.
-        place: Place,
-        /// Length of the valid beginning.
+        place: FieldPosition,
+        /// Length of the valid prefix in bytes.
         valid: usize,
     },
-    /// A union holds a type the schema does not have.
+    /// A union has a type that the schema lacks.
     #[error("{place}: expected a union type of 1 to {most}, found {found}")]
     UnionType {
         /// The type field.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: u8,
         /// The last known type.
         most: u8,
     },
-    /// An enumeration holds a value the schema does not have.
+    /// An enumeration has a value that the schema lacks.
     #[error("{place}: expected a value of 0 to {most}, found {found}")]
     EnumValue {
         /// The field.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: i8,
         /// The last known value.
         most: i8,
     },
-    /// A field without which nothing can be said is absent.
+    /// A required field is absent.
     #[error("{place}: expected the field to be present, found none")]
     MissingField {
         /// The field, at the offset of its table.
-        place: Place,
+        place: FieldPosition,
     },
-    /// An index points past what it indexes.
+    /// An index is out of range.
     #[error("{place}: expected an index below {count} ({what}), found {found}")]
     Index {
         /// The index.
-        place: Place,
-        /// What is indexed.
+        place: FieldPosition,
+        /// The indexed items.
         what: &'static str,
-        /// How many of these there are.
+        /// Number of items.
         count: u64,
-        /// The index that was found.
+        /// The index in the file.
         found: i64,
     },
     /// A tensor or a memory has a negative size.
     #[error("{place}: expected a size of at least 0, found {found}")]
     NegativeSize {
         /// The size.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: i64,
     },
@@ -310,25 +310,25 @@ pub enum Error {
     #[error("{place}: expected at most {most} dimensions, found {found}")]
     Rank {
         /// The sizes.
-        place: Place,
-        /// How many there are.
+        place: FieldPosition,
+        /// Number of dimensions.
         found: u64,
-        /// How many are allowed.
+        /// Maximum number of dimensions.
         most: u64,
     },
-    /// A tensor's size in bytes does not fit 64 bits.
+    /// A tensor's size in bytes exceeds 64 bits.
     #[error("{place}: expected a tensor whose size fits 64 bits, found {found:?}")]
     TensorSize {
         /// The sizes.
-        place: Place,
+        place: FieldPosition,
         /// All of them.
         found: Vec<u64>,
     },
     /// Two methods share a name.
-    #[error("{place}: expected a method name of its own, found {found:?} again")]
+    #[error("{place}: expected a unique method name, found {found:?} again")]
     DuplicateMethod {
-        /// The second one's name.
-        place: Place,
+        /// The position of the second name.
+        place: FieldPosition,
         /// The name.
         found: String,
     },
@@ -336,131 +336,131 @@ pub enum Error {
     #[error("{place}: expected segments sorted by offset, found {found} after {previous}")]
     SegmentOrder {
         /// The segment's offset.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: u64,
-        /// The one before.
+        /// Offset of the preceding segment.
         previous: u64,
     },
-    /// A segment does not lie inside the file.
+    /// A segment extends past the end of the file.
     #[error(
         "{place}: expected the segment to end inside the program's {len} bytes, found {size} bytes \
          at {offset} from base {base}"
     )]
     SegmentRange {
         /// The segment.
-        place: Place,
+        place: FieldPosition,
         /// Its offset from the base.
         offset: u64,
         /// Its size.
         size: u64,
         /// The segment base offset.
         base: u64,
-        /// Bytes the program has.
+        /// Size of the program in bytes.
         len: u64,
     },
-    /// A tensor's stored data does not lie inside its segment or buffer.
+    /// A tensor's stored data extends past its segment or buffer.
     #[error("{place}: expected {size} bytes of tensor data at {offset}, found {available} there")]
     TensorData {
         /// The tensor's data reference.
-        place: Place,
+        place: FieldPosition,
         /// File offset of the data.
         offset: u64,
         /// Size of the tensor in bytes.
         size: u64,
-        /// Bytes from there to the end of the segment or buffer.
+        /// Number of bytes up to the end of the segment or buffer.
         available: u64,
     },
-    /// A tensor's stored data would begin after its segment.
+    /// A tensor's stored data begins after the end of its segment.
     #[error("{place}: expected an offset of at most {most} into the segment, found {found}")]
     DataOffset {
         /// The offset.
-        place: Place,
+        place: FieldPosition,
         /// Its value.
         found: u64,
-        /// Bytes of the segment.
+        /// Size of the segment in bytes.
         most: u64,
     },
-    /// A tensor does not begin where its storage does, or its dimension order is none.
+    /// A tensor has a storage offset, or its dimension order is not a permutation.
     #[error(
         "{place}: expected a storage offset of 0 and a dimension order that names each dimension once, \
          found an offset of {offset}"
     )]
     Layout {
         /// The dimension order.
-        place: Place,
+        place: FieldPosition,
         /// The storage offset, in elements.
         offset: i32,
     },
-    /// Two lists that belong together differ in length, or a number is none of those that make sense.
+    /// Two related lists differ in length, or a number is out of range.
     #[error("{place}: expected {expected}, found {found}")]
     Value {
         /// The field.
-        place: Place,
-        /// What would make sense.
+        place: FieldPosition,
+        /// The expected values.
         expected: String,
-        /// What is there.
+        /// The actual value.
         found: u64,
     },
-    /// A call of an operator that does not exist.
+    /// A called operator does not exist.
     #[error("{place}: unknown operator `{found}`: expected {expected}")]
     Operator {
-        /// Its name.
-        place: Place,
+        /// Position of its name.
+        place: FieldPosition,
         /// Its full name.
         found: String,
-        /// Which operators there are.
+        /// The existing operators.
         expected: String,
     },
-    /// A call of an operator with more or fewer arguments than it takes.
+    /// A call of an operator has the wrong number of arguments.
     #[error(
         "{place}: expected {expected} arguments, as `{operator}` takes with its result, found {found}"
     )]
     Arguments {
-        /// The arguments.
-        place: Place,
+        /// Position of the arguments.
+        place: FieldPosition,
         /// The operator's full name.
         operator: String,
-        /// How many it takes.
+        /// The number that the operator takes.
         expected: usize,
-        /// How many there are.
+        /// The number in the file.
         found: u64,
     },
-    /// A value of a kind that an instruction does not take.
+    /// An instruction does not accept the type of a value.
     #[error("{place}: expected {expected}, found {found}")]
     Kind {
-        /// The value's index.
-        place: Place,
-        /// The kinds that are taken, and by what.
+        /// Position of the value's index.
+        place: FieldPosition,
+        /// The accepted types, and the consumer.
         expected: String,
-        /// The value and its kind.
+        /// The value and its type.
         found: String,
     },
-    /// What a Core ML payload holds is not what it should.
+    /// The file system of a Core ML payload has unexpected content.
     #[error("{place}: expected a file system with an ML Program, found {found}")]
-    Listing {
-        /// Where.
-        place: Place,
-        /// What is there.
+    InvalidListing {
+        /// The position.
+        place: FieldPosition,
+        /// The actual content.
         found: String,
     },
-    /// A protobuf message is broken.
+    /// A protobuf message is invalid.
     #[error("{place}: expected a field of the protobuf wire format, found other bytes")]
-    Wire {
-        /// Where.
-        place: Place,
+    InvalidProtobuf {
+        /// The position.
+        place: FieldPosition,
     },
-    /// The file says more than any real header does.
-    #[error("{place}: expected a description of at most {most} bytes, found more by here")]
-    TooMuch {
-        /// Where the limit was reached.
-        place: Place,
-        /// The limit.
+    /// The description of the file exceeds its memory limit.
+    #[error("{place}: expected a description of at most {most} bytes, found more at this point")]
+    DescriptionTooLarge {
+        /// The position at which the limit was exceeded.
+        place: FieldPosition,
+        /// The limit in bytes.
         most: u64,
     },
 }
 
-impl Breach for Error {
+impl FormatError for Error {
     fn offset(&self) -> Option<u64> {
         Some(match self {
             Self::Identifier { offset, .. } | Self::Version { offset, .. } => *offset,
@@ -501,9 +501,9 @@ impl Breach for Error {
             | Self::Operator { place, .. }
             | Self::Arguments { place, .. }
             | Self::Kind { place, .. }
-            | Self::Listing { place, .. }
-            | Self::Wire { place }
-            | Self::TooMuch { place, .. } => place.offset,
+            | Self::InvalidListing { place, .. }
+            | Self::InvalidProtobuf { place }
+            | Self::DescriptionTooLarge { place, .. } => place.offset,
         })
     }
 }

@@ -1,8 +1,8 @@
-//! What a method's instructions tell of the dynamism of single dimensions.
+//! Derives the dynamism of single dimensions from a method's instructions.
 //!
-//! Two operators tell: `aten::sym_size.int(x, d)` is only ever emitted for a dynamic dimension, and
+//! Two operators give evidence. `aten::sym_size.int(x, d)` is emitted only for a dynamic dimension.
 //! `executorch_prim::et_view.default(x, sizes)` takes a literal for a fixed size and a computed
-//! integer for a dynamic one. Also keeps the bounds of dimensions that are certainly dynamic: the
+//! integer for a dynamic one. The bounds of certainly dynamic dimensions are recorded as well: the
 //! same bound elsewhere in the method is a good guess.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,21 +14,21 @@ use super::storage::Storage;
 use super::value::{Evalue, INT, INT_LIST, TENSOR, Tensor};
 use crate::model::Dynamism;
 
-/// Bytes a fact takes in memory, about.
+/// Approximate memory per fact, in bytes.
 const FACT_COST: u64 = 64;
 
-/// What is certain of a dimension.
+/// A certain fact about a dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Certain {
-    /// It varies.
+pub(super) enum DimFact {
+    /// Its size varies.
     Dynamic,
-    /// It is always as large as its bound.
+    /// Its size always equals its bound.
     Fixed,
 }
 
-/// An operator that tells something.
+/// An operator whose calls give evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Telling {
+pub(super) enum EvidenceOperator {
     /// `aten::sym_size.int`
     SymSize,
     /// `executorch_prim::et_view.default`
@@ -38,25 +38,25 @@ pub(super) enum Telling {
 /// Certain facts about the dimensions of a method's values.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// By value and dimension.
-    dims: BTreeMap<(u64, usize), Certain>,
+    /// Facts by value and dimension.
+    dims: BTreeMap<(u64, usize), DimFact>,
     /// Bounds of certainly dynamic dimensions.
     pub(super) bounds: BTreeSet<u64>,
 }
 
-/// What the instructions do with values, gathered before it is judged.
-pub(super) struct Traces<'a> {
+/// The uses of values by instructions, collected before they are evaluated.
+pub(super) struct ValueUses<'a> {
     values: Vector<'a>,
-    /// Values a kernel computed or a move wrote.
+    /// Values written by a kernel or a move.
     computed: BTreeSet<u64>,
-    /// Values a delegate was given, to read or to write.
+    /// Values passed to a delegate, as input or output.
     delegated: BTreeSet<u64>,
-    /// Calls of telling operators: first, second and last argument.
-    calls: Vec<(Telling, [u64; 3])>,
+    /// Calls of [`EvidenceOperator`] operators: first, second and last argument.
+    calls: Vec<(EvidenceOperator, [u64; 3])>,
 }
 
-impl Telling {
-    /// The operator of this full name, if it tells anything.
+impl EvidenceOperator {
+    /// Returns the operator of this full name, if it gives evidence.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         match name {
             "aten::sym_size.int" => Some(Self::SymSize),
@@ -67,22 +67,22 @@ impl Telling {
 }
 
 impl Evidence {
-    /// What is certain of a dimension of a value.
-    pub(super) fn of(&self, value: u64, dim: usize) -> Option<Certain> {
+    /// Returns the certain fact about a dimension of a value, if any.
+    pub(super) fn of(&self, value: u64, dim: usize) -> Option<DimFact> {
         self.dims.get(&(value, dim)).copied()
     }
 
-    fn add(&mut self, value: u64, dim: usize, bound: u64, certain: Certain) {
+    fn add(&mut self, value: u64, dim: usize, bound: u64, certain: DimFact) {
         let known = self.dims.entry((value, dim)).or_insert(certain);
-        if certain == Certain::Dynamic {
+        if certain == DimFact::Dynamic {
             *known = certain;
             self.bounds.insert(bound);
         }
     }
 }
 
-impl<'a> Traces<'a> {
-    /// Nothing seen yet of a method with these values.
+impl<'a> ValueUses<'a> {
+    /// Starts with no uses for a method with these values.
     pub(super) fn new(values: Vector<'a>) -> Self {
         Self {
             values,
@@ -92,23 +92,23 @@ impl<'a> Traces<'a> {
         }
     }
 
-    /// An instruction writes this value.
+    /// Records that an instruction writes this value.
     pub(super) fn computes(&mut self, value: u64) {
         self.computed.insert(value);
     }
 
-    /// A delegate reads or writes this value.
+    /// Records that a delegate reads or writes this value.
     pub(super) fn delegates(&mut self, value: u64) {
         self.delegated.insert(value);
     }
 
-    /// A telling operator is called with these arguments.
-    pub(super) fn calls(&mut self, operator: Telling, args: [u64; 3]) {
+    /// Records a call of an operator that gives evidence.
+    pub(super) fn calls(&mut self, operator: EvidenceOperator, args: [u64; 3]) {
         self.calls.push((operator, args));
     }
 
-    /// Judges what was seen. `inputs` are the values a caller sets.
-    pub(super) fn judge(
+    /// Evaluates the collected uses. `inputs` are the values that a caller sets.
+    pub(super) fn evaluate(
         &self,
         inputs: &[u64],
         storage: &Storage<'_>,
@@ -116,8 +116,8 @@ impl<'a> Traces<'a> {
     ) -> Result<(), Error> {
         for &(operator, [first, second, last]) in &self.calls {
             match operator {
-                Telling::SymSize => self.sym_size(first, second, storage, evidence)?,
-                Telling::View => self.view(inputs, second, last, storage, evidence)?,
+                EvidenceOperator::SymSize => self.sym_size(first, second, storage, evidence)?,
+                EvidenceOperator::View => self.view(inputs, second, last, storage, evidence)?,
             }
         }
         Ok(())
@@ -147,7 +147,7 @@ impl<'a> Traces<'a> {
             .and_then(|dim| tensor.sizes.get(dim).map(|&bound| (dim, bound)));
         if let Some((dim, bound)) = found.filter(|(_, bound)| *bound > 1) {
             self.keep(value)?;
-            evidence.add(value, dim, bound, Certain::Dynamic);
+            evidence.add(value, dim, bound, DimFact::Dynamic);
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl<'a> Traces<'a> {
         if list.tag != INT_LIST {
             return Ok(());
         }
-        // The list holds values, not integers.
+        // The list holds indices of values, not integers.
         let items = list.table()?.vector(value::ITEMS, 8)?;
         if items.len() != tensor.sizes.len() as u64 {
             return Ok(());
@@ -178,11 +178,11 @@ impl<'a> Traces<'a> {
                 continue;
             };
             let certain = if self.computed.contains(&item) {
-                (bound > 1).then_some(Certain::Dynamic)
+                (bound > 1).then_some(DimFact::Dynamic)
             } else if self.delegated.contains(&item) || inputs.contains(&item) {
                 None
             } else {
-                (u64::try_from(size) == Ok(bound)).then_some(Certain::Fixed)
+                (u64::try_from(size) == Ok(bound)).then_some(DimFact::Fixed)
             };
             if let Some(certain) = certain {
                 self.keep(value)?;
@@ -206,7 +206,7 @@ impl<'a> Traces<'a> {
             })
     }
 
-    /// The tensor of bounded dynamism that a value is.
+    /// Returns the tensor of a value, if it is one with bounded dynamism.
     fn bounded(&self, value: u64, storage: &Storage<'_>) -> Result<Option<Tensor>, Error> {
         let value = Evalue::read(self.values.table(value)?)?;
         if value.tag != TENSOR {
@@ -216,7 +216,7 @@ impl<'a> Traces<'a> {
         Ok(Some(tensor).filter(|tensor| tensor.dynamism == Dynamism::Bounded))
     }
 
-    /// The integer a value is (or was before it was computed).
+    /// Returns the stored integer of a value, even if it is computed later.
     fn int(&self, value: u64) -> Result<Option<i64>, Error> {
         let value = Evalue::read(self.values.table(value)?)?;
         if value.tag != INT {

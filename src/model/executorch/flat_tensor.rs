@@ -1,6 +1,8 @@
-//! Data files (`.ptd`) as a format of their own: tensors by name, for programs that do not hold them.
+//! Reader for ExecuTorch data files (`.ptd`): named tensors that programs store outside their own
+//! file.
 //!
-//! `body/data.rs` reads them; here they become a [`ModelInfo`] without methods.
+//! `body/data.rs` parses the files; this module converts the result to a [`ModelInfo`] without
+//! methods.
 
 use std::path::Path;
 
@@ -12,7 +14,7 @@ use crate::model::{
 };
 use crate::source::ReadAt;
 
-/// The format of ExecuTorch's data files.
+/// The format of ExecuTorch data files.
 #[derive(Debug)]
 pub struct FlatTensor;
 
@@ -52,7 +54,7 @@ impl ModelFormat for FlatTensor {
         });
         Ok(ModelInfo {
             format: self.name(),
-            named_as: None,
+            format_by_name: None,
             format_version: "FT01".to_owned(),
             names_methods: true,
             weight_bytes,

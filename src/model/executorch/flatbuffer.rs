@@ -1,26 +1,26 @@
-//! Checked reading of a FlatBuffer that lies somewhere in a file.
+//! A bounds-checked reader for a FlatBuffer at any position in a file.
 //!
-//! Invariant: no byte outside the buffer is read, no length is believed before it is checked
-//! against the buffer's end, and what is kept of the file is counted against [`MAX_KEPT`]. Layout:
-//! <https://flatbuffers.dev/internals/>. Knows nothing of the schema; alignment is
-//! `verify.rs`'s matter, as nothing here depends on it.
+//! Invariant: only bytes inside the buffer are read, every length is checked against the buffer's
+//! end before use, and retained data is counted against [`MAX_RETAINED_BYTES`]. Layout:
+//! <https://flatbuffers.dev/internals/>. The reader is independent of schemas and of alignment;
+//! `verify.rs` checks alignment.
 
 use std::cell::Cell;
 
-use super::error::{Error, Place};
+use super::error::{Error, FieldPosition};
 use super::path::{Path, Step};
 use crate::source::Pages;
 
-/// Longest string in bytes; a longer name is an error, a longer text is cut.
-pub(in crate::model) const MAX_STRING: u32 = 64 * 1024;
-/// Bytes, about, that the description of one file may take in memory.
-pub(in crate::model) const MAX_KEPT: u64 = 64 * 1024 * 1024;
+/// Maximum length of a string, in bytes; a longer name is an error, a longer text is truncated.
+pub(in crate::model) const MAX_STRING_BYTES: u32 = 64 * 1024;
+/// Approximate maximum memory for the description of one file, in bytes.
+pub(in crate::model) const MAX_RETAINED_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A field of a table: its number in the schema and its name.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct Field(pub(in crate::model) u16, pub(in crate::model) &'static str);
 
-/// A FlatBuffer and where it lies in the file.
+/// A FlatBuffer and its position in the file.
 pub(in crate::model) struct Buffer<'a> {
     pages: &'a Pages<'a>,
     start: u64,
@@ -29,7 +29,7 @@ pub(in crate::model) struct Buffer<'a> {
 }
 
 impl<'a> Buffer<'a> {
-    /// The FlatBuffer in the bytes `start..end` of the file.
+    /// Creates a reader for the FlatBuffer in the bytes `start..end` of the file.
     pub(in crate::model) fn new(pages: &'a Pages<'a>, start: u64, end: u64) -> Self {
         Self {
             pages,
@@ -39,14 +39,14 @@ impl<'a> Buffer<'a> {
         }
     }
 
-    /// The root table, called `name` in messages.
+    /// Returns the root table, called `name` in messages.
     pub(in crate::model) fn root(&'a self, name: &'static str) -> Result<Table<'a>, Error> {
         let path = Path::root(name);
         let at = self.follow(self.start, &path, Step::Here)?;
         Table::read(self, at, path)
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub(in crate::model) fn pages(&self) -> &'a Pages<'a> {
         self.pages
     }
@@ -55,13 +55,13 @@ impl<'a> Buffer<'a> {
     pub(in crate::model) fn keep(
         &self,
         size: u64,
-        place: impl FnOnce() -> Place,
+        place: impl FnOnce() -> FieldPosition,
     ) -> Result<(), Error> {
         self.kept.set(self.kept.get().saturating_add(size));
-        if self.kept.get() > MAX_KEPT {
-            return Err(Error::TooMuch {
+        if self.kept.get() > MAX_RETAINED_BYTES {
+            return Err(Error::DescriptionTooLarge {
                 place: place(),
-                most: MAX_KEPT,
+                most: MAX_RETAINED_BYTES,
             });
         }
         Ok(())
@@ -86,7 +86,7 @@ impl<'a> Buffer<'a> {
         })
     }
 
-    /// Where the offset at `at` leads: to at least four bytes inside the buffer.
+    /// Returns the target of the offset at `at`, which has at least four bytes inside the buffer.
     fn follow(&self, at: u64, path: &Path, step: Step) -> Result<u64, Error> {
         let found = u32::from_le_bytes(self.array(at, path, step)?);
         let target = at + u64::from(found);
@@ -107,7 +107,7 @@ impl<'a> Buffer<'a> {
         let most = if cut {
             room
         } else {
-            room.min(MAX_STRING.into())
+            room.min(MAX_STRING_BYTES.into())
         };
         if u64::from(found) > most {
             return Err(Error::StringLength {
@@ -116,7 +116,7 @@ impl<'a> Buffer<'a> {
                 most,
             });
         }
-        let size = found.min(MAX_STRING);
+        let size = found.min(MAX_STRING_BYTES);
         self.keep(u64::from(size) + 32, place)?;
         let bytes = self
             .pages
@@ -130,7 +130,7 @@ impl<'a> Buffer<'a> {
             Err(error) => {
                 let problem = error.utf8_error();
                 let valid = problem.valid_up_to();
-                // A cut may go through the middle of a character.
+                // The truncation may split a character.
                 if size < found && problem.error_len().is_none() {
                     let mut bytes = error.into_bytes();
                     bytes.truncate(valid);
@@ -145,7 +145,7 @@ impl<'a> Buffer<'a> {
     }
 }
 
-/// A table: a vtable that says where its fields are.
+/// A table; its vtable locates its fields.
 #[derive(Clone)]
 pub(in crate::model) struct Table<'a> {
     buffer: &'a Buffer<'a>,
@@ -193,23 +193,24 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The buffer the table lies in.
+    /// Returns the buffer that contains the table.
     pub(in crate::model) fn buffer(&self) -> &'a Buffer<'a> {
         self.buffer
     }
 
-    /// The table itself, for a message.
-    pub(in crate::model) fn here(&self) -> Place {
+    /// Returns the position of the table for a message.
+    pub(in crate::model) fn here(&self) -> FieldPosition {
         self.path.place(Step::Here, self.at)
     }
 
-    /// A field, for a message: at its own offset where it is present, else at the table's.
-    pub(in crate::model) fn place(&self, field: Field) -> Place {
+    /// Returns the position of a field for a message: its own offset if it is present, else the
+    /// table's.
+    pub(in crate::model) fn place(&self, field: Field) -> FieldPosition {
         let at = self.slot(field, 1).ok().flatten().unwrap_or(self.at);
         self.path.place(Step::Field(field.1), at)
     }
 
-    /// Where the field stands, if it is present.
+    /// Returns the offset of the field, if it is present.
     fn slot(&self, field: Field, size: u16) -> Result<Option<u64>, Error> {
         let entry = 4 + 2 * field.0;
         if entry + 2 > self.vtable_size {
@@ -232,7 +233,7 @@ impl<'a> Table<'a> {
         Ok(Some(self.at + u64::from(found)))
     }
 
-    /// Whether the field is present.
+    /// Returns whether the field is present.
     pub(in crate::model) fn has(&self, field: Field) -> Result<bool, Error> {
         Ok(self.slot(field, 1)?.is_some())
     }
@@ -245,32 +246,32 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// An unsigned byte, 0 where absent.
+    /// Reads an unsigned byte; 0 if absent.
     pub(in crate::model) fn u8(&self, field: Field) -> Result<u8, Error> {
         Ok(u8::from_le_bytes(self.scalar(field)?))
     }
 
-    /// A signed byte, 0 where absent.
+    /// Reads a signed byte; 0 if absent.
     pub(in crate::model) fn i8(&self, field: Field) -> Result<i8, Error> {
         Ok(i8::from_le_bytes(self.scalar(field)?))
     }
 
-    /// A 16-bit integer, 0 where absent.
+    /// Reads a 16-bit integer; 0 if absent.
     pub(in crate::model) fn i16(&self, field: Field) -> Result<i16, Error> {
         Ok(i16::from_le_bytes(self.scalar(field)?))
     }
 
-    /// A 32-bit unsigned integer, 0 where absent.
+    /// Reads a 32-bit unsigned integer; 0 if absent.
     pub(in crate::model) fn u32(&self, field: Field) -> Result<u32, Error> {
         Ok(u32::from_le_bytes(self.scalar(field)?))
     }
 
-    /// A 32-bit integer, 0 where absent.
+    /// Reads a 32-bit integer; 0 if absent.
     pub(in crate::model) fn i32(&self, field: Field) -> Result<i32, Error> {
         Ok(i32::from_le_bytes(self.scalar(field)?))
     }
 
-    /// A 32-bit integer, `default` where absent.
+    /// Reads a 32-bit integer; `default` if absent.
     pub(in crate::model) fn i32_or(&self, field: Field, default: i32) -> Result<i32, Error> {
         match self.slot(field, 4)? {
             Some(_) => self.i32(field),
@@ -278,22 +279,22 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A 64-bit unsigned integer, 0 where absent.
+    /// Reads a 64-bit unsigned integer; 0 if absent.
     pub(in crate::model) fn u64(&self, field: Field) -> Result<u64, Error> {
         Ok(u64::from_le_bytes(self.scalar(field)?))
     }
 
-    /// A 64-bit integer, 0 where absent.
+    /// Reads a 64-bit integer; 0 if absent.
     pub(in crate::model) fn i64(&self, field: Field) -> Result<i64, Error> {
         Ok(i64::from_le_bytes(self.scalar(field)?))
     }
 
-    /// A float, 0 where absent.
+    /// Reads a float; 0 if absent.
     pub(in crate::model) fn f32(&self, field: Field) -> Result<f32, Error> {
         Ok(f32::from_le_bytes(self.scalar(field)?))
     }
 
-    /// A double, 0 where absent.
+    /// Reads a double; 0 if absent.
     pub(in crate::model) fn f64(&self, field: Field) -> Result<f64, Error> {
         Ok(f64::from_le_bytes(self.scalar(field)?))
     }
@@ -304,27 +305,27 @@ impl<'a> Table<'a> {
             .transpose()
     }
 
-    /// A table, if present.
+    /// Reads a table, if present.
     pub(in crate::model) fn table(&self, field: Field) -> Result<Option<Table<'a>>, Error> {
         self.target(field)?
             .map(|at| Table::read(self.buffer, at, self.path.then(Step::Field(field.1))))
             .transpose()
     }
 
-    /// A table that must be there.
-    pub(in crate::model) fn required(&self, field: Field) -> Result<Table<'a>, Error> {
+    /// Reads a required table.
+    pub(in crate::model) fn required_table(&self, field: Field) -> Result<Table<'a>, Error> {
         self.table(field)?.ok_or_else(|| Error::MissingField {
             place: self.place(field),
         })
     }
 
-    /// A name, if present.
+    /// Reads a name, if present; a name that is too long is an error.
     pub(in crate::model) fn name(&self, field: Field) -> Result<Option<String>, Error> {
         self.text(field, false)
     }
 
-    /// A text, if present, cut where it is very long.
-    pub(in crate::model) fn cut_text(&self, field: Field) -> Result<Option<String>, Error> {
+    /// Reads a text, if present; a very long text is truncated.
+    pub(in crate::model) fn truncated_text(&self, field: Field) -> Result<Option<String>, Error> {
         self.text(field, true)
     }
 
@@ -335,7 +336,7 @@ impl<'a> Table<'a> {
             .transpose()
     }
 
-    /// A vector of elements of `width` bytes; empty where absent.
+    /// Reads a vector of elements of `width` bytes; empty if absent.
     pub(in crate::model) fn vector(&self, field: Field, width: u8) -> Result<Vector<'a>, Error> {
         let path = self.path.then(Step::Field(field.1));
         let Some(at) = self.target(field)? else {
@@ -365,13 +366,13 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// A vector of tables (or strings); empty where absent.
+    /// Reads a vector of tables (or strings); empty if absent.
     pub(in crate::model) fn tables(&self, field: Field) -> Result<Vector<'a>, Error> {
         self.vector(field, 4)
     }
 }
 
-/// A vector whose length was found to fit the buffer.
+/// A vector whose length fits the buffer.
 #[derive(Clone)]
 pub(in crate::model) struct Vector<'a> {
     buffer: &'a Buffer<'a>,
@@ -382,28 +383,28 @@ pub(in crate::model) struct Vector<'a> {
 }
 
 impl<'a> Vector<'a> {
-    /// Number of elements.
+    /// Returns the number of elements.
     pub(in crate::model) fn len(&self) -> u64 {
         self.len.into()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether the vector is empty.
     pub(in crate::model) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// File offset of the first element.
+    /// Returns the file offset of the first element.
     pub(in crate::model) fn first(&self) -> u64 {
         self.first
     }
 
-    /// The vector itself, for a message.
-    pub(in crate::model) fn here(&self) -> Place {
+    /// Returns the position of the vector for a message.
+    pub(in crate::model) fn here(&self) -> FieldPosition {
         self.path.place(Step::Here, self.first)
     }
 
-    /// An element, for a message.
-    pub(in crate::model) fn place(&self, index: u64) -> Place {
+    /// Returns the position of an element for a message.
+    pub(in crate::model) fn place(&self, index: u64) -> FieldPosition {
         self.path.place(Step::Index(index), self.at(index))
     }
 
@@ -417,47 +418,47 @@ impl<'a> Vector<'a> {
             .array(self.at(index), &self.path, Step::Index(index))
     }
 
-    /// An unsigned byte.
+    /// Reads an unsigned byte.
     pub(in crate::model) fn u8(&self, index: u64) -> Result<u8, Error> {
         Ok(u8::from_le_bytes(self.element(index)?))
     }
 
-    /// A 16-bit unsigned integer.
+    /// Reads a 16-bit unsigned integer.
     pub(in crate::model) fn u16(&self, index: u64) -> Result<u16, Error> {
         Ok(u16::from_le_bytes(self.element(index)?))
     }
 
-    /// A 32-bit unsigned integer.
+    /// Reads a 32-bit unsigned integer.
     pub(in crate::model) fn u32(&self, index: u64) -> Result<u32, Error> {
         Ok(u32::from_le_bytes(self.element(index)?))
     }
 
-    /// A 32-bit integer.
+    /// Reads a 32-bit integer.
     pub(in crate::model) fn i32(&self, index: u64) -> Result<i32, Error> {
         Ok(i32::from_le_bytes(self.element(index)?))
     }
 
-    /// A 64-bit integer.
+    /// Reads a 64-bit integer.
     pub(in crate::model) fn i64(&self, index: u64) -> Result<i64, Error> {
         Ok(i64::from_le_bytes(self.element(index)?))
     }
 
-    /// A 64-bit unsigned integer.
+    /// Reads a 64-bit unsigned integer.
     pub(in crate::model) fn u64(&self, index: u64) -> Result<u64, Error> {
         Ok(u64::from_le_bytes(self.element(index)?))
     }
 
-    /// A 32-bit float.
+    /// Reads a 32-bit float.
     pub(in crate::model) fn f32(&self, index: u64) -> Result<f32, Error> {
         Ok(f32::from_le_bytes(self.element(index)?))
     }
 
-    /// A double.
+    /// Reads a double.
     pub(in crate::model) fn f64(&self, index: u64) -> Result<f64, Error> {
         Ok(f64::from_le_bytes(self.element(index)?))
     }
 
-    /// The first `N` 32-bit unsigned integers, or as many as there are, in one read.
+    /// Reads the first `N` 32-bit unsigned integers, or all if there are fewer, in one read.
     pub(in crate::model) fn numbers<const N: usize>(&self) -> Result<Vec<u64>, Error> {
         let mut bytes = [[0; 4]; N];
         let used = &mut bytes[..N.min(self.len as usize)];
@@ -476,14 +477,14 @@ impl<'a> Vector<'a> {
         self.buffer.keep(size, || self.here())
     }
 
-    /// A table.
+    /// Reads a table.
     pub(in crate::model) fn table(&self, index: u64) -> Result<Table<'a>, Error> {
         let step = Step::Index(index);
         let at = self.buffer.follow(self.at(index), &self.path, step)?;
         Table::read(self.buffer, at, self.path.then(step))
     }
 
-    /// All tables in order.
+    /// Iterates over all tables in order.
     pub(in crate::model) fn iter_tables(&self) -> impl Iterator<Item = Result<Table<'a>, Error>> {
         (0..self.len()).map(|index| self.table(index))
     }

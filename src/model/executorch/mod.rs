@@ -1,9 +1,15 @@
-//! ExecuTorch programs (`.pte`) and bundled programs (`.bpte`), read from the FlatBuffer alone.
+//! Reader for ExecuTorch programs (`.pte`) and bundled programs (`.bpte`), which are FlatBuffers.
 //!
-//! `container` finds the FlatBuffer in the file, `flatbuffer` reads it with every access checked,
-//! `verify` and `load` check what a device checks before it runs one, `storage` knows where bytes are kept, `plan` and `value` read methods, `dynamism` settles which
-//! dimensions vary. `delegate` looks into the payloads of delegates for evidence of that, `wiring`
-//! joins it to a method's values, `relations` draws the conclusions. `contents` says what payloads hold.
+//! | module | role |
+//! |---|---|
+//! | `container`, `flatbuffer` | locate the FlatBuffer and read it with bounds checks |
+//! | `verify`, `load` | apply the checks that a device makes before it runs a program |
+//! | `storage` | locates segments, constants and payloads |
+//! | `plan`, `value` | read methods and their values |
+//! | `dynamism` | determines the dynamic dimensions |
+//! | `delegate`, `wiring`, `relations` | derive dynamic dimensions from delegate payloads |
+//! | `contents` | summarises delegate payloads |
+//! | `body` | reads the complete program for an engine |
 
 pub mod body;
 mod container;
@@ -41,12 +47,15 @@ pub mod xnnpack;
 
 use std::path::Path;
 
-pub use content::{Content, Count, Lowered, Port, Scheme, State, Stored};
-pub use contents::{Payload, content_of, contents};
-pub use error::{Error, Place};
+pub use content::{
+    LoweredPrecision, PayloadSummary, Port, QuantizationScheme, StateTensor, WeightCount,
+    WeightStorage,
+};
+pub use contents::{Payload, contents, payload_summary};
+pub use error::{Error, FieldPosition};
 pub use flat_tensor::FlatTensor;
 pub use place::place;
-pub use stored::Data;
+pub use stored::ConstantData;
 
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};

@@ -1,17 +1,17 @@
-//! Names of places in a FlatBuffer, as error messages show them.
+//! Paths of fields in a FlatBuffer for error messages.
 //!
-//! A path is a shared chain of steps, so that naming a table costs one small allocation and the
-//! text is only made when something is wrong.
+//! A path is a shared chain of steps. Naming a table costs one small allocation; the text is
+//! created only for an error.
 
 use std::fmt;
 use std::rc::Rc;
 
-use super::error::Place;
+use super::error::FieldPosition;
 
 /// One step of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// The place itself.
+    /// The path itself.
     Here,
     /// A field of a table.
     Field(&'static str),
@@ -19,7 +19,7 @@ pub(super) enum Step {
     Index(u64),
 }
 
-/// The way from the root to a table or vector.
+/// The path from the root to a table or vector.
 #[derive(Debug, Clone)]
 pub(super) struct Path(Rc<Node>);
 
@@ -30,7 +30,7 @@ struct Node {
 }
 
 impl Path {
-    /// The path of a root table.
+    /// Creates the path of a root table.
     pub(super) fn root(name: &'static str) -> Self {
         Self(Rc::new(Node {
             parent: None,
@@ -38,7 +38,7 @@ impl Path {
         }))
     }
 
-    /// One step further.
+    /// Returns the path with one more step.
     pub(super) fn then(&self, step: Step) -> Self {
         Self(Rc::new(Node {
             parent: Some(self.clone()),
@@ -46,13 +46,13 @@ impl Path {
         }))
     }
 
-    /// The place one step further, for a message.
-    pub(super) fn place(&self, step: Step, offset: u64) -> Place {
+    /// Returns the position one step further, for a message.
+    pub(super) fn place(&self, step: Step, offset: u64) -> FieldPosition {
         let path = match step {
             Step::Here => self.to_string(),
             _ => self.then(step).to_string(),
         };
-        Place { path, offset }
+        FieldPosition { path, offset }
     }
 }
 

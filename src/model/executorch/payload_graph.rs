@@ -1,65 +1,66 @@
-//! A delegate's graph as rules between dimensions: one method for each kind of operator.
+//! Translates a delegate's graph into rules between dimensions: one method per kind of operator.
 //!
-//! Invariant: what does not fit together (ranks, sizes, indices) adds no rule; so every rule holds
-//! for any consistent program. Sizes are the largest ones, as at export. Knows nothing of how a
+//! Invariant: operators with inconsistent ranks, sizes or indices add no rule. Every rule therefore
+//! holds for any consistent program. Sizes are upper bounds, as at export. The encoding of graphs
+//! is left to the modules of the backends.
 //! backend writes its graph.
 
 use std::cell::Cell;
 
-use super::evidence::Certain;
+use super::evidence::DimFact;
 use super::relations::{DimId, Relations, Rule};
 
-/// Dimensions and rules, about, that the payloads of one program may add.
-const ROOM: usize = 1 << 19;
+/// Approximate number of dimensions and rules that the payloads of one program may add.
+const MAX_RULES: usize = 1 << 19;
 
-/// Most inputs, and most outputs, of a delegate that is looked at.
+/// Maximum number of inputs, and of outputs, of a delegate.
 pub(super) const MAX_PORTS: u64 = 4096;
 
-/// Stands for a largest size that the payload does not say.
-pub(super) const ANY_SIZE: u64 = u64::MAX;
+/// Marks an upper bound that the payload does not record.
+pub(super) const UNKNOWN_SIZE: u64 = u64::MAX;
 
-/// A tensor: its dimensions and their largest sizes.
+/// A tensor: its dimensions and their upper bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shape {
     first: DimId,
-    /// Largest sizes.
+    /// Upper bounds of the sizes.
     pub(super) bounds: Vec<u64>,
 }
 
-/// A delegate's inputs, then its outputs: the tensors whose shapes it tells.
+/// The inputs of a delegate, then its outputs; `None` for a tensor of unknown shape.
 pub(super) struct Ports {
-    /// In the order of a call's arguments.
+    /// Shapes in the order of a call's arguments.
     pub(super) shapes: Vec<Option<Shape>>,
-    /// Dimensions are in the order of memory, not of the tensor.
+    /// True if dimensions are in memory order instead of tensor order.
     pub(super) in_memory_order: bool,
 }
 
 /// The arguments that a delegate takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
-    /// How many at least.
+pub(super) struct AcceptedArguments {
+    /// Minimum number of arguments.
     pub(super) count: u64,
-    /// Whether all of them are tensors.
+    /// True if all of them are tensors.
     pub(super) are_tensors: bool,
 }
 
-/// How much more the payloads of a program may add.
+/// The remaining number of dimensions and rules that the payloads of a program may add.
 #[derive(Debug)]
-pub(super) struct Room(Cell<usize>);
+pub(super) struct RuleBudget(Cell<usize>);
 
-/// Adds dimensions and rules while there is room.
+/// Adds dimensions and rules up to the limit.
 pub(super) struct Graph<'a> {
     relations: &'a mut Relations,
-    room: &'a Room,
+    room: &'a RuleBudget,
 }
 
 impl Shape {
-    /// Number of dimensions.
+    /// Returns the number of dimensions.
     pub(super) fn rank(&self) -> usize {
         self.bounds.len()
     }
 
-    /// The dimension at `index`, which is below the rank.
+    /// Returns the dimension at `index`, which must be below the rank.
     pub(super) fn dim(&self, index: usize) -> DimId {
         debug_assert!(index < self.rank());
         self.first + index
@@ -70,21 +71,21 @@ impl Shape {
     }
 }
 
-impl Default for Room {
+impl Default for RuleBudget {
     fn default() -> Self {
-        Self(Cell::new(ROOM))
+        Self(Cell::new(MAX_RULES))
     }
 }
 
-impl Room {
-    /// Whether there is room for so many dimensions or rules, which are then taken.
+impl RuleBudget {
+    /// Reserves room for `count` dimensions or rules; returns whether there was enough.
     pub(super) fn take(&self, count: usize) -> bool {
         let left = self.0.get().checked_sub(count);
         self.0.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// A tensor of these sizes, if there is room for it.
+    /// Creates a tensor with these bounds, if there is room for it.
     pub(super) fn shape(&self, relations: &mut Relations, bounds: Vec<u64>) -> Option<Shape> {
         self.take(bounds.len() + 1).then(|| Shape {
             first: relations.dims(bounds.len()),
@@ -94,56 +95,57 @@ impl Room {
 }
 
 impl<'a> Graph<'a> {
-    pub(super) fn new(relations: &'a mut Relations, room: &'a Room) -> Self {
+    pub(super) fn new(relations: &'a mut Relations, room: &'a RuleBudget) -> Self {
         Self { relations, room }
     }
 
-    /// A tensor of these sizes.
+    /// Creates a tensor with these bounds.
     pub(super) fn shape(&mut self, bounds: Vec<u64>) -> Option<Shape> {
         self.room.shape(self.relations, bounds)
     }
 
-    /// A dimension is dynamic or not.
-    pub(super) fn fact(&mut self, dim: DimId, certain: Certain) {
+    /// Records that a dimension is dynamic or fixed.
+    pub(super) fn fact(&mut self, dim: DimId, certain: DimFact) {
         if self.room.take(1) {
-            self.relations.fact(dim, certain);
+            self.relations.add_fact(dim, certain);
         }
     }
 
-    /// A smallest size of a dimension.
+    /// Records a minimum size of a dimension.
     pub(super) fn at_least(&mut self, dim: DimId, size: u64) {
         if self.room.take(1) {
-            self.relations.at_least(dim, size);
+            self.relations.add_min_size(dim, size);
         }
     }
 
-    /// All of a tensor is fixed.
+    /// Records that all dimensions of a tensor are fixed.
     pub(super) fn fixed(&mut self, shape: &Shape) {
         for (dim, _) in shape.dims() {
-            self.fact(dim, Certain::Fixed);
+            self.fact(dim, DimFact::Fixed);
         }
     }
 
-    /// Two dimensions are of the same size. A largest size that is not said agrees with any other.
+    /// Records that two dimensions have the same size. An unknown upper bound agrees with any
+    /// other.
     pub(super) fn equal(&mut self, to: (&Shape, usize), from: (&Shape, usize)) {
         let size = |(shape, dim): (&Shape, usize)| shape.bounds.get(dim).copied();
         let (Some(a), Some(b)) = (size(to), size(from)) else {
             return;
         };
-        let agree = a == b || a == ANY_SIZE || b == ANY_SIZE;
+        let agree = a == b || a == UNKNOWN_SIZE || b == UNKNOWN_SIZE;
         if agree && self.room.take(2) {
             self.relations.equal(to.0.dim(to.1), from.0.dim(from.1));
         }
     }
 
-    /// A dimension's size grows with the other's.
+    /// Records that a dimension's size grows with the size of the other.
     fn monotone(&mut self, (to, dim): (&Shape, usize), (from, other): (&Shape, usize)) {
         if self.room.take(2) {
             self.relations.same(to.dim(dim), from.dim(other));
         }
     }
 
-    /// A dimension is computed from these.
+    /// Records that a dimension is computed from the given ones.
     fn function(&mut self, to: DimId, mut from: Vec<DimId>, injective: bool) {
         from.sort_unstable();
         from.dedup();
@@ -156,7 +158,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The same shape.
+    /// Records that two tensors have the same shape.
     pub(super) fn elementwise(&mut self, to: &Shape, from: &Shape) {
         if to.bounds == from.bounds {
             for dim in 0..to.rank() {
@@ -165,12 +167,13 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Two shapes broadcast.
+    /// Records that `to` is the broadcast of two shapes.
     pub(super) fn broadcast(&mut self, to: &Shape, a: &Shape, b: &Shape) {
         self.broadcast_leading(to, a, b, 0);
     }
 
-    /// A size that is 1 at most gives way to the other. Two shapes broadcast, but for the last `kept` dimensions.
+    /// Records a broadcast of all but the last `kept` dimensions. A size of at most 1 adapts to the
+    /// other.
     fn broadcast_leading(&mut self, to: &Shape, a: &Shape, b: &Shape, kept: usize) {
         let leading = |shape: &Shape| shape.rank().checked_sub(kept);
         let (Some(rank), Some(of_a), Some(of_b)) = (leading(to), leading(a), leading(b)) else {
@@ -188,11 +191,11 @@ impl<'a> Graph<'a> {
             match (find(a, of_a), find(b, of_b)) {
                 (Some((from, _)), None) => self.equal((to, dim), (a, from)),
                 (None, Some((from, _))) => self.equal((to, dim), (b, from)),
-                // One whose largest size is not said may always be 1.
+                // A dimension with an unknown bound may always be 1.
                 (Some((one, first)), Some((two, second)))
                     if first == size
                         && second == size
-                        && (2..ANY_SIZE).contains(&size)
+                        && (2..UNKNOWN_SIZE).contains(&size)
                         && self.room.take(3) =>
                 {
                     self.relations.rule(Rule::Broadcast {
@@ -205,8 +208,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Leading dimensions are kept, the last one is multiplied by a matrix `[out, in]`, or
-    /// `[in, out]` if `transposed`.
+    /// Records a linear layer: the leading dimensions are kept, the last one is multiplied by a
+    /// matrix `[out, in]`, or `[in, out]` if `transposed`.
     pub(super) fn linear(&mut self, to: &Shape, from: &Shape, matrix: &Shape, transposed: bool) {
         let rank = to.rank();
         if rank == 0 || from.rank() != rank || matrix.rank() != 2 {
@@ -220,7 +223,7 @@ impl<'a> Graph<'a> {
         self.equal((to, rank - 1), (matrix, out));
     }
 
-    /// A batch of `[m, k]` times `[k, n]`.
+    /// Records a batched product of `[m, k]` and `[k, n]`.
     pub(super) fn matmul(&mut self, to: &Shape, a: &Shape, b: &Shape) {
         let (rank, of_a, of_b) = (to.rank(), a.rank(), b.rank());
         if rank < 2 || of_a < 2 || of_b < 2 {
@@ -232,7 +235,7 @@ impl<'a> Graph<'a> {
         self.equal((a, of_a - 1), (b, of_b - 2));
     }
 
-    /// Dimension `i` of the result is dimension `order[i]`.
+    /// Records a permutation: dimension `i` of the result is dimension `order[i]` of the argument.
     pub(super) fn transpose(&mut self, to: &Shape, from: &Shape, order: &[u64]) {
         let rank = to.rank();
         let mut sorted = order.to_vec();
@@ -246,7 +249,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Joins tensors along an axis.
+    /// Records a concatenation of tensors along an axis.
     pub(super) fn concatenate(&mut self, to: &Shape, from: &[Shape], axis: usize) {
         let rank = to.rank();
         if axis >= rank || from.iter().any(|shape| shape.rank() != rank) {
@@ -261,7 +264,7 @@ impl<'a> Graph<'a> {
         self.function(to.dim(axis), joined, true);
     }
 
-    /// Literal sizes; 0 for the one that is inferred from the number of elements.
+    /// Records a reshape to literal sizes; 0 marks the size inferred from the number of elements.
     pub(super) fn reshape(&mut self, to: &Shape, from: &Shape, sizes: &[u64]) {
         if sizes.len() != to.rank() || [to, from].iter().any(|shape| shape.bounds.contains(&0)) {
             return;
@@ -275,7 +278,7 @@ impl<'a> Graph<'a> {
             if size == 0 {
                 inferred.push(dim);
             } else {
-                self.fact(dim, Certain::Fixed);
+                self.fact(dim, DimFact::Fixed);
             }
         }
         if let [dim] = inferred[..] {
@@ -284,8 +287,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Each dimension is computed from the same one of the argument, nobody knows how.
-    pub(super) fn each_from_its_own(&mut self, to: &Shape, from: &Shape) {
+    /// Records that each dimension is an unknown function of the same dimension of the argument.
+    pub(super) fn each_dim_from_same(&mut self, to: &Shape, from: &Shape) {
         if to.rank() == from.rank() {
             for dim in 0..to.rank() {
                 self.function(to.dim(dim), vec![from.dim(dim)], false);
@@ -293,7 +296,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Each dimension grows by a constant.
+    /// Records that each dimension grows by a constant.
     pub(super) fn pad(&mut self, to: &Shape, from: &Shape) {
         if to.rank() == from.rank() {
             for dim in 0..to.rank() {
@@ -302,22 +305,23 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// A window moves over `[n, h, w, c]` in these steps: only the batch is kept as it is.
+    /// Records a sliding window over `[n, h, w, c]` with these steps; only the batch dimension is
+    /// kept.
     pub(super) fn window(&mut self, to: &Shape, from: &Shape, steps: [u64; 2]) {
         if to.rank() != 4 || from.rank() != 4 {
             return;
         }
         self.equal((to, 0), (from, 0));
         for (dim, step) in [1, 2].into_iter().zip(steps) {
-            // Larger steps may map two sizes to one.
+            // Steps above 1 may map two sizes to the same result.
             self.function(to.dim(dim), vec![from.dim(dim)], step == 1);
         }
     }
 
-    /// A dimension is always this large.
+    /// Records that a dimension always has this size.
     pub(super) fn literal(&mut self, shape: &Shape, dim: usize, size: u64) {
         if shape.bounds.get(dim) == Some(&size) {
-            self.fact(shape.dim(dim), Certain::Fixed);
+            self.fact(shape.dim(dim), DimFact::Fixed);
         }
     }
 }

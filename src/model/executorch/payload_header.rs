@@ -1,26 +1,26 @@
-//! The header that ExecuTorch writes before the FlatBuffer of several backends.
+//! The header that ExecuTorch writes before the FlatBuffer of several backends' payloads.
 //!
-//! A magic text, then where the FlatBuffer and the data behind it are, from the payload's first byte. Nothing of it
-//! is believed: [`Header::parts`] holds both against the payload's size.
+//! The header consists of a magic text and the positions of the FlatBuffer and of the data behind
+//! it, relative to the payload. [`Header::parts`] checks both positions against the payload's size.
 
-use super::error::{Error, Place};
+use super::error::{Error, FieldPosition};
 use super::storage::ByteRange;
 
-/// A header; each range is offset and size.
+/// A parsed header; each range is offset and size.
 pub(super) struct Header {
     /// The magic text.
     pub(super) magic: [u8; 4],
-    /// Where the FlatBuffer is.
+    /// Position of the FlatBuffer.
     pub(super) flatbuffer: (u64, u64),
-    /// Where the data is.
+    /// Position of the data.
     pub(super) data: (u64, u64),
 }
 
 impl Header {
-    /// Its length in bytes.
+    /// Length of the header in bytes.
     pub(super) const SIZE: usize = 30;
 
-    /// The one in these bytes.
+    /// Parses the header in these bytes.
     pub(super) fn of(bytes: &[u8; Self::SIZE]) -> Self {
         let four = |at: usize| -> [u8; 4] { bytes[at..at + 4].try_into().expect("four bytes") };
         let number = |at: usize| u64::from(u32::from_le_bytes(four(at)));
@@ -32,13 +32,13 @@ impl Header {
         }
     }
 
-    /// Where the FlatBuffer, of so many bytes at least, and the data are in a file. `place` names a field of the
-    /// header, `data_size` that of the data's size.
+    /// Returns the ranges in the file of the FlatBuffer, which must have a minimum size, and of the
+    /// data. `place` names a field of the header, `data_size` the field with the data's size.
     pub(super) fn parts(
         &self,
         payload: ByteRange,
         least: u64,
-        place: impl Fn(u64, &str) -> Place,
+        place: impl Fn(u64, &str) -> FieldPosition,
         data_size: &str,
     ) -> Result<(ByteRange, ByteRange), Error> {
         let ByteRange { offset, size: len } = payload;

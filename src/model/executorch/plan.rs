@@ -1,44 +1,44 @@
-//! One method: an `ExecutionPlan` with its values, instructions and delegates.
+//! Reads one method: an `ExecutionPlan` with its values, instructions and delegates.
 //!
-//! Invariant: every index in the plan was found to be in range, whether it is used here or not.
+//! Invariant: every index in the plan is in range, including indices that this tool does not use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::delegate::Payloads;
-use super::error::{Error, Place};
-use super::evidence::{Evidence, Telling, Traces};
+use super::delegate::PayloadReader;
+use super::error::{Error, FieldPosition};
+use super::evidence::{Evidence, EvidenceOperator, ValueUses};
 use super::flatbuffer::{Field, Table, Vector};
 use super::schema::{chain, plan};
-use super::storage::{Externals, Storage, Stored};
+use super::storage::{Externals, Storage, StoredBytes};
 use super::value::{Evalue, TENSOR, Tensor};
 use super::wiring::{self, Wiring};
 use crate::model::{Delegate, Dynamism, Method, Value};
 
 /// Last member of the union `InstructionArguments`.
 const LAST_INSTRUCTION: u8 = 5;
-/// Bytes a value's index takes in a set, about.
+/// Approximate memory per index in a set, in bytes.
 const INDEX_COST: u64 = 24;
 
-/// A method, and what is needed to settle its dynamic dimensions.
+/// A method with the evidence for its dynamic dimensions.
 pub(super) struct Plan {
-    /// The method; bounded tensors are not settled yet.
+    /// The method; its bounded tensors are not resolved yet.
     pub(super) method: Method,
-    /// Values that are its inputs.
+    /// Indices of the values that are its inputs.
     pub(super) inputs: Vec<u64>,
-    /// Values that are its outputs.
+    /// Indices of the values that are its outputs.
     pub(super) outputs: Vec<u64>,
-    /// What its instructions tell.
+    /// Evidence from its instructions.
     pub(super) evidence: Evidence,
-    /// What its delegates tell.
+    /// Evidence from its delegates.
     pub(super) wiring: Wiring,
 }
 
 impl Plan {
-    /// Reads a plan. Names of tensors in other files are added to `externals`.
+    /// Reads a plan. Adds the names of tensors in other files to `externals`.
     pub(super) fn read(
         table: &Table<'_>,
         storage: &mut Storage<'_>,
-        payloads: &Payloads<'_>,
+        payloads: &PayloadReader<'_>,
         externals: &mut Externals,
     ) -> Result<Self, Error> {
         let name = table.name(plan::NAME)?.ok_or_else(|| Error::MissingField {
@@ -50,16 +50,16 @@ impl Plan {
         check_values(&values, storage, externals, &mut evidence)?;
         let inputs = read_indices(table, plan::INPUTS, &values)?;
         let outputs = read_indices(table, plan::OUTPUTS, &values)?;
-        let mut code = Code::new(table, &values, delegates.len() as u64)?;
+        let mut code = InstructionWalk::new(table, &values, delegates.len() as u64)?;
         code.read(table)?;
-        code.traces.judge(&inputs, storage, &mut evidence)?;
+        code.traces.evaluate(&inputs, storage, &mut evidence)?;
         let method = wiring::Method {
             values: &values,
             inputs: &inputs.iter().copied().collect(),
             storage,
             payloads,
         };
-        let wiring = wire(&method, &outputs, &code, &delegates, &stored)?;
+        let wiring = wire_delegates(&method, &outputs, &code, &delegates, &stored)?;
         Ok(Self {
             method: Method {
                 name,
@@ -78,14 +78,14 @@ impl Plan {
     }
 }
 
-/// Joins what delegates tell to the method's values. Where instructions branch, a value may come
-/// from either branch, so nothing is concluded.
-fn wire(
+/// Connects the graphs of delegates with the method's values. With branches, a value may come from
+/// either branch, so nothing is concluded.
+fn wire_delegates(
     method: &wiring::Method<'_>,
     outputs: &[u64],
-    code: &Code<'_>,
+    code: &InstructionWalk<'_>,
     delegates: &[Delegate],
-    stored: &[Option<Stored>],
+    stored: &[Option<StoredBytes>],
 ) -> Result<Wiring, Error> {
     let mut wiring = Wiring::default();
     for &value in method.inputs.iter().chain(outputs) {
@@ -102,11 +102,11 @@ fn wire(
     Ok(wiring)
 }
 
-/// The delegates, and where their payloads are.
+/// Returns the delegates and the positions of their payloads.
 fn read_delegates(
     table: &Table<'_>,
     storage: &mut Storage<'_>,
-) -> Result<(Vec<Delegate>, Vec<Option<Stored>>), Error> {
+) -> Result<(Vec<Delegate>, Vec<Option<StoredBytes>>), Error> {
     let mut delegates = Vec::new();
     let mut payloads = Vec::new();
     for delegate in table.tables(plan::DELEGATES)?.iter_tables() {
@@ -123,12 +123,12 @@ fn read_delegates(
     Ok((delegates, payloads))
 }
 
-/// Where a delegate's payload is.
+/// Returns the position of a delegate's payload.
 pub(super) fn find_payload(
     data: &Table<'_>,
     id: &str,
     storage: &mut Storage<'_>,
-) -> Result<Stored, Error> {
+) -> Result<StoredBytes, Error> {
     let index = data.u32(plan::INDEX)?;
     let place = || data.place(plan::INDEX);
     match data.i8(plan::LOCATION)? {
@@ -142,7 +142,7 @@ pub(super) fn find_payload(
     }
 }
 
-/// Checks every value of a method and notes what tensors tell by themselves.
+/// Checks every value of a method and records the evidence of single tensors.
 fn check_values(
     values: &Vector<'_>,
     storage: &Storage<'_>,
@@ -155,7 +155,7 @@ fn check_values(
             continue;
         }
         let tensor = Tensor::read(found.table()?, storage)?;
-        // Only one dimension of this tensor can vary, so it does.
+        // Only one dimension of this tensor can vary, so that one is dynamic.
         let mut large = tensor.sizes.iter().filter(|&&size| size > 1);
         if let (Dynamism::Bounded, Some(&bound), None) =
             (tensor.dynamism, large.next(), large.next())
@@ -201,7 +201,7 @@ fn in_range(
     found: i32,
     count: u64,
     what: &'static str,
-    place: impl FnOnce() -> Place,
+    place: impl FnOnce() -> FieldPosition,
 ) -> Result<u64, Error> {
     u64::try_from(found)
         .ok()
@@ -214,7 +214,7 @@ fn in_range(
         })
 }
 
-/// An operator's full name: `aten::add.out`.
+/// Returns an operator's full name: `aten::add.out`.
 pub(super) fn operator_name(operator: &Table<'_>) -> Result<String, Error> {
     let mut name = operator.name(plan::OPERATOR_NAME)?.unwrap_or_default();
     let overload = operator.name(plan::OVERLOAD)?.unwrap_or_default();
@@ -225,20 +225,20 @@ pub(super) fn operator_name(operator: &Table<'_>) -> Result<String, Error> {
     Ok(name)
 }
 
-/// A method's instructions, as they are walked.
-struct Code<'a> {
+/// A walk over a method's instructions.
+struct InstructionWalk<'a> {
     values: Vector<'a>,
     operators: Vec<(String, u64)>,
     delegates: u64,
     instructions: u64,
-    /// Whether any instruction jumps.
+    /// True if an instruction jumps.
     branches: bool,
-    /// Calls of delegates: which, and their arguments.
+    /// Calls of delegates: index of the delegate and arguments.
     delegated: Vec<(usize, Vec<u64>)>,
-    traces: Traces<'a>,
+    traces: ValueUses<'a>,
 }
 
-impl<'a> Code<'a> {
+impl<'a> InstructionWalk<'a> {
     fn new(table: &Table<'a>, values: &Vector<'a>, delegates: u64) -> Result<Self, Error> {
         let mut operators = Vec::new();
         for operator in table.tables(plan::OPERATORS)?.iter_tables() {
@@ -251,7 +251,7 @@ impl<'a> Code<'a> {
             instructions: 0,
             branches: false,
             delegated: Vec::new(),
-            traces: Traces::new(values.clone()),
+            traces: ValueUses::new(values.clone()),
         })
     }
 
@@ -275,7 +275,7 @@ impl<'a> Code<'a> {
                 most: LAST_INSTRUCTION,
             });
         }
-        let args = table.required(chain::INSTR_ARGS)?;
+        let args = table.required_table(chain::INSTR_ARGS)?;
         match tag {
             1 => self.kernel_call(&args),
             2 => self.delegate_call(&args),
@@ -287,7 +287,7 @@ impl<'a> Code<'a> {
             4 => {
                 self.branches = true;
                 self.value(&args, chain::CONDITION)?;
-                // A jump may lead behind the last instruction: to the end.
+                // A jump may target the end, after the last instruction.
                 index(&args, chain::DESTINATION, count + 1, "instructions").map(|_| ())
             }
             _ => self.value(&args, chain::FREED).map(|_| ()),
@@ -305,12 +305,12 @@ impl<'a> Code<'a> {
             let value = self.argument(&args, position)?;
             telling[usize::try_from(position).map_or(2, |position| position.min(2))] = value;
         }
-        // An operator's result is its last argument.
+        // The last argument of an operator is its result.
         if !args.is_empty() {
             let last = self.argument(&args, args.len() - 1)?;
             self.computes(call, last)?;
         }
-        let told = Telling::from_name(&self.operators[position].0);
+        let told = EvidenceOperator::from_name(&self.operators[position].0);
         if let (Some(told), true) = (told, args.len() >= 3) {
             call.buffer().keep(2 * INDEX_COST, || call.here())?;
             self.traces.calls(told, telling);
@@ -350,7 +350,7 @@ impl<'a> Code<'a> {
         index(table, field, self.values.len(), "values")
     }
 
-    /// How often each operator is called.
+    /// Returns the number of calls of each operator.
     fn counts(self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for (name, count) in self.operators {

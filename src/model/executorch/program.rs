@@ -1,15 +1,15 @@
-//! The whole program: methods, storage and what the bundle adds, as a [`ModelInfo`].
+//! Reads a whole ExecuTorch program (methods, storage, bundle) and describes it as a [`ModelInfo`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::{BUNDLE_IDENTIFIER, Container, IDENTIFIER};
-use super::couple::couple;
-use super::declared::Declared;
-use super::delegate::{Checked, Payloads};
-use super::dynamism::settle;
+use super::couple::name_related_dims;
+use super::declared::Declarations;
+use super::delegate::{CheckedPayloads, PayloadReader};
+use super::dynamism::resolve;
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
-use super::load::{self, Beside};
+use super::load::{self, LoadInputs};
 use super::plan::Plan;
 use super::schema::{plan, program};
 use super::shape::PROGRAM;
@@ -19,15 +19,15 @@ use crate::model::{ExternalData, ModelInfo, NamedData};
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
-/// Reads any program has for free.
+/// Base budget of reads for every program.
 pub(super) const BASE_BUDGET: u64 = 1_000_000;
-/// Reads a program has for each byte of its FlatBuffer; real ones need less than two.
+/// Additional reads per byte of the FlatBuffer; real programs need less than two.
 const BUDGET_PER_BYTE: u64 = 6;
 
 /// Reads the program in `source`.
 pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let container = Container::find(&Pages::with_budget(source, BASE_BUDGET))?;
-    // Offsets may lead to the same table again and again: work is bounded by the header's size.
+    // Offsets may lead to the same table many times, so the budget depends on the header's size.
     let budget = container
         .flatbuffer
         .saturating_mul(BUDGET_PER_BYTE)
@@ -39,9 +39,9 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let root = buffer.root("Program")?;
     let mut storage = Storage::read(&root, &container)?;
     let mut externals = Externals::new();
-    let payloads = Payloads::new(source);
+    let payloads = PayloadReader::new(source);
     let mut plans = read_plans(&root, &mut storage, &payloads, &mut externals)?;
-    // What the readers refuse they name better.
+    // This follows the readers, whose errors are more specific.
     verify(
         &pages,
         (container.start, container.flatbuffer),
@@ -50,29 +50,29 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     )?;
     load::check(
         &root,
-        &mut Beside {
-            payloads: &mut Checked::new(source),
+        &mut LoadInputs {
+            payloads: &mut CheckedPayloads::new(source),
             storage: &mut storage,
             externals: &mut externals,
         },
     )?;
-    let declared = Declared::find(&plans);
+    let declared = Declarations::find(&plans);
     for plan in &mut plans {
-        settle(plan, &declared);
-        couple(plan, &declared);
+        resolve(plan, &declared);
+        name_related_dims(plan, &declared);
     }
     Ok(ModelInfo {
         format: "executorch",
-        named_as: None,
+        format_by_name: None,
         format_version: IDENTIFIER.to_owned(),
-        // Nothing in the format names the exporter.
+        // The format does not record the exporter.
         producer: None,
         names_methods: true,
         methods: plans.into_iter().map(|plan| plan.method).collect(),
         weight_bytes: storage.weight_bytes()?,
         weight_types: BTreeMap::new(),
         segments: storage.into_segments(&container),
-        external: external(externals),
+        external: external_data(externals),
         named: Vec::new(),
         metadata: metadata(root.u32(program::VERSION)?, &container),
     })
@@ -81,7 +81,7 @@ pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
 fn read_plans(
     root: &Table<'_>,
     storage: &mut Storage<'_>,
-    payloads: &Payloads<'_>,
+    payloads: &PayloadReader<'_>,
     externals: &mut Externals,
 ) -> Result<Vec<Plan>, Error> {
     let mut plans: Vec<Plan> = Vec::new();
@@ -100,7 +100,7 @@ fn read_plans(
     Ok(plans)
 }
 
-fn external(tensors: Externals) -> Vec<ExternalData> {
+fn external_data(tensors: Externals) -> Vec<ExternalData> {
     if tensors.is_empty() {
         return Vec::new();
     }

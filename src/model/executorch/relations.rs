@@ -1,81 +1,82 @@
-//! What the dynamism of one dimension says of another's.
+//! Infers the dynamism of dimensions from rules between them.
 //!
-//! A delegate's graph rarely says that a dimension is dynamic, but it says how dimensions hang
-//! together: rules of the kind "if all of these are fixed, so is that". [`Relations::solve`] draws
-//! every conclusion from what is known. Invariant: a rule never overrides what is known already, and
-//! leaving rules out can only leave more unknown. Knows nothing of tensors or files.
+//! A delegate's graph rarely states that a dimension is dynamic, but it shows how dimensions depend
+//! on each other: "if all of these are fixed, that one is fixed". [`Relations::solve`] draws every
+//! conclusion from the known facts. Invariant: a rule never overrides a known fact, and omitting
+//! rules only leaves more dimensions unknown. The module is independent of tensors and files.
 
 use std::collections::BTreeMap;
 
-use super::evidence::Certain;
+use super::evidence::DimFact;
 
-/// A dimension of some tensor of a method.
+/// The number of a dimension of some tensor of a method.
 pub(super) type DimId = usize;
 
-/// How dimensions hang together.
+/// A dependency between dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// `to` is computed from `from`, and from nothing else that varies.
+    /// `to` is computed from `from` and otherwise only from fixed values.
     Function {
         /// The result.
         to: DimId,
-        /// Its arguments, each once.
+        /// Its arguments, without duplicates.
         from: Vec<DimId>,
-        /// With all arguments but one fixed, another value of that one gives another result.
+        /// True if different values of one argument, with the others fixed, give different results.
         injective: bool,
     },
-    /// `to` is what two dimensions, both larger than 1, broadcast to.
+    /// `to` is the broadcast of two dimensions that are both larger than 1.
     Broadcast {
         /// The result.
         to: DimId,
         /// The two dimensions.
         from: [DimId; 2],
     },
-    /// At least one of these varies.
+    /// At least one of these is dynamic.
     SomeVaries(Vec<DimId>),
 }
 
-/// Dimensions, what is known of them, and rules.
+/// Dimensions, the facts about them, and rules.
 #[derive(Debug, Default)]
 pub(super) struct Relations {
-    known: Vec<Option<Certain>>,
-    facts: Vec<(DimId, Certain)>,
+    known: Vec<Option<DimFact>>,
+    facts: Vec<(DimId, DimFact)>,
     rules: Vec<Rule>,
-    /// Pairs of one size.
+    /// Pairs of equal dimensions.
     equal: Vec<(DimId, DimId)>,
-    /// Smallest sizes that are stated.
+    /// Stated minimum sizes.
     least: Vec<(DimId, u64)>,
 }
 
 impl Relations {
-    /// So many new dimensions; the first one's number.
+    /// Adds `count` dimensions; returns the number of the first.
     pub(super) fn dims(&mut self, count: usize) -> DimId {
         let first = self.known.len();
         self.known.resize(first + count, None);
         first
     }
 
-    /// What is known of a dimension.
-    pub(super) fn known(&self, dim: DimId) -> Option<Certain> {
+    /// Returns the fact about a dimension, if it is known.
+    pub(super) fn known(&self, dim: DimId) -> Option<DimFact> {
         self.known[dim]
     }
 
-    /// Sets what is known of a dimension, unless something is.
-    pub(super) fn learn(&mut self, dim: DimId, certain: Certain) {
+    /// Sets the fact about a dimension, unless it is known already.
+    pub(super) fn set_fact(&mut self, dim: DimId, certain: DimFact) {
         self.known[dim].get_or_insert(certain);
     }
 
-    /// Something that will be learnt when all that is more trustworthy has been.
-    pub(super) fn fact(&mut self, dim: DimId, certain: Certain) {
+    /// Adds a less trustworthy fact, which is applied after all others.
+    pub(super) fn add_fact(&mut self, dim: DimId, certain: DimFact) {
         self.facts.push((dim, certain));
     }
 
-    /// A smallest size of a dimension.
-    pub(super) fn at_least(&mut self, dim: DimId, size: u64) {
+    /// Adds a minimum size of a dimension.
+    pub(super) fn add_min_size(&mut self, dim: DimId, size: u64) {
         self.least.push((dim, size));
     }
 
-    /// The smallest size of each dimension for which one is stated, or for one of its size: the largest of them.
+    /// Returns the minimum size of each dimension for which it, or an equal dimension, states one:
+    /// the largest of them.
     pub(super) fn least(&self) -> BTreeMap<DimId, u64> {
         let mut least = BTreeMap::new();
         if self.least.is_empty() {
@@ -96,7 +97,7 @@ impl Relations {
         self.rules.push(rule);
     }
 
-    /// One dimension varies exactly when the other does.
+    /// Records that one dimension is dynamic exactly if the other is.
     pub(super) fn same(&mut self, to: DimId, from: DimId) {
         if to != from {
             self.rule(Rule::Function {
@@ -107,17 +108,17 @@ impl Relations {
         }
     }
 
-    /// One dimension is of the other's size, and so varies exactly when the other does.
+    /// Records that two dimensions have the same size, so they are both dynamic or both fixed.
     pub(super) fn equal(&mut self, to: DimId, from: DimId) {
         self.same(to, from);
         self.equal.push((to, from));
     }
 
-    /// For each dimension the first of those that are of its size. What broadcasts and varies is of one size
-    /// too: an exporter that let one of the two stay 1 would have fixed it.
+    /// Returns for each dimension the first one of the same size. Dynamic dimensions that broadcast
+    /// count as equal, too: an exporter that kept one of them at 1 would have made it fixed.
     pub(super) fn equal_dims(&self) -> Vec<DimId> {
         let mut first: Vec<DimId> = (0..self.known.len()).collect();
-        let varies = |dim: DimId| self.known[dim] == Some(Certain::Dynamic);
+        let varies = |dim: DimId| self.known[dim] == Some(DimFact::Dynamic);
         let broadcast = self.rules.iter().filter_map(|rule| match rule {
             Rule::Broadcast { to, from: [a, b] } if varies(*a) && varies(*b) => {
                 Some([(*a, *b), (*to, *a)])
@@ -131,11 +132,11 @@ impl Relations {
         (0..first.len()).map(|dim| root(&mut first, dim)).collect()
     }
 
-    /// Draws all conclusions. Each dimension is settled once, so the work is bounded by the number
+    /// Draws all conclusions. Each dimension is resolved once, so the work is bounded by the number
     /// of rules and of the dimensions they name.
     pub(super) fn solve(&mut self) {
         for (dim, certain) in std::mem::take(&mut self.facts) {
-            self.learn(dim, certain);
+            self.set_fact(dim, certain);
         }
         let mut uses: Vec<Vec<usize>> = vec![Vec::new(); self.known.len()];
         for (index, rule) in self.rules.iter().enumerate() {
@@ -152,7 +153,7 @@ impl Relations {
         }
     }
 
-    fn conclude(&self, rule: &Rule) -> Vec<(DimId, Certain)> {
+    fn conclude(&self, rule: &Rule) -> Vec<(DimId, DimFact)> {
         match rule {
             Rule::Function {
                 to,
@@ -164,37 +165,38 @@ impl Relations {
                 let mut open = dims.iter().filter(|&&dim| self.known[dim].is_none());
                 let settled = dims
                     .iter()
-                    .any(|&dim| self.known[dim] == Some(Certain::Dynamic));
+                    .any(|&dim| self.known[dim] == Some(DimFact::Dynamic));
                 match (settled, open.next(), open.next()) {
-                    (false, Some(&only), None) => vec![(only, Certain::Dynamic)],
+                    (false, Some(&only), None) => vec![(only, DimFact::Dynamic)],
                     _ => Vec::new(),
                 }
             }
         }
     }
 
-    fn function(&self, to: DimId, from: &[DimId], injective: bool) -> Vec<(DimId, Certain)> {
+    fn function(&self, to: DimId, from: &[DimId], injective: bool) -> Vec<(DimId, DimFact)> {
         let mut open = from
             .iter()
             .copied()
-            .filter(|&dim| self.known[dim] != Some(Certain::Fixed));
+            .filter(|&dim| self.known[dim] != Some(DimFact::Fixed));
         let (Some(only), None) = (open.next(), open.next()) else {
             let fixed = from
                 .iter()
-                .all(|&dim| self.known[dim] == Some(Certain::Fixed));
-            return Vec::from_iter(fixed.then_some((to, Certain::Fixed)));
+                .all(|&dim| self.known[dim] == Some(DimFact::Fixed));
+            return Vec::from_iter(fixed.then_some((to, DimFact::Fixed)));
         };
         match (self.known[to], self.known[only]) {
-            (Some(Certain::Dynamic), None) => vec![(only, Certain::Dynamic)],
-            (Some(Certain::Fixed), None) if injective => vec![(only, Certain::Fixed)],
-            (None, Some(Certain::Dynamic)) if injective => vec![(to, Certain::Dynamic)],
+            (Some(DimFact::Dynamic), None) => vec![(only, DimFact::Dynamic)],
+            (Some(DimFact::Fixed), None) if injective => vec![(only, DimFact::Fixed)],
+            (None, Some(DimFact::Dynamic)) if injective => vec![(to, DimFact::Dynamic)],
             _ => Vec::new(),
         }
     }
 
-    /// A fixed size above 1 is the result's size. Two that vary may not both be 1 for ever.
-    fn broadcast(&self, to: DimId, [a, b]: [DimId; 2]) -> Vec<(DimId, Certain)> {
-        use Certain::{Dynamic, Fixed};
+    /// A fixed size above 1 is the size of the result. Of two dynamic sizes, at most one may always
+    /// be 1.
+    fn broadcast(&self, to: DimId, [a, b]: [DimId; 2]) -> Vec<(DimId, DimFact)> {
+        use DimFact::{Dynamic, Fixed};
         match (self.known[to], self.known[a], self.known[b]) {
             (None, Some(Fixed), _) | (None, _, Some(Fixed)) => vec![(to, Fixed)],
             (None, Some(Dynamic), Some(Dynamic)) => vec![(to, Dynamic)],
@@ -206,7 +208,7 @@ impl Relations {
     }
 }
 
-/// What stands for a dimension, with a shorter way to it from now on.
+/// Returns the root of a dimension's class, and shortens the path to it.
 fn root(first: &mut [DimId], dim: DimId) -> DimId {
     let mut at = dim;
     while first[at] != at {
@@ -236,17 +238,17 @@ impl Rule {
 mod tests {
     use super::*;
 
-    const FIXED: Option<Certain> = Some(Certain::Fixed);
-    const DYNAMIC: Option<Certain> = Some(Certain::Dynamic);
+    const FIXED: Option<DimFact> = Some(DimFact::Fixed);
+    const DYNAMIC: Option<DimFact> = Some(DimFact::Dynamic);
 
-    /// What three dimensions come out as: the result, then two arguments.
-    fn solved(rule: Rule, known: [Option<Certain>; 3]) -> [Option<Certain>; 3] {
+    /// Returns the facts about three dimensions: the result and two arguments.
+    fn solved(rule: Rule, known: [Option<DimFact>; 3]) -> [Option<DimFact>; 3] {
         let mut relations = Relations::default();
         relations.dims(3);
         relations.rule(rule);
         for (dim, known) in known.into_iter().enumerate() {
             if let Some(certain) = known {
-                relations.fact(dim, certain);
+                relations.add_fact(dim, certain);
             }
         }
         relations.solve();
@@ -269,9 +271,9 @@ mod tests {
             let two = [None, DYNAMIC, DYNAMIC];
             assert_eq!(solved(rule(), two), two);
             let one = solved(rule(), [None, FIXED, DYNAMIC]);
-            assert_eq!(one[0], injective.then_some(Certain::Dynamic));
+            assert_eq!(one[0], injective.then_some(DimFact::Dynamic));
             let back = solved(rule(), [FIXED, None, FIXED]);
-            assert_eq!(back[1], injective.then_some(Certain::Fixed));
+            assert_eq!(back[1], injective.then_some(DimFact::Fixed));
         }
     }
 
@@ -303,8 +305,8 @@ mod tests {
             from: [1, 2],
         });
         assert_eq!(relations.equal_dims(), [0, 1, 2, 3, 2, 5]);
-        relations.fact(1, Certain::Dynamic);
-        relations.fact(2, Certain::Dynamic);
+        relations.add_fact(1, DimFact::Dynamic);
+        relations.add_fact(2, DimFact::Dynamic);
         relations.solve();
         assert_eq!(relations.equal_dims(), [0, 1, 1, 1, 1, 5]);
     }

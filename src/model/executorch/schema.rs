@@ -1,7 +1,7 @@
-//! The fields this reader knows, by their numbers in the published schemas.
+//! Field numbers of the tables in ExecuTorch's schemas that the reader uses.
 //!
-//! `schema/program.fbs` (identifier `ET12`) and `bundled_program_schema.fbs` (identifier `BP08`) of
-//! ExecuTorch 1.5. A union takes two numbers: its type, then its value.
+//! Sources: `schema/program.fbs` (identifier `ET12`) and `bundled_program_schema.fbs` (identifier
+//! `BP08`) of ExecuTorch 1.5. A union takes two numbers: its type, then its value.
 
 /// `Program`, the root.
 pub(super) mod program {

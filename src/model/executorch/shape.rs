@@ -1,13 +1,13 @@
-//! The schemas of programs and of data files, as the verifier walks them.
+//! The schemas of programs and of data files, in the form that the FlatBuffer verifier walks.
 //!
-//! `schema/program.fbs` and `flat_tensor.fbs` of ExecuTorch 1.5. All fields, whether anything here
-//! reads them or not: a device verifies them all.
+//! Sources: `schema/program.fbs` and `flat_tensor.fbs` of ExecuTorch 1.5. All fields are listed,
+//! because a device verifies all of them.
 
 use super::verify::Kind::{Member, Number, Numbers, Table, Tables, Text, Union};
-use super::verify::Shape;
+use super::verify::TableSchema;
 
 /// `Program`.
-pub(super) static PROGRAM: Shape = Shape {
+pub(super) static PROGRAM: TableSchema = TableSchema {
     fields: &[
         ("version", Number(4)),
         ("execution_plan", Tables(&PLAN)),
@@ -21,7 +21,7 @@ pub(super) static PROGRAM: Shape = Shape {
 };
 
 /// `FlatTensor`, the root of a data file.
-pub(super) static FLAT_TENSOR: Shape = Shape {
+pub(super) static FLAT_TENSOR: TableSchema = TableSchema {
     fields: &[
         ("version", Number(4)),
         ("segments", Tables(&SEGMENT)),
@@ -29,7 +29,7 @@ pub(super) static FLAT_TENSOR: Shape = Shape {
     ],
 };
 
-static NAMED_TENSOR: Shape = Shape {
+static NAMED_TENSOR: TableSchema = TableSchema {
     fields: &[
         ("key", Text),
         ("segment_index", Number(4)),
@@ -37,7 +37,7 @@ static NAMED_TENSOR: Shape = Shape {
     ],
 };
 
-static LAYOUT: Shape = Shape {
+static LAYOUT: TableSchema = TableSchema {
     fields: &[
         ("scalar_type", Number(1)),
         ("sizes", Numbers(4)),
@@ -45,7 +45,7 @@ static LAYOUT: Shape = Shape {
     ],
 };
 
-static PLAN: Shape = Shape {
+static PLAN: TableSchema = TableSchema {
     fields: &[
         ("name", Text),
         ("container_meta_type", Table(&TEXTS)),
@@ -61,15 +61,15 @@ static PLAN: Shape = Shape {
 };
 
 /// `ContainerMetadata`.
-static TEXTS: Shape = Shape {
+static TEXTS: TableSchema = TableSchema {
     fields: &[("encoded_inp_str", Text), ("encoded_out_str", Text)],
 };
 
-static OPERATOR: Shape = Shape {
+static OPERATOR: TableSchema = TableSchema {
     fields: &[("name", Text), ("overload", Text)],
 };
 
-static DEVICE: Shape = Shape {
+static DEVICE: TableSchema = TableSchema {
     fields: &[
         ("buffer_idx", Number(4)),
         ("device_type", Number(1)),
@@ -77,7 +77,7 @@ static DEVICE: Shape = Shape {
     ],
 };
 
-static EVALUE: Shape = Shape {
+static EVALUE: TableSchema = TableSchema {
     fields: &[
         ("val_type", Member),
         (
@@ -99,38 +99,38 @@ static EVALUE: Shape = Shape {
     ],
 };
 
-static NOTHING: Shape = Shape { fields: &[] };
+static NOTHING: TableSchema = TableSchema { fields: &[] };
 
 /// `Int`, `Double`.
-static WIDE: Shape = Shape {
+static WIDE: TableSchema = TableSchema {
     fields: &[("value", Number(8))],
 };
 
 /// `Bool`.
-static NARROW: Shape = Shape {
+static NARROW: TableSchema = TableSchema {
     fields: &[("value", Number(1))],
 };
 
-static TEXT: Shape = Shape {
+static TEXT: TableSchema = TableSchema {
     fields: &[("string_val", Text)],
 };
 
 /// `IntList`, `DoubleList`.
-static WIDE_LIST: Shape = Shape {
+static WIDE_LIST: TableSchema = TableSchema {
     fields: &[("items", Numbers(8))],
 };
 
 /// `BoolList`.
-static NARROW_LIST: Shape = Shape {
+static NARROW_LIST: TableSchema = TableSchema {
     fields: &[("items", Numbers(1))],
 };
 
 /// `TensorList`, `OptionalTensorList`.
-static INDEX_LIST: Shape = Shape {
+static INDEX_LIST: TableSchema = TableSchema {
     fields: &[("items", Numbers(4))],
 };
 
-static TENSOR: Shape = Shape {
+static TENSOR: TableSchema = TableSchema {
     fields: &[
         ("scalar_type", Number(1)),
         ("storage_offset", Number(4)),
@@ -145,7 +145,7 @@ static TENSOR: Shape = Shape {
     ],
 };
 
-static ALLOCATION: Shape = Shape {
+static ALLOCATION: TableSchema = TableSchema {
     fields: &[
         ("memory_id", Number(4)),
         ("memory_offset_low", Number(4)),
@@ -153,7 +153,7 @@ static ALLOCATION: Shape = Shape {
     ],
 };
 
-static EXTRA: Shape = Shape {
+static EXTRA: TableSchema = TableSchema {
     fields: &[
         ("mutable_data_segments_idx", Number(8)),
         ("fully_qualified_name", Text),
@@ -163,7 +163,7 @@ static EXTRA: Shape = Shape {
     ],
 };
 
-static CHAIN: Shape = Shape {
+static CHAIN: TableSchema = TableSchema {
     fields: &[
         ("inputs", Numbers(4)),
         ("outputs", Numbers(4)),
@@ -172,11 +172,11 @@ static CHAIN: Shape = Shape {
     ],
 };
 
-static FRAMES: Shape = Shape {
+static FRAMES: TableSchema = TableSchema {
     fields: &[("items", Tables(&FRAME))],
 };
 
-static FRAME: Shape = Shape {
+static FRAME: TableSchema = TableSchema {
     fields: &[
         ("filename", Text),
         ("lineno", Number(4)),
@@ -185,7 +185,7 @@ static FRAME: Shape = Shape {
     ],
 };
 
-static INSTRUCTION: Shape = Shape {
+static INSTRUCTION: TableSchema = TableSchema {
     fields: &[
         ("instr_args_type", Member),
         ("instr_args", Union(&[&CALL, &CALL, &PAIR, &PAIR, &ONE])),
@@ -193,21 +193,21 @@ static INSTRUCTION: Shape = Shape {
 };
 
 /// `KernelCall`, `DelegateCall`.
-static CALL: Shape = Shape {
+static CALL: TableSchema = TableSchema {
     fields: &[("index", Number(4)), ("args", Numbers(4))],
 };
 
 /// `MoveCall`, `JumpFalseCall`.
-static PAIR: Shape = Shape {
+static PAIR: TableSchema = TableSchema {
     fields: &[("first", Number(4)), ("second", Number(4))],
 };
 
 /// `FreeCall`.
-static ONE: Shape = Shape {
+static ONE: TableSchema = TableSchema {
     fields: &[("value_index", Number(4))],
 };
 
-static DELEGATE: Shape = Shape {
+static DELEGATE: TableSchema = TableSchema {
     fields: &[
         ("id", Text),
         ("processed", Table(&PROCESSED)),
@@ -215,27 +215,27 @@ static DELEGATE: Shape = Shape {
     ],
 };
 
-static PROCESSED: Shape = Shape {
+static PROCESSED: TableSchema = TableSchema {
     fields: &[("location", Number(1)), ("index", Number(4))],
 };
 
-static SPEC: Shape = Shape {
+static SPEC: TableSchema = TableSchema {
     fields: &[("key", Text), ("value", Numbers(1))],
 };
 
 /// `Buffer`, `BackendDelegateInlineData`.
-static BYTES: Shape = Shape {
+static BYTES: TableSchema = TableSchema {
     fields: &[("data", Numbers(1))],
 };
 
-static SEGMENT: Shape = Shape {
+static SEGMENT: TableSchema = TableSchema {
     fields: &[("offset", Number(8)), ("size", Number(8))],
 };
 
-static OFFSETS: Shape = Shape {
+static OFFSETS: TableSchema = TableSchema {
     fields: &[("segment_index", Number(4)), ("offsets", Numbers(8))],
 };
 
-static NAMED: Shape = Shape {
+static NAMED: TableSchema = TableSchema {
     fields: &[("key", Text), ("segment_index", Number(4))],
 };

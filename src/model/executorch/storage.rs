@@ -1,66 +1,66 @@
-//! Where a program keeps its bytes: segments, inline buffers, named data.
+//! Locates the stored bytes of a program: segments, inline buffers and named data.
 //!
-//! Invariant: every segment lies inside the file, so whatever refers to one may be believed. Bytes
-//! of weights are counted here: see [`Storage::weight_bytes`].
+//! Invariant: every segment lies inside the file, so users of a segment need no further check. The
+//! size of the weights is computed here: see [`Storage::weight_bytes`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::Container;
-use super::error::{Error, Place};
+use super::error::{Error, FieldPosition};
 use super::flatbuffer::{Table, Vector};
 use super::schema::{inline, program, segment};
 use crate::model::{Segment, TensorInfo};
 
-/// Characters of a named data's key that a segment's name shows.
-const SHORT_KEY: usize = 12;
+/// Maximum length of a key in a segment's name, in characters.
+const MAX_KEY_CHARS: usize = 12;
 
 /// Tensors in other files, by name.
 pub(super) type Externals = BTreeMap<String, Option<TensorInfo>>;
 
 /// The stored bytes of a program.
 pub(super) struct Storage<'a> {
-    segments: Vec<Area>,
-    constants: Option<Offsets<'a>>,
+    segments: Vec<NamedRange>,
+    constants: Option<SegmentOffsets<'a>>,
     inline_constants: Vector<'a>,
     inline_delegates: Vector<'a>,
-    mutable: Vec<Offsets<'a>>,
+    mutable: Vec<SegmentOffsets<'a>>,
     keys: BTreeMap<String, usize>,
     weights: BTreeSet<usize>,
 }
 
-/// Bytes of the file, and in a word or two what they hold.
-struct Area {
+/// A byte range of the file, with its content in a word or two.
+struct NamedRange {
     offset: u64,
     size: u64,
     name: Option<String>,
 }
 
-/// `SubsegmentOffsets`: where tensors lie in a segment.
-struct Offsets<'a> {
+/// `SubsegmentOffsets`: the positions of tensors in a segment.
+struct SegmentOffsets<'a> {
     segment: usize,
     offsets: Vector<'a>,
 }
 
-/// Stored bytes of a tensor or of a delegate.
+/// Stored bytes of a tensor or of a delegate payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct StoredBytes {
     /// File offset.
     pub(super) offset: u64,
-    /// Bytes from there to the end of what it is stored in.
+    /// Number of bytes up to the end of the containing segment or buffer.
     pub(super) available: u64,
 }
 
-/// Bytes of a file.
+/// A range of bytes in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ByteRange {
-    /// File offset of the first.
+    /// File offset of the first byte.
     pub offset: u64,
-    /// How many.
+    /// Size in bytes.
     pub size: u64,
 }
 
-impl From<Stored> for ByteRange {
-    fn from(stored: Stored) -> Self {
+impl From<StoredBytes> for ByteRange {
+    fn from(stored: StoredBytes) -> Self {
         Self {
             offset: stored.offset,
             size: stored.available,
@@ -91,7 +91,8 @@ impl<'a> Storage<'a> {
             return Ok(());
         };
         let offsets = table.vector(segment::SUB_OFFSETS, 8)?;
-        // The first offset is reserved and alone says nothing: constants are inside the FlatBuffer.
+        // The first offset is reserved; a list of length 1 means that constants are inside the
+        // FlatBuffer.
         if offsets.len() < 2 {
             return Ok(());
         }
@@ -99,7 +100,7 @@ impl<'a> Storage<'a> {
         let place = || table.place(segment::SUB_INDEX);
         self.use_segment(index, place, || "constants".to_owned())?;
         self.weights.insert(index as usize);
-        self.constants = Some(Offsets {
+        self.constants = Some(SegmentOffsets {
             segment: index as usize,
             offsets,
         });
@@ -113,7 +114,7 @@ impl<'a> Storage<'a> {
             let place = || table.place(segment::SUB_INDEX);
             let index = self.use_segment(index, place, || "mutable data".to_owned())?;
             self.weights.insert(index);
-            self.mutable.push(Offsets {
+            self.mutable.push(SegmentOffsets {
                 segment: index,
                 offsets: table.vector(segment::SUB_OFFSETS, 8)?,
             });
@@ -127,7 +128,7 @@ impl<'a> Storage<'a> {
             let key = table.name(segment::KEY)?.unwrap_or_default();
             let index = table.u32(segment::NAMED_INDEX)?;
             let place = || table.place(segment::NAMED_INDEX);
-            let name = || format!("named data {}", short(&key));
+            let name = || format!("named data {}", short_key(&key));
             let index = self.use_segment(index, place, name)?;
             self.weights.insert(index);
             self.keys.insert(key, index);
@@ -135,11 +136,11 @@ impl<'a> Storage<'a> {
         Ok(())
     }
 
-    /// Checks a segment's index and names the segment, if it has no name yet.
+    /// Checks a segment's index and names the segment if it lacks a name.
     fn use_segment(
         &mut self,
         index: u32,
-        place: impl FnOnce() -> Place,
+        place: impl FnOnce() -> FieldPosition,
         name: impl FnOnce() -> String,
     ) -> Result<usize, Error> {
         let count = self.segments.len() as u64;
@@ -155,12 +156,12 @@ impl<'a> Storage<'a> {
         Ok(index as usize)
     }
 
-    /// The delegate payload stored inline at `index`.
+    /// Returns the delegate payload stored inline at `index`.
     pub(super) fn inline_payload(
         &self,
         index: u32,
-        place: impl FnOnce() -> Place,
-    ) -> Result<Stored, Error> {
+        place: impl FnOnce() -> FieldPosition,
+    ) -> Result<StoredBytes, Error> {
         let count = self.inline_delegates.len();
         if u64::from(index) >= count {
             return Err(Error::Index {
@@ -172,33 +173,33 @@ impl<'a> Storage<'a> {
         }
         let table = self.inline_delegates.table(index.into())?;
         let bytes = table.vector(inline::DATA, 1)?;
-        Ok(Stored {
+        Ok(StoredBytes {
             offset: bytes.first(),
             available: bytes.len(),
         })
     }
 
-    /// The delegate payload in segment `index`, which is named after its backend.
+    /// Returns the delegate payload in segment `index`, and names the segment after its backend.
     pub(super) fn segment_payload(
         &mut self,
         index: u32,
         id: &str,
-        place: impl FnOnce() -> Place,
-    ) -> Result<Stored, Error> {
+        place: impl FnOnce() -> FieldPosition,
+    ) -> Result<StoredBytes, Error> {
         let index = self.use_segment(index, place, || format!("delegate {id}"))?;
         let area = &self.segments[index];
-        Ok(Stored {
+        Ok(StoredBytes {
             offset: area.offset,
             available: area.size,
         })
     }
 
-    /// The stored bytes of constant `index`.
+    /// Returns the stored bytes of constant `index`.
     pub(super) fn constant(
         &self,
         index: u32,
-        place: impl FnOnce() -> Place,
-    ) -> Result<Stored, Error> {
+        place: impl FnOnce() -> FieldPosition,
+    ) -> Result<StoredBytes, Error> {
         if let Some(constants) = &self.constants {
             return self.stored(constants, index, "constants", place);
         }
@@ -213,19 +214,19 @@ impl<'a> Storage<'a> {
         }
         let table = self.inline_constants.table(index.into())?;
         let bytes = table.vector(inline::STORAGE, 1)?;
-        Ok(Stored {
+        Ok(StoredBytes {
             offset: bytes.first(),
             available: bytes.len(),
         })
     }
 
-    /// The stored initial state `index` of a mutable tensor, in the list `which`.
+    /// Returns the stored initial state `index` of a mutable tensor, in the list `which`.
     pub(super) fn mutable(
         &self,
         which: u64,
         index: u32,
-        place: impl FnOnce() -> Place,
-    ) -> Result<Stored, Error> {
+        place: impl FnOnce() -> FieldPosition,
+    ) -> Result<StoredBytes, Error> {
         let list = usize::try_from(which)
             .ok()
             .and_then(|which| self.mutable.get(which));
@@ -242,11 +243,11 @@ impl<'a> Storage<'a> {
 
     fn stored(
         &self,
-        list: &Offsets<'_>,
+        list: &SegmentOffsets<'_>,
         index: u32,
         what: &'static str,
-        place: impl FnOnce() -> Place,
-    ) -> Result<Stored, Error> {
+        place: impl FnOnce() -> FieldPosition,
+    ) -> Result<StoredBytes, Error> {
         let count = list.offsets.len();
         let area = self.segments.get(list.segment);
         let (Some(area), true) = (area, u64::from(index) < count) else {
@@ -259,7 +260,7 @@ impl<'a> Storage<'a> {
         };
         let offset = list.offsets.u64(index.into())?;
         match area.size.checked_sub(offset) {
-            Some(available) => Ok(Stored {
+            Some(available) => Ok(StoredBytes {
                 offset: area.offset + offset,
                 available,
             }),
@@ -271,33 +272,33 @@ impl<'a> Storage<'a> {
         }
     }
 
-    /// Whether the program itself holds data under `key`.
+    /// Returns whether the program itself holds data under `key`.
     pub(super) fn has_named(&self, key: &str) -> bool {
         self.keys.contains_key(key)
     }
 
-    /// The bytes that the program holds under each key.
-    pub(super) fn named(&self) -> impl Iterator<Item = (&str, Stored)> {
+    /// Returns the bytes that the program holds under each key.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&str, StoredBytes)> {
         let keys = self.keys.iter();
         keys.map(|(key, &index)| (key.as_str(), self.whole(index)))
     }
 
-    /// The bytes that the program holds under `key`.
-    pub(super) fn find_named(&self, key: &str) -> Option<Stored> {
+    /// Returns the bytes that the program holds under `key`.
+    pub(super) fn find_named(&self, key: &str) -> Option<StoredBytes> {
         self.keys.get(key).map(|&index| self.whole(index))
     }
 
-    fn whole(&self, segment: usize) -> Stored {
+    fn whole(&self, segment: usize) -> StoredBytes {
         let area = &self.segments[segment];
-        Stored {
+        StoredBytes {
             offset: area.offset,
             available: area.size,
         }
     }
 
-    /// Bytes of weights in the file: the segments of constants, of mutable initial data and of
-    /// named data (each once, whole), plus constants stored inline. Weights inside a delegate's own
-    /// payload are not told apart from its code and do not count.
+    /// Returns the size of the weights in the file, in bytes: the segments of constants, of mutable
+    /// initial data and of named data (each once, whole), plus inline constants. Weights inside
+    /// delegate payloads are excluded, because they cannot be separated from code.
     pub(super) fn weight_bytes(&self) -> Result<u64, Error> {
         let mut sum = 0u64;
         for &index in &self.weights {
@@ -309,7 +310,8 @@ impl<'a> Storage<'a> {
         Ok(sum)
     }
 
-    /// The areas of the file in order: the program's FlatBuffer, then its non-empty segments.
+    /// Returns the areas of the file in order: the program's FlatBuffer, then its non-empty
+    /// segments.
     pub(super) fn into_segments(self, container: &Container) -> Vec<Segment> {
         let program = Segment {
             name: "program".to_owned(),
@@ -327,7 +329,7 @@ impl<'a> Storage<'a> {
     }
 }
 
-fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<Area>, Error> {
+fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<NamedRange>, Error> {
     let mut segments = Vec::new();
     let mut previous = 0;
     for table in root.tables(program::SEGMENTS)?.iter_tables() {
@@ -345,7 +347,7 @@ fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<Area>, E
         previous = offset;
         let base = container.segment_base;
         let end = u128::from(base) + u128::from(offset) + u128::from(size);
-        // Without a header there is nowhere for a segment to be; an empty one needs no place.
+        // Without a header, a non-empty segment lacks a base; an empty segment needs none.
         let homeless = base == 0 && size > 0;
         if homeless || end > u128::from(container.len) {
             return Err(Error::SegmentRange {
@@ -356,7 +358,7 @@ fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<Area>, E
                 len: container.len,
             });
         }
-        segments.push(Area {
+        segments.push(NamedRange {
             offset: container.start + base + offset,
             size,
             name: None,
@@ -365,9 +367,9 @@ fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<Area>, E
     Ok(segments)
 }
 
-fn short(key: &str) -> String {
-    match key.char_indices().nth(SHORT_KEY) {
-        Some((end, _)) if key.len() > 2 * SHORT_KEY => format!("{}…", &key[..end]),
+fn short_key(key: &str) -> String {
+    match key.char_indices().nth(MAX_KEY_CHARS) {
+        Some((end, _)) if key.len() > 2 * MAX_KEY_CHARS => format!("{}…", &key[..end]),
         _ => key.to_owned(),
     }
 }

@@ -1,24 +1,24 @@
-//! Where the constants of a delegate's graph are kept.
+//! The location of the constants of a delegate's graph.
 
-use super::error::{Error, Place};
+use super::error::{Error, FieldPosition};
 use super::storage::ByteRange;
 
-/// Where a constant's elements are.
+/// The location of a constant's elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Data {
-    /// In the payload: from here to where it must end at the latest.
+pub enum ConstantData {
+    /// In the payload: the range from its first byte to its maximum end.
     Payload(ByteRange),
     /// Under this name, in the program or in a data file.
     Named(String),
 }
 
-impl Data {
-    /// The part `offset`, `size` of the bytes that a payload stores.
+impl ConstantData {
+    /// Returns the part with this offset and size of the bytes that a payload stores.
     pub(super) fn part(
         stored: ByteRange,
         offset: u64,
         size: u64,
-        place: impl FnOnce() -> Place,
+        place: impl FnOnce() -> FieldPosition,
     ) -> Result<Self, Error> {
         match offset.checked_add(size) {
             Some(end) if end <= stored.size => Ok(Self::Payload(ByteRange {

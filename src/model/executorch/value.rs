@@ -1,22 +1,22 @@
-//! The values of a method: tensors, scalars, lists.
+//! Reads the values of a method: tensors, scalars, lists.
 //!
-//! A tensor of bounded dynamism comes out of here with dimensions that are all `Maybe`; which of
-//! them are dynamic is decided in `dynamism.rs`.
+//! The dimensions of a bounded tensor are all `Maybe` at first; `dynamism.rs` determines the
+//! dynamic ones.
 
 use super::element::{LAST_CODE, decode, element_of};
 use super::error::Error;
 use super::flatbuffer::Table;
 use super::schema::{tensor, value};
-use super::storage::{Storage, Stored};
+use super::storage::{Storage, StoredBytes};
 use crate::model::{Dim, Dynamism, ElementType, TensorInfo, ValueKind};
 
-/// Most dimensions a tensor may have; the runtime itself stops at 16.
+/// Maximum number of dimensions of a tensor; the runtime itself stops at 16.
 const MAX_RANK: u64 = 64;
-/// Most bytes of a constant tensor whose elements are read.
-const MAX_DATA: u64 = 4096;
-/// Bytes an element of [`ValueKind::Tensor`]'s data takes in memory, about.
+/// Maximum size of a constant tensor whose elements are read, in bytes.
+const MAX_CONSTANT_BYTES: u64 = 4096;
+/// Approximate memory per element of a [`ValueKind::Tensor`]'s data, in bytes.
 const ELEMENT_COST: u64 = 80;
-/// Bytes a dimension takes in memory, about.
+/// Approximate memory per dimension, in bytes.
 const DIM_COST: u64 = 48;
 
 /// Union members of `KernelTypes`, by number.
@@ -30,57 +30,57 @@ pub(super) const INT_LIST: u8 = 7;
 pub(super) const DOUBLE_LIST: u8 = 8;
 pub(super) const BOOL_LIST: u8 = 9;
 pub(super) const TENSOR_LIST: u8 = 10;
-/// The last one.
+/// The last member of the union.
 pub(super) const OPTIONAL_TENSOR_LIST: u8 = 11;
-const LAST: u8 = OPTIONAL_TENSOR_LIST;
+const LAST_TAG: u8 = OPTIONAL_TENSOR_LIST;
 
 /// A value: its type and table.
 pub(super) struct Evalue<'a> {
     /// Member of the union `KernelTypes`.
     pub(super) tag: u8,
-    /// The member's table; only `Null` may have none.
+    /// The member's table; only `Null` may lack one.
     table: Option<Table<'a>>,
     outer: Table<'a>,
 }
 
-/// A tensor as the file has it.
+/// A tensor as stored in the file.
 pub(super) struct Tensor {
-    /// dtype and sizes.
+    /// Element type.
     pub(super) element: ElementType,
     /// Sizes, or their upper bounds.
     pub(super) sizes: Vec<u64>,
     /// Static, bounded or unbounded.
     pub(super) dynamism: Dynamism,
-    /// Its name and whether its data are in another file.
+    /// Its name, if its data is in another file.
     pub(super) external: Option<String>,
-    /// Bytes an element takes, where elements are whole bytes.
+    /// Size of an element in bytes, if that is whole.
     pub(super) width: Option<u64>,
-    /// Where its elements come from.
-    pub(super) home: Home,
-    /// Stored bytes of a constant in row-major order, exactly its size.
-    constant: Option<(Stored, u64)>,
+    /// The source of its elements.
+    pub(super) home: TensorSource,
+    /// Stored bytes of a constant in row-major order, with its exact size.
+    constant: Option<(StoredBytes, u64)>,
 }
 
-/// Where a tensor's elements come from.
+/// The source of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Home {
-    /// Nothing is stored: whoever runs the program finds room for them.
+pub(super) enum TensorSource {
+    /// Memory that the runtime allocates; the file stores no elements.
     Memory,
-    /// Stored, never written.
-    Constant(Stored),
-    /// Stored to begin with, written by the program.
-    State(Stored),
+    /// Stored in the file and never written.
+    Constant(StoredBytes),
+    /// Initialised from the file and written by the program.
+    State(StoredBytes),
 }
 
 impl<'a> Evalue<'a> {
     /// Reads the type of a value.
     pub(super) fn read(outer: Table<'a>) -> Result<Self, Error> {
         let tag = outer.u8(value::TYPE)?;
-        if tag == 0 || tag > LAST {
+        if tag == 0 || tag > LAST_TAG {
             return Err(Error::UnionType {
                 place: outer.place(value::TYPE),
                 found: tag,
-                most: LAST,
+                most: LAST_TAG,
             });
         }
         let table = outer.table(value::VALUE)?;
@@ -92,14 +92,14 @@ impl<'a> Evalue<'a> {
         Ok(Self { tag, table, outer })
     }
 
-    /// The value's own table.
+    /// Returns the value's own table.
     pub(super) fn table(&self) -> Result<&Table<'a>, Error> {
         self.table.as_ref().ok_or_else(|| Error::MissingField {
             place: self.outer.place(value::VALUE),
         })
     }
 
-    /// The value in the neutral form, with the data of a small constant.
+    /// Converts the value to the format-neutral form, with the data of a small constant.
     pub(super) fn describe(&self, storage: &Storage<'_>) -> Result<ValueKind, Error> {
         let keep = |size| self.outer.buffer().keep(size, || self.outer.here());
         keep(128)?;
@@ -119,7 +119,7 @@ impl<'a> Evalue<'a> {
                 })
             }
             STRING => {
-                let text = self.table()?.cut_text(value::STRING)?;
+                let text = self.table()?.truncated_text(value::STRING)?;
                 Ok(ValueKind::String(text.unwrap_or_default()))
             }
             INT_LIST => other("int_list"),
@@ -132,7 +132,7 @@ impl<'a> Evalue<'a> {
 }
 
 impl Tensor {
-    /// Reads a tensor and checks what it refers to.
+    /// Reads a tensor and checks its references.
     pub(super) fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, Error> {
         let (element, width) = element_of(table.i8(tensor::SCALAR_TYPE)?);
         let sizes = read_sizes(table)?;
@@ -149,7 +149,7 @@ impl Tensor {
             }
         };
         let bytes = match dynamism {
-            // Its stored sizes mean nothing.
+            // The stored sizes of an unbounded tensor are meaningless.
             Dynamism::Unbounded => None,
             _ => size_in_bytes(table, &sizes, width)?,
         };
@@ -164,11 +164,11 @@ impl Tensor {
             dynamism,
             external,
             width,
-            home: Home::Memory,
+            home: TensorSource::Memory,
             constant: None,
         };
         let index = table.u32(tensor::DATA_INDEX)?;
-        // The index of external data means nothing.
+        // The index of external data is meaningless.
         if index == 0 || found.external.is_some() {
             return Ok(found);
         }
@@ -180,11 +180,11 @@ impl Tensor {
             };
             let stored = storage.mutable(which, index, place)?;
             check_data(table, stored, bytes)?;
-            found.home = Home::State(stored);
+            found.home = TensorSource::State(stored);
         } else {
             let stored = storage.constant(index, place)?;
             check_data(table, stored, bytes)?;
-            found.home = Home::Constant(stored);
+            found.home = TensorSource::Constant(stored);
             let plain = table.i32(tensor::STORAGE_OFFSET)? == 0 && is_row_major(table)?;
             if let (Some(bytes), true) = (bytes, plain) {
                 found.constant = Some((stored, bytes));
@@ -193,23 +193,24 @@ impl Tensor {
         Ok(found)
     }
 
-    /// Bytes of a tensor of its largest sizes, as the runtime counts them; `None` if it has no type.
+    /// Returns the maximum size of a tensor in bytes, as the runtime computes it; `None` for an
+    /// undefined type.
     pub(super) fn bytes(table: &Table<'_>) -> Result<Option<u64>, Error> {
         let code = table.i8(tensor::SCALAR_TYPE)?;
         if !(0..=LAST_CODE).contains(&code) {
             return Ok(None);
         }
-        // Types of less than a byte are counted in bytes.
+        // Elements of less than a byte count as one byte.
         let width = element_of(code).1.unwrap_or(1);
         size_in_bytes(table, &read_sizes(table)?, Some(width))
     }
 
-    /// Whether it is stored in the file and never written.
+    /// Returns whether it is stored in the file and never written.
     pub(super) fn is_constant(&self) -> bool {
         self.constant.is_some()
     }
 
-    /// Its dimensions from the outermost in memory; empty if that makes no sense.
+    /// Returns its dimensions from the outermost in memory; empty if the order is invalid.
     pub(super) fn dim_order(table: &Table<'_>) -> Result<Vec<usize>, Error> {
         let rank = table.vector(tensor::SIZES, 4)?.len();
         let order = table.vector(tensor::DIM_ORDER, 1)?;
@@ -226,12 +227,15 @@ impl Tensor {
         Ok(if sound { order } else { Vec::new() })
     }
 
-    /// Elements of a small constant.
+    /// Returns the elements of a small constant.
     fn data(&self, table: &Table<'_>) -> Result<Option<Vec<serde_json::Value>>, Error> {
         let ElementType::Known(dtype) = self.element else {
             return Ok(None);
         };
-        let Some((stored, bytes)) = self.constant.filter(|(_, bytes)| *bytes <= MAX_DATA) else {
+        let Some((stored, bytes)) = self
+            .constant
+            .filter(|(_, bytes)| *bytes <= MAX_CONSTANT_BYTES)
+        else {
             return Ok(None);
         };
         let place = || table.place(tensor::DATA_INDEX);
@@ -248,7 +252,7 @@ impl Tensor {
         Ok(decode(dtype, &raw))
     }
 
-    /// dtype and shape.
+    /// Returns dtype and shape.
     pub(super) fn into_info(self) -> TensorInfo {
         let dim = |size: u64| match self.dynamism {
             Dynamism::Static => Dim::Fixed(size),
@@ -256,7 +260,7 @@ impl Tensor {
                 bound: size,
                 likely_dynamic: false,
             },
-            // Programs have no symbols; without a bound there is nothing else to say.
+            // Programs have neither symbols nor other bounds for these.
             Dynamism::Symbolic | Dynamism::Unbounded => Dim::Dynamic {
                 bound: None,
                 name: None,
@@ -291,7 +295,7 @@ fn read_sizes(table: &Table<'_>) -> Result<Vec<u64>, Error> {
         .collect()
 }
 
-/// Bytes of a tensor, where its elements are whole bytes.
+/// Returns the size of a tensor in bytes, if its elements are whole bytes.
 fn size_in_bytes(
     table: &Table<'_>,
     sizes: &[u64],
@@ -300,7 +304,7 @@ fn size_in_bytes(
     let elements = sizes
         .iter()
         .try_fold(1u64, |product, size| product.checked_mul(*size));
-    // The runtime counts elements with a sign.
+    // The runtime counts elements with a signed integer.
     let elements = elements.filter(|elements| i64::try_from(*elements).is_ok());
     let bytes = elements.and_then(|elements| elements.checked_mul(width.unwrap_or(1)));
     match bytes {
@@ -324,7 +328,7 @@ fn external_name(extra: &Table<'_>) -> Result<Option<String>, Error> {
     }
 }
 
-fn check_data(table: &Table<'_>, stored: Stored, bytes: Option<u64>) -> Result<(), Error> {
+fn check_data(table: &Table<'_>, stored: StoredBytes, bytes: Option<u64>) -> Result<(), Error> {
     match bytes {
         Some(size) if size > stored.available => Err(Error::TensorData {
             place: table.place(tensor::DATA_INDEX),
@@ -346,8 +350,8 @@ fn is_row_major(table: &Table<'_>) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// A tensor's planned place: the memory's number and the offset in it.
-pub(super) fn memory(allocation: &Table<'_>) -> Result<(u32, u64), Error> {
+/// Returns a tensor's planned memory: the number of the memory and the offset in it.
+pub(super) fn planned_memory(allocation: &Table<'_>) -> Result<(u32, u64), Error> {
     let low = u64::from(allocation.u32(tensor::MEMORY_LOW)?);
     let high = u64::from(allocation.u32(tensor::MEMORY_HIGH)?);
     Ok((allocation.u32(tensor::MEMORY)?, high << 32 | low))

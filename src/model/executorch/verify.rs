@@ -1,57 +1,60 @@
-//! Whether a FlatBuffer is one by the rules of FlatBuffers' own verifier, which devices run first.
+//! Verifies a FlatBuffer by the rules of FlatBuffers' own verifier, which devices run before
+//! loading.
 //!
-//! Every table that the schema can reach is walked once for each offset to it: alignment, extents,
-//! vtables, terminators of strings. Invariant: the work is bounded by [`MAX_TABLES`] and the budget of
-//! the pages, elements of vectors of numbers are not read. What the values mean is nothing here.
+//! The verifier walks every table that the schema can reach once per offset to it, and checks
+//! alignment, extents, vtables and terminators of strings. Invariant: [`MAX_TABLES`] and the budget
+//! of the pages bound the work. Elements of number vectors are not read, and values are not
+//! interpreted.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::error::{Error, Place};
+use super::error::{Error, FieldPosition};
 use super::path::Step;
 use crate::source::Pages;
 
-/// Most tables that the verifier of a device walks.
+/// Maximum number of tables that the verifier of a device walks.
 const MAX_TABLES: u32 = 1_000_000;
-/// Most bytes a vector may have: offsets have 31 bits.
-const MAX_BYTES: u64 = (1 << 31) - 1;
-/// Most fields a table of a schema has.
+/// Maximum size of a vector in bytes: offsets have 31 bits.
+const MAX_VECTOR_BYTES: u64 = (1 << 31) - 1;
+/// Maximum number of fields of a table in a schema.
 const MAX_FIELDS: usize = 20;
-/// Vtables that are remembered; real files have some dozens.
+/// Maximum number of cached vtables; real files have some dozens.
 const MAX_VTABLES: usize = 4096;
 
 /// A table of a schema.
-pub(super) struct Shape {
-    /// Name and kind of each field, by number.
+pub(super) struct TableSchema {
+    /// Name and type of each field, by number.
     pub(super) fields: &'static [(&'static str, Kind)],
 }
 
-/// What a field is.
+/// The type of a field.
 pub(super) enum Kind {
-    /// A number of so many bytes, which is its alignment.
+    /// A number with this size and alignment in bytes.
     Number(u8),
     /// A string.
     Text,
-    /// A vector of numbers of so many bytes.
+    /// A vector of numbers with this size in bytes.
     Numbers(u8),
     /// A table.
-    Table(&'static Shape),
+    Table(&'static TableSchema),
     /// A vector of tables.
-    Tables(&'static Shape),
+    Tables(&'static TableSchema),
     /// The member of the union in the next field.
     Member,
-    /// What no device looks at any more.
+    /// A deprecated field, which devices ignore.
     Deprecated,
     /// A union, with its members by number from 1.
-    Union(&'static [&'static Shape]),
+    Union(&'static [&'static TableSchema]),
 }
 
-/// Verifies the FlatBuffer in the bytes `start..start + len` of a file. `name` is the root's.
+/// Verifies the FlatBuffer in the bytes `start..start + len` of a file. `name` is the name of the
+/// root table.
 pub(super) fn verify(
     pages: &Pages<'_>,
     (start, len): (u64, u64),
     name: &'static str,
-    root: &'static Shape,
+    root: &'static TableSchema,
 ) -> Result<(), Error> {
     let mut verifier = Verifier {
         pages,
@@ -65,10 +68,10 @@ pub(super) fn verify(
     verifier.table(at, root)
 }
 
-/// A vtable's entries, as far as a schema knows them.
+/// A vtable's entries for the fields that the schema knows.
 type Vtable = [u16; MAX_FIELDS];
 
-/// Places are relative to the FlatBuffer here, as alignment is.
+/// A verification in progress. Positions are relative to the FlatBuffer, because alignment is.
 struct Verifier<'a> {
     pages: &'a Pages<'a>,
     start: u64,
@@ -79,7 +82,7 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    fn place(&self, at: u64) -> Place {
+    fn place(&self, at: u64) -> FieldPosition {
         let mut path = String::new();
         for step in &self.steps {
             match step {
@@ -94,7 +97,7 @@ impl Verifier<'_> {
                 }
             }
         }
-        Place {
+        FieldPosition {
             path,
             offset: self.start.saturating_add(at),
         }
@@ -111,7 +114,8 @@ impl Verifier<'_> {
         outcome
     }
 
-    /// `size` bytes at `at` end inside the buffer. FlatBuffers wants one byte more than that of it.
+    /// Checks that `size` bytes at `at` end inside the buffer. FlatBuffers requires one more byte
+    /// after them.
     fn extent(&self, at: u64, size: u64) -> Result<(), Error> {
         if size < self.len && at <= self.len - size {
             return Ok(());
@@ -134,7 +138,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// A number that is aligned and inside.
+    /// Reads a number after checking its alignment and extent.
     fn number<const N: usize>(&self, at: u64) -> Result<[u8; N], Error> {
         let size = u8::try_from(N).expect("numbers are at most eight bytes");
         self.aligned(at, size)?;
@@ -142,7 +146,7 @@ impl Verifier<'_> {
         self.raw(at)
     }
 
-    /// Bytes that were found to be inside.
+    /// Reads bytes whose extent was checked before.
     fn raw<const N: usize>(&self, at: u64) -> Result<[u8; N], Error> {
         let bytes = self.pages.array(self.start + at);
         bytes.map_err(|error| Error::Read {
@@ -151,7 +155,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// Where the offset at `at` leads.
+    /// Returns the target of the offset at `at`.
     fn offset(&self, at: u64) -> Result<u64, Error> {
         let found = u32::from_le_bytes(self.number(at)?);
         let target = at + u64::from(found);
@@ -165,7 +169,7 @@ impl Verifier<'_> {
         Ok(target)
     }
 
-    fn table(&mut self, at: u64, shape: &'static Shape) -> Result<(), Error> {
+    fn table(&mut self, at: u64, shape: &'static TableSchema) -> Result<(), Error> {
         self.tables += 1;
         if self.tables > MAX_TABLES {
             return Err(Error::TooManyTables {
@@ -246,7 +250,7 @@ impl Verifier<'_> {
             Kind::Union(members) => {
                 let at = self.offset(at)?;
                 let shape = usize::from(*member).checked_sub(1);
-                // A member that the schema does not have is what a later schema has.
+                // An unknown member belongs to a later schema.
                 match shape.and_then(|shape| members.get(shape)) {
                     Some(shape) => self.table(at, shape),
                     None => Ok(()),
@@ -255,7 +259,7 @@ impl Verifier<'_> {
         }
     }
 
-    fn vector_of_tables(&mut self, at: u64, shape: &'static Shape) -> Result<(), Error> {
+    fn vector_of_tables(&mut self, at: u64, shape: &'static TableSchema) -> Result<(), Error> {
         let at = self.offset(at)?;
         let end = self.vector(at, 4)?;
         for (index, slot) in (at + 4..end).step_by(4).enumerate() {
@@ -267,11 +271,13 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Where the elements of a vector end.
+    /// Returns the end of a vector's elements.
     fn vector(&self, at: u64, width: u8) -> Result<u64, Error> {
         let found = u32::from_le_bytes(self.number(at)?);
         let bytes = 4 + u64::from(found) * u64::from(width);
-        if u64::from(found) >= MAX_BYTES / u64::from(width) || self.extent(at, bytes).is_err() {
+        if u64::from(found) >= MAX_VECTOR_BYTES / u64::from(width)
+            || self.extent(at, bytes).is_err()
+        {
             return Err(Error::VectorLength {
                 place: self.place(at),
                 found,

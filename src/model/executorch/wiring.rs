@@ -1,59 +1,59 @@
-//! How the graphs of delegates hang on the values of a method.
+//! Connects the graphs of delegates with the values of a method.
 //!
-//! A call of a delegate passes the inputs of its graph, then its outputs: here their dimensions are
-//! joined to those of the method's own tensors. Sizes that contradict each other join nothing.
-//! Static tensors count as fixed only where they come in: exporters were seen to write a static
-//! result for a dynamic argument.
+//! A call of a delegate passes the inputs of its graph, then its outputs. This module joins their
+//! dimensions to those of the method's own tensors. Contradictory sizes are not joined. Static
+//! tensors count as fixed only as inputs: some exporters write a static result for a dynamic
+//! argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::delegate::Payloads;
+use super::delegate::PayloadReader;
 use super::error::Error;
-use super::evidence::Certain;
+use super::evidence::DimFact;
 use super::flatbuffer::Vector;
-use super::payload_graph::{ANY_SIZE, Shape};
+use super::payload_graph::{Shape, UNKNOWN_SIZE};
 use super::relations::{DimId, Relations, Rule};
-use super::storage::{Storage, Stored};
+use super::storage::{Storage, StoredBytes};
 use super::value::{Evalue, TENSOR, Tensor};
 use crate::model::Dynamism;
 
-/// The dimensions of a method's tensors and what is known of them.
+/// The dimensions of a method's tensors and the facts about them.
 #[derive(Debug, Default)]
 pub(super) struct Wiring {
     relations: Relations,
     tensors: BTreeMap<u64, Shape>,
 }
 
-/// For each dimension what stands for those of its size.
-pub(super) struct Equal(Vec<DimId>);
+/// The representative of each dimension among those of equal size.
+pub(super) struct EqualDims(Vec<DimId>);
 
-impl Equal {
-    /// What stands for a dimension of a value.
+impl EqualDims {
+    /// Returns the representative of a dimension of a value.
     pub(super) fn of(&self, wiring: &Wiring, value: u64, dim: usize) -> Option<DimId> {
         self.0.get(wiring.dim(value, dim)?).copied()
     }
 }
 
-/// For dimensions the smallest size that is stated.
-pub(super) struct Least(BTreeMap<DimId, u64>);
+/// The stated minimum sizes of dimensions.
+pub(super) struct MinSizes(BTreeMap<DimId, u64>);
 
-impl Least {
-    /// The smallest size of a dimension of a value.
+impl MinSizes {
+    /// Returns the minimum size of a dimension of a value.
     pub(super) fn of(&self, wiring: &Wiring, value: u64, dim: usize) -> Option<u64> {
         self.0.get(&wiring.dim(value, dim)?).copied()
     }
 }
 
-/// What is needed to wire a method.
+/// The parts of a method that the wiring reads.
 pub(super) struct Method<'a> {
     /// Its values.
     pub(super) values: &'a Vector<'a>,
-    /// Which of them a caller sets.
+    /// Values that a caller sets.
     pub(super) inputs: &'a BTreeSet<u64>,
-    /// Where its tensors are stored.
+    /// The stored bytes of its tensors.
     pub(super) storage: &'a Storage<'a>,
     /// The payloads of its delegates.
-    pub(super) payloads: &'a Payloads<'a>,
+    pub(super) payloads: &'a PayloadReader<'a>,
 }
 
 impl Wiring {
@@ -61,7 +61,7 @@ impl Wiring {
     pub(super) fn call(
         &mut self,
         method: &Method<'_>,
-        (id, payload): (&str, Stored),
+        (id, payload): (&str, StoredBytes),
         args: &[u64],
     ) -> Result<(), Error> {
         let named = |name: &str| method.storage.find_named(name).map(Into::into);
@@ -93,7 +93,7 @@ impl Wiring {
         Ok(())
     }
 
-    /// Makes the dimensions of a value known, if it is a tensor.
+    /// Adds the dimensions of a value, if it is a tensor.
     pub(super) fn tensor(&mut self, method: &Method<'_>, value: u64) -> Result<(), Error> {
         let found = Evalue::read(method.values.table(value)?)?;
         if found.tag != TENSOR || self.tensors.contains_key(&value) {
@@ -108,7 +108,7 @@ impl Wiring {
         match tensor.dynamism {
             Dynamism::Static if given => {
                 for dim in 0..shape.rank() {
-                    self.relations.fact(shape.dim(dim), Certain::Fixed);
+                    self.relations.add_fact(shape.dim(dim), DimFact::Fixed);
                 }
             }
             Dynamism::Bounded => {
@@ -132,7 +132,7 @@ impl Wiring {
         let pairs: Vec<(usize, usize)> = order.iter().copied().enumerate().collect();
         let agrees = pairs.iter().all(|&(there, here)| {
             let bound = port.bounds[there];
-            bound == ANY_SIZE || bound == shape.bounds[here]
+            bound == UNKNOWN_SIZE || bound == shape.bounds[here]
         });
         if agrees {
             for (there, here) in pairs {
@@ -141,24 +141,24 @@ impl Wiring {
         }
     }
 
-    /// Sets what is known of a value's dimensions from elsewhere.
-    pub(super) fn learn(&mut self, value: u64, known: &[Option<Certain>]) {
+    /// Sets facts about a value's dimensions from another source.
+    pub(super) fn learn(&mut self, value: u64, known: &[Option<DimFact>]) {
         let Some(shape) = self.tensors.get(&value) else {
             return;
         };
         for (dim, certain) in known.iter().enumerate().take(shape.rank()) {
             if let Some(certain) = certain {
-                self.relations.learn(shape.dim(dim), *certain);
+                self.relations.set_fact(shape.dim(dim), *certain);
             }
         }
     }
 
-    /// Does so for all values, one dimension at a time.
-    pub(super) fn learn_all(&mut self, known: impl Fn(u64, usize) -> Option<Certain>) {
+    /// Sets facts for all values, one dimension at a time.
+    pub(super) fn learn_all(&mut self, known: impl Fn(u64, usize) -> Option<DimFact>) {
         for (&value, shape) in &self.tensors {
             for dim in 0..shape.rank() {
                 if let Some(certain) = known(value, dim) {
-                    self.relations.learn(shape.dim(dim), certain);
+                    self.relations.set_fact(shape.dim(dim), certain);
                 }
             }
         }
@@ -169,29 +169,29 @@ impl Wiring {
         self.relations.solve();
     }
 
-    /// What is known of a dimension of a value.
-    pub(super) fn of(&self, value: u64, dim: usize) -> Option<Certain> {
+    /// Returns the fact about a dimension of a value, if it is known.
+    pub(super) fn of(&self, value: u64, dim: usize) -> Option<DimFact> {
         self.dim(value, dim)
             .and_then(|dim| self.relations.known(dim))
     }
 
-    /// Largest sizes of the dimensions that are certainly dynamic.
+    /// Returns the upper bounds of the dimensions that are certainly dynamic.
     pub(super) fn dynamic_bounds(&self) -> impl Iterator<Item = u64> {
         self.tensors.values().flat_map(|shape| {
             let dims = shape.bounds.iter().enumerate();
-            dims.filter(|(dim, _)| self.relations.known(shape.dim(*dim)) == Some(Certain::Dynamic))
+            dims.filter(|(dim, _)| self.relations.known(shape.dim(*dim)) == Some(DimFact::Dynamic))
                 .map(|(_, &bound)| bound)
         })
     }
 
-    /// The smallest sizes that are stated of dimensions.
-    pub(super) fn least(&self) -> Least {
-        Least(self.relations.least())
+    /// Returns the stated minimum sizes of dimensions.
+    pub(super) fn least(&self) -> MinSizes {
+        MinSizes(self.relations.least())
     }
 
-    /// Which dimensions are of one size.
-    pub(super) fn equal(&self) -> Equal {
-        Equal(self.relations.equal_dims())
+    /// Returns the representatives of dimensions of equal size.
+    pub(super) fn equal(&self) -> EqualDims {
+        EqualDims(self.relations.equal_dims())
     }
 
     fn dim(&self, value: u64, dim: usize) -> Option<DimId> {

@@ -14,7 +14,7 @@ pub struct GgmlType {
     /// Its name (`q4_k`).
     pub name: &'static str,
     /// Number of elements per block.
-    pub block: u64,
+    pub block_elements: u64,
     /// Size of a block in bytes.
     pub bytes: u64,
 }
@@ -23,7 +23,7 @@ const fn row(number: u32, name: &'static str, block: u64, bytes: u64) -> GgmlTyp
     GgmlType {
         number,
         name,
-        block,
+        block_elements: block,
         bytes,
     }
 }

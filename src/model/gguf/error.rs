@@ -1,6 +1,6 @@
 //! Errors of the GGUF reader, one variant per invariant.
 
-use crate::model::Breach;
+use crate::model::FormatError;
 use crate::source::pages::PageError;
 
 /// A violation of the GGUF format. Places are paths (`metadata[3].value`, `tensors[0].offset`).
@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// A count exceeds the size of the file.
     #[error(
-        "{place} at offset {offset}: {found} of them do not fit the {left} bytes that are left"
+        "{place} at offset {offset}: a count of {found} does not fit the remaining {left} bytes"
     )]
     Count {
         /// Path of the count.
@@ -63,8 +63,8 @@ pub enum Error {
         most: u64,
     },
     /// A name occurs twice.
-    #[error("{place} at offset {offset}: the name {name:?} stands there twice")]
-    Twice {
+    #[error("{place} at offset {offset}: duplicate name {name:?}")]
+    DuplicateName {
         /// Path of the second occurrence.
         place: String,
         /// File offset of the second occurrence.
@@ -102,7 +102,7 @@ pub enum Error {
     },
     /// The data of a tensor extends past the end of the file.
     #[error(
-        "{place}: its data, {size} bytes at offset {offset}, leads out of the file, which has {len} bytes"
+        "{place}: its data, {size} bytes at offset {offset}, extends past the end of the file, which has {len} bytes"
     )]
     Truncated {
         /// Path of the tensor.
@@ -116,7 +116,7 @@ pub enum Error {
     },
     /// The description of the file exceeds its memory limit.
     #[error("{place}: names, shapes and texts take more than {most} bytes")]
-    TooMuch {
+    DescriptionTooLarge {
         /// Path of the item that exceeded the limit.
         place: String,
         /// The limit in bytes.
@@ -124,7 +124,7 @@ pub enum Error {
     },
 }
 
-impl Breach for Error {
+impl FormatError for Error {
     fn offset(&self) -> Option<u64> {
         match self {
             Self::Read { error, .. } => Some(error.offset()),
@@ -133,11 +133,11 @@ impl Breach for Error {
             Self::Count { offset, .. }
             | Self::LengthPastEnd { offset, .. }
             | Self::Name { offset, .. }
-            | Self::Twice { offset, .. }
+            | Self::DuplicateName { offset, .. }
             | Self::Value { offset, .. }
             | Self::Overlap { offset, .. }
             | Self::Truncated { offset, .. } => Some(*offset),
-            Self::TooMuch { .. } => None,
+            Self::DescriptionTooLarge { .. } => None,
         }
     }
 }

@@ -11,11 +11,11 @@ use crate::source::Pages;
 /// Maximum number of dimensions of a tensor (`GGML_MAX_DIMS`).
 const MAX_RANK: u32 = 4;
 /// Default alignment of the data section, in bytes; the file may override it.
-const ALIGNMENT: u64 = 32;
+const DEFAULT_ALIGNMENT: u64 = 32;
 /// Minimum size of a metadata entry in bytes: key length, value type, one byte.
-const LEAST_ENTRY: u64 = 13;
+const MIN_ENTRY_BYTES: u64 = 13;
 /// Minimum size of a tensor description in bytes: name length, rank, type and offset.
-const LEAST_TENSOR: u64 = 24;
+const MIN_TENSOR_BYTES: u64 = 24;
 
 /// Description of a tensor in the header.
 struct Tensor {
@@ -33,17 +33,17 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     let mut reader = Reader::new(pages);
     let version = version(&mut reader)?;
     // Both counts precede the items that they count.
-    let tensor_count = reader.count(&"tensor_count", LEAST_TENSOR)?;
-    let entry_count = reader.count(&"metadata_kv_count", LEAST_ENTRY)?;
+    let tensor_count = reader.count(&"tensor_count", MIN_TENSOR_BYTES)?;
+    let entry_count = reader.count(&"metadata_kv_count", MIN_ENTRY_BYTES)?;
     let mut metadata = Vec::new();
     let mut keys = HashSet::new();
-    let mut alignment = ALIGNMENT;
+    let mut alignment = DEFAULT_ALIGNMENT;
     for index in 0..entry_count {
         let place = format!("metadata[{index}]");
         let offset = reader.at;
         let key = reader.name(&format_args!("{place}.key"))?;
         if !keys.insert(key.clone()) {
-            return Err(Error::Twice {
+            return Err(Error::DuplicateName {
                 place,
                 offset,
                 name: key,
@@ -57,7 +57,7 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
                 return Err(Error::Value {
                     place: format!("{place} ({key})"),
                     offset,
-                    expected: "a power of two from 8".to_owned(),
+                    expected: "a power of two of at least 8".to_owned(),
                     found: alignment,
                 });
             }
@@ -70,7 +70,7 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
         let offset = reader.at;
         let tensor = read_tensor(&mut reader, index, alignment)?;
         if !names.insert(tensor.name.clone()) {
-            return Err(Error::Twice {
+            return Err(Error::DuplicateName {
                 place: tensor.place,
                 offset,
                 name: tensor.name,
@@ -82,7 +82,7 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     // In a file without tensors, the padding may reach or exceed the end of the file.
     let data = header.checked_next_multiple_of(alignment);
     let data = data.unwrap_or(u64::MAX).min(reader.len());
-    check_places(&mut tensors, data, reader.len())?;
+    check_data_ranges(&mut tensors, data, reader.len())?;
     Ok(describe(
         version,
         metadata,
@@ -143,14 +143,14 @@ fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Te
     let size = match ggml_type(kind) {
         Some(known) => {
             let row = dims.first().copied().unwrap_or(1);
-            if row % known.block != 0 {
+            if row % known.block_elements != 0 {
                 let expected = format!(
                     "rows of a multiple of {} elements for {}",
-                    known.block, known.name
+                    known.block_elements, known.name
                 );
                 return Err(value("dims[0]", at, expected, row));
             }
-            let bytes = (elements / known.block).checked_mul(known.bytes);
+            let bytes = (elements / known.block_elements).checked_mul(known.bytes);
             Some(bytes.ok_or_else(|| {
                 let expected = "a size that fits 64 bits".to_owned();
                 value("dims", at, expected, elements)
@@ -178,7 +178,7 @@ fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Te
 }
 
 /// Sorts tensors by data offset and checks that their data lies inside the file without overlap.
-fn check_places(tensors: &mut [Tensor], data: u64, len: u64) -> Result<(), Error> {
+fn check_data_ranges(tensors: &mut [Tensor], data: u64, len: u64) -> Result<(), Error> {
     tensors.sort_by_key(|tensor| (tensor.offset, tensor.size));
     let mut before: Option<(&str, u64)> = None;
     for tensor in &*tensors {
@@ -241,7 +241,7 @@ fn describe(
     };
     ModelInfo {
         format: super::Gguf.name(),
-        named_as: None,
+        format_by_name: None,
         format_version: format!("version {version}"),
         segments: vec![
             segment("header", 0, header),

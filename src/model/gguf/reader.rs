@@ -8,19 +8,19 @@ use super::Error;
 use crate::source::Pages;
 
 /// Maximum length of a name, in bytes.
-const MAX_NAME: u64 = 65_535;
+const MAX_NAME_BYTES: u64 = 65_535;
 /// Maximum length of a displayed text, in bytes.
-const MAX_TEXT: u64 = 200;
+const MAX_SHOWN_TEXT_BYTES: u64 = 200;
 /// Maximum nesting depth of arrays.
 const MAX_DEPTH: u32 = 8;
 /// Approximate maximum memory for the description of one file, in bytes.
-const MAX_KEPT: u64 = 64 << 20;
+const MAX_RETAINED_BYTES: u64 = 64 << 20;
 /// Approximate memory overhead of a name, in bytes.
 const NAME_COST: u64 = 96;
 
 /// Names of the value types by number, with the size of a value in bytes; 0 for types of variable
 /// size.
-const KINDS: [(&str, u64); 13] = [
+const VALUE_TYPES: [(&str, u64); 13] = [
     ("uint8", 1),
     ("int8", 1),
     ("uint16", 2),
@@ -35,8 +35,8 @@ const KINDS: [(&str, u64); 13] = [
     ("int64", 8),
     ("float64", 8),
 ];
-const STRING: u32 = 8;
-const ARRAY: u32 = 9;
+const STRING_TYPE: u32 = 8;
+const ARRAY_TYPE: u32 = 9;
 
 /// A cursor over the file.
 pub(super) struct Reader<'a> {
@@ -133,9 +133,9 @@ impl<'a> Reader<'a> {
         let wrong = || Error::Name {
             place: place.to_string(),
             offset,
-            most: MAX_NAME,
+            most: MAX_NAME_BYTES,
         };
-        if length > MAX_NAME {
+        if length > MAX_NAME_BYTES {
             return Err(wrong());
         }
         self.keep(place, 2 * length + NAME_COST)?;
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
     /// Reads the beginning of a text and skips the rest.
     fn text(&mut self, place: &dyn Display) -> Result<String, Error> {
         let length = self.length(place)?;
-        let shown = length.min(MAX_TEXT);
+        let shown = length.min(MAX_SHOWN_TEXT_BYTES);
         self.keep(place, shown + NAME_COST)?;
         let text = String::from_utf8_lossy(&self.bytes(place, shown)?).into_owned();
         self.at += length;
@@ -196,10 +196,10 @@ impl<'a> Reader<'a> {
                     }
                 }
             }
-            STRING => other(self.text(place)?),
-            ARRAY => {
+            STRING_TYPE => other(self.text(place)?),
+            ARRAY_TYPE => {
                 let (kind, count) = self.skip_array(place, 1)?;
-                let name = KINDS[kind as usize].0;
+                let name = VALUE_TYPES[kind as usize].0;
                 other(format!("{count} of {name}"))
             }
             10 => whole(self.u64(place)?),
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
     fn kind(&mut self, place: &dyn Display) -> Result<u32, Error> {
         let offset = self.at;
         let kind = self.u32(place)?;
-        if kind as usize >= KINDS.len() {
+        if kind as usize >= VALUE_TYPES.len() {
             return Err(Error::Value {
                 place: format!("{place} type"),
                 offset,
@@ -229,27 +229,27 @@ impl<'a> Reader<'a> {
             return Err(Error::Value {
                 place: place.to_string(),
                 offset,
-                expected: format!("at most {MAX_DEPTH} arrays within each other"),
+                expected: format!("at most {MAX_DEPTH} nested arrays"),
                 found: depth.into(),
             });
         }
         let kind = self.kind(place)?;
-        let size = KINDS[kind as usize].1;
+        let size = VALUE_TYPES[kind as usize].1;
         // A text takes at least the bytes of its length; a nested array also those of its type.
         let least = match kind {
-            STRING => 8,
-            ARRAY => 12,
+            STRING_TYPE => 8,
+            ARRAY_TYPE => 12,
             _ => size,
         };
         let count = self.count(place, least)?;
         match kind {
-            STRING => {
+            STRING_TYPE => {
                 for _ in 0..count {
                     let length = self.length(place)?;
                     self.at += length;
                 }
             }
-            ARRAY => {
+            ARRAY_TYPE => {
                 for _ in 0..count {
                     self.skip_array(place, depth + 1)?;
                 }
@@ -262,10 +262,10 @@ impl<'a> Reader<'a> {
     /// Counts bytes that stay in memory against the limit.
     pub(super) fn keep(&mut self, place: &dyn Display, size: u64) -> Result<(), Error> {
         self.kept = self.kept.saturating_add(size);
-        if self.kept > MAX_KEPT {
-            return Err(Error::TooMuch {
+        if self.kept > MAX_RETAINED_BYTES {
+            return Err(Error::DescriptionTooLarge {
                 place: place.to_string(),
-                most: MAX_KEPT,
+                most: MAX_RETAINED_BYTES,
             });
         }
         Ok(())

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::external::Locations;
+use super::external::ExternalFiles;
 use super::function::Function;
-use super::interface::Sought;
-use super::load::{self, Attribute, Kind, Left, Load, Node, Use};
+use super::interface::UnresolvedNames;
+use super::load::{self, Attribute, Kind, LoadChecks, Node, Use, WalkedGraph};
 use super::tensor::Tensor;
 use super::wire::Field;
 use super::{Error, Fault, context, schema, tensor, value};
@@ -16,10 +16,10 @@ use super::{Error, Fault, context, schema, tensor, value};
 /// Maximum nesting depth of graphs.
 const MAX_DEPTH: u32 = 32;
 /// Approximate memory of an operator's entry beyond its name, in bytes.
-const OPERATOR_SIZE: u64 = 64;
+const OPERATOR_COST: u64 = 64;
 
 /// Statistics of all graphs and functions walked so far.
-pub(super) struct Body {
+pub(super) struct BodyWalk {
     /// Number of nodes by operator: `Conv`, `com.microsoft::QLinearConv`.
     pub(super) operators: BTreeMap<String, u64>,
     /// Size in bytes of tensors inside the file: initializers and constants in attributes.
@@ -27,24 +27,28 @@ pub(super) struct Body {
     /// Number of elements by type number, for tensors in this and in other files.
     pub(super) weight_types: BTreeMap<i64, u64>,
     /// External files that hold tensor data.
-    pub(super) external: Locations,
-    load: Load,
+    pub(super) external: ExternalFiles,
+    load: LoadChecks,
 }
 
-impl Body {
+impl BodyWalk {
     /// Starts a walk of a model that `load` checks.
-    pub(super) fn new(load: Load) -> Self {
+    pub(super) fn new(load: LoadChecks) -> Self {
         Self {
             operators: BTreeMap::new(),
             weight_bytes: 0,
             weight_types: BTreeMap::new(),
-            external: Locations::default(),
+            external: ExternalFiles::default(),
             load,
         }
     }
 
     /// Walks the main graph and records in `sought` the names that it defines.
-    pub(super) fn graph(&mut self, graph: &Field<'_>, sought: &mut Sought) -> Result<(), Error> {
+    pub(super) fn graph(
+        &mut self,
+        graph: &Field<'_>,
+        sought: &mut UnresolvedNames,
+    ) -> Result<(), Error> {
         self.walk(graph, 1, Kind::Main, sought).map(|_| ())
     }
 
@@ -54,8 +58,8 @@ impl Body {
         graph: &Field<'_>,
         depth: u32,
         kind: Kind,
-        sought: &mut Sought,
-    ) -> Result<Left, Error> {
+        sought: &mut UnresolvedNames,
+    ) -> Result<WalkedGraph, Error> {
         if depth > MAX_DEPTH {
             return Err(Error::TooDeep {
                 place: graph.place().to_string(),
@@ -84,12 +88,16 @@ impl Body {
         self.load.leave(graph)
     }
 
-    fn initializer(&mut self, field: &Field<'_>, sought: &mut Sought) -> Result<(), Error> {
+    fn initializer(
+        &mut self,
+        field: &Field<'_>,
+        sought: &mut UnresolvedNames,
+    ) -> Result<(), Error> {
         let tensor = self.tensor(field)?;
         let Some(name) = tensor.name else {
             return Ok(());
         };
-        sought.initialized(&name);
+        sought.mark_initialized(&name);
         self.load.initializer(field, &name, tensor.data_type)
     }
 
@@ -105,7 +113,7 @@ impl Body {
             self.function(&functions[index].field)?;
         }
         if let Some(index) = self.load.recursion() {
-            return Err(load::unsound(&functions[index].field, Fault::Recursion));
+            return Err(load::rejected(&functions[index].field, Fault::Recursion));
         }
         self.load.stop();
         let others = functions.iter().zip(walked).filter(|(_, walked)| !walked);
@@ -129,7 +137,7 @@ impl Body {
         let mut message = function.message(schema::FUNCTION)?;
         while let Some(field) = message.next()? {
             match field.name() {
-                "node" => self.node(&field, 1, &mut Sought::default())?,
+                "node" => self.node(&field, 1, &mut UnresolvedNames::default())?,
                 "attribute_proto" => {
                     self.attribute(&field, 1, &mut Vec::new())?;
                 }
@@ -139,7 +147,12 @@ impl Body {
         self.load.leave(function).map(|_| ())
     }
 
-    fn node(&mut self, field: &Field<'_>, depth: u32, sought: &mut Sought) -> Result<(), Error> {
+    fn node(
+        &mut self,
+        field: &Field<'_>,
+        depth: u32,
+        sought: &mut UnresolvedNames,
+    ) -> Result<(), Error> {
         let mut node = Node::default();
         let mut inner = Vec::new();
         let mut message = field.message(schema::NODE)?;
@@ -152,7 +165,7 @@ impl Body {
                 "input" if node.takes_room(&field) => node.inputs.push(field.identifier()?),
                 "output" if node.takes_room(&field) => {
                     let name = field.identifier()?;
-                    sought.made(&name);
+                    sought.mark_defined(&name);
                     node.outputs.push(name);
                 }
                 "attribute" => {
@@ -174,7 +187,7 @@ impl Body {
             });
         }
         self.load.node(field, &node, inner)?;
-        let operator = qualified(&node.domain, node.operator);
+        let operator = qualified_name(&node.domain, node.operator);
         if operator == context::OPERATOR
             && let Some(location) = context::location(field)?
         {
@@ -187,7 +200,7 @@ impl Body {
         if let Some(count) = self.operators.get_mut(&operator) {
             *count += 1;
         } else {
-            node.keep(operator.len() as u64 + OPERATOR_SIZE)?;
+            node.keep(operator.len() as u64 + OPERATOR_COST)?;
             self.operators.insert(operator, 1);
         }
         Ok(())
@@ -206,7 +219,7 @@ impl Body {
             let mut data_type = 0;
             match field.name() {
                 "g" | "graphs" => {
-                    let sought = &mut Sought::default();
+                    let sought = &mut UnresolvedNames::default();
                     let left = self.walk(&field, depth + 1, Kind::Subgraph, sought)?;
                     inner.extend(left.open);
                     found.graph = left.interface;
@@ -247,7 +260,7 @@ impl Body {
 }
 
 /// Returns the name of an operator, prefixed with its domain unless that is ONNX's own.
-pub(super) fn qualified(domain: &str, name: String) -> String {
+pub(super) fn qualified_name(domain: &str, name: String) -> String {
     match domain {
         "" | "ai.onnx" => name,
         _ => format!("{domain}::{name}"),

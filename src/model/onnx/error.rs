@@ -3,7 +3,7 @@
 //! Every variant names the place as a path of fields (`ModelProto.graph.input[2].type`).
 
 use super::fault::Fault;
-use crate::model::Breach;
+use crate::model::FormatError;
 use crate::source::pages::PageError;
 
 /// A violation of the ONNX format.
@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// A length exceeds the enclosing message.
     #[error(
-        "{place} at offset {offset}: needs {length} bytes, but the message around it has {left} \
+        "{place} at offset {offset}: needs {length} bytes, but the enclosing message has {left} \
          left"
     )]
     LengthPastEnd {
@@ -68,7 +68,7 @@ pub enum Error {
         found: u64,
     },
     /// A tag has an undefined wire type, or that of a group, which ONNX never uses.
-    #[error("{place} at offset {offset}: no ONNX model has a field of wire type {found}")]
+    #[error("{place} at offset {offset}: unsupported wire type {found}")]
     UnknownWireType {
         /// The field.
         place: String,
@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// A singular embedded message occurs twice. Protobuf would merge the two; writers of models
     /// never do this, and readers disagree.
-    #[error("{place} at offset {offset}: expected once, found a second time")]
+    #[error("{place} at offset {offset}: expected the field once, found it a second time")]
     Repeated {
         /// The field.
         place: String,
@@ -129,7 +129,7 @@ pub enum Error {
         offset: Option<u64>,
     },
     /// Subgraphs are nested deeper than in any real model.
-    #[error("{place} at offset {offset}: more than {limit} graphs within each other")]
+    #[error("{place} at offset {offset}: more than {limit} nested graphs")]
     TooDeep {
         /// The field.
         place: String,
@@ -182,7 +182,7 @@ pub enum Error {
     },
     /// An output of the graph is undefined: neither an input, an initializer nor an output of a
     /// node.
-    #[error("{place} at offset {offset}: nothing in the graph makes the output {name:?}")]
+    #[error("{place} at offset {offset}: nothing in the graph defines the output {name:?}")]
     OutputNotMade {
         /// The output.
         place: String,
@@ -193,7 +193,7 @@ pub enum Error {
     },
     /// ONNX Runtime rejects the model when it loads it.
     #[error("{place} at offset {offset}: {fault}")]
-    Unsound {
+    RejectedByRuntime {
         /// The node, tensor, graph or import.
         place: String,
         /// File offset of the item.
@@ -203,7 +203,7 @@ pub enum Error {
     },
 }
 
-impl Breach for Error {
+impl FormatError for Error {
     fn offset(&self) -> Option<u64> {
         match self {
             Self::Read { error, .. } => Some(error.offset()),
@@ -223,7 +223,7 @@ impl Breach for Error {
             | Self::NotANumber { offset, .. }
             | Self::DataTooLarge { offset, .. }
             | Self::OutputNotMade { offset, .. }
-            | Self::Unsound { offset, .. } => Some(*offset),
+            | Self::RejectedByRuntime { offset, .. } => Some(*offset),
         }
     }
 }

@@ -14,13 +14,13 @@ const MAX_LOCATIONS: usize = 4096;
 
 /// External files in the order in which the model names them.
 #[derive(Default)]
-pub(super) struct Locations {
+pub(super) struct ExternalFiles {
     /// Each file with the offset of its first reference.
     files: Vec<(u64, ExternalData)>,
     index: HashMap<String, usize>,
 }
 
-impl Locations {
+impl ExternalFiles {
     /// Adds a tensor whose data ends at byte `end` of `location`.
     pub(super) fn add(
         &mut self,

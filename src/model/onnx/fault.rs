@@ -22,14 +22,14 @@ pub enum Fault {
         latest: i64,
     },
     /// The model does not import the domain of a node.
-    #[error("no opset_import gives the version of the domain `{domain}`")]
-    NoImport {
+    #[error("missing opset_import for the domain `{domain}`")]
+    MissingImport {
         /// The domain.
         domain: String,
     },
     /// The operator of a node does not exist.
     #[error("opset {version} of {domain} has no operator `{operator}`")]
-    NoOperator {
+    UnknownOperator {
         /// The operator.
         operator: String,
         /// Its domain.
@@ -47,7 +47,7 @@ pub enum Fault {
     },
     /// A node has too many or too few inputs or outputs.
     #[error("`{operator}` has {found} {what}: expected {expected}")]
-    Count {
+    ArgumentCount {
         /// The operator.
         operator: String,
         /// `inputs` or `outputs`.
@@ -58,8 +58,8 @@ pub enum Fault {
         expected: String,
     },
     /// A node omits a required input or output.
-    #[error("`{operator}` leaves {what} {position} empty, which is not optional")]
-    Empty {
+    #[error("`{operator}` omits {what} {position}, which is required")]
+    OmittedArgument {
         /// The operator.
         operator: String,
         /// `input` or `output`.
@@ -113,13 +113,13 @@ pub enum Fault {
     #[error("an attribute has no name")]
     AttributeUnnamed,
     /// An attribute lacks its type, which is required since IR version 2.
-    #[error("the attribute `{name}` states no type")]
+    #[error("the attribute `{name}` has no type")]
     AttributeUntyped {
         /// The attribute.
         name: String,
     },
     /// The operator does not accept the type of an input.
-    #[error("`{operator}` does not take {found} as input {position}")]
+    #[error("`{operator}` does not accept {found} as input {position}")]
     InputType {
         /// The operator.
         operator: String,
@@ -153,15 +153,15 @@ pub enum Fault {
         found: &'static str,
     },
     /// A name occurs twice in a graph.
-    #[error("{what} `{name}` is there twice in one graph")]
-    Twice {
+    #[error("{what} `{name}` occurs twice in one graph")]
+    DuplicateName {
         /// The kind of the named item.
         what: &'static str,
         /// The name.
         name: String,
     },
     /// A node's output has the name of an input or initializer of an enclosing graph.
-    #[error("the node's output `{name}` is also an input or initializer of a graph around it")]
+    #[error("the node's output `{name}` is also an input or initializer of an enclosing graph")]
     Shadows {
         /// The name.
         name: String,
@@ -173,7 +173,7 @@ pub enum Fault {
         name: String,
     },
     /// A node of a subgraph or function precedes the node whose output it uses.
-    #[error("the node stands before the one that makes its input `{name}`")]
+    #[error("the node precedes the node that defines its input `{name}`")]
     Unsorted {
         /// The value.
         name: String,
@@ -182,7 +182,7 @@ pub enum Fault {
     #[error("the graph has a cycle: this node depends on its own output")]
     Cycle,
     /// An output of a subgraph or function is undefined.
-    #[error("nothing inside makes the output `{name}`")]
+    #[error("nothing inside defines the output `{name}`")]
     OutputNotMade {
         /// The output.
         name: String,
@@ -202,14 +202,14 @@ pub enum Fault {
     #[error("the tensor has a negative dimension")]
     NegativeDimension,
     /// An input of the model lacks a type.
-    #[error("the input `{name}` states no type, and no initializer gives it one")]
+    #[error("the input `{name}` has no type, and no initializer gives it one")]
     InputUntyped {
         /// The input.
         name: String,
     },
     /// A constant lacks a value.
     #[error("`Constant` has no value: expected an attribute with a tensor, number or string")]
-    NoConstant,
+    MissingConstantValue,
     /// A graph in an attribute has too many or too few inputs or outputs.
     #[error("the graph `{attribute}` of `{operator}` has {found} {what}: expected {expected}")]
     GraphCount {
@@ -239,7 +239,7 @@ pub enum Fault {
         expected: &'static str,
     },
     /// A number is not a valid element type.
-    #[error("{found} is no element type")]
+    #[error("invalid element type {found}")]
     ElementType {
         /// The number.
         found: i64,

@@ -1,9 +1,9 @@
 //! Reads a `ModelProto`, the root message of an ONNX file, and describes it as a [`ModelInfo`].
 
-use super::body::{self, Body};
+use super::body::{self, BodyWalk};
 use super::function::{self, Function};
-use super::load::{self, Load};
-use super::place::Place;
+use super::load::{self, LoadChecks};
+use super::place::FieldPath;
 use super::wire::{Field, Message, Reader};
 use super::{Error, interface, schema};
 use crate::model::{Method, ModelFormat, ModelInfo};
@@ -32,7 +32,7 @@ struct Header<'a> {
 /// Reads the whole file.
 pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     let reader = Reader::new(pages);
-    let root = Place::root("ModelProto");
+    let root = FieldPath::root("ModelProto");
     let mut header = Header::default();
     let mut message = Message::whole_file(&reader, &root, schema::MODEL);
     while let Some(field) = message.next()? {
@@ -42,7 +42,7 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     header.describe(&root, &graph)
 }
 
-fn missing(root: &Place<'_>, field: &'static str) -> Error {
+fn missing(root: &FieldPath<'_>, field: &'static str) -> Error {
     Error::Missing {
         place: root.field(field).to_string(),
         offset: None,
@@ -54,7 +54,7 @@ impl<'a> Header<'a> {
         match field.name() {
             "ir_version" => {
                 let version = field.int()?;
-                load::check_ir_version(version).map_err(|fault| load::unsound(&field, fault))?;
+                load::check_ir_version(version).map_err(|fault| load::rejected(&field, fault))?;
                 self.ir_version = Some(version);
             }
             "producer_name" => self.producer_name = field.excerpt()?,
@@ -66,7 +66,7 @@ impl<'a> Header<'a> {
             "opset_import" => {
                 let (domain, version) = function::import(&field)?;
                 load::check_import(&domain, version)
-                    .map_err(|fault| load::unsound(&field, fault))?;
+                    .map_err(|fault| load::rejected(&field, fault))?;
                 self.opsets.push((domain, version));
             }
             "metadata_props" => self.properties.push(property(&field)?),
@@ -76,17 +76,17 @@ impl<'a> Header<'a> {
         Ok(())
     }
 
-    fn describe(mut self, root: &Place<'_>, graph: &Field<'_>) -> Result<ModelInfo, Error> {
+    fn describe(mut self, root: &FieldPath<'_>, graph: &Field<'_>) -> Result<ModelInfo, Error> {
         let interface = interface::read(graph)?;
         let ir_version = self.ir_version.ok_or_else(|| missing(root, "ir_version"))?;
         if self.opsets.is_empty() {
             return Err(missing(root, "opset_import"));
         }
-        let mut sought = interface.sought();
+        let mut sought = interface.unresolved_names();
         let signatures = self.functions.iter().map(Function::signature).collect();
-        let load = Load::new(ir_version, &self.opsets, signatures)
-            .map_err(|(index, fault)| load::unsound(&self.functions[index].field, fault))?;
-        let mut body = Body::new(load);
+        let load = LoadChecks::new(ir_version, &self.opsets, signatures)
+            .map_err(|(index, fault)| load::rejected(&self.functions[index].field, fault))?;
+        let mut body = BodyWalk::new(load);
         body.graph(graph, &mut sought)?;
         body.functions(&self.functions)?;
         let metadata = self.metadata(&interface.name);
@@ -94,7 +94,7 @@ impl<'a> Header<'a> {
         let (inputs, outputs) = interface.finish(graph.place(), &sought)?;
         Ok(ModelInfo {
             format: super::Onnx.name(),
-            named_as: None,
+            format_by_name: None,
             format_version: self.format_version(),
             producer: self.producer(),
             names_methods: false,
@@ -151,7 +151,7 @@ impl<'a> Header<'a> {
             list.push((format!("opset {domain}"), version.to_string()));
         }
         for function in self.functions.drain(..) {
-            let name = body::qualified(&function.domain, function.name);
+            let name = body::qualified_name(&function.domain, function.name);
             list.push(("function".to_owned(), name));
         }
         for (key, value) in self.properties.drain(..) {

@@ -1,17 +1,17 @@
 //! The interface of the main graph: its name, inputs and outputs.
 //!
-//! The interface is read before the body. The body then only marks the names in [`Sought`] that it
+//! The interface is read before the body. The body then only marks the names in [`UnresolvedNames`] that it
 //! defines.
 
 use std::collections::{HashMap, HashSet};
 
-use super::place::Place;
+use super::place::FieldPath;
 use super::wire::Field;
 use super::{Error, schema, value};
 use crate::model::Value;
 
 /// Maximum length of a name in an error, in characters.
-const MAX_SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Name, inputs and outputs of the graph.
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Output {
 
 /// Names of inputs and outputs that the body of the graph may define.
 #[derive(Default)]
-pub(super) struct Sought {
+pub(super) struct UnresolvedNames {
     /// Each input, with a flag that is true if an initializer supplies its value.
     inputs: HashMap<Vec<u8>, bool>,
     /// Outputs that are still undefined.
@@ -55,7 +55,7 @@ pub(super) fn read(graph: &Field<'_>) -> Result<Interface, Error> {
 
 impl Interface {
     /// Returns the names that the body resolves: inputs with initializers, and outputs.
-    pub(super) fn sought(&self) -> Sought {
+    pub(super) fn unresolved_names(&self) -> UnresolvedNames {
         let inputs: HashMap<_, _> = self
             .inputs
             .iter()
@@ -63,7 +63,7 @@ impl Interface {
             .filter(|(name, _)| !name.is_empty())
             .collect();
         let outputs = self.outputs.iter().map(|output| name_of(&output.value));
-        Sought {
+        UnresolvedNames {
             outputs: outputs.filter(|name| !inputs.contains_key(name)).collect(),
             inputs,
         }
@@ -73,8 +73,8 @@ impl Interface {
     /// undefined.
     pub(super) fn finish(
         self,
-        graph: &Place<'_>,
-        sought: &Sought,
+        graph: &FieldPath<'_>,
+        sought: &UnresolvedNames,
     ) -> Result<(Vec<Value>, Vec<Value>), Error> {
         for (index, Output { value, offset }) in self.outputs.iter().enumerate() {
             let name = name_of(value);
@@ -93,17 +93,17 @@ impl Interface {
     }
 }
 
-impl Sought {
+impl UnresolvedNames {
     /// Records that a node defines this value. An empty name marks an omitted output.
-    pub(super) fn made(&mut self, name: &[u8]) {
+    pub(super) fn mark_defined(&mut self, name: &[u8]) {
         if !name.is_empty() {
             self.outputs.remove(name);
         }
     }
 
     /// Records that an initializer defines this value.
-    pub(super) fn initialized(&mut self, name: &[u8]) {
-        self.made(name);
+    pub(super) fn mark_initialized(&mut self, name: &[u8]) {
+        self.mark_defined(name);
         if let Some(initialized) = self.inputs.get_mut(name) {
             *initialized = true;
         }
@@ -116,5 +116,5 @@ fn name_of(value: &Value) -> Vec<u8> {
 
 fn name_shown(value: &Value) -> String {
     let name = value.name.as_deref().unwrap_or_default();
-    name.chars().take(MAX_SHOWN).collect()
+    name.chars().take(MAX_SHOWN_CHARS).collect()
 }

@@ -29,8 +29,8 @@ use std::path::Path;
 
 pub use error::Error;
 pub use fault::Fault;
-pub use nodes::{Attribute, Node, Part, each_node, each_part};
-pub use stored::{Stored, each_stored};
+pub use nodes::{Attribute, ModelItem, Node, each_item, each_node};
+pub use stored::{StoredTensor, each_initializer};
 
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};

@@ -2,10 +2,10 @@
 //!
 //! Memory does not grow with the number of nodes. Lists and texts in attributes are read up to a
 //! limit. Tensors are read as
-//! [`Stored`]: shape and a few values.
+//! [`StoredTensor`]: shape and a few values.
 
-use super::place::Place;
-use super::stored::{self, Stored};
+use super::place::FieldPath;
+use super::stored::{self, StoredTensor};
 use super::wire::{Field, Message, Reader};
 use super::{Error, schema};
 use crate::source::Pages;
@@ -42,7 +42,7 @@ pub struct Attribute {
     /// Its value, if it is a list of integers: at most the first 64.
     pub ints: Vec<i64>,
     /// Its value, if it is a tensor.
-    pub tensor: Option<Stored>,
+    pub tensor: Option<StoredTensor>,
 }
 
 impl Node {
@@ -73,13 +73,13 @@ impl Node {
     }
 }
 
-/// An item that [`each_part`] passes to its callback, in file order.
+/// An item that [`each_item`] passes to its callback, in file order.
 #[derive(Debug)]
-pub enum Part<'a> {
+pub enum ModelItem<'a> {
     /// A node, including those of subgraphs and functions.
     Node(&'a Node),
     /// An initializer of any graph, with its name.
-    Stored(String, Stored),
+    Stored(String, StoredTensor),
     /// The name of an output of any graph or function.
     Output(String),
     /// The name of an input of the main graph, or of a function.
@@ -93,34 +93,34 @@ pub enum Part<'a> {
 /// Calls `visit` for every node of the model in `pages`, including those of subgraphs and
 /// functions.
 pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), Error> {
-    let mut only_nodes = |part: Part<'_>| {
-        if let Part::Node(node) = part {
+    let mut only_nodes = |part: ModelItem<'_>| {
+        if let ModelItem::Node(node) = part {
             visit(node);
         }
     };
     walk(pages, &mut Visit(&["node"], &mut only_nodes))
 }
 
-/// The fields that [`each_part`] visits.
-const ALL_PARTS: &[&str] = &["node", "initializer", "input", "output", "opset_import"];
+/// The fields that [`each_item`] visits.
+const ALL_ITEM_FIELDS: &[&str] = &["node", "initializer", "input", "output", "opset_import"];
 
-/// Calls `visit` for every [`Part`] of the model in `pages`.
-pub fn each_part(pages: &Pages<'_>, visit: &mut dyn FnMut(Part<'_>)) -> Result<(), Error> {
-    walk(pages, &mut Visit(ALL_PARTS, visit))
+/// Calls `visit` for every [`ModelItem`] of the model in `pages`.
+pub fn each_item(pages: &Pages<'_>, visit: &mut dyn FnMut(ModelItem<'_>)) -> Result<(), Error> {
+    walk(pages, &mut Visit(ALL_ITEM_FIELDS, visit))
 }
 
 /// The fields to visit, and the callback.
-struct Visit<'a>(&'static [&'static str], &'a mut dyn FnMut(Part<'_>));
+struct Visit<'a>(&'static [&'static str], &'a mut dyn FnMut(ModelItem<'_>));
 
 fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
     let reader = Reader::new(pages);
-    let root = Place::root("ModelProto");
+    let root = FieldPath::root("ModelProto");
     let mut message = Message::whole_file(&reader, &root, schema::MODEL);
     while let Some(field) = message.next()? {
         match field.name() {
             "graph" => graph(&field, schema::GRAPH, 1, visit)?,
             "functions" => graph(&field, schema::FUNCTION, 1, visit)?,
-            "ir_version" => (visit.1)(Part::Ir(field.int()?)),
+            "ir_version" => (visit.1)(ModelItem::Ir(field.int()?)),
             "opset_import" if visit.0.contains(&"opset_import") => opset(&field, visit)?,
             _ => {}
         }
@@ -130,7 +130,7 @@ fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
 
 fn graph(
     graph: &Field<'_>,
-    definition: &'static [schema::Def],
+    definition: &'static [schema::FieldDef],
     depth: u32,
     visit: &mut Visit<'_>,
 ) -> Result<(), Error> {
@@ -151,13 +151,13 @@ fn graph(
             "node" => node(&field, depth, visit)?,
             "initializer" => {
                 let (name, stored) = stored::read(&field)?;
-                (visit.1)(Part::Stored(name, stored));
+                (visit.1)(ModelItem::Stored(name, stored));
             }
             "input" if depth > 1 => {}
-            "input" if is_function => (visit.1)(Part::Input(field.text()?)),
-            "input" => (visit.1)(Part::Input(value_name(&field)?)),
-            _ if is_function => (visit.1)(Part::Output(field.text()?)),
-            _ => (visit.1)(Part::Output(value_name(&field)?)),
+            "input" if is_function => (visit.1)(ModelItem::Input(field.text()?)),
+            "input" => (visit.1)(ModelItem::Input(value_name(&field)?)),
+            _ if is_function => (visit.1)(ModelItem::Output(field.text()?)),
+            _ => (visit.1)(ModelItem::Output(value_name(&field)?)),
         }
     }
     Ok(())
@@ -167,7 +167,7 @@ fn graph(
 fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
     let (domain, version) = super::function::import(field)?;
     if super::header::is_own(&domain) {
-        (visit.1)(Part::Opset(version));
+        (visit.1)(ModelItem::Opset(version));
     }
     Ok(())
 }
@@ -201,8 +201,8 @@ fn node(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), Erro
             _ => {}
         }
     }
-    node.operator = super::body::qualified(&domain, name);
-    (visit.1)(Part::Node(&node));
+    node.operator = super::body::qualified_name(&domain, name);
+    (visit.1)(ModelItem::Node(&node));
     Ok(())
 }
 

@@ -9,25 +9,25 @@ const MAX_PARTS: usize = 12;
 
 /// The reader's position: a path of fields.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub(super) parent: Option<&'a Place<'a>>,
-    pub(super) name: Name,
+pub(super) struct FieldPath<'a> {
+    pub(super) parent: Option<&'a FieldPath<'a>>,
+    pub(super) name: FieldName,
     pub(super) index: Option<u64>,
 }
 
 /// The name of a field, or its number if the schema lacks it.
 #[derive(Clone, Copy)]
-pub(super) enum Name {
+pub(super) enum FieldName {
     Known(&'static str),
     Number(u64),
 }
 
-impl<'a> Place<'a> {
+impl<'a> FieldPath<'a> {
     /// Returns the position of the root message of a file.
     pub(super) fn root(name: &'static str) -> Self {
         Self {
             parent: None,
-            name: Name::Known(name),
+            name: FieldName::Known(name),
             index: None,
         }
     }
@@ -36,15 +36,15 @@ impl<'a> Place<'a> {
     pub(super) fn field(&'a self, name: &'static str) -> Self {
         Self {
             parent: Some(self),
-            name: Name::Known(name),
+            name: FieldName::Known(name),
             index: None,
         }
     }
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts: Vec<&Place<'_>> =
+        let mut parts: Vec<&FieldPath<'_>> =
             std::iter::successors(Some(self), |place| place.parent).collect();
         parts.reverse();
         let left_out = parts.len().saturating_sub(MAX_PARTS);
@@ -59,8 +59,8 @@ impl fmt::Display for Place<'_> {
                 f.write_str(".")?;
             }
             match part.name {
-                Name::Known(name) => f.write_str(name)?,
-                Name::Number(number) => write!(f, "field {number}")?,
+                FieldName::Known(name) => f.write_str(name)?,
+                FieldName::Number(number) => write!(f, "field {number}")?,
             }
             if let Some(index) = part.index {
                 write!(f, "[{index}]")?;

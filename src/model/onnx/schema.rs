@@ -4,7 +4,7 @@
 
 /// One field of a message.
 #[derive(Debug)]
-pub(super) struct Def {
+pub(super) struct FieldDef {
     pub(super) number: u32,
     pub(super) name: &'static str,
     pub(super) repeat: Repeat,
@@ -24,14 +24,14 @@ pub(super) enum Repeat {
 /// Maximum number of fields of a message in this file.
 pub(super) const MAX_FIELDS: usize = 20;
 
-pub(super) const MODEL: &[Def] = &[
+pub(super) const MODEL: &[FieldDef] = &[
     one(1, "ir_version"),
     one(2, "producer_name"),
     one(3, "producer_version"),
     one(4, "domain"),
     one(5, "model_version"),
     one(6, "doc_string"),
-    sub(7, "graph"),
+    message_field(7, "graph"),
     many(8, "opset_import"),
     many(14, "metadata_props"),
     many(20, "training_info"),
@@ -39,11 +39,11 @@ pub(super) const MODEL: &[Def] = &[
     many(26, "configuration"),
 ];
 
-pub(super) const OPSET: &[Def] = &[one(1, "domain"), one(2, "version")];
+pub(super) const OPSET: &[FieldDef] = &[one(1, "domain"), one(2, "version")];
 
-pub(super) const ENTRY: &[Def] = &[one(1, "key"), one(2, "value")];
+pub(super) const ENTRY: &[FieldDef] = &[one(1, "key"), one(2, "value")];
 
-pub(super) const FUNCTION: &[Def] = &[
+pub(super) const FUNCTION: &[FieldDef] = &[
     one(1, "name"),
     many(4, "input"),
     many(5, "output"),
@@ -58,7 +58,7 @@ pub(super) const FUNCTION: &[Def] = &[
     many(14, "metadata_props"),
 ];
 
-pub(super) const GRAPH: &[Def] = &[
+pub(super) const GRAPH: &[FieldDef] = &[
     many(1, "node"),
     one(2, "name"),
     many(5, "initializer"),
@@ -71,7 +71,7 @@ pub(super) const GRAPH: &[Def] = &[
     many(16, "metadata_props"),
 ];
 
-pub(super) const NODE: &[Def] = &[
+pub(super) const NODE: &[FieldDef] = &[
     many(1, "input"),
     many(2, "output"),
     one(3, "name"),
@@ -84,31 +84,31 @@ pub(super) const NODE: &[Def] = &[
     many(10, "device_configurations"),
 ];
 
-pub(super) const ATTRIBUTE: &[Def] = &[
+pub(super) const ATTRIBUTE: &[FieldDef] = &[
     one(1, "name"),
     one(2, "f"),
     one(3, "i"),
     one(4, "s"),
-    sub(5, "t"),
-    sub(6, "g"),
+    message_field(5, "t"),
+    message_field(6, "g"),
     many(7, "floats"),
     many(8, "ints"),
     many(9, "strings"),
     many(10, "tensors"),
     many(11, "graphs"),
     one(13, "doc_string"),
-    sub(14, "tp"),
+    message_field(14, "tp"),
     many(15, "type_protos"),
     one(20, "type"),
     one(21, "ref_attr_name"),
-    sub(22, "sparse_tensor"),
+    message_field(22, "sparse_tensor"),
     many(23, "sparse_tensors"),
 ];
 
-pub(super) const TENSOR: &[Def] = &[
+pub(super) const TENSOR: &[FieldDef] = &[
     many(1, "dims"),
     one(2, "data_type"),
-    sub(3, "segment"),
+    message_field(3, "segment"),
     many(4, "float_data"),
     many(5, "int32_data"),
     many(6, "string_data"),
@@ -123,59 +123,63 @@ pub(super) const TENSOR: &[Def] = &[
     many(16, "metadata_props"),
 ];
 
-pub(super) const SPARSE_TENSOR: &[Def] = &[sub(1, "values"), sub(2, "indices"), many(3, "dims")];
+pub(super) const SPARSE_TENSOR: &[FieldDef] = &[
+    message_field(1, "values"),
+    message_field(2, "indices"),
+    many(3, "dims"),
+];
 
-pub(super) const VALUE_INFO: &[Def] = &[
+pub(super) const VALUE_INFO: &[FieldDef] = &[
     one(1, "name"),
-    sub(2, "type"),
+    message_field(2, "type"),
     one(3, "doc_string"),
     many(4, "metadata_props"),
 ];
 
-pub(super) const TYPE: &[Def] = &[
-    sub(1, "tensor_type"),
-    sub(4, "sequence_type"),
-    sub(5, "map_type"),
+pub(super) const TYPE: &[FieldDef] = &[
+    message_field(1, "tensor_type"),
+    message_field(4, "sequence_type"),
+    message_field(5, "map_type"),
     one(6, "denotation"),
-    sub(7, "opaque_type"),
-    sub(8, "sparse_tensor_type"),
-    sub(9, "optional_type"),
+    message_field(7, "opaque_type"),
+    message_field(8, "sparse_tensor_type"),
+    message_field(9, "optional_type"),
 ];
 
 /// `TypeProto.Sequence` and `TypeProto.Optional`.
-pub(super) const ELEMENT_TYPE: &[Def] = &[sub(1, "elem_type")];
+pub(super) const ELEMENT_TYPE: &[FieldDef] = &[message_field(1, "elem_type")];
 
-pub(super) const TENSOR_TYPE: &[Def] = &[one(1, "elem_type"), sub(2, "shape")];
+pub(super) const TENSOR_TYPE: &[FieldDef] = &[one(1, "elem_type"), message_field(2, "shape")];
 
-pub(super) const SHAPE: &[Def] = &[many(1, "dim")];
+pub(super) const SHAPE: &[FieldDef] = &[many(1, "dim")];
 
-pub(super) const DIMENSION: &[Def] = &[
+pub(super) const DIMENSION: &[FieldDef] = &[
     one(1, "dim_value"),
     one(2, "dim_param"),
     one(3, "denotation"),
 ];
 
-const fn one(number: u32, name: &'static str) -> Def {
+const fn one(number: u32, name: &'static str) -> FieldDef {
     let repeat = Repeat::Replaces;
-    Def {
+    FieldDef {
         number,
         name,
         repeat,
     }
 }
 
-const fn sub(number: u32, name: &'static str) -> Def {
+const fn message_field(number: u32, name: &'static str) -> FieldDef {
     let repeat = Repeat::Refused;
-    Def {
+    FieldDef {
         number,
         name,
         repeat,
     }
 }
 
-const fn many(number: u32, name: &'static str) -> Def {
+const fn many(number: u32, name: &'static str) -> FieldDef {
     let repeat = Repeat::Adds;
-    Def {
+    FieldDef {
         number,
         name,
         repeat,

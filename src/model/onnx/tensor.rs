@@ -3,19 +3,19 @@
 //!
 //! Data is never read; its size follows from the lengths of the fields.
 
-use super::external::Locations;
+use super::external::ExternalFiles;
 use super::fault::Fault;
-use super::load::unsound;
-use super::place::Place;
+use super::load::rejected;
+use super::place::FieldPath;
 use super::wire::Field;
 use super::{Error, schema, value};
 
 /// Maximum length of a value in an error, in characters.
-const MAX_SHOWN: usize = 40;
+const MAX_SHOWN_CHARS: usize = 40;
 /// Maximum size of a field of packed numbers that is read to count them, in bytes.
-const MAX_COUNTED: u64 = 1024;
+const MAX_COUNTED_BYTES: u64 = 1024;
 /// Maximum size of a number in a packed field, in bytes.
-const MAX_VARINT: u64 = 10;
+const MAX_VARINT_BYTES: u64 = 10;
 
 /// The header of a tensor.
 pub(super) struct Tensor {
@@ -30,15 +30,15 @@ pub(super) struct Tensor {
 }
 
 /// Reads a `TensorProto`. Adds its external data to `locations`.
-pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tensor, Error> {
+pub(super) fn read(field: &Field<'_>, locations: &mut ExternalFiles) -> Result<Tensor, Error> {
     let mut tensor = Tensor {
         name: None,
         bytes: 0,
         data_type: 0,
         elements: 0,
     };
-    let mut external = External::default();
-    let mut data = Data::default();
+    let mut external = ExternalLocation::default();
+    let mut data = DataSizes::default();
     let mut message = field.message(schema::TENSOR)?;
     while let Some(field) = message.next()? {
         match field.name() {
@@ -58,13 +58,13 @@ pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tenso
     tensor.data_type = external.data_type;
     tensor.elements = external.elements.unwrap_or(0);
     if external.is_negative {
-        return Err(unsound(field, Fault::NegativeDimension));
+        return Err(rejected(field, Fault::NegativeDimension));
     }
     if !external.used
         && let Some(elements) = external.elements
     {
         data.check(tensor.data_type, elements)
-            .map_err(|fault| unsound(field, fault))?;
+            .map_err(|fault| rejected(field, fault))?;
     }
     if external.used {
         let (location, end) = external.finish(field)?;
@@ -74,7 +74,10 @@ pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tenso
 }
 
 /// Reads a `SparseTensorProto`: values and indices, named after its values.
-pub(super) fn read_sparse(field: &Field<'_>, locations: &mut Locations) -> Result<Tensor, Error> {
+pub(super) fn read_sparse(
+    field: &Field<'_>,
+    locations: &mut ExternalFiles,
+) -> Result<Tensor, Error> {
     let mut tensor = Tensor {
         name: None,
         bytes: 0,
@@ -99,7 +102,7 @@ pub(super) fn read_sparse(field: &Field<'_>, locations: &mut Locations) -> Resul
 
 /// Amount of a tensor's data in the file, by encoding.
 #[derive(Default)]
-struct Data {
+struct DataSizes {
     /// Bytes of `raw_data`, if present.
     raw: Option<u64>,
     /// Bytes of the fields with fixed-size numbers.
@@ -112,7 +115,7 @@ struct Data {
     is_long: bool,
 }
 
-impl Data {
+impl DataSizes {
     fn add(&mut self, field: &Field<'_>) -> Result<(), Error> {
         match field.name() {
             "raw_data" => self.raw = Some(field.size()),
@@ -120,7 +123,7 @@ impl Data {
             "float_data" | "double_data" => self.fixed = self.fixed.saturating_add(field.size()),
             _ => {
                 self.packed = self.packed.saturating_add(field.size());
-                if field.size() <= MAX_COUNTED {
+                if field.size() <= MAX_COUNTED_BYTES {
                     field.each_int(|_| self.numbers += 1)?;
                 } else {
                     self.is_long = true;
@@ -161,7 +164,7 @@ impl Data {
         }
         // A number takes one to ten bytes; two 4-bit numbers share one.
         let numbers = if bits < 8 { whole } else { elements };
-        let most = numbers.saturating_mul(MAX_VARINT);
+        let most = numbers.saturating_mul(MAX_VARINT_BYTES);
         if self.numbers == numbers && !self.is_long {
             return Ok(());
         }
@@ -180,7 +183,7 @@ impl Data {
 }
 
 /// The location of a tensor's external data; its fields may occur in any order.
-struct External {
+struct ExternalLocation {
     used: bool,
     location: Option<String>,
     offset: u64,
@@ -192,7 +195,7 @@ struct External {
     is_negative: bool,
 }
 
-impl Default for External {
+impl Default for ExternalLocation {
     fn default() -> Self {
         Self {
             used: false,
@@ -206,7 +209,7 @@ impl Default for External {
     }
 }
 
-impl External {
+impl ExternalLocation {
     fn multiply(&mut self, dim: i64) {
         self.is_negative |= dim < 0;
         let dim = u64::try_from(dim).ok();
@@ -242,7 +245,7 @@ impl External {
     /// the tensor; if that is unknown, it counts as empty.
     fn finish(self, tensor: &Field<'_>) -> Result<(String, u64), Error> {
         let location = self.location.ok_or_else(|| Error::Missing {
-            place: Place::field(&tensor.place().field("external_data"), "location").to_string(),
+            place: FieldPath::field(&tensor.place().field("external_data"), "location").to_string(),
             offset: Some(tensor.offset()),
         })?;
         let too_large = || Error::DataTooLarge {
@@ -268,6 +271,6 @@ fn number(field: &Field<'_>, key: &'static str, value: &str) -> Result<u64, Erro
         place: field.place().to_string(),
         offset: field.offset(),
         key,
-        found: value.chars().take(MAX_SHOWN).collect(),
+        found: value.chars().take(MAX_SHOWN_CHARS).collect(),
     })
 }

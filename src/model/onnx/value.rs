@@ -10,12 +10,12 @@ use crate::model::{Dim, Dynamism, ElementType, TensorInfo, Value, ValueKind};
 use crate::package::DType;
 
 /// Approximate memory of a value and of a dimension, in bytes.
-const VALUE_SIZE: u64 = 256;
-const DIM_SIZE: u64 = 64;
+const VALUE_COST: u64 = 256;
+const DIM_COST: u64 = 64;
 
 /// Reads a `ValueInfoProto`.
 pub(super) fn read(field: &Field<'_>) -> Result<Value, Error> {
-    field.keep(VALUE_SIZE)?;
+    field.keep(VALUE_COST)?;
     let mut name = None;
     let mut kind = ValueKind::Other("untyped".to_owned());
     let mut message = field.message(schema::VALUE_INFO)?;
@@ -79,7 +79,7 @@ fn read_shape(field: &Field<'_>) -> Result<Vec<Dim>, Error> {
     let mut message = field.message(schema::SHAPE)?;
     while let Some(field) = message.next()? {
         if field.name() == "dim" {
-            field.keep(DIM_SIZE)?;
+            field.keep(DIM_COST)?;
             dims.push(read_dimension(&field)?);
         }
     }

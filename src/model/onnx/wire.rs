@@ -8,19 +8,19 @@
 use std::cell::Cell;
 
 use super::Error;
-use super::place::{Name, Place};
-use super::schema::{Def, MAX_FIELDS, Repeat};
+use super::place::{FieldName, FieldPath};
+use super::schema::{FieldDef, MAX_FIELDS, Repeat};
 use crate::source::Pages;
 
 /// Maximum length of a name, in bytes.
-pub(super) const MAX_TEXT: u64 = 64 * 1024;
+pub(super) const MAX_NAME_BYTES: u64 = 64 * 1024;
 /// Maximum length of a text that is only displayed, in bytes.
-const MAX_EXCERPT: u64 = 4096;
+const MAX_EXCERPT_BYTES: u64 = 4096;
 /// Maximum memory for everything kept of a model, in bytes.
-const ALLOWANCE: u64 = 32 * 1024 * 1024;
+const MAX_RETAINED_BYTES: u64 = 32 * 1024 * 1024;
 /// Approximate memory of a kept text beyond its bytes.
 const TEXT_OVERHEAD: u64 = 64;
-const MAX_VARINT: u64 = 10;
+const MAX_VARINT_BYTES: u64 = 10;
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
 /// The file, and the remaining allowance for kept data.
@@ -32,8 +32,8 @@ pub(super) struct Reader<'a> {
 /// A message being read, field by field.
 pub(super) struct Message<'a> {
     reader: &'a Reader<'a>,
-    place: &'a Place<'a>,
-    schema: &'static [Def],
+    place: &'a FieldPath<'a>,
+    schema: &'static [FieldDef],
     at: u64,
     end: u64,
     seen: [u64; MAX_FIELDS],
@@ -43,7 +43,7 @@ pub(super) struct Message<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     reader: &'a Reader<'a>,
-    place: Place<'a>,
+    place: FieldPath<'a>,
     /// File offset of its tag.
     offset: u64,
     payload: Payload,
@@ -59,11 +59,11 @@ enum Payload {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(pages: &'a Pages<'a>) -> Self {
-        let allowance = Cell::new(ALLOWANCE);
+        let allowance = Cell::new(MAX_RETAINED_BYTES);
         Self { pages, allowance }
     }
 
-    fn read(&self, place: &Place<'_>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+    fn read(&self, place: &FieldPath<'_>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         self.pages
             .read(offset, buffer)
             .map_err(|error| Error::Read {
@@ -74,14 +74,15 @@ impl<'a> Reader<'a> {
 
     /// Reads the varint at `offset` of a message that ends at `end`; returns its value and its size
     /// in bytes.
-    fn varint(&self, place: &Place<'_>, offset: u64, end: u64) -> Result<(u64, u64), Error> {
+    fn varint(&self, place: &FieldPath<'_>, offset: u64, end: u64) -> Result<(u64, u64), Error> {
         let left = end - offset;
         let mut buffer = [0; 10];
-        let window = &mut buffer[..usize::try_from(left.min(MAX_VARINT)).expect("at most 10")];
+        let window =
+            &mut buffer[..usize::try_from(left.min(MAX_VARINT_BYTES)).expect("at most 10")];
         self.read(place, offset, window)?;
         let mut value = 0;
         for (size, &byte) in (1..).zip(window.iter()) {
-            if size == MAX_VARINT && byte > 1 {
+            if size == MAX_VARINT_BYTES && byte > 1 {
                 break;
             }
             value |= u64::from(byte & 0x7f) << (7 * (size - 1));
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
             }
         }
         let place = place.to_string();
-        Err(if left < MAX_VARINT {
+        Err(if left < MAX_VARINT_BYTES {
             Error::NumberCut {
                 place,
                 offset,
@@ -107,8 +108,8 @@ impl<'a> Message<'a> {
     /// Treats the whole file as one message.
     pub(super) fn whole_file(
         reader: &'a Reader<'a>,
-        place: &'a Place<'a>,
-        schema: &'static [Def],
+        place: &'a FieldPath<'a>,
+        schema: &'static [FieldDef],
     ) -> Self {
         Self {
             reader,
@@ -139,7 +140,7 @@ impl<'a> Message<'a> {
     }
 
     /// Checks a field number and counts its occurrences.
-    fn enter(&mut self, number: u64, offset: u64) -> Result<Place<'a>, Error> {
+    fn enter(&mut self, number: u64, offset: u64) -> Result<FieldPath<'a>, Error> {
         if !(1..=MAX_FIELD_NUMBER).contains(&number) {
             return Err(Error::FieldNumber {
                 place: self.place.to_string(),
@@ -147,14 +148,14 @@ impl<'a> Message<'a> {
                 found: number,
             });
         }
-        let mut place = Place {
+        let mut place = FieldPath {
             parent: Some(self.place),
-            name: Name::Number(number),
+            name: FieldName::Number(number),
             index: None,
         };
         let mut fields = self.schema.iter().zip(&mut self.seen);
         if let Some((def, seen)) = fields.find(|(def, _)| u64::from(def.number) == number) {
-            place.name = Name::Known(def.name);
+            place.name = FieldName::Known(def.name);
             place.index = (def.repeat == Repeat::Adds).then_some(*seen);
             if def.repeat == Repeat::Refused && *seen > 0 {
                 let place = place.to_string();
@@ -166,7 +167,7 @@ impl<'a> Message<'a> {
     }
 
     /// Reads a number or a length, and skips a length-delimited value.
-    fn payload(&mut self, place: &Place<'_>, offset: u64, wire: u64) -> Result<Payload, Error> {
+    fn payload(&mut self, place: &FieldPath<'_>, offset: u64, wire: u64) -> Result<Payload, Error> {
         match wire {
             0 => {
                 let (value, size) = self.reader.varint(place, self.at, self.end)?;
@@ -186,7 +187,7 @@ impl<'a> Message<'a> {
 
     fn fixed(
         &mut self,
-        place: &Place<'_>,
+        place: &FieldPath<'_>,
         size: u64,
         expected: &'static str,
         payload: Payload,
@@ -204,7 +205,7 @@ impl<'a> Message<'a> {
         Ok(payload)
     }
 
-    fn delimited(&mut self, place: &Place<'_>) -> Result<Payload, Error> {
+    fn delimited(&mut self, place: &FieldPath<'_>) -> Result<Payload, Error> {
         let (length, size) = self.reader.varint(place, self.at, self.end)?;
         let start = self.at + size;
         let left = self.end - start;
@@ -225,13 +226,13 @@ impl<'a> Field<'a> {
     /// Returns its name; empty for a field that the schema lacks.
     pub(super) fn name(&self) -> &'static str {
         match self.place.name {
-            Name::Known(name) => name,
-            Name::Number(_) => "",
+            FieldName::Known(name) => name,
+            FieldName::Number(_) => "",
         }
     }
 
     /// Returns its position for an error.
-    pub(super) fn place(&self) -> &Place<'a> {
+    pub(super) fn place(&self) -> &FieldPath<'a> {
         &self.place
     }
 
@@ -275,7 +276,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as a message.
-    pub(super) fn message(&self, schema: &'static [Def]) -> Result<Message<'_>, Error> {
+    pub(super) fn message(&self, schema: &'static [FieldDef]) -> Result<Message<'_>, Error> {
         let (start, length) = self.delimited()?;
         Ok(Message {
             reader: self.reader,
@@ -291,7 +292,7 @@ impl<'a> Field<'a> {
     /// length of a name.
     pub(super) fn name_bytes(&self) -> Result<Option<Vec<u8>>, Error> {
         let (start, length) = self.delimited()?;
-        if length > MAX_TEXT {
+        if length > MAX_NAME_BYTES {
             return Ok(None);
         }
         self.bytes(start, length).map(Some)
@@ -300,12 +301,12 @@ impl<'a> Field<'a> {
     /// Returns its value as the bytes of a name; fails if it exceeds the maximum length.
     pub(super) fn identifier(&self) -> Result<Vec<u8>, Error> {
         let (start, length) = self.delimited()?;
-        if length > MAX_TEXT {
+        if length > MAX_NAME_BYTES {
             return Err(Error::TextTooLong {
                 place: self.place.to_string(),
                 offset: start,
                 length,
-                limit: MAX_TEXT,
+                limit: MAX_NAME_BYTES,
             });
         }
         self.bytes(start, length)
@@ -335,7 +336,7 @@ impl<'a> Field<'a> {
     /// allowance.
     pub(super) fn excerpt(&self) -> Result<String, Error> {
         let (start, length) = self.delimited()?;
-        let bytes = self.bytes(start, length.min(MAX_EXCERPT))?;
+        let bytes = self.bytes(start, length.min(MAX_EXCERPT_BYTES))?;
         // A character cut at the end is dropped; other invalid bytes become U+FFFD.
         let mut text = String::new();
         for chunk in bytes.utf8_chunks() {
@@ -344,7 +345,7 @@ impl<'a> Field<'a> {
                 text.push(char::REPLACEMENT_CHARACTER);
             }
         }
-        if length > MAX_EXCERPT {
+        if length > MAX_EXCERPT_BYTES {
             text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
             text.push('…');
         }
@@ -359,7 +360,7 @@ impl<'a> Field<'a> {
             return Err(Error::TooMuch {
                 place: self.place.to_string(),
                 offset: self.offset,
-                limit: ALLOWANCE,
+                limit: MAX_RETAINED_BYTES,
             });
         };
         self.reader.allowance.set(left);
@@ -376,7 +377,7 @@ impl<'a> Field<'a> {
     fn delimited(&self) -> Result<(u64, u64), Error> {
         match self.payload {
             Payload::Bytes { start, length } => Ok((start, length)),
-            _ => Err(self.wrong("a length and so many bytes")),
+            _ => Err(self.wrong("a length-delimited value")),
         }
     }
 
@@ -389,7 +390,7 @@ impl<'a> Field<'a> {
                 Payload::Varint { .. } => "a varint",
                 Payload::Fixed64 => "8 fixed bytes",
                 Payload::Fixed32 => "4 fixed bytes",
-                Payload::Bytes { .. } => "a length and so many bytes",
+                Payload::Bytes { .. } => "a length-delimited value",
             },
         }
     }

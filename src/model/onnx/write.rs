@@ -4,18 +4,18 @@
 //! Only the small models that this tool generates itself are supported.
 
 use super::schema::{
-    ATTRIBUTE, DIMENSION, Def, GRAPH, MODEL, NODE, OPSET, SHAPE, TENSOR, TENSOR_TYPE, TYPE,
+    ATTRIBUTE, DIMENSION, FieldDef, GRAPH, MODEL, NODE, OPSET, SHAPE, TENSOR, TENSOR_TYPE, TYPE,
     VALUE_INFO,
 };
 
-const VARINT: u64 = 0;
-const BYTES: u64 = 2;
+const VARINT_WIRE_TYPE: u64 = 0;
+const BYTES_WIRE_TYPE: u64 = 2;
 
 /// `AttributeProto.AttributeType.INT`.
-const INT: u64 = 2;
+const INT_ATTRIBUTE_TYPE: u64 = 2;
 
 /// `TensorProto.DataType.FLOAT`: all written tensors are float32.
-const FLOAT: u64 = 1;
+const FLOAT_DATA_TYPE: u64 = 1;
 
 /// IR version of written models; it dates from 2020, so all readers support it.
 const IR_VERSION: u64 = 8;
@@ -23,13 +23,13 @@ const IR_VERSION: u64 = 8;
 /// A message being written.
 #[derive(Debug, Clone)]
 pub struct Message {
-    schema: &'static [Def],
+    schema: &'static [FieldDef],
     bytes: Vec<u8>,
 }
 
 /// A float32 input or output of a graph.
 #[derive(Debug, Clone, Copy)]
-pub struct Io<'a> {
+pub struct GraphPort<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its sizes.
@@ -57,7 +57,7 @@ pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
 
 /// Writes a length-delimited field.
 pub fn put_bytes(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
-    put_varint(number << 3 | BYTES, out);
+    put_varint(number << 3 | BYTES_WIRE_TYPE, out);
     put_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
@@ -68,7 +68,7 @@ pub fn model(
     opset: u64,
     nodes: &[Message],
     stored: &[Message],
-    io: [&[Io<'_>]; 2],
+    io: [&[GraphPort<'_>]; 2],
 ) -> Vec<u8> {
     let mut graph = Message::new(GRAPH);
     for node in nodes {
@@ -103,7 +103,7 @@ pub fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, 
         let attribute = Message::new(ATTRIBUTE)
             .text("name", name)
             .int("i", *value)
-            .int("type", INT);
+            .int("type", INT_ATTRIBUTE_TYPE);
         node = node.message("attribute", &attribute);
     }
     node
@@ -120,12 +120,12 @@ pub fn stored(name: &str, dims: &[u64], values: &[f32]) -> Message {
         .flat_map(|value| value.to_le_bytes())
         .collect();
     tensor
-        .int("data_type", FLOAT)
+        .int("data_type", FLOAT_DATA_TYPE)
         .text("name", name)
         .raw("raw_data", &bytes)
 }
 
-impl Io<'_> {
+impl GraphPort<'_> {
     fn message(&self) -> Message {
         let mut shape = Message::new(SHAPE);
         for size in self.dims {
@@ -137,7 +137,7 @@ impl Io<'_> {
             shape = shape.message("dim", &dim);
         }
         let tensor = Message::new(TENSOR_TYPE)
-            .int("elem_type", FLOAT)
+            .int("elem_type", FLOAT_DATA_TYPE)
             .message("shape", &shape);
         let kind = Message::new(TYPE).message("tensor_type", &tensor);
         Message::new(VALUE_INFO)
@@ -147,7 +147,7 @@ impl Io<'_> {
 }
 
 impl Message {
-    fn new(schema: &'static [Def]) -> Self {
+    fn new(schema: &'static [FieldDef]) -> Self {
         let bytes = Vec::new();
         Self { schema, bytes }
     }
@@ -159,7 +159,7 @@ impl Message {
     }
 
     fn int(mut self, field: &str, value: u64) -> Self {
-        put_varint(self.number(field) << 3 | VARINT, &mut self.bytes);
+        put_varint(self.number(field) << 3 | VARINT_WIRE_TYPE, &mut self.bytes);
         put_varint(value, &mut self.bytes);
         self
     }

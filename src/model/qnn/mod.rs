@@ -45,7 +45,8 @@ impl ModelFormat for Qnn {
         if let [graph] = context.graphs.as_slice() {
             metadata.push(("graph".to_owned(), graph.name.clone()));
         }
-        let unread = "operators and weights: the compiled graphs have no public form".to_owned();
+        let unread =
+            "operators and weights: the format of the compiled graphs is private".to_owned();
         metadata.push(("not read".to_owned(), unread));
         let segment = |name: &str, range: ByteRange| Segment {
             name: name.to_owned(),
@@ -54,7 +55,7 @@ impl ModelFormat for Qnn {
         };
         Ok(ModelInfo {
             format: self.name(),
-            named_as: None,
+            format_by_name: None,
             format_version: "context binary, description 3".to_owned(),
             producer: context.build.map(|build| format!("QNN {build}")),
             names_methods,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::model::Breach;
+use crate::model::FormatError;
 
 /// A violation of the safetensors format. Tensors have the names that the header gives them.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum Error {
         offset: Option<u64>,
     },
     /// The dtype is unknown to the format.
-    #[error("header.{name}.dtype: expected a dtype of the format, found {found}")]
+    #[error("header.{name}.dtype: expected a safetensors dtype, found {found}")]
     DType {
         /// The tensor.
         name: String,
@@ -51,7 +51,9 @@ pub enum Error {
         found: String,
     },
     /// The size of a tensor exceeds 64 bits or is not a whole number of bytes.
-    #[error("header.{name}.shape: {dtype}{shape:?} is no whole number of bytes that fits 64 bits")]
+    #[error(
+        "header.{name}.shape: expected a whole number of bytes that fits 64 bits, found {dtype}{shape:?}"
+    )]
     Shape {
         /// The tensor.
         name: String,
@@ -81,7 +83,7 @@ pub enum Error {
     /// The data of a tensor overlaps other data or leaves a gap.
     #[error(
         "header.{name}.data_offsets at offset {offset}: expected the data to begin at {expected}, \
-         where that of the tensor before it ends, found {found}"
+         where that of the preceding tensor ends, found {found}"
     )]
     Order {
         /// The tensor.
@@ -94,7 +96,7 @@ pub enum Error {
         found: u64,
     },
     /// The file is shorter or longer than its tensors.
-    #[error("the tensors need {needs} bytes behind the header, but the file has {has}")]
+    #[error("the tensors need {needs} bytes after the header, but the file has {has}")]
     DataLength {
         /// End of the last tensor.
         needs: u64,
@@ -105,7 +107,7 @@ pub enum Error {
     },
 }
 
-impl Breach for Error {
+impl FormatError for Error {
     fn offset(&self) -> Option<u64> {
         match self {
             Self::TooShort { .. } | Self::HeaderLength { .. } => Some(0),

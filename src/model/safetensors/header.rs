@@ -17,18 +17,18 @@ use crate::model::{
 use crate::source::ReadAt;
 
 /// Maximum size of a header in bytes, the limit of the reference implementation.
-const MAX_HEADER: u64 = 100_000_000;
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Approximate maximum memory for a header, in bytes.
-const MAX_KEPT: usize = 64 << 20;
+const MAX_RETAINED_BYTES: usize = 64 << 20;
 /// Approximate memory overhead of a tensor beyond its name, in bytes.
 const TENSOR_COST: usize = 160;
 /// Maximum number of dimensions of a tensor.
 const MAX_RANK: usize = 64;
 /// Maximum number of metadata entries kept, and characters per metadata text.
-const MAX_METADATA: usize = 256;
-const MAX_TEXT: usize = 200;
+const MAX_METADATA_ENTRIES: usize = 256;
+const MAX_TEXT_CHARS: usize = 200;
 /// Size of a read, in bytes.
-const CHUNK: usize = 16 * 1024;
+const READ_BYTES: usize = 16 * 1024;
 
 /// A tensor entry of the header.
 struct Entry {
@@ -53,7 +53,7 @@ pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let mut length = [0; 8];
     source.read_exact_at(0, &mut length)?;
     let size = u64::from_le_bytes(length);
-    let most = MAX_HEADER.min(len - 8);
+    let most = MAX_HEADER_BYTES.min(len - 8);
     if size > most {
         return Err(Error::HeaderLength { found: size, most });
     }
@@ -72,13 +72,14 @@ fn parse(source: &dyn ReadAt, size: u64) -> Result<Header, Error> {
         let found = format!("byte {:#04x}", first[0]);
         return Err(Error::NoObject { found });
     }
-    let window = Window {
+    let window = RangeReader {
         source,
         at: 8,
         end: 8 + size,
     };
-    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(CHUNK, window));
-    let read = json.deserialize_map(Root).and_then(|header| {
+    let mut json =
+        serde_json::Deserializer::from_reader(BufReader::with_capacity(READ_BYTES, window));
+    let read = json.deserialize_map(HeaderVisitor).and_then(|header| {
         json.end()?;
         Ok(header)
     });
@@ -99,17 +100,17 @@ fn reason(error: &serde_json::Error) -> String {
     let text = text
         .rsplit_once(" at line ")
         .map_or(&*text, |(text, _)| text);
-    text.chars().take(MAX_TEXT).collect()
+    text.chars().take(MAX_TEXT_CHARS).collect()
 }
 
 /// A sequential reader over a range of the file.
-struct Window<'a> {
+struct RangeReader<'a> {
     source: &'a dyn ReadAt,
     at: u64,
     end: u64,
 }
 
-impl Read for Window<'_> {
+impl Read for RangeReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
         let count = left.min(buffer.len());
@@ -120,9 +121,9 @@ impl Read for Window<'_> {
 }
 
 /// Deserializes the header's root object.
-struct Root;
+struct HeaderVisitor;
 
-impl<'de> Visitor<'de> for Root {
+impl<'de> Visitor<'de> for HeaderVisitor {
     type Value = Header;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,15 +136,13 @@ impl<'de> Visitor<'de> for Root {
         let mut kept = 0_usize;
         while let Some(name) = map.next_key::<String>()? {
             kept = kept.saturating_add(2 * name.len() + TENSOR_COST);
-            if kept > MAX_KEPT {
-                let text = format!("names and shapes take more than {MAX_KEPT} bytes");
+            if kept > MAX_RETAINED_BYTES {
+                let text = format!("names and shapes take more than {MAX_RETAINED_BYTES} bytes");
                 return Err(A::Error::custom(text));
             }
             if !names.insert(name.clone()) {
-                let name: String = name.chars().take(MAX_TEXT).collect();
-                return Err(A::Error::custom(format!(
-                    "the name {name:?} stands there twice"
-                )));
+                let name: String = name.chars().take(MAX_TEXT_CHARS).collect();
+                return Err(A::Error::custom(format!("duplicate name {name:?}")));
             }
             if name == "__metadata__" {
                 header.metadata = map.next_value_seed(Metadata)?;
@@ -220,8 +219,8 @@ impl<'de> Visitor<'de> for Metadata {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = Vec::new();
         while let Some((key, text)) = map.next_entry::<String, String>()? {
-            if found.len() < MAX_METADATA {
-                let cut = |text: &str| text.chars().take(MAX_TEXT).collect::<String>();
+            if found.len() < MAX_METADATA_ENTRIES {
+                let cut = |text: &str| text.chars().take(MAX_TEXT_CHARS).collect::<String>();
                 found.push((cut(&key), cut(&text)));
             }
         }
@@ -281,7 +280,7 @@ fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Error>
     };
     Ok(ModelInfo {
         format: super::Safetensors.name(),
-        named_as: None,
+        format_by_name: None,
         format_version: "unversioned".to_owned(),
         segments: vec![segment("header", 0, data), segment("data", data, has)],
         weight_bytes: has,
@@ -295,7 +294,7 @@ fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Error>
 /// Returns type and number of elements of a tensor after checking that its data range has the right
 /// size.
 fn check(entry: &Entry) -> Result<(ElementType, u64), Error> {
-    let cut = |text: &str| text.chars().take(MAX_TEXT).collect::<String>();
+    let cut = |text: &str| text.chars().take(MAX_TEXT_CHARS).collect::<String>();
     let (element, bits) = element_of(&entry.dtype).ok_or_else(|| Error::DType {
         name: cut(&entry.name),
         found: format!("{:?}", cut(&entry.dtype)),

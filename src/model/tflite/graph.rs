@@ -8,7 +8,7 @@ use super::schema::{buffer, code, metadata, model, quantization, subgraph, tenso
 use super::subgraph::{MAX_RANK, Subgraph, TENSOR_COST};
 use super::{IDENTIFIER, operator as builtin, signature};
 use crate::model::executorch::flatbuffer::{Buffer, Table, Vector};
-use crate::model::executorch::{Error, Place};
+use crate::model::executorch::{Error, FieldPosition};
 use crate::model::{Method, ModelFormat, ModelInfo, Value};
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
@@ -17,7 +17,7 @@ use crate::source::{Pages, ReadAt};
 const BUDGET_PER_BYTE: u64 = 16;
 const BASE_BUDGET: u64 = 100_000;
 /// Schema version of all files since 2017.
-const VERSION: u32 = 3;
+const SCHEMA_VERSION: u32 = 3;
 
 pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let budget = source.len().saturating_mul(BUDGET_PER_BYTE);
@@ -27,10 +27,10 @@ pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let flat = Buffer::new(&pages, 0, pages.len());
     let root = flat.root("Model")?;
     let version = root.u32(model::VERSION)?;
-    if version != VERSION {
+    if version != SCHEMA_VERSION {
         return Err(Error::Value {
             place: root.place(model::VERSION),
-            expected: format!("version {VERSION} of the schema"),
+            expected: format!("version {SCHEMA_VERSION} of the schema"),
             found: version.into(),
         });
     }
@@ -49,10 +49,10 @@ pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let metadata = facts(&root, &subgraphs, &weights)?;
     Ok(ModelInfo {
         format: super::TfLite.name(),
-        named_as: None,
+        format_by_name: None,
         format_version: format!("{IDENTIFIER}, schema {version}"),
         producer: root
-            .cut_text(model::DESCRIPTION)?
+            .truncated_text(model::DESCRIPTION)?
             .filter(|text| !text.is_empty()),
         names_methods,
         methods,
@@ -64,7 +64,7 @@ pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
 }
 
 fn check_identifier(pages: &Pages<'_>) -> Result<(), Error> {
-    let place = || Place {
+    let place = || FieldPosition {
         path: "identifier".to_owned(),
         offset: 4,
     };

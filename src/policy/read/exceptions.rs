@@ -11,9 +11,9 @@ use crate::policy::settings::Exception;
 use crate::policy::words;
 use crate::source::JsonPath;
 
-/// The keys of an exception. Those in `REQUIRED` are mandatory.
+/// The keys of an exception. Those in `REQUIRED_EXCEPTION_KEYS` are mandatory.
 pub const EXCEPTION_KEYS: [&str; 5] = ["file", "pointer", "rule", "reason", "until"];
-const REQUIRED: [&str; 3] = ["file", "rule", "reason"];
+const REQUIRED_EXCEPTION_KEYS: [&str; 3] = ["file", "rule", "reason"];
 
 /// Maximum number of exceptions per file.
 const MAX_EXCEPTIONS: usize = 10_000;
@@ -59,13 +59,16 @@ impl Reader<'_> {
             }
         }
         let is_there = |key: &&str| members.iter().any(|(_, _, known, _)| known == key);
-        let missing: Vec<&str> = REQUIRED.into_iter().filter(|key| !is_there(key)).collect();
+        let missing: Vec<&str> = REQUIRED_EXCEPTION_KEYS
+            .into_iter()
+            .filter(|key| !is_there(key))
+            .collect();
         let is_table = value.get_ref().is_table();
         if is_table && !missing.is_empty() {
             let message = format!(
                 "exception {} lacks {}",
                 place_of(path),
-                words::listed(&missing)
+                words::join_quoted(&missing)
             );
             let help = if missing.contains(&"reason") {
                 "give a `reason`, so that others understand the exception later"

@@ -23,7 +23,7 @@ use crate::source::{JsonPath, Span};
 use crate::validate::{is_uri, settings_invalid};
 
 /// The keys of a `pkgtool.toml`.
-pub const KEYS: [&str; 16] = [
+pub const SETTINGS_KEYS: [&str; 16] = [
     "root",
     "select",
     "ignore",
@@ -135,7 +135,7 @@ impl Reader<'_> {
                 "require-capabilities" => self.capabilities(&path, value),
                 "baseline" => self.baseline(&path, value),
                 "exception" => self.exceptions(&path, value),
-                other => self.unknown_key(&path, key.span().into(), other, &KEYS),
+                other => self.unknown_key(&path, key.span().into(), other, &SETTINGS_KEYS),
             }
         }
     }
@@ -248,7 +248,7 @@ impl Reader<'_> {
             return;
         }
         self.settings.root = root;
-        self.settings.says_root = true;
+        self.settings.has_root = true;
     }
 
     fn baseline(&mut self, path: &JsonPath, value: &Value<'_>) {
@@ -411,9 +411,9 @@ impl Reader<'_> {
                 self.wrong(&path, span, "must not be empty", "write an SPDX identifier");
                 continue;
             }
-            let help = match license::judge(text) {
+            let help = match license::classify(text) {
                 License::Known => None,
-                License::Meant(meant) => Some(format!("did you mean {}?", words::listed(&meant))),
+                License::Meant(meant) => Some(format!("did you mean {}?", words::join_quoted(&meant))),
                 License::Unknown => Some(
                     "see https://spdx.org/licenses, or write `LicenseRef-NAME` for your own licence"
                         .to_owned(),

@@ -1,9 +1,12 @@
-//! What a directory has of a source: finished files, begun ones, and the lock of those who fetch.
+//! The state of a download directory: finished files, partial files, and a lock against concurrent
+//! downloads.
 //!
-//! All of it is in `.pkgtool` in the directory: `lock`, `pulled.json`, and begun files in `parts/` with a
-//! note of what they are the beginning of.
-//! Invariant: nothing here leaves the directory, through no link; a note is on disk before the first byte
-//! that it is about.
+//! The folder `.pkgtool` in the directory contains `lock`, the record `pulled.json` of finished
+//! files, and partial files in `parts/`. Each partial file has a note that describes the complete
+//! file.
+//!
+//! Invariant: nothing outside the directory is written, not even through links. A note is on disk
+//! before the first byte of its partial file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,63 +19,63 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
-use super::plan::Wanted;
+use super::plan::WantedFile;
 use crate::remote::{RemoteError, record};
 
-/// The folder in the directory.
-const FOLDER: &str = ".pkgtool";
-/// Bytes that are hashed at once.
-const CHUNK: usize = 256 << 10;
+/// Folder of this state in the download directory.
+const STATE_FOLDER: &str = ".pkgtool";
+/// Number of bytes that are hashed at once.
+const HASH_CHUNK_BYTES: usize = 256 << 10;
 
-/// What a directory has.
+/// The state of a download directory.
 pub(super) struct Journal {
     directory: PathBuf,
     _lock: File,
-    pulled: Mutex<BTreeMap<String, Finished>>,
+    pulled: Mutex<BTreeMap<String, FinishedFile>>,
 }
 
-/// A file that was fetched.
+/// A finished file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Finished {
+struct FinishedFile {
     size: u64,
-    /// When it was last written, in nanoseconds since 1970: whether it was touched since.
+    /// Modification time in nanoseconds since 1970, to detect later changes.
     modified: u64,
     sha256: String,
     #[serde(default)]
     mark: Option<String>,
 }
 
-/// What a begun file is the beginning of.
+/// The note of a partial file, which describes the complete file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
-    /// Where it comes from.
+pub(super) struct PartialFileNote {
+    /// URL of the content.
     pub(super) url: String,
-    /// Size of the whole file.
+    /// Size of the complete file, in bytes.
     pub(super) size: u64,
-    /// The server's tag of it.
+    /// ETag of the file.
     pub(super) tag: Option<String>,
-    /// SHA-256 of the whole file, where one is told.
+    /// SHA-256 of the complete file, if known.
     pub(super) sha256: Option<String>,
 }
 
-/// What stands where a file is to be.
+/// The local file at the target of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum There {
-    /// Nothing, or nothing of which it is known that it differs.
+pub(super) enum LocalFile {
+    /// There is no file, or it is unknown whether it differs.
     Nothing,
-    /// The file.
+    /// The same file.
     Same,
-    /// Another one.
+    /// A different file.
     Other,
 }
 
 impl Journal {
-    /// Takes the lock of the directory, which is made if it is not there.
+    /// Creates the directory if it is missing, and locks it.
     pub(super) fn open(directory: &Path) -> Result<Self, RemoteError> {
         let fail = |error: io::Error| RemoteError::disk(directory, &error);
         fs::create_dir_all(directory).map_err(fail)?;
         let directory = directory.canonicalize().map_err(fail)?;
-        let folder = directory.join(FOLDER);
+        let folder = directory.join(STATE_FOLDER);
         refuse_link(&folder)?;
         fs::create_dir_all(folder.join("parts")).map_err(fail)?;
         let path = folder.join("lock");
@@ -96,44 +99,48 @@ impl Journal {
         })
     }
 
-    /// The directory, without links.
+    /// Returns the directory with links resolved.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Where a file is to be, its folder made. Fails where a link would lead out of the directory.
-    pub(super) fn place(&self, wanted: &Wanted) -> Result<PathBuf, RemoteError> {
+    /// Returns the target path of a file and creates its folder. Fails if a link would lead out of
+    /// the directory.
+    pub(super) fn place(&self, wanted: &WantedFile) -> Result<PathBuf, RemoteError> {
         let path = self.checked(&wanted.target)?;
         make_parent(&path)?;
         Ok(path)
     }
 
-    /// Where a begun file is, and the note of it; their folder made.
-    pub(super) fn part(&self, wanted: &Wanted) -> Result<(PathBuf, PathBuf), RemoteError> {
-        let part = self.checked(&format!("{FOLDER}/parts/{}.part", wanted.target))?;
-        let note = self.checked(&format!("{FOLDER}/parts/{}.part.json", wanted.target))?;
+    /// Returns the paths of a partial file and of its note, and creates their folder.
+    pub(super) fn part_paths(
+        &self,
+        wanted: &WantedFile,
+    ) -> Result<(PathBuf, PathBuf), RemoteError> {
+        let part = self.checked(&format!("{STATE_FOLDER}/parts/{}.part", wanted.target))?;
+        let note = self.checked(&format!("{STATE_FOLDER}/parts/{}.part.json", wanted.target))?;
         make_parent(&part)?;
         Ok((part, note))
     }
 
-    /// Bytes of a begun file.
-    pub(super) fn part_size(&self, wanted: &Wanted) -> u64 {
+    /// Returns the size of a partial file, in bytes.
+    pub(super) fn part_size(&self, wanted: &WantedFile) -> u64 {
         let path = self
             .directory
-            .join(format!("{FOLDER}/parts/{}.part", wanted.target));
+            .join(format!("{STATE_FOLDER}/parts/{}.part", wanted.target));
         fs::symlink_metadata(path).map_or(0, |metadata| metadata.len())
     }
 
-    /// Looks what is at a file's place.
-    pub(super) fn look(&self, wanted: &Wanted) -> Result<There, RemoteError> {
+    /// Examines the local file at the target of a download.
+    pub(super) fn examine(&self, wanted: &WantedFile) -> Result<LocalFile, RemoteError> {
         let path = self.checked(&wanted.target)?;
         let metadata = match fs::symlink_metadata(&path) {
             Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(There::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LocalFile::Nothing),
             Err(error) => return Err(RemoteError::disk(&path, &error)),
         };
         if !metadata.is_file() || metadata.len() != wanted.size {
-            return Ok(There::Other);
+            return Ok(LocalFile::Other);
         }
         let known = self.pulled().get(&wanted.target).cloned();
         let known = known
@@ -144,30 +151,27 @@ impl Journal {
                 None => self.hash(&path)?,
             };
             return Ok(if own == *sha256 {
-                There::Same
+                LocalFile::Same
             } else {
-                There::Other
+                LocalFile::Other
             });
         }
         Ok(match known {
-            // As far as the server tells, it is the one that was fetched.
-            Some(known) if known.mark == wanted.mark => There::Same,
-            Some(_) => There::Other,
-            // It is fetched beside this one and compared.
-            None => There::Nothing,
+            // According to the server, the file is unchanged since it was downloaded.
+            Some(known) if known.mark == wanted.mark => LocalFile::Same,
+            Some(_) => LocalFile::Other,
+            // The file is downloaded to a partial file and compared then.
+            None => LocalFile::Nothing,
         })
     }
 
-    /// SHA-256 of a file, in hex.
-    #[expect(
-        clippy::unused_self,
-        reason = "files of the directory are hashed, no others"
-    )]
+    /// Returns the SHA-256 of a file in hexadecimal.
+    #[expect(clippy::unused_self, reason = "only files of the directory are hashed")]
     pub(super) fn hash(&self, path: &Path) -> Result<String, RemoteError> {
         let fail = |error| RemoteError::disk(path, &error);
         let mut file = File::open(path).map_err(fail)?;
         let mut hasher = Sha256::new();
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; HASH_CHUNK_BYTES];
         loop {
             match file.read(&mut chunk).map_err(fail)? {
                 0 => break,
@@ -177,15 +181,15 @@ impl Journal {
         Ok(hex(&hasher.finalize()))
     }
 
-    /// Takes down that a file is complete.
+    /// Records that a file is complete.
     pub(super) fn finish(
         &self,
-        wanted: &Wanted,
+        wanted: &WantedFile,
         path: &Path,
         sha256: String,
     ) -> Result<(), RemoteError> {
         let metadata = fs::metadata(path).map_err(|error| RemoteError::disk(path, &error))?;
-        let finished = Finished {
+        let finished = FinishedFile {
             size: metadata.len(),
             modified: modified(&metadata),
             sha256,
@@ -195,35 +199,37 @@ impl Journal {
         self.write()
     }
 
-    /// Writes down which files are complete.
+    /// Writes the record of finished files.
     pub(super) fn write(&self) -> Result<(), RemoteError> {
-        // Others wait: two may not write the same file.
+        // The lock prevents concurrent writes of the same file.
         let pulled = self.pulled();
-        let path = self.directory.join(FOLDER).join("pulled.json");
+        let path = self.directory.join(STATE_FOLDER).join("pulled.json");
         record::write(&path, &*pulled).map_err(|error| RemoteError::disk(&path, &error))
     }
 
-    /// Takes a file of another directory under the same name: one file with two names, where that can be
-    /// and nothing is there yet.
-    pub(super) fn take_from(&self, other: &Self, wanted: &Wanted) -> Result<(), RemoteError> {
+    /// Reuses a finished file of another directory by a hard link, if the file system supports it
+    /// and the target does not exist.
+    pub(super) fn reuse_from(&self, other: &Self, wanted: &WantedFile) -> Result<(), RemoteError> {
         let known = other.pulled().get(&wanted.target).cloned();
         let (Some(known), Some(from)) = (known, other.checked(&wanted.target).ok()) else {
             return Ok(());
         };
-        if other.look(wanted)? == There::Same && fs::hard_link(from, self.place(wanted)?).is_ok() {
+        if other.examine(wanted)? == LocalFile::Same
+            && fs::hard_link(from, self.place(wanted)?).is_ok()
+        {
             self.pulled().insert(wanted.target.clone(), known);
         }
         Ok(())
     }
 
-    /// Whether nothing is in the directory but what is wanted.
+    /// Returns whether the directory contains only wanted files.
     pub(super) fn has_only(&self, targets: &BTreeSet<&str>) -> bool {
-        self.strangers(targets).next().is_none()
+        self.unwanted_files(targets).next().is_none()
     }
 
-    /// Takes away what is not wanted, and sees to it that the rest is on the disk.
+    /// Removes all other files, and flushes the remaining ones to the disk.
     pub(super) fn keep_only(&self, targets: &BTreeSet<&str>) -> Result<(), RemoteError> {
-        for path in self.strangers(targets) {
+        for path in self.unwanted_files(targets) {
             fs::remove_file(&path).map_err(|error| RemoteError::disk(&path, &error))?;
         }
         self.pulled()
@@ -232,16 +238,16 @@ impl Journal {
         for entry in WalkDir::new(&self.directory).contents_first(true) {
             let folder = entry.ok().filter(|entry| entry.file_type().is_dir());
             if let Some(folder) = folder {
-                // Only empty ones go.
+                // This removes only empty folders.
                 let _ = fs::remove_dir(folder.path());
-                // Not every system lets a folder be opened.
+                // Some systems do not allow opening a folder.
                 let _ = File::open(folder.path()).and_then(|folder| folder.sync_all());
             }
         }
         Ok(())
     }
 
-    /// Whether every file that was taken down as complete is there as it was.
+    /// Returns whether all finished files still exist unchanged.
     pub(super) fn is_whole(&self) -> Result<bool, RemoteError> {
         let pulled = self.pulled().clone();
         for (target, finished) in &pulled {
@@ -258,10 +264,10 @@ impl Journal {
         Ok(!pulled.is_empty())
     }
 
-    /// Files in the directory that are not wanted, this journal's own left aside.
-    fn strangers(&self, targets: &BTreeSet<&str>) -> impl Iterator<Item = PathBuf> {
+    /// Returns the files in the directory that are not wanted, except the files of this journal.
+    fn unwanted_files(&self, targets: &BTreeSet<&str>) -> impl Iterator<Item = PathBuf> {
         let walk = WalkDir::new(&self.directory).min_depth(1).into_iter();
-        let own = self.directory.join(FOLDER);
+        let own = self.directory.join(STATE_FOLDER);
         let entries = walk
             .filter_entry(move |entry| entry.path() != own)
             .flatten();
@@ -273,17 +279,17 @@ impl Journal {
         })
     }
 
-    /// Takes away what only a pull that was interrupted needs.
+    /// Removes the state that only an interrupted download needs.
     pub(super) fn close(self) {
-        // What stays of it does no harm.
-        let _ = fs::remove_dir_all(self.directory.join(FOLDER).join("parts"));
+        // Leftovers do no harm.
+        let _ = fs::remove_dir_all(self.directory.join(STATE_FOLDER).join("parts"));
     }
 
-    fn pulled(&self) -> MutexGuard<'_, BTreeMap<String, Finished>> {
+    fn pulled(&self) -> MutexGuard<'_, BTreeMap<String, FinishedFile>> {
         self.pulled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The path of something in the directory, no folder on the way to it being a link.
+    /// Returns a path in the directory. Fails if a folder on the way is a link.
     fn checked(&self, below: &str) -> Result<PathBuf, RemoteError> {
         let mut path = self.directory.clone();
         let parts: Vec<&str> = below.split('/').collect();
@@ -296,13 +302,13 @@ impl Journal {
     }
 }
 
-impl Begun {
-    /// Reads the note of a begun file.
+impl PartialFileNote {
+    /// Reads the note of a partial file.
     pub(super) fn read(path: &Path) -> Option<Self> {
         record::read(path)
     }
 
-    /// Writes it.
+    /// Writes the note.
     pub(super) fn write(&self, path: &Path) -> Result<(), RemoteError> {
         record::write(path, self).map_err(|error| RemoteError::disk(path, &error))
     }
@@ -312,7 +318,7 @@ fn refuse_link(path: &Path) -> Result<(), RemoteError> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.is_dir() => Err(RemoteError::Disk {
             path: path.display().to_string(),
-            reason: "a folder is needed here, and this is a link or a file; nothing is written through it".to_owned(),
+            reason: "expected a folder, found a link or a file, which is not followed".to_owned(),
         }),
         _ => Ok(()),
     }

@@ -1,8 +1,9 @@
-//! Fetching a package into a directory: what is wanted, what is there already, the rest in parallel.
+//! Downloads a package to a directory: selects the wanted files, skips existing ones, and downloads
+//! the others in parallel.
 //!
-//! Invariant: a file stands under its name only when it is complete and verified; what differs from the
-//! source is not overwritten unless that is asked for; what was fetched before an interruption is not
-//! fetched again.
+//! Invariant: a file appears under its name only when it is complete and verified. Local files that
+//! differ from the source are overwritten only on request. An interrupted download is resumed, so
+//! no byte is downloaded twice.
 
 mod journal;
 mod plan;
@@ -18,29 +19,30 @@ use std::sync::{Mutex, PoisonError};
 use super::{Address, Mirror, RemoteError, Settings, Traffic};
 use crate::package::Backend;
 use journal::Journal;
-use plan::{Plan, Wanted};
-use sums::Sums;
+use plan::{DownloadPlan, WantedFile};
+use sums::Checksums;
 
-/// Largest text that is read before anything is fetched, in bytes: a config, a list of checksums.
-const TEXT: u64 = 4 << 20;
+/// Maximum size of a file that is read before the download, in bytes: a config or a list of
+/// checksums.
+const MAX_TEXT_BYTES: u64 = 4 << 20;
 
-/// What is to be fetched, and how.
+/// Options of a download.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
-    /// Only packages for these backends; all if there is none.
+pub struct PullOptions {
+    /// Download only packages for these backends; all if empty.
     pub backends: Vec<Backend>,
-    /// Only variants of these precisions; all if there is none.
+    /// Download only variants of these precisions; all if empty.
     pub precisions: Vec<String>,
-    /// Files that differ from the source's are overwritten.
+    /// Overwrite local files that differ from the source.
     pub force: bool,
-    /// A file of SHA-256 sums to be held to, besides those of the source.
+    /// A file of SHA-256 sums to verify files against, in addition to those of the source.
     pub checksums: Option<PathBuf>,
-    /// Files fetched at once; at least one.
+    /// Number of files that are downloaded in parallel, at least one.
     pub jobs: usize,
 }
 
-impl Wish {
-    /// The same wish, as it is told whatever the order in which it was said.
+impl PullOptions {
+    /// Sorts the filters, so that equal options compare equal.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.backends.sort_by_key(|backend| backend.name());
@@ -51,50 +53,51 @@ impl Wish {
     }
 }
 
-/// How it goes on.
+/// A step of the progress.
 #[derive(Debug, Clone, Copy)]
-pub enum Step {
-    /// So many bytes are to be fetched.
+pub enum ProgressStep {
+    /// This number of bytes will be downloaded.
     Planned(u64),
-    /// So many bytes came.
+    /// This number of bytes arrived.
     Came(u64),
-    /// So many bytes that had come do not count: the file changed.
+    /// This number of received bytes was discarded, because the file changed.
     Lost(u64),
 }
 
-/// Told of every step, by several threads.
-pub type Progress<'a> = &'a (dyn Fn(Step) + Sync);
+/// A callback for every step, called by several threads.
+pub type Progress<'a> = &'a (dyn Fn(ProgressStep) + Sync);
 
-/// What a pull did.
+/// The result of a download.
 #[derive(Debug, Default)]
-pub struct Pulled {
-    /// Files fetched.
+pub struct PullResult {
+    /// Number of downloaded files.
     pub fetched: usize,
-    /// Files that were there already.
+    /// Number of files that already existed.
     pub kept: usize,
-    /// Bytes of the files fetched, those of an earlier run included.
+    /// Size of the downloaded files in bytes, including parts from an earlier run.
     pub bytes: u64,
-    /// What went over the network.
+    /// Network traffic.
     pub traffic: Traffic,
-    /// Variants that were left out: the config's path in the directory, places in `variants`.
+    /// Variants that were filtered out: the config's path in the directory, and the indices in
+    /// `variants`.
     pub left_out: Vec<(PathBuf, Vec<usize>)>,
 }
 
-/// A source as it is now on its server, and what of it is wanted.
+/// The current state of a source on its server, and the selected files.
 pub struct Source {
     mirror: Mirror,
-    plan: Plan,
-    sums: Sums,
+    plan: DownloadPlan,
+    sums: Checksums,
 }
 
-/// Fetches what `wish` names of the source into `directory`.
+/// Downloads the files of a source that `wish` selects to `directory`.
 pub fn pull(
     address: &Address,
     directory: &Path,
     settings: &Settings,
-    wish: &Wish,
+    wish: &PullOptions,
     progress: Progress<'_>,
-) -> Result<Pulled, RemoteError> {
+) -> Result<PullResult, RemoteError> {
     let mut source = Source::open(address, settings, wish)?;
     let journal = Journal::open(directory)?;
     let pulled = source.fetch(&journal, wish, progress)?;
@@ -102,19 +105,23 @@ pub fn pull(
     Ok(pulled)
 }
 
-/// Whether every file that was fetched into a directory is there as it was.
+/// Returns whether all files downloaded to a directory still exist unchanged.
 pub fn is_whole(directory: &Path) -> Result<bool, RemoteError> {
     Ok(directory.is_dir() && Journal::open(directory)?.is_whole()?)
 }
 
 impl Source {
-    /// Asks what the source has, and decides what of it is wanted.
-    pub fn open(address: &Address, settings: &Settings, wish: &Wish) -> Result<Self, RemoteError> {
+    /// Lists the source and selects the wanted files.
+    pub fn open(
+        address: &Address,
+        settings: &Settings,
+        wish: &PullOptions,
+    ) -> Result<Self, RemoteError> {
         let mut settings = settings.clone();
-        // Not every server sends parts of files, so nothing of a model is read before it is here. Lists and
-        // configs are read: one that is sent whole is read whole.
+        // Models are read only after the download, since some servers do not support range
+        // requests. Lists and configs are read completely before.
         settings.opens_models = false;
-        settings.limits.whole_bytes = TEXT;
+        settings.limits.whole_bytes = MAX_TEXT_BYTES;
         (
             settings.limits.total,
             settings.limits.run_bytes,
@@ -125,34 +132,34 @@ impl Source {
         if let Some(fault) = mirror.fault() {
             return Err(fault);
         }
-        let sums = Sums::read(&mirror, &plan.wanted, wish.checksums.as_deref())?;
+        let sums = Checksums::read(&mirror, &plan.wanted, wish.checksums.as_deref())?;
         sums.apply(&mut plan.wanted)?;
         Ok(Self { mirror, plan, sums })
     }
 
-    /// Whether a directory that was fetched into is what is wanted now, with nothing besides.
+    /// Returns whether a directory contains exactly the wanted files.
     pub fn is_in(&mut self, directory: &Path) -> Result<bool, RemoteError> {
         let journal = Journal::open(directory)?;
-        // Only the models that are wanted now say what else is.
+        // The wanted models determine which further files are needed.
         let is_same = compare(&journal, &self.plan.wanted, true)?.is_empty()
             && compare(&journal, &self.complete(journal.directory())?, true)?.is_empty();
         Ok(is_same && journal.has_only(&self.targets()))
     }
 
-    /// Makes a directory what is wanted now, with nothing besides. What an earlier one has of it is not
-    /// fetched: those files have two names then, and the earlier directory stays as it is.
+    /// Downloads exactly the wanted files to a directory. Unchanged files of an earlier directory
+    /// are reused as hard links, and that directory is left unchanged.
     pub fn renew(
         &mut self,
         earlier: Option<&Path>,
         directory: &Path,
-        wish: &Wish,
+        wish: &PullOptions,
         progress: Progress<'_>,
-    ) -> Result<Pulled, RemoteError> {
+    ) -> Result<PullResult, RemoteError> {
         let journal = Journal::open(directory)?;
         if let Some(earlier) = earlier {
             let earlier = Journal::open(earlier)?;
             for wanted in &self.plan.wanted {
-                journal.take_from(&earlier, wanted)?;
+                journal.reuse_from(&earlier, wanted)?;
             }
             journal.write()?;
         }
@@ -162,7 +169,8 @@ impl Source {
         Ok(pulled)
     }
 
-    /// Variants that are not wanted: the config's path in a directory, places in `variants`.
+    /// Returns the variants that were filtered out: the config's path in a directory, and the
+    /// indices in `variants`.
     pub fn left_out(&self) -> &[(String, Vec<usize>)] {
         &self.plan.left_out
     }
@@ -172,8 +180,8 @@ impl Source {
         wanted.map(|one| one.target.as_str()).collect()
     }
 
-    /// What the models in a directory need besides what was known to be wanted.
-    fn complete(&mut self, directory: &Path) -> Result<Vec<Wanted>, RemoteError> {
+    /// Returns the further files that the models in a directory need.
+    fn complete(&mut self, directory: &Path) -> Result<Vec<WantedFile>, RemoteError> {
         let mut more = self.plan.complete(&mut self.mirror, directory)?;
         self.sums.apply(&mut more)?;
         Ok(more)
@@ -182,10 +190,10 @@ impl Source {
     fn fetch(
         &mut self,
         journal: &Journal,
-        wish: &Wish,
+        wish: &PullOptions,
         progress: Progress<'_>,
-    ) -> Result<Pulled, RemoteError> {
-        let mut pulled = Pulled::default();
+    ) -> Result<PullResult, RemoteError> {
+        let mut pulled = PullResult::default();
         self.fetch_part(&self.plan.wanted, journal, wish, progress, &mut pulled)?;
         let more = self.complete(journal.directory())?;
         self.fetch_part(&more, journal, wish, progress, &mut pulled)?;
@@ -196,11 +204,11 @@ impl Source {
 
     fn fetch_part(
         &self,
-        wanted: &[Wanted],
+        wanted: &[WantedFile],
         journal: &Journal,
-        wish: &Wish,
+        wish: &PullOptions,
         progress: Progress<'_>,
-        pulled: &mut Pulled,
+        pulled: &mut PullResult,
     ) -> Result<(), RemoteError> {
         let todo = compare(journal, wanted, wish.force)?;
         let left: u64 = todo
@@ -208,7 +216,7 @@ impl Source {
             .map(|one| one.size.saturating_sub(journal.part_size(one)))
             .sum();
         room::check(journal.directory(), left)?;
-        progress(Step::Planned(left));
+        progress(ProgressStep::Planned(left));
         fetch_all(&self.mirror, journal, &todo, wish, progress)?;
         pulled.fetched += todo.len();
         pulled.kept += wanted.len() - todo.len();
@@ -217,18 +225,18 @@ impl Source {
     }
 }
 
-/// What is not there yet; an error if something else is.
+/// Returns the missing files. Fails if other files have their names.
 fn compare<'p>(
     journal: &Journal,
-    all: &'p [Wanted],
+    all: &'p [WantedFile],
     force: bool,
-) -> Result<Vec<&'p Wanted>, RemoteError> {
+) -> Result<Vec<&'p WantedFile>, RemoteError> {
     let (mut todo, mut differing) = (Vec::new(), Vec::new());
     for wanted in all {
-        match journal.look(wanted)? {
-            journal::There::Same => {}
-            journal::There::Nothing => todo.push(wanted),
-            journal::There::Other => {
+        match journal.examine(wanted)? {
+            journal::LocalFile::Same => {}
+            journal::LocalFile::Nothing => todo.push(wanted),
+            journal::LocalFile::Other => {
                 differing.push(format!("`{}`", wanted.target));
                 todo.push(wanted);
             }
@@ -245,7 +253,7 @@ fn compare<'p>(
         String::new()
     };
     Err(RemoteError::Differs(format!(
-        "{}{more} in {} differ from the source, and stay as they are. To overwrite them, use --force",
+        "{}{more} in {} differ from the source; overwrite them with --force",
         differing.join(", "),
         journal.directory().display()
     )))
@@ -254,8 +262,8 @@ fn compare<'p>(
 fn fetch_all(
     mirror: &Mirror,
     journal: &Journal,
-    todo: &[&Wanted],
-    wish: &Wish,
+    todo: &[&WantedFile],
+    wish: &PullOptions,
     progress: Progress<'_>,
 ) -> Result<(), RemoteError> {
     let next = AtomicUsize::new(0);
@@ -287,7 +295,7 @@ fn fetch_all(
     failed.map_or(Ok(()), Err)
 }
 
-fn left_out(plan: &Plan, directory: &Path) -> Vec<(PathBuf, Vec<usize>)> {
+fn left_out(plan: &DownloadPlan, directory: &Path) -> Vec<(PathBuf, Vec<usize>)> {
     let out = plan.left_out.iter();
     out.map(|(config, places)| (directory.join(config), places.clone()))
         .collect()

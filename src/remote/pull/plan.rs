@@ -1,66 +1,67 @@
-//! Which files of a source are wanted.
+//! Selects the files of a source to download.
 //!
-//! With nothing chosen, all of them. With backends or precisions chosen: everything but the folders of
-//! other backends and the models and weights that no chosen variant needs; so configs, tokenizers, lists,
-//! licences and texts always come.
+//! Without filters, all files are selected. With filters for backends or precisions, two groups are
+//! left out: folders of other backends, and models and weights that no selected variant needs.
+//! Configs, tokenizers, lists, licences and texts are always selected.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use reqwest::Url;
 
-use super::Wish;
+use super::PullOptions;
 use crate::package::{Config, Loaded, Variant};
-use crate::remote::listing::Entry;
+use crate::remote::listing::SourceFile;
 use crate::remote::weights::is_model;
 use crate::remote::{Mirror, RemoteError, settle};
 
-/// A file to be had.
+/// A file to download.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
-    /// Its path in the source.
+pub(super) struct WantedFile {
+    /// Path in the source.
     pub(super) path: String,
-    /// Its path in the directory, with `/` between its parts.
+    /// Path in the directory, with `/` as the separator.
     pub(super) target: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// SHA-256 of its content, where one is told.
+    /// SHA-256 of the content, if known.
     pub(super) sha256: Option<String>,
-    /// What changes when the file does, where that is told.
+    /// Version marker that changes with the file, if known.
     pub(super) mark: Option<String>,
-    /// Where its bytes are.
+    /// URL of the content.
     pub(super) url: Url,
 }
 
-/// What is to be had.
+/// The files to download.
 #[derive(Debug)]
-pub(super) struct Plan {
-    /// Files.
-    pub(super) wanted: Vec<Wanted>,
-    /// The folder of the source that becomes the directory.
+pub(super) struct DownloadPlan {
+    /// Selected files.
+    pub(super) wanted: Vec<WantedFile>,
+    /// Folder of the source that corresponds to the directory.
     base: String,
-    /// Whether models may need files that are not among them.
+    /// Set if models may need further files.
     is_open: bool,
-    /// Variants left out: the config's path in the directory, places in `variants`.
+    /// Variants that were filtered out: the config's path in the directory, and the indices in
+    /// `variants`.
     pub(super) left_out: Vec<(String, Vec<usize>)>,
 }
 
-/// What the configs of a source say of its files.
+/// The selection according to the configs of a source.
 #[derive(Default)]
-struct Choice {
-    /// Files that chosen configs and variants name.
+struct FilterResult {
+    /// Files that selected configs and variants name.
     needed: HashSet<String>,
-    /// Folders of configs for backends that are not chosen.
+    /// Folders of configs for other backends.
     folders: Vec<String>,
     left_out: Vec<(String, Vec<usize>)>,
-    /// Backends and precisions that are there.
+    /// Available backends and precisions.
     offered: Vec<String>,
     any: bool,
 }
 
-/// Decides.
-pub(super) fn plan(mirror: &mut Mirror, wish: &Wish) -> Result<Plan, RemoteError> {
-    let choice = Choice::of(mirror, wish);
+/// Selects the files to download.
+pub(super) fn plan(mirror: &mut Mirror, wish: &PullOptions) -> Result<DownloadPlan, RemoteError> {
+    let choice = FilterResult::of(mirror, wish);
     let chooses = !wish.backends.is_empty() || !wish.precisions.is_empty();
     if chooses && !choice.any {
         return Err(nothing(mirror, &choice));
@@ -74,7 +75,7 @@ pub(super) fn plan(mirror: &mut Mirror, wish: &Wish) -> Result<Plan, RemoteError
         .collect();
     settle::sizes(mirror, paths.clone())?;
     let base = base(mirror, &paths);
-    let wanted = wanted(mirror, &paths, &base);
+    let wanted = existing_files(mirror, &paths, &base);
     if wanted.is_empty() {
         return Err(nothing(mirror, &choice));
     }
@@ -82,7 +83,7 @@ pub(super) fn plan(mirror: &mut Mirror, wish: &Wish) -> Result<Plan, RemoteError
     let left_out = left_out
         .map(|(path, places)| (below(&path, &base).to_owned(), places))
         .collect();
-    Ok(Plan {
+    Ok(DownloadPlan {
         wanted,
         base,
         is_open: chooses || !mirror.tree().is_listed,
@@ -90,14 +91,13 @@ pub(super) fn plan(mirror: &mut Mirror, wish: &Wish) -> Result<Plan, RemoteError
     })
 }
 
-impl Plan {
-    /// What the models among the files need besides, as their headers say: in a directory that has them. What
-    /// it finds is from now on among the files.
+impl DownloadPlan {
+    /// Adds the further files that the headers of the models in `directory` name, and returns them.
     pub(super) fn complete(
         &mut self,
         mirror: &mut Mirror,
         directory: &Path,
-    ) -> Result<Vec<Wanted>, RemoteError> {
+    ) -> Result<Vec<WantedFile>, RemoteError> {
         if !self.is_open {
             return Ok(Vec::new());
         }
@@ -106,22 +106,22 @@ impl Plan {
         let models = self.wanted.iter().filter(|one| is_model(&one.path));
         let data =
             models.flat_map(|one| settle::data_of(mirror, &one.path, &directory.join(&one.target)));
-        // What lies elsewhere no runtime looks for.
+        // Runtimes search for data only below this folder.
         let mut paths: Vec<String> = data
             .filter(|path| !has.contains(path.as_str()) && is_in(path, &self.base))
             .collect();
         paths.sort();
         paths.dedup();
         settle::sizes(mirror, paths.clone())?;
-        let more = wanted(mirror, &paths, &self.base);
+        let more = existing_files(mirror, &paths, &self.base);
         self.wanted.extend(more.iter().cloned());
         Ok(more)
     }
 }
 
-/// The files at these paths, as far as they are there and their sizes are known.
-fn wanted(mirror: &Mirror, paths: &[String], base: &str) -> Vec<Wanted> {
-    let entries: HashMap<&str, &Entry> = mirror
+/// Returns the files at these paths that exist and have a known size.
+fn existing_files(mirror: &Mirror, paths: &[String], base: &str) -> Vec<WantedFile> {
+    let entries: HashMap<&str, &SourceFile> = mirror
         .tree()
         .entries
         .iter()
@@ -129,20 +129,20 @@ fn wanted(mirror: &Mirror, paths: &[String], base: &str) -> Vec<Wanted> {
         .collect();
     let wanted = paths.iter().filter_map(|path| {
         let entry = entries.get(path.as_str())?;
-        Some(Wanted {
+        Some(WantedFile {
             path: path.clone(),
             target: below(path, base).to_owned(),
             size: entry.size?,
             sha256: entry.sha256.clone(),
-            mark: entry.mark.clone(),
+            mark: entry.version_marker.clone(),
             url: entry.url.clone(),
         })
     });
     wanted.collect()
 }
 
-impl Choice {
-    fn of(mirror: &Mirror, wish: &Wish) -> Self {
+impl FilterResult {
+    fn of(mirror: &Mirror, wish: &PullOptions) -> Self {
         let mut choice = Self::default();
         for path in settle::configs(mirror) {
             let Ok(document) = Loaded::read(&mirror.local(&path)).document else {
@@ -153,7 +153,7 @@ impl Choice {
         choice
     }
 
-    fn take(&mut self, mirror: &Mirror, wish: &Wish, path: &str, config: &Config) {
+    fn take(&mut self, mirror: &Mirror, wish: &PullOptions, path: &str, config: &Config) {
         let backend = config.backend;
         self.offered
             .extend(backend.map(|backend| backend.name().to_owned()));
@@ -186,7 +186,7 @@ impl Choice {
     }
 }
 
-fn is_chosen(variant: &Variant, wish: &Wish) -> bool {
+fn is_chosen(variant: &Variant, wish: &PullOptions) -> bool {
     let precision = variant.precision.as_ref();
     wish.precisions.is_empty()
         || precision.is_some_and(|precision| wish.precisions.contains(precision))
@@ -194,8 +194,8 @@ fn is_chosen(variant: &Variant, wish: &Wish) -> bool {
 
 fn is_wanted(
     mirror: &Mirror,
-    entry: &Entry,
-    choice: Option<&Choice>,
+    entry: &SourceFile,
+    choice: Option<&FilterResult>,
     needed: &HashSet<String>,
 ) -> bool {
     if needed.contains(&entry.path) {
@@ -213,8 +213,8 @@ fn is_wanted(
     is_inside && !in_other && !is_weights
 }
 
-/// The folder of the source that becomes the directory: what was named, or as far above it as what is
-/// needed lies.
+/// Returns the folder of the source that corresponds to the directory: the named folder, or the
+/// nearest one above it that contains all needed files.
 fn base(mirror: &Mirror, paths: &[String]) -> String {
     let tree = mirror.tree();
     let is_file = tree.entries.iter().any(|entry| entry.path == tree.start);
@@ -247,15 +247,15 @@ fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-fn nothing(mirror: &Mirror, choice: &Choice) -> RemoteError {
+fn nothing(mirror: &Mirror, choice: &FilterResult) -> RemoteError {
     let mut offered = choice.offered.clone();
     offered.sort();
     offered.dedup();
     let reason = if offered.is_empty() {
-        "it has no package config to choose by".to_owned()
+        "no package config found to apply the filters to".to_owned()
     } else {
         format!(
-            "no variant is of the wanted backend and precision; there are {}",
+            "no variant has the wanted backend and precision; available: {}",
             offered.join(", ")
         )
     };

@@ -1,16 +1,16 @@
-//! Whether the disk has room for what is to be fetched.
+//! Checks the free disk space before a download.
 
 use std::path::Path;
 
 use crate::remote::RemoteError;
 
-/// Fails if fewer than `bytes` are free on the disk of `directory`.
+/// Fails if fewer than `bytes` bytes are free on the disk of `directory`.
 pub(super) fn check(directory: &Path, bytes: u64) -> Result<(), RemoteError> {
     match free(directory) {
         Some(free) if free < bytes => Err(RemoteError::Disk {
             path: directory.display().to_string(),
             reason: format!(
-                "{bytes} bytes are to be fetched and the disk has room for {free}; none of them was fetched"
+                "not enough disk space: the download needs {bytes} bytes, and {free} are free"
             ),
         }),
         _ => Ok(()),
@@ -20,7 +20,7 @@ pub(super) fn check(directory: &Path, bytes: u64) -> Result<(), RemoteError> {
 #[cfg(unix)]
 fn free(directory: &Path) -> Option<u64> {
     let disk = nix::sys::statvfs::statvfs(directory).ok()?;
-    // The widths of both differ between systems.
+    // The widths of both types differ between systems.
     let bytes = u128::from(disk.blocks_available()) * u128::from(disk.fragment_size());
     u64::try_from(bytes).ok()
 }

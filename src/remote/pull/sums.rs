@@ -1,38 +1,39 @@
-//! Lists of checksums, as `sha256sum` writes them: 64 hex digits, two spaces or a space and `*`, a name.
+//! Lists of checksums in the format of `sha256sum`: 64 hexadecimal digits, two spaces or a space
+//! and `*`, a file name.
 
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::plan::Wanted;
+use super::plan::WantedFile;
 use crate::remote::listing;
 use crate::remote::{Mirror, RemoteError};
 use crate::source;
 
-/// The name under which a source has such a list.
-const FILE_NAME: &str = "SHA256SUMS";
-/// Largest list, in bytes.
-const MAX_SIZE: u64 = 4 << 20;
+/// Name of such a list in a source.
+const CHECKSUMS_FILE: &str = "SHA256SUMS";
+/// Maximum size of a list, in bytes.
+const MAX_LIST_BYTES: u64 = 4 << 20;
 
-/// The sums that are told of files, by their paths in the directory.
-pub(super) struct Sums(HashMap<String, String>);
+/// Known checksums by the path of the file in the directory.
+pub(super) struct Checksums(HashMap<String, String>);
 
-impl Sums {
-    /// Those of lists in the source and of the user's own list.
+impl Checksums {
+    /// Reads the lists in the source and the user's own list.
     pub(super) fn read(
         mirror: &Mirror,
-        wanted: &[Wanted],
+        wanted: &[WantedFile],
         own: Option<&Path>,
     ) -> Result<Self, RemoteError> {
         let lists = wanted
             .iter()
-            .filter(|one| one.path.rsplit('/').next() == Some(FILE_NAME));
+            .filter(|one| one.path.rsplit('/').next() == Some(CHECKSUMS_FILE));
         let lists: Vec<(String, String)> = lists
             .map(|one| (one.path.clone(), one.target.clone()))
             .collect();
         let mut sums = HashMap::new();
         for (path, target) in lists {
-            let folder = target.strip_suffix(FILE_NAME).unwrap_or_default();
+            let folder = target.strip_suffix(CHECKSUMS_FILE).unwrap_or_default();
             for (name, sum) in read(&mirror.local(&path))? {
                 sums.insert(format!("{folder}{name}"), sum);
             }
@@ -42,8 +43,8 @@ impl Sums {
         Ok(Self(sums))
     }
 
-    /// Gives files the sums that are told of them.
-    pub(super) fn apply(&self, wanted: &mut [Wanted]) -> Result<(), RemoteError> {
+    /// Sets the checksums of files.
+    pub(super) fn apply(&self, wanted: &mut [WantedFile]) -> Result<(), RemoteError> {
         for one in wanted {
             let Some(sum) = self.0.get(&one.target) else {
                 continue;
@@ -51,7 +52,7 @@ impl Sums {
             match &one.sha256 {
                 Some(other) if other != sum => {
                     let reason = format!(
-                        "SHA-256 of `{}`: its listing says {other}, the list of checksums {sum}",
+                        "SHA-256 of `{}`: {other} in the listing, {sum} in the list of checksums",
                         one.target
                     );
                     return Err(RemoteError::lie(&one.url, reason));
@@ -67,7 +68,7 @@ fn read(path: &Path) -> Result<Vec<(String, String)>, RemoteError> {
     let fail = |error| RemoteError::disk(path, &error);
     let mut text = String::new();
     let file = source::open(path).map_err(fail)?;
-    file.take(MAX_SIZE)
+    file.take(MAX_LIST_BYTES)
         .read_to_string(&mut text)
         .map_err(fail)?;
     let mut sums = Vec::new();
@@ -80,7 +81,7 @@ fn read(path: &Path) -> Result<Vec<(String, String)>, RemoteError> {
             return Err(RemoteError::Disk {
                 path: path.display().to_string(),
                 reason: format!(
-                    "line {}: expected a SHA-256 in hex, two spaces and a file's name",
+                    "line {}: expected a SHA-256 in hexadecimal, two spaces and a file name",
                     number + 1
                 ),
             });

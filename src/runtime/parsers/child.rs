@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::job::ContentId;
-use super::protocol::{self, Answered, Asked};
+use super::protocol::{self, AnswerHead, JobHead};
 use crate::runtime::process::sandbox::Allowed;
 use crate::runtime::process::{self, frame, limit_further_memory, panic_text};
 
 /// Maximum length of a panic message, in bytes.
-const MAX_MESSAGE: usize = 4096;
+const MAX_PANIC_MESSAGE_BYTES: usize = 4096;
 
 /// A job, as the process receives it.
 #[derive(Debug)]
@@ -51,17 +51,17 @@ impl Task {
     }
 
     fn receive(stream: &mut dyn Read) -> io::Result<Self> {
-        let head: Asked<'static> = frame::receive(stream)?;
+        let head: JobHead<'static> = frame::receive(stream)?;
         // The received bytes themselves do not count toward the limit.
         let received = head.ask + head.payload + head.content.unwrap_or(0);
         limit_further_memory(head.memory.saturating_add(received as u64));
         Ok(Self {
-            ask: protocol::part(stream, head.ask)?,
+            ask: protocol::receive_part(stream, head.ask)?,
             content: match head.content {
-                Some(length) => Some(protocol::part(stream, length)?),
+                Some(length) => Some(protocol::receive_part(stream, length)?),
                 None => None,
             },
-            payload: protocol::part(stream, head.payload)?,
+            payload: protocol::receive_part(stream, head.payload)?,
             work: head.work.into_owned(),
             id: head.id,
         })
@@ -95,8 +95,8 @@ pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()>
             Ok(answer) => send(&mut to_parent, answer?)?,
             Err(panic) => {
                 let mut message = panic_text(panic.as_ref()).to_owned();
-                message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-                frame::send(&mut to_parent, &Answered::Panicked(message))?;
+                message.truncate(message.floor_char_boundary(MAX_PANIC_MESSAGE_BYTES));
+                frame::send(&mut to_parent, &AnswerHead::Panicked(message))?;
             }
         }
     }
@@ -105,9 +105,9 @@ pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()>
 
 fn send(stream: &mut impl Write, answer: Answer) -> io::Result<()> {
     match answer {
-        Answer::Unknown => frame::send(stream, &Answered::Unknown),
+        Answer::Unknown => frame::send(stream, &AnswerHead::Unknown),
         Answer::Done { head, payload } => {
-            let lengths = Answered::Done {
+            let lengths = AnswerHead::Done {
                 head: head.len(),
                 payload: payload.len(),
             };

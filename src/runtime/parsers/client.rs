@@ -1,7 +1,7 @@
 //! The client of the parser processes: sends jobs on behalf of a caller.
 //!
 //! Invariant: a job takes no longer than its limit, and the wait for a process no longer than
-//! [`PATIENCE`].
+//! [`MAX_WAIT`].
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ use super::WORK;
 use super::cancel::Cancel;
 use super::error::ParserError;
 use super::job::{Done, Job, Limits};
-use super::pool::{Pool, Seat};
-use super::protocol::{self, Answered, Asked};
+use super::pool::{Pool, PooledProcess};
+use super::protocol::{self, AnswerHead, JobHead};
 use crate::runtime::process::sandbox::Allowed;
 use crate::runtime::process::{self, Process, Purpose, frame};
-use crate::tensor::limit::{in_units, tells_shortage};
+use crate::tensor::limit::{format_bytes, reports_shortage};
 
 /// Maximum number of processes.
-const MOST: usize = 4;
+const MAX_PROCESSES: usize = 4;
 
 /// Maximum wait for a process.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Environment variables for glibc's allocator: freed large blocks return to the system, so that a
 /// process that decoded a large image does not retain its memory.
-const ALLOCATOR: [(&str, &str); 3] = [
+const ALLOCATOR_VARIABLES: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "1048576"),
     ("MALLOC_TRIM_THRESHOLD_", "4194304"),
     ("MALLOC_ARENA_MAX", "2"),
@@ -49,13 +49,13 @@ pub struct Client {
 }
 
 /// A failed exchange with a process.
-struct Broken {
+struct ExchangeError {
     sending: bool,
     error: io::Error,
 }
 
 /// The result of an exchange.
-enum Exchanged {
+enum ExchangeResult {
     Done(Done),
     Failed(ParserError),
 }
@@ -68,7 +68,7 @@ impl Parsers {
         let processors = processors.map_or(1, std::num::NonZeroUsize::get);
         Arc::new(Self {
             program,
-            pool: Pool::new(processors.clamp(2, MOST)),
+            pool: Pool::new(processors.clamp(2, MAX_PROCESSES)),
         })
     }
 
@@ -86,9 +86,11 @@ impl Parsers {
         self.pool.activity()
     }
 
-    fn start(&self) -> Result<Seat, ParserError> {
+    fn start(&self) -> Result<PooledProcess, ParserError> {
         let mut command = Command::new(&self.program);
-        command.args([process::ARGUMENT, WORK]).envs(ALLOCATOR);
+        command
+            .args([process::WORKER_ARGUMENT, WORK])
+            .envs(ALLOCATOR_VARIABLES);
         let purpose = Purpose {
             setup: &(),
             allowed: &Allowed::default,
@@ -97,7 +99,7 @@ impl Parsers {
         };
         let process = Process::start(command, &purpose);
         process
-            .map(Seat::new)
+            .map(PooledProcess::new)
             .map_err(|error| ParserError::Start(error.to_string()))
     }
 }
@@ -105,7 +107,7 @@ impl Parsers {
 impl Client {
     /// Returns a client for another request of the same caller.
     #[must_use]
-    pub fn again(&self) -> Self {
+    pub fn new_request(&self) -> Self {
         self.parsers.client(self.caller)
     }
 
@@ -118,7 +120,7 @@ impl Client {
     /// Does a job.
     pub fn ask(&self, job: &Job<'_>) -> Result<Done, ParserError> {
         let content = job.content.as_ref().map(|content| content.id);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + MAX_WAIT;
         let is_cancelled = || self.cancel.is_cancelled();
         let pool = &self.parsers.pool;
         let mut lent = pool.lend(self.caller, content, until, is_cancelled)?;
@@ -127,7 +129,7 @@ impl Client {
             None => self.parsers.start()?,
         };
         let mut outcome = self.exchange(&mut seat, job);
-        if outcome.as_ref().is_err_and(Broken::before_asking) && !is_cancelled() {
+        if outcome.as_ref().is_err_and(ExchangeError::before_asking) && !is_cancelled() {
             // The process ended while it was idle.
             seat = self.parsers.start()?;
             outcome = self.exchange(&mut seat, job);
@@ -136,19 +138,23 @@ impl Client {
             // The process may have been stopped a moment after it answered.
             _ if is_cancelled() => Err(ParserError::Cancelled),
             Ok(exchanged) => {
-                lent.give_back(seat);
+                lent.return_to_pool(seat);
                 match exchanged {
-                    Exchanged::Done(done) => Ok(done),
-                    Exchanged::Failed(error) => Err(error),
+                    ExchangeResult::Done(done) => Ok(done),
+                    ExchangeResult::Failed(error) => Err(error),
                 }
             }
             Err(broken) => Err(ended(&mut seat.process, job, &broken.error)),
         }
     }
 
-    fn exchange(&self, seat: &mut Seat, job: &Job<'_>) -> Result<Exchanged, Broken> {
+    fn exchange(
+        &self,
+        seat: &mut PooledProcess,
+        job: &Job<'_>,
+    ) -> Result<ExchangeResult, ExchangeError> {
         if !self.cancel.begin(seat.process.stopper()) {
-            return Ok(Exchanged::Failed(ParserError::Cancelled));
+            return Ok(ExchangeResult::Failed(ParserError::Cancelled));
         }
         let outcome = exchange(seat, job);
         self.cancel.end();
@@ -158,7 +164,7 @@ impl Client {
 
 impl Job<'_> {
     /// Returns the limits of the job, including those for reading its content.
-    fn at_most(&self) -> Limits {
+    fn total_limits(&self) -> Limits {
         let content = self.content.as_ref().map(|content| content.limits);
         content.map_or(self.limits, |content| Limits {
             memory: self.limits.memory.saturating_add(content.memory),
@@ -167,7 +173,7 @@ impl Job<'_> {
     }
 }
 
-impl Broken {
+impl ExchangeError {
     /// Returns `true` if the process had ended before the job was sent.
     fn before_asking(&self) -> bool {
         let gone = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
@@ -176,34 +182,34 @@ impl Broken {
 }
 
 /// Sends the job without the content first: usually the process has it.
-fn exchange(seat: &mut Seat, job: &Job<'_>) -> Result<Exchanged, Broken> {
+fn exchange(seat: &mut PooledProcess, job: &Job<'_>) -> Result<ExchangeResult, ExchangeError> {
     let (answered, done) = send(&mut seat.process, job, None)?;
-    let Answered::Unknown = answered else {
-        return Ok(told(answered, done));
+    let AnswerHead::Unknown = answered else {
+        return Ok(exchange_result(answered, done));
     };
     let Some(content) = &job.content else {
         let reason = "it requested a content that the job lacks".to_owned();
-        return Ok(Exchanged::Failed(ParserError::Died(reason)));
+        return Ok(ExchangeResult::Failed(ParserError::Died(reason)));
     };
     let bytes = match (content.bytes)() {
         Ok(bytes) => bytes,
         Err(error) => {
             let error = ParserError::Content(error.to_string());
-            return Ok(Exchanged::Failed(error));
+            return Ok(ExchangeResult::Failed(error));
         }
     };
     let (answered, done) = send(&mut seat.process, job, Some(&bytes))?;
     seat.keeps(content.id);
-    Ok(told(answered, done))
+    Ok(exchange_result(answered, done))
 }
 
-fn told(answered: Answered, done: Done) -> Exchanged {
+fn exchange_result(answered: AnswerHead, done: Done) -> ExchangeResult {
     match answered {
-        Answered::Done { .. } => Exchanged::Done(done),
-        Answered::Panicked(message) => Exchanged::Failed(ParserError::Panicked(message)),
-        Answered::Unknown => {
+        AnswerHead::Done { .. } => ExchangeResult::Done(done),
+        AnswerHead::Panicked(message) => ExchangeResult::Failed(ParserError::Panicked(message)),
+        AnswerHead::Unknown => {
             let reason = "it lost the content that it was sent".to_owned();
-            Exchanged::Failed(ParserError::Died(reason))
+            ExchangeResult::Failed(ParserError::Died(reason))
         }
     }
 }
@@ -212,15 +218,15 @@ fn send(
     process: &mut Process,
     job: &Job<'_>,
     content: Option<&[u8]>,
-) -> Result<(Answered, Done), Broken> {
-    let broken = |sending| move |error| Broken { sending, error };
+) -> Result<(AnswerHead, Done), ExchangeError> {
+    let broken = |sending| move |error| ExchangeError { sending, error };
     let limits = match content {
-        Some(_) => job.at_most(),
+        Some(_) => job.total_limits(),
         None => job.limits,
     };
     let channel = process.channel(Some(limits.time));
     let channel = channel.map_err(broken(false))?;
-    let head = Asked {
+    let head = JobHead {
         work: job.work.into(),
         id: job.content.as_ref().map(|content| content.id),
         ask: job.ask.len(),
@@ -235,9 +241,9 @@ fn send(
         payload: Vec::new(),
     };
     let answered = frame::receive(channel).map_err(broken(false))?;
-    if let Answered::Done { head, payload } = answered {
-        done.head = protocol::answer_part(channel, head).map_err(broken(false))?;
-        done.payload = protocol::answer_part(channel, payload).map_err(broken(false))?;
+    if let AnswerHead::Done { head, payload } = answered {
+        done.head = protocol::receive_answer_part(channel, head).map_err(broken(false))?;
+        done.payload = protocol::receive_answer_part(channel, payload).map_err(broken(false))?;
     }
     Ok((answered, done))
 }
@@ -249,8 +255,8 @@ fn ended(process: &mut Process, job: &Job<'_>, error: &io::Error) -> ParserError
             "the time limit of {} s",
             job.limits.time.as_secs_f64()
         )),
-        Some(reason) if tells_shortage(&reason) => {
-            let memory = in_units(job.limits.memory);
+        Some(reason) if reports_shortage(&reason) => {
+            let memory = format_bytes(job.limits.memory);
             ParserError::Limit(format!("the memory limit of {memory}"))
         }
         Some(reason) => ParserError::Died(reason),

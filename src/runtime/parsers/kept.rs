@@ -7,13 +7,13 @@ use super::job::ContentId;
 
 /// A cache with a fixed capacity that evicts the least recently used content.
 #[derive(Debug)]
-pub struct Kept<T> {
+pub struct ContentCache<T> {
     most: usize,
     /// The most recently used content is last.
     items: VecDeque<(ContentId, T)>,
 }
 
-impl<T> Kept<T> {
+impl<T> ContentCache<T> {
     /// Creates a cache of at most `most` contents.
     pub fn new(most: usize) -> Self {
         Self {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_is_evicted() {
-        let mut kept = Kept::new(2);
+        let mut kept = ContentCache::new(2);
         let [a, b, c] = [1, 2, 3].map(ContentId::numbered);
         kept.put(a, "a");
         kept.put(b, "b");

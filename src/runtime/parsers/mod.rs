@@ -21,8 +21,8 @@ pub use child::{Answer, Task, serve};
 pub use client::{Client, Parsers};
 pub use error::ParserError;
 pub use job::{Content, ContentId, Done, Job, Limits};
-pub use kept::Kept;
-pub use pool::MOST_OF_ONE as MOST_WAITING;
+pub use kept::ContentCache;
+pub use pool::MAX_WAITING_PER_CALLER as MOST_WAITING;
 
 /// The argument after `worker` that starts a parser process.
 pub const WORK: &str = "parsers";

@@ -1,7 +1,7 @@
 //! The pool of parser processes: a fixed maximum, one job at a time for each, fair among callers.
 //!
 //! Invariant: a process is lent to one job or idle. A process that is not returned has ended, and
-//! its slot is free. A caller occupies at most `each` processes and has at most [`MOST_OF_ONE`]
+//! its slot is free. A caller occupies at most `each` processes and has at most [`MAX_WAITING_PER_CALLER`]
 //! waiting jobs.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,13 +13,13 @@ use super::job::ContentId;
 use crate::runtime::process::Process;
 
 /// Maximum number of waiting jobs of one caller.
-pub const MOST_OF_ONE: usize = 64;
+pub const MAX_WAITING_PER_CALLER: usize = 64;
 
 /// Maximum number of waiting jobs of all callers.
-const MOST_OF_ALL: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// Number of contents that are remembered per process.
-const REMEMBERED: usize = 32;
+const MAX_REMEMBERED_CONTENTS: usize = 32;
 
 /// Idle processes, and jobs that wait for one.
 #[derive(Debug)]
@@ -32,14 +32,14 @@ pub(super) struct Pool {
 
 /// A process, with the ids of the contents that it was sent.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct PooledProcess {
     pub(super) process: Process,
     contents: VecDeque<ContentId>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    idle: Vec<Seat>,
+    idle: Vec<PooledProcess>,
     /// Number of processes that each caller occupies.
     lent: HashMap<i64, usize>,
     /// Waiting jobs, oldest first.
@@ -58,10 +58,10 @@ struct Waiting {
 
 /// A borrowed process, or the slot for a new one, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Lent<'p> {
+pub(super) struct Loan<'p> {
     pool: &'p Pool,
     caller: i64,
-    seat: Option<Seat>,
+    seat: Option<PooledProcess>,
 }
 
 impl Pool {
@@ -82,7 +82,7 @@ impl Pool {
         content: Option<ContentId>,
         until: Instant,
         is_cancelled: impl Fn() -> bool,
-    ) -> Result<Lent<'_>, ParserError> {
+    ) -> Result<Loan<'_>, ParserError> {
         let mut state = self.state();
         let ticket = state.queue(caller)?;
         loop {
@@ -106,7 +106,7 @@ impl Pool {
         if is_next {
             self.changed.notify_all();
         }
-        Ok(Lent {
+        Ok(Loan {
             pool: self,
             caller,
             seat,
@@ -146,14 +146,15 @@ impl Pool {
 impl State {
     fn queue(&mut self, caller: i64) -> Result<u64, ParserError> {
         let own = self.waiting.iter().filter(|it| it.caller == caller).count();
-        if own >= MOST_OF_ONE || self.waiting.len() >= MOST_OF_ALL {
-            let waiting = if own >= MOST_OF_ONE {
+        if own >= MAX_WAITING_PER_CALLER || self.waiting.len() >= MAX_WAITING {
+            let waiting = if own >= MAX_WAITING_PER_CALLER {
                 own
             } else {
                 self.waiting.len()
             };
-            let reason =
-                format!("the queue for processes that parse such input is full: {waiting} inputs are waiting");
+            let reason = format!(
+                "the queue for processes that parse such input is full: {waiting} inputs are waiting"
+            );
             return Err(ParserError::Busy { reason });
         }
         self.tickets += 1;
@@ -176,7 +177,12 @@ impl State {
         Some(next.ticket)
     }
 
-    fn take(&mut self, ticket: u64, caller: i64, content: Option<ContentId>) -> Option<Seat> {
+    fn take(
+        &mut self,
+        ticket: u64,
+        caller: i64,
+        content: Option<ContentId>,
+    ) -> Option<PooledProcess> {
         self.waiting.retain(|waiting| waiting.ticket != ticket);
         self.loans += 1;
         self.served.insert(caller, self.loans);
@@ -188,7 +194,8 @@ impl State {
                 || waiting.iter().any(|it| it.caller == *known)
         });
         *self.lent.entry(caller).or_default() += 1;
-        let has = |seat: &Seat| content.is_some_and(|content| seat.contents.contains(&content));
+        let has =
+            |seat: &PooledProcess| content.is_some_and(|content| seat.contents.contains(&content));
         let place = self.idle.iter().rposition(has);
         match place {
             Some(place) => Some(self.idle.swap_remove(place)),
@@ -197,7 +204,7 @@ impl State {
     }
 }
 
-impl Seat {
+impl PooledProcess {
     /// Wraps a process that was just started.
     pub(super) fn new(process: Process) -> Self {
         Self {
@@ -209,26 +216,26 @@ impl Seat {
     /// Records that the process was sent a content.
     pub(super) fn keeps(&mut self, content: ContentId) {
         self.contents.retain(|known| *known != content);
-        if self.contents.len() == REMEMBERED {
+        if self.contents.len() == MAX_REMEMBERED_CONTENTS {
             self.contents.pop_front();
         }
         self.contents.push_back(content);
     }
 }
 
-impl Lent<'_> {
+impl Loan<'_> {
     /// Takes the process, if the slot has one. A process that is not returned is ended.
-    pub(super) fn take(&mut self) -> Option<Seat> {
+    pub(super) fn take(&mut self) -> Option<PooledProcess> {
         self.seat.take()
     }
 
     /// Returns the process to the pool for the next job.
-    pub(super) fn give_back(mut self, seat: Seat) {
+    pub(super) fn return_to_pool(mut self, seat: PooledProcess) {
         self.seat = Some(seat);
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for Loan<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.state();
         if let Some(held) = state.lent.get_mut(&self.caller) {
@@ -256,7 +263,7 @@ mod tests {
         Instant::now() + Duration::from_millis(50)
     }
 
-    fn lend(pool: &Pool, caller: i64) -> Result<Lent<'_>, ParserError> {
+    fn lend(pool: &Pool, caller: i64) -> Result<Loan<'_>, ParserError> {
         pool.lend(caller, None, soon(), || false)
     }
 

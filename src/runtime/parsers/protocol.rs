@@ -1,7 +1,7 @@
 //! The messages between a parser process and its parent: heads with the lengths of the data that
 //! follow.
 //!
-//! Invariant: the parent rejects an answer with a length beyond [`MAX_ANSWER`].
+//! Invariant: the parent rejects an answer with a length beyond [`MAX_ANSWER_BYTES`].
 
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -12,11 +12,11 @@ use super::job::ContentId;
 
 /// Maximum size of an answer, in bytes: the tensor of the largest image, as float32 with four
 /// channels.
-const MAX_ANSWER: usize = 512 << 20;
+const MAX_ANSWER_BYTES: usize = 512 << 20;
 
 /// The head of a job.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Asked<'a> {
+pub(super) struct JobHead<'a> {
     /// Name of the work.
     pub(super) work: Cow<'a, str>,
     /// Id of the content that the job needs.
@@ -33,7 +33,7 @@ pub(super) struct Asked<'a> {
 
 /// The head of an answer.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answered {
+pub(super) enum AnswerHead {
     /// The process does not have the content: send the job again with it.
     Unknown,
     /// The work is done.
@@ -48,7 +48,10 @@ pub(super) enum Answered {
 }
 
 /// Receives a part of this length.
-pub(super) fn part(stream: &mut (impl Read + ?Sized), length: usize) -> io::Result<Vec<u8>> {
+pub(super) fn receive_part(
+    stream: &mut (impl Read + ?Sized),
+    length: usize,
+) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let reserved = bytes.try_reserve_exact(length);
     reserved.map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -60,9 +63,12 @@ pub(super) fn part(stream: &mut (impl Read + ?Sized), length: usize) -> io::Resu
 }
 
 /// Receives a part of an answer; fails if it is too long.
-pub(super) fn answer_part(stream: &mut (impl Read + ?Sized), length: usize) -> io::Result<Vec<u8>> {
-    if length > MAX_ANSWER {
+pub(super) fn receive_answer_part(
+    stream: &mut (impl Read + ?Sized),
+    length: usize,
+) -> io::Result<Vec<u8>> {
+    if length > MAX_ANSWER_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    part(stream, length)
+    receive_part(stream, length)
 }

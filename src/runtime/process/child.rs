@@ -7,7 +7,7 @@ use std::io::{self, BufReader, Read, Write};
 use serde::de::DeserializeOwned;
 
 use super::sandbox::{self, Allowed, Sandbox};
-use super::{Told, channel, frame};
+use super::{FirstMessage, channel, frame};
 
 /// Reads one request from the channel.
 pub type Next<R> = fn(&mut dyn Read) -> io::Result<R>;
@@ -20,7 +20,7 @@ pub type Next<R> = fn(&mut dyn Read) -> io::Result<R>;
 pub fn confined<S: DeserializeOwned>(
     allowed: impl FnOnce(&S) -> Allowed,
 ) -> io::Result<(S, Result<Sandbox, String>)> {
-    let told: Told<S> = {
+    let told: FirstMessage<S> = {
         let (mut from_parent, _) = channel::join()?;
         frame::receive(&mut from_parent)?
     };

@@ -10,21 +10,22 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Maximum size of a head, in bytes.
-pub const MAX_HEAD: usize = 16 << 20;
+pub const MAX_HEAD_BYTES: usize = 16 << 20;
 
 /// Maximum size of heads and parts that are copied into one piece, in bytes. Larger parts are sent
 /// without copying.
-const PIECE: usize = 8 << 10;
+const MAX_COPIED_BYTES: usize = 8 << 10;
 
 /// Size of the length before a head, in bytes.
-const LENGTH: usize = size_of::<u32>();
+const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// Encodes a head with its length.
 fn framed(head: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut frame = vec![0; LENGTH];
+    let mut frame = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut frame, head)?;
-    let length = u32::try_from(frame.len() - LENGTH).map_err(|_| io::ErrorKind::InvalidData)?;
-    frame[..LENGTH].copy_from_slice(&length.to_le_bytes());
+    let length =
+        u32::try_from(frame.len() - LENGTH_BYTES).map_err(|_| io::ErrorKind::InvalidData)?;
+    frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
     Ok(frame)
 }
 
@@ -41,11 +42,11 @@ pub fn send_with<'p>(
 ) -> io::Result<()> {
     let mut piece = framed(head)?;
     for part in parts {
-        if piece.len() + part.len() > PIECE {
+        if piece.len() + part.len() > MAX_COPIED_BYTES {
             stream.write_all(&piece)?;
             piece.clear();
         }
-        if part.len() > PIECE {
+        if part.len() > MAX_COPIED_BYTES {
             stream.write_all(part)?;
         } else {
             piece.extend_from_slice(part);
@@ -57,11 +58,11 @@ pub fn send_with<'p>(
 
 /// Receives a head.
 pub fn receive<T: DeserializeOwned>(stream: &mut (impl Read + ?Sized)) -> io::Result<T> {
-    let mut length = [0; LENGTH];
+    let mut length = [0; LENGTH_BYTES];
     stream.read_exact(&mut length)?;
     let length = usize::try_from(u32::from_le_bytes(length));
     let length = length.map_err(|_| io::ErrorKind::InvalidData)?;
-    if length > MAX_HEAD {
+    if length > MAX_HEAD_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut text = vec![0; length];

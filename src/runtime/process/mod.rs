@@ -29,18 +29,18 @@ pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, 
 
 /// The argument that starts the binary as a child process. The next argument names its work;
 /// without one it runs models.
-pub const ARGUMENT: &str = "worker";
+pub const WORKER_ARGUMENT: &str = "worker";
 
 /// Maximum output of a child that is kept, in bytes.
-const PRINTED: usize = 8 << 10;
+const KEPT_OUTPUT_BYTES: usize = 8 << 10;
 
 /// Maximum time for a process to end after it closed its channel. A core dump of a large process
 /// takes seconds.
-const TO_END: Duration = Duration::from_secs(30);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Environment variables that a child inherits; all others may hold secrets. They configure memory
 /// allocation, threads and library paths, and on Windows what every program needs.
-const VARIABLES: &[&str] = &[
+const INHERITED_VARIABLES: &[&str] = &[
     "DYLD_LIBRARY_PATH",
     "LD_LIBRARY_PATH",
     "MALLOC_ARENA_MAX",
@@ -72,7 +72,7 @@ pub struct Purpose<'a, S> {
 
 /// The first message to a child process.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told<S> {
+struct FirstMessage<S> {
     mode: Mode,
     setup: S,
 }
@@ -109,7 +109,7 @@ impl Process {
             command = sandbox::wrapped(command, mode, &(purpose.allowed)());
         }
         let mut process = Self::connect(&mut command)?;
-        let told = Told {
+        let told = FirstMessage {
             mode,
             setup: purpose.setup,
         };
@@ -164,7 +164,7 @@ impl Process {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => None,
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionReset => Some(self.last_words()),
+            | io::ErrorKind::ConnectionReset => Some(self.describe_end()),
             io::ErrorKind::OutOfMemory => {
                 Some("not enough memory for its outputs, so it was stopped".to_owned())
             }
@@ -188,8 +188,8 @@ impl Process {
 
     /// Describes how the process ended, with the last line it printed. The channel is closed, so
     /// the process is about to end.
-    fn last_words(&mut self) -> String {
-        let ended = match self.handle.wait(TO_END) {
+    fn describe_end(&mut self) -> String {
+        let ended = match self.handle.wait(EXIT_TIMEOUT) {
             Ok(Some(status)) => describe(status),
             Ok(None) => {
                 self.stop();
@@ -277,7 +277,7 @@ fn clear_environment(command: &mut Command, devices: bool, scratch: Option<&Path
         .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
         .collect();
     let is_passed = |name: &str| {
-        VARIABLES.contains(&name)
+        INHERITED_VARIABLES.contains(&name)
             || cfg!(windows)
                 && WINDOWS_VARIABLES
                     .iter()
@@ -291,7 +291,7 @@ fn clear_environment(command: &mut Command, devices: bool, scratch: Option<&Path
     }
 }
 
-/// Reads the output of a child to its end and keeps the last [`PRINTED`] bytes.
+/// Reads the output of a child to its end and keeps the last [`KEPT_OUTPUT_BYTES`] bytes.
 fn keep_tail(mut printed: Box<dyn Read + Send>) -> (Arc<Mutex<VecDeque<u8>>>, JoinHandle<()>) {
     let tail = Arc::new(Mutex::new(VecDeque::new()));
     let kept = Arc::clone(&tail);
@@ -300,7 +300,7 @@ fn keep_tail(mut printed: Box<dyn Read + Send>) -> (Arc<Mutex<VecDeque<u8>>>, Jo
         while let Ok(read @ 1..) = printed.read(&mut buffer) {
             let Ok(mut tail) = kept.lock() else { return };
             tail.extend(&buffer[..read]);
-            let excess = tail.len().saturating_sub(PRINTED);
+            let excess = tail.len().saturating_sub(KEPT_OUTPUT_BYTES);
             tail.drain(..excess);
         }
     });

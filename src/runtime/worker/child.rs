@@ -15,7 +15,7 @@ use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{confined, limit_memory, panic_text, requests};
 use crate::source::bounds;
 use crate::tensor::Tensor;
-use crate::tensor::limit::in_units;
+use crate::tensor::limit::format_bytes;
 
 /// Serves the parent at the other end of standard input until it exits.
 pub fn serve() -> std::io::Result<()> {
@@ -37,12 +37,12 @@ pub fn serve() -> std::io::Result<()> {
     Ok(())
 }
 
-type Asked = (Request, Result<Vec<Tensor>, NoMemory>);
+type ReceivedRequest = (Request, Result<Vec<Tensor>, NoMemory>);
 
 /// The memory for tensors of this size, in bytes, is unavailable.
 struct NoMemory(u64);
 
-fn next(stream: &mut dyn Read) -> std::io::Result<Asked> {
+fn next(stream: &mut dyn Read) -> std::io::Result<ReceivedRequest> {
     let request = receive::<Request>(stream)?;
     let (Request::Inputs(heads) | Request::Run { inputs: heads, .. }) = &request else {
         return Ok((request, Ok(Vec::new())));
@@ -73,7 +73,7 @@ impl State {
         Reply::Failed(EngineError::Run {
             engine: self.engine.clone(),
             operator: None,
-            reason: format!("not enough memory for its inputs, {}", in_units(bytes)),
+            reason: format!("not enough memory for its inputs, {}", format_bytes(bytes)),
         })
     }
 

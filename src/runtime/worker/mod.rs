@@ -21,12 +21,12 @@ pub use child::serve;
 use tempfile::TempDir;
 
 use crate::engine::library::NativeBackend;
-use crate::engine::{Answer, Begins, EngineError, LoadRequest, Placement, Session};
+use crate::engine::{Answer, EngineError, LoadRequest, Placement, RunStart, Session};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{self, Process, Purpose, Stopper};
 use crate::tensor::Tensor;
-use crate::tensor::limit::{Limit, MemoryLimit, tells_shortage};
+use crate::tensor::limit::{Limit, MemoryLimit, reports_shortage};
 use protocol::{Reply, Request, TensorHead, receive_tensors, send};
 use setup::Setup;
 
@@ -49,7 +49,7 @@ const FOR_LARGE_TENSORS: Allocator = [
 ];
 
 /// Size of weights from which a second copy should be avoided, in bytes.
-const LARGE_WEIGHTS: u64 = 128 << 20;
+const LARGE_WEIGHTS_BYTES: u64 = 128 << 20;
 
 /// Settings for starting workers.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ pub struct Worker {
     /// The inputs that the worker currently has, if known.
     kept: Option<Vec<Tensor>>,
     /// The state with which the next run begins, sent with that run.
-    begins: Begins,
+    begins: RunStart,
 }
 
 impl Launcher {
@@ -101,7 +101,7 @@ impl Launcher {
         let request = Request::Backends(engine.to_owned());
         match worker.ask(&request, &[], "opening its library")?.0 {
             Reply::Backends(backends) => Ok(backends),
-            other => Err(worker.nonsense(&other)),
+            other => Err(worker.unexpected_reply(&other)),
         }
     }
 
@@ -118,8 +118,8 @@ impl Launcher {
             help: format!("check whether {} can be started", self.program.display()),
         };
         let mut command = Command::new(&self.program);
-        command.arg(process::ARGUMENT);
-        let allocator = if setup.weights >= LARGE_WEIGHTS {
+        command.arg(process::WORKER_ARGUMENT);
+        let allocator = if setup.weights >= LARGE_WEIGHTS_BYTES {
             FOR_LARGE_WEIGHTS
         } else {
             FOR_LARGE_TENSORS
@@ -142,7 +142,7 @@ impl Launcher {
             memory_limit: self.memory_limit.and_then(MemoryLimit::now),
             load_time: Duration::ZERO,
             kept: None,
-            begins: Begins::AsLeft,
+            begins: RunStart::AsLeft,
         })
     }
 }
@@ -165,7 +165,7 @@ impl Worker {
                 self.load_time = Duration::from_nanos(nanoseconds);
                 Ok(())
             }
-            other => Err(self.nonsense(&other)),
+            other => Err(self.unexpected_reply(&other)),
         }
     }
 
@@ -196,7 +196,7 @@ impl Worker {
                 self.kept = Some(inputs.to_vec());
                 Ok(())
             }
-            other => Err(self.nonsense(&other)),
+            other => Err(self.unexpected_reply(&other)),
         }
     }
 
@@ -215,10 +215,10 @@ impl Worker {
         });
         match self.ask_within(limit, &request, &[], "running")?.0 {
             Reply::Repeated(times) => {
-                self.begins = Begins::AsLeft;
+                self.begins = RunStart::AsLeft;
                 Ok(times.into_iter().map(Duration::from_nanos).collect())
             }
-            other => Err(self.nonsense(&other)),
+            other => Err(self.unexpected_reply(&other)),
         }
     }
 
@@ -280,7 +280,7 @@ impl Worker {
     /// Converts an out-of-memory error to the error of the memory limit, if there is one.
     fn by_limit(&mut self, error: EngineError, doing: &str) -> EngineError {
         match self.memory_limit {
-            Some(limit) if tells_shortage(&error.to_string()) => {
+            Some(limit) if reports_shortage(&error.to_string()) => {
                 // The state of the library is undefined after it ran out of memory.
                 self.process.stop();
                 self.reached(limit, doing)
@@ -302,7 +302,7 @@ impl Worker {
             return self.reached(Limit::Time(self.timeout.unwrap_or_default()), doing);
         };
         match self.memory_limit {
-            Some(limit) if tells_shortage(&reason) => return self.reached(limit, doing),
+            Some(limit) if reports_shortage(&reason) => return self.reached(limit, doing),
             // A library that ignores failed allocations crashes without a message.
             Some(limit) if limit.is_chosen() && reason.starts_with("signal") => {
                 let _ = write!(reason, ", or an allocation failed under {limit}");
@@ -316,7 +316,7 @@ impl Worker {
         }
     }
 
-    fn nonsense(&mut self, reply: &Reply) -> EngineError {
+    fn unexpected_reply(&mut self, reply: &Reply) -> EngineError {
         self.process.stop();
         EngineError::Died {
             engine: self.engine.clone(),
@@ -337,25 +337,25 @@ impl Session for Worker {
         match self.ask(&request, inputs, "running")? {
             (Reply::Ran { nanoseconds, .. }, outputs) => {
                 // Reset only on success: after a failure the next run must begin the same way.
-                self.begins = Begins::AsLeft;
+                self.begins = RunStart::AsLeft;
                 Ok(Answer {
                     outputs,
                     time: Duration::from_nanos(nanoseconds),
                 })
             }
-            (other, _) => Err(self.nonsense(&other)),
+            (other, _) => Err(self.unexpected_reply(&other)),
         }
     }
 
     fn reset_state(&mut self) -> Result<(), EngineError> {
-        self.begin(Begins::Anew)
+        self.begin(RunStart::Anew)
     }
 
-    fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
+    fn begin(&mut self, begins: RunStart) -> Result<(), EngineError> {
         match begins {
-            Begins::Cut(length) => return self.truncate_state(length),
+            RunStart::Cut(length) => return self.truncate_state(length),
             // An earlier request that has not taken effect yet stays valid.
-            Begins::AsLeft if !matches!(self.begins, Begins::Lanes(_)) => {}
+            RunStart::AsLeft if !matches!(self.begins, RunStart::Lanes(_)) => {}
             begins => self.begins = begins,
         }
         Ok(())
@@ -363,9 +363,9 @@ impl Session for Worker {
 
     fn truncate_state(&mut self, length: u64) -> Result<(), EngineError> {
         let held = match self.begins {
-            Begins::AsLeft | Begins::Lanes(_) => u64::MAX,
-            Begins::Cut(held) => held,
-            Begins::Anew => 0,
+            RunStart::AsLeft | RunStart::Lanes(_) => u64::MAX,
+            RunStart::Cut(held) => held,
+            RunStart::Anew => 0,
         };
         if length > held {
             return Err(EngineError::Run {
@@ -374,8 +374,8 @@ impl Session for Worker {
                 reason: format!("cannot keep {length} positions: only {held} exist"),
             });
         }
-        if self.begins != Begins::Anew {
-            self.begins = Begins::Cut(length);
+        if self.begins != RunStart::Anew {
+            self.begins = RunStart::Cut(length);
         }
         Ok(())
     }

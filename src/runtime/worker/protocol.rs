@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::library::NativeBackend;
-use crate::engine::{Begins, EngineError, LoadRequest, Placement};
+use crate::engine::{EngineError, LoadRequest, Placement, RunStart};
 use crate::runtime::process::frame;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::tensor::{DType, Tensor, byte_size};
@@ -33,12 +33,12 @@ pub(super) enum Request {
         /// dtype and shape of each input.
         inputs: Vec<TensorHead>,
         /// The state of earlier runs with which it begins.
-        begins: Begins,
+        begins: RunStart,
     },
     /// Run repeatedly: `runs` times or until `nanoseconds` have passed, at least once.
     Repeat {
         /// The state with which the first run begins.
-        begins: Begins,
+        begins: RunStart,
         /// Maximum number of runs.
         runs: u64,
         /// Time after which no further run begins.

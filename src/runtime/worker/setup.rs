@@ -46,7 +46,7 @@ impl Setup {
             let beside = info.external.iter().filter_map(|data| data.needs_bytes);
             setup.weights = beside.fold(info.weight_bytes, u64::saturating_add);
             let delegate = device_delegate(&info, &request.signature.method);
-            if engine::engine(engine).is_some_and(|engine| !engine.is_everywhere()) {
+            if engine::engine(engine).is_some_and(|engine| !engine.needs_no_library()) {
                 setup.devices = setup.devices.or(delegate);
             }
         }
@@ -82,7 +82,7 @@ impl Setup {
 
     /// Adopts the parent's surroundings in this process, and computes its permissions.
     pub(super) fn prepare(&self) -> Allowed {
-        self.surroundings.clone().give();
+        self.surroundings.clone().set_for_process();
         self.allowed()
     }
 
@@ -119,10 +119,10 @@ impl Setup {
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty());
             let folder = folder.unwrap_or(Path::new("."));
-            if self.is_of_everything(folder) {
+            if self.is_shared_folder(folder) {
                 allowed.list.push(folder.to_owned());
                 allowed.read.push(path.clone());
-                allowed.read.extend(external(model, folder));
+                allowed.read.extend(external_files(model, folder));
             } else {
                 allowed.read.push(folder.to_owned());
             }
@@ -131,7 +131,7 @@ impl Setup {
 
     /// Returns `true` for a folder that contains the user's home, and for the shared folders for
     /// temporary files.
-    fn is_of_everything(&self, folder: &Path) -> bool {
+    fn is_shared_folder(&self, folder: &Path) -> bool {
         let Ok(folder) = folder.canonicalize() else {
             return true;
         };
@@ -153,7 +153,7 @@ fn device_delegate(info: &ModelInfo, method: &str) -> Option<String> {
 }
 
 /// Returns the external files that a model names.
-fn external(model: &Path, folder: &Path) -> Vec<PathBuf> {
+fn external_files(model: &Path, folder: &Path) -> Vec<PathBuf> {
     let Ok((info, _)) = model::open(model) else {
         return Vec::new();
     };

@@ -25,7 +25,7 @@ pub use options::{CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unser
 
 use shared::{Shared, lock};
 use survey::Survey;
-use watch::{Book, Watch};
+use watch::{PackageStates, Watch};
 
 /// The services of a server.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Catalog {
         });
         // Start watching before the first scan, so that no later change is missed.
         let watch = Watch::new(Arc::clone(&shared));
-        let book = first_look(&shared);
+        let book = initial_scan(&shared);
         shared.publish(&book);
         warm_all(&shared, &runtime);
         let watch = runtime.spawn(watch.run(book));
@@ -158,12 +158,12 @@ fn absolute(mut directory: PackageDirectory) -> Result<PackageDirectory, String>
 }
 
 /// Builds all present packages. The watch handles packages that change meanwhile.
-fn first_look(shared: &Shared) -> Book {
+fn initial_scan(shared: &Shared) -> PackageStates {
     let options = &shared.options;
     let directories = shared.directories.load_full();
     let survey = Survey::of(&directories);
-    let mut book = Book::new();
-    book.note(survey.unreadable, survey.links);
+    let mut book = PackageStates::new();
+    book.record_skipped(survey.unreadable, survey.links);
     let packages: Vec<_> = survey.packages.into_values().collect();
     let built: Vec<_> = packages
         .into_par_iter()
@@ -177,7 +177,7 @@ fn first_look(shared: &Shared) -> Book {
     for (package, built) in built {
         let now = again.get(&package.key);
         if now.is_some_and(|now| now.fingerprint == package.fingerprint) {
-            book.hold(package, built, options);
+            book.set_package(package, built, options);
         }
     }
     book

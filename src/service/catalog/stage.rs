@@ -11,21 +11,24 @@ use super::options::CatalogOptions;
 use super::survey::{Package, precision_lists};
 use crate::diagnostic::{Diagnostic, Report, Severity};
 use crate::package::config::variant_at;
-use crate::package::{Config, Discovery, Found, Loaded, PrecisionList, Roots};
+use crate::package::{Config, Discovery, FoundFile, Loaded, PrecisionList, Roots};
 use crate::policy::Policy;
-use crate::validate::{self, Demands, Options, Place, Ruling};
+use crate::validate::{self, FileLocation, Options, ProjectPolicy, Requirements};
 
 /// A service that has no number yet.
 #[derive(Debug, Clone)]
-pub(super) struct Built {
+pub(super) struct BuiltService {
     pub(super) name: String,
     pub(super) settings: ServiceSettings,
     pub(super) device: Arc<Device>,
 }
 
 /// Validates a package and creates its devices. The error has one line per finding.
-pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<Built>, String> {
-    let own_tokens = OwnTokens(Policy::nearest());
+pub(super) fn build(
+    package: &Package,
+    options: &CatalogOptions,
+) -> Result<Vec<BuiltService>, String> {
+    let own_tokens = ProjectTokens(Policy::nearest());
     validate(package, &own_tokens)?;
     let roots = Roots::new();
     let mut identities: BTreeMap<String, Vec<PackageConfig>> = BTreeMap::new();
@@ -73,7 +76,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
                 created_at: package.fingerprint.created_at(),
                 updated_at: package.fingerprint.updated_at(),
             })?;
-            Ok(Built {
+            Ok(BuiltService {
                 name,
                 settings,
                 device: Arc::new(device),
@@ -84,7 +87,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
 
 /// Assigns the services' numbers.
 pub(super) fn number(
-    built: Vec<Built>,
+    built: Vec<BuiltService>,
     package: &Package,
     options: &CatalogOptions,
 ) -> Result<Vec<Arc<Service>>, String> {
@@ -110,20 +113,20 @@ pub(super) fn number(
 
 /// Applies only the custom precision tokens of a project's settings. Suppressed findings still
 /// prevent serving.
-struct OwnTokens(Policy);
+struct ProjectTokens(Policy);
 
-impl Ruling for OwnTokens {
-    fn demands(&self, found: &Found, _: Place<'_>) -> Option<Arc<Demands>> {
-        Some(Arc::new(Demands {
+impl ProjectPolicy for ProjectTokens {
+    fn demands(&self, found: &FoundFile, _: FileLocation<'_>) -> Option<Arc<Requirements>> {
+        Some(Arc::new(Requirements {
             extra: self.0.extra_precisions(&found.path),
-            ..Demands::default()
+            ..Requirements::default()
         }))
     }
 
-    fn judge(&self, _: &mut Report) {}
+    fn filter_report(&self, _: &mut Report) {}
 }
 
-fn validate(package: &Package, own_tokens: &OwnTokens) -> Result<(), String> {
+fn validate(package: &Package, own_tokens: &ProjectTokens) -> Result<(), String> {
     let found = Discovery {
         found: package.configs.clone(),
         ..Discovery::default()
@@ -135,7 +138,8 @@ fn validate(package: &Package, own_tokens: &OwnTokens) -> Result<(), String> {
         jobs: 1,
     };
     let nothing = BTreeMap::new();
-    let outcome = validate::validate_ruled(&found, &nothing, &options, own_tokens, &|_, _| {});
+    let outcome =
+        validate::validate_with_policy(&found, &nothing, &options, own_tokens, &|_, _| {});
     let outcome = outcome.map_err(|error| error.to_string())?;
     let diagnostics = outcome.report.diagnostics.iter();
     let is_left_out = |it: &Diagnostic| {

@@ -14,8 +14,8 @@ use walkdir::{DirEntry, WalkDir};
 use super::options::{PackageDirectory, Unserved};
 use crate::database::Timestamp;
 use crate::package::{
-    Config, Discovery, Found, FoundKind, Loaded, Roots, config, model_file, precision, reference,
-    roots,
+    Config, Discovery, FoundFile, FoundKind, Loaded, Roots, config, model_file, precision,
+    reference, roots,
 };
 use crate::policy::Policy;
 
@@ -23,10 +23,10 @@ use crate::policy::Policy;
 const CONFIG_DEPTH: usize = 3;
 
 /// Maximum number of entries that are scanned behind a symbolic link.
-const MOST_LOOKED_AT: usize = 10_000;
+const MAX_LINK_ENTRIES: usize = 10_000;
 
 /// Maximum number of files of a model that is a folder.
-const MOST_OF_A_FOLDER: usize = 10_000;
+const MAX_FOLDER_FILES: usize = 10_000;
 
 /// Identity of a package: the index of its package directory in the catalog, and its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,17 +41,17 @@ pub(super) struct Package {
     pub(super) key: PackageKey,
     /// The package directory that it was found in.
     pub(super) home: PackageDirectory,
-    pub(super) configs: Vec<Found>,
+    pub(super) configs: Vec<FoundFile>,
     pub(super) fingerprint: Fingerprint,
 }
 
 /// The state of all files of a package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Fingerprint(BTreeMap<PathBuf, Option<Mark>>);
+pub(super) struct Fingerprint(BTreeMap<PathBuf, Option<FileMark>>);
 
 /// Size and times of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
+struct FileMark {
     size: u64,
     modified: Option<SystemTime>,
     created: Option<SystemTime>,
@@ -85,7 +85,7 @@ impl Survey {
     }
 
     /// Rescans a single package.
-    pub(super) fn again(home: &PackageDirectory, key: &PackageKey) -> Option<Package> {
+    pub(super) fn rescan_package(home: &PackageDirectory, key: &PackageKey) -> Option<Package> {
         let mut survey = Self::default();
         // If the package directory itself is named after a backend, the package is its parent.
         let part = if key.path.starts_with(&home.path) {
@@ -121,7 +121,7 @@ impl Survey {
                 self.links.push(Unserved { path, reason });
             }
         }
-        let mut found: BTreeMap<PathBuf, Vec<Found>> = BTreeMap::new();
+        let mut found: BTreeMap<PathBuf, Vec<FoundFile>> = BTreeMap::new();
         for mut one in discovery.found {
             one.walked_from = Some(home.path.clone());
             if let Some(package) = home_of(&one) {
@@ -145,12 +145,12 @@ impl Survey {
 /// Returns whether a package's config is near the top of a directory; `false` in doubt.
 fn holds_config(directory: &Path) -> bool {
     let walk = WalkDir::new(directory).max_depth(CONFIG_DEPTH).into_iter();
-    let mut entries = walk.flatten().take(MOST_LOOKED_AT);
+    let mut entries = walk.flatten().take(MAX_LINK_ENTRIES);
     entries.any(|entry| entry.file_name() == config::FILE_NAME)
 }
 
 /// Returns the package directory of a config.
-fn home_of(found: &Found) -> Option<PathBuf> {
+fn home_of(found: &FoundFile) -> Option<PathBuf> {
     let directory = found.path.parent()?;
     match found.kind {
         FoundKind::PrecisionList => None,
@@ -161,7 +161,7 @@ fn home_of(found: &Found) -> Option<PathBuf> {
 }
 
 /// Returns the candidate files of a config's precision list; the first existing one applies.
-pub(super) fn precision_lists(found: &Found, roots: &Roots) -> Vec<PathBuf> {
+pub(super) fn precision_lists(found: &FoundFile, roots: &Roots) -> Vec<PathBuf> {
     let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
     let root = roots.package_root(&directory);
     let places = roots.list_places(&directory, &root, found.walked_from.as_deref());
@@ -171,7 +171,7 @@ pub(super) fn precision_lists(found: &Found, roots: &Roots) -> Vec<PathBuf> {
 }
 
 impl Fingerprint {
-    fn of(configs: &[Found], roots: &Roots, policy: &Policy) -> Self {
+    fn of(configs: &[FoundFile], roots: &Roots, policy: &Policy) -> Self {
         let mut marks = BTreeMap::new();
         for found in configs {
             let directory = found.path.parent().unwrap_or(Path::new(""));
@@ -220,7 +220,7 @@ impl Fingerprint {
 }
 
 /// Returns the files that a config refers to.
-fn references(found: &Found, directory: &Path, roots: &Roots) -> Vec<PathBuf> {
+fn references(found: &FoundFile, directory: &Path, roots: &Roots) -> Vec<PathBuf> {
     let Ok(document) = Loaded::read(&found.path).document else {
         return Vec::new();
     };
@@ -239,14 +239,14 @@ fn files_of(path: PathBuf) -> Vec<PathBuf> {
     if !model_file::is_bundle(&path.to_string_lossy()) || !path.is_dir() {
         return vec![path];
     }
-    let entries = WalkDir::new(path).into_iter().take(MOST_OF_A_FOLDER);
+    let entries = WalkDir::new(path).into_iter().take(MAX_FOLDER_FILES);
     let files = entries.flatten().filter(|it| !it.file_type().is_dir());
     files.map(DirEntry::into_path).collect()
 }
 
-fn mark(path: &Path) -> Option<Mark> {
+fn mark(path: &Path) -> Option<FileMark> {
     let metadata = fs::metadata(path).ok()?;
-    Some(Mark {
+    Some(FileMark {
         size: metadata.len(),
         modified: metadata.modified().ok(),
         created: metadata.created().ok(),

@@ -16,29 +16,29 @@ use tokio::task::{self, JoinError, JoinSet};
 use super::super::{Device, Kind, Service};
 use super::options::{CatalogOptions, PackageDirectory, Unserved};
 use super::shared::{Shared, lock};
-use super::stage::{self, Built};
+use super::stage::{self, BuiltService};
 use super::survey::{Fingerprint, Package, PackageKey, Survey};
 use super::table::Table;
 
 /// Time without changes before a changed package is built.
-const QUIET: Duration = Duration::from_millis(500);
+const QUIET_PERIOD: Duration = Duration::from_millis(500);
 
 /// Interval between checks of a package that is not quiet yet.
-const TICK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time to gather change events before the first scan.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER_DELAY: Duration = Duration::from_millis(50);
 
 /// Interval between scans when no change events arrive.
-const POLL: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum time that a replaced service waits for requests that already found it.
-const GRACE: Duration = Duration::from_secs(10);
+const REPLACEMENT_GRACE: Duration = Duration::from_secs(10);
 
 /// The last known state of every package.
 #[derive(Debug)]
-pub(super) struct Book {
-    held: BTreeMap<PackageKey, Held>,
+pub(super) struct PackageStates {
+    held: BTreeMap<PackageKey, PackageState>,
     unreadable: Vec<Unserved>,
     /// Links that were not followed and have been reported.
     links: Vec<Unserved>,
@@ -46,7 +46,7 @@ pub(super) struct Book {
 
 /// State of a package at its last build.
 #[derive(Debug)]
-struct Held {
+struct PackageState {
     fingerprint: Fingerprint,
     outcome: Result<Vec<Arc<Service>>, String>,
     /// Time since when a valid package fails for another reason that may disappear.
@@ -65,19 +65,19 @@ pub(super) struct Watch {
     /// the package was removed.
     changed: HashMap<PackageKey, (Option<Fingerprint>, Instant)>,
     /// Builds in progress.
-    staging: JoinSet<Staged>,
+    staging: JoinSet<StagedPackage>,
     staged: HashMap<task::Id, PackageKey>,
 }
 
 /// A package built in the background.
-struct Staged {
+struct StagedPackage {
     package: Package,
-    built: Result<Vec<Built>, String>,
+    built: Result<Vec<BuiltService>, String>,
     /// True if its files stayed the same during the build.
     same: bool,
 }
 
-impl Book {
+impl PackageStates {
     pub(super) fn new() -> Self {
         Self {
             held: BTreeMap::new(),
@@ -88,7 +88,11 @@ impl Book {
 
     /// Records the directories and links that a scan skipped. Returns whether the unreadable ones
     /// changed.
-    pub(super) fn note(&mut self, unreadable: Vec<Unserved>, links: Vec<Unserved>) -> bool {
+    pub(super) fn record_skipped(
+        &mut self,
+        unreadable: Vec<Unserved>,
+        links: Vec<Unserved>,
+    ) -> bool {
         for link in &links {
             if !self.links.contains(link) {
                 let path = link.path.display();
@@ -102,15 +106,15 @@ impl Book {
     }
 
     /// Stores the result of a package's build, replacing the previous one.
-    pub(super) fn hold(
+    pub(super) fn set_package(
         &mut self,
         package: Package,
-        built: Result<Vec<Built>, String>,
+        built: Result<Vec<BuiltService>, String>,
         options: &CatalogOptions,
     ) {
         let is_valid = built.is_ok();
         let outcome = built.and_then(|built| stage::number(built, &package, options));
-        let held = Held {
+        let held = PackageState {
             fingerprint: package.fingerprint,
             failed: (is_valid && outcome.is_err()).then(Instant::now),
             outcome,
@@ -137,10 +141,12 @@ impl Book {
     }
 }
 
-impl Held {
+impl PackageState {
     /// Returns whether the build is up to date.
     fn is_current(&self, now: &Fingerprint, options: &CatalogOptions) -> bool {
-        let is_due = self.failed.is_some_and(|since| since.elapsed() >= POLL);
+        let is_due = self
+            .failed
+            .is_some_and(|since| since.elapsed() >= POLL_INTERVAL);
         let mut services = self.outcome.iter().flatten();
         let is_set_so =
             services.all(|it| (options.settings)(&it.owner_name, &it.name) == it.settings);
@@ -150,7 +156,7 @@ impl Held {
 
 impl Shared {
     /// Publishes the current state to readers and ends services that are gone.
-    pub(super) fn publish(self: &Arc<Self>, book: &Book) {
+    pub(super) fn publish(self: &Arc<Self>, book: &PackageStates) {
         let before = self.table.load_full();
         let after = Arc::new(book.table(&before));
         self.table.store(Arc::clone(&after));
@@ -190,9 +196,9 @@ impl Shared {
         endings.spawn(async move {
             if !at_once {
                 tokio::select! {
-                    () = let_go(&service) => {}
-                    () = tokio::time::sleep(GRACE) => {}
-                    () = told(&mut stopped) => {}
+                    () = until_unused(&service) => {}
+                    () = tokio::time::sleep(REPLACEMENT_GRACE) => {}
+                    () = until_stopped(&mut stopped) => {}
                 }
             }
             if let Some(device) = service.device() {
@@ -225,7 +231,7 @@ impl Watch {
         let wake = Arc::clone(&shared.wake);
         let watcher = watcher(&shared, &wake);
         let watcher = watcher.map_err(|error| {
-            let seconds = POLL.as_secs();
+            let seconds = POLL_INTERVAL.as_secs();
             tracing::warn!(%error, "file watching is unavailable; packages are checked every {seconds} s");
         });
         Self {
@@ -240,16 +246,20 @@ impl Watch {
     }
 
     /// Watches until the catalog is stopped.
-    pub(super) async fn run(mut self, mut book: Book) {
+    pub(super) async fn run(mut self, mut book: PackageStates) {
         let mut stopped = self.shared.stop.subscribe();
         loop {
             self.look(&mut book).await;
             let is_quiet = self.changed.is_empty();
-            let pause = if is_quiet { POLL } else { TICK };
+            let pause = if is_quiet {
+                POLL_INTERVAL
+            } else {
+                CHECK_INTERVAL
+            };
             tokio::select! {
-                () = told(&mut stopped) => break,
+                () = until_stopped(&mut stopped) => break,
                 Some(staged) = self.staging.join_next_with_id() => self.finish(&mut book, staged),
-                () = self.wake.notified(), if is_quiet => tokio::time::sleep(GATHER).await,
+                () = self.wake.notified(), if is_quiet => tokio::time::sleep(GATHER_DELAY).await,
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -264,7 +274,7 @@ impl Watch {
             let told = watcher.map(|it| it.watch(&directory.path, RecursiveMode::Recursive));
             if let Some(Err(error)) = told {
                 let path = directory.path.display();
-                let seconds = POLL.as_secs();
+                let seconds = POLL_INTERVAL.as_secs();
                 tracing::warn!(%path, %error, "file watching is unavailable; the directory is checked every {seconds} s");
             }
         }
@@ -272,7 +282,7 @@ impl Watch {
     }
 
     /// Scans all directories and starts to build changed packages that are quiet.
-    async fn look(&mut self, book: &mut Book) {
+    async fn look(&mut self, book: &mut PackageStates) {
         let directories = self.shared.directories.load_full();
         self.watch_new(&directories);
         let survey = task::spawn_blocking(move || Survey::of(&directories)).await;
@@ -283,7 +293,7 @@ impl Watch {
                 return;
             }
         };
-        let mut publish = book.note(survey.unreadable, survey.links);
+        let mut publish = book.record_skipped(survey.unreadable, survey.links);
         let gone = book
             .held
             .keys()
@@ -319,7 +329,7 @@ impl Watch {
     fn is_quiet(&mut self, key: &PackageKey, now: Option<&Fingerprint>) -> bool {
         match self.changed.get(key) {
             Some((seen, since)) if seen.as_ref() == now => {
-                let is_quiet = since.elapsed() >= QUIET;
+                let is_quiet = since.elapsed() >= QUIET_PERIOD;
                 if is_quiet {
                     self.changed.remove(key);
                 }
@@ -342,7 +352,11 @@ impl Watch {
 
     /// Publishes the built services. If the package changed meanwhile, they are discarded and built
     /// again.
-    fn finish(&mut self, book: &mut Book, staged: Result<(task::Id, Staged), JoinError>) {
+    fn finish(
+        &mut self,
+        book: &mut PackageStates,
+        staged: Result<(task::Id, StagedPackage), JoinError>,
+    ) {
         let staged = match staged {
             Ok((id, staged)) => {
                 self.staged.remove(&id);
@@ -355,7 +369,7 @@ impl Watch {
             }
         };
         if staged.same {
-            book.hold(staged.package, staged.built, &self.shared.options);
+            book.set_package(staged.package, staged.built, &self.shared.options);
             self.shared.publish(book);
             return;
         }
@@ -366,19 +380,19 @@ impl Watch {
 }
 
 /// Waits until nobody else uses the service.
-async fn let_go(service: &Arc<Service>) {
+async fn until_unused(service: &Arc<Service>) {
     while Arc::strong_count(service) > 1 {
-        tokio::time::sleep(TICK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
 /// Waits until the catalog is stopped.
-async fn told(stopped: &mut Receiver<bool>) {
+async fn until_stopped(stopped: &mut Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
 /// Builds a package's services and loads those with `warm_up`.
-async fn make(shared: Arc<Shared>, package: Package) -> Staged {
+async fn make(shared: Arc<Shared>, package: Package) -> StagedPackage {
     let (aside, copy) = (Arc::clone(&shared), package.clone());
     let built = task::spawn_blocking(move || stage::build(&copy, &aside.options)).await;
     let built = built.unwrap_or_else(|error| Err(format!("validation failed: {error}")));
@@ -392,10 +406,10 @@ async fn make(shared: Arc<Shared>, package: Package) -> Staged {
     }
     let key = package.key.clone();
     let home = package.home.clone();
-    let again = task::spawn_blocking(move || Survey::again(&home, &key));
+    let again = task::spawn_blocking(move || Survey::rescan_package(&home, &key));
     let again = again.await.ok().flatten();
     let same = again.is_some_and(|again| again.fingerprint == package.fingerprint);
-    Staged {
+    StagedPackage {
         package,
         built,
         same,

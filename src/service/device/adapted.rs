@@ -10,9 +10,9 @@ use bytes::Bytes;
 use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
 use super::super::away::caller;
 use super::super::json;
-use super::super::text::{Asked, PreparedText, TextEndpoint};
+use super::super::text::{PreparedText, TextEndpoint, TextRequest};
 use super::super::{CallError, Refusal, Request};
-use super::choice::{Choice, KEYS};
+use super::choice::{ConfigChoice, KEYS};
 use super::variants::Entry;
 use super::vectors::{AskedEmbeddings, PreparedEmbeddings};
 use super::{Device, Prepared, runnable};
@@ -71,9 +71,9 @@ impl Device {
             return Ok(Prepared::Embedded(prepared));
         }
         let config = config.map(str::to_owned);
-        let read = move |body: &Bytes| Asked::read(call, body, config.as_deref(), KEYS);
+        let read = move |body: &Bytes| TextRequest::read(call, body, config.as_deref(), KEYS);
         let (asked, config) = self.engines.decoding().of(request, read).await??;
-        let (choice, _) = Choice::read(config.as_deref().unwrap_or_default(), &[])?;
+        let (choice, _) = ConfigChoice::read(config.as_deref().unwrap_or_default(), &[])?;
         let index = choice.resolve_among(&self.variants, Entry::generates)?;
         let endpoint = self.generator(&self.variants.entries[index])?;
         Ok(Prepared::Generated(PreparedText::new(

@@ -10,19 +10,19 @@ use crate::runtime::selection::default_method;
 use crate::source::suggest;
 
 /// JSON path of a config in refusals.
-const PLACE: &str = "$.config";
+const CONFIG_PATH: &str = "$.config";
 
 /// Keys of a predict config.
 pub(super) const KEYS: &[&str] = &["backend", "precision", "component", "method"];
 
 /// A parsed predict config; `None` leaves a choice open.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct ConfigChoice {
     /// Values in the order of [`KEYS`].
     values: [Option<String>; KEYS.len()],
 }
 
-impl Choice {
+impl ConfigChoice {
     /// Parses a config, which is a JSON object. A blank text or `null` leaves everything open.
     /// Members with `further` keys do not affect the choice and are returned.
     pub(super) fn read<'t>(text: &'t str, further: &[&str]) -> Result<(Self, Object<'t>), Refusal> {
@@ -30,16 +30,16 @@ impl Choice {
         if matches!(text.trim_ascii(), "" | "null") {
             return Ok((choice, others));
         }
-        for (key, value) in json::members(text, PLACE)? {
+        for (key, value) in json::members(text, CONFIG_PATH)? {
             if further.contains(&key.as_str()) {
                 others.push((key, value));
                 continue;
             }
             let Some(known) = KEYS.iter().position(|known| *known == key) else {
-                return Err(unknown_key(PLACE, &key, &[KEYS, further].concat()));
+                return Err(unknown_key(CONFIG_PATH, &key, &[KEYS, further].concat()));
             };
             if value.get() != "null" {
-                let value = json::string(value, &format!("{PLACE}.{key}"))?;
+                let value = json::string(value, &format!("{CONFIG_PATH}.{key}"))?;
                 choice.values[known] = Some(value.into_owned());
             }
         }
@@ -105,7 +105,7 @@ impl Choice {
         };
         let (name, wanted, meant) = (KEYS[key], shown(wanted), meant.unwrap_or_default());
         let message = format!("unknown {name} {wanted}{context}{meant}; {there}");
-        Refusal::at(format!("{PLACE}.{name}"), message)
+        Refusal::at(format!("{CONFIG_PATH}.{name}"), message)
     }
 }
 
@@ -117,7 +117,7 @@ fn within(left: &[usize], entries: &[Entry]) -> Result<usize, Refusal> {
             "the model has several components; choose one with `component`: {}",
             listed(&components)
         );
-        return Err(Refusal::at(format!("{PLACE}.component"), message));
+        return Err(Refusal::at(format!("{CONFIG_PATH}.component"), message));
     }
     let methods: Vec<String> = left.iter().map(|it| entries[*it].method.clone()).collect();
     let Some(method) = default_method(&methods) else {
@@ -126,7 +126,7 @@ fn within(left: &[usize], entries: &[Entry]) -> Result<usize, Refusal> {
             "the model has several methods; choose one with `method`: {}",
             listed(&names)
         );
-        return Err(Refusal::at(format!("{PLACE}.method"), message));
+        return Err(Refusal::at(format!("{CONFIG_PATH}.method"), message));
     };
     let place = methods.iter().position(|name| name == method);
     Ok(left[place.expect("the default is one of them")])

@@ -20,23 +20,23 @@ use crate::account::AccountId;
 use crate::model::Dim;
 use crate::source;
 use crate::tensor::{DType, Signature, Tensor};
-use crate::text::embedding::Given;
+use crate::text::embedding::EmbeddingInput;
 
 /// Key of a predict config for the maximum number of labels in an answer.
-pub(super) const MOST: &str = "top_k";
+pub(super) const TOP_K_KEY: &str = "top_k";
 
 /// Additional keys for texts.
-pub(super) const OF_TEXTS: [&str; 2] = ["truncate", "max_length"];
+pub(super) const TEXT_KEYS: [&str; 2] = ["truncate", "max_length"];
 
 /// Name of the labels file, in the directory of the package's configs or its parent.
 pub const LABELS_FILE: &str = "labels.json";
 
 /// Maximum size of that file, in bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_LABELS_FILE_BYTES: u64 = 1 << 20;
 
 /// Labels and inputs of a classifying package.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Classifies {
+pub(super) struct PackageClassifier {
     /// The labels, in the order of the head's probabilities.
     pub(super) labels: Arc<[String]>,
     /// True if it classifies texts; otherwise it classifies pictures.
@@ -79,7 +79,7 @@ struct ClassifiedTexts<'l> {
     classified_texts: Vec<Classified<'l>>,
 }
 
-impl Classifies {
+impl PackageClassifier {
     /// Returns the classifier of a package; `None` if labels or a matching encoder and head are
     /// missing.
     pub(super) fn of(
@@ -148,7 +148,8 @@ fn labels(configs: &[PackageConfig]) -> Result<Option<(PathBuf, Vec<String>)>, S
         return Ok(None);
     };
     let fault = |reason: String| format!("{}: {reason}", path.display());
-    let text = source::read_text(&path, LONGEST).map_err(|error| fault(error.to_string()))?;
+    let text = source::read_text(&path, MAX_LABELS_FILE_BYTES)
+        .map_err(|error| fault(error.to_string()))?;
     let labels: Vec<String> = serde_json::from_str(&text)
         .map_err(|error| fault(format!("expected a JSON array of labels: {error}")))?;
     Ok(Some((path, labels)))
@@ -161,7 +162,7 @@ pub(super) fn most(value: &RawValue) -> Result<Option<usize>, Refusal> {
     number.ok_or_else(|| {
         let shown = super::super::json::shown(value.get());
         let message = format!("expected a whole number above 0, got {shown}");
-        Refusal::at(format!("$.config.{MOST}"), message)
+        Refusal::at(format!("$.config.{TOP_K_KEY}"), message)
     })
 }
 
@@ -174,7 +175,7 @@ impl Device {
     /// Checks texts to classify.
     pub(super) async fn prepare_classification(
         &self,
-        given: Given,
+        given: EmbeddingInput,
         config: Option<&str>,
         caller: AccountId,
     ) -> Result<PreparedClassification, CallError> {

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::super::away::{is_small, parsed};
+use super::super::away::{is_small, with_parsers};
 use super::super::engine::EndpointModel;
 use super::super::tensors::{self, Decoded};
 use super::super::{CallError, Request};
@@ -38,7 +38,7 @@ impl Device {
             return Ok(decoded.inputs);
         };
         let client = self.engines.parsers(caller);
-        let tensor = parsed(client, |client| picture.tensor(client)).await?;
+        let tensor = with_parsers(client, |client| picture.tensor(client)).await?;
         Ok(vec![tensor?])
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
 
-use super::super::away::{self, NOBODY, parsed};
+use super::super::away::{self, NO_ACCOUNT, with_parsers};
 use super::super::engine::{Endpoint, EndpointModel};
 use super::super::{CallError, texts};
 use crate::account::AccountId;
@@ -20,24 +20,25 @@ use crate::package::Config;
 use crate::runtime::parsers::Client;
 use crate::tensor::Signature;
 use crate::text::embedding::{
-    CAPABILITY, Embedder, EmbeddingError, EmbeddingOptions, EmbeddingSettings, Encoder, Given, Plan,
+    CAPABILITY, Embedder, EmbeddingError, EmbeddingInput, EmbeddingOptions, EmbeddingPlan,
+    EmbeddingSettings, Encoder,
 };
 use crate::text::tokenizer::{Tokenizer, TokenizerError, TokenizerFiles};
 
 /// Message for clients about a faulty package.
-pub(super) const BROKEN: &str =
+pub(super) const UNUSABLE_FILES: &str =
     "its package's tokenizer or settings are unusable; the server's log has the details";
 
 /// Capability of packages whose models generate texts.
 const GENERATION: &str = "text-generation";
 
 /// A tokenizer, or the error of loading it.
-type Loaded = Arc<OnceCell<Result<Arc<Tokenizer>, String>>>;
+type TokenizerCell = Arc<OnceCell<Result<Arc<Tokenizer>, String>>>;
 
 /// The tokenizers of a service's packages.
 #[derive(Debug, Default)]
 pub(super) struct Tokenizers {
-    loaded: Mutex<HashMap<TokenizerFiles, Loaded>>,
+    loaded: Mutex<HashMap<TokenizerFiles, TokenizerCell>>,
 }
 
 /// Text-related files and capabilities of a method's package.
@@ -54,7 +55,7 @@ pub(super) struct TextFiles {
 
 /// Limits on the texts that a method takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TakesTexts {
+pub struct TextLimits {
     /// Maximum number of tokens of a text.
     pub tokens: usize,
     /// Upper bound for a requested maximum, if any.
@@ -68,7 +69,7 @@ pub(super) type EmbedderCell = OnceCell<Result<Arc<Embedder>, String>>;
 #[derive(Debug)]
 pub struct Embedding {
     endpoint: Arc<Endpoint>,
-    plan: Arc<Plan>,
+    plan: Arc<EmbeddingPlan>,
 }
 
 /// Result of embedding texts.
@@ -90,9 +91,9 @@ impl Tokenizers {
         let load = || async {
             // Others wait for the tokenizer too, so the first request's cancellation must not stop
             // the load.
-            let (files, client) = (files.clone(), client.again());
+            let (files, client) = (files.clone(), client.new_request());
             let loaded = tokio::task::spawn_blocking(move || {
-                let tokenizer = Tokenizer::elsewhere(&files, &client)?;
+                let tokenizer = Tokenizer::with_worker(&files, &client)?;
                 // This is slow for a large vocabulary and must not delay a request later.
                 tokenizer.vocabulary();
                 Ok(Arc::new(tokenizer))
@@ -140,11 +141,11 @@ impl TextFiles {
     }
 
     /// Returns the limits on texts. Reads the package's settings.
-    pub(super) fn takes(&self, model: &EndpointModel) -> Option<TakesTexts> {
+    pub(super) fn takes(&self, model: &EndpointModel) -> Option<TextLimits> {
         let encoder = Encoder::of(&model.signature).ok()?;
         let settings = self.settings(model).ok()?;
         let longest = settings.longest(&encoder, &EmbeddingOptions::default());
-        Some(TakesTexts {
+        Some(TextLimits {
             tokens: longest.ok()?.value,
             most: settings.limit(&encoder).map(|limit| limit.value),
         })
@@ -189,7 +190,7 @@ impl TextFiles {
             .await;
         known
             .clone()
-            .map_err(|_| CallError::NoInstances(BROKEN.to_owned()))
+            .map_err(|_| CallError::NoInstances(UNUSABLE_FILES.to_owned()))
     }
 }
 
@@ -198,10 +199,10 @@ impl Embedding {
     pub(super) async fn new(
         endpoint: Arc<Endpoint>,
         embedder: Arc<Embedder>,
-        (given, options): (Given, EmbeddingOptions),
+        (given, options): (EmbeddingInput, EmbeddingOptions),
         client: Client,
     ) -> Result<Self, CallError> {
-        let planned = parsed(client, move |client| {
+        let planned = with_parsers(client, move |client| {
             embedder.on_behalf(client.clone()).plan(&given, &options)
         });
         let planned = planned.await?;
@@ -259,11 +260,11 @@ pub(super) async fn try_text(
     client: Client,
 ) -> Result<(), CallError> {
     let asked = (
-        Given::Texts(vec!["a".to_owned()]),
+        EmbeddingInput::Texts(vec!["a".to_owned()]),
         EmbeddingOptions::default(),
     );
     let embedding = Embedding::new(endpoint, embedder, asked, client).await?;
-    embedding.run(NOBODY, None).await.map(drop)
+    embedding.run(NO_ACCOUNT, None).await.map(drop)
 }
 
 fn call_error(error: &EmbeddingError) -> CallError {
@@ -278,7 +279,7 @@ fn call_error(error: &EmbeddingError) -> CallError {
         }
         (None, _) => {
             tracing::error!(%error, "cannot embed texts");
-            CallError::NoInstances(BROKEN.to_owned())
+            CallError::NoInstances(UNUSABLE_FILES.to_owned())
         }
     }
 }

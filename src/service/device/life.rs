@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::super::CallError;
-use super::super::away::NOBODY;
+use super::super::away::NO_ACCOUNT;
 use super::super::engine::Activity;
 use super::{Device, embedding, runnable};
 
@@ -43,7 +43,7 @@ impl Device {
             .as_ref()
             .filter(|text| text.embeds(&model.signature))
         {
-            let client = self.engines.parsers(NOBODY);
+            let client = self.engines.parsers(NO_ACCOUNT);
             let embedder = text.embedder(&entry.embedder, &self.tokenizers, model, &client);
             return embedding::try_text(endpoint, embedder.await?, client).await;
         }

@@ -25,32 +25,32 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use super::away::caller;
-use super::call::relative;
+use super::call::strip_directories;
 use super::engine::{Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
 use super::text::PreparedText;
 use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
-use crate::engine::{ByteSums, Reading};
+use crate::engine::{ByteSums, PortableReading};
 use crate::package::Backend;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::tensor::Tensor;
-use crate::text::embedding::{EmbeddingOptions, Given};
-use choice::Choice;
-use classifier::{Classifies, PreparedClassification};
+use crate::text::embedding::{EmbeddingInput, EmbeddingOptions};
+use choice::ConfigChoice;
+use classifier::{PackageClassifier, PreparedClassification};
 use embedding::Tokenizers;
 use variants::{ENCODER, Entry, Variants};
 use vectors::PreparedEmbeddings;
 
 pub use classifier::LABELS_FILE;
-pub use embedding::{Embedded, Embedding, TakesTexts};
-pub use takes::{Takes, TakesInput};
-pub use trainable::{EncoderFiles, Holds};
+pub use embedding::{Embedded, Embedding, TextLimits};
+pub use takes::{InputDescription, Takes};
+pub use trainable::{ContentKind, EncoderFiles};
 pub use variants::PackageConfig;
 
 /// Capabilities of models for images. The signature determines whether they take a picture.
-const PICTURES: &[&str] = &[
+const IMAGE_CAPABILITIES: &[&str] = &[
     "vision",
     "classification",
     "object-detection",
@@ -63,11 +63,11 @@ const PICTURES: &[&str] = &[
 ];
 
 /// Maximum number of cached predict configs, and the maximum length of one in bytes.
-const REMEMBERED: usize = 256;
-const LONGEST_REMEMBERED: usize = 4096;
+const MAX_CACHED_CONFIGS: usize = 256;
+const MAX_CACHED_CONFIG_BYTES: usize = 4096;
 
 /// Size above which outputs are encoded on a blocking thread, in bytes.
-const LARGE_ANSWER: usize = 1 << 17;
+const LARGE_ANSWER_BYTES: usize = 1 << 17;
 
 /// A package's models.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub struct Device {
     remembered: ArcSwap<HashMap<String, usize>>,
     tokenizers: Tokenizers,
     /// The classifier, if an encoder and a head form one.
-    classifies: Option<Classifies>,
+    classifies: Option<PackageClassifier>,
     /// Held while an endpoint is created and while `drained` changes.
     making: Mutex<()>,
     drained: AtomicBool,
@@ -116,7 +116,7 @@ pub struct PreparedTensors {
 
 /// Options of a predict config besides its choice.
 #[derive(Debug, Default)]
-struct Wishes {
+struct ConfigOptions {
     embedding: EmbeddingOptions,
     /// Maximum number of labels in an answer.
     most: Option<usize>,
@@ -143,8 +143,8 @@ impl Device {
     /// Reads the headers of the package's model files without loading models.
     pub fn new(parts: DeviceParts<'_>) -> Result<Self, String> {
         let variants = Variants::read(parts.configs, parts.label)?;
-        let classifies = Classifies::of(parts.configs, &variants)?;
-        let default = resolved(&Choice::default(), &variants, classifies.as_ref());
+        let classifies = PackageClassifier::of(parts.configs, &variants)?;
+        let default = resolved(&ConfigChoice::default(), &variants, classifies.as_ref());
         let description = describe(&parts, &variants, classifies.as_ref());
         Ok(Self {
             label: parts.label.to_owned(),
@@ -170,7 +170,7 @@ impl Device {
         let decoding = self.engines.decoding();
         let texts = decoding.of(request, |body| texts::decode(body)).await?;
         if let Some(texts) = texts? {
-            let given = Given::Texts(texts);
+            let given = EmbeddingInput::Texts(texts);
             let caller = caller(request);
             if self.classifies.is_some() {
                 let classification = self.prepare_classification(given, config, caller);
@@ -199,7 +199,7 @@ impl Device {
     /// embeds at all.
     pub async fn prepare_embedding(
         &self,
-        given: Given,
+        given: EmbeddingInput,
         config: Option<&str>,
         caller: AccountId,
     ) -> Result<Embedding, CallError> {
@@ -214,7 +214,7 @@ impl Device {
     /// Checks texts for a model that embeds, for any use of its vectors. Returns the method too.
     async fn encode_texts(
         &self,
-        given: Given,
+        given: EmbeddingInput,
         config: &str,
         caller: AccountId,
     ) -> Result<(Embedding, &Entry), CallError> {
@@ -240,7 +240,7 @@ impl Device {
     }
 
     /// Parses a predict config into its choice and its other options.
-    fn read_config(&self, config: &str) -> Result<(Choice, Wishes), Refusal> {
+    fn read_config(&self, config: &str) -> Result<(ConfigChoice, ConfigOptions), Refusal> {
         let mut further = Vec::new();
         if self.description.embeds_texts {
             further.extend(EmbeddingOptions::KEYS);
@@ -248,15 +248,17 @@ impl Device {
         if self.takes_labelled_texts() {
             // A head accepts vectors of a single kind of pooling, so other embedding keys are
             // not allowed.
-            further.extend(classifier::OF_TEXTS);
+            further.extend(classifier::TEXT_KEYS);
         }
         if self.classifies.is_some() {
-            further.push(classifier::MOST);
+            further.push(classifier::TOP_K_KEY);
         }
-        let (choice, mut others) = Choice::read(config, &further)?;
-        let most = others.iter().position(|(key, _)| key == classifier::MOST);
+        let (choice, mut others) = ConfigChoice::read(config, &further)?;
+        let most = others
+            .iter()
+            .position(|(key, _)| key == classifier::TOP_K_KEY);
         let most = most.map(|place| classifier::most(others.remove(place).1));
-        let wishes = Wishes {
+        let wishes = ConfigOptions {
             most: most.transpose()?.flatten(),
             embedding: texts::options(&others)?,
         };
@@ -264,7 +266,7 @@ impl Device {
     }
 
     /// Resolves a choice to an entry.
-    fn resolve(&self, choice: &Choice) -> Result<usize, Refusal> {
+    fn resolve(&self, choice: &ConfigChoice) -> Result<usize, Refusal> {
         resolved(choice, &self.variants, self.classifies.as_ref())
     }
 
@@ -296,7 +298,9 @@ impl Device {
     /// Removes the directories above the package's files from a text.
     pub(crate) fn relative(&self, text: String) -> String {
         let entries = self.variants.entries.iter();
-        entries.fold(text, |text, entry| relative(text, &entry.package.path))
+        entries.fold(text, |text, entry| {
+            strip_directories(text, &entry.package.path)
+        })
     }
 
     /// Returns whether a request is worth an attempt: a method may answer, or the pause after its
@@ -308,13 +312,13 @@ impl Device {
     /// Returns the notes on answers of its models for a backend, if an engine interprets programs
     /// for that backend. After a run, they describe the engine that ran. Before that, they describe
     /// the interpretation, except on Apple systems, where a native backend may run instead.
-    pub fn reading(&self, backend: &str) -> Option<Reading> {
+    pub fn reading(&self, backend: &str) -> Option<PortableReading> {
         let entries = self.variants.entries.iter();
         let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);
         of_backend.find_map(|entry| {
             let endpoint = entry.endpoint.get();
             let is_portable = match endpoint.and_then(|endpoint| endpoint.runs_on()) {
-                Some(candidate) => candidate.is_everywhere(),
+                Some(candidate) => candidate.is_built_in(),
                 None => !cfg!(target_vendor = "apple"),
             };
             entry.reading.filter(|_| is_portable && entry.model.is_ok())
@@ -346,7 +350,7 @@ impl Device {
     }
 
     /// Returns the index, among the description's methods, of the method for this config.
-    pub fn meant(&self, config: Option<&str>) -> Result<usize, Refusal> {
+    pub fn method_index(&self, config: Option<&str>) -> Result<usize, Refusal> {
         match config {
             None => self.default.clone(),
             Some(config) => self.resolve(&self.read_config(config)?.0),
@@ -375,10 +379,10 @@ impl Device {
             return Ok(entry(*index));
         }
         let index = self.resolve(&self.read_config(config)?.0)?;
-        if config.len() <= LONGEST_REMEMBERED {
+        if config.len() <= MAX_CACHED_CONFIG_BYTES {
             self.remembered.rcu(|known| {
                 // A client that sends many different configs costs others a lookup, not memory.
-                let mut known = if known.len() < REMEMBERED {
+                let mut known = if known.len() < MAX_CACHED_CONFIGS {
                     HashMap::clone(known)
                 } else {
                     HashMap::new()
@@ -423,7 +427,7 @@ impl Prepared {
             Self::Texts(embedding) => {
                 let vectors = embedding.run(caller, timeout).await?.vectors;
                 let size = vectors.iter().map(|vector| size_of_val(&vector[..])).sum();
-                written(size, move || texts::encode(&vectors)).await?
+                encode_answer(size, move || texts::encode(&vectors)).await?
             }
         };
         Ok(Answer {
@@ -470,16 +474,16 @@ impl PreparedTensors {
         let outputs = self.run(caller, timeout).await?;
         let size = outputs.iter().map(|tensor| tensor.bytes().len()).sum();
         let write = move || tensors::encode(endpoint.signature(), &outputs, encoding);
-        written(size, write).await
+        encode_answer(size, write).await
     }
 }
 
 /// Encodes an answer of `size` bytes, on a blocking thread if it is large.
-async fn written(
+async fn encode_answer(
     size: usize,
     write: impl FnOnce() -> Vec<u8> + Send + 'static,
 ) -> Result<Vec<u8>, CallError> {
-    if size <= LARGE_ANSWER {
+    if size <= LARGE_ANSWER_BYTES {
         return Ok(write());
     }
     let written = tokio::task::spawn_blocking(write).await;
@@ -494,9 +498,9 @@ fn runnable(entry: &Entry) -> Result<&EndpointModel, CallError> {
 /// Resolves a choice. In a package that classifies, it means the encoder unless a component is
 /// named.
 fn resolved(
-    choice: &Choice,
+    choice: &ConfigChoice,
     variants: &Variants,
-    classifies: Option<&Classifies>,
+    classifies: Option<&PackageClassifier>,
 ) -> Result<usize, Refusal> {
     if classifies.is_none() || choice.names_component() {
         return choice.resolve(variants);
@@ -508,7 +512,7 @@ fn resolved(
 fn describe(
     parts: &DeviceParts<'_>,
     variants: &Variants,
-    classifies: Option<&Classifies>,
+    classifies: Option<&PackageClassifier>,
 ) -> Description {
     let order = |config: &&PackageConfig| {
         let place = |backend| Backend::ALL.iter().position(|known| *known == backend);
@@ -530,7 +534,7 @@ fn describe(
         }
     }
     let model = first.model.unwrap_or_default();
-    let sees = |capability: &String| PICTURES.contains(&capability.as_str());
+    let sees = |capability: &String| IMAGE_CAPABILITIES.contains(&capability.as_str());
     Description {
         family: first.family.unwrap_or_else(|| model.clone()),
         model,

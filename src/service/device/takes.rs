@@ -3,7 +3,7 @@
 //! Invariant: inputs that it describes as valid are accepted when a request is checked.
 
 use super::super::engine::EndpointModel;
-use super::embedding::{TakesTexts, TextFiles};
+use super::embedding::{TextFiles, TextLimits};
 use crate::tensor::DType;
 use crate::tensor::input::{self, Extent};
 
@@ -11,14 +11,14 @@ use crate::tensor::input::{self, Extent};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Takes {
     /// Its inputs, in order.
-    pub inputs: Vec<TakesInput>,
+    pub inputs: Vec<InputDescription>,
     /// Texts instead of tensors, if supported.
-    pub texts: Option<TakesTexts>,
+    pub texts: Option<TextLimits>,
 }
 
 /// An input of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakesInput {
+pub struct InputDescription {
     /// Its name.
     pub name: String,
     /// Element type.
@@ -37,7 +37,7 @@ impl Takes {
         let rows = input::table_rows(&model.model, model.format, signature);
         let extents = input::extents(signature);
         let inputs = signature.inputs.iter().zip(extents).zip(rows);
-        let inputs = inputs.map(|((spec, extents), rows)| TakesInput {
+        let inputs = inputs.map(|((spec, extents), rows)| InputDescription {
             name: spec.name.clone(),
             dtype: spec.dtype,
             extents,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::call::relative;
+use super::super::call::strip_directories;
 use super::super::{CallError, PackageConfig, Refusal, tensors};
 use super::variants::{Entry, external_files};
 use super::{Device, runnable};
@@ -18,7 +18,7 @@ use crate::text::tokenizer::TokenizerFiles;
 /// Kind of content to embed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Holds {
+pub enum ContentKind {
     /// Texts.
     Text,
     /// Pictures: PNG or JPEG, as base64.
@@ -46,7 +46,7 @@ pub struct EncoderFiles {
     pub directories: Vec<PathBuf>,
 }
 
-impl Holds {
+impl ContentKind {
     /// Returns the key of such content in requests and dataset rows.
     pub fn key(self) -> &'static str {
         match self {
@@ -58,23 +58,23 @@ impl Holds {
 
 impl Device {
     /// Returns whether a classifier can be trained on its embeddings of texts or pictures.
-    pub fn trains(&self, holds: Holds) -> bool {
+    pub fn trains(&self, holds: ContentKind) -> bool {
         self.classifies.is_none() && self.variants.entries.iter().any(of(holds))
     }
 
     /// Returns whether a classifier can be trained on its embeddings.
     pub fn is_trainable(&self) -> bool {
-        self.trains(Holds::Text) || self.trains(Holds::Image)
+        self.trains(ContentKind::Text) || self.trains(ContentKind::Image)
     }
 
     /// Returns the embedding model for this predict config.
-    pub fn encoder(&self, holds: Holds, config: &str) -> Result<EncoderFiles, CallError> {
+    pub fn encoder(&self, holds: ContentKind, config: &str) -> Result<EncoderFiles, CallError> {
         let entry = self.encoder_entry(holds, config)?;
         let model = &runnable(entry)?.model;
         let info = model::open(model);
-        let (info, _) =
-            info.map_err(|error| CallError::NoInstances(relative(error.to_string(), model)))?;
-        let text = entry.text.as_ref().filter(|_| holds == Holds::Text);
+        let (info, _) = info
+            .map_err(|error| CallError::NoInstances(strip_directories(error.to_string(), model)))?;
+        let text = entry.text.as_ref().filter(|_| holds == ContentKind::Text);
         Ok(EncoderFiles {
             package: Arc::clone(&entry.package),
             backend: entry.backend,
@@ -95,7 +95,7 @@ impl Device {
         config: &str,
         caller: AccountId,
     ) -> Result<Vec<f32>, CallError> {
-        let entry = self.encoder_entry(Holds::Image, config)?;
+        let entry = self.encoder_entry(ContentKind::Image, config)?;
         let model = runnable(entry)?;
         let body = serde_json::json!({ "image_base64": image_base64 }).to_string();
         let decoded = tensors::decode(body.as_bytes(), &model.signature, true)?;
@@ -108,13 +108,13 @@ impl Device {
         prepared.vector(caller, None).await
     }
 
-    fn encoder_entry(&self, holds: Holds, config: &str) -> Result<&Entry, CallError> {
+    fn encoder_entry(&self, holds: ContentKind, config: &str) -> Result<&Entry, CallError> {
         if !self.trains(holds) {
             let message = match holds {
-                Holds::Text => {
+                ContentKind::Text => {
                     "the service does not embed texts, so it cannot be trained on a dataset of texts"
                 }
-                Holds::Image => {
+                ContentKind::Image => {
                     "the service does not embed pictures, so it cannot be trained on a dataset of pictures"
                 }
             };
@@ -127,9 +127,9 @@ impl Device {
 }
 
 /// Returns a filter for methods that embed this kind of content.
-fn of(holds: Holds) -> impl Fn(&Entry) -> bool {
+fn of(holds: ContentKind) -> impl Fn(&Entry) -> bool {
     move |entry| match holds {
-        Holds::Text => entry.embeds(),
-        Holds::Image => entry.embeds_pictures(),
+        ContentKind::Text => entry.embeds(),
+        ContentKind::Image => entry.embeds_pictures(),
     }
 }

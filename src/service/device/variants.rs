@@ -7,13 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::super::call::relative;
+use super::super::call::strip_directories;
 use super::super::engine::{Endpoint, EndpointModel};
 use super::super::text::TextEndpoint;
 use super::super::{CallError, MethodDescription};
-use super::embedding::{BROKEN, EmbedderCell, TextFiles};
+use super::embedding::{EmbedderCell, TextFiles, UNUSABLE_FILES};
 use super::takes::Takes;
-use crate::engine::{self, Carrying, Reading};
+use crate::engine::{self, Carrying, PortableReading};
 use crate::model::{ModelInfo, OpenError, folder_size};
 use crate::package::{Backend, Config, PrecisionList, Variant};
 use crate::runtime::selection::{ModelFile, SelectionError};
@@ -68,7 +68,7 @@ pub(super) struct Entry {
     /// The model that its sessions load, or the reason why this build cannot run it.
     pub(super) model: Result<EndpointModel, String>,
     /// Notes on answers that only an interpretation by this build produces.
-    pub(super) reading: Option<Reading>,
+    pub(super) reading: Option<PortableReading>,
     /// Created at the first call.
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
     /// Read at the first use.
@@ -185,7 +185,7 @@ impl Entry {
             carrying: Carrying::default(),
             first: Vec::new(),
         });
-        let model = model.map_err(|reason: String| relative(reason, file.path()));
+        let model = model.map_err(|reason: String| strip_directories(reason, file.path()));
         let package = candidate.package;
         let encodes = is_encoder(&package.config, component.as_deref());
         let text = TextFiles::of(&package.path, &package.config, file.path(), encodes);
@@ -215,7 +215,7 @@ impl Entry {
         }
         let failure = match (self.generator.get(), self.embedder.get()) {
             (Some(generator), _) => generator.failure(),
-            (None, Some(Err(_))) => return Some(BROKEN.to_owned()),
+            (None, Some(Err(_))) => return Some(UNUSABLE_FILES.to_owned()),
             _ => self.endpoint.get().and_then(|endpoint| endpoint.failure()),
         };
         failure.map(CallError::reason)

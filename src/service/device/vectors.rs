@@ -11,12 +11,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::super::adapter::AdapterCall;
-use super::super::call::Spent;
+use super::super::call::TokenUsage;
 use super::super::text::merged;
-use super::super::{Answer, Body, CallError, Refusal, Tokens};
+use super::super::{Answer, Body, CallError, Refusal, TokenCounts};
 use super::Embedding;
 use crate::account::AccountId;
-use crate::text::embedding::{Given, MAX_TEXTS};
+use crate::text::embedding::{EmbeddingInput, MAX_TEXTS};
 
 /// Parsed options of an embeddings request.
 #[derive(Debug)]
@@ -40,19 +40,22 @@ impl AskedEmbeddings {
         body: &[u8],
         config: Option<&str>,
         chosen: &[&str],
-    ) -> Result<(Self, Given, Option<String>), Refusal> {
+    ) -> Result<(Self, EmbeddingInput, Option<String>), Refusal> {
         let (fields, config) = merged(call, body, config, chosen)?;
         let is_base64 = match fields.get("encoding_format").and_then(Value::as_str) {
             Some("base64") => true,
             Some("float") => false,
             _ if fields.get("encoding_format").is_none_or(Value::is_null) => false,
             _ => {
-                return Err(wrong("$.encoding_format", "expected `float` or `base64`"));
+                return Err(refusal_at(
+                    "$.encoding_format",
+                    "expected `float` or `base64`",
+                ));
             }
         };
         if fields.get("dimensions").is_some_and(|it| !it.is_null()) {
             let message = "this model's vectors have a fixed length; remove `dimensions`";
-            return Err(wrong("$.dimensions", message));
+            return Err(refusal_at("$.dimensions", message));
         }
         let model = fields
             .get("model")
@@ -97,10 +100,10 @@ impl PreparedEmbeddings {
             "model": self.asked.model.unwrap_or(self.name),
             "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
         });
-        let spent = Spent::default();
-        spent.add(Tokens {
+        let spent = TokenUsage::default();
+        spent.add(TokenCounts {
             prompt: embedded.tokens as u64,
-            ..Tokens::default()
+            ..TokenCounts::default()
         });
         Ok(Answer {
             status: 200,
@@ -112,7 +115,7 @@ impl PreparedEmbeddings {
 }
 
 /// Parses a text, texts, token ids, or lists of token ids.
-fn given(input: &Value) -> Result<Given, Refusal> {
+fn given(input: &Value) -> Result<EmbeddingInput, Refusal> {
     let expected = "expected a string, strings, token ids, or lists of them";
     let texts = |items: &[Value]| -> Option<Vec<String>> {
         items
@@ -121,22 +124,22 @@ fn given(input: &Value) -> Result<Given, Refusal> {
             .collect()
     };
     match input {
-        Value::String(text) => Ok(Given::Texts(vec![text.clone()])),
+        Value::String(text) => Ok(EmbeddingInput::Texts(vec![text.clone()])),
         Value::Array(items) if items.len() > MAX_TEXTS && !items[0].is_number() => {
             let message = format!("{} inputs, more than the limit of {MAX_TEXTS}", items.len());
-            Err(wrong("$.input", &message))
+            Err(refusal_at("$.input", &message))
         }
         Value::Array(items) => match items.first() {
-            Some(Value::String(_)) => texts(items).map(Given::Texts),
-            Some(Value::Number(_)) => ids(input).map(|ids| Given::Ids(vec![ids])),
+            Some(Value::String(_)) => texts(items).map(EmbeddingInput::Texts),
+            Some(Value::Number(_)) => ids(input).map(|ids| EmbeddingInput::Ids(vec![ids])),
             Some(Value::Array(_)) => {
                 let lists: Option<Vec<Vec<u32>>> = items.iter().map(ids).collect();
-                lists.map(Given::Ids)
+                lists.map(EmbeddingInput::Ids)
             }
             _ => None,
         }
-        .ok_or_else(|| wrong("$.input", expected)),
-        _ => Err(wrong("$.input", expected)),
+        .ok_or_else(|| refusal_at("$.input", expected)),
+        _ => Err(refusal_at("$.input", expected)),
     }
 }
 
@@ -146,6 +149,6 @@ fn ids(list: &Value) -> Option<Vec<u32>> {
     (!ids.is_empty()).then_some(ids)
 }
 
-fn wrong(place: &str, message: &str) -> Refusal {
+fn refusal_at(place: &str, message: &str) -> Refusal {
     Refusal::at(place, message)
 }

@@ -1,12 +1,12 @@
 //! Exponential backoff before a session that crashed at once is loaded again.
 //!
-//! Invariant: pauses double from [`FIRST`] to [`LONGEST`] and reset after a success. Time is an
+//! Invariant: pauses double from [`FIRST_PAUSE`] to [`MAX_PAUSE`] and reset after a success. Time is an
 //! argument; this type reads no clock.
 
 use std::time::{Duration, Instant};
 
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// Number of consecutive failures and the earliest time of the next attempt.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl Backoff {
     /// Records a failure at `now` and returns the time of the next attempt.
     pub(super) fn fail(&mut self, now: Instant) -> Instant {
         let factor = 1_u32 << self.failures.min(16);
-        let until = now + FIRST.saturating_mul(factor).min(LONGEST);
+        let until = now + FIRST_PAUSE.saturating_mul(factor).min(MAX_PAUSE);
         self.failures = self.failures.saturating_add(1);
         self.until = Some(until);
         until
@@ -58,10 +58,10 @@ mod tests {
         }
         assert_eq!(waits[..8], [100, 200, 400, 800, 1600, 3200, 6400, 10_000]);
         assert_eq!(waits[39], 10_000);
-        assert_eq!(backoff.left(now + LONGEST), None);
+        assert_eq!(backoff.left(now + MAX_PAUSE), None);
         backoff.reset();
         backoff.fail(now);
-        assert_eq!(backoff.left(now), Some(FIRST));
+        assert_eq!(backoff.left(now), Some(FIRST_PAUSE));
         assert!(!backoff.is_repeated());
     }
 }

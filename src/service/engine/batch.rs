@@ -14,7 +14,7 @@ use crate::tensor::input::Generator;
 use crate::tensor::{DType, JoinError, Signature, Tensor, TensorError, TensorSpec};
 
 /// Maximum number of random requests for proving that every output depends on the inputs.
-const TRIALS: u64 = 8;
+const MAX_TRIALS: u64 = 8;
 
 /// State of the proof that an endpoint's first dimension is a batch dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ pub(super) fn prove(
         (rows, limit) => [rows.min(limit / 2), rows.min(limit / 2)],
     };
     let mut varied: Vec<bool> = Vec::new();
-    for trial in 0..TRIALS {
+    for trial in 0..MAX_TRIALS {
         let request = |which: usize| random(like, sizes[which], 2 * trial + which as u64);
         let (a, b) = (request(0), request(1));
         let (a, b) = (a.map_err(words)?, b.map_err(words)?);

@@ -12,13 +12,13 @@ use crate::service::CallError;
 
 /// The choice of an endpoint.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct EngineChoice {
     candidates: Vec<Candidate>,
     passed_over: Vec<(Candidate, EngineError)>,
     proven: Option<Candidate>,
 }
 
-impl Choice {
+impl EngineChoice {
     /// Creates an open choice.
     pub(super) fn new(format: &str, backend: Option<Backend>) -> Self {
         Self {
@@ -39,16 +39,16 @@ impl Choice {
     }
 
     /// Returns whether another candidate is tried after this error.
-    pub(super) fn goes_on(&self, candidate: Candidate, error: &EngineError) -> bool {
+    pub(super) fn has_alternative(&self, candidate: Candidate, error: &EngineError) -> bool {
         let is_left = |other: &&Candidate| {
             let mut passed_over = self.passed_over.iter();
             **other != candidate && !passed_over.any(|(passed, _)| passed == *other)
         };
-        candidate.is_passed_over_for(error) && self.candidates.iter().any(|it| is_left(&it))
+        candidate.should_try_next(error) && self.candidates.iter().any(|it| is_left(&it))
     }
 
     /// Returns the candidate that has run the model.
-    pub(super) fn made(&self) -> Option<Candidate> {
+    pub(super) fn proven_candidate(&self) -> Option<Candidate> {
         self.proven
     }
 
@@ -71,11 +71,11 @@ impl Choice {
         error: EngineError,
     ) -> Result<(), CallError> {
         if self.proven.take().is_some() {
-            return Err(of_loading(&error));
+            return Err(loading_error(&error));
         }
-        if !candidate.is_passed_over_for(&error) {
+        if !candidate.should_try_next(&error) {
             self.passed_over.clear();
-            return Err(of_loading(&error));
+            return Err(loading_error(&error));
         }
         self.passed_over.push((candidate, error));
         if self.next().is_some() {
@@ -89,14 +89,14 @@ impl Choice {
 }
 
 /// Returns the error if no engine on this machine runs this format.
-pub(super) fn refused_format(format: &str) -> Option<CallError> {
+pub(super) fn format_error(format: &str) -> Option<CallError> {
     let refusal = require_runnable(format).err()?;
     Some(CallError::NoInstances(refusal.to_string()))
 }
 
 /// Converts an error of loading: a model that cannot be loaded has no instances, while one that
 /// fails on an input has failed.
-fn of_loading(error: &EngineError) -> CallError {
+fn loading_error(error: &EngineError) -> CallError {
     match error {
         EngineError::Load { .. } | EngineError::Corrupt { .. } => {
             CallError::NoInstances(error.to_string())
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_provider_is_passed_over_and_a_portable_engine_is_not() {
-        let mut choice = Choice::new("onnx", Some(Backend::Qnn));
+        let mut choice = EngineChoice::new("onnx", Some(Backend::Qnn));
         let first = choice.next().expect("there are some");
         assert_eq!(first.provider, Provider::Qnn);
         choice.fail(first, run()).expect("there are others");
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_broken_model_is_given_to_no_other_engine() {
-        let mut choice = Choice::new("executorch", Some(Backend::Xnnpack));
+        let mut choice = EngineChoice::new("executorch", Some(Backend::Xnnpack));
         let first = choice.next().expect("there are some");
         let broken = EngineError::Corrupt {
             engine: "executorch".to_owned(),
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn without_an_engine_there_is_no_instance() {
-        let mut choice = Choice::new("onnx", None);
+        let mut choice = EngineChoice::new("onnx", None);
         let ort = choice.next().expect("there are some");
         choice.fail(ort, unsupported()).expect("tract is left");
         let tract = choice.next().expect("tract is left");
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_ran_is_used_again() {
-        let mut choice = Choice::new("onnx", None);
+        let mut choice = EngineChoice::new("onnx", None);
         let ort = choice.next().expect("there are some");
         choice.fail(ort, unsupported()).expect("tract is left");
         let tract = choice.next().expect("tract is left");

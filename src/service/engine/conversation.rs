@@ -12,25 +12,25 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::owner::{Owner, wait};
-use super::request::{First, Terms, Waiting};
-use super::shared::{Between, Phase, Run, Shared, State, Ticket};
+use super::request::{FirstStep, QueuedRequest, ReservationTerms};
+use super::shared::{Phase, Reservation, Run, Shared, State, Ticket};
 use crate::account::AccountId;
-use crate::engine::{Begins, Lanes};
+use crate::engine::{Lanes, RunStart};
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
 /// Time that a request waits for another session to load before a resting conversation gives up its
 /// session.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_LOAD_WAIT: Duration = Duration::from_secs(1);
 
-const LONG_REST: &str = "it exceeded its maximum rest";
+const REST_EXCEEDED: &str = "it exceeded its maximum rest";
 
 /// Several runs of one session of an endpoint. Dropping it releases the session.
 #[derive(Debug)]
 pub struct Conversation {
     shared: Arc<Shared>,
     caller: AccountId,
-    terms: Terms,
+    terms: ReservationTerms,
     /// Its number in the endpoint, once its first step was submitted.
     number: Option<u64>,
 }
@@ -40,7 +40,7 @@ impl Conversation {
         Self {
             shared,
             caller,
-            terms: Terms {
+            terms: ReservationTerms {
                 idle,
                 ended: Arc::default(),
             },
@@ -56,20 +56,20 @@ impl Conversation {
         inputs: Vec<Tensor>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Tensor>, CallError> {
-        self.step(Begins::AsLeft, inputs, timeout).await
+        self.step(RunStart::AsLeft, inputs, timeout).await
     }
 
     /// Runs the next step from an explicit part of the previous state. The first step always starts
     /// from an empty state; its lanes keep nothing.
     pub async fn step(
         &mut self,
-        begins: Begins,
+        begins: RunStart,
         inputs: Vec<Tensor>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Tensor>, CallError> {
         let ticket = match self.number {
             None => {
-                let first = First {
+                let first = FirstStep {
                     terms: self.terms.clone(),
                     begins: first(begins),
                 };
@@ -93,14 +93,14 @@ impl Conversation {
         }
         drop(state);
         self.shared.wake.notify_all();
-        self.shared.tell_change();
+        self.shared.notify_change();
     }
 
     /// Passes the step to the thread that holds the session, if it still does.
     fn next(
         &self,
         number: u64,
-        begins: Begins,
+        begins: RunStart,
         inputs: Vec<Tensor>,
     ) -> Result<Ticket<'_>, CallError> {
         let shared = &self.shared;
@@ -109,7 +109,7 @@ impl Conversation {
             return Err(self.why_ended());
         };
         let (answer, receiver) = oneshot::channel();
-        between.asked = Some(Waiting {
+        between.asked = Some(QueuedRequest {
             id: number,
             caller: self.caller,
             inputs: Some(inputs),
@@ -152,7 +152,7 @@ impl State {
         if let Some(seat) = self.seats.get_mut(&seat) {
             seat.run = Some(Run {
                 live,
-                between: Some(Between::default()),
+                between: Some(Reservation::default()),
                 ..Run::default()
             });
         }
@@ -161,12 +161,12 @@ impl State {
     /// Returns whether the waiting requests need another session: too few threads are free, or the
     /// first request has waited too long.
     fn needs_another(&self) -> bool {
-        let waits_long = |first: &Waiting| first.since.elapsed() >= PATIENCE;
+        let waits_long = |first: &QueuedRequest| first.since.elapsed() >= MAX_LOAD_WAIT;
         self.queue.len() > self.free() || self.queue.first().is_some_and(waits_long)
     }
 
     /// Returns the slot for the next step of a conversation.
-    fn between(&mut self, number: u64) -> Option<&mut Between> {
+    fn between(&mut self, number: u64) -> Option<&mut Reservation> {
         let mut runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
         let run = runs.find(|run| run.live.contains(&number))?;
         run.between.as_mut()
@@ -175,7 +175,7 @@ impl State {
 
 impl Owner {
     /// Holds the session for a conversation and runs its steps until it is over.
-    pub(super) fn converse(&mut self, terms: &Terms) {
+    pub(super) fn converse(&mut self, terms: &ReservationTerms) {
         while let Some(step) = self.next_step(terms) {
             let begins = step.begins.clone();
             if self.run(vec![step], begins).is_none() {
@@ -185,7 +185,7 @@ impl Owner {
     }
 
     /// Waits for the next step. Returns `None` when the reservation has ended.
-    fn next_step(&self, terms: &Terms) -> Option<Waiting> {
+    fn next_step(&self, terms: &ReservationTerms) -> Option<QueuedRequest> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         let until = Instant::now() + terms.idle;
@@ -211,16 +211,16 @@ impl Owner {
             } else if given_up {
                 Some(CallError::Over("it was cancelled".to_owned()))
             } else if taken {
-                Some(over("its memory was needed while it rested"))
+                Some(ended_error("its memory was needed while it rested"))
             } else if is_asked {
                 None
             } else if rests.is_some() && is_needed {
-                Some(over("its session was needed while it rested"))
+                Some(ended_error("its session was needed while it rested"))
             } else if left.is_zero() {
-                Some(rests.map_or_else(|| idled(terms.idle), |_| over(LONG_REST)))
+                Some(rests.map_or_else(|| idle_error(terms.idle), |_| ended_error(REST_EXCEEDED)))
             } else {
                 let left = if rests.is_some() {
-                    left.min(PATIENCE)
+                    left.min(MAX_LOAD_WAIT)
                 } else {
                     left
                 };
@@ -241,28 +241,28 @@ impl Owner {
                 seat.run = None;
             }
             drop(state);
-            shared.tell_change();
+            shared.notify_change();
             return None;
         }
     }
 }
 
 /// Returns the start state of the first step.
-fn first(begins: Begins) -> Begins {
+fn first(begins: RunStart) -> RunStart {
     match begins {
-        Begins::Lanes(lanes) => Begins::Lanes(Lanes {
+        RunStart::Lanes(lanes) => RunStart::Lanes(Lanes {
             anew: true,
             ..lanes
         }),
-        _ => Begins::Anew,
+        _ => RunStart::Anew,
     }
 }
 
-fn over(why: &str) -> CallError {
+fn ended_error(why: &str) -> CallError {
     CallError::Over(format!("{why}; start a new one"))
 }
 
-fn idled(idle: Duration) -> CallError {
+fn idle_error(idle: Duration) -> CallError {
     CallError::Over(format!(
         "its next step did not arrive within {} s; start a new one",
         idle.as_secs_f64()

@@ -11,10 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time that others may stay busy before a busy session is asked to end after its run.
-const PATIENCE: Duration = Duration::from_secs(1);
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Callback that makes the holder of a lease check it.
-pub(super) type Bell = Arc<dyn Fn() + Send + Sync>;
+pub(super) type WakeCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// The memory ledger of one server.
 #[derive(Debug)]
@@ -45,13 +45,13 @@ struct Entry {
     state: AtomicU8,
     wanted: AtomicBool,
     used_at: AtomicU64,
-    bell: Bell,
+    bell: WakeCallback,
 }
 
 const BUSY: u8 = 0;
 const IDLE: u8 = 1;
 /// It was idle and is being evicted.
-const GOING: u8 = 2;
+const EVICTED: u8 = 2;
 
 /// Memory reserved for one session, released on drop.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(super) struct Lease {
 }
 
 /// A request for memory.
-pub(super) struct Asker<'a> {
+pub(super) struct MemoryRequest<'a> {
     /// Number of the endpoint, whose own sessions are not evicted for it.
     pub(super) endpoint: u64,
     /// Required bytes.
@@ -71,7 +71,7 @@ pub(super) struct Asker<'a> {
     /// Returns whether the memory is still wanted; called while the books are locked.
     pub(super) wants: &'a dyn Fn() -> bool,
     /// Called when the lease must be checked.
-    pub(super) bell: Bell,
+    pub(super) bell: WakeCallback,
 }
 
 /// Error of a session that needs more memory than the whole budget.
@@ -121,7 +121,10 @@ impl Ledger {
     }
 
     /// Waits for memory. Returns `None` if the request was withdrawn.
-    pub(super) fn reserve(self: &Arc<Self>, asker: &Asker<'_>) -> Result<Option<Lease>, TooLarge> {
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        asker: &MemoryRequest<'_>,
+    ) -> Result<Option<Lease>, TooLarge> {
         self.check(asker.bytes)?;
         let start = Instant::now();
         let mut books = self.lock();
@@ -137,7 +140,7 @@ impl Ledger {
                     break Some(self.enter(&mut books, asker));
                 }
                 let missing = books.used.saturating_add(asker.bytes) - self.budget;
-                let ask_busy = asker.urgent && start.elapsed() >= PATIENCE;
+                let ask_busy = asker.urgent && start.elapsed() >= BUSY_PATIENCE;
                 let bells = books.make_room(missing, Some(asker.endpoint), ask_busy);
                 if !bells.is_empty() {
                     drop(books);
@@ -149,7 +152,7 @@ impl Ledger {
                     }
                 }
             }
-            let waited = self.changed.wait_timeout(books, PATIENCE);
+            let waited = self.changed.wait_timeout(books, BUSY_PATIENCE);
             books = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         books.line.retain(|other| *other != ticket);
@@ -159,7 +162,7 @@ impl Ledger {
         Ok(lease)
     }
 
-    fn enter(self: &Arc<Self>, books: &mut Books, asker: &Asker<'_>) -> Lease {
+    fn enter(self: &Arc<Self>, books: &mut Books, asker: &MemoryRequest<'_>) -> Lease {
         let entry = Arc::new(Entry {
             id: books.number(),
             endpoint: asker.endpoint,
@@ -190,14 +193,19 @@ impl Books {
 
     /// Evicts idle sessions until `missing` bytes will be freed, and returns the bells to ring. If
     /// they are not enough, busy sessions are asked to end after their run.
-    fn make_room(&mut self, missing: u64, except: Option<u64>, ask_busy: bool) -> Vec<Bell> {
+    fn make_room(
+        &mut self,
+        missing: u64,
+        except: Option<u64>,
+        ask_busy: bool,
+    ) -> Vec<WakeCallback> {
         let mut others: Vec<&Arc<Entry>> = self
             .entries
             .values()
             .filter(|entry| Some(entry.endpoint) != except)
             .collect();
         others.sort_by_key(|entry| entry.used_at.load(SeqCst));
-        let going = others.iter().filter(|it| it.state.load(SeqCst) == GOING);
+        let going = others.iter().filter(|it| it.state.load(SeqCst) == EVICTED);
         let going = going.fold(0_u64, |sum, it| sum.saturating_add(it.bytes()));
         let mut missing = missing.saturating_sub(going);
         let mut bells = Vec::new();
@@ -205,7 +213,7 @@ impl Books {
             if missing == 0 {
                 break;
             }
-            if entry.change(IDLE, GOING) {
+            if entry.change(IDLE, EVICTED) {
                 missing = missing.saturating_sub(entry.bytes());
                 bells.push(Arc::clone(&entry.bell));
             }
@@ -251,7 +259,7 @@ impl Lease {
 
     /// Returns whether the session must end, because it was evicted or its memory is wanted.
     pub(super) fn must_go(&self) -> bool {
-        self.entry.state.load(SeqCst) == GOING || self.entry.wanted.load(SeqCst)
+        self.entry.state.load(SeqCst) == EVICTED || self.entry.wanted.load(SeqCst)
     }
 
     /// Records the measured memory use, which may evict others.
@@ -286,7 +294,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-fn ring(bells: &[Bell]) {
+fn ring(bells: &[WakeCallback]) {
     for bell in bells {
         bell();
     }
@@ -298,8 +306,8 @@ mod tests {
 
     use super::*;
 
-    fn asker(endpoint: u64, bytes: u64, bell: &Bell) -> Asker<'static> {
-        Asker {
+    fn asker(endpoint: u64, bytes: u64, bell: &WakeCallback) -> MemoryRequest<'static> {
+        MemoryRequest {
             endpoint,
             bytes,
             urgent: true,
@@ -308,7 +316,7 @@ mod tests {
         }
     }
 
-    fn silent() -> Bell {
+    fn silent() -> WakeCallback {
         Arc::new(|| {})
     }
 
@@ -379,7 +387,7 @@ mod tests {
     fn who_does_not_want_it_any_more_does_not_wait() {
         let ledger = Ledger::new(100);
         let busy = room(&ledger, 1, 100);
-        let given_up = Asker {
+        let given_up = MemoryRequest {
             wants: &|| false,
             ..asker(2, 10, &silent())
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::model::EndpointModel;
 use crate::engine::{
-    Begins, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, engine,
+    EngineError, LoadOptions, LoadRequest, Placement, Provider, RunStart, Session, engine,
 };
 use crate::runtime::process::Stopper;
 use crate::runtime::process::sandbox::Sandbox;
@@ -25,7 +25,7 @@ const LOAD_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Program and library that sessions are started from.
 #[derive(Debug, Clone)]
-pub(super) struct Source {
+pub(super) struct SessionSource {
     /// The pkgtool executable.
     pub(super) program: PathBuf,
     /// The ONNX Runtime library, if configured.
@@ -33,24 +33,24 @@ pub(super) struct Source {
 }
 
 /// A loaded session.
-pub(super) enum Loaded {
+pub(super) enum LoadedSession {
     /// In a worker process.
     Process(Box<Worker>),
     /// In this thread, with the name of its engine.
     Thread(Box<dyn Session>, &'static str),
 }
 
-impl Source {
+impl SessionSource {
     /// Loads a session. `started` receives the handle that stops its process before the slow part
     /// begins. `prove` records which nodes the provider takes, and limits the time of runs until
-    /// [`Loaded::set_timeout`].
+    /// [`LoadedSession::set_timeout`].
     pub(super) fn load(
         &self,
         model: &EndpointModel,
         settings: &ServiceSettings,
         (candidate, prove): (Candidate, bool),
         started: impl FnOnce(&Worker, Stopper),
-    ) -> Result<Loaded, EngineError> {
+    ) -> Result<LoadedSession, EngineError> {
         let is_target = candidate.provider != Provider::Cpu;
         let request = LoadRequest {
             model: model.model.clone(),
@@ -84,7 +84,7 @@ impl Source {
         if !(prove && is_target) {
             worker.set_timeout(None);
         }
-        Ok(Loaded::Process(Box::new(worker)))
+        Ok(LoadedSession::Process(Box::new(worker)))
     }
 }
 
@@ -100,7 +100,7 @@ fn cpu_time(_process: u32) -> Option<Duration> {
     None
 }
 
-impl Loaded {
+impl LoadedSession {
     /// Returns the CPU time of all threads of the session's process. Returns `None` if the system
     /// does not provide it or the session is in this process.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
@@ -115,7 +115,7 @@ impl Loaded {
     pub(super) fn run(
         &mut self,
         inputs: &[Tensor],
-        begins: Begins,
+        begins: RunStart,
     ) -> Result<Vec<Tensor>, EngineError> {
         let run = |session: &mut dyn Session| {
             session.begin(begins)?;
@@ -171,7 +171,7 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
     match error {
         EngineError::Died { reason, .. } => CallError::Crashed(reason.clone()),
         EngineError::Limit { doing, limit, .. } => {
-            let text = format!("it reached {} while it was {doing}", told(*limit));
+            let text = format!("it reached {} while it was {doing}", limit_text(*limit));
             match limit {
                 Limit::Time(_) => CallError::Crashed(text),
                 // A retry would need the same memory.
@@ -192,7 +192,7 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
 }
 
 /// Formats a limit; time limits are described as the server's own.
-fn told(limit: Limit) -> String {
+fn limit_text(limit: Limit) -> String {
     match limit {
         Limit::Time(time) => format!("the server's time limit of {} s", time.as_secs_f64()),
         Limit::Memory(..) => limit.to_string(),
@@ -224,14 +224,14 @@ pub(super) fn for_log(error: &EngineError) -> &str {
     }
 }
 
-fn in_thread(name: &'static str, request: &LoadRequest) -> Result<Loaded, EngineError> {
+fn in_thread(name: &'static str, request: &LoadRequest) -> Result<LoadedSession, EngineError> {
     let engine = engine(name).ok_or_else(|| EngineError::Unavailable {
         what: format!("the engine `{name}`"),
         reason: "this build does not include it".to_owned(),
         help: "choose another engine".to_owned(),
     })?;
     let session = survive(name, "loading the model", || engine.load(request))?;
-    Ok(Loaded::Thread(session, name))
+    Ok(LoadedSession::Thread(session, name))
 }
 
 /// Converts a panic to the error of a crashed session.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use super::away::{Decoding, NOBODY};
+use super::away::{Decoding, NO_ACCOUNT};
 use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
@@ -43,13 +43,13 @@ pub use model::{Activity, EndpointModel, SessionState};
 pub use sides::SideRule;
 
 use ledger::Ledger;
-use loaded::Source;
+use loaded::SessionSource;
 use shared::{Host, Shared};
 
 /// All sessions of a server, within one memory budget.
 #[derive(Debug)]
 pub struct Engines {
-    source: Source,
+    source: SessionSource,
     ledger: Arc<Ledger>,
     endpoints: AtomicU64,
     meters: Arc<Meters>,
@@ -83,7 +83,7 @@ impl Engines {
         Arc::new(Self {
             parsers: Parsers::new(program.clone()),
             decoding: Decoding::default(),
-            source: Source { program, library },
+            source: SessionSource { program, library },
             ledger: Ledger::new(budget),
             endpoints: AtomicU64::new(0),
             meters: Arc::new(meters),
@@ -169,7 +169,7 @@ impl Endpoint {
 
     /// Loads a session and tries the model, unless it has already run.
     pub async fn warm(&self) -> Result<(), CallError> {
-        let ticket = self.shared.submit(NOBODY, None, None)?;
+        let ticket = self.shared.submit(NO_ACCOUNT, None, None)?;
         ticket.answer(None).await.map(drop)
     }
 
@@ -197,7 +197,7 @@ impl Endpoint {
 
     /// Returns the engine and provider that have run the model; `None` before its first run.
     pub fn runs_on(&self) -> Option<Candidate> {
-        self.shared.lock().choice.made()
+        self.shared.lock().choice.proven_candidate()
     }
 
     /// Returns how the engine sums products of 8-bit numbers; known after the first run, if the

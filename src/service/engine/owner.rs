@@ -10,27 +10,27 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
-use super::ledger::{Asker, Lease};
-use super::loaded::{Loaded, for_log};
-use super::request::Waiting;
-use super::shared::{Phase, Run, Shared, State, of_size};
-use crate::engine::{Begins, EngineError};
+use super::ledger::{Lease, MemoryRequest};
+use super::loaded::{LoadedSession, for_log};
+use super::request::QueuedRequest;
+use super::shared::{Phase, Run, Shared, State, too_large_error};
+use crate::engine::{EngineError, RunStart};
 use crate::runtime::target::Candidate;
 use crate::tensor::Tensor;
 
 /// Idle timeout of an endpoint's sessions beyond the first.
-const SPARE_IDLE: Duration = Duration::from_mins(10);
+const SPARE_IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// An owner thread.
 pub(super) struct Owner {
     pub(super) shared: Arc<Shared>,
     pub(super) seat: u64,
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<OwnedSession>,
 }
 
 /// A session and its memory lease. The session is dropped first.
-pub(super) struct Held {
-    pub(super) session: Loaded,
+pub(super) struct OwnedSession {
+    pub(super) session: LoadedSession,
     pub(super) candidate: Candidate,
     /// True if its engine has run the model, here or in an earlier session.
     pub(super) proven: bool,
@@ -44,16 +44,16 @@ pub(super) struct Held {
 }
 
 /// Next step of an owner thread.
-enum Step {
+enum OwnerStep {
     Load(Candidate),
     Prove(Vec<Tensor>),
     Try,
-    Run(Vec<Waiting>),
+    Run(Vec<QueuedRequest>),
     Release(&'static str),
 }
 
 /// How to proceed with the waiting requests.
-enum Share {
+enum BatchPlan {
     Alone,
     Prove(Vec<Tensor>),
     Gather(Duration),
@@ -76,23 +76,23 @@ impl Owner {
     fn work(mut self) {
         while let Some(step) = self.next() {
             match step {
-                Step::Load(candidate) => self.load(candidate),
-                Step::Prove(like) => self.prove(&like),
-                Step::Try => self.try_before_requests(),
-                Step::Run(requests) => {
+                OwnerStep::Load(candidate) => self.load(candidate),
+                OwnerStep::Prove(like) => self.prove(&like),
+                OwnerStep::Try => self.try_before_requests(),
+                OwnerStep::Run(requests) => {
                     // A request with another start state runs alone.
                     let begins = requests.first().map(|first| first.begins.clone());
-                    if let Some(terms) = self.run(requests, begins.unwrap_or(Begins::Anew)) {
+                    if let Some(terms) = self.run(requests, begins.unwrap_or(RunStart::Anew)) {
                         self.converse(&terms);
                     }
                 }
-                Step::Release(why) => self.release(why),
+                OwnerStep::Release(why) => self.release(why),
             }
         }
     }
 
     /// Waits for the next step; `None` ends the thread.
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<OwnerStep> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         loop {
@@ -111,12 +111,12 @@ impl Owner {
                 } else if let Some(left) = state.backoff.left(now) {
                     state = wait(&shared, state, left).0;
                 } else {
-                    return Some(Step::Load(state.choice.next()?));
+                    return Some(OwnerStep::Load(state.choice.next()?));
                 }
                 continue;
             };
             if held.lease.must_go() {
-                return Some(Step::Release("its memory is needed"));
+                return Some(OwnerStep::Release("its memory is needed"));
             }
             if state.queue.is_empty() {
                 if held.lease.end_use() {
@@ -125,37 +125,37 @@ impl Owner {
                     state = shared.lock();
                     continue;
                 }
-                let (locked, late) = wait(&shared, state, SPARE_IDLE);
+                let (locked, late) = wait(&shared, state, SPARE_IDLE_TIMEOUT);
                 state = locked;
                 if late && state.queue.is_empty() && state.sessions() > 1 {
-                    return Some(Step::Release("idle timeout"));
+                    return Some(OwnerStep::Release("idle timeout"));
                 }
                 continue;
             }
             if !held.lease.begin_use() {
-                return Some(Step::Release("its memory is needed"));
+                return Some(OwnerStep::Release("its memory is needed"));
             }
             if state.is_doubtful && !held.proven {
                 self.begin(&mut state, Vec::new(), true);
-                return Some(Step::Try);
+                return Some(OwnerStep::Try);
             }
             match shared.share(&state) {
-                Share::Gather(left) => {
+                BatchPlan::Gather(left) => {
                     state.gathering += 1;
                     state = wait(&shared, state, left).0;
                     state.gathering -= 1;
                 }
-                Share::Prove(like) => {
+                BatchPlan::Prove(like) => {
                     state.batching = Batching::Testing;
                     self.begin(&mut state, Vec::new(), true);
-                    return Some(Step::Prove(like));
+                    return Some(OwnerStep::Prove(like));
                 }
-                Share::Alone => {
-                    let requests: Vec<Waiting> = state.queue.pop().into_iter().collect();
+                BatchPlan::Alone => {
+                    let requests: Vec<QueuedRequest> = state.queue.pop().into_iter().collect();
                     let proves = !held.proven;
                     return Some(self.take(&mut state, requests, proves));
                 }
-                Share::Together(rows) => {
+                BatchPlan::Together(rows) => {
                     let requests = shared.take_together(&mut state, rows);
                     return Some(self.take(&mut state, requests, false));
                 }
@@ -163,14 +163,14 @@ impl Owner {
         }
     }
 
-    fn take(&self, state: &mut State, requests: Vec<Waiting>, proves: bool) -> Step {
+    fn take(&self, state: &mut State, requests: Vec<QueuedRequest>, proves: bool) -> OwnerStep {
         let ids = requests.iter().map(|request| request.id).collect();
         // Any run proves a portable engine. A provider gets as much time as its first run needs.
         let held = self.held.as_ref();
-        let protected = proves && held.is_some_and(Held::is_on_target);
+        let protected = proves && held.is_some_and(OwnedSession::is_on_target);
         self.begin(state, ids, protected);
         self.shared.staff(state);
-        Step::Run(requests)
+        OwnerStep::Run(requests)
     }
 
     fn begin(&self, state: &mut State, live: Vec<u64>, protected: bool) {
@@ -191,7 +191,7 @@ impl Owner {
             let is_made = state.choice.is_made();
             (shared.need(&state), state.sessions() == 0, is_made)
         };
-        let asker = Asker {
+        let asker = MemoryRequest {
             endpoint: shared.number,
             bytes,
             urgent,
@@ -205,7 +205,7 @@ impl Owner {
             Ok(Some(lease)) => lease,
             Ok(None) => return,
             Err(too_large) => {
-                shared.lock().loading_failed(&of_size(too_large));
+                shared.lock().loading_failed(&too_large_error(too_large));
                 return;
             }
         };
@@ -235,7 +235,7 @@ impl Owner {
             milliseconds = start.elapsed().as_millis(),
             "session loaded"
         );
-        self.held = Some(Held {
+        self.held = Some(OwnedSession {
             session,
             candidate,
             proven,
@@ -284,13 +284,13 @@ impl Owner {
             );
         }
         drop(state);
-        shared.tell_change();
+        shared.notify_change();
     }
 
     /// Ends the session, if loaded.
     pub(super) fn release(&mut self, why: &str) {
         let Some(held) = self.held.take() else { return };
-        let Held {
+        let OwnedSession {
             session,
             candidate,
             lease,
@@ -323,61 +323,61 @@ impl Drop for Owner {
             self.shared.staff(&mut state);
         }
         drop(state);
-        self.shared.tell_change();
+        self.shared.notify_change();
     }
 }
 
 impl Shared {
     /// Decides how the next requests run: alone or in a batch.
-    fn share(&self, state: &State) -> Share {
+    fn share(&self, state: &State) -> BatchPlan {
         let Some(limit) = self.rows_limit else {
-            return Share::Alone;
+            return BatchPlan::Alone;
         };
         let may = matches!(state.batching, Batching::On | Batching::Untested);
         let Some(first) = state.queue.first().filter(|first| may && !first.alone) else {
-            return Share::Alone;
+            return BatchPlan::Alone;
         };
         let Some((inputs, rows)) = rows_of(first) else {
-            return Share::Alone;
+            return BatchPlan::Alone;
         };
         if !state.choice.is_made() || rows >= limit {
-            return Share::Alone;
+            return BatchPlan::Alone;
         }
         let most = self.settings.batch_max_size;
-        let count = state.queue.count_where(most, fitting(inputs, limit));
+        let count = state.queue.count_where(most, fits_batch(inputs, limit));
         let longest = Duration::from_millis(self.settings.batch_max_wait_ms);
         let left = longest.saturating_sub(first.since.elapsed());
         let is_full = || {
-            let without_limit = fitting(inputs, u64::MAX);
+            let without_limit = fits_batch(inputs, u64::MAX);
             count == most || count < state.queue.count_where(most, without_limit)
         };
         if !left.is_zero() && state.phase == Phase::Open && !is_full() {
-            Share::Gather(left)
+            BatchPlan::Gather(left)
         } else if count < 2 {
-            Share::Alone
+            BatchPlan::Alone
         } else if state.batching == Batching::Untested {
-            Share::Prove(inputs.to_vec())
+            BatchPlan::Prove(inputs.to_vec())
         } else {
-            Share::Together(limit)
+            BatchPlan::Together(limit)
         }
     }
 
-    fn take_together(&self, state: &mut State, limit: u64) -> Vec<Waiting> {
+    fn take_together(&self, state: &mut State, limit: u64) -> Vec<QueuedRequest> {
         let first = state.queue.first().and_then(|first| first.inputs.clone());
         let inputs = first.unwrap_or_default();
         let most = self.settings.batch_max_size;
-        state.queue.take_where(most, fitting(&inputs, limit))
+        state.queue.take_where(most, fits_batch(&inputs, limit))
     }
 }
 
 /// Returns a request's inputs and rows, if it may be batched.
-fn rows_of(request: &Waiting) -> Option<(&[Tensor], u64)> {
+fn rows_of(request: &QueuedRequest) -> Option<(&[Tensor], u64)> {
     let inputs = request.inputs.as_deref().filter(|_| !request.alone)?;
     Some((inputs, batch::rows(inputs)?))
 }
 
 /// Returns a filter that accepts requests compatible with `like`, up to a total number of rows.
-fn fitting(like: &[Tensor], limit: u64) -> impl FnMut(&Waiting) -> bool + '_ {
+fn fits_batch(like: &[Tensor], limit: u64) -> impl FnMut(&QueuedRequest) -> bool + '_ {
     let mut left = limit;
     move |request| {
         let Some((inputs, rows)) = rows_of(request) else {

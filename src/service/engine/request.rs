@@ -9,16 +9,16 @@ use tokio::sync::oneshot;
 
 use super::queue::Item;
 use crate::account::AccountId;
-use crate::engine::Begins;
+use crate::engine::RunStart;
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
 /// Result of a request.
-pub(super) type Outcome = Result<Vec<Tensor>, CallError>;
+pub(super) type RequestResult = Result<Vec<Tensor>, CallError>;
 
 /// A waiting or running request.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedRequest {
     /// Its number in the endpoint.
     pub(super) id: u64,
     /// The caller's account.
@@ -30,38 +30,38 @@ pub(super) struct Waiting {
     /// True if it must run alone, because a batch with it has failed.
     pub(super) alone: bool,
     /// Start state of its run. Requests must not see the state of other callers.
-    pub(super) begins: Begins,
+    pub(super) begins: RunStart,
     /// Set for a step of a conversation, which keeps the session that answers it.
-    pub(super) terms: Option<Terms>,
+    pub(super) terms: Option<ReservationTerms>,
     /// Receiver of the answer.
-    pub(super) answer: oneshot::Sender<Outcome>,
+    pub(super) answer: oneshot::Sender<RequestResult>,
 }
 
 /// The first step of a conversation.
 #[derive(Debug)]
-pub(super) struct First {
-    pub(super) terms: Terms,
+pub(super) struct FirstStep {
+    pub(super) terms: ReservationTerms,
     /// Start state of its run, without anything from other conversations.
-    pub(super) begins: Begins,
+    pub(super) begins: RunStart,
 }
 
 /// Terms on which a conversation reserves a session.
 #[derive(Debug, Clone)]
-pub(super) struct Terms {
+pub(super) struct ReservationTerms {
     /// Maximum time between two steps.
     pub(super) idle: Duration,
     /// Reason for releasing the session, if the conversation did not cause it.
     pub(super) ended: Arc<OnceLock<CallError>>,
 }
 
-impl Waiting {
+impl QueuedRequest {
     /// Sends the answer, which a caller that left does not receive.
-    pub(super) fn finish(self, outcome: Outcome) {
+    pub(super) fn finish(self, outcome: RequestResult) {
         let _ = self.answer.send(outcome);
     }
 }
 
-impl Item for Waiting {
+impl Item for QueuedRequest {
     fn id(&self) -> u64 {
         self.id
     }

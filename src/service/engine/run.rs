@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
 use super::loaded::{call_error, for_log, has_died};
-use super::owner::{Held, Owner};
-use super::request::{Terms, Waiting};
+use super::owner::{OwnedSession, Owner};
+use super::request::{QueuedRequest, ReservationTerms};
 use super::shared::State;
-use super::trial::{self, Verdict};
-use crate::engine::{Begins, ByteSums, EngineError, Provider};
+use super::trial::{self, TrialResult};
+use crate::engine::{ByteSums, EngineError, Provider, RunStart};
 use crate::runtime::target::Candidate;
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
 /// State of a run after its end.
 #[derive(Default)]
-struct Ended {
+struct EndedRun {
     /// Requests that still wait for its answer.
     live: Vec<u64>,
     /// True if the server stopped its process.
@@ -29,24 +29,24 @@ struct Ended {
 }
 
 /// A failed run.
-struct Fault {
+struct RunFault {
     error: EngineError,
     /// True if a trial failed too, which means that the model is at fault instead of the request.
-    is_models: bool,
+    is_models_fault: bool,
 }
 
-impl Fault {
+impl RunFault {
     fn of_run(error: EngineError) -> Self {
         Self {
             error,
-            is_models: false,
+            is_models_fault: false,
         }
     }
 
     fn of_model(error: EngineError) -> Self {
         Self {
             error,
-            is_models: true,
+            is_models_fault: true,
         }
     }
 }
@@ -73,13 +73,13 @@ impl State {
     }
 }
 
-impl Held {
+impl OwnedSession {
     /// Returns whether it runs on the target hardware of the model instead of portable code.
     pub(super) fn is_on_target(&self) -> bool {
         self.candidate.provider != Provider::Cpu
     }
 
-    fn run(&mut self, inputs: &[Tensor], begins: Begins) -> Result<Vec<Tensor>, EngineError> {
+    fn run(&mut self, inputs: &[Tensor], begins: RunStart) -> Result<Vec<Tensor>, EngineError> {
         let (start, before) = (Instant::now(), self.session.cpu_time());
         let outcome = self.session.run(inputs, begins);
         self.last = start.elapsed();
@@ -91,8 +91,8 @@ impl Held {
 
     fn run_all(
         &mut self,
-        requests: &[Waiting],
-        begins: Begins,
+        requests: &[QueuedRequest],
+        begins: RunStart,
     ) -> Result<Vec<Vec<Tensor>>, EngineError> {
         let inputs: Vec<&[Tensor]> = requests
             .iter()
@@ -123,7 +123,11 @@ impl Held {
 impl Owner {
     /// Runs requests as a batch and answers them. Returns the terms for keeping the session if this
     /// was the step of an ongoing conversation.
-    pub(super) fn run(&mut self, requests: Vec<Waiting>, begins: Begins) -> Option<Terms> {
+    pub(super) fn run(
+        &mut self,
+        requests: Vec<QueuedRequest>,
+        begins: RunStart,
+    ) -> Option<ReservationTerms> {
         let held = self.held.as_mut()?;
         if requests.iter().all(|request| request.inputs.is_none()) {
             self.present(requests);
@@ -154,21 +158,21 @@ impl Owner {
     }
 
     /// Answers requests that only ask for a session that has run the model.
-    fn present(&mut self, requests: Vec<Waiting>) {
+    fn present(&mut self, requests: Vec<QueuedRequest>) {
         let is_proven = self.held.as_ref().is_some_and(|held| held.proven);
         let verdict = if is_proven {
-            Verdict::Unknown
+            TrialResult::Unknown
         } else {
             self.try_model()
         };
         match verdict {
-            Verdict::Runs => {
+            TrialResult::Runs => {
                 let outputs = vec![Vec::new(); requests.len()];
                 self.answer(requests, outputs);
             }
-            Verdict::Fails(error) => self.fail(requests, Fault::of_model(error)),
+            TrialResult::Fails(error) => self.fail(requests, RunFault::of_model(error)),
             // The session is loaded; without a request, nothing more can be known.
-            Verdict::Unknown => {
+            TrialResult::Unknown => {
                 self.end_run(|_, _| {});
                 for request in requests {
                     request.finish(Ok(Vec::new()));
@@ -183,24 +187,24 @@ impl Owner {
         let verdict = self.try_model();
         self.shared.lock().is_doubtful = false;
         match verdict {
-            Verdict::Runs => {
+            TrialResult::Runs => {
                 self.answer(Vec::new(), Vec::new());
             }
-            Verdict::Fails(error) => self.fail(Vec::new(), Fault::of_model(error)),
-            Verdict::Unknown => self.end_run(|_, _| {}),
+            TrialResult::Fails(error) => self.fail(Vec::new(), RunFault::of_model(error)),
+            TrialResult::Unknown => self.end_run(|_, _| {}),
         }
     }
 
     /// Runs the model on small inputs.
-    fn try_model(&mut self) -> Verdict {
+    fn try_model(&mut self) -> TrialResult {
         let shared = Arc::clone(&self.shared);
         let Some(held) = &mut self.held else {
-            return Verdict::Unknown;
+            return TrialResult::Unknown;
         };
         let verdict = trial::of(&shared.model, |inputs| {
-            held.run(inputs, Begins::Anew).map(drop)
+            held.run(inputs, RunStart::Anew).map(drop)
         });
-        if let Verdict::Fails(error) = &verdict {
+        if let TrialResult::Fails(error) = &verdict {
             // The error contains nothing from a request.
             tracing::info!(
                 service = shared.model.service,
@@ -215,32 +219,32 @@ impl Owner {
 
     /// Determines whether the model is at fault for a failure. A model that has never run is tried
     /// with other inputs.
-    fn judge(&mut self, requests: usize, error: EngineError) -> Fault {
+    fn judge(&mut self, requests: usize, error: EngineError) -> RunFault {
         let Some(held) = self.held.as_ref() else {
-            return Fault::of_run(error);
+            return RunFault::of_run(error);
         };
         let (candidate, is_proven) = (held.candidate, held.proven);
         let mut state = self.shared.lock();
-        let goes_on = state.choice.goes_on(candidate, &error);
+        let goes_on = state.choice.has_alternative(candidate, &error);
         if is_proven || requests > 1 || goes_on || matches!(error, EngineError::Input { .. }) {
-            return Fault::of_run(error);
+            return RunFault::of_run(error);
         }
         if has_died(&error) {
             state.is_doubtful = true;
-            return Fault::of_run(error);
+            return RunFault::of_run(error);
         }
         let is_known = state.refusal.is_some();
         drop(state);
         if is_known {
-            return Fault::of_model(error);
+            return RunFault::of_model(error);
         }
         match self.try_model() {
-            Verdict::Runs => {
+            TrialResult::Runs => {
                 self.accept();
-                Fault::of_run(error)
+                RunFault::of_run(error)
             }
-            Verdict::Fails(error) => Fault::of_model(error),
-            Verdict::Unknown => Fault::of_run(error),
+            TrialResult::Fails(error) => RunFault::of_model(error),
+            TrialResult::Unknown => RunFault::of_run(error),
         }
     }
 
@@ -255,7 +259,11 @@ impl Owner {
         self.proved();
     }
 
-    fn answer(&mut self, requests: Vec<Waiting>, outputs: Vec<Vec<Tensor>>) -> Option<Terms> {
+    fn answer(
+        &mut self,
+        requests: Vec<QueuedRequest>,
+        outputs: Vec<Vec<Tensor>>,
+    ) -> Option<ReservationTerms> {
         let held = self.held.as_mut()?;
         let terms = requests.iter().find_map(|request| request.terms.clone());
         held.runs += 1;
@@ -301,9 +309,12 @@ impl Owner {
         terms.filter(|_| is_kept)
     }
 
-    fn fail(&mut self, requests: Vec<Waiting>, fault: Fault) {
+    fn fail(&mut self, requests: Vec<QueuedRequest>, fault: RunFault) {
         let Some(held) = &self.held else { return };
-        let Fault { error, is_models } = fault;
+        let RunFault {
+            error,
+            is_models_fault: is_models,
+        } = fault;
         let (candidate, is_proven, is_new) = (held.candidate, held.proven, held.runs == 0);
         let died = has_died(&error);
         let reason = for_log(&error).to_owned();
@@ -385,7 +396,7 @@ impl Owner {
         held.session.set_timeout(Some(time));
         let mut died = false;
         let proved = batch::prove(like, limit, |inputs| {
-            let outcome = held.session.run(inputs, Begins::Anew);
+            let outcome = held.session.run(inputs, RunStart::Anew);
             died |= outcome.as_ref().is_err_and(has_died);
             outcome
         });
@@ -410,16 +421,16 @@ impl Owner {
     }
 
     /// Ends the run of this seat and calls `follow` under the same lock.
-    fn end_run<T>(&self, follow: impl FnOnce(&mut State, Ended) -> T) -> T {
+    fn end_run<T>(&self, follow: impl FnOnce(&mut State, EndedRun) -> T) -> T {
         let mut state = self.shared.lock();
         let seat = state.seats.get_mut(&self.seat);
-        let ended = seat.map_or_else(Ended::default, |seat| Ended {
+        let ended = seat.map_or_else(EndedRun::default, |seat| EndedRun {
             live: seat.run.take().unwrap_or_default().live,
             stopped: seat.stopped,
         });
         let followed = follow(&mut state, ended);
         drop(state);
-        self.shared.tell_change();
+        self.shared.notify_change();
         followed
     }
 

@@ -13,15 +13,15 @@ use tokio::sync::{Notify, oneshot};
 
 use super::backoff::Backoff;
 use super::batch::{self, Batching};
-use super::choice::{Choice, refused_format};
-use super::ledger::{Bell, Ledger, TooLarge};
-use super::loaded::Source;
+use super::choice::{EngineChoice, format_error};
+use super::ledger::{Ledger, TooLarge, WakeCallback};
+use super::loaded::SessionSource;
 use super::model::{Activity, EndpointModel};
 use super::queue::Queue;
-use super::request::{First, Outcome, Waiting};
+use super::request::{FirstStep, QueuedRequest, RequestResult};
 
 use crate::account::AccountId;
-use crate::engine::{Begins, ByteSums};
+use crate::engine::{ByteSums, RunStart};
 use crate::runtime::process::Stopper;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::service::meter::Meter;
@@ -30,10 +30,10 @@ use crate::tensor::Tensor;
 
 /// Estimated memory of a session beyond its weights, in bytes: the process, the engine's code and
 /// small tensors.
-const BESIDE_WEIGHTS: u64 = 32 << 20;
+const SESSION_OVERHEAD_BYTES: u64 = 32 << 20;
 
 /// Grace period before an abandoned run is cancelled.
-const FOR_NOBODY: Duration = Duration::from_millis(250);
+const ABANDONED_RUN_GRACE: Duration = Duration::from_millis(250);
 
 /// Starts the owner thread of a seat.
 pub(super) type StartOwner = fn(&Arc<Shared>, u64) -> io::Result<JoinHandle<()>>;
@@ -44,7 +44,7 @@ pub(super) struct Host {
     /// The endpoint's number in the server.
     pub(super) number: u64,
     /// Starts sessions.
-    pub(super) source: Source,
+    pub(super) source: SessionSource,
     pub(super) ledger: Arc<Ledger>,
     pub(super) start_owner: StartOwner,
     pub(super) meter: Arc<Meter>,
@@ -57,14 +57,14 @@ pub(super) struct Shared {
     pub(super) number: u64,
     pub(super) model: EndpointModel,
     pub(super) settings: ServiceSettings,
-    pub(super) source: Source,
+    pub(super) source: SessionSource,
     pub(super) ledger: Arc<Ledger>,
     /// Metrics of its service, including this endpoint.
     pub(super) meter: Arc<Meter>,
     /// Maximum number of rows of a run, if batching is possible.
     pub(super) rows_limit: Option<u64>,
     /// Error returned to every request when no engine can ever run the model.
-    hopeless: Option<CallError>,
+    permanent_error: Option<CallError>,
     start_owner: StartOwner,
     state: Mutex<State>,
     /// Wakes owner threads.
@@ -76,12 +76,12 @@ pub(super) struct Shared {
 /// The mutable state.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) queue: Queue<Waiting>,
+    pub(super) queue: Queue<QueuedRequest>,
     pub(super) phase: Phase,
     /// Owner threads.
     pub(super) seats: BTreeMap<u64, Seat>,
     pub(super) threads: Vec<JoinHandle<()>>,
-    pub(super) choice: Choice,
+    pub(super) choice: EngineChoice,
     /// How products of 8-bit numbers are summed; known after a run.
     pub(super) byte_sums: Option<ByteSums>,
     /// The sandbox of its sessions; known after a run.
@@ -135,24 +135,24 @@ pub(super) struct Run {
     /// True if it continues without waiting requests, because it proves something for later ones.
     pub(super) protected: bool,
     /// The last request that was cancelled.
-    pub(super) left_by: Option<u64>,
+    pub(super) last_cancelled: Option<u64>,
     /// Set while the session is reserved between two steps of a conversation instead of running.
-    pub(super) between: Option<Between>,
+    pub(super) between: Option<Reservation>,
 }
 
 /// State that a run's last cancelled request leaves behind.
-enum Left {
+enum Abandoned {
     /// A reserved session, whose thread must be notified.
-    Kept,
+    ReservedSession,
     /// An abandoned run.
     Running,
 }
 
 /// A session reserved for the next step of a conversation.
 #[derive(Debug, Default)]
-pub(super) struct Between {
+pub(super) struct Reservation {
     /// The next step, once submitted.
-    pub(super) asked: Option<Waiting>,
+    pub(super) asked: Option<QueuedRequest>,
     /// End of its rest, if it is resting. Others may take the session meanwhile.
     pub(super) rests: Option<Instant>,
 }
@@ -163,7 +163,7 @@ pub(super) struct Ticket<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) id: u64,
     pub(super) caller: AccountId,
-    pub(super) receiver: oneshot::Receiver<Outcome>,
+    pub(super) receiver: oneshot::Receiver<RequestResult>,
     pub(super) answered: bool,
 }
 
@@ -179,13 +179,13 @@ impl Shared {
         let rows_limit = batch::rows_limit(&model.signature);
         let shares = settings.batch_max_size > 1 && model.carrying.is_empty();
         let rows_limit = rows_limit.filter(|_| shares);
-        let too_large = ledger.check(estimate(&model)).err().map(of_size);
+        let too_large = ledger.check(estimate(&model)).err().map(too_large_error);
         let state = State {
             queue: Queue::default(),
             phase: Phase::Open,
             seats: BTreeMap::new(),
             threads: Vec::new(),
-            choice: Choice::new(model.format, model.backend),
+            choice: EngineChoice::new(model.format, model.backend),
             byte_sums: None,
             sandbox: None,
             batching: match rows_limit {
@@ -204,7 +204,7 @@ impl Shared {
         };
         Arc::new(Self {
             number,
-            hopeless: refused_format(model.format).or(too_large),
+            permanent_error: format_error(model.format).or(too_large),
             model,
             settings,
             source,
@@ -220,14 +220,14 @@ impl Shared {
 
     /// Returns the reason for missing instances, as far as known.
     pub(super) fn failure(&self) -> Option<CallError> {
-        let known = self.hopeless.clone();
+        let known = self.permanent_error.clone();
         let failed = || self.lock().refusal.as_ref().map(|(_, error)| error.clone());
         known.or_else(failed).map(|error| self.without_paths(error))
     }
 
     /// Returns whether requests are rejected at once.
     pub(super) fn is_pausing(&self) -> bool {
-        self.hopeless.is_some() || self.lock().refusal(Instant::now()).is_some()
+        self.permanent_error.is_some() || self.lock().refusal(Instant::now()).is_some()
     }
 
     /// Removes the server's directories from an error.
@@ -251,9 +251,9 @@ impl Shared {
         self: &Arc<Self>,
         caller: AccountId,
         inputs: Option<Vec<Tensor>>,
-        first: Option<First>,
+        first: Option<FirstStep>,
     ) -> Result<Ticket<'_>, CallError> {
-        if let Some(error) = &self.hopeless {
+        if let Some(error) = &self.permanent_error {
             return Err(self.without_paths(error.clone()));
         }
         let (answer, receiver) = oneshot::channel();
@@ -269,9 +269,9 @@ impl Shared {
         let id = state.number();
         let (terms, begins) = match first {
             Some(first) => (Some(first.terms), first.begins),
-            None => (None, Begins::Anew),
+            None => (None, RunStart::Anew),
         };
-        state.queue.push(Waiting {
+        state.queue.push(QueuedRequest {
             id,
             caller,
             inputs,
@@ -335,10 +335,10 @@ impl Shared {
         let left = removed.is_none().then(|| state.leave_run(id)).flatten();
         let is_empty = state.queue.is_empty();
         drop(state);
-        self.tell_change();
+        self.notify_change();
         match left {
-            Some(Left::Kept) => self.wake.notify_all(),
-            Some(Left::Running) => self.stop_later(id),
+            Some(Abandoned::ReservedSession) => self.wake.notify_all(),
+            Some(Abandoned::Running) => self.stop_later(id),
             None => {}
         }
         if is_empty {
@@ -356,7 +356,7 @@ impl Shared {
         };
         let shared = Arc::downgrade(self);
         runtime.spawn(async move {
-            tokio::time::sleep(FOR_NOBODY).await;
+            tokio::time::sleep(ABANDONED_RUN_GRACE).await;
             if let Some(shared) = shared.upgrade() {
                 shared.lock().stop_left_by(id);
             }
@@ -382,7 +382,7 @@ impl Shared {
         drop(state);
         self.wake.notify_all();
         self.ledger.wake();
-        self.tell_change();
+        self.notify_change();
     }
 
     /// Waits until `is_so` holds.
@@ -399,7 +399,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn tell_change(&self) {
+    pub(super) fn notify_change(&self) {
         self.changed.notify_waiters();
     }
 
@@ -421,7 +421,7 @@ impl Shared {
     }
 
     /// Returns a callback that wakes the owner threads without keeping the endpoint alive.
-    pub(super) fn bell(self: &Arc<Self>) -> Bell {
+    pub(super) fn bell(self: &Arc<Self>) -> WakeCallback {
         let shared: Weak<Self> = Arc::downgrade(self);
         Arc::new(move || {
             if let Some(shared) = shared.upgrade() {
@@ -513,7 +513,7 @@ impl State {
 
     /// Removes a cancelled request from its run. Returns the remaining state if it was the last
     /// one.
-    fn leave_run(&mut self, id: u64) -> Option<Left> {
+    fn leave_run(&mut self, id: u64) -> Option<Abandoned> {
         let runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
         for run in runs {
             let Some(place) = run.live.iter().position(|live| *live == id) else {
@@ -521,10 +521,10 @@ impl State {
             };
             run.live.swap_remove(place);
             if run.between.is_some() {
-                return Some(Left::Kept);
+                return Some(Abandoned::ReservedSession);
             }
-            run.left_by = Some(id);
-            return run.is_for_nobody().then_some(Left::Running);
+            run.last_cancelled = Some(id);
+            return run.is_abandoned().then_some(Abandoned::Running);
         }
         None
     }
@@ -533,7 +533,7 @@ impl State {
     fn stop_left_by(&mut self, id: u64) {
         let was_left = |seat: &&mut Seat| {
             let run = seat.run.as_ref();
-            run.is_some_and(|run| run.left_by == Some(id) && run.is_for_nobody())
+            run.is_some_and(|run| run.last_cancelled == Some(id) && run.is_abandoned())
         };
         if let Some(seat) = self.seats.values_mut().find(was_left) {
             seat.stop();
@@ -542,7 +542,7 @@ impl State {
 }
 
 impl Run {
-    fn is_for_nobody(&self) -> bool {
+    fn is_abandoned(&self) -> bool {
         self.live.is_empty() && !self.protected && self.between.is_none()
     }
 }
@@ -559,7 +559,7 @@ impl Seat {
 
 impl Ticket<'_> {
     /// Waits for the answer, at most for `timeout`.
-    pub(super) async fn answer(mut self, timeout: Option<Duration>) -> Outcome {
+    pub(super) async fn answer(mut self, timeout: Option<Duration>) -> RequestResult {
         let received = match timeout {
             None => (&mut self.receiver).await,
             Some(after) => match tokio::time::timeout(after, &mut self.receiver).await {
@@ -587,11 +587,11 @@ impl Drop for Ticket<'_> {
 fn estimate(model: &EndpointModel) -> u64 {
     let weights = model.weight_bytes;
     let with_copies = weights.saturating_add(weights / 10 * 3);
-    with_copies.saturating_add(BESIDE_WEIGHTS)
+    with_copies.saturating_add(SESSION_OVERHEAD_BYTES)
 }
 
 /// Returns the error of a model that exceeds the memory budget.
-pub(super) fn of_size(too_large: TooLarge) -> CallError {
+pub(super) fn too_large_error(too_large: TooLarge) -> CallError {
     let TooLarge { bytes, budget } = too_large;
     CallError::NoInstances(format!(
         "the model needs about {bytes} bytes of memory, and the limit for all models of the server is {budget} \

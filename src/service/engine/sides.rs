@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::NOBODY;
+use super::NO_ACCOUNT;
 use super::shared::Shared;
 use super::trial::filled;
 use crate::service::CallError;
@@ -18,10 +18,10 @@ use crate::tensor::input::{Generator, OpenSides, open_sides};
 const STEPS: [u64; 10] = [1, 2, 4, 8, 14, 16, 28, 32, 64, 128];
 
 /// Minimum side that is tried, in pixels. Smaller pictures may fail for other reasons.
-const LEAST: u64 = 64;
+const MIN_SIDE_PIXELS: u64 = 64;
 
 /// Time after which no further size is tried.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// A rule for picture sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) async fn rule(shared: &Arc<Shared>) -> Result<Option<SideRule>, CallE
     for step in STEPS {
         let mut takes = true;
         for size in odd_multiples(step) {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIME_LIMIT {
                 return Ok(None);
             }
             takes = takes && runs(shared, &sides, size).await?;
@@ -55,7 +55,7 @@ pub(super) async fn rule(shared: &Arc<Shared>) -> Result<Option<SideRule>, CallE
 
 /// Returns two odd multiples of `step`, which are not multiples of twice `step`.
 fn odd_multiples(step: u64) -> [u64; 2] {
-    let factor = LEAST.div_ceil(step) | 1;
+    let factor = MIN_SIDE_PIXELS.div_ceil(step) | 1;
     [step * factor, step * (factor + 2)]
 }
 
@@ -65,7 +65,7 @@ async fn runs(shared: &Arc<Shared>, sides: &OpenSides, size: u64) -> Result<bool
     let Some(inputs) = filled(&shared.model.signature, dims.collect(), Generator::Zeros) else {
         return Ok(false);
     };
-    let answer = shared.submit(NOBODY, Some(inputs), None)?.answer(None);
+    let answer = shared.submit(NO_ACCOUNT, Some(inputs), None)?.answer(None);
     match answer.await {
         Ok(_) => Ok(true),
         Err(CallError::Failed(_)) => Ok(false),
@@ -82,7 +82,9 @@ mod tests {
         for (place, step) in STEPS.into_iter().enumerate() {
             let sizes = odd_multiples(step);
             assert!(
-                sizes.iter().all(|size| (LEAST..=384).contains(size)),
+                sizes
+                    .iter()
+                    .all(|size| (MIN_SIDE_PIXELS..=384).contains(size)),
                 "{sizes:?}"
             );
             for larger in &STEPS[place + 1..] {

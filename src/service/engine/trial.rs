@@ -13,11 +13,11 @@ use crate::tensor::limit::Limit;
 use crate::tensor::{Signature, Tensor};
 
 /// Time after which no further input is tried.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Result of a trial.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum TrialResult {
     /// The model works.
     Runs,
     /// It failed with every input; contains the first failure.
@@ -30,16 +30,16 @@ pub(super) enum Verdict {
 pub(super) fn of(
     model: &EndpointModel,
     mut run: impl FnMut(&[Tensor]) -> Result<(), EngineError>,
-) -> Verdict {
+) -> TrialResult {
     let began = Instant::now();
     let mut first = None;
     let mut is_conclusive = true;
     for inputs in inputs(model) {
-        if first.is_some() && began.elapsed() > PATIENCE {
+        if first.is_some() && began.elapsed() > TIME_LIMIT {
             break;
         }
         let Err(error) = run(&inputs) else {
-            return Verdict::Runs;
+            return TrialResult::Runs;
         };
         let by_time = matches!(
             error,
@@ -56,8 +56,8 @@ pub(super) fn of(
         }
     }
     match first {
-        Some(error) if is_conclusive => Verdict::Fails(error),
-        _ => Verdict::Unknown,
+        Some(error) if is_conclusive => TrialResult::Fails(error),
+        _ => TrialResult::Unknown,
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::Refusal;
 use super::json::{self, Object, listed, shown, unknown_key};
 use crate::source::suggest;
-use crate::tensor::input::{self, InputError, Place};
+use crate::tensor::input::{self, InputError, InputLabel};
 use crate::tensor::{DType, Signature, Tensor};
 
 pub use encode::encode;
@@ -112,7 +112,7 @@ fn missing_inputs(signature: &Signature, pictures: bool) -> Refusal {
 }
 
 /// An input of a request whose data is not decoded yet.
-struct Given<'a> {
+struct InputRequest<'a> {
     /// `$.inputs[0]`
     place: String,
     name: Option<Cow<'a, str>>,
@@ -124,10 +124,10 @@ struct Given<'a> {
 
 fn read_inputs(list: Vec<Object<'_>>, signature: &Signature) -> Result<Vec<Tensor>, Refusal> {
     let count = signature.inputs.len();
-    let mut slots: Vec<Option<(Given<'_>, Tensor)>> = (0..count).map(|_| None).collect();
+    let mut slots: Vec<Option<(InputRequest<'_>, Tensor)>> = (0..count).map(|_| None).collect();
     for (position, element) in list.into_iter().enumerate() {
-        let given = Given::read(element, format!("$.inputs[{position}]"))?;
-        let index = slot_of(&given, position, signature)?;
+        let given = InputRequest::read(element, format!("$.inputs[{position}]"))?;
+        let index = input_index(&given, position, signature)?;
         if let Some((first, _)) = &slots[index] {
             let message = format!(
                 "{} already has a value from {}",
@@ -143,7 +143,7 @@ fn read_inputs(list: Vec<Object<'_>>, signature: &Signature) -> Result<Vec<Tenso
     if !missing.is_empty() {
         let places: Vec<String> = missing
             .iter()
-            .map(|index| Place::of(signature, *index).to_string())
+            .map(|index| InputLabel::of(signature, *index).to_string())
             .collect();
         let message = format!(
             "missing values for {}; provide one for each",
@@ -154,12 +154,16 @@ fn read_inputs(list: Vec<Object<'_>>, signature: &Signature) -> Result<Vec<Tenso
     let (given, tensors): (Vec<_>, Vec<_>) = slots.into_iter().flatten().unzip();
     match input::check(signature, &tensors) {
         Ok(()) => Ok(tensors),
-        Err(error) => Err(misfit(&error, &given)),
+        Err(error) => Err(misfit_refusal(&error, &given)),
     }
 }
 
 /// Returns the index of the input that is meant: by name, or by position if the name is missing.
-fn slot_of(given: &Given<'_>, position: usize, signature: &Signature) -> Result<usize, Refusal> {
+fn input_index(
+    given: &InputRequest<'_>,
+    position: usize,
+    signature: &Signature,
+) -> Result<usize, Refusal> {
     let inputs = &signature.inputs;
     let Some(name) = &given.name else {
         if position < inputs.len() {
@@ -179,7 +183,7 @@ fn slot_of(given: &Given<'_>, position: usize, signature: &Signature) -> Result<
 }
 
 /// Returns the refusal of tensors that do not fit the signature; `given` has the signature's order.
-fn misfit(error: &InputError, given: &[Given<'_>]) -> Refusal {
+fn misfit_refusal(error: &InputError, given: &[InputRequest<'_>]) -> Refusal {
     let place = match &error {
         InputError::Shape { place, .. } => given.get(place.index).map(|given| {
             let key = if given.shape.is_some() {
@@ -198,7 +202,7 @@ fn misfit(error: &InputError, given: &[Given<'_>]) -> Refusal {
     Refusal::at(place, error.to_string())
 }
 
-impl<'a> Given<'a> {
+impl<'a> InputRequest<'a> {
     fn read(object: Object<'a>, place: String) -> Result<Self, Refusal> {
         let (mut name, mut shape, mut dtype, mut data) = (None, None, None, None);
         let mut encoding = Encoding::Json;
@@ -231,7 +235,7 @@ impl<'a> Given<'a> {
         if let Some(found) = self.dtype
             && found != spec.dtype
         {
-            let input = Place::of(signature, index);
+            let input = InputLabel::of(signature, index);
             let message = format!("{input}: expected dtype {}, got {found}", spec.dtype);
             return Err(Refusal::at(format!("{}.dtype", self.place), message));
         }

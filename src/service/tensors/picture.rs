@@ -18,7 +18,7 @@ use crate::tensor::{Signature, Tensor};
 const MAX_CHANNELS: usize = 4;
 
 /// JSON path of the picture.
-const PLACE: &str = "$.image_base64";
+const PICTURE_PATH: &str = "$.image_base64";
 
 /// A picture for the only input of a method, not decoded yet.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,10 +44,10 @@ pub(super) fn read<'a>(
     let Some(value) = member("image_base64") else {
         return Err(Refusal::at("$", "missing `image_base64`"));
     };
-    let text = json::string(value, PLACE)?;
+    let text = json::string(value, PICTURE_PATH)?;
     let bytes = BASE64
         .decode(encoded(&text).as_bytes())
-        .map_err(|error| Refusal::at(PLACE, format!("invalid base64: {error}")))?;
+        .map_err(|error| Refusal::at(PICTURE_PATH, format!("invalid base64: {error}")))?;
     Ok(Picture {
         signature: signature.clone(),
         input,
@@ -65,7 +65,7 @@ impl Picture {
         picture::read(client, input, &self.bytes, scale).map_err(|error| match error {
             PictureError::Fault(fault) => refused(fault).into(),
             PictureError::Parser(ParserError::Limit(limit)) => Refusal::at(
-                PLACE,
+                PICTURE_PATH,
                 format!("decoding the picture reached {limit}; use a smaller one"),
             )
             .into(),
@@ -79,7 +79,7 @@ fn no_picture(signature: &Signature) -> Refusal {
     let message = format!(
         "the method does not take a single picture as its only input; provide tensors in `inputs`; {names}"
     );
-    Refusal::at(PLACE, message)
+    Refusal::at(PICTURE_PATH, message)
 }
 
 /// Returns the base64 text without the prefix of a `data:` URL.
@@ -120,8 +120,8 @@ fn refused(fault: PictureFault) -> Refusal {
             let message = format!(
                 "{input}: {reason}; use another PNG or JPEG, or the tensor itself in `inputs`"
             );
-            Refusal::at(PLACE, message)
+            Refusal::at(PICTURE_PATH, message)
         }
-        PictureFault::Other(message) => Refusal::at(PLACE, message),
+        PictureFault::Other(message) => Refusal::at(PICTURE_PATH, message),
     }
 }

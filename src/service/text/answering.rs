@@ -15,21 +15,21 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::super::away::Leaving;
-use super::super::call::Spent;
+use super::super::away::CancelOnDrop;
+use super::super::call::TokenUsage;
 use super::super::turns::Turn;
-use super::super::{Answer, Body, CallError, Refusal, Tokens};
-use super::request::Asked;
+use super::super::{Answer, Body, CallError, Refusal, TokenCounts};
+use super::request::TextRequest;
 use super::slots::Slot;
 use super::wire::Writer;
-use super::{Loaded, TOO_LONG, TextEndpoint, refused};
+use super::{CONTEXT_LENGTH_EXCEEDED, Loaded, TextEndpoint, refused};
 use crate::account::AccountId;
 use crate::runtime::parsers::Client;
 use crate::text::decoder::DecodeError;
 use crate::text::generation::{
-    Event, Fault, Generated, GenerationError, Transcripts, Usage, generate,
+    DetokenizeError, Event, Generated, GenerationError, Transcripts, Usage, generate,
 };
-use crate::text::model::{Prompted, TextError};
+use crate::text::model::{PreparedRequest, TextError};
 use crate::text::template::Renderer;
 
 /// Media types of answers.
@@ -40,13 +40,13 @@ const EVENTS: &str = "text/event-stream";
 #[derive(Debug)]
 pub struct PreparedText {
     endpoint: Arc<TextEndpoint>,
-    asked: Asked,
+    asked: TextRequest,
     /// Name of the service.
     name: String,
 }
 
 /// A message from the generating thread to the reader.
-enum Told {
+enum Message {
     /// Generation has started.
     Begun,
     /// An event of the stream, encoded for sending.
@@ -60,13 +60,13 @@ enum Told {
 /// The work of a generating thread.
 struct Work {
     endpoint: Arc<TextEndpoint>,
-    asked: Asked,
+    asked: TextRequest,
     name: String,
     caller: AccountId,
     runtime: Handle,
-    patience: Patience,
-    reader: Reader,
-    spent: Arc<Spent>,
+    patience: TimeLimit,
+    reader: ReaderChannel,
+    spent: Arc<TokenUsage>,
     /// Client of the parser processes for this request.
     client: Client,
     _turn: Turn,
@@ -74,27 +74,31 @@ struct Work {
 
 /// Time limit of an answer: for the whole answer, or in a stream for the first token and then each
 /// further one.
-struct Patience {
+struct TimeLimit {
     after: Option<Duration>,
     until: Cell<Option<Instant>>,
     is_stream: bool,
 }
 
 /// Channel to the reader.
-struct Reader {
-    sender: mpsc::UnboundedSender<Told>,
+struct ReaderChannel {
+    sender: mpsc::UnboundedSender<Message>,
     gone: Arc<AtomicBool>,
 }
 
 /// Dropping it signals that the client disconnected, and cancels the request's jobs in parser
 /// processes.
-struct Listening {
+struct DisconnectGuard {
     gone: Arc<AtomicBool>,
-    _leaving: Leaving,
+    _leaving: CancelOnDrop,
 }
 
 impl PreparedText {
-    pub(in super::super) fn new(endpoint: Arc<TextEndpoint>, asked: Asked, name: String) -> Self {
+    pub(in super::super) fn new(
+        endpoint: Arc<TextEndpoint>,
+        asked: TextRequest,
+        name: String,
+    ) -> Self {
         Self {
             endpoint,
             asked,
@@ -109,7 +113,7 @@ impl PreparedText {
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
         let is_stream = self.asked.streaming().stream;
-        let patience = Patience::new(timeout, is_stream);
+        let patience = TimeLimit::new(timeout, is_stream);
         let turn = self.endpoint.turns.take(caller);
         let turn = match timeout {
             None => turn.await?,
@@ -121,11 +125,11 @@ impl PreparedText {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         let gone = Arc::new(AtomicBool::new(false));
         let client = self.endpoint.engines.parsers(caller);
-        let listening = Listening {
+        let listening = DisconnectGuard {
             gone: Arc::clone(&gone),
-            _leaving: Leaving(client.clone()),
+            _leaving: CancelOnDrop(client.clone()),
         };
-        let spent = Arc::new(Spent::default());
+        let spent = Arc::new(TokenUsage::default());
         let work = Work {
             endpoint: self.endpoint,
             asked: self.asked,
@@ -133,7 +137,7 @@ impl PreparedText {
             caller,
             runtime: Handle::current(),
             patience,
-            reader: Reader { sender, gone },
+            reader: ReaderChannel { sender, gone },
             spent: Arc::clone(&spent),
             client,
             _turn: turn,
@@ -141,8 +145,8 @@ impl PreparedText {
         tokio::task::spawn_blocking(move || work.run());
         loop {
             match receiver.recv().await {
-                Some(Told::Begun) if is_stream => break,
-                Some(Told::Whole(body)) => {
+                Some(Message::Begun) if is_stream => break,
+                Some(Message::Whole(body)) => {
                     return Ok(Answer {
                         status: 200,
                         body: Body::Whole(body),
@@ -150,8 +154,8 @@ impl PreparedText {
                         spent: Some(spent),
                     });
                 }
-                Some(Told::Failed(error)) => return Err(error),
-                Some(Told::Begun | Told::Sent(_)) => {}
+                Some(Message::Failed(error)) => return Err(error),
+                Some(Message::Begun | Message::Sent(_)) => {}
                 None => return Err(died()),
             }
         }
@@ -162,11 +166,11 @@ impl PreparedText {
                     return None;
                 }
                 match receiver.recv().await? {
-                    Told::Sent(bytes) | Told::Whole(bytes) => {
+                    Message::Sent(bytes) | Message::Whole(bytes) => {
                         Some((Ok(bytes), (receiver, listening, false)))
                     }
-                    Told::Begun => Some((Ok(Bytes::new()), (receiver, listening, false))),
-                    Told::Failed(error) => Some((Err(error), (receiver, listening, true))),
+                    Message::Begun => Some((Ok(Bytes::new()), (receiver, listening, false))),
+                    Message::Failed(error) => Some((Err(error), (receiver, listening, true))),
                 }
             },
         );
@@ -182,15 +186,15 @@ impl PreparedText {
 impl Work {
     fn run(self) {
         if let Err(error) = self.answer() {
-            let error = self.endpoint.told(error);
-            self.reader.tell(Told::Failed(error));
+            let error = self.endpoint.without_paths(error);
+            self.reader.tell(Message::Failed(error));
         }
     }
 
     fn answer(&self) -> Result<(), CallError> {
         let loaded = self.endpoint.loaded(&self.client)?;
         let prompted = self.prompted(loaded)?;
-        let has_logprobs = prompted.iter().any(Prompted::has_logprobs);
+        let has_logprobs = prompted.iter().any(PreparedRequest::has_logprobs);
         let tokenizer = Arc::clone(loaded.text.tokenizer());
         let choices = self.asked.prompts() * self.asked.choices();
         let form = self.asked.form(&self.name, has_logprobs);
@@ -202,9 +206,9 @@ impl Work {
             let first = place * self.asked.choices();
             let generated = self.generate(loaded, prompted, &mut |event| {
                 if !std::mem::replace(&mut is_begun, true) {
-                    self.reader.tell(Told::Begun);
+                    self.reader.tell(Message::Begun);
                 }
-                let event = shifted(event, first);
+                let event = shift_choice(event, first);
                 if is_stream {
                     let chunks = writer.chunks(event);
                     for chunk in &chunks {
@@ -224,24 +228,24 @@ impl Work {
                 self.reader.send(&last);
             }
             self.reader
-                .tell(Told::Sent(Bytes::from_static(b"data: [DONE]\n\n")));
+                .tell(Message::Sent(Bytes::from_static(b"data: [DONE]\n\n")));
         } else {
             let body = writer.whole(&sum).to_string();
-            self.reader.tell(Told::Whole(body.into()));
+            self.reader.tell(Message::Whole(body.into()));
         }
         Ok(())
     }
 
-    fn prompted(&self, loaded: &Loaded) -> Result<Vec<Prompted>, CallError> {
+    fn prompted(&self, loaded: &Loaded) -> Result<Vec<PreparedRequest>, CallError> {
         let prompted = match &self.asked {
-            Asked::Chat(chat) => {
+            TextRequest::Chat(chat) => {
                 let renderer = Renderer::by(self.client.clone());
                 loaded
                     .text
                     .chat(chat, &renderer)
                     .map(|prompted| vec![prompted])
             }
-            Asked::Completion(asked) => {
+            TextRequest::Completion(asked) => {
                 let prompts = asked.prompts.iter();
                 prompts
                     .map(|prompt| loaded.text.completion(asked, prompt))
@@ -255,7 +259,7 @@ impl Work {
     fn generate(
         &self,
         loaded: &Loaded,
-        prompted: Prompted,
+        prompted: PreparedRequest,
         tell: &mut dyn FnMut(Event),
     ) -> Result<Generated, CallError> {
         let tokenizer = loaded.text.tokenizer().on_behalf(self.client.clone());
@@ -298,7 +302,7 @@ impl Work {
         };
         self.spend(&generated.usage);
         if let (Some(text), Some(said)) = (text, generated.choices.last())
-            && let Some(whole) = said.whole
+            && let Some(whole) = said.tokens_in_text
         {
             let mut tokens = tokens;
             tokens.extend(&said.tokens[..whole]);
@@ -310,7 +314,7 @@ impl Work {
     }
 
     fn spend(&self, usage: &Usage) {
-        self.spent.add(Tokens {
+        self.spent.add(TokenCounts {
             prompt: usage.prompt_tokens as u64,
             completion: usage.completion_tokens as u64,
             cached: usage.cached_tokens as u64,
@@ -318,7 +322,7 @@ impl Work {
     }
 }
 
-impl Patience {
+impl TimeLimit {
     fn new(after: Option<Duration>, is_stream: bool) -> Self {
         let patience = Self {
             after,
@@ -354,14 +358,14 @@ impl Patience {
     }
 }
 
-impl Reader {
-    fn tell(&self, told: Told) {
+impl ReaderChannel {
+    fn tell(&self, told: Message) {
         // The message is dropped if the reader is gone; the generation then ends by itself.
         let _ = self.sender.send(told);
     }
 
     fn send(&self, chunk: &Value) {
-        self.tell(Told::Sent(format!("data: {chunk}\n\n").into()));
+        self.tell(Message::Sent(format!("data: {chunk}\n\n").into()));
     }
 
     fn is_gone(&self) -> bool {
@@ -369,14 +373,14 @@ impl Reader {
     }
 }
 
-impl Drop for Listening {
+impl Drop for DisconnectGuard {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 }
 
 /// Shifts the choice index of an event.
-fn shifted(mut event: Event, by: usize) -> Event {
+fn shift_choice(mut event: Event, by: usize) -> Event {
     match &mut event {
         Event::Token { choice, .. }
         | Event::Piece { choice, .. }
@@ -388,16 +392,16 @@ fn shifted(mut event: Event, by: usize) -> Event {
 }
 
 fn failed(error: GenerationError) -> CallError {
-    let own = |cause: Fault| match cause.downcast::<CallError>() {
+    let own = |cause: DetokenizeError| match cause.downcast::<CallError>() {
         Ok(own) => *own,
         Err(cause) => CallError::Failed(cause.to_string()),
     };
     match error {
         GenerationError::Decode(DecodeError::Step(cause)) => own(cause),
         // This concerns a prompt; generation simply ends at the limit.
-        GenerationError::Decode(DecodeError::Beyond { cause, .. }) => match own(cause) {
+        GenerationError::Decode(DecodeError::BeyondContext { cause, .. }) => match own(cause) {
             CallError::Refused(refusal) => CallError::Refused(Refusal {
-                code: Some(TOO_LONG),
+                code: Some(CONTEXT_LENGTH_EXCEEDED),
                 ..refusal
             }),
             other => other,

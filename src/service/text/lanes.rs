@@ -13,29 +13,29 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-use super::rest::{BETWEEN_STEPS, REST, is_over, step_error};
+use super::rest::{MAX_REST, MAX_STEP_PAUSE, is_over, step_error};
 use crate::account::AccountId;
-use crate::engine::{Begins, Lanes};
+use crate::engine::{Lanes, RunStart};
 use crate::service::engine::{Conversation, Endpoint};
 use crate::tensor::Tensor;
-use crate::text::decoder::{DecoderModel, Fed, LaneRow, StepError, Steps};
+use crate::text::decoder::{DecoderModel, LaneRow, StepError, StepTokens, Steps};
 
 /// Minimum and maximum time that a run waits for others to join. Within them it is half the
 /// duration of the last run.
-const PATIENCE: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(20)];
+const JOIN_WAIT_RANGE: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(20)];
 
 /// Number of failed batched runs after which batching is disabled.
-const FAILURES: u32 = 3;
+const MAX_BATCH_FAILURES: u32 = 3;
 
 /// Result of a step.
-type Outcome = Result<Vec<Tensor>, StepError>;
+type StepResult = Result<Vec<Tensor>, StepError>;
 
 /// A session and its waiting steps.
 #[derive(Debug)]
 pub(super) struct SharedSession {
     endpoint: Arc<Endpoint>,
     /// Maximum number of rows in a run.
-    most: usize,
+    max_rows: usize,
     state: Mutex<State>,
 }
 
@@ -54,9 +54,9 @@ struct State {
     active: usize,
     /// Number of steps so far; the source of step numbers.
     steps: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingStep>,
     /// Results by step, with the epoch of the session that produced them.
-    answers: BTreeMap<u64, (Outcome, u64)>,
+    answers: BTreeMap<u64, (StepResult, u64)>,
     sharing: Sharing,
     /// Duration of the last run.
     last: Duration,
@@ -76,7 +76,7 @@ enum Sharing {
 
 /// A waiting step.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingStep {
     number: u64,
     lane: u32,
     /// Epoch of the session that holds the lane's tokens.
@@ -101,12 +101,12 @@ pub(super) struct LaneSteps {
 
 /// Marks a conversation as active, so that runs wait for it briefly. Dropping it ends that.
 #[derive(Debug)]
-pub(super) struct OnItsWay(Arc<SharedSession>);
+pub(super) struct ActiveConversation(Arc<SharedSession>);
 
 /// A run of steps. If it is dropped without a result, the steps are answered with an error.
-struct Running<'s> {
+struct LaneRun<'s> {
     session: &'s SharedSession,
-    steps: Vec<Waiting>,
+    steps: Vec<WaitingStep>,
     is_over: bool,
 }
 
@@ -115,7 +115,7 @@ impl SharedSession {
     pub(super) fn new(endpoint: &Arc<Endpoint>, most: usize) -> Arc<Self> {
         Arc::new(Self {
             endpoint: Arc::clone(endpoint),
-            most: most.max(1),
+            max_rows: most.max(1),
             state: Mutex::default(),
         })
     }
@@ -147,13 +147,13 @@ impl SharedSession {
         number: u64,
         model: &DecoderModel,
         (caller, runtime): (AccountId, &Handle),
-    ) -> (Outcome, u64) {
+    ) -> (StepResult, u64) {
         let mut state = self.lock();
         loop {
             if let Some(answer) = state.answers.remove(&number) {
                 return answer;
             }
-            match state.left(self.most) {
+            match state.left(self.max_rows) {
                 Some(left) if left.is_zero() => {
                     self.lead(state, model, (caller, runtime));
                 }
@@ -178,19 +178,19 @@ impl SharedSession {
         model: &DecoderModel,
         (caller, runtime): (AccountId, &Handle),
     ) {
-        let steps = state.take(self.most);
+        let steps = state.take(self.max_rows);
         let gone = std::mem::take(&mut state.gone);
         let conversation = state.conversation.take();
         let tries = steps.len() > 1 && state.sharing == Sharing::Untried;
         let trial = tries.then(|| [state.number(), state.number()]);
         state.is_running = true;
         drop(state);
-        let running = Running {
+        let running = LaneRun {
             session: self,
             steps,
             is_over: false,
         };
-        let lease = || self.endpoint.lease(caller, BETWEEN_STEPS);
+        let lease = || self.endpoint.lease(caller, MAX_STEP_PAUSE);
         let conversation = conversation.unwrap_or_else(lease);
         running.run(model, runtime, conversation, gone, trial);
     }
@@ -217,7 +217,7 @@ impl State {
         if is_full || !self.shares(first) {
             return Some(Duration::ZERO);
         }
-        let [least, longest] = PATIENCE;
+        let [least, longest] = JOIN_WAIT_RANGE;
         let patience = (self.last / 2).clamp(least, longest);
         Some(patience.saturating_sub(first.since.elapsed()))
     }
@@ -233,12 +233,12 @@ impl State {
         }
     }
 
-    fn shares(&self, step: &Waiting) -> bool {
+    fn shares(&self, step: &WaitingStep) -> bool {
         step.tokens.len() == 1 && self.sharing != Sharing::Off
     }
 
     /// Takes the steps of the next run: the first one, and those that may share its run.
-    fn take(&mut self, most: usize) -> Vec<Waiting> {
+    fn take(&mut self, most: usize) -> Vec<WaitingStep> {
         let Some(first) = self.waiting.pop_front() else {
             return Vec::new();
         };
@@ -265,13 +265,13 @@ impl State {
         if self.active == 0
             && let Some(conversation) = &self.conversation
         {
-            conversation.rest(REST);
+            conversation.rest(MAX_REST);
             self.has_rested = true;
         }
     }
 }
 
-impl Running<'_> {
+impl LaneRun<'_> {
     fn run(
         mut self,
         model: &DecoderModel,
@@ -282,7 +282,7 @@ impl Running<'_> {
     ) {
         self.answer_lost();
         if self.steps.is_empty() {
-            return self.end(Some(conversation), gone, |_| Err(StepError::Taken));
+            return self.end(Some(conversation), gone, |_| Err(StepError::Evicted));
         }
         let mut run = |begins, inputs| {
             let step = conversation.step(begins, inputs, None);
@@ -298,11 +298,11 @@ impl Running<'_> {
             if !self.proved(&tried) {
                 // The steps are fed again alone, in the same session if it still exists.
                 let conversation = Some(conversation).filter(|_| tried.is_ok());
-                return self.end(conversation, lanes.gone, |_| Err(StepError::Taken));
+                return self.end(conversation, lanes.gone, |_| Err(StepError::Evicted));
             }
         }
         let started = Instant::now();
-        let rows: Vec<LaneRow<'_>> = self.steps.iter().map(Waiting::row).collect();
+        let rows: Vec<LaneRow<'_>> = self.steps.iter().map(WaitingStep::row).collect();
         match model.run_rows(&rows, lanes, &mut run) {
             Ok(outputs) => {
                 let mut state = self.session.lock();
@@ -311,7 +311,7 @@ impl Running<'_> {
                 drop(state);
                 let mut outputs = outputs.into_iter();
                 self.end(Some(conversation), Vec::new(), |_| {
-                    outputs.next().ok_or(StepError::Taken)
+                    outputs.next().ok_or(StepError::Evicted)
                 });
             }
             Err(error) => self.fail(error),
@@ -325,7 +325,7 @@ impl Running<'_> {
             .into_iter()
             .partition(|step| step.held == 0 || step.epoch == epoch);
         self.steps = lost;
-        self.finish(|_| Err(StepError::Taken));
+        self.finish(|_| Err(StepError::Evicted));
         self.steps = steps;
     }
 
@@ -353,14 +353,16 @@ impl Running<'_> {
         if is_shared && !is_over {
             let mut state = self.session.lock();
             state.sharing = match state.sharing {
-                Sharing::Proved(failed) if failed + 1 < FAILURES => Sharing::Proved(failed + 1),
+                Sharing::Proved(failed) if failed + 1 < MAX_BATCH_FAILURES => {
+                    Sharing::Proved(failed + 1)
+                }
                 _ => Sharing::Off,
             };
         }
         let mut error = Some(error).filter(|_| !is_shared && !is_over);
         // Each step runs again alone, so that it gets its own error.
         self.end(None, Vec::new(), |_| {
-            Err(error.take().unwrap_or(StepError::Taken))
+            Err(error.take().unwrap_or(StepError::Evicted))
         });
     }
 
@@ -369,13 +371,13 @@ impl Running<'_> {
         mut self,
         conversation: Option<Conversation>,
         gone: Vec<u32>,
-        answer: impl FnMut(&Waiting) -> Outcome,
+        answer: impl FnMut(&WaitingStep) -> StepResult,
     ) {
         self.finish(answer);
         self.close(conversation, gone);
     }
 
-    fn finish(&mut self, mut answer: impl FnMut(&Waiting) -> Outcome) {
+    fn finish(&mut self, mut answer: impl FnMut(&WaitingStep) -> StepResult) {
         let mut state = self.session.lock();
         let epoch = state.epoch;
         for step in self.steps.drain(..) {
@@ -400,20 +402,20 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for LaneRun<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.finish(|_| Err(StepError::Taken));
+            self.finish(|_| Err(StepError::Evicted));
             self.close(None, Vec::new());
         }
     }
 }
 
-impl Waiting {
+impl WaitingStep {
     fn row(&self) -> LaneRow<'_> {
         LaneRow {
             lane: self.lane,
-            fed: Fed {
+            fed: StepTokens {
                 held: self.held,
                 tokens: &self.tokens,
             },
@@ -423,9 +425,9 @@ impl Waiting {
 
 impl LaneSteps {
     /// Marks its conversation as active.
-    pub(super) fn on_its_way(&self) -> OnItsWay {
+    pub(super) fn on_its_way(&self) -> ActiveConversation {
         self.session.lock().active += 1;
-        OnItsWay(Arc::clone(&self.session))
+        ActiveConversation(Arc::clone(&self.session))
     }
 }
 
@@ -433,17 +435,17 @@ impl Steps for LaneSteps {
     fn step(
         &mut self,
         model: &DecoderModel,
-        begins: Begins,
-        fed: Fed<'_>,
+        begins: RunStart,
+        fed: StepTokens<'_>,
     ) -> Result<Vec<Tensor>, StepError> {
         let mut state = self.session.lock();
-        if begins != Begins::Anew && self.epoch != Some(state.epoch) {
-            return Err(StepError::Taken);
+        if begins != RunStart::Anew && self.epoch != Some(state.epoch) {
+            return Err(StepError::Evicted);
         }
         state.steps += 1;
         let number = state.steps;
         let epoch = state.epoch;
-        state.waiting.push_back(Waiting {
+        state.waiting.push_back(WaitingStep {
             number,
             lane: self.lane,
             epoch,
@@ -466,7 +468,7 @@ impl Drop for LaneSteps {
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for ActiveConversation {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -480,7 +482,7 @@ mod tests {
         let waiting = steps
             .iter()
             .zip(1..)
-            .map(|((lane, tokens), number)| Waiting {
+            .map(|((lane, tokens), number)| WaitingStep {
                 number,
                 lane: *lane,
                 epoch: 0,
@@ -496,7 +498,7 @@ mod tests {
         }
     }
 
-    fn lanes(steps: &[Waiting]) -> Vec<u32> {
+    fn lanes(steps: &[WaitingStep]) -> Vec<u32> {
         steps.iter().map(|step| step.lane).collect()
     }
 
@@ -533,7 +535,7 @@ mod tests {
         assert!(!waits(3, &[(1, 1), (2, 1)]), "a run has no more rows");
         assert!(!waits(3, &[(1, 5)]), "a part of a prompt runs alone");
         let mut late = state(3, &[(1, 1)]);
-        late.waiting[0].since -= PATIENCE[0];
+        late.waiting[0].since -= JOIN_WAIT_RANGE[0];
         assert_eq!(late.left(2), Some(Duration::ZERO));
         late.is_running = true;
         assert_eq!(late.left(2), None);

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 
-use super::away::{NOBODY, call_error};
+use super::away::{NO_ACCOUNT, call_error};
 use super::engine::{Endpoint, EndpointModel, Engines};
 use super::turns::Turns;
 use super::{CallError, Refusal, ServiceSettings};
@@ -26,13 +26,13 @@ use crate::text::model::{TextError, TextModel};
 use crate::text::tokenizer::{Tokenizer, TokenizerError, TokenizerFiles};
 
 pub(super) use answering::PreparedText;
-pub(super) use request::{Asked, merged};
+pub(super) use request::{TextRequest, merged};
 
 use lanes::SharedSession;
-use slots::{Leased, Slot, Slots, Way};
+use slots::{Leased, Slot, Slots, StepRunner};
 
 /// Error code that clients know for a request longer than the context.
-const TOO_LONG: &str = "context_length_exceeded";
+const CONTEXT_LENGTH_EXCEEDED: &str = "context_length_exceeded";
 
 /// A package's decoder with its tokenizer: one method of one model file.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl TextEndpoint {
     /// Loads everything and tries the decoder with one step.
     pub(super) async fn warm(self: &Arc<Self>) -> Result<(), CallError> {
         let endpoint = Arc::clone(self);
-        let client = self.engines.parsers(NOBODY);
+        let client = self.engines.parsers(NO_ACCOUNT);
         let again = client.clone();
         let loading = tokio::task::spawn_blocking(move || endpoint.loaded(&again).map(drop));
         let failed = |error: JoinError| CallError::Failed(error.to_string());
@@ -110,7 +110,7 @@ impl TextEndpoint {
     }
 
     /// Removes the server's directories from an error for clients.
-    fn told(&self, error: CallError) -> CallError {
+    fn without_paths(&self, error: CallError) -> CallError {
         error.without_directories(std::iter::once(&self.model.model))
     }
 
@@ -135,13 +135,13 @@ impl TextEndpoint {
 
     /// Returns the error of every request if the decoder or its tokenizer cannot be loaded.
     fn inactive(&self, reason: &str) -> CallError {
-        self.told(CallError::NoInstances(reason.to_owned()))
+        self.without_paths(CallError::NoInstances(reason.to_owned()))
     }
 
     fn load(&self, client: &Client) -> Result<Loaded, String> {
         // Others wait for the tokenizer too, so the first request's cancellation must not stop the
         // load.
-        let tokenizer = Tokenizer::elsewhere(&self.files, &client.again());
+        let tokenizer = Tokenizer::with_worker(&self.files, &client.new_request());
         let tokenizer = tokenizer.map_err(|error| error.to_string())?;
         let path = &self.model.model;
         let (info, _) =
@@ -182,17 +182,17 @@ impl Loaded {
         let model = self.tried.get().unwrap_or(self.text.decoder());
         let mut slot = Slot::new(model, caller, self.way(caller, runtime));
         // The trial runs once. If it fails, the conversation will report the reason.
-        if self.tried.get().is_none() && slot.decoder.try_cutting().is_ok() {
+        if self.tried.get().is_none() && slot.decoder.try_truncation().is_ok() {
             let _ = self.tried.set(slot.decoder.model().clone());
         }
         slot
     }
 
     /// Chooses the session for the steps of a new conversation.
-    fn way(&self, caller: AccountId, runtime: Handle) -> Way {
+    fn way(&self, caller: AccountId, runtime: Handle) -> StepRunner {
         match self.shared.iter().min_by_key(|session| session.active()) {
-            Some(session) => Way::Lane(session.lane(caller, runtime)),
-            None => Way::Own(Leased::new(&self.endpoint, caller, runtime)),
+            Some(session) => StepRunner::Lane(session.lane(caller, runtime)),
+            None => StepRunner::Own(Leased::new(&self.endpoint, caller, runtime)),
         }
     }
 }
@@ -202,7 +202,7 @@ fn refused(error: &TextError) -> CallError {
     let message = error.to_string();
     if error.is_of_request() {
         let place = error.field().map(|field| format!("$.{field}"));
-        let code = error.is_too_long().then_some(TOO_LONG);
+        let code = error.is_too_long().then_some(CONTEXT_LENGTH_EXCEEDED);
         return CallError::Refused(Refusal {
             message,
             place,

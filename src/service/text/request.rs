@@ -7,21 +7,21 @@ use serde_json::{Map, Value};
 use super::super::Refusal;
 use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
 use super::super::json;
-use super::wire::{Form, Kind};
+use super::wire::{AnswerForm, Kind};
 use crate::text::chat::{
-    Bounds, ChatRequest, CompletionRequest, Fault, Prompt, Streaming, read_json,
+    ChatRequest, CompletionRequest, FieldError, Prompt, RequestLimits, Streaming, read_json,
 };
 
 /// A parsed request.
 #[derive(Debug)]
-pub(in super::super) enum Asked {
+pub(in super::super) enum TextRequest {
     /// The next message of a chat.
     Chat(Box<ChatRequest>),
     /// The continuation of a text.
     Completion(Box<CompletionRequest>),
 }
 
-impl Asked {
+impl TextRequest {
     /// Parses a request from data and config. `chosen` are the config keys that select the model
     /// and do not belong to the request. Returns the request, and a config with only those keys.
     pub(in super::super) fn read(
@@ -30,7 +30,7 @@ impl Asked {
         config: Option<&str>,
         chosen: &[&str],
     ) -> Result<(Self, Option<String>), Refusal> {
-        let bounds = Bounds::default();
+        let bounds = RequestLimits::default();
         let (fields, choice) = merged(call, body, config, chosen)?;
         let fields = Value::Object(fields);
         let asked = match call.method {
@@ -72,7 +72,7 @@ impl Asked {
 
     /// Returns the form of the answer. `model` is the service's name, used if the request names no
     /// model.
-    pub(super) fn form(&self, model: &str, has_logprobs: bool) -> Form {
+    pub(super) fn form(&self, model: &str, has_logprobs: bool) -> AnswerForm {
         let (kind, named, echo) = match self {
             Self::Chat(chat) => (Kind::Chat, &chat.model, Vec::new()),
             Self::Completion(asked) => {
@@ -84,7 +84,7 @@ impl Asked {
                 (Kind::Text, &asked.model, texts.collect())
             }
         };
-        Form {
+        AnswerForm {
             kind,
             model: named.clone().unwrap_or_else(|| model.to_owned()),
             includes_usage: self.streaming().include_usage,
@@ -102,7 +102,7 @@ pub(in super::super) fn merged(
     config: Option<&str>,
     chosen: &[&str],
 ) -> Result<(Map<String, Value>, Option<String>), Refusal> {
-    let bounds = Bounds::default();
+    let bounds = RequestLimits::default();
     let mut fields = object(json::text(body)?, "$", &bounds)?;
     let mut choice = Map::new();
     if let Some(config) = config.filter(|config| !matches!(config.trim(), "" | "null")) {
@@ -119,7 +119,7 @@ pub(in super::super) fn merged(
     Ok((fields, choice))
 }
 
-fn object(text: &str, place: &str, bounds: &Bounds) -> Result<Map<String, Value>, Refusal> {
+fn object(text: &str, place: &str, bounds: &RequestLimits) -> Result<Map<String, Value>, Refusal> {
     if let Value::Object(fields) = read_json(text.as_bytes(), bounds).map_err(|it| refusal(&it))? {
         return Ok(fields);
     }
@@ -128,7 +128,7 @@ fn object(text: &str, place: &str, bounds: &Bounds) -> Result<Map<String, Value>
     Err(Refusal::at(place, message))
 }
 
-fn refusal(fault: &Fault) -> Refusal {
+fn refusal(fault: &FieldError) -> Refusal {
     let place = if fault.path.is_empty() {
         "$".to_owned()
     } else {

@@ -9,15 +9,15 @@ use crate::service::CallError;
 use crate::text::decoder::StepError;
 
 /// Maximum time that a session waits for the next step of a generation.
-pub(super) const BETWEEN_STEPS: Duration = Duration::from_mins(1);
+pub(super) const MAX_STEP_PAUSE: Duration = Duration::from_mins(1);
 
 /// Maximum time that a conversation rests.
-pub(super) const REST: Duration = Duration::from_mins(10);
+pub(super) const MAX_REST: Duration = Duration::from_mins(10);
 
 /// Returns whether a step failed because its session was taken away, or crashed at rest.
 pub(super) fn is_over(error: &StepError, has_rested: bool) -> bool {
     let cause = match error {
-        StepError::Taken => return true,
+        StepError::Evicted => return true,
         StepError::Run { .. } => return false,
         StepError::Failed(cause) => cause,
     };

@@ -8,13 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 
-use super::lanes::{LaneSteps, OnItsWay};
-use super::rest::{BETWEEN_STEPS, REST, is_over, step_error};
+use super::lanes::{ActiveConversation, LaneSteps};
+use super::rest::{MAX_REST, MAX_STEP_PAUSE, is_over, step_error};
 use crate::account::AccountId;
-use crate::engine::Begins;
+use crate::engine::RunStart;
 use crate::service::engine::{Conversation, Endpoint};
 use crate::tensor::Tensor;
-use crate::text::decoder::{Decoder as _, DecoderModel, Fed, StepError, Steps, TokenDecoder};
+use crate::text::decoder::{
+    Decoder as _, DecoderModel, StepError, StepTokens, Steps, TokenDecoder,
+};
 use crate::text::generation::Transcripts;
 
 /// The resting conversations.
@@ -28,14 +30,14 @@ pub(super) struct Slots {
 #[derive(Debug)]
 pub(super) struct Slot {
     caller: AccountId,
-    pub(super) decoder: TokenDecoder<Way>,
+    pub(super) decoder: TokenDecoder<StepRunner>,
     /// Texts of the conversation with their tokens.
     pub(super) transcripts: Transcripts,
 }
 
 /// The session that runs a conversation's steps.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum StepRunner {
     /// Its own session.
     Own(Leased),
     /// A lane of a shared session.
@@ -96,7 +98,7 @@ impl Slots {
 
 impl Slot {
     /// Creates an empty conversation.
-    pub(super) fn new(model: &DecoderModel, caller: AccountId, way: Way) -> Self {
+    pub(super) fn new(model: &DecoderModel, caller: AccountId, way: StepRunner) -> Self {
         Self {
             caller,
             decoder: TokenDecoder::new(model.clone(), way),
@@ -113,9 +115,9 @@ impl Slot {
     }
 }
 
-impl Way {
+impl StepRunner {
     /// Marks its conversation as active for those that share its session.
-    pub(super) fn on_its_way(&self) -> Option<OnItsWay> {
+    pub(super) fn on_its_way(&self) -> Option<ActiveConversation> {
         match self {
             Self::Own(_) => None,
             Self::Lane(lane) => Some(lane.on_its_way()),
@@ -131,12 +133,12 @@ impl Way {
     }
 }
 
-impl Steps for Way {
+impl Steps for StepRunner {
     fn step(
         &mut self,
         model: &DecoderModel,
-        begins: Begins,
-        fed: Fed<'_>,
+        begins: RunStart,
+        fed: StepTokens<'_>,
     ) -> Result<Vec<Tensor>, StepError> {
         match self {
             Self::Own(leased) => leased.step(model, begins, fed),
@@ -159,7 +161,7 @@ impl Leased {
 
     fn rest(&mut self) {
         if let Some(conversation) = &self.conversation {
-            conversation.rest(REST);
+            conversation.rest(MAX_REST);
             self.has_rested = true;
         }
     }
@@ -169,17 +171,17 @@ impl Steps for Leased {
     fn step(
         &mut self,
         model: &DecoderModel,
-        begins: Begins,
-        fed: Fed<'_>,
+        begins: RunStart,
+        fed: StepTokens<'_>,
     ) -> Result<Vec<Tensor>, StepError> {
         let inputs = model.inputs(&[fed]).map_err(StepError::failed)?;
-        if self.conversation.is_none() && begins != Begins::Anew {
-            return Err(StepError::Taken);
+        if self.conversation.is_none() && begins != RunStart::Anew {
+            return Err(StepError::Evicted);
         }
         let mut conversation = self
             .conversation
             .take()
-            .unwrap_or_else(|| self.endpoint.lease(self.caller, BETWEEN_STEPS));
+            .unwrap_or_else(|| self.endpoint.lease(self.caller, MAX_STEP_PAUSE));
         let has_rested = std::mem::take(&mut self.has_rested);
         let step = conversation.step(begins, inputs, None);
         let outputs = self.runtime.block_on(step).map_err(step_error);
@@ -189,7 +191,7 @@ impl Steps for Leased {
                 Ok(outputs)
             }
             // The tokens are known and are fed again, to another session.
-            Err(error) if is_over(&error, has_rested) => Err(StepError::Taken),
+            Err(error) if is_over(&error, has_rested) => Err(StepError::Evicted),
             Err(error) => Err(error),
         }
     }

@@ -25,7 +25,7 @@ pub(super) enum Kind {
 
 /// The form of an answer that the client requested.
 #[derive(Debug, Clone)]
-pub(super) struct Form {
+pub(super) struct AnswerForm {
     /// Kind of completion.
     pub(super) kind: Kind,
     /// The model's name as the client specified it.
@@ -40,22 +40,22 @@ pub(super) struct Form {
 
 /// Writes one answer.
 pub(super) struct Writer {
-    form: Form,
+    form: AnswerForm,
     id: String,
     created: i64,
     tokenizer: Arc<Tokenizer>,
-    choices: Vec<Choice>,
+    choices: Vec<ChoiceState>,
 }
 
 /// State of a choice.
 #[derive(Debug, Default)]
-struct Choice {
+struct ChoiceState {
     is_begun: bool,
     content: String,
     reasoning: String,
     calls: Vec<Call>,
     /// Tokens that no chunk contains yet; for a whole answer, all tokens.
-    tokens: Vec<Told>,
+    tokens: Vec<TokenRecord>,
     /// Number of text characters before those tokens.
     offset: usize,
     finish: Option<&'static str>,
@@ -70,20 +70,25 @@ struct Call {
 
 /// A token with its probability, and the most likely alternatives.
 #[derive(Debug)]
-struct Told {
+struct TokenRecord {
     chosen: Likelihood,
     top: Vec<Likelihood>,
 }
 
 impl Writer {
     /// Creates the writer of an empty answer. `random` makes the answer's id unique.
-    pub(super) fn new(form: Form, tokenizer: Arc<Tokenizer>, random: u128, choices: usize) -> Self {
+    pub(super) fn new(
+        form: AnswerForm,
+        tokenizer: Arc<Tokenizer>,
+        random: u128,
+        choices: usize,
+    ) -> Self {
         let prefix = match form.kind {
             Kind::Chat => "chatcmpl",
             Kind::Text => "cmpl",
         };
         let mut all = Vec::new();
-        all.resize_with(choices, Choice::default);
+        all.resize_with(choices, ChoiceState::default);
         Self {
             form,
             id: format!("{prefix}-{random:032x}"),
@@ -100,7 +105,7 @@ impl Writer {
             return;
         };
         match event {
-            Event::Token { chosen, top, .. } => choice.tokens.push(Told { chosen, top }),
+            Event::Token { chosen, top, .. } => choice.tokens.push(TokenRecord { chosen, top }),
             Event::Piece { piece, .. } => choice.add(piece),
             Event::Finish { reason, .. } => choice.finish = Some(reason.name()),
         }
@@ -137,7 +142,7 @@ impl Writer {
         }
         match event {
             Event::Token { chosen, top, .. } => {
-                self.choices[place].tokens.push(Told { chosen, top });
+                self.choices[place].tokens.push(TokenRecord { chosen, top });
             }
             Event::Piece { piece, .. } => chunks.push(self.piece(place, piece)),
             Event::Finish { reason, .. } => {
@@ -247,7 +252,7 @@ impl Writer {
         head
     }
 
-    fn message(&self, place: usize, choice: &Choice) -> Value {
+    fn message(&self, place: usize, choice: &ChoiceState) -> Value {
         let logprobs = self.logprobs(&choice.tokens, &mut 0);
         let calls = choice.calls.iter().map(|call| {
             let function = json!({"name": call.name, "arguments": call.arguments});
@@ -269,7 +274,7 @@ impl Writer {
         })
     }
 
-    fn text(&self, place: usize, choice: &Choice) -> Value {
+    fn text(&self, place: usize, choice: &ChoiceState) -> Value {
         let echo = self.echo(place).unwrap_or_default();
         let mut offset = echo.chars().count();
         let logprobs = self.logprobs(&choice.tokens, &mut offset);
@@ -289,7 +294,7 @@ impl Writer {
         self.form.echo.get(place / each).map(String::as_str)
     }
 
-    fn logprobs(&self, tokens: &[Told], offset: &mut usize) -> Value {
+    fn logprobs(&self, tokens: &[TokenRecord], offset: &mut usize) -> Value {
         if !self.form.has_logprobs || tokens.is_empty() {
             return Value::Null;
         }
@@ -313,7 +318,7 @@ impl Writer {
         json!({"token": text, "logprob": one.logprob, "bytes": bytes})
     }
 
-    fn logprobs_of_text(&self, tokens: &[Told], offset: &mut usize) -> Value {
+    fn logprobs_of_text(&self, tokens: &[TokenRecord], offset: &mut usize) -> Value {
         let text = |one: &Likelihood| {
             let bytes = self.tokenizer.vocabulary().bytes(one.token);
             String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
@@ -334,7 +339,7 @@ impl Writer {
     }
 }
 
-impl Choice {
+impl ChoiceState {
     fn add(&mut self, piece: Piece) {
         match piece {
             Piece::Content(text) => self.content.push_str(&text),

@@ -10,22 +10,24 @@ use serde_json::Value;
 
 use super::Refusal;
 use super::json::{self, Object, shown, unknown_key};
-use crate::text::embedding::{EmbeddingError, EmbeddingOptions, MAX_TEXT, MAX_TEXTS, Pooling};
+use crate::text::embedding::{
+    EmbeddingError, EmbeddingOptions, MAX_TEXT_BYTES, MAX_TEXTS, Pooling,
+};
 
 /// The key of the texts.
-const TEXTS: &str = "texts";
+const TEXTS_KEY: &str = "texts";
 
 /// Keys of a request.
-const KEYS: &[&str] = &[TEXTS];
+const KEYS: &[&str] = &[TEXTS_KEY];
 
 /// JSON path of a config in refusals.
-const CONFIG: &str = "$.config";
+const CONFIG_PATH: &str = "$.config";
 
 /// Returns the texts of a request, if its body contains texts.
 pub fn decode(body: &[u8]) -> Result<Option<Vec<String>>, Refusal> {
     let text = json::text(body)?;
     // This avoids parsing large tensors twice.
-    if !text.contains(TEXTS) {
+    if !text.contains(TEXTS_KEY) {
         return Ok(None);
     }
     let text = json::unwrapped(text)?;
@@ -33,20 +35,21 @@ pub fn decode(body: &[u8]) -> Result<Option<Vec<String>>, Refusal> {
         // The parser of tensors reports the fault.
         return Ok(None);
     };
-    let Some((_, texts)) = members.iter().find(|(key, _)| key == TEXTS) else {
+    let Some((_, texts)) = members.iter().find(|(key, _)| key == TEXTS_KEY) else {
         return Ok(None);
     };
-    if let Some((key, _)) = members.iter().find(|(key, _)| key != TEXTS) {
+    if let Some((key, _)) = members.iter().find(|(key, _)| key != TEXTS_KEY) {
         return Err(unknown_key("$", key, KEYS));
     }
-    let place = format!("$.{TEXTS}");
+    let place = format!("$.{TEXTS_KEY}");
     let texts = json::elements(texts.get(), MAX_TEXTS, &place)?.into_iter();
     let text = |(at, text): (usize, &serde_json::value::RawValue)| {
         let place = format!("{place}[{at}]");
         let text = json::string(text, &place)?;
-        if text.len() > MAX_TEXT {
+        if text.len() > MAX_TEXT_BYTES {
             let bytes = text.len();
-            let message = format!("the text has {bytes} bytes, more than the limit of {MAX_TEXT}");
+            let message =
+                format!("the text has {bytes} bytes, more than the limit of {MAX_TEXT_BYTES}");
             return Err(Refusal::at(place, message));
         }
         Ok(text.into_owned())
@@ -61,7 +64,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Vec<String>>, Refusal> {
 /// Returns the refusal of texts by a service that does not embed.
 pub fn not_taken() -> Refusal {
     Refusal::at(
-        format!("$.{TEXTS}"),
+        format!("$.{TEXTS_KEY}"),
         "this service does not take texts: its package needs the capability `text-embedding`, a \
          `tokenizer`, and a model that takes ids of tokens; give tensors in `inputs`",
     )
@@ -96,7 +99,7 @@ pub fn options(members: &Object<'_>) -> Result<EmbeddingOptions, Refusal> {
         let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
         let wrong = |expected: &str| {
             let message = format!("expected {expected}, got `{}`", shown_value(&value));
-            Refusal::at(format!("{CONFIG}.{key}"), message)
+            Refusal::at(format!("{CONFIG_PATH}.{key}"), message)
         };
         if value.is_null() {
             continue;
@@ -116,7 +119,7 @@ pub fn options(members: &Object<'_>) -> Result<EmbeddingOptions, Refusal> {
                 let length = length.filter(|length| *length > 0);
                 options.max_length = Some(length.ok_or_else(|| wrong("a whole number above 0"))?);
             }
-            _ => options.pooling = Some(pooling(&value).ok_or_else(|| wrong(&ways()))?),
+            _ => options.pooling = Some(pooling(&value).ok_or_else(|| wrong(&pooling_names()))?),
         }
     }
     Ok(options)
@@ -132,7 +135,7 @@ fn pooling(value: &Value) -> Option<Vec<Pooling>> {
     if is_bounded { ways.collect() } else { None }
 }
 
-fn ways() -> String {
+fn pooling_names() -> String {
     let names = Pooling::ALL.map(|(_, name)| name);
     format!("one or several of {}", json::listed(&names))
 }
@@ -148,9 +151,9 @@ pub fn refusal(error: &EmbeddingError) -> Option<Refusal> {
         return None;
     }
     let place = match (error, error.text()) {
-        (EmbeddingError::Option { key, .. }, _) => format!("{CONFIG}.{key}"),
-        (_, Some(text)) => format!("$.{TEXTS}[{text}]"),
-        _ => format!("$.{TEXTS}"),
+        (EmbeddingError::Option { key, .. }, _) => format!("{CONFIG_PATH}.{key}"),
+        (_, Some(text)) => format!("$.{TEXTS_KEY}[{text}]"),
+        _ => format!("$.{TEXTS_KEY}"),
     };
     Some(Refusal::at(place, error.to_string()))
 }
@@ -187,7 +190,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_has_a_place() {
-        let long = format!(r#"{{"texts": ["a", "{}"]}}"#, "x".repeat(MAX_TEXT + 1));
+        let long = format!(
+            r#"{{"texts": ["a", "{}"]}}"#,
+            "x".repeat(MAX_TEXT_BYTES + 1)
+        );
         let many = format!(r#"{{"texts": [{}""]}}"#, r#""","#.repeat(MAX_TEXTS));
         for (body, place) in [
             (r#"{"texts": "a"}"#, "$.texts"),
@@ -206,7 +212,7 @@ mod tests {
 
     #[test]
     fn options_are_checked() {
-        let of = |config: &str| options(&json::members(config, CONFIG).expect("an object"));
+        let of = |config: &str| options(&json::members(config, CONFIG_PATH).expect("an object"));
         let read = of(r#"{"truncate": true, "max_length": 8, "normalize": null,
             "pooling": ["cls", "mean"]}"#);
         let expected = EmbeddingOptions {

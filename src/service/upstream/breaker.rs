@@ -1,17 +1,17 @@
 //! Circuit breaker of an upstream address: decides whether a failing address gets requests.
 //!
 //! Invariant: an open breaker admits one trial call at a time, and none before its pause is over.
-//! Pauses double from [`FIRST`] to [`LONGEST`] and reset after a success. Time is an argument; the
+//! Pauses double from [`FIRST_PAUSE`] to [`MAX_PAUSE`] and reset after a success. Time is an argument; the
 //! breaker reads no clock.
 
 use std::time::{Duration, Instant};
 
 /// Consecutive failures that open the breaker.
-const TO_OPEN: u32 = 3;
+const FAILURES_TO_OPEN: u32 = 3;
 
 /// First and longest pause of a failing address.
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Failure state of an address.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Breaker {
             return Admission::Call;
         };
         if self.is_trying {
-            return Admission::Wait(FIRST);
+            return Admission::Wait(FIRST_PAUSE);
         }
         match until.saturating_duration_since(now) {
             Duration::ZERO => Admission::Trial,
@@ -73,13 +73,13 @@ impl Breaker {
     pub(super) fn fail(&mut self, now: Instant, was_trial: bool) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);
         // Calls that started before the breaker opened do not count again.
-        let opens = was_trial || (self.until.is_none() && self.failures >= TO_OPEN);
+        let opens = was_trial || (self.until.is_none() && self.failures >= FAILURES_TO_OPEN);
         if !opens {
             return None;
         }
-        let pause = FIRST
+        let pause = FIRST_PAUSE
             .saturating_mul(1 << self.openings.min(16))
-            .min(LONGEST);
+            .min(MAX_PAUSE);
         self.openings = self.openings.saturating_add(1);
         self.until = Some(now + pause);
         self.is_trying = false;
@@ -102,7 +102,7 @@ mod tests {
         let mut breaker = Breaker::default();
         assert_eq!(breaker.fail(now, false), None);
         assert_eq!(breaker.fail(now, false), None);
-        assert_eq!(breaker.fail(now, false), Some(FIRST));
+        assert_eq!(breaker.fail(now, false), Some(FIRST_PAUSE));
         breaker
     }
 
@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(breaker.admit(now), Admission::Call);
         }
         let breaker = opened(now);
-        assert_eq!(breaker.admission(now), Admission::Wait(FIRST));
+        assert_eq!(breaker.admission(now), Admission::Wait(FIRST_PAUSE));
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         let mut breaker = opened(now);
         let mut pauses = Vec::new();
         for _ in 0..40 {
-            now += LONGEST;
+            now += MAX_PAUSE;
             assert_eq!(breaker.admit(now), Admission::Trial);
             pauses.extend(breaker.fail(now, true));
         }

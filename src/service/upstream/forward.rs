@@ -12,19 +12,19 @@ use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode};
 use tokio::time::Instant;
 
-use super::pool::{Fault, Held};
+use super::pool::{CallFault, CallGuard};
 use super::{JSON, Upstream, reason};
 use crate::service::{Answer, Body, CallError, Chunks};
 
 /// Size of the pieces in which a large body is sent, in bytes.
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Maximum number of addresses that a request is sent to.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Pause before the second attempt; it doubles for each further one. A random part of up to half is
 /// subtracted as jitter.
-const PAUSE: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A request for an upstream.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Forward {
 }
 
 /// Result of an attempt.
-enum Verdict {
+enum AttemptResult {
     /// The address accepted the request and started to answer.
     Answered(Response),
     /// The address rejected the request because it is overloaded or not ready.
@@ -67,7 +67,7 @@ impl Forward {
         let content_type = content_type.and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or(JSON).to_owned();
         let is_stream = status.is_success() && is_events(&content_type);
-        let chunks = Reading {
+        let chunks = AnswerReader {
             response,
             deadline,
             each: timeout.filter(|_| is_stream),
@@ -82,7 +82,7 @@ impl Forward {
         }
         if status.is_success() {
             return Ok(Answer {
-                status: passed_on(status),
+                status: client_status(status),
                 body,
                 content_type,
                 spent: None,
@@ -96,10 +96,10 @@ impl Forward {
     }
 
     /// Sends the request, with retries, and returns the head of the last answer.
-    async fn respond(mut self, deadline: Deadline) -> Result<(Held, Response), CallError> {
+    async fn respond(mut self, deadline: Deadline) -> Result<(CallGuard, Response), CallError> {
         let upstream = Arc::clone(&self.upstream);
         let pool = &upstream.pool;
-        let most = pool.targets().len().min(ATTEMPTS);
+        let most = pool.targets().len().min(MAX_ATTEMPTS);
         let mut tried = Vec::new();
         let mut next = pool.take(&tried);
         let mut last = None;
@@ -115,11 +115,11 @@ impl Forward {
                 std::mem::take(&mut self.body)
             };
             let sent = self.send(&held, body, deadline).await;
-            last = Some(match judge(&upstream, &mut held, sent) {
-                Verdict::Answered(response) => return Ok((held, response)),
-                Verdict::Failed(error) => return Err(error),
-                Verdict::Refused(response) => Ok((held, response)),
-                Verdict::NotConnected(error) => Err(error),
+            last = Some(match record_result(&upstream, &mut held, sent) {
+                AttemptResult::Answered(response) => return Ok((held, response)),
+                AttemptResult::Failed(error) => return Err(error),
+                AttemptResult::Refused(response) => Ok((held, response)),
+                AttemptResult::NotConnected(error) => Err(error),
             });
             next = (tried.len() < most).then(|| pool.take(&tried)).flatten();
         }
@@ -133,7 +133,7 @@ impl Forward {
 
     async fn send(
         &self,
-        held: &Held,
+        held: &CallGuard,
         body: Bytes,
         deadline: Deadline,
     ) -> Result<Result<Response, reqwest::Error>, CallError> {
@@ -148,48 +148,52 @@ impl Forward {
 }
 
 /// Records the result of an attempt.
-fn judge(
+fn record_result(
     upstream: &Upstream,
-    held: &mut Held,
+    held: &mut CallGuard,
     sent: Result<Result<Response, reqwest::Error>, CallError>,
-) -> Verdict {
+) -> AttemptResult {
     let pool = &upstream.pool;
     let response = match sent {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             let is_gone = error.is_connect();
             let reason = reason(error);
-            let fault = if is_gone { Fault::Gone } else { Fault::Failed };
+            let fault = if is_gone {
+                CallFault::Gone
+            } else {
+                CallFault::Failed
+            };
             pool.failed(held, fault, &reason);
             let error = CallError::Unreachable(reason);
             return if is_gone {
-                Verdict::NotConnected(error)
+                AttemptResult::NotConnected(error)
             } else {
-                Verdict::Failed(error)
+                AttemptResult::Failed(error)
             };
         }
         Err(error) => {
-            pool.failed(held, Fault::Failed, &error.to_string());
-            return Verdict::Failed(error);
+            pool.failed(held, CallFault::Failed, &error.to_string());
+            return AttemptResult::Failed(error);
         }
     };
     match response.status().as_u16() {
         status @ (502..=504) => {
-            pool.failed(held, Fault::Failed, &format!("it answered {status}"));
+            pool.failed(held, CallFault::Failed, &format!("it answered {status}"));
         }
         _ => pool.succeeded(held),
     }
     match response.status() {
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-            Verdict::Refused(response)
+            AttemptResult::Refused(response)
         }
-        _ => Verdict::Answered(response),
+        _ => AttemptResult::Answered(response),
     }
 }
 
 /// Returns the status of an answer. Partial content becomes 200, because the client did not request
 /// a range.
-fn passed_on(status: StatusCode) -> u16 {
+fn client_status(status: StatusCode) -> u16 {
     match status {
         StatusCode::PARTIAL_CONTENT => 200,
         other => other.as_u16(),
@@ -201,7 +205,7 @@ fn pause(tried: usize) -> Duration {
     let mut random = [0];
     // Without random bytes, all clients pause equally long.
     let _ = getrandom::fill(&mut random);
-    let doubled = PAUSE * (1 << (tried.clamp(1, ATTEMPTS) - 1));
+    let doubled = FIRST_PAUSE * (1 << (tried.clamp(1, MAX_ATTEMPTS) - 1));
     doubled.mul_f64(1.0 - f64::from(random[0]) / 512.0)
 }
 
@@ -233,7 +237,7 @@ impl Deadline {
 }
 
 /// An answer that is being read.
-struct Reading {
+struct AnswerReader {
     response: reqwest::Response,
     deadline: Deadline,
     /// Time limit of each chunk after the first, instead of one for the whole answer.
@@ -242,10 +246,10 @@ struct Reading {
     read: usize,
     most: usize,
     /// Counts the call as in flight until everything is read.
-    _held: Held,
+    _held: CallGuard,
 }
 
-impl Reading {
+impl AnswerReader {
     fn into_chunks(self) -> Chunks {
         Box::pin(stream::try_unfold(self, |mut reading| async move {
             let chunk = reading.next().await?;
@@ -274,12 +278,12 @@ impl Reading {
 /// Adds a body to a request. A large body is sent in pieces, so that its memory is freed once it is
 /// sent instead of when the answer arrives.
 fn with_body(request: reqwest::RequestBuilder, body: Bytes) -> reqwest::RequestBuilder {
-    if body.len() <= PIECE {
+    if body.len() <= PIECE_BYTES {
         return request.body(body);
     }
     let length = body.len();
     let pieces = stream::unfold(body, async |mut rest| {
-        let piece = rest.split_to(rest.len().min(PIECE));
+        let piece = rest.split_to(rest.len().min(PIECE_BYTES));
         (!piece.is_empty()).then_some((Ok::<_, std::convert::Infallible>(piece), rest))
     });
     let request = request.header(CONTENT_LENGTH, length);
@@ -308,8 +312,8 @@ mod tests {
 
     #[test]
     fn pauses_are_short_and_differ() {
-        for tried in 1..=ATTEMPTS {
-            let longest = PAUSE * (1 << (tried - 1));
+        for tried in 1..=MAX_ATTEMPTS {
+            let longest = FIRST_PAUSE * (1 << (tried - 1));
             for _ in 0..100 {
                 let pause = pause(tried);
                 assert!(pause <= longest && pause > longest / 2, "{pause:?}");

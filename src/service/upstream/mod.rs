@@ -29,10 +29,10 @@ use pool::Pool;
 const JSON: &str = "application/json";
 
 /// Time limit for connecting to an address.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Minimum length of a secret that is masked in an upstream's answers.
-const SHORTEST_SECRET: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 
 /// An upstream HTTP service.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Upstream {
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
         let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(reason)?;
@@ -214,7 +214,7 @@ impl Upstream {
         let key = self.options.key.as_ref().map(|key| key.secret.as_str());
         let passwords = self.options.addresses.iter().filter_map(Address::password);
         let secrets = key.into_iter().chain(passwords);
-        let secrets = secrets.filter(|secret| secret.len() >= SHORTEST_SECRET);
+        let secrets = secrets.filter(|secret| secret.len() >= MIN_SECRET_BYTES);
         secrets.fold(body, |body, secret| match std::str::from_utf8(&body) {
             Ok(text) if text.contains(secret) => text.replace(secret, MASK).into(),
             _ => body,

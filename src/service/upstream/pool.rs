@@ -12,7 +12,7 @@ use super::Address;
 use super::breaker::{Admission, Breaker};
 
 /// Consecutive failed health checks that make an address unhealthy.
-const MISSED: u32 = 2;
+const UNHEALTHY_AFTER: u32 = 2;
 
 /// The addresses of an upstream.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct State {
 
 /// Consequence of a failed call for its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum CallFault {
     /// The address is unreachable.
     Gone,
     /// The address failed on this request; another request may succeed.
@@ -50,7 +50,7 @@ pub(super) enum Fault {
 
 /// A call in flight at an address.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct CallGuard {
     pub(super) number: usize,
     pub(super) target: Arc<Target>,
     is_trial: bool,
@@ -72,7 +72,7 @@ impl Pool {
 
     /// Selects the address with the fewest calls in flight among those that are up and were not
     /// tried.
-    pub(super) fn take(&self, tried: &[usize]) -> Option<Held> {
+    pub(super) fn take(&self, tried: &[usize]) -> Option<CallGuard> {
         let count = self.targets.len();
         let start = self.turn.fetch_add(usize::from(tried.is_empty()), Relaxed);
         let in_turn = (0..count).map(|offset| (start % count + offset) % count);
@@ -92,7 +92,7 @@ impl Pool {
     }
 
     /// Records an answered call.
-    pub(super) fn succeeded(&self, held: &mut Held) {
+    pub(super) fn succeeded(&self, held: &mut CallGuard) {
         held.is_trial = false;
         self.answered(&held.target);
     }
@@ -106,9 +106,9 @@ impl Pool {
     }
 
     /// Records a failed call.
-    pub(super) fn failed(&self, held: &mut Held, fault: Fault, reason: &str) {
+    pub(super) fn failed(&self, held: &mut CallGuard, fault: CallFault, reason: &str) {
         let is_trial = std::mem::take(&mut held.is_trial);
-        if fault == Fault::Failed && !self.has_other(held.number) {
+        if fault == CallFault::Failed && !self.has_other(held.number) {
             // Any answer proves that the address is reachable.
             if is_trial {
                 self.answered(&held.target);
@@ -127,7 +127,7 @@ impl Pool {
     pub(super) fn checked(&self, target: &Target, found: Result<(), String>) {
         let (service, address) = (&self.label, &target.address);
         let mut state = target.lock();
-        let was_sick = state.missed >= MISSED;
+        let was_sick = state.missed >= UNHEALTHY_AFTER;
         match found {
             Ok(()) => {
                 state.missed = 0;
@@ -139,7 +139,7 @@ impl Pool {
             }
             Err(reason) => {
                 state.missed = state.missed.saturating_add(1);
-                let is_sick = state.missed >= MISSED;
+                let is_sick = state.missed >= UNHEALTHY_AFTER;
                 drop(state);
                 if is_sick && !was_sick {
                     tracing::warn!(service, %address, reason, "an upstream address is unhealthy");
@@ -176,12 +176,12 @@ impl Target {
     /// Returns whether it failed too often or is unhealthy.
     pub(super) fn is_down(&self) -> bool {
         let state = self.lock();
-        state.missed >= MISSED || state.breaker.is_open()
+        state.missed >= UNHEALTHY_AFTER || state.breaker.is_open()
     }
 
-    fn admit(self: &Arc<Self>, number: usize, now: Instant) -> Option<Held> {
+    fn admit(self: &Arc<Self>, number: usize, now: Instant) -> Option<CallGuard> {
         let mut state = self.lock();
-        if state.missed >= MISSED {
+        if state.missed >= UNHEALTHY_AFTER {
             return None;
         }
         let admission = state.breaker.admit(now);
@@ -190,7 +190,7 @@ impl Target {
             return None;
         }
         self.in_flight.fetch_add(1, Relaxed);
-        Some(Held {
+        Some(CallGuard {
             number,
             target: Arc::clone(self),
             is_trial: admission == Admission::Trial,
@@ -210,7 +210,7 @@ impl Target {
     }
 }
 
-impl Drop for Held {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.target.in_flight.fetch_sub(1, Relaxed);
         if self.is_trial {
@@ -229,7 +229,7 @@ mod tests {
         Pool::new("local/x", &addresses)
     }
 
-    fn fail(pool: &Pool, number: usize, fault: Fault) {
+    fn fail(pool: &Pool, number: usize, fault: CallFault) {
         let others: Vec<usize> = (0..pool.targets.len()).filter(|it| *it != number).collect();
         if let Some(mut held) = pool.take(&others) {
             pool.failed(&mut held, fault, "test");
@@ -239,10 +239,11 @@ mod tests {
     #[test]
     fn calls_go_where_the_fewest_are_and_then_in_turn() {
         let pool = pool(3);
-        let held: Vec<Held> = (0..6).filter_map(|_| pool.take(&[])).collect();
+        let held: Vec<CallGuard> = (0..6).filter_map(|_| pool.take(&[])).collect();
         let counts = || -> Vec<usize> { pool.targets.iter().map(|it| it.in_flight()).collect() };
         assert_eq!(counts(), [2, 2, 2]);
-        let (kept, ended): (Vec<Held>, Vec<Held>) = held.into_iter().partition(|it| it.number != 1);
+        let (kept, ended): (Vec<CallGuard>, Vec<CallGuard>) =
+            held.into_iter().partition(|it| it.number != 1);
         drop(ended);
         assert_eq!(counts(), [2, 0, 2]);
         for _ in 0..2 {
@@ -261,21 +262,21 @@ mod tests {
     fn an_error_status_never_takes_the_last_address_away() {
         let pool = pool(2);
         for _ in 0..20 {
-            fail(&pool, 0, Fault::Failed);
-            fail(&pool, 1, Fault::Failed);
+            fail(&pool, 0, CallFault::Failed);
+            fail(&pool, 1, CallFault::Failed);
         }
         assert!(pool.targets[0].is_down() && !pool.targets[1].is_down());
         let pool = self::pool(2);
         for _ in 0..3 {
-            fail(&pool, 0, Fault::Gone);
+            fail(&pool, 0, CallFault::Gone);
         }
         assert!(pool.targets[0].is_down() && !pool.is_down());
         for _ in 0..20 {
-            fail(&pool, 1, Fault::Failed);
+            fail(&pool, 1, CallFault::Failed);
         }
         assert!(!pool.is_down());
         for _ in 0..3 {
-            fail(&pool, 1, Fault::Gone);
+            fail(&pool, 1, CallFault::Gone);
         }
         assert!(pool.is_down());
         assert!(pool.take(&[]).is_none());

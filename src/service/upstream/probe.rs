@@ -13,10 +13,10 @@ use super::pool::Target;
 use super::{Upstream, reason};
 
 /// Time limit of a check.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum bytes read of a check's answer.
-const MOST_READ: usize = 64 << 10;
+const MAX_READ_BYTES: usize = 64 << 10;
 
 /// Checks the addresses periodically while the upstream exists.
 pub(super) fn watch(upstream: &Arc<Upstream>) {
@@ -60,15 +60,15 @@ impl Upstream {
             let mut read = 0;
             while let Some(chunk) = answer.chunk().await? {
                 read += chunk.len();
-                if read > MOST_READ {
+                if read > MAX_READ_BYTES {
                     break;
                 }
             }
             Ok(answer)
         };
-        match tokio::time::timeout(PATIENCE, asked).await {
+        match tokio::time::timeout(CHECK_TIMEOUT, asked).await {
             Ok(asked) => asked.map_err(reason),
-            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+            Err(_) => Err(format!("no answer within {} s", CHECK_TIMEOUT.as_secs())),
         }
     }
 }

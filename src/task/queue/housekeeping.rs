@@ -11,13 +11,13 @@ use super::QueueOptions;
 use crate::task::remove_in_batches;
 
 /// Interval between sweeps for orphaned blobs.
-const ORPHANS: Duration = Duration::from_hours(1);
+const ORPHAN_SWEEP_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Runs until it is aborted.
 pub(super) async fn run(options: Arc<QueueOptions>) {
     let mut tick = tokio::time::interval(options.lease / 4);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut orphans_at = Instant::now() + ORPHANS;
+    let mut orphans_at = Instant::now() + ORPHAN_SWEEP_INTERVAL;
     let (store, blobs) = (&options.store, &options.blobs);
     loop {
         tick.tick().await;
@@ -35,7 +35,7 @@ pub(super) async fn run(options: Arc<QueueOptions>) {
             tracing::error!(%error, "cannot remove expired answers");
         }
         if orphans_at <= Instant::now() {
-            orphans_at = Instant::now() + ORPHANS;
+            orphans_at = Instant::now() + ORPHAN_SWEEP_INTERVAL;
             let orphans = blobs.sweep_orphans(store.as_ref()).await;
             if orphans > 0 {
                 tracing::info!(blobs = orphans, "removed orphaned blobs");

@@ -17,16 +17,16 @@ use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::Instrument as _;
 
-use super::{Blobs, Caps, Claimed, Event, Lease, Limits, Status, TaskId, TaskStore, Turns};
+use super::{Blobs, Caps, ClaimedTask, Event, Lease, Limits, Status, TaskId, TaskStore, Turns};
 use crate::account::{AccountId, Directory};
 use crate::database::{DatabaseError, RetentionClock, Timestamp};
 use crate::service::{BodyMemory, Service};
 
 /// Finds a service by its owner and name.
-pub type Find = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
+pub type FindService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
 
 /// Delay before the queue retries after an error of the store.
-const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Dependencies and settings of a queue.
 pub struct QueueOptions {
@@ -39,7 +39,7 @@ pub struct QueueOptions {
     /// Memory for bodies.
     pub memory: Arc<BodyMemory>,
     /// Finds a service by name.
-    pub find: Find,
+    pub find: FindService,
     /// The accounts and their limits.
     pub directory: Arc<Directory>,
     /// System-wide caps on tasks.
@@ -120,19 +120,19 @@ impl Dispatcher {
         loop {
             wakeups.borrow_and_update();
             if claims_at <= Instant::now() && !self.claim().await {
-                claims_at = Instant::now() + AFTER_A_FAILURE;
+                claims_at = Instant::now() + STORE_RETRY_DELAY;
             }
             tokio::select! {
                 _ = stopped.changed() => break,
-                Some(done) = self.running.join_next_with_id() => self.ended(done),
+                Some(done) = self.running.join_next_with_id() => self.on_run_ended(done),
                 _ = wakeups.changed() => {}
-                event = events.recv() => self.heard(&event),
+                event = events.recv() => self.on_event(&event),
                 _ = tick.tick() => self.maintain().await,
                 () = tokio::time::sleep_until(claims_at), if claims_at > Instant::now() => {}
             }
         }
         let grace = stopped.borrow().unwrap_or_default();
-        self.wind_up(events, grace).await;
+        self.shut_down(events, grace).await;
     }
 
     /// Claims a task for each free place, and the tasks that accounts may run beyond those. Returns
@@ -160,7 +160,7 @@ impl Dispatcher {
         }
     }
 
-    fn spawn(&mut self, claimed: Claimed) {
+    fn spawn(&mut self, claimed: ClaimedTask) {
         let lease = claimed.lease;
         let options = Arc::clone(&self.options);
         let span = tracing::trace_span!(
@@ -177,7 +177,7 @@ impl Dispatcher {
         self.held.insert(lease.task, (lease, abort));
     }
 
-    fn ended(&mut self, done: Result<(Id, ()), tokio::task::JoinError>) {
+    fn on_run_ended(&mut self, done: Result<(Id, ()), tokio::task::JoinError>) {
         let id = match &done {
             Ok((id, ())) => *id,
             Err(error) => error.id(),
@@ -208,7 +208,7 @@ impl Dispatcher {
     }
 
     /// Stops the run of a task that was canceled.
-    fn heard(&mut self, event: &Result<Event, RecvError>) {
+    fn on_event(&mut self, event: &Result<Event, RecvError>) {
         match event {
             Ok(event) if event.status == Status::Canceled => {
                 if let Some((_, abort)) = self.held.get(&event.task) {
@@ -248,12 +248,12 @@ impl Dispatcher {
         }
     }
 
-    async fn wind_up(mut self, mut events: broadcast::Receiver<Event>, grace: Duration) {
+    async fn shut_down(mut self, mut events: broadcast::Receiver<Event>, grace: Duration) {
         let deadline = Instant::now() + grace;
         while !self.running.is_empty() {
             tokio::select! {
-                Some(done) = self.running.join_next_with_id() => self.ended(done),
-                event = events.recv() => self.heard(&event),
+                Some(done) = self.running.join_next_with_id() => self.on_run_ended(done),
+                event = events.recv() => self.on_event(&event),
                 () = tokio::time::sleep_until(deadline) => break,
             }
         }

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::{AFTER_A_FAILURE, QueueOptions};
+use super::{QueueOptions, STORE_RETRY_DELAY};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
 use crate::service::meter::{Operation, Outcome};
 use crate::service::{CallError, Request, Service};
-use crate::task::{Answered, BlobError, Claimed, Content, Failure, Lease, OnCrash, TaskId};
+use crate::task::{BlobError, ClaimedTask, Content, Failure, Lease, OnCrash, StoredAnswer, TaskId};
 
 /// Longest pause between two attempts to store an outcome.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
 /// Outcome of a run.
-enum End {
+enum RunResult {
     Answered {
         answer: Bytes,
         media_type: Option<String>,
@@ -30,7 +30,7 @@ enum End {
 }
 
 /// Runs a claimed task to its end.
-pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
+pub(super) async fn run(options: Arc<QueueOptions>, claimed: ClaimedTask) {
     let lease = claimed.lease;
     let had_blob = matches!(claimed.body, Content::Blob { .. });
     let end = answer(&options, claimed).await;
@@ -43,15 +43,17 @@ pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
 }
 
 /// Stores the outcome of a run.
-async fn store(options: Arc<QueueOptions>, lease: Lease, end: End, had_blob: bool) {
+async fn store(options: Arc<QueueOptions>, lease: Lease, end: RunResult, had_blob: bool) {
     let finished = match end {
-        End::Answered { answer, media_type } => complete(&options, lease, answer, media_type).await,
-        End::Failed(failure) => fail(&options, lease, failure).await,
-        End::Crashed => {
+        RunResult::Answered { answer, media_type } => {
+            complete(&options, lease, answer, media_type).await
+        }
+        RunResult::Failed(failure) => fail(&options, lease, failure).await,
+        RunResult::Crashed => {
             release(&options, lease, true).await;
             false
         }
-        End::PutBack => {
+        RunResult::PutBack => {
             release(&options, lease, false).await;
             false
         }
@@ -61,7 +63,7 @@ async fn store(options: Arc<QueueOptions>, lease: Lease, end: End, had_blob: boo
     }
 }
 
-async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
+async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
     let task = claimed.lease.task;
     // A task has no deadline here: it waits until the body memory has room for its body.
     let size = usize::try_from(claimed.body.size()).unwrap_or(usize::MAX);
@@ -71,15 +73,15 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         Ok(loaded) => loaded,
         Err(BlobError::Lost | BlobError::Corrupt) => {
             tracing::error!(%task, "the task's body is missing or corrupt");
-            return End::Failed(Failure::body_lost());
+            return RunResult::Failed(Failure::body_lost());
         }
         Err(BlobError::Storage(error)) => {
             tracing::error!(%task, %error, "cannot read the task's body");
-            return End::Failed(Failure::body_lost());
+            return RunResult::Failed(Failure::body_lost());
         }
     };
     let Some(service) = (options.find)(claimed.owner, &claimed.service) else {
-        return End::Failed(Failure::no_service(&claimed.service));
+        return RunResult::Failed(Failure::no_service(&claimed.service));
     };
     let run = Run {
         options,
@@ -87,7 +89,7 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         task,
         caller: claimed.caller,
         began: Instant::now(),
-        is_told: false,
+        is_counted: false,
     };
     let request = Request {
         body,
@@ -101,27 +103,27 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         drop(request);
         let limit = service.settings.async_timeout();
         let answer = prepared.predict(claimed.caller, limit).await?;
-        let media_type = Answered::media_type(&answer.content_type);
+        let media_type = StoredAnswer::media_type(&answer.content_type);
         let answer = answer.body.whole().await?;
-        Ok(End::Answered { answer, media_type })
+        Ok(RunResult::Answered { answer, media_type })
     };
     let answer = answer.await;
     run.end(answer.as_ref().err());
     match answer {
         Ok(answered) => answered,
-        Err(CallError::Stopped) => End::PutBack,
+        Err(CallError::Stopped) => RunResult::PutBack,
         Err(error @ CallError::QueueFull { .. }) => {
             // The account's own requests fill the service's queue: the task returns to the task
             // queue.
             tracing::debug!(%task, %error, "task returned to the queue");
-            tokio::time::sleep(AFTER_A_FAILURE / 10).await;
-            End::PutBack
+            tokio::time::sleep(STORE_RETRY_DELAY / 10).await;
+            RunResult::PutBack
         }
         Err(error) => {
             if matches!(error, CallError::Crashed(_)) && claimed.on_crash == OnCrash::Retry {
-                return End::Crashed;
+                return RunResult::Crashed;
             }
-            End::Failed(Failure::of(error))
+            RunResult::Failed(Failure::of(error))
         }
     }
 }
@@ -134,12 +136,12 @@ struct Run<'r> {
     task: TaskId,
     caller: AccountId,
     began: Instant,
-    is_told: bool,
+    is_counted: bool,
 }
 
 impl Run<'_> {
     fn end(mut self, error: Option<&CallError>) {
-        self.is_told = true;
+        self.is_counted = true;
         if matches!(
             error,
             Some(CallError::Stopped | CallError::QueueFull { .. })
@@ -184,7 +186,7 @@ impl Run<'_> {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        if !self.is_told {
+        if !self.is_counted {
             self.count(Outcome::Abandoned, self.began.elapsed());
         }
     }
@@ -197,7 +199,7 @@ async fn complete(
     answer: Bytes,
     media_type: Option<String>,
 ) -> bool {
-    let mut pause = Pause::default();
+    let mut pause = RetryPause::default();
     let content = loop {
         match options.blobs.put_answer(lease, answer.clone()).await {
             Ok(content) => break content,
@@ -208,11 +210,11 @@ async fn complete(
         }
     };
     let in_blob = matches!(content, Content::Blob { .. });
-    let answer = Answered {
+    let answer = StoredAnswer {
         content,
         media_type,
     };
-    let stored = insist(lease, || {
+    let stored = retry_until_stored(lease, || {
         let now = Timestamp::now();
         let expires = now.after(options.answer_ttl);
         options.store.complete(lease, answer.clone(), now, expires)
@@ -225,19 +227,22 @@ async fn complete(
 }
 
 async fn fail(options: &QueueOptions, lease: Lease, failure: Failure) -> bool {
-    insist(lease, || {
+    retry_until_stored(lease, || {
         options.store.fail(lease, failure.clone(), Timestamp::now())
     })
     .await
 }
 
 async fn release(options: &QueueOptions, lease: Lease, crashed: bool) {
-    insist(lease, || Box::pin(options.release(lease, crashed))).await;
+    retry_until_stored(lease, || Box::pin(options.release(lease, crashed))).await;
 }
 
 /// Retries until the store succeeds: a full disk must not lose an outcome.
-async fn insist<'a>(lease: Lease, mut attempt: impl FnMut() -> Stored<'a>) -> bool {
-    let mut pause = Pause::default();
+async fn retry_until_stored<'a>(
+    lease: Lease,
+    mut attempt: impl FnMut() -> StoreFuture<'a>,
+) -> bool {
+    let mut pause = RetryPause::default();
     loop {
         match attempt().await {
             Ok(stored) => return stored,
@@ -250,20 +255,20 @@ async fn insist<'a>(lease: Lease, mut attempt: impl FnMut() -> Stored<'a>) -> bo
 }
 
 /// Future that the store methods return.
-type Stored<'a> = Pin<Box<dyn Future<Output = Result<bool, DatabaseError>> + Send + 'a>>;
+type StoreFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, DatabaseError>> + Send + 'a>>;
 
 /// Pauses that double each time.
-struct Pause(Duration);
+struct RetryPause(Duration);
 
-impl Default for Pause {
+impl Default for RetryPause {
     fn default() -> Self {
-        Self(AFTER_A_FAILURE / 10)
+        Self(STORE_RETRY_DELAY / 10)
     }
 }
 
-impl Pause {
+impl RetryPause {
     async fn wait(&mut self) {
         tokio::time::sleep(self.0).await;
-        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+        self.0 = (self.0 * 2).min(MAX_RETRY_PAUSE);
     }
 }

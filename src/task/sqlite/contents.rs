@@ -10,7 +10,7 @@ use crate::task::Content;
 
 /// The database columns that describe stored content.
 #[derive(Debug, Default)]
-pub(super) struct Placed<'a> {
+pub(super) struct PlacedContent<'a> {
     /// The bytes, if they are in the row.
     pub(super) inline: Option<&'a [u8]>,
     /// Row number in the `content` table.
@@ -21,7 +21,7 @@ pub(super) struct Placed<'a> {
     pub(super) sha256: Option<&'a [u8]>,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> PlacedContent<'a> {
     /// Stores content, unless it is a blob, which is already stored.
     pub(super) fn place(
         connection: &Connection,

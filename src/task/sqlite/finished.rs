@@ -1,7 +1,7 @@
 //! Cache of recently read finished tasks. Clients poll the state of a task and then request its
 //! result.
 //!
-//! Invariant: a task that this process removed is not cached, and no entry is older than [`FRESH`],
+//! Invariant: a task that this process removed is not cached, and no entry is older than [`MAX_AGE`],
 //! because another process may remove tasks too.
 
 use std::collections::HashMap;
@@ -11,23 +11,23 @@ use std::time::{Duration, Instant};
 use crate::task::{Outcome, Task, TaskId};
 
 /// Maximum number of cached tasks, and maximum bytes of their outcomes.
-const TASKS: usize = 4096;
-const BYTES: u64 = 4 << 20;
+const MAX_CACHED_TASKS: usize = 4096;
+const MAX_CACHED_BYTES: u64 = 4 << 20;
 
 /// Outcomes larger than this are not cached, in bytes.
-const LARGE: u64 = 16 << 10;
+const MAX_OUTCOME_BYTES: u64 = 16 << 10;
 
 /// Maximum age of the cache.
-const FRESH: Duration = Duration::from_secs(1);
+const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// The cache of finished tasks.
 #[derive(Debug)]
-pub(super) struct Finished {
-    known: Mutex<Known>,
+pub(super) struct FinishedCache {
+    known: Mutex<CacheState>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CacheState {
     tasks: HashMap<TaskId, Task>,
     bytes: u64,
     since: Instant,
@@ -35,10 +35,10 @@ struct Known {
     removals: u64,
 }
 
-impl Finished {
+impl FinishedCache {
     pub(super) fn new() -> Self {
         Self {
-            known: Mutex::new(Known {
+            known: Mutex::new(CacheState {
                 tasks: HashMap::new(),
                 bytes: 0,
                 since: Instant::now(),
@@ -51,7 +51,7 @@ impl Finished {
     /// it.
     pub(super) fn find(&self, task: TaskId) -> Result<Task, u64> {
         let mut known = self.known();
-        if known.since.elapsed() >= FRESH {
+        if known.since.elapsed() >= MAX_AGE {
             known.clear();
         }
         known.tasks.get(&task).cloned().ok_or(known.removals)
@@ -60,14 +60,14 @@ impl Finished {
     /// Caches a task, unless something was removed since the lookup.
     pub(super) fn remember(&self, task: &Task, removals: u64) {
         let bytes = task.outcome.as_ref().map_or(0, Outcome::bytes);
-        if !task.status.is_final() || bytes > LARGE {
+        if !task.status.is_final() || bytes > MAX_OUTCOME_BYTES {
             return;
         }
         let mut known = self.known();
         if known.removals != removals {
             return;
         }
-        if known.tasks.len() >= TASKS || known.bytes + bytes > BYTES {
+        if known.tasks.len() >= MAX_CACHED_TASKS || known.bytes + bytes > MAX_CACHED_BYTES {
             known.clear();
         }
         known.bytes += bytes;
@@ -88,12 +88,12 @@ impl Finished {
         known.clear();
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CacheState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CacheState {
     fn clear(&mut self) {
         self.tasks.clear();
         self.bytes = 0;

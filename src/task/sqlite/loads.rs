@@ -15,10 +15,10 @@ use crate::task::Limits;
 
 /// Maximum age, in milliseconds, of a count of stored data that rejects a request. An older one is
 /// recounted first, because other processes delete too.
-const COUNT_AGAIN: u64 = 10_000;
+const MAX_COUNT_AGE_MS: u64 = 10_000;
 
 /// Counts the tasks of an account and the bytes that they use.
-pub(super) const STORED: &str =
+pub(super) const COUNT_STORED_SQL: &str =
     "SELECT count(*), coalesce(sum(CASE WHEN status < 2 THEN coalesce(request_bytes, 0)
         ELSE coalesce(answer_size, length(answer), 0) END), 0)
     FROM task INDEXED BY task_of_caller WHERE caller = ?1";
@@ -31,7 +31,7 @@ pub(super) struct Loads {
     waiting: BTreeSet<AccountId>,
     /// Number of accounts with waiting or running tasks.
     active: usize,
-    stored: HashMap<AccountId, Stored>,
+    stored: HashMap<AccountId, StoredData>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,7 +42,7 @@ pub(super) struct Load {
 
 /// Stored data of an account.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Stored {
+pub(super) struct StoredData {
     /// Tasks.
     pub(super) tasks: u64,
     /// Bytes of their bodies and answers.
@@ -130,22 +130,22 @@ impl Loads {
     }
 
     /// Returns an account's stored data. It is counted at first use, and recounted if `doubt` is
-    /// set and the count is older than `COUNT_AGAIN`.
+    /// set and the count is older than `MAX_COUNT_AGE_MS`.
     pub(super) fn stored(
         &mut self,
         connection: &Connection,
         account: AccountId,
         doubt: bool,
         now: Timestamp,
-    ) -> Result<Stored, rusqlite::Error> {
+    ) -> Result<StoredData, rusqlite::Error> {
         if let Some(known) = self.stored.get(&account)
-            && !(doubt && known.counted_at.0.abs_diff(now.0) >= COUNT_AGAIN)
+            && !(doubt && known.counted_at.0.abs_diff(now.0) >= MAX_COUNT_AGE_MS)
         {
             return Ok(*known);
         }
-        let mut read = connection.prepare_cached(STORED)?;
+        let mut read = connection.prepare_cached(COUNT_STORED_SQL)?;
         let counted = read.query_row([account.0], |row| {
-            Ok(Stored {
+            Ok(StoredData {
                 tasks: rows::number(row, 0)?,
                 bytes: rows::number(row, 1)?,
                 counted_at: now,

@@ -17,42 +17,42 @@ use crate::database::DatabaseError;
 use crate::database::sqlite::Sqlite;
 
 /// Number of log pages after which the writer checkpoints.
-const PAGES: i64 = 4000;
+const CHECKPOINT_PAGES: i64 = 4000;
 
 /// Log size above which a separate thread checkpoints, in bytes.
-const LONG: u64 = 64 << 20;
+const LONG_LOG_BYTES: u64 = 64 << 20;
 
 /// Size to which a reused log is truncated, in bytes.
-const KEPT: i64 = 32 << 20;
+const KEPT_LOG_BYTES: i64 = 32 << 20;
 
 /// Interval between checks of the log's size.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pause of the thread while a reader still needs the log.
-const WAIT: Duration = Duration::from_millis(50);
+const READER_PAUSE: Duration = Duration::from_millis(50);
 
 /// The write-ahead log of the writer's database.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct WriteAheadLog {
     database: Sqlite,
     file: PathBuf,
-    looked: Instant,
-    helper: Option<Helper>,
+    checked_at: Instant,
+    helper: Option<CheckpointThread>,
 }
 
 /// The thread that checkpoints a long log.
 #[derive(Debug)]
-struct Helper {
+struct CheckpointThread {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-impl Log {
+impl WriteAheadLog {
     /// Configures checkpoints on the writer's connection.
     pub(super) fn of(database: &Sqlite, connection: &Connection) -> Result<Self, DatabaseError> {
         let set = || {
-            connection.pragma_update(None, "wal_autocheckpoint", PAGES)?;
-            connection.pragma_update(None, "journal_size_limit", KEPT)
+            connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+            connection.pragma_update(None, "journal_size_limit", KEPT_LOG_BYTES)
         };
         set().map_err(|error| database.error(&error))?;
         let mut file = database.path().to_owned().into_os_string();
@@ -60,24 +60,24 @@ impl Log {
         Ok(Self {
             database: database.clone(),
             file: file.into(),
-            looked: Instant::now(),
+            checked_at: Instant::now(),
             helper: None,
         })
     }
 
     /// Hands a long log to the thread, and returns to automatic checkpoints when the log is short.
-    pub(super) fn tend(&mut self, connection: &Connection) {
-        if self.looked.elapsed() < LOOK {
+    pub(super) fn maintain(&mut self, connection: &Connection) {
+        if self.checked_at.elapsed() < CHECK_INTERVAL {
             return;
         }
-        self.looked = Instant::now();
+        self.checked_at = Instant::now();
         if let Some(helper) = &self.helper {
             if helper.thread.is_finished() {
                 self.stop();
-                set_pages(connection, PAGES);
+                set_pages(connection, CHECKPOINT_PAGES);
             }
-        } else if std::fs::metadata(&self.file).is_ok_and(|found| found.len() > LONG) {
-            self.helper = Helper::start(&self.database);
+        } else if std::fs::metadata(&self.file).is_ok_and(|found| found.len() > LONG_LOG_BYTES) {
+            self.helper = CheckpointThread::start(&self.database);
             if self.helper.is_some() {
                 set_pages(connection, 0);
             }
@@ -94,7 +94,7 @@ impl Log {
     }
 }
 
-impl Helper {
+impl CheckpointThread {
     fn start(database: &Sqlite) -> Option<Self> {
         let connection = match database.connect() {
             Ok(connection) => connection,
@@ -128,12 +128,12 @@ fn write_back(connection: &Connection, stop: &AtomicBool) -> Result<(), rusqlite
         // A smaller number than before means that the log restarted from its beginning.
         let new = written.checked_sub(before).filter(|new| *new >= 0);
         before = written;
-        if length == written && new.is_none_or(|new| new < PAGES) {
+        if length == written && new.is_none_or(|new| new < CHECKPOINT_PAGES) {
             return Ok(());
         }
         if length != written {
             // A reader still needs the log.
-            thread::sleep(WAIT);
+            thread::sleep(READER_PAUSE);
         }
     }
     Ok(())

@@ -20,8 +20,8 @@ use std::thread;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use super::{
-    Answered, Claimed, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
-    NewTask, Removed, Statistics, Status, Task, TaskId, TaskStore, Turns,
+    ClaimedTask, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob, NewTask,
+    RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskId, TaskStore, Turns,
 };
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
@@ -79,7 +79,13 @@ impl TaskStore for SqliteTasks {
     ) -> Result<(), EnqueueError> {
         let most = limit.waiting;
         let has_room = self.readers.waiting(account, most)? < most;
-        if has_room || key.is_some_and(|key| self.readers.knows(account, key).unwrap_or(true)) {
+        if has_room
+            || key.is_some_and(|key| {
+                self.readers
+                    .has_idempotency_key(account, key)
+                    .unwrap_or(true)
+            })
+        {
             return Ok(());
         }
         Err(EnqueueError::TooManyWaiting { limit: most })
@@ -100,7 +106,7 @@ impl TaskStore for SqliteTasks {
         turns: &Arc<Turns>,
         limits: &Limits,
         lease_until: Timestamp,
-    ) -> Result<Vec<Claimed>, DatabaseError> {
+    ) -> Result<Vec<ClaimedTask>, DatabaseError> {
         let (turns, limits) = (Arc::clone(turns), limits.clone());
         let make =
             move |moves: &mut moves::Moves<'_>| moves.claim(max, &turns, &limits, lease_until);
@@ -120,7 +126,7 @@ impl TaskStore for SqliteTasks {
     async fn complete(
         &self,
         lease: Lease,
-        answer: Answered,
+        answer: StoredAnswer,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {
@@ -175,16 +181,17 @@ impl TaskStore for SqliteTasks {
     }
 
     async fn recover(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.give_back(None, attempts, now);
+        let make = move |moves: &mut moves::Moves<'_>| moves.requeue_running(None, attempts, now);
         self.writer.submit(make).await
     }
 
     async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
-        let make = move |moves: &mut moves::Moves<'_>| moves.give_back(Some(now), attempts, now);
+        let make =
+            move |moves: &mut moves::Moves<'_>| moves.requeue_running(Some(now), attempts, now);
         self.writer.submit(make).await
     }
 
-    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
+    async fn sweep(&self, now: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError> {
         let make = move |moves: &mut moves::Moves<'_>| moves.sweep(now, max);
         let removed = self.writer.submit(make).await?;
         if removed.count > 0 {
@@ -200,7 +207,7 @@ impl TaskStore for SqliteTasks {
         Ok(deletion)
     }
 
-    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError> {
         let make = move |moves: &mut moves::Moves<'_>| moves.purge(ended_by, max);
         let removed = self.writer.submit(make).await?;
         if removed.count > 0 {
@@ -229,7 +236,7 @@ impl TaskStore for SqliteTasks {
         if let Some(damage) = self.database.damage() {
             return Err(damage);
         }
-        self.writer.submit(|moves| moves.touch()).await
+        self.writer.submit(|moves| moves.probe_write()).await
     }
 
     async fn check(&self) -> Result<(), DatabaseError> {

@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::contents::{self, Placed};
+use super::contents::{self, PlacedContent};
 use super::loads::Loads;
 use super::reads::find;
-use super::rows::{self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED, COMPLETED, FAILED};
+use super::rows::{self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED_COLUMNS, COMPLETED, FAILED};
 use super::shared::Shared;
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Timestamp};
 use crate::task::{
-    Answered, Claimed, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask,
-    OnCrash, Quota, Status, Task, TaskId, Turns,
+    ClaimedTask, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash,
+    Quota, Status, StoredAnswer, Task, TaskId, Turns,
 };
 
 /// The state that the moves of one transaction work on.
@@ -40,7 +40,7 @@ pub(super) struct News {
 }
 
 /// A running task to return to the queue.
-struct Found {
+struct RunningTask {
     task: TaskId,
     caller: AccountId,
     /// Number of crashes of its process.
@@ -53,7 +53,7 @@ struct Found {
 enum Repeated {
     No,
     /// The key belongs to another request.
-    Another,
+    OtherRequest,
     /// The same request created this task.
     Same(TaskId),
 }
@@ -64,7 +64,7 @@ impl Moves<'_> {
     }
 
     /// Writes a value that is already stored, to check that writing works.
-    pub(super) fn touch(&self) -> Result<(), DatabaseError> {
+    pub(super) fn probe_write(&self) -> Result<(), DatabaseError> {
         let touched = || {
             let read = |row: &Row<'_>| row.get(0);
             let version: i64 = self.connection.query_row("PRAGMA user_version", [], read)?;
@@ -82,7 +82,7 @@ impl Moves<'_> {
         let repeated = self.repeated(task);
         match repeated.map_err(|error| self.fault(&error))? {
             Repeated::No => {}
-            Repeated::Another => return Err(EnqueueError::Conflict),
+            Repeated::OtherRequest => return Err(EnqueueError::Conflict),
             Repeated::Same(first) => {
                 self.shared.admit(task.caller, limit, now)?;
                 return Ok(first);
@@ -122,7 +122,7 @@ impl Moves<'_> {
             refused = (limit > 0 && stored.tasks >= limit)
                 .then_some(EnqueueError::TooManyStored { limit });
             let limit = quota.bytes;
-            let held = stored.bytes.saturating_add(quota.beside);
+            let held = stored.bytes.saturating_add(quota.other_bytes);
             if limit > 0 && held.saturating_add(size) > limit {
                 refused = refused.or(Some(EnqueueError::TooManyBytes { held, size, limit }));
             }
@@ -144,7 +144,7 @@ impl Moves<'_> {
             Ok(if fingerprint == repeat.fingerprint {
                 Repeated::Same(TaskId::from_bytes(row.get(0)?))
             } else {
-                Repeated::Another
+                Repeated::OtherRequest
             })
         });
         Ok(found.optional()?.unwrap_or(Repeated::No))
@@ -155,7 +155,7 @@ impl Moves<'_> {
                 config, data_type, body, body_size, body_sha256, repeat_key, repeat_sha256,
                 body_number, request_bytes)
             VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
-        let body = Placed::place(self.connection, &task.body)?;
+        let body = PlacedContent::place(self.connection, &task.body)?;
         let repeat = task.idempotency.as_ref();
         let mut insert = self.connection.prepare_cached(sql)?;
         insert.execute(params![
@@ -184,7 +184,7 @@ impl Moves<'_> {
         turns: &Turns,
         limits: &Limits,
         lease_until: Timestamp,
-    ) -> Result<Vec<Claimed>, DatabaseError> {
+    ) -> Result<Vec<ClaimedTask>, DatabaseError> {
         let share = limits.share(self.loads.active());
         let waiting = self.loads.waiting();
         let mut next: BTreeSet<(u64, AccountId)> = waiting
@@ -225,12 +225,12 @@ impl Moves<'_> {
         &self,
         account: AccountId,
         lease_until: Timestamp,
-    ) -> Result<Option<Claimed>, rusqlite::Error> {
+    ) -> Result<Option<ClaimedTask>, rusqlite::Error> {
         let sql = format!(
             "UPDATE task SET status = 1, attempt = attempt + 1, lease_until = ?2
              WHERE id = (SELECT id FROM task INDEXED BY task_waiting
                  WHERE status = 0 AND caller = ?1 ORDER BY id LIMIT 1)
-             RETURNING {CLAIMED}"
+             RETURNING {CLAIMED_COLUMNS}"
         );
         let mut update = self.connection.prepare_cached(&sql)?;
         let values = params![account.0, lease_until.0];
@@ -271,7 +271,7 @@ impl Moves<'_> {
     pub(super) fn complete(
         &mut self,
         lease: Lease,
-        answer: &Answered,
+        answer: &StoredAnswer,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {
@@ -280,7 +280,7 @@ impl Moves<'_> {
                 answer_number = ?7, answer_size = ?8, answer_sha256 = ?9, expires_at = ?10,
                 media_type = ?11
             WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
-        let place = Placed::place(self.connection, &answer.content);
+        let place = PlacedContent::place(self.connection, &answer.content);
         let place = place.map_err(|error| self.fault(&error))?;
         let end = params![
             lease.task.as_bytes(),
@@ -310,8 +310,8 @@ impl Moves<'_> {
                 answer_number = ?10, answer_size = ?11, media_type = ?12
             WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
         let place = match &failure.body {
-            Some(body) => Placed::place_bytes(self.connection, body),
-            None => Ok(Placed::default()),
+            Some(body) => PlacedContent::place_bytes(self.connection, body),
+            None => Ok(PlacedContent::default()),
         };
         let place = place.map_err(|error| self.fault(&error))?;
         let end = params![
@@ -338,7 +338,7 @@ impl Moves<'_> {
         lease: Lease,
         sql: &str,
         values: &[&dyn rusqlite::ToSql],
-        (status, place): (Status, &Placed<'_>),
+        (status, place): (Status, &PlacedContent<'_>),
     ) -> Result<bool, DatabaseError> {
         let end = || {
             let mut update = self.connection.prepare_cached(sql)?;
@@ -408,7 +408,7 @@ impl Moves<'_> {
     /// Returns a running task to the queue, or cancels it if it crashed too often.
     fn put_back(
         &mut self,
-        found: &Found,
+        found: &RunningTask,
         (crashed, attempts): (bool, u32),
         now: Timestamp,
     ) -> Result<(), DatabaseError> {
@@ -448,7 +448,7 @@ impl Moves<'_> {
     }
 
     /// Treats running tasks as crashed: all of them, or those whose lease expired by a given time.
-    pub(super) fn give_back(
+    pub(super) fn requeue_running(
         &mut self,
         leases_before: Option<Timestamp>,
         attempts: u32,
@@ -505,8 +505,8 @@ impl Moves<'_> {
 }
 
 /// Reads a running task from the columns id, caller, crashes and retries.
-fn found(row: &Row<'_>) -> Result<Found, rusqlite::Error> {
-    Ok(Found {
+fn found(row: &Row<'_>) -> Result<RunningTask, rusqlite::Error> {
+    Ok(RunningTask {
         task: TaskId::from_bytes(row.get(0)?),
         caller: AccountId(row.get(1)?),
         crashes: row.get(2)?,

@@ -6,16 +6,16 @@ use std::thread;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::finished::Finished;
-use super::loads::STORED;
-use super::rows::{self, TASK};
+use super::finished::FinishedCache;
+use super::loads::COUNT_STORED_SQL;
+use super::rows::{self, TASK_COLUMNS};
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Timestamp};
 use crate::task::{NamedBlob, Statistics, Status, Task, TaskId};
 
 /// Maximum queue position that is counted.
-const FURTHEST_PLACE: u64 = 1000;
+const MAX_COUNTED_POSITION: u64 = 1000;
 
 /// The connections for reading. A read takes microseconds, so it runs on the calling thread.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Readers {
     database: Sqlite,
     connections: Vec<Mutex<Connection>>,
     next: AtomicUsize,
-    pub(super) finished: Finished,
+    pub(super) finished: FinishedCache,
 }
 
 impl Readers {
@@ -35,7 +35,7 @@ impl Readers {
             database: database.clone(),
             connections: (0..cores * 2).map(connect).collect::<Result<_, _>>()?,
             next: AtomicUsize::new(0),
-            finished: Finished::new(),
+            finished: FinishedCache::new(),
         })
     }
 
@@ -76,7 +76,7 @@ impl Readers {
             };
             let mut read = connection.prepare_cached(before)?;
             let place: i64 = read.query_row(
-                params![caller, task.as_bytes(), FURTHEST_PLACE.cast_signed()],
+                params![caller, task.as_bytes(), MAX_COUNTED_POSITION.cast_signed()],
                 |row| row.get(0),
             )?;
             Ok(u64::try_from(place).ok())
@@ -86,7 +86,7 @@ impl Readers {
     /// Returns the bytes that an account's tasks use.
     pub(super) fn stored(&self, account: AccountId) -> Result<u64, DatabaseError> {
         self.with(|connection| {
-            let mut read = connection.prepare_cached(STORED)?;
+            let mut read = connection.prepare_cached(COUNT_STORED_SQL)?;
             read.query_row([account.0], |row| rows::number(row, 1))
         })
     }
@@ -102,7 +102,11 @@ impl Readers {
     }
 
     /// Returns whether a task of the account has an idempotency key.
-    pub(super) fn knows(&self, account: AccountId, key: &str) -> Result<bool, DatabaseError> {
+    pub(super) fn has_idempotency_key(
+        &self,
+        account: AccountId,
+        key: &str,
+    ) -> Result<bool, DatabaseError> {
         let sql = "SELECT 1 FROM task WHERE caller = ?1 AND repeat_key = ?2";
         self.with(|connection| {
             let mut read = connection.prepare_cached(sql)?;
@@ -127,7 +131,7 @@ impl Readers {
             Some(Status::Canceled) => ("task_canceled", "AND status = 3"),
         };
         let sql = format!(
-            "SELECT {TASK} FROM task INDEXED BY {index}
+            "SELECT {TASK_COLUMNS} FROM task INDEXED BY {index}
              WHERE caller = ?1 AND id < ?2 {of_status}
              ORDER BY id DESC LIMIT ?3"
         );
@@ -231,7 +235,7 @@ impl Readers {
 
 /// Reads a task.
 pub(super) fn find(connection: &Connection, task: TaskId) -> Result<Option<Task>, rusqlite::Error> {
-    let sql = format!("SELECT {TASK} FROM task WHERE id = ?1");
+    let sql = format!("SELECT {TASK_COLUMNS} FROM task WHERE id = ?1");
     let mut read = connection.prepare_cached(&sql)?;
     read.query_row([task.as_bytes()], rows::task).optional()
 }

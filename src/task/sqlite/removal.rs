@@ -10,14 +10,14 @@ use super::moves::Moves;
 use super::rows::{self, EXPIRED};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
-use crate::task::{Deletion, Lease, Removed, TaskId};
+use crate::task::{Deletion, Lease, RemovedTasks, TaskId};
 
-/// The columns that [`Ended::of`] reads.
-const ENDED: &str = "id, attempt, caller, answer_number, answer_sha256 IS NOT NULL,
+/// The columns that [`EndedTask::of`] reads.
+const ENDED_COLUMNS: &str = "id, attempt, caller, answer_number, answer_sha256 IS NOT NULL,
     coalesce(answer_size, length(answer), 0)";
 
 /// The fields of a finished task that its removal needs.
-struct Ended {
+struct EndedTask {
     lease: Lease,
     caller: AccountId,
     /// Row number of the answer in the `content` table.
@@ -28,7 +28,7 @@ struct Ended {
     bytes: u64,
 }
 
-impl Ended {
+impl EndedTask {
     fn of(row: &Row<'_>) -> Result<Self, rusqlite::Error> {
         Ok(Self {
             lease: Lease {
@@ -44,9 +44,13 @@ impl Ended {
 }
 
 impl Moves<'_> {
-    pub(super) fn sweep(&mut self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
+    pub(super) fn sweep(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+    ) -> Result<RemovedTasks, DatabaseError> {
         let sql = format!(
-            "SELECT {ENDED} FROM task INDEXED BY task_expiring
+            "SELECT {ENDED_COLUMNS} FROM task INDEXED BY task_expiring
             WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2"
         );
         let mark = "UPDATE task SET outcome = ?2, answer = NULL, answer_number = NULL,
@@ -63,9 +67,9 @@ impl Moves<'_> {
         &mut self,
         ended_by: Timestamp,
         max: usize,
-    ) -> Result<Removed, DatabaseError> {
+    ) -> Result<RemovedTasks, DatabaseError> {
         let sql = format!(
-            "SELECT {ENDED} FROM task INDEXED BY task_ended
+            "SELECT {ENDED_COLUMNS} FROM task INDEXED BY task_ended
             WHERE completed_at <= ?1 ORDER BY completed_at, id LIMIT ?2"
         );
         let gone = self.ended_before(&sql, ended_by, max)?;
@@ -73,10 +77,10 @@ impl Moves<'_> {
     }
 
     pub(super) fn delete(&mut self, task: TaskId) -> Result<Deletion, DatabaseError> {
-        let sql = format!("SELECT {ENDED}, status >= 2 FROM task WHERE id = ?1");
+        let sql = format!("SELECT {ENDED_COLUMNS}, status >= 2 FROM task WHERE id = ?1");
         let read = || {
             let mut read = self.connection.prepare_cached(&sql)?;
-            let found = |row: &Row<'_>| Ok((Ended::of(row)?, row.get::<_, bool>(6)?));
+            let found = |row: &Row<'_>| Ok((EndedTask::of(row)?, row.get::<_, bool>(6)?));
             read.query_row([task.as_bytes()], found).optional()
         };
         let ended = match read().map_err(|error| self.database.error(&error))? {
@@ -93,17 +97,17 @@ impl Moves<'_> {
         sql: &str,
         moment: Timestamp,
         max: usize,
-    ) -> Result<Vec<Ended>, DatabaseError> {
+    ) -> Result<Vec<EndedTask>, DatabaseError> {
         let read = || {
             let mut read = self.connection.prepare_cached(sql)?;
             let max = i64::try_from(max).unwrap_or(i64::MAX);
-            let rows = read.query_map(params![moment.0, max], Ended::of)?;
+            let rows = read.query_map(params![moment.0, max], EndedTask::of)?;
             rows.collect::<Result<_, rusqlite::Error>>()
         };
         read().map_err(|error| self.database.error(&error))
     }
 
-    fn delete_row(&self, ended: &Ended) -> Result<usize, rusqlite::Error> {
+    fn delete_row(&self, ended: &EndedTask) -> Result<usize, rusqlite::Error> {
         let mut delete = self
             .connection
             .prepare_cached("DELETE FROM task WHERE id = ?1")?;
@@ -114,10 +118,10 @@ impl Moves<'_> {
     /// removes (0 or 1).
     fn remove(
         &mut self,
-        gone: &[Ended],
+        gone: &[EndedTask],
         tasks: u64,
-        change: impl Fn(&Self, &Ended) -> Result<usize, rusqlite::Error>,
-    ) -> Result<Removed, DatabaseError> {
+        change: impl Fn(&Self, &EndedTask) -> Result<usize, rusqlite::Error>,
+    ) -> Result<RemovedTasks, DatabaseError> {
         for ended in gone {
             let removed = change(self, ended);
             let removed = removed.and_then(|_| contents::remove(self.connection, ended.number));
@@ -127,7 +131,7 @@ impl Moves<'_> {
         let blobs = gone.iter().filter(|ended| ended.is_blob);
         let mut blobs: Vec<Lease> = blobs.map(|ended| ended.lease).collect();
         blobs.sort_unstable_by_key(|lease| lease.task);
-        Ok(Removed {
+        Ok(RemovedTasks {
             count: gone.len(),
             blobs,
         })

@@ -4,17 +4,17 @@ use rusqlite::Row;
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
-use crate::task::{Claimed, Content, Failure, Lease, OnCrash, Outcome, Status, Task, TaskId};
+use crate::task::{ClaimedTask, Content, Failure, Lease, OnCrash, Outcome, Status, Task, TaskId};
 
 /// The columns that [`task`] reads.
-pub(super) const TASK: &str =
+pub(super) const TASK_COLUMNS: &str =
     "id, caller, owner, service, status, created_at, completed_at, attempt,
     outcome, coalesce(answer, (SELECT bytes FROM content WHERE number = answer_number)),
     answer_size, answer_sha256, expires_at, failure_status, failure_code, failure_message,
     media_type";
 
 /// The columns that [`claimed`] reads, and the row number of the body.
-pub(super) const CLAIMED: &str =
+pub(super) const CLAIMED_COLUMNS: &str =
     "id, attempt, caller, owner, service, body, body_size, body_sha256,
     config, data_type, retries, body_number";
 
@@ -70,8 +70,8 @@ pub(super) fn task(row: &Row<'_>) -> Result<Task, rusqlite::Error> {
 }
 
 /// Reads a task that was just claimed.
-pub(super) fn claimed(row: &Row<'_>) -> Result<Claimed, rusqlite::Error> {
-    Ok(Claimed {
+pub(super) fn claimed(row: &Row<'_>) -> Result<ClaimedTask, rusqlite::Error> {
+    Ok(ClaimedTask {
         lease: Lease {
             task: TaskId::from_bytes(row.get(0)?),
             attempt: row.get(1)?,
@@ -92,7 +92,7 @@ pub(super) fn claimed(row: &Row<'_>) -> Result<Claimed, rusqlite::Error> {
 
 /// Resources that the end of a task frees. The row number of its body stays in the row but is
 /// meaningless afterwards.
-pub(super) struct Ended {
+pub(super) struct FreedResources {
     pub(super) caller: AccountId,
     /// Row number of its body in the `content` table.
     pub(super) body_number: Option<i64>,
@@ -101,8 +101,8 @@ pub(super) struct Ended {
 }
 
 /// Reads a task that just ended.
-pub(super) fn ended(row: &Row<'_>) -> Result<Ended, rusqlite::Error> {
-    Ok(Ended {
+pub(super) fn ended(row: &Row<'_>) -> Result<FreedResources, rusqlite::Error> {
+    Ok(FreedResources {
         caller: AccountId(row.get(0)?),
         body_number: row.get(1)?,
         request_bytes: number(row, 2)?,

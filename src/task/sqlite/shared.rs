@@ -10,7 +10,7 @@ use crate::account::AccountId;
 use crate::database::Timestamp;
 
 /// Maximum number of events that a slow listener may lag behind.
-const EVENTS: usize = 4096;
+const EVENT_CAPACITY: usize = 4096;
 
 /// State shared by the writer and the callers' threads.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Shared {
         Self {
             rates: Mutex::default(),
             wakeups: watch::Sender::new(0),
-            events: broadcast::Sender::new(EVENTS),
+            events: broadcast::Sender::new(EVENT_CAPACITY),
         }
     }
 

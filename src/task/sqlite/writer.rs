@@ -16,37 +16,37 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use super::loads::Loads;
-use super::log::Log;
+use super::log::WriteAheadLog;
 use super::moves::{Moves, News};
 use super::shared::Shared;
 use crate::database::DatabaseError;
 use crate::database::sqlite::Sqlite;
 
 /// Maximum number of moves in one transaction.
-const GROUP: usize = 512;
+const MAX_GROUP_MOVES: usize = 512;
 
 /// Number of moves that run one by one after a failure.
-const CAREFUL: usize = 200;
+const SINGLE_MOVES_AFTER_FAILURE: usize = 200;
 
 /// Attempts to get the database lock from another process, and the pause between two of them: two
 /// seconds in all.
-const TRIES: i32 = 400;
-const PAUSE: Duration = Duration::from_millis(5);
+const LOCK_ATTEMPTS: i32 = 400;
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Attempts for a group that follows one that did not get the lock.
-const FEW_TRIES: i32 = 20;
+const LOCK_ATTEMPTS_AFTER_TIMEOUT: i32 = 20;
 
 /// A queued move. It is called with the transaction, or with the error that prevented one, and
 /// returns its pending answer.
-type Job = Box<dyn FnOnce(Result<&mut Moves<'_>, &DatabaseError>) -> Answer + Send>;
+type Job = Box<dyn FnOnce(Result<&mut Moves<'_>, &DatabaseError>) -> PendingAnswer + Send>;
 
 /// Sends the answer of a move: its own result, or the error that rolled back its group.
-type Tell = Box<dyn FnOnce(Option<&DatabaseError>) + Send>;
+type SendAnswer = Box<dyn FnOnce(Option<&DatabaseError>) + Send>;
 
 /// Pending answer of a move. A `fault` rolls back its group.
-struct Answer {
+struct PendingAnswer {
     fault: Option<DatabaseError>,
-    send: Tell,
+    send: SendAnswer,
 }
 
 /// Handle of the writer thread.
@@ -61,25 +61,25 @@ impl Writer {
     /// Starts the thread and loads the counts from the database.
     pub(super) fn start(database: &Sqlite, shared: Arc<Shared>) -> Result<Self, DatabaseError> {
         let mut connection = database.connect()?;
-        let patience = Arc::new(AtomicI32::new(TRIES));
+        let patience = Arc::new(AtomicI32::new(LOCK_ATTEMPTS));
         let tries = Arc::clone(&patience);
         // SQLite's own backoff grows: it may sleep a tenth of a second after the lock is free.
         let waits = connection.busy_handler(Some(move |count| {
-            thread::sleep(PAUSE);
+            thread::sleep(LOCK_RETRY_PAUSE);
             count < tries.load(Ordering::Relaxed)
         }));
         let loads = waits.and_then(|()| Loads::read(&connection));
         let loads = loads.map_err(|error| database.error(&error))?;
-        let log = Log::of(database, &connection)?;
+        let log = WriteAheadLog::of(database, &connection)?;
         let (jobs, receiver) = mpsc::channel();
         let own = database.clone();
-        let mut thread = Thread {
+        let mut thread = WriterThread {
             database: own,
             connection,
             loads,
             shared,
-            careful: 0,
-            patience,
+            single_moves_left: 0,
+            lock_attempts: patience,
             log,
             is_server: false,
         };
@@ -121,7 +121,7 @@ impl Writer {
                     None => result,
                 });
             };
-            Answer {
+            PendingAnswer {
                 fault,
                 send: Box::new(send),
             }
@@ -174,41 +174,45 @@ impl AsDatabaseError for crate::task::EnqueueError {
 }
 
 /// Reasons for a failed group.
-enum Fault {
+enum GroupError {
     /// Another process held the lock: no move was started.
     Locked(DatabaseError),
     /// All moves were rolled back.
     Undone(DatabaseError),
 }
 
-struct Thread {
+struct WriterThread {
     database: Sqlite,
     connection: Connection,
     loads: Loads,
     shared: Arc<Shared>,
     /// Number of moves still to run one by one.
-    careful: usize,
+    single_moves_left: usize,
     /// Attempts to get the lock. After a group that did not get it, the next group tries only a few
     /// times.
-    patience: Arc<AtomicI32>,
-    log: Log,
+    lock_attempts: Arc<AtomicI32>,
+    log: WriteAheadLog,
     is_server: bool,
 }
 
-impl Thread {
+impl WriterThread {
     fn run(&mut self, jobs: &Receiver<Job>) {
-        let mut group = Vec::with_capacity(GROUP);
+        let mut group = Vec::with_capacity(MAX_GROUP_MOVES);
         while let Ok(first) = jobs.recv() {
             group.push(first);
-            let size = if self.careful > 0 { 1 } else { GROUP };
+            let size = if self.single_moves_left > 0 {
+                1
+            } else {
+                MAX_GROUP_MOVES
+            };
             while group.len() < size
                 && let Ok(next) = jobs.try_recv()
             {
                 group.push(next);
             }
-            self.careful = self.careful.saturating_sub(1);
+            self.single_moves_left = self.single_moves_left.saturating_sub(1);
             self.make(group.drain(..));
-            self.log.tend(&self.connection);
+            self.log.maintain(&self.connection);
         }
         self.close();
     }
@@ -220,7 +224,7 @@ impl Thread {
         if !self.is_server {
             return;
         }
-        self.patience.store(0, Ordering::Relaxed);
+        self.lock_attempts.store(0, Ordering::Relaxed);
         let written = self
             .connection
             .pragma_update(None, "wal_checkpoint", "TRUNCATE");
@@ -236,14 +240,14 @@ impl Thread {
         match self.apply(group, &mut answers, &mut news) {
             Ok(()) => {}
             // The counts are still valid.
-            Err(Fault::Locked(error)) => {
+            Err(GroupError::Locked(error)) => {
                 tracing::warn!(%error, moves = answers.len(), "task writes failed: the database is locked");
                 failed = Some(error);
             }
-            Err(Fault::Undone(error)) => {
+            Err(GroupError::Undone(error)) => {
                 tracing::error!(%error, moves = answers.len(), "task writes were rolled back");
                 failed = Some(error);
-                self.careful = CAREFUL;
+                self.single_moves_left = SINGLE_MOVES_AFTER_FAILURE;
                 self.reload();
             }
         }
@@ -271,9 +275,9 @@ impl Thread {
     fn apply(
         &mut self,
         group: impl Iterator<Item = Job>,
-        answers: &mut Vec<Answer>,
+        answers: &mut Vec<PendingAnswer>,
         news: &mut News,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), GroupError> {
         let fault = |error: &rusqlite::Error| self.database.error(error);
         let begun = self
             .connection
@@ -284,10 +288,11 @@ impl Thread {
                 let error = fault(&error);
                 answers.extend(group.map(|job| job(Err(&error))));
                 if matches!(error, DatabaseError::Busy { .. }) {
-                    self.patience.store(FEW_TRIES, Ordering::Relaxed);
-                    return Err(Fault::Locked(error));
+                    self.lock_attempts
+                        .store(LOCK_ATTEMPTS_AFTER_TIMEOUT, Ordering::Relaxed);
+                    return Err(GroupError::Locked(error));
                 }
-                return Err(Fault::Undone(error));
+                return Err(GroupError::Undone(error));
             }
         };
         let mut first_fault = None;
@@ -305,13 +310,13 @@ impl Thread {
             }
             answers.push(answer);
         }
-        self.patience.store(TRIES, Ordering::Relaxed);
+        self.lock_attempts.store(LOCK_ATTEMPTS, Ordering::Relaxed);
         if let Some(error) = first_fault {
             // Dropping the transaction rolls it back.
-            return Err(Fault::Undone(error));
+            return Err(GroupError::Undone(error));
         }
         let committed = transaction.commit();
-        committed.map_err(|error| Fault::Undone(fault(&error)))
+        committed.map_err(|error| GroupError::Undone(fault(&error)))
     }
 
     /// Reloads the counts from the database after a rollback.

@@ -7,27 +7,27 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::error::{Place, names};
+use super::error::{InputLabel, names};
 use super::files::open;
 use super::{Generator, InputError};
 use crate::source::suggest::nearest;
 use crate::tensor::Signature;
 
 /// Maximum size of a JSON file, in bytes.
-const MAX_JSON: u64 = 256 << 20;
+const MAX_JSON_BYTES: u64 = 256 << 20;
 
 /// Maximum length of an option in an error message, in characters.
-const MAX_SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
-const OPTION: &str = "--input";
+const INPUT_OPTION: &str = "--input";
 
 /// The possible values, for error messages.
-const VALUES: &str = "a value is a file (.npy .npz .bin .json .png .jpg .jpeg), zeros, ones, \
+const VALUE_HELP: &str = "a value is a file (.npy .npz .bin .json .png .jpg .jpeg), zeros, ones, \
     random[:SEED] or arange (each with @2x3 for a shape), or JSON such as [1,2,3]";
 
 /// A value for one input or for all inputs.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Given {
+pub(super) struct GivenValue {
     /// The value as the user wrote it.
     pub(super) origin: String,
     /// The parsed value.
@@ -53,11 +53,11 @@ pub(super) enum Value {
 
 /// All parsed values.
 #[derive(Debug)]
-pub(super) enum Values {
+pub(super) enum InputValues {
     /// One value for all inputs.
-    All(Given),
+    All(GivenValue),
     /// A value for each input; `None` for an input without one.
-    Each(Vec<Option<Given>>),
+    Each(Vec<Option<GivenValue>>),
 }
 
 impl Value {
@@ -76,12 +76,12 @@ pub(super) fn read(
     signature: &Signature,
     texts: &[String],
     held: &[bool],
-) -> Result<Values, InputError> {
-    let mut each: Vec<Option<Given>> = vec![None; signature.inputs.len()];
+) -> Result<InputValues, InputError> {
+    let mut each: Vec<Option<GivenValue>> = vec![None; signature.inputs.len()];
     let (mut files, mut generators, mut all) = (Vec::new(), Vec::new(), None);
     for text in texts {
         let (input, value) = split(signature, text)?;
-        let given = Given {
+        let given = GivenValue {
             origin: cut(value),
             value: parse(text, value)?,
         };
@@ -98,14 +98,14 @@ pub(super) fn read(
     }
     if let Some(given) = all {
         if texts.len() == 1 {
-            return Ok(Values::All(given));
+            return Ok(InputValues::All(given));
         }
         let reason = "an archive or an object gives all inputs, but there are other values";
         return Err(refused(&given.origin, reason, "give it alone"));
     }
     give_in_order(signature, &mut each, files, held)?;
     generate_rest(signature, &mut each, generators, held)?;
-    Ok(Values::Each(each))
+    Ok(InputValues::Each(each))
 }
 
 /// Returns the input that a text of `--input` names, if any.
@@ -117,8 +117,8 @@ pub(super) fn input_of(signature: &Signature, text: &str) -> Result<Option<usize
 /// are skipped, unless there are enough values for them too.
 fn give_in_order(
     signature: &Signature,
-    each: &mut [Option<Given>],
-    files: Vec<Given>,
+    each: &mut [Option<GivenValue>],
+    files: Vec<GivenValue>,
     held: &[bool],
 ) -> Result<(), InputError> {
     let free = (0..each.len()).filter(|input| each[*input].is_none() && !held[*input]);
@@ -144,8 +144,8 @@ fn give_in_order(
 /// Lets the only generator make every missing value, except for inputs with a fixed number.
 fn generate_rest(
     signature: &Signature,
-    each: &mut [Option<Given>],
-    generators: Vec<Given>,
+    each: &mut [Option<GivenValue>],
+    generators: Vec<GivenValue>,
     held: &[bool],
 ) -> Result<(), InputError> {
     let mut generators = generators.into_iter();
@@ -173,13 +173,13 @@ fn generate_rest(
 
 fn place(
     signature: &Signature,
-    each: &mut [Option<Given>],
+    each: &mut [Option<GivenValue>],
     input: usize,
-    given: Given,
+    given: GivenValue,
 ) -> Result<(), InputError> {
     if let Some(first) = &each[input] {
         return Err(InputError::Repeated {
-            place: Place::of(signature, input).into(),
+            place: InputLabel::of(signature, input).into(),
             first: first.origin.clone(),
             second: given.origin,
         });
@@ -239,7 +239,8 @@ fn parse(argument: &str, text: &str) -> Result<Value, InputError> {
     let word = name.split(':').next().unwrap_or_default();
     if Generator::NAMES.contains(&word) {
         let generator = name.parse();
-        let generator = generator.map_err(|reason: String| refused(argument, &reason, VALUES))?;
+        let generator =
+            generator.map_err(|reason: String| refused(argument, &reason, VALUE_HELP))?;
         let shape = shape.map(|shape| read_shape(argument, shape)).transpose()?;
         return Ok(Value::Generate(generator, shape));
     }
@@ -254,7 +255,7 @@ fn parse(argument: &str, text: &str) -> Result<Value, InputError> {
         let meant = meant.map_or_else(String::new, |meant| format!(", did you mean `{meant}`?"));
         format!("`{text}` is not a valid value{meant}")
     };
-    Err(refused(argument, &reason, VALUES))
+    Err(refused(argument, &reason, VALUE_HELP))
 }
 
 /// Parses a shape such as `2x3`; an empty text is a scalar.
@@ -272,8 +273,8 @@ fn read_shape(argument: &str, text: &str) -> Result<Vec<u64>, InputError> {
 fn read_text(path: &Path) -> Result<String, String> {
     let (file, _) = open(path)?;
     let mut text = Vec::new();
-    let read = file.take(MAX_JSON + 1).read_to_end(&mut text);
-    if read.map_err(|error| error.to_string())? as u64 > MAX_JSON {
+    let read = file.take(MAX_JSON_BYTES + 1).read_to_end(&mut text);
+    if read.map_err(|error| error.to_string())? as u64 > MAX_JSON_BYTES {
         return Err("too large: expected at most 256 MiB of JSON; use .npy".to_owned());
     }
     String::from_utf8(text).map_err(|error| format!("invalid UTF-8: {error}"))
@@ -281,16 +282,16 @@ fn read_text(path: &Path) -> Result<String, String> {
 
 /// Cuts a text for error messages.
 fn cut(text: &str) -> String {
-    if text.chars().count() <= MAX_SHOWN {
+    if text.chars().count() <= MAX_SHOWN_CHARS {
         return text.to_owned();
     }
-    let start: String = text.chars().take(MAX_SHOWN).collect();
+    let start: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     format!("{start}…")
 }
 
 fn refused(text: &str, reason: &str, help: &str) -> InputError {
     InputError::Argument {
-        option: OPTION,
+        option: INPUT_OPTION,
         text: cut(text),
         reason: reason.to_owned(),
         help: help.to_owned(),
@@ -321,8 +322,8 @@ mod tests {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         let held = vec![false; names.len()];
         match read(&signature(names), &texts, &held).map_err(|error| error.to_string())? {
-            Values::All(given) => Ok(vec![format!("all {}", given.origin)]),
-            Values::Each(each) => Ok(each
+            InputValues::All(given) => Ok(vec![format!("all {}", given.origin)]),
+            InputValues::Each(each) => Ok(each
                 .into_iter()
                 .map(|given| given.map_or_else(|| "-".to_owned(), |given| given.origin))
                 .collect()),

@@ -5,8 +5,8 @@
 //! Later sizes must agree. A derived size gives way to a given one. Values of elements are handled
 //! elsewhere.
 
-use super::error::{Place, names};
-use super::expression::{PAST, symbol};
+use super::error::{InputLabel, names};
+use super::expression::{PAST_PREFIX, symbol};
 use super::relation::Relations;
 use super::slot::Slot;
 use super::{InputError, OpenDim};
@@ -14,28 +14,28 @@ use crate::model::{Allowed, Dim};
 use crate::source::suggest::nearest;
 use crate::tensor::{DType, Signature};
 
-const OPTION: &str = "--dim";
+const DIM_OPTION: &str = "--dim";
 
 /// The open dimensions of a signature's inputs, and their sizes so far.
 #[derive(Debug)]
-pub(super) struct Dims<'s> {
+pub(super) struct DimSizes<'s> {
     signature: &'s Signature,
     slots: Vec<Slot>,
     /// The axes of each input; `None` if its rank is unknown.
-    axes: Vec<Option<Vec<Size>>>,
+    axes: Vec<Option<Vec<AxisSize>>>,
     relations: Relations,
 }
 
 /// The size of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum AxisSize {
     /// A fixed size.
     Fixed(u64),
     /// The size of an open dimension, as an index into the slots.
     Slot(usize),
 }
 
-impl<'s> Dims<'s> {
+impl<'s> DimSizes<'s> {
     /// Collects the open dimensions of `signature`, without sizes.
     pub(super) fn of(signature: &'s Signature) -> Self {
         let mut dims = Self {
@@ -57,9 +57,9 @@ impl<'s> Dims<'s> {
         dims
     }
 
-    fn add(&mut self, dim: &Dim, input: &str, axis: usize) -> Size {
+    fn add(&mut self, dim: &Dim, input: &str, axis: usize) -> AxisSize {
         let (bound, allowed) = match dim {
-            Dim::Fixed(size) => return Size::Fixed(*size),
+            Dim::Fixed(size) => return AxisSize::Fixed(*size),
             Dim::Dynamic { bound, allowed, .. } => (*bound, allowed.clone()),
             Dim::Maybe { bound, .. } => (Some(*bound), None),
         };
@@ -70,7 +70,7 @@ impl<'s> Dims<'s> {
             let bounds = [self.slots[slot].bound, bound];
             self.slots[slot].bound = bounds.into_iter().flatten().min();
             self.slots[slot].allowed.extend(allowed);
-            return Size::Slot(slot);
+            return AxisSize::Slot(slot);
         }
         self.slots.push(Slot {
             label: symbol.map_or_else(|| format!("{input}[{axis}]"), str::to_owned),
@@ -81,7 +81,7 @@ impl<'s> Dims<'s> {
             size: None,
             derived: false,
         });
-        Size::Slot(self.slots.len() - 1)
+        AxisSize::Slot(self.slots.len() - 1)
     }
 
     /// Sets a dimension to the size of a `--dim` option.
@@ -96,9 +96,9 @@ impl<'s> Dims<'s> {
             ));
         };
         let slot = match self.named(name, text)? {
-            Size::Slot(slot) => slot,
-            Size::Fixed(fixed) if fixed == size => return Ok(()),
-            Size::Fixed(fixed) => {
+            AxisSize::Slot(slot) => slot,
+            AxisSize::Fixed(fixed) if fixed == size => return Ok(()),
+            AxisSize::Fixed(fixed) => {
                 return Err(self.refused(text, &format!("this dimension is always {fixed}")));
             }
         };
@@ -107,7 +107,7 @@ impl<'s> Dims<'s> {
             let reason = format!("the model's upper bound is {bound}");
             return Err(self.refused(text, &reason));
         }
-        if let Some(allowed) = self.slots[slot].refusal(size) {
+        if let Some(allowed) = self.slots[slot].excluding_declaration(size) {
             let reason = format!("the model declares sizes of {allowed}");
             return Err(self.refused(text, &reason));
         }
@@ -116,13 +116,13 @@ impl<'s> Dims<'s> {
 
     /// Returns the dimension with this name: a symbol, `input[axis]` with the input's name or
     /// index, or an index into the listed open dimensions.
-    fn named(&self, name: &str, text: &str) -> Result<Size, InputError> {
+    fn named(&self, name: &str, text: &str) -> Result<AxisSize, InputError> {
         if let Some(slot) = self.slots.iter().position(|slot| slot.label == name) {
-            return Ok(Size::Slot(slot));
+            return Ok(AxisSize::Slot(slot));
         }
         if let Ok(place) = name.parse::<usize>() {
             let mut listed = (0..self.slots.len()).filter(|slot| self.slots[*slot].listed);
-            let slot = listed.nth(place).map(Size::Slot);
+            let slot = listed.nth(place).map(AxisSize::Slot);
             let none = format!("unknown open dimension {place}");
             return slot.ok_or_else(|| self.refused(text, &none));
         }
@@ -147,7 +147,7 @@ impl<'s> Dims<'s> {
     /// Returns the first axis that has the dimension with this name.
     pub(super) fn axis_of(&self, name: &str) -> Option<(usize, usize)> {
         let size = self.named(name, name).ok()?;
-        if matches!(size, Size::Slot(_)) {
+        if matches!(size, AxisSize::Slot(_)) {
             return self.axes.iter().enumerate().find_map(|(input, axes)| {
                 let axis = axes.as_ref()?.iter().position(|axis| *axis == size)?;
                 Some((input, axis))
@@ -178,7 +178,7 @@ impl<'s> Dims<'s> {
             )
         };
         InputError::Argument {
-            option: OPTION,
+            option: DIM_OPTION,
             text: text.to_owned(),
             reason: reason.to_owned(),
             help: format!("{help}; {}", names(self.signature)),
@@ -241,8 +241,8 @@ impl<'s> Dims<'s> {
         let mut sizes = self.follow(self.sizes());
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by_key(|slot| {
-            let is_past = self.slots[*slot].label.starts_with(PAST);
-            (self.relations.define(*slot), is_past)
+            let is_past = self.slots[*slot].label.starts_with(PAST_PREFIX);
+            (self.relations.defines(*slot), is_past)
         });
         for slot in order {
             if sizes[slot].is_none() {
@@ -257,7 +257,7 @@ impl<'s> Dims<'s> {
     pub(super) fn empty(&mut self, input: usize, axis: usize) -> Result<(), InputError> {
         let size = self.axes[input].as_ref().and_then(|axes| axes.get(axis));
         match size {
-            Some(Size::Slot(slot)) if self.slots[*slot].size.is_none() => {
+            Some(AxisSize::Slot(slot)) if self.slots[*slot].size.is_none() => {
                 self.fix(*slot, 0, "an empty beginning")
             }
             _ => Ok(()),
@@ -276,7 +276,7 @@ impl<'s> Dims<'s> {
         let expected = self.signature.inputs[input].dtype;
         if dtype != expected {
             return Err(InputError::DType {
-                place: Place::of(self.signature, input).into(),
+                place: InputLabel::of(self.signature, input).into(),
                 origin: origin.to_owned(),
                 found: dtype,
                 help: conversion(expected),
@@ -286,7 +286,7 @@ impl<'s> Dims<'s> {
             return Ok(());
         };
         let shape_error = |reason: String, help: &str| InputError::Shape {
-            place: Place::of(self.signature, input).into(),
+            place: InputLabel::of(self.signature, input).into(),
             origin: origin.to_owned(),
             found: shape.to_vec(),
             reason,
@@ -298,12 +298,12 @@ impl<'s> Dims<'s> {
         }
         for (axis, (expected, size)) in axes.iter().zip(shape).enumerate() {
             let bound = match expected {
-                Size::Fixed(fixed) if fixed != size => {
+                AxisSize::Fixed(fixed) if fixed != size => {
                     let reason = format!("dimension {axis} is {size} instead of {fixed}");
                     return Err(shape_error(reason, "give a tensor of the expected shape"));
                 }
-                Size::Fixed(_) => None,
-                Size::Slot(slot) => self.slots[*slot].bound,
+                AxisSize::Fixed(_) => None,
+                AxisSize::Slot(slot) => self.slots[*slot].bound,
             };
             if let Some(bound) = bound.filter(|bound| bound < size) {
                 let reason =
@@ -322,7 +322,7 @@ impl<'s> Dims<'s> {
             self.signature.inputs[input].name
         );
         for (expected, size) in axes.iter().zip(shape) {
-            if let Size::Slot(slot) = expected {
+            if let AxisSize::Slot(slot) = expected {
                 self.fix(*slot, *size, &name)?;
             }
         }
@@ -330,15 +330,15 @@ impl<'s> Dims<'s> {
     }
 
     /// Returns the axes of an input; `None` if its rank is unknown.
-    pub(super) fn axes(&self, input: usize) -> Option<&[Size]> {
+    pub(super) fn axes(&self, input: usize) -> Option<&[AxisSize]> {
         self.axes[input].as_deref()
     }
 
     /// Returns the size of an axis if the model fixes it.
-    pub(super) fn fixed(&self, size: Size) -> Option<u64> {
+    pub(super) fn fixed(&self, size: AxisSize) -> Option<u64> {
         match size {
-            Size::Fixed(size) => Some(size),
-            Size::Slot(slot) => {
+            AxisSize::Fixed(size) => Some(size),
+            AxisSize::Slot(slot) => {
                 let slot = &self.slots[slot];
                 slot.bound.filter(|_| !slot.listed && slot.size.is_none())
             }
@@ -346,23 +346,23 @@ impl<'s> Dims<'s> {
     }
 
     /// Returns the size of an axis, if it is known by now.
-    pub(super) fn known(&self, size: Size) -> Option<u64> {
+    pub(super) fn known(&self, size: AxisSize) -> Option<u64> {
         match size {
-            Size::Fixed(size) => Some(size),
-            Size::Slot(slot) => self.slots[slot].size.as_ref().map(|(size, _)| *size),
+            AxisSize::Fixed(size) => Some(size),
+            AxisSize::Slot(slot) => self.slots[slot].size.as_ref().map(|(size, _)| *size),
         }
     }
 
     /// Returns the size of an axis or its default. Defaults in order: a derived size, the size of
     /// the same axis with the same bound elsewhere, the largest declared size, the upper bound, 1.
-    pub(super) fn or_default(&self, size: Size) -> u64 {
+    pub(super) fn or_default(&self, size: AxisSize) -> u64 {
         if let Some(known) = self.known(size) {
             return known;
         }
-        let Size::Slot(slot) = size else {
+        let AxisSize::Slot(slot) = size else {
             return 1;
         };
-        let settled = if self.relations.involve(slot) {
+        let settled = if self.relations.involves(slot) {
             self.settled()[slot]
         } else {
             self.twin(slot)
@@ -371,10 +371,10 @@ impl<'s> Dims<'s> {
     }
 
     /// Returns the declaration of an axis that excludes this size, if any.
-    fn refusal(&self, axis: Size, size: u64) -> Option<&Allowed> {
+    fn refusal(&self, axis: AxisSize, size: u64) -> Option<&Allowed> {
         match axis {
-            Size::Fixed(_) => None,
-            Size::Slot(slot) => self.slots[slot].refusal(size),
+            AxisSize::Fixed(_) => None,
+            AxisSize::Slot(slot) => self.slots[slot].excluding_declaration(size),
         }
     }
 
@@ -392,22 +392,22 @@ impl<'s> Dims<'s> {
     }
 
     /// Returns the upper bound of an open axis.
-    pub(super) fn bound(&self, size: Size) -> Option<u64> {
+    pub(super) fn bound(&self, size: AxisSize) -> Option<u64> {
         match size {
-            Size::Fixed(_) => None,
-            Size::Slot(slot) => self.slots[slot].bound,
+            AxisSize::Fixed(_) => None,
+            AxisSize::Slot(slot) => self.slots[slot].bound,
         }
     }
 
     /// Returns whether an axis is certainly or most likely dynamic.
-    pub(super) fn is_open(&self, size: Size) -> bool {
-        matches!(size, Size::Slot(slot) if self.slots[slot].listed)
+    pub(super) fn is_open(&self, size: AxisSize) -> bool {
+        matches!(size, AxisSize::Slot(slot) if self.slots[slot].listed)
     }
 
     /// Returns the dynamic dimensions without a size, except for those that follow from others.
     pub(super) fn open(&self) -> Vec<OpenDim> {
         let open = |(place, slot): &(usize, &Slot)| {
-            slot.listed && slot.size.is_none() && !self.relations.define(*place)
+            slot.listed && slot.size.is_none() && !self.relations.defines(*place)
         };
         let slots = self.slots.iter().enumerate().filter(open);
         slots
@@ -420,10 +420,10 @@ impl<'s> Dims<'s> {
     }
 
     /// Returns the name of an open axis; empty for a fixed one.
-    pub(super) fn label(&self, size: Size) -> &str {
+    pub(super) fn label(&self, size: AxisSize) -> &str {
         match size {
-            Size::Fixed(_) => "",
-            Size::Slot(slot) => &self.slots[slot].label,
+            AxisSize::Fixed(_) => "",
+            AxisSize::Slot(slot) => &self.slots[slot].label,
         }
     }
 }
@@ -474,7 +474,7 @@ mod tests {
         }
     }
 
-    fn sizes(dims: &Dims, input: usize) -> Vec<u64> {
+    fn sizes(dims: &DimSizes, input: usize) -> Vec<u64> {
         let axes = dims.axes(input).expect("the rank is known");
         axes.iter().map(|axis| dims.or_default(*axis)).collect()
     }
@@ -482,7 +482,7 @@ mod tests {
     #[test]
     fn a_symbol_is_one_dimension() {
         let signature = signature();
-        let mut dims = Dims::of(&signature);
+        let mut dims = DimSizes::of(&signature);
         assert_eq!(sizes(&dims, 0), [1, 3]);
         assert_eq!(sizes(&dims, 1), [1, 16, 8]);
         dims.set("batch=4").expect("it is a symbol");
@@ -506,11 +506,14 @@ mod tests {
             ("9=1", "unknown open dimension 9"),
             ("a[7]=1", "unknown dimension `a[7]`"),
         ] {
-            let error = Dims::of(&signature).set(text).expect_err(text).to_string();
+            let error = DimSizes::of(&signature)
+                .set(text)
+                .expect_err(text)
+                .to_string();
             assert!(error.contains(reason), "{text}: {error}");
             assert!(error.contains("0 `batch`, 1 `b[1]` (up to 16)"), "{error}");
         }
-        let mut dims = Dims::of(&signature);
+        let mut dims = DimSizes::of(&signature);
         assert!(dims.set("a[1]=3").is_ok());
         assert!(dims.set("a[0]=3").is_ok());
         let error = dims.set("batch=4").expect_err("it is 3").to_string();
@@ -529,7 +532,7 @@ mod tests {
             name: None,
             allowed: Allowed::range(2, 15, 4, 16),
         };
-        let mut dims = Dims::of(&signature);
+        let mut dims = DimSizes::of(&signature);
         assert_eq!(sizes(&dims, 1), [1, 14, 8]);
         let error = dims.set("1=1").expect_err("less than 2").to_string();
         let reason = "the model declares sizes of 2 to 14 in steps of 4";
@@ -545,7 +548,7 @@ mod tests {
     #[test]
     fn tensors_have_to_agree() {
         let signature = signature();
-        let mut dims = Dims::of(&signature);
+        let mut dims = DimSizes::of(&signature);
         let float = DType::Float32;
         assert_eq!(dims.fit(0, float, &[5, 3], "a.npy"), Ok(()));
         assert_eq!(sizes(&dims, 1), [5, 16, 8]);

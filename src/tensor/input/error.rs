@@ -6,12 +6,12 @@
 use std::fmt;
 
 use crate::source::text::defuse_line;
-use crate::tensor::limit::{Limit, in_units};
+use crate::tensor::limit::{Limit, format_bytes};
 use crate::tensor::{DType, Signature};
 
 /// An input in error messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct InputLabel {
     /// Its index in the signature, from 0.
     pub index: usize,
     /// Its name.
@@ -39,7 +39,7 @@ pub enum InputError {
     #[error("{place} is given twice: by `{}` and by `{}`; give it once", defuse_line(.first), defuse_line(.second))]
     Repeated {
         /// The input.
-        place: Box<Place>,
+        place: Box<InputLabel>,
         /// One value.
         first: String,
         /// The other.
@@ -49,7 +49,7 @@ pub enum InputError {
     #[error("no value for {}; give one to each, for example `{}`", list(.places), defuse_line(.example))]
     Missing {
         /// The inputs.
-        places: Vec<Place>,
+        places: Vec<InputLabel>,
         /// Example options that give them values.
         example: String,
     },
@@ -67,7 +67,7 @@ pub enum InputError {
     #[error("{place}: {} has dtype {found}; {}", defuse_line(.origin), defuse_line(.help))]
     DType {
         /// The input.
-        place: Box<Place>,
+        place: Box<InputLabel>,
         /// The source of the tensor.
         origin: String,
         /// Its dtype.
@@ -79,7 +79,7 @@ pub enum InputError {
     #[error("{place}: {} has shape {found:?}: {}; {}", defuse_line(.origin), defuse_line(.reason), defuse_line(.help))]
     Shape {
         /// The input.
-        place: Box<Place>,
+        place: Box<InputLabel>,
         /// The source of the tensor.
         origin: String,
         /// Its shape.
@@ -110,7 +110,7 @@ pub enum InputError {
     #[error("{place}: {}: {}; {}", defuse_line(.origin), defuse_line(.reason), defuse_line(.help))]
     Value {
         /// The input.
-        place: Box<Place>,
+        place: Box<InputLabel>,
         /// The source of the value.
         origin: String,
         /// The problem.
@@ -140,7 +140,7 @@ pub enum InputError {
     },
 }
 
-impl Place {
+impl InputLabel {
     /// Describes the input at this index.
     pub fn of(signature: &Signature, index: usize) -> Self {
         let spec = &signature.inputs[index];
@@ -163,7 +163,7 @@ impl Place {
 }
 
 /// `input 0 "tokens" (expects int64[1, -1])`.
-impl fmt::Display for Place {
+impl fmt::Display for InputLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { index, .. } = self;
         let name = defuse_line(&self.name);
@@ -184,13 +184,13 @@ pub(super) fn names(signature: &Signature) -> String {
     format!("the inputs are {}", names.join(", "))
 }
 
-fn list(places: &[Place]) -> String {
-    let texts: Vec<String> = places.iter().map(Place::to_string).collect();
+fn list(places: &[InputLabel]) -> String {
+    let texts: Vec<String> = places.iter().map(InputLabel::to_string).collect();
     texts.join(", ")
 }
 
 fn shortage(needed: u64, available: u64, limit: Option<Limit>) -> String {
-    let needed = in_units(needed);
+    let needed = format_bytes(needed);
     match limit {
         Some(limit) => format!(
             "the inputs need {needed}, more than {limit}; {}",
@@ -199,7 +199,7 @@ fn shortage(needed: u64, available: u64, limit: Option<Limit>) -> String {
         None => format!(
             "the inputs need {needed}, but {} are available; give smaller sizes with `--dim`, or free \
              memory",
-            in_units(available)
+            format_bytes(available)
         ),
     }
 }
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn names_from_a_file_do_nothing_to_a_terminal() {
-        let place = Place {
+        let place = InputLabel {
             index: 0,
             name: "a\u{1b}[31m\n".to_owned(),
             expected: "float32[1]".to_owned(),

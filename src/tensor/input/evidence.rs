@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use super::Axis;
-use crate::model::onnx::{Node, Stored, each_stored};
+use crate::model::onnx::{Node, StoredTensor, each_initializer};
 use crate::source::{FileSource, Pages};
 
 /// Larger sizes are never suggested.
-const MOST: u64 = 1 << 20;
+const MAX_SUGGESTED_SIZE: u64 = 1 << 20;
 
 /// A suggested size, and the evidence for it in the graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,12 +34,12 @@ pub struct Evidence {
 
 /// The dimension at one axis of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum At {
+enum AxisDim {
     Size(u64),
     /// An open dimension, with the product of the strides that divided it.
     Open(String, u64),
     /// Several axes merged into one.
-    Merged(Vec<At>),
+    Merged(Vec<AxisDim>),
     Unknown,
 }
 
@@ -49,8 +49,8 @@ pub(super) fn of_onnx(model: &Path, inputs: &[(String, Option<Vec<Axis>>)]) -> E
     for (name, axes) in inputs {
         let Some(axes) = axes else { continue };
         let axes = axes.iter().map(|axis| match axis {
-            Axis::Fixed(size) => At::Size(*size),
-            Axis::Open(label) => At::Open(label.clone(), 1),
+            Axis::Fixed(size) => AxisDim::Size(*size),
+            Axis::Open(label) => AxisDim::Open(label.clone(), 1),
         });
         walk.tensors.insert(name.clone(), axes.collect());
     }
@@ -59,7 +59,7 @@ pub(super) fn of_onnx(model: &Path, inputs: &[(String, Option<Vec<Axis>>)]) -> E
     };
     let pages = Pages::new(&file);
     // Loading the model reports broken files, so errors are ignored here.
-    let stored = each_stored(&pages, &mut |name, stored| {
+    let stored = each_initializer(&pages, &mut |name, stored| {
         walk.stored.insert(name, stored);
     });
     if stored.is_ok() {
@@ -71,8 +71,8 @@ pub(super) fn of_onnx(model: &Path, inputs: &[(String, Option<Vec<Axis>>)]) -> E
 
 #[derive(Default)]
 struct Walk {
-    tensors: HashMap<String, Vec<At>>,
-    stored: HashMap<String, Stored>,
+    tensors: HashMap<String, Vec<AxisDim>>,
+    stored: HashMap<String, StoredTensor>,
     evidence: Evidence,
 }
 
@@ -110,30 +110,30 @@ impl Walk {
         }
     }
 
-    fn first(&self, node: &Node) -> Option<&Vec<At>> {
+    fn first(&self, node: &Node) -> Option<&Vec<AxisDim>> {
         self.tensors.get(node.inputs.first()?)
     }
 
-    fn stored_at(&self, node: &Node, place: usize) -> Option<&Stored> {
+    fn stored_at(&self, node: &Node, place: usize) -> Option<&StoredTensor> {
         self.stored.get(node.inputs.get(place)?)
     }
 
     /// Records that the axis must have the size `size`.
-    fn require(&mut self, at: &At, size: u64, why: impl FnOnce() -> String) {
+    fn require(&mut self, at: &AxisDim, size: u64, why: impl FnOnce() -> String) {
         let axes = match at {
-            At::Merged(axes) => axes.as_slice(),
+            AxisDim::Merged(axes) => axes.as_slice(),
             one => std::slice::from_ref(one),
         };
         let why = why();
-        for (label, size) in divided(axes, size) {
-            if size > 1 && size <= MOST && !self.evidence.exact.contains_key(&label) {
+        for (label, size) in split_product(axes, size) {
+            if size > 1 && size <= MAX_SUGGESTED_SIZE && !self.evidence.exact.contains_key(&label) {
                 let why = why.clone();
                 self.evidence.exact.insert(label, Suggestion { size, why });
             }
         }
     }
 
-    fn mat_mul(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn mat_mul(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let mut axes = self.first(node)?.clone();
         let weights = self.stored_at(node, 1)?.dims.clone();
         let [.., rows, columns] = weights[..] else {
@@ -143,12 +143,12 @@ impl Walk {
         self.require(&last, rows, || {
             format!("the weights of a `MatMul` have {rows} rows")
         });
-        axes.push(At::Size(columns));
+        axes.push(AxisDim::Size(columns));
         Some(axes)
     }
 
-    fn gemm(&mut self, node: &Node) -> Option<Vec<At>> {
-        let [batch, last] = <[At; 2]>::try_from(self.first(node)?.clone()).ok()?;
+    fn gemm(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+        let [batch, last] = <[AxisDim; 2]>::try_from(self.first(node)?.clone()).ok()?;
         let [mut rows, mut columns] = self.stored_at(node, 1)?.dims[..] else {
             return None;
         };
@@ -163,10 +163,10 @@ impl Walk {
         self.require(&inner, rows, || {
             format!("the weights of a `Gemm` have {rows} rows")
         });
-        Some(vec![kept, At::Size(columns)])
+        Some(vec![kept, AxisDim::Size(columns)])
     }
 
-    fn convolution(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn convolution(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let weights = self.stored_at(node, 1)?.dims.clone();
         let group = u64::try_from(node.int("group")).unwrap_or(1).max(1);
@@ -176,11 +176,11 @@ impl Walk {
             format!("the filters of a `Conv` have {channels} channels")
         });
         let mut made = self.strided(node, &axes, weights.get(2..)?);
-        *made.get_mut(1)? = At::Size(filters);
+        *made.get_mut(1)? = AxisDim::Size(filters);
         Some(made)
     }
 
-    fn pool(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn pool(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let kernel = node.attribute("kernel_shape")?.ints.iter();
         let kernel: Vec<u64> = kernel
@@ -190,7 +190,7 @@ impl Walk {
     }
 
     /// Returns the axes after the channels, divided by the node's strides.
-    fn strided(&mut self, node: &Node, axes: &[At], kernel: &[u64]) -> Vec<At> {
+    fn strided(&mut self, node: &Node, axes: &[AxisDim], kernel: &[u64]) -> Vec<AxisDim> {
         let strides = node.attribute("strides").map(|it| it.ints.clone());
         let strides = strides.unwrap_or_default();
         let mut made = axes.to_vec();
@@ -198,12 +198,16 @@ impl Walk {
             let stride = strides.get(place).and_then(|it| u64::try_from(*it).ok());
             let stride = stride.unwrap_or(1).max(1);
             match at {
-                At::Open(label, by) => {
-                    let extent = kernel.get(place).copied().unwrap_or(1).min(MOST);
-                    *by = by.saturating_mul(stride).min(MOST);
+                AxisDim::Open(label, by) => {
+                    let extent = kernel
+                        .get(place)
+                        .copied()
+                        .unwrap_or(1)
+                        .min(MAX_SUGGESTED_SIZE);
+                    *by = by.saturating_mul(stride).min(MAX_SUGGESTED_SIZE);
                     let size = by.saturating_mul(extent.div_ceil(stride).next_power_of_two());
                     let known = self.evidence.divisor.get(label).map_or(1, |it| it.size);
-                    if size > known && size <= MOST {
+                    if size > known && size <= MAX_SUGGESTED_SIZE {
                         let why = match *by {
                             1 => format!("a filter of {extent} slides over it"),
                             by => format!("filters slide over it and strides divide it by {by}"),
@@ -212,14 +216,14 @@ impl Walk {
                         self.evidence.divisor.insert(label.clone(), suggestion);
                     }
                 }
-                At::Size(size) => *size = size.div_ceil(stride),
-                other => *other = At::Unknown,
+                AxisDim::Size(size) => *size = size.div_ceil(stride),
+                other => *other = AxisDim::Unknown,
             }
         }
         made
     }
 
-    fn reshape(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn reshape(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let target = self.stored_at(node, 1)?.ints.clone()?;
         let mut fixed = 1_u64;
@@ -227,29 +231,29 @@ impl Walk {
         for (place, size) in target.iter().enumerate() {
             match u64::try_from(*size) {
                 // 0 keeps the axis.
-                Ok(0) => *left.get_mut(place)? = At::Size(1),
+                Ok(0) => *left.get_mut(place)? = AxisDim::Size(1),
                 Ok(size) => fixed = fixed.saturating_mul(size),
                 Err(_) => {}
             }
         }
         let shown = target.iter().map(i64::to_string).collect::<Vec<_>>();
         let why = format!("a `Reshape` makes it [{}]", shown.join(", "));
-        self.require(&At::Merged(left), fixed, || why);
+        self.require(&AxisDim::Merged(left), fixed, || why);
         let made = target.iter().enumerate().map(|(place, size)| match size {
-            0 => axes.get(place).cloned().unwrap_or(At::Unknown),
-            size => u64::try_from(*size).map_or(At::Unknown, At::Size),
+            0 => axes.get(place).cloned().unwrap_or(AxisDim::Unknown),
+            size => u64::try_from(*size).map_or(AxisDim::Unknown, AxisDim::Size),
         });
         Some(made.collect())
     }
 
-    fn flatten(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn flatten(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let place = node.attribute("axis").and_then(|it| it.int).unwrap_or(1);
         let (before, after) = axes.split_at_checked(usize::try_from(place).ok()?)?;
         Some(vec![merged(before), merged(after)])
     }
 
-    fn transpose(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn transpose(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?;
         let Some(perm) = node.attribute("perm") else {
             return Some(axes.iter().rev().cloned().collect());
@@ -257,28 +261,28 @@ impl Walk {
         let places = perm.ints.iter().map(|place| usize::try_from(*place).ok());
         places
             .map(|place| axes.get(place?).cloned())
-            .collect::<Option<Vec<At>>>()
+            .collect::<Option<Vec<AxisDim>>>()
     }
 
-    fn unsqueeze(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn unsqueeze(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let mut axes = self.first(node)?.clone();
         let stored = self.stored_at(node, 1).and_then(|it| it.ints.clone());
         let places = stored.or_else(|| node.attribute("axes").map(|it| it.ints.clone()))?;
         for place in places {
             let place = usize::try_from(place).ok().filter(|it| *it <= axes.len())?;
-            axes.insert(place, At::Size(1));
+            axes.insert(place, AxisDim::Size(1));
         }
         Some(axes)
     }
 
     /// Handles elementwise nodes of two tensors, which are aligned at their last axes.
-    fn joined(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn joined(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let sides = node.inputs.iter().filter_map(|name| {
-            let sizes = |it: &Stored| it.dims.iter().copied().map(At::Size).collect();
+            let sizes = |it: &StoredTensor| it.dims.iter().copied().map(AxisDim::Size).collect();
             let stored = self.stored.get(name).map(sizes);
             self.tensors.get(name).cloned().or(stored)
         });
-        let mut sides: Vec<Vec<At>> = sides.collect();
+        let mut sides: Vec<Vec<AxisDim>> = sides.collect();
         sides.sort_by_key(|axes| std::cmp::Reverse(axes.len()));
         let mut sides = sides.into_iter();
         let mut made = sides.next()?;
@@ -287,10 +291,12 @@ impl Walk {
                 let operator = &node.operator;
                 let why = |size| format!("a `{operator}` joins it with a dimension of {size}");
                 match (&*own, &other) {
-                    (_, At::Size(1)) => {}
-                    (open, At::Size(size)) => self.require(&open.clone(), *size, || why(*size)),
-                    (At::Size(size @ 2..), open) => self.require(open, *size, || why(*size)),
-                    (At::Size(_), _) => *own = other,
+                    (_, AxisDim::Size(1)) => {}
+                    (open, AxisDim::Size(size)) => {
+                        self.require(&open.clone(), *size, || why(*size))
+                    }
+                    (AxisDim::Size(size @ 2..), open) => self.require(open, *size, || why(*size)),
+                    (AxisDim::Size(_), _) => *own = other,
                     _ => {}
                 }
             }
@@ -298,17 +304,17 @@ impl Walk {
         Some(made)
     }
 
-    fn concat(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn concat(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let axis = node.attribute("axis").and_then(|it| it.int)?;
         let sides = node.inputs.iter().filter_map(|name| self.tensors.get(name));
-        let sides: Vec<Vec<At>> = sides.cloned().collect();
+        let sides: Vec<Vec<AxisDim>> = sides.cloned().collect();
         let mut made = sides.first()?.clone();
         let rank = i64::try_from(made.len()).ok()?;
         let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?;
         for side in sides.iter().filter(|side| side.len() == made.len()) {
             for place in (0..made.len()).filter(|place| *place != axis) {
                 for (one, other) in [(&made[place], &side[place]), (&side[place], &made[place])] {
-                    if let At::Size(size) = other {
+                    if let AxisDim::Size(size) = other {
                         let size = *size;
                         self.require(one, size, || {
                             format!("a `Concat` joins it with a dimension of {size}")
@@ -317,11 +323,11 @@ impl Walk {
                 }
             }
         }
-        *made.get_mut(axis)? = At::Unknown;
+        *made.get_mut(axis)? = AxisDim::Unknown;
         Some(made)
     }
 
-    fn recurrent(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn recurrent(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let features = self.first(node)?.get(2)?.clone();
         let size = *self.stored_at(node, 1)?.dims.get(2)?;
         let operator = &node.operator;
@@ -331,13 +337,15 @@ impl Walk {
         None
     }
 
-    fn global(&self, node: &Node) -> Option<Vec<At>> {
+    fn global(&self, node: &Node) -> Option<Vec<AxisDim>> {
         let mut axes = self.first(node)?.clone();
-        axes.iter_mut().skip(2).for_each(|at| *at = At::Size(1));
+        axes.iter_mut()
+            .skip(2)
+            .for_each(|at| *at = AxisDim::Size(1));
         Some(axes)
     }
 
-    fn channels(&mut self, node: &Node) -> Option<Vec<At>> {
+    fn channels(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let size = *self.stored_at(node, 1)?.dims.first()?;
         let operator = &node.operator;
@@ -350,23 +358,23 @@ impl Walk {
 
 /// Splits `product` among the open dimensions of `axes`, as far as that is possible. The first of
 /// several axes is assumed to be a batch of one, and two remaining ones the sides of a square.
-fn divided(axes: &[At], product: u64) -> Vec<(String, u64)> {
+fn split_product(axes: &[AxisDim], product: u64) -> Vec<(String, u64)> {
     let mut rest = product;
     let mut open: Vec<(&String, u64)> = Vec::new();
     for at in axes {
         match at {
-            At::Size(size) => {
+            AxisDim::Size(size) => {
                 let divided = rest.checked_div(*size).filter(|it| it * size == rest);
                 let Some(divided) = divided else {
                     return Vec::new();
                 };
                 rest = divided;
             }
-            At::Open(label, stride) => open.push((label, *stride)),
-            At::Merged(_) | At::Unknown => return Vec::new(),
+            AxisDim::Open(label, stride) => open.push((label, *stride)),
+            AxisDim::Merged(_) | AxisDim::Unknown => return Vec::new(),
         }
     }
-    if open.len() > 1 && matches!(axes.first(), Some(At::Open(_, 1))) {
+    if open.len() > 1 && matches!(axes.first(), Some(AxisDim::Open(_, 1))) {
         open.remove(0);
     }
     let side = match open.len() {
@@ -380,12 +388,12 @@ fn divided(axes: &[At], product: u64) -> Vec<(String, u64)> {
         .collect()
 }
 
-fn merged(axes: &[At]) -> At {
+fn merged(axes: &[AxisDim]) -> AxisDim {
     match axes {
         [one] => one.clone(),
         axes => {
             let sizes = axes.iter().map(|at| match at {
-                At::Size(size) => Some(*size),
+                AxisDim::Size(size) => Some(*size),
                 _ => None,
             });
             let product = sizes.collect::<Option<Vec<u64>>>();
@@ -393,7 +401,7 @@ fn merged(axes: &[At]) -> At {
                 let mut sizes = sizes.into_iter();
                 sizes.try_fold(1_u64, u64::checked_mul)
             });
-            product.map_or_else(|| At::Merged(axes.to_vec()), At::Size)
+            product.map_or_else(|| AxisDim::Merged(axes.to_vec()), AxisDim::Size)
         }
     }
 }

@@ -10,25 +10,26 @@ use std::fmt;
 use crate::model::Dim;
 
 /// Names that exporters write for unnamed dimensions; equal ones do not mean equal sizes.
-const NO_SYMBOLS: [&str; 4] = ["", "?", "None", "-1"];
+const PLACEHOLDER_NAMES: [&str; 4] = ["", "?", "None", "-1"];
 
 /// Returns the symbol of a dimension, if it has a meaningful one.
 pub(super) fn symbol(dim: &Dim) -> Option<&str> {
     let Dim::Dynamic { name, .. } = dim else {
         return None;
     };
-    name.as_deref().filter(|name| !NO_SYMBOLS.contains(name))
+    name.as_deref()
+        .filter(|name| !PLACEHOLDER_NAMES.contains(name))
 }
 
 /// Prefixes of a total, followed by the name of its newest part: `total_sequence_length` is
 /// `sequence_length` plus `past_sequence_length`.
-const WHOLES: [&str; 2] = ["total_", "attention_mask_"];
+const TOTAL_PREFIXES: [&str; 2] = ["total_", "attention_mask_"];
 /// Prefix of the part that came before.
-pub(super) const PAST: &str = "past_";
+pub(super) const PAST_PREFIX: &str = "past_";
 
 /// A linear expression: multiples of symbols plus a constant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Linear {
+pub(super) struct LinearExpression {
     /// Symbols with their factors, none of which is 0.
     pub(super) terms: BTreeMap<String, i64>,
     /// The constant.
@@ -36,11 +37,11 @@ pub(super) struct Linear {
 }
 
 /// Returns the symbols that others of them define, with their definitions.
-pub(super) fn definitions(symbols: &BTreeSet<&str>) -> Vec<(String, Linear)> {
+pub(super) fn definitions(symbols: &BTreeSet<&str>) -> Vec<(String, LinearExpression)> {
     let defined = symbols.iter().filter_map(|symbol| {
-        let linear = Linear::parse(symbol)
+        let linear = LinearExpression::parse(symbol)
             .filter(|linear| !linear.is(symbol))
-            .or_else(|| whole(symbol, symbols))?;
+            .or_else(|| total_definition(symbol, symbols))?;
         let known = |term: &String| term != symbol && symbols.contains(term.as_str());
         let is_definition = !linear.terms.is_empty() && linear.terms.keys().all(known);
         is_definition.then(|| ((*symbol).to_owned(), linear))
@@ -49,19 +50,19 @@ pub(super) fn definitions(symbols: &BTreeSet<&str>) -> Vec<(String, Linear)> {
 }
 
 /// Defines `total_sequence_length` if `past_sequence_length` and `sequence_length` exist.
-fn whole(symbol: &str, symbols: &BTreeSet<&str>) -> Option<Linear> {
-    let newest = WHOLES
+fn total_definition(symbol: &str, symbols: &BTreeSet<&str>) -> Option<LinearExpression> {
+    let newest = TOTAL_PREFIXES
         .iter()
         .find_map(|prefix| symbol.strip_prefix(prefix))?;
-    let earlier = format!("{PAST}{newest}");
+    let earlier = format!("{PAST_PREFIX}{newest}");
     let both = symbols.contains(newest) && symbols.contains(earlier.as_str());
-    both.then(|| Linear {
+    both.then(|| LinearExpression {
         terms: BTreeMap::from([(newest.to_owned(), 1), (earlier, 1)]),
         constant: 0,
     })
 }
 
-impl Linear {
+impl LinearExpression {
     /// Parses a sum with `+`, `-`, `*` and parentheses; returns `None` for anything else.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parser = Parser {
@@ -108,7 +109,7 @@ impl Linear {
 }
 
 /// Formats the expression in the syntax that `parse` accepts.
-impl fmt::Display for Linear {
+impl fmt::Display for LinearExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let terms = self
             .terms
@@ -141,9 +142,9 @@ struct Parser<'t> {
 }
 
 impl Parser<'_> {
-    fn sum(&mut self) -> Option<Linear> {
+    fn sum(&mut self) -> Option<LinearExpression> {
         let first = if self.accept('-') { -1 } else { 1 };
-        let mut sum = Linear::default().add(&self.product()?, first)?;
+        let mut sum = LinearExpression::default().add(&self.product()?, first)?;
         loop {
             let sign = if self.accept('+') {
                 1
@@ -156,7 +157,7 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> Option<Linear> {
+    fn product(&mut self) -> Option<LinearExpression> {
         let mut product = self.factor()?;
         while self.accept('*') {
             product = product.times(&self.factor()?)?;
@@ -164,7 +165,7 @@ impl Parser<'_> {
         Some(product)
     }
 
-    fn factor(&mut self) -> Option<Linear> {
+    fn factor(&mut self) -> Option<LinearExpression> {
         if self.accept('(') {
             self.depth += 1;
             let inner = (self.depth <= MAX_DEPTH).then(|| self.sum())??;
@@ -178,12 +179,12 @@ impl Parser<'_> {
         self.rest = rest;
         if word.starts_with(|c: char| c.is_ascii_digit()) {
             let constant = word.parse().ok()?;
-            return Some(Linear {
+            return Some(LinearExpression {
                 constant,
-                ..Linear::default()
+                ..LinearExpression::default()
             });
         }
-        (!word.is_empty()).then(|| Linear {
+        (!word.is_empty()).then(|| LinearExpression {
             terms: BTreeMap::from([(word.to_owned(), 1)]),
             constant: 0,
         })
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     fn written(text: &str) -> Option<String> {
-        Linear::parse(text).map(|linear| linear.to_string())
+        LinearExpression::parse(text).map(|linear| linear.to_string())
     }
 
     #[test]

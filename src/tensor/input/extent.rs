@@ -2,7 +2,7 @@
 //!
 //! Invariant: arrays of these sizes are never rejected for their shape.
 
-use super::dims::{Dims, Size};
+use super::dims::{AxisSize, DimSizes};
 use crate::model::{Allowed, Dim};
 use crate::tensor::Signature;
 
@@ -22,7 +22,7 @@ pub enum Extent {
 
 /// Returns the sizes of each input, outermost first; `None` if the file does not state the rank.
 pub fn extents(signature: &Signature) -> Vec<Option<Vec<Extent>>> {
-    let dims = Dims::of(signature);
+    let dims = DimSizes::of(signature);
     let settled = dims.settled();
     let inputs = signature.inputs.iter().enumerate();
     let extents = inputs.map(|(input, spec)| {
@@ -32,9 +32,10 @@ pub fn extents(signature: &Signature) -> Vec<Option<Vec<Extent>>> {
             // All rows of a tensor have one length, so only a single row may have any length.
             let is_one_row = extents.iter().all(|before| *before == Extent::Exactly(1));
             extents.push(match axis {
-                Size::Fixed(size) => Extent::Exactly(*size),
-                Size::Slot(slot) => {
-                    let any = (is_one_row && is_alone(&dims, signature)).then(|| any_of(dim));
+                AxisSize::Fixed(size) => Extent::Exactly(*size),
+                AxisSize::Slot(slot) => {
+                    let any = (is_one_row && has_one_open_axis(&dims, signature))
+                        .then(|| open_range(dim));
                     let settled = settled[*slot].unwrap_or(1);
                     any.flatten().unwrap_or(Extent::Exactly(settled))
                 }
@@ -46,14 +47,16 @@ pub fn extents(signature: &Signature) -> Vec<Option<Vec<Extent>>> {
 }
 
 /// Returns whether exactly one axis of all inputs is open.
-fn is_alone(dims: &Dims<'_>, signature: &Signature) -> bool {
+fn has_one_open_axis(dims: &DimSizes<'_>, signature: &Signature) -> bool {
     let axes = (0..signature.inputs.len()).filter_map(|input| dims.axes(input));
-    let open = axes.flatten().filter(|axis| matches!(axis, Size::Slot(_)));
+    let open = axes
+        .flatten()
+        .filter(|axis| matches!(axis, AxisSize::Slot(_)));
     open.count() == 1
 }
 
 /// Returns the range of an open dimension, if its sizes have no gaps.
-fn any_of(dim: &Dim) -> Option<Extent> {
+fn open_range(dim: &Dim) -> Option<Extent> {
     let Dim::Dynamic { bound, allowed, .. } = dim else {
         return None;
     };

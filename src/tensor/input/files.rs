@@ -9,14 +9,14 @@ use std::path::Path;
 
 use zip::ZipArchive;
 
-use super::dims::{Dims, Size};
-use super::error::{Place, names};
+use super::dims::{AxisSize, DimSizes};
+use super::error::{InputLabel, names};
 use super::{Assembly, InputError};
 use crate::tensor::npy::{Header, NpyError};
 use crate::tensor::{DType, Signature, Tensor, TensorSpec, byte_size};
 
 /// Remedy for a file that cannot be read.
-const ANOTHER: &str = "give another file";
+const ANOTHER_FILE_HELP: &str = "give another file";
 
 /// Opens a regular file, and returns its size in bytes.
 pub(super) fn open(path: &Path) -> Result<(BufReader<File>, u64), String> {
@@ -36,8 +36,9 @@ pub(super) fn npy(
     path: &Path,
     origin: &str,
 ) -> Result<Tensor, InputError> {
-    let place = Place::of(assembly.signature, input);
-    let (mut reader, size) = open(path).map_err(|reason| place.value(origin, reason, ANOTHER))?;
+    let place = InputLabel::of(assembly.signature, input);
+    let (mut reader, size) =
+        open(path).map_err(|reason| place.value(origin, reason, ANOTHER_FILE_HELP))?;
     array(assembly, input, &mut reader, (size, size), origin)
 }
 
@@ -49,8 +50,8 @@ fn array(
     (size, present): (u64, u64),
     origin: &str,
 ) -> Result<Tensor, InputError> {
-    let place = || Place::of(assembly.signature, input);
-    let unreadable = |error: NpyError| place().value(origin, error, ANOTHER);
+    let place = || InputLabel::of(assembly.signature, input);
+    let unreadable = |error: NpyError| place().value(origin, error, ANOTHER_FILE_HELP);
     let dtype = assembly.signature.inputs[input].dtype;
     let header = Header::read(reader).map_err(unreadable)?;
     let found = if header.gives(dtype) {
@@ -78,7 +79,9 @@ fn array(
         .take(if header.fortran_order { 2 * data } else { data })?;
     header
         .read_data(reader, dtype, present.saturating_sub(header.size))
-        .map_err(|error| Place::of(assembly.signature, input).value(origin, error, ANOTHER))
+        .map_err(|error| {
+            InputLabel::of(assembly.signature, input).value(origin, error, ANOTHER_FILE_HELP)
+        })
 }
 
 /// Reads an archive with arrays for all inputs.
@@ -88,9 +91,9 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
         reason,
         help: help.to_owned(),
     };
-    let (reader, _) = open(path).map_err(|reason| failed(reason, ANOTHER))?;
+    let (reader, _) = open(path).map_err(|reason| failed(reason, ANOTHER_FILE_HELP))?;
     let mut archive = ZipArchive::new(reader)
-        .map_err(|error| failed(format!("not a .npz archive: {error}"), ANOTHER))?;
+        .map_err(|error| failed(format!("not a .npz archive: {error}"), ANOTHER_FILE_HELP))?;
     if archive.has_duplicate_names() {
         let reason = "two of its members have the same name".to_owned();
         return Err(failed(reason, "save each array once"));
@@ -101,7 +104,7 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
         .file_names()
         .map(|name| name.map(std::borrow::Cow::into_owned))
         .collect::<Result<_, _>>()
-        .map_err(|error| failed(error.to_string(), ANOTHER))?;
+        .map_err(|error| failed(error.to_string(), ANOTHER_FILE_HELP))?;
     let positions = positional(signature, &files);
     if let Some(count) = positions
         .as_ref()
@@ -138,9 +141,9 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
     }
     for (input, member) in members.into_iter().enumerate() {
         let Some(member) = member else { continue };
-        let mut member = archive
-            .by_index(member)
-            .map_err(|error| Place::of(signature, input).value(origin, error, ANOTHER))?;
+        let mut member = archive.by_index(member).map_err(|error| {
+            InputLabel::of(signature, input).value(origin, error, ANOTHER_FILE_HELP)
+        })?;
         let size = member.size();
         let tensor = array(assembly, input, &mut member, (size, 0), origin)?;
         assembly.tensors[input] = Some(tensor);
@@ -172,25 +175,26 @@ pub(super) fn raw(
     path: &Path,
     origin: &str,
 ) -> Result<Tensor, InputError> {
-    let place = || Place::of(assembly.signature, input);
+    let place = || InputLabel::of(assembly.signature, input);
     let dtype = assembly.signature.inputs[input].dtype;
-    let (reader, size) = open(path).map_err(|reason| place().value(origin, reason, ANOTHER))?;
+    let (reader, size) =
+        open(path).map_err(|reason| place().value(origin, reason, ANOTHER_FILE_HELP))?;
     let help =
         "the file must hold exactly the elements, little-endian; a .npy file states its shape";
     let shape = raw_shape(&assembly.dims, input, dtype, size)
         .map_err(|reason| place().value(origin, reason, help))?;
     assembly.dims.fit(input, dtype, &shape, origin)?;
     assembly.memory.take(size)?;
-    let place = Place::of(assembly.signature, input);
+    let place = InputLabel::of(assembly.signature, input);
     let mut bytes = Vec::new();
     let wanted = usize::try_from(size).unwrap_or(usize::MAX);
     if bytes.try_reserve_exact(wanted).is_err() {
-        return Err(place.value(origin, "not enough memory", ANOTHER));
+        return Err(place.value(origin, "not enough memory", ANOTHER_FILE_HELP));
     }
     // A growing file is cut off; for a shrinking one, the tensor's size check fails.
     let read = reader.take(size).read_to_end(&mut bytes);
     if let Err(error) = read {
-        return Err(place.value(origin, error, ANOTHER));
+        return Err(place.value(origin, error, ANOTHER_FILE_HELP));
     }
     if dtype == DType::Bool {
         for byte in &mut bytes {
@@ -203,12 +207,12 @@ pub(super) fn raw(
 /// Derives the shape of `size` bytes of raw elements. Defaults apply if they are the only sizes
 /// that yield this number of bytes: all open dimensions at their bounds, or none with a bound.
 /// Otherwise one open dimension is derived from the size.
-fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u64>, String> {
+fn raw_shape(dims: &DimSizes, input: usize, dtype: DType, size: u64) -> Result<Vec<u64>, String> {
     let Some(axes) = dims.axes(input) else {
         return Err("the model does not state the input's rank".to_owned());
     };
     let mut shape: Vec<u64> = axes.iter().map(|axis| dims.or_default(*axis)).collect();
-    let free: Vec<Size> = axes
+    let free: Vec<AxisSize> = axes
         .iter()
         .copied()
         .filter(|axis| dims.known(*axis).is_none())
@@ -221,7 +225,7 @@ fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u
     if fits && (bounded == free.len() || bounded == 0) {
         return Ok(shape);
     }
-    let open: Vec<Size> = free
+    let open: Vec<AxisSize> = free
         .into_iter()
         .filter(|axis| dims.is_open(*axis))
         .collect();

@@ -13,7 +13,7 @@ use crate::tensor::{DType, Tensor, TensorError};
 
 /// Upper bound of random integers with 16 and more bits, so that they are valid token ids in any
 /// vocabulary.
-const INTEGERS_BELOW: u64 = 10;
+const RANDOM_INTEGER_BOUND: u64 = 10;
 
 /// The largest float16, where counting stops.
 const MAX_FLOAT16: f64 = 65504.0;
@@ -87,7 +87,7 @@ fn draw(dtype: DType, bits: u32) -> f64 {
             f64::from(bits >> 8) / f64::from(1_u32 << 23) - 1.0
         }
         _ => {
-            let below = (u64::from(bits) * INTEGERS_BELOW) >> 32;
+            let below = (u64::from(bits) * RANDOM_INTEGER_BOUND) >> 32;
             f64::from(u32::try_from(below).expect("it is below 10"))
         }
     }

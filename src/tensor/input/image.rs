@@ -1,6 +1,6 @@
 //! Converts PNG and JPEG images to an input's layout, size and scale.
 //!
-//! Invariant: decoding takes bounded memory ([`MAX_SIDE`], [`MAX_DECODED`]), and an ambiguous
+//! Invariant: decoding takes bounded memory ([`MAX_SIDE_PIXELS`], [`MAX_DECODED_BYTES`]), and an ambiguous
 //! layout is rejected. Pixels have 8 bits per channel in between.
 
 use std::io::{BufRead, Seek};
@@ -8,48 +8,48 @@ use std::io::{BufRead, Seek};
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, GrayImage, ImageDecoder, ImageReader, Limits};
 
-use super::dims::{Dims, Size};
-use super::error::Place;
+use super::dims::{AxisSize, DimSizes};
+use super::error::InputLabel;
 use super::{Assembly, InputArgs, InputError};
 use crate::tensor::{DType, Tensor, byte_size};
 
 /// Maximum width and height of a file and of an input, in pixels.
-const MAX_SIDE: u32 = 16384;
+const MAX_SIDE_PIXELS: u32 = 16384;
 
 /// Maximum size of a decoded image, in bytes.
-const MAX_DECODED: u64 = 1 << 30;
+const MAX_DECODED_BYTES: u64 = 1 << 30;
 
 /// Maximum size of a file, in bytes. The decoders hold it in memory.
-const MAX_FILE: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Bytes per pixel between the two passes of a resize: four floats.
-const RESIZE_PIXEL: u64 = 16;
+const RESIZE_BYTES_PER_PIXEL: u64 = 16;
 
 /// Remedy for an image that cannot be read.
-const ANOTHER: &str = "give another PNG or JPEG file";
+const ANOTHER_IMAGE_HELP: &str = "give another PNG or JPEG file";
 
 /// Remedy for an input that does not accept pixels.
-const AS_ARRAY: &str = "prepare the tensor yourself and give it as .npy";
+const ARRAY_HELP: &str = "prepare the tensor yourself and give it as .npy";
 
 /// The numbers of `--mean` and `--std`.
 #[derive(Debug)]
-pub(super) struct Scale {
+pub(super) struct ImageScale {
     mean: Vec<f32>,
     std: Vec<f32>,
 }
 
 /// The axes of an image input.
-struct Layout {
+struct ImageLayout {
     channels_first: bool,
     /// 1, 3 or 4.
     channels: u8,
-    height: Size,
-    width: Size,
+    height: AxisSize,
+    width: AxisSize,
     /// The leading axis of size 1.
-    batch: Option<Size>,
+    batch: Option<AxisSize>,
 }
 
-impl Scale {
+impl ImageScale {
     /// Parses the options.
     pub(super) fn of(args: &InputArgs) -> Result<Self, InputError> {
         for (option, values) in [("--mean", &args.mean), ("--std", &args.std)] {
@@ -117,15 +117,15 @@ pub(super) fn read<R: BufRead + Seek>(
     open: impl FnOnce() -> Result<(R, u64), String>,
     origin: &str,
 ) -> Result<Tensor, InputError> {
-    let place = Place::of(assembly.signature, input);
+    let place = InputLabel::of(assembly.signature, input);
     let layout =
-        layout(&assembly.dims, input).map_err(|reason| place.value(origin, reason, AS_ARRAY))?;
+        layout(&assembly.dims, input).map_err(|reason| place.value(origin, reason, ARRAY_HELP))?;
     let dtype = assembly.signature.inputs[input].dtype;
     if dtype == DType::Bool {
         return Err(place.value(
             origin,
             "an image cannot fill an input of booleans",
-            AS_ARRAY,
+            ARRAY_HELP,
         ));
     }
     if !dtype.is_float() {
@@ -133,33 +133,34 @@ pub(super) fn read<R: BufRead + Seek>(
         assembly.scale.require_none(reason)?;
     }
     let scale = assembly.scale.channels(layout.channels)?;
-    let allowed = assembly.memory.left().min(MAX_DECODED);
+    let allowed = assembly.memory.left().min(MAX_DECODED_BYTES);
     let most = assembly.pixels.map(|most| {
         let wanted = |size| assembly.dims.or_default(size);
         most.max(wanted(layout.height).saturating_mul(wanted(layout.width)))
     });
     let allowed = (allowed, most.unwrap_or(u64::MAX));
     let picture = open().and_then(|(reader, size)| decode(reader, size, allowed));
-    let picture = picture.map_err(|reason| place.value(origin, reason, ANOTHER))?;
+    let picture = picture.map_err(|reason| place.value(origin, reason, ANOTHER_IMAGE_HELP))?;
     let sized = |size, own| {
-        side(&assembly.dims, size, own).map_err(|reason| place.value(origin, reason, AS_ARRAY))
+        side_pixels(&assembly.dims, size, own)
+            .map_err(|reason| place.value(origin, reason, ARRAY_HELP))
     };
     let height = sized(layout.height, picture.height())?;
     let width = sized(layout.width, picture.width())?;
     let shape = layout.shape(height, width);
     assembly.dims.fit(input, dtype, &shape, origin)?;
-    let bytes = byte_size(dtype, &shape).map_err(|error| place.value(origin, error, AS_ARRAY))?;
+    let bytes = byte_size(dtype, &shape).map_err(|error| place.value(origin, error, ARRAY_HELP))?;
     assembly.memory.take(bytes)?;
-    let between = u64::from(picture.width()) * u64::from(height) * RESIZE_PIXEL;
+    let between = u64::from(picture.width()) * u64::from(height) * RESIZE_BYTES_PER_PIXEL;
     assembly.memory.require(between)?;
     let pixels = pixels(&picture, layout.channels, width, height);
     layout
         .tensor(dtype, shape, &pixels, &scale)
-        .map_err(|error| place.value(origin, error, AS_ARRAY))
+        .map_err(|error| place.value(origin, error, ARRAY_HELP))
 }
 
 /// Returns whether an input has the layout of an image.
-pub(super) fn is_picture(dims: &Dims, input: usize, dtype: DType) -> bool {
+pub(super) fn has_image_layout(dims: &DimSizes, input: usize, dtype: DType) -> bool {
     dtype != DType::Bool && layout(dims, input).is_ok()
 }
 
@@ -175,9 +176,9 @@ pub struct OpenSides {
 }
 
 /// Returns the sides of an input, if it has the layout of an image and leaves both open.
-pub(super) fn open_sides(dims: &Dims, input: usize) -> Option<OpenSides> {
+pub(super) fn open_sides(dims: &DimSizes, input: usize) -> Option<OpenSides> {
     let layout = layout(dims, input).ok()?;
-    let is_open = |side: Size| dims.known(side).is_none() && dims.is_open(side);
+    let is_open = |side: AxisSize| dims.known(side).is_none() && dims.is_open(side);
     let first = usize::from(layout.batch.is_some()) + usize::from(layout.channels_first);
     let sides = [layout.height, layout.width];
     sides.iter().all(|side| is_open(*side)).then(|| OpenSides {
@@ -189,7 +190,7 @@ pub(super) fn open_sides(dims: &Dims, input: usize) -> Option<OpenSides> {
 
 /// Returns the size of a side: the input's size, or the image's `own` size if the input leaves it
 /// open.
-fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
+fn side_pixels(dims: &DimSizes, size: AxisSize, own: u32) -> Result<u32, String> {
     let is_open = dims.known(size).is_none() && dims.is_open(size);
     if is_open && dims.bound(size).is_some_and(|bound| bound < own.into()) {
         let (label, bound) = (dims.label(size), dims.or_default(size));
@@ -203,12 +204,13 @@ fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
         dims.or_default(size)
     };
     let pixels = u32::try_from(wanted).ok();
-    let pixels = pixels.filter(|pixels| (1..=MAX_SIDE).contains(pixels));
-    pixels.ok_or_else(|| format!("invalid side of {wanted} pixels: expected 1 to {MAX_SIDE}"))
+    let pixels = pixels.filter(|pixels| (1..=MAX_SIDE_PIXELS).contains(pixels));
+    pixels
+        .ok_or_else(|| format!("invalid side of {wanted} pixels: expected 1 to {MAX_SIDE_PIXELS}"))
 }
 
 /// Finds channels, rows and columns among the input's axes.
-fn layout(dims: &Dims, input: usize) -> Result<Layout, String> {
+fn layout(dims: &DimSizes, input: usize) -> Result<ImageLayout, String> {
     let Some(axes) = dims.axes(input) else {
         return Err("the model does not state the input's rank".to_owned());
     };
@@ -222,7 +224,7 @@ fn layout(dims: &Dims, input: usize) -> Result<Layout, String> {
     {
         return Err("one image needs a batch of 1".to_owned());
     }
-    let channels = |axis: Size| {
+    let channels = |axis: AxisSize| {
         let size = dims.fixed(axis).or_else(|| dims.known(axis))?;
         u8::try_from(size)
             .ok()
@@ -230,14 +232,14 @@ fn layout(dims: &Dims, input: usize) -> Result<Layout, String> {
     };
     let [first, _, last] = axes;
     match (channels(first), channels(last)) {
-        (Some(channels), None) => Ok(Layout {
+        (Some(channels), None) => Ok(ImageLayout {
             channels_first: true,
             channels,
             height: axes[1],
             width: axes[2],
             batch,
         }),
-        (None, Some(channels)) => Ok(Layout {
+        (None, Some(channels)) => Ok(ImageLayout {
             channels_first: false,
             channels,
             height: axes[0],
@@ -253,7 +255,7 @@ fn layout(dims: &Dims, input: usize) -> Result<Layout, String> {
     }
 }
 
-impl Layout {
+impl ImageLayout {
     fn shape(&self, height: u32, width: u32) -> Vec<u64> {
         let (channels, height, width) = (self.channels.into(), height.into(), width.into());
         let picture = if self.channels_first {
@@ -308,10 +310,10 @@ fn decode(
     size: u64,
     (allowed, most): (u64, u64),
 ) -> Result<DynamicImage, String> {
-    if size > MAX_FILE {
+    if size > MAX_FILE_BYTES {
         return Err(format!(
             "too large: expected at most {} MiB",
-            MAX_FILE >> 20
+            MAX_FILE_BYTES >> 20
         ));
     }
     let text = |error: image::ImageError| error.to_string();
@@ -323,8 +325,8 @@ fn decode(
         return Err("neither PNG nor JPEG".to_owned());
     }
     let mut limits = Limits::default();
-    limits.max_image_width = Some(MAX_SIDE);
-    limits.max_image_height = Some(MAX_SIDE);
+    limits.max_image_width = Some(MAX_SIDE_PIXELS);
+    limits.max_image_height = Some(MAX_SIDE_PIXELS);
     limits.max_alloc = Some(allowed);
     reader.limits(limits);
     let mut decoder = reader.into_decoder().map_err(text)?;
@@ -334,7 +336,7 @@ fn decode(
             "an image of {width} x {height} pixels is too large: expected at most {most} pixels"
         ));
     }
-    if width > MAX_SIDE || height > MAX_SIDE || decoder.total_bytes() > allowed {
+    if width > MAX_SIDE_PIXELS || height > MAX_SIDE_PIXELS || decoder.total_bytes() > allowed {
         return Err(format!(
             "an image of {width} x {height} pixels is too large"
         ));

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::model::executorch::body::{BodyValue, Instruction, MethodBody, ProgramBody};
-use crate::model::onnx::{Node, each_node, each_stored};
+use crate::model::onnx::{Node, each_initializer, each_node};
 use crate::source::{FileSource, Pages};
 use crate::tensor::Signature;
 
@@ -40,7 +40,7 @@ pub fn table_rows(model: &Path, format: &str, signature: &Signature) -> Vec<Opti
 fn of_onnx(model: &Path, signature: &Signature) -> Option<Vec<Option<u64>>> {
     let file = FileSource::open(model).ok()?;
     let mut tables = HashMap::new();
-    each_stored(&Pages::new(&file), &mut |name, stored| {
+    each_initializer(&Pages::new(&file), &mut |name, stored| {
         tables.insert(name, stored.dims);
     })
     .ok()?;

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dims::Dims;
-use super::expression::{self, Linear, symbol};
+use super::dims::DimSizes;
+use super::expression::{self, LinearExpression, symbol};
 use super::relation::Relations;
 use super::{InputArgs, InputError};
 use crate::model::Dim;
@@ -17,7 +17,7 @@ use crate::tensor::{DType, Signature, Tensor, TensorSpec};
 
 /// One of several models that run on the same inputs.
 #[derive(Debug, Clone)]
-pub struct Party {
+pub struct JointModel {
     /// Its name in error messages.
     pub label: String,
     /// Its signature.
@@ -26,8 +26,8 @@ pub struct Party {
 
 /// The joint signature of several models.
 #[derive(Debug, Clone)]
-pub struct Joint {
-    parties: Vec<Party>,
+pub struct JointSignature {
+    parties: Vec<JointModel>,
     /// For each party and each input of the first party, the index among the party's own inputs.
     places: Vec<Vec<usize>>,
     signature: Signature,
@@ -65,7 +65,7 @@ type Axis = (usize, usize);
 
 /// Axes that share one size, with the models' requirements.
 #[derive(Debug, Default)]
-struct Class {
+struct AxisClass {
     axes: Vec<Axis>,
     /// The fixed size, the party that fixes it, and the axis.
     fixed: Option<(u64, usize, Axis)>,
@@ -76,13 +76,13 @@ struct Class {
     likely_dynamic: Option<bool>,
 }
 
-impl Joint {
+impl JointSignature {
     /// Joins the signatures of these parties, in the order and under the names of the first.
-    pub fn of(parties: Vec<Party>) -> Result<Self, JointError> {
+    pub fn of(parties: Vec<JointModel>) -> Result<Self, JointError> {
         let lead = &parties[0].signature;
         let mut places = Vec::new();
         for party in &parties {
-            let place = matched(&lead.inputs, &party.signature.inputs);
+            let place = match_values(&lead.inputs, &party.signature.inputs);
             places.push(place.ok_or_else(|| JointError::Count {
                 a: parties[0].label.clone(),
                 in_a: lead.inputs.len(),
@@ -133,7 +133,7 @@ impl Joint {
             let axes = self.resolve(text);
             let (Some(size), false) = (size, axes.is_empty()) else {
                 // The first party's error lists the valid names.
-                Dims::of(&self.parties[0].signature).set(text)?;
+                DimSizes::of(&self.parties[0].signature).set(text)?;
                 continue;
             };
             for axis in axes {
@@ -162,7 +162,7 @@ impl Joint {
         let name = text.rsplit_once('=').map_or(text, |(name, _)| name);
         let parties = self.parties.iter().zip(&self.places);
         let axes = parties.filter_map(|(party, places)| {
-            let (input, axis) = Dims::of(&party.signature).axis_of(name)?;
+            let (input, axis) = DimSizes::of(&party.signature).axis_of(name)?;
             let input = places.iter().position(|place| *place == input)?;
             Some((input, axis))
         });
@@ -247,7 +247,7 @@ impl Joint {
         for input in 0..self.signature.inputs.len() {
             for party in 1..self.parties.len() {
                 let (one, other) = (self.spec(0, input), self.spec(party, input));
-                if !same_kind(one.dtype, other.dtype) {
+                if !is_convertible(one.dtype, other.dtype) {
                     let reason = format!("{} and {} are incompatible", one.dtype, other.dtype);
                     return Err(self.differ(input, (0, party), reason));
                 }
@@ -283,16 +283,16 @@ impl Joint {
     }
 
     /// Groups the axes that share one size, with the parties' requirements.
-    fn classes(&self) -> Result<Vec<Class>, JointError> {
+    fn classes(&self) -> Result<Vec<AxisClass>, JointError> {
         let inputs = 0..self.signature.inputs.len();
         let axes = inputs.flat_map(|input| {
             let rank = self.rank(input).unwrap_or(0);
             (0..rank).map(move |axis| (input, axis))
         });
-        let mut classes: Vec<Class> = axes
-            .map(|axis| Class {
+        let mut classes: Vec<AxisClass> = axes
+            .map(|axis| AxisClass {
                 axes: vec![axis],
-                ..Class::default()
+                ..AxisClass::default()
             })
             .collect();
         for party in 0..self.parties.len() {
@@ -340,7 +340,7 @@ impl Joint {
     }
 
     /// Adds a party's requirement on one axis.
-    fn learn(&self, class: &mut Class, party: usize, axis: Axis) -> Result<(), JointError> {
+    fn learn(&self, class: &mut AxisClass, party: usize, axis: Axis) -> Result<(), JointError> {
         let Some(dim) = self.dim(party, axis) else {
             return Ok(());
         };
@@ -408,7 +408,7 @@ impl Joint {
 
     /// Derives sizes from fixed ones by the parties' definitions, and keeps the definitions of the
     /// remaining sizes.
-    fn derive(&self, classes: &mut [Class]) {
+    fn derive(&self, classes: &mut [AxisClass]) {
         let mut definitions = Vec::new();
         for party in 0..self.parties.len() {
             let symbols = self.symbols(party);
@@ -438,7 +438,7 @@ impl Joint {
             let some_fixed = parts.iter().any(|(part, _)| classes[*part].fixed.is_some());
             if classes[whole].fixed.is_none()
                 && some_fixed
-                && let Some(rest) = rest(classes, &parts, sum)
+                && let Some(rest) = remaining_sum(classes, &parts, sum)
             {
                 classes[whole].symbol = Some(rest.to_string());
             }
@@ -446,7 +446,7 @@ impl Joint {
     }
 
     /// Writes the dimensions of the joint signature.
-    fn sign(&mut self, classes: &[Class]) {
+    fn sign(&mut self, classes: &[AxisClass]) {
         for input in 0..self.signature.inputs.len() {
             let Some(rank) = self.rank(input) else {
                 continue;
@@ -457,7 +457,7 @@ impl Joint {
     }
 }
 
-impl Class {
+impl AxisClass {
     fn dim(&self) -> Dim {
         if let Some((size, ..)) = self.fixed {
             return Dim::Fixed(size);
@@ -479,9 +479,13 @@ impl Class {
 
 /// Returns the rest of a sum after fixed sizes are substituted, with the joint names of the
 /// remaining symbols.
-fn rest(classes: &[Class], parts: &[(usize, String)], sum: Linear) -> Option<Linear> {
+fn remaining_sum(
+    classes: &[AxisClass],
+    parts: &[(usize, String)],
+    sum: LinearExpression,
+) -> Option<LinearExpression> {
     let mut rest = sum;
-    let mut named = Linear::default();
+    let mut named = LinearExpression::default();
     for (part, name) in parts {
         if let Some((size, ..)) = classes[*part].fixed {
             rest.substitute(name, size)?;
@@ -497,13 +501,13 @@ fn rest(classes: &[Class], parts: &[(usize, String)], sum: Linear) -> Option<Lin
 }
 
 /// Returns the index of the class that contains an axis.
-fn class_of(classes: &[Class], axis: Axis) -> usize {
+fn class_of(classes: &[AxisClass], axis: Axis) -> usize {
     let found = classes.iter().position(|class| class.axes.contains(&axis));
     found.expect("every axis of the joint signature has a class")
 }
 
 /// Merges the classes of these axes.
-fn unite(classes: &mut Vec<Class>, axes: &[Axis]) {
+fn unite(classes: &mut Vec<AxisClass>, axes: &[Axis]) {
     let mut of_all: Vec<usize> = axes.iter().map(|axis| class_of(classes, *axis)).collect();
     of_all.sort_unstable();
     of_all.dedup();
@@ -515,7 +519,7 @@ fn unite(classes: &mut Vec<Class>, axes: &[Axis]) {
 }
 
 /// Returns whether values of one dtype can be converted to the other.
-fn same_kind(a: DType, b: DType) -> bool {
+fn is_convertible(a: DType, b: DType) -> bool {
     let is_integer = |dtype: DType| !dtype.is_float() && dtype != DType::Bool;
     a == b || a.is_float() && b.is_float() || is_integer(a) && is_integer(b)
 }
@@ -529,7 +533,7 @@ fn converted(signature: &Signature, place: usize, tensor: &Tensor) -> Result<Ten
     }
     let fail = |reason: String| {
         let help = "give values that both models accept";
-        super::Place::of(signature, place).value("the common input", reason, help)
+        super::InputLabel::of(signature, place).value("the common input", reason, help)
     };
     let shape = tensor.shape().to_vec();
     let own = Tensor::from_f64(dtype, shape, tensor.to_f64());
@@ -545,7 +549,7 @@ fn converted(signature: &Signature, place: usize, tensor: &Tensor) -> Result<Ten
 
 /// Matches the values of one side with those of the other, first by name, then in order. Returns
 /// the index in `b` for each value of `a`; `None` if their numbers differ.
-pub fn matched(a: &[TensorSpec], b: &[TensorSpec]) -> Option<Vec<usize>> {
+pub fn match_values(a: &[TensorSpec], b: &[TensorSpec]) -> Option<Vec<usize>> {
     if a.len() != b.len() {
         return None;
     }

@@ -11,12 +11,12 @@ use crate::tensor::npy::MAX_RANK;
 use crate::tensor::{DType, Tensor};
 
 /// Larger integers are inexact if they are written with a fraction or an exponent.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// A text that is not a valid tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at {place}: {reason}")]
-pub struct JsonFault {
+pub struct JsonTensorError {
     /// The element, such as `[0][2]`, or the byte.
     pub place: String,
     /// The problem.
@@ -24,7 +24,7 @@ pub struct JsonFault {
 }
 
 /// Parses one array or scalar; its shape follows from the nesting.
-pub fn array(text: &str, dtype: DType) -> Result<Tensor, JsonFault> {
+pub fn array(text: &str, dtype: DType) -> Result<Tensor, JsonTensorError> {
     let mut reader = Reader { text, at: 0 };
     let tensor = reader.array(dtype)?;
     reader.end()?;
@@ -43,7 +43,7 @@ pub(super) fn most_bytes(text: &str, dtype: DType) -> u64 {
 pub(super) fn object(
     text: &str,
     mut dtype: impl FnMut(&str) -> Result<DType, String>,
-) -> Result<Vec<(String, Tensor)>, JsonFault> {
+) -> Result<Vec<(String, Tensor)>, JsonTensorError> {
     let mut reader = Reader { text, at: 0 };
     let mut members: Vec<(String, Tensor)> = Vec::new();
     reader.expect(b'{')?;
@@ -56,7 +56,7 @@ pub(super) fn object(
                 return Err(at_byte(at, format!("duplicate key `{key}`")));
             }
             reader.expect(b':')?;
-            let tensor = reader.array(dtype).map_err(|fault| JsonFault {
+            let tensor = reader.array(dtype).map_err(|fault| JsonTensorError {
                 place: format!("`{key}`, {}", fault.place),
                 reason: fault.reason,
             })?;
@@ -71,8 +71,8 @@ pub(super) fn object(
     Ok(members)
 }
 
-fn at_byte(at: usize, reason: impl Into<String>) -> JsonFault {
-    JsonFault {
+fn at_byte(at: usize, reason: impl Into<String>) -> JsonTensorError {
+    JsonTensorError {
         place: format!("byte {at}"),
         reason: reason.into(),
     }
@@ -84,7 +84,7 @@ struct Reader<'a> {
 }
 
 /// An array that is being parsed.
-struct Growing {
+struct ArrayBuilder {
     dtype: DType,
     bytes: Vec<u8>,
     /// Sizes found so far; `None` for a dimension whose first array has not ended.
@@ -96,8 +96,8 @@ struct Growing {
 }
 
 impl Reader<'_> {
-    fn array(&mut self, dtype: DType) -> Result<Tensor, JsonFault> {
-        let mut growing = Growing {
+    fn array(&mut self, dtype: DType) -> Result<Tensor, JsonTensorError> {
+        let mut growing = ArrayBuilder {
             dtype,
             bytes: Vec::new(),
             shape: Vec::new(),
@@ -110,7 +110,7 @@ impl Reader<'_> {
             .map_err(|error| at_byte(self.at, error.to_string()))
     }
 
-    fn value(&mut self, array: &mut Growing) -> Result<(), JsonFault> {
+    fn value(&mut self, array: &mut ArrayBuilder) -> Result<(), JsonTensorError> {
         self.skip_space();
         let depth = array.place.len();
         let start = self.at;
@@ -167,7 +167,7 @@ impl Reader<'_> {
     }
 
     /// Returns a number, word or string as written.
-    fn token(&mut self) -> Result<&str, JsonFault> {
+    fn token(&mut self) -> Result<&str, JsonTensorError> {
         let start = self.at;
         match self.peek() {
             Some(b'"') => {
@@ -192,7 +192,7 @@ impl Reader<'_> {
         Ok(&self.text[start..self.at])
     }
 
-    fn string(&mut self) -> Result<String, JsonFault> {
+    fn string(&mut self) -> Result<String, JsonTensorError> {
         self.skip_space();
         let start = self.at;
         if self.peek() != Some(b'"') {
@@ -210,7 +210,7 @@ impl Reader<'_> {
         Err(at_byte(start, "unterminated string"))
     }
 
-    fn end(&mut self) -> Result<(), JsonFault> {
+    fn end(&mut self) -> Result<(), JsonTensorError> {
         self.skip_space();
         if self.at < self.text.len() {
             return Err(at_byte(self.at, "expected the end after the value"));
@@ -218,7 +218,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), JsonFault> {
+    fn expect(&mut self, byte: u8) -> Result<(), JsonTensorError> {
         if self.accept(byte) {
             return Ok(());
         }
@@ -243,8 +243,8 @@ impl Reader<'_> {
     }
 }
 
-impl Growing {
-    fn fault(&self, reason: impl Into<String>) -> JsonFault {
+impl ArrayBuilder {
+    fn fault(&self, reason: impl Into<String>) -> JsonTensorError {
         let steps: Vec<String> = self.place.iter().map(u64::to_string).collect();
         let place = format!("[{}]", steps.join("]["));
         let place = if steps.is_empty() {
@@ -252,7 +252,7 @@ impl Growing {
         } else {
             place
         };
-        JsonFault {
+        JsonTensorError {
             place,
             reason: reason.into(),
         }
@@ -260,8 +260,8 @@ impl Growing {
 }
 
 /// Appends the element in `token`.
-fn push(array: &mut Growing, token: &str) -> Result<(), String> {
-    let Growing { dtype, bytes, .. } = array;
+fn push(array: &mut ArrayBuilder, token: &str) -> Result<(), String> {
+    let ArrayBuilder { dtype, bytes, .. } = array;
     let dtype = *dtype;
     if dtype == DType::Bool {
         let value = match token {
@@ -366,7 +366,7 @@ fn integer(token: &str) -> Result<i128, String> {
             .map_err(|_| format!("{} is out of range", shown(token)));
     }
     let value: f64 = token.parse().map_err(|_| whole())?;
-    if value.fract() != 0.0 || value.abs() > MAX_EXACT {
+    if value.fract() != 0.0 || value.abs() > MAX_EXACT_INTEGER {
         return Err(whole());
     }
     #[expect(

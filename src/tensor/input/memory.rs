@@ -1,26 +1,28 @@
 //! The memory budget of a run's inputs, checked before anything is allocated.
 
 use super::InputError;
-use crate::tensor::MAX_BYTES;
-use crate::tensor::limit::{Limit, MemoryLimit, free};
+use crate::tensor::MAX_TENSOR_BYTES;
+use crate::tensor::limit::{Limit, MemoryLimit, free_memory};
 
 /// The remaining memory budget.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct MemoryBudget {
     bytes: u64,
     taken: u64,
     /// The limit behind `bytes`; `None` if it is all free memory.
     limit: Option<Limit>,
 }
 
-impl Memory {
+impl MemoryBudget {
     /// Measures the budget: the limit, but at most the memory that the machine or the process's
-    /// container has free, and at most [`MAX_BYTES`].
+    /// container has free, and at most [`MAX_TENSOR_BYTES`].
     ///
     /// `held` bytes are already in use and are subtracted from a limit set by the user. Free memory
     /// already accounts for them.
     pub(super) fn measure(limit: Option<MemoryLimit>, held: u64) -> Self {
-        let free = free().unwrap_or(MAX_BYTES).min(MAX_BYTES);
+        let free = free_memory()
+            .unwrap_or(MAX_TENSOR_BYTES)
+            .min(MAX_TENSOR_BYTES);
         let limit = limit.and_then(MemoryLimit::now);
         let limit = limit.filter(|limit| limit.bytes().is_some_and(|bytes| bytes <= free));
         let bytes = limit.and_then(Limit::bytes).unwrap_or(free);
@@ -63,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_sum_counts() {
-        let mut memory = Memory {
+        let mut memory = MemoryBudget {
             bytes: 10,
             taken: 0,
             limit: None,
@@ -73,14 +75,14 @@ mod tests {
         assert!(matches!(error, InputError::Memory { available: 10, .. }));
         assert_eq!(memory.take(4), Ok(()));
         assert!(memory.take(1).is_err());
-        assert!((1..=MAX_BYTES).contains(&Memory::measure(None, 0).left()));
+        assert!((1..=MAX_TENSOR_BYTES).contains(&MemoryBudget::measure(None, 0).left()));
     }
 
     #[test]
     fn a_limit_holds_and_is_named() {
-        let memory = Memory::measure(Some(MemoryLimit::Option(10 << 20)), 4 << 20);
+        let memory = MemoryBudget::measure(Some(MemoryLimit::Option(10 << 20)), 4 << 20);
         assert_eq!(memory.left(), 6 << 20);
-        let memory = Memory::measure(Some(MemoryLimit::Option(10 << 20)), 0);
+        let memory = MemoryBudget::measure(Some(MemoryLimit::Option(10 << 20)), 0);
         assert_eq!(memory.left(), 10 << 20);
         let error = memory.require(11 << 20).expect_err("too much");
         assert_eq!(

@@ -24,22 +24,22 @@ mod trial_sizes;
 
 use std::path::Path;
 
-use argument::{Given, Value, Values};
-use dims::{Dims, Size};
-use memory::Memory;
+use argument::{GivenValue, InputValues, Value};
+use dims::{AxisSize, DimSizes};
+use memory::MemoryBudget;
 
 use super::limit::MemoryLimit;
 use super::{Signature, Tensor, byte_size};
 use crate::model::Allowed;
 
-pub use error::{InputError, Place};
+pub use error::{InputError, InputLabel};
 pub use evidence::{Evidence, Suggestion};
 pub use extent::{Extent, extents};
 pub use generator::Generator;
 pub use image::OpenSides;
 pub use indices::table_rows;
-pub use joint::{Joint, JointError, Party, matched};
-pub use json::{JsonFault, array as json_array};
+pub use joint::{JointError, JointModel, JointSignature, match_values};
+pub use json::{JsonTensorError, array as json_array};
 pub use steps::{FEED_HELP, Feed, MAX_STEPS, STEP_INPUT_HELP, StepArgs, Steps};
 pub use trial_sizes::{TrialSize, trial_sizes};
 
@@ -93,7 +93,7 @@ pub struct InputArgs {
 
 /// A value that an input has before the user's values are applied.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
+pub struct InitialValue {
     /// The tensor; `None` stands for zeros.
     pub tensor: Option<Tensor>,
     /// Its source, for error messages.
@@ -114,14 +114,14 @@ pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, 
 pub fn assemble_around(
     signature: &Signature,
     args: &InputArgs,
-    held: &[Option<Held>],
+    held: &[Option<InitialValue>],
 ) -> Result<Vec<Tensor>, InputError> {
     let mut assembly = Assembly {
         signature,
-        dims: Dims::of(signature),
-        memory: Memory::measure(args.memory, args.held),
+        dims: DimSizes::of(signature),
+        memory: MemoryBudget::measure(args.memory, args.held),
         pixels: args.pixels,
-        scale: image::Scale::of(args)?,
+        scale: image::ImageScale::of(args)?,
         tensors: vec![None; signature.inputs.len()],
         held,
     };
@@ -132,7 +132,7 @@ pub fn assemble_around(
     let has_value = (0..signature.inputs.len()).map(|input| assembly.held(input).is_some());
     let has_value: Vec<bool> = has_value.collect();
     match argument::read(signature, &args.inputs, &has_value)? {
-        Values::All(given) => {
+        InputValues::All(given) => {
             assembly.scale.require_none(NO_IMAGE)?;
             match &given.value {
                 Value::Json(text) => assembly.json_object(text, &given.origin)?,
@@ -143,8 +143,8 @@ pub fn assemble_around(
             assembly.each(&each)?;
             assembly.require_all(&given.origin)?;
         }
-        Values::Each(each) => {
-            let is_image = |given: &Given| matches!(given.value, Value::Image(_));
+        InputValues::Each(each) => {
+            let is_image = |given: &GivenValue| matches!(given.value, Value::Image(_));
             if !each.iter().flatten().any(is_image) {
                 assembly.scale.require_none(NO_IMAGE)?;
             }
@@ -167,7 +167,7 @@ pub fn check(signature: &Signature, inputs: &[Tensor]) -> Result<(), InputError>
             found: inputs.len(),
         });
     }
-    let mut dims = Dims::of(signature);
+    let mut dims = DimSizes::of(signature);
     for (index, tensor) in inputs.iter().enumerate() {
         dims.fit(index, tensor.dtype(), tensor.shape(), "the tensor given")?;
     }
@@ -176,10 +176,10 @@ pub fn check(signature: &Signature, inputs: &[Tensor]) -> Result<(), InputError>
 
 /// Returns the inputs that have the layout of an image.
 pub fn picture_inputs(signature: &Signature) -> Vec<usize> {
-    let dims = Dims::of(signature);
+    let dims = DimSizes::of(signature);
     let inputs = signature.inputs.iter().enumerate();
     inputs
-        .filter(|(input, spec)| image::is_picture(&dims, *input, spec.dtype))
+        .filter(|(input, spec)| image::has_image_layout(&dims, *input, spec.dtype))
         .map(|(input, _)| input)
         .collect()
 }
@@ -189,7 +189,7 @@ pub fn open_sides(signature: &Signature) -> Option<OpenSides> {
     let [input] = picture_inputs(signature)[..] else {
         return None;
     };
-    image::open_sides(&Dims::of(signature), input)
+    image::open_sides(&DimSizes::of(signature), input)
 }
 
 /// Converts a PNG or JPEG image to a tensor for one input, as [`IMAGE_HELP`] describes. `args`
@@ -203,10 +203,10 @@ pub fn picture(
 ) -> Result<Tensor, InputError> {
     let mut assembly = Assembly {
         signature,
-        dims: Dims::of(signature),
-        memory: Memory::measure(args.memory, args.held),
+        dims: DimSizes::of(signature),
+        memory: MemoryBudget::measure(args.memory, args.held),
         pixels: args.pixels,
-        scale: image::Scale::of(args)?,
+        scale: image::ImageScale::of(args)?,
         tensors: Vec::new(),
         held: &[],
     };
@@ -250,11 +250,11 @@ pub enum Axis {
 
 /// Returns the axes of each input; `None` if its rank is unknown.
 pub fn axes(signature: &Signature) -> Vec<Option<Vec<Axis>>> {
-    let dims = Dims::of(signature);
+    let dims = DimSizes::of(signature);
     let inputs = (0..signature.inputs.len()).map(|input| {
         let axes = dims.axes(input)?.iter().map(|axis| match axis {
-            Size::Fixed(size) => Axis::Fixed(*size),
-            Size::Slot(_) => Axis::Open(dims.label(*axis).to_owned()),
+            AxisSize::Fixed(size) => Axis::Fixed(*size),
+            AxisSize::Slot(_) => Axis::Open(dims.label(*axis).to_owned()),
         });
         Some(axes.collect())
     });
@@ -271,16 +271,16 @@ pub fn evidence(model: &Path, signature: &Signature) -> Evidence {
 
 /// Returns the dimensions that `args` leave open; empty if a given value has a shape of its own.
 pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>, InputError> {
-    let mut dims = Dims::of(signature);
+    let mut dims = DimSizes::of(signature);
     for text in &args.dims {
         dims.set(text)?;
     }
     let free = vec![false; signature.inputs.len()];
     let given = match argument::read(signature, &args.inputs, &free)? {
-        Values::All(_) => return Ok(Vec::new()),
-        Values::Each(each) => each,
+        InputValues::All(_) => return Ok(Vec::new()),
+        InputValues::Each(each) => each,
     };
-    let has_shape = |given: &Given| !matches!(given.value, Value::Generate(_, None));
+    let has_shape = |given: &GivenValue| !matches!(given.value, Value::Generate(_, None));
     if given.iter().flatten().any(has_shape) {
         return Ok(Vec::new());
     }
@@ -290,18 +290,18 @@ pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>
 /// The inputs while they are being prepared.
 struct Assembly<'s> {
     signature: &'s Signature,
-    dims: Dims<'s>,
-    memory: Memory,
-    scale: image::Scale,
+    dims: DimSizes<'s>,
+    memory: MemoryBudget,
+    scale: image::ImageScale,
     /// Maximum number of pixels of an image that is larger than its input.
     pixels: Option<u64>,
     tensors: Vec<Option<Tensor>>,
     /// Values that inputs have from the start.
-    held: &'s [Option<Held>],
+    held: &'s [Option<InitialValue>],
 }
 
 impl Assembly<'_> {
-    fn held(&self, input: usize) -> Option<&Held> {
+    fn held(&self, input: usize) -> Option<&InitialValue> {
         self.held.get(input).and_then(Option::as_ref)
     }
 
@@ -320,19 +320,19 @@ impl Assembly<'_> {
 
     /// Adds zeros for held inputs without a tensor or another value, and the fixed number for
     /// inputs that have one.
-    fn begun(&self, each: Vec<Option<Given>>) -> Vec<Option<Given>> {
+    fn begun(&self, each: Vec<Option<GivenValue>>) -> Vec<Option<GivenValue>> {
         let each = each.into_iter().enumerate().map(|(input, given)| {
             if given.is_some() || self.tensors[input].is_some() {
                 return given;
             }
             if let Some(held) = self.held(input) {
-                return Some(Given {
+                return Some(GivenValue {
                     origin: held.origin.clone(),
                     value: Value::Generate(Generator::Zeros, None),
                 });
             }
             let fixed = self.signature.inputs[input].fixed.as_ref()?;
-            Some(Given {
+            Some(GivenValue {
                 origin: "the number the program was exported for".to_owned(),
                 value: Value::Json(fixed.clone()),
             })
@@ -343,9 +343,9 @@ impl Assembly<'_> {
     /// Adds the default, or fails with the inputs that have no value.
     fn with_default(
         &self,
-        mut each: Vec<Option<Given>>,
+        mut each: Vec<Option<GivenValue>>,
         default: Option<Generator>,
-    ) -> Result<Vec<Option<Given>>, InputError> {
+    ) -> Result<Vec<Option<GivenValue>>, InputError> {
         let missing = (0..each.len())
             .filter(|input| each[*input].is_none() && self.tensors[*input].is_none());
         let missing: Vec<usize> = missing.collect();
@@ -357,7 +357,9 @@ impl Assembly<'_> {
                     .take(4)
                     .map(|input| format!("--input {}=random", signature.inputs[*input].name))
                     .collect();
-                let places = missing.iter().map(|input| Place::of(signature, *input));
+                let places = missing
+                    .iter()
+                    .map(|input| InputLabel::of(signature, *input));
                 return Err(InputError::Missing {
                     places: places.collect(),
                     example: examples.join(" "),
@@ -366,7 +368,7 @@ impl Assembly<'_> {
             None => {}
             Some(default) => {
                 for input in missing {
-                    each[input] = Some(Given {
+                    each[input] = Some(GivenValue {
                         origin: default.to_string(),
                         value: Value::Generate(default, None),
                     });
@@ -377,7 +379,7 @@ impl Assembly<'_> {
     }
 
     /// Prepares the inputs, beginning with values that have their own shape.
-    fn each(&mut self, each: &[Option<Given>]) -> Result<(), InputError> {
+    fn each(&mut self, each: &[Option<GivenValue>]) -> Result<(), InputError> {
         let some = || {
             let each = each.iter().enumerate();
             each.filter_map(|(input, given)| Some((input, given.as_ref()?)))
@@ -454,7 +456,7 @@ impl Assembly<'_> {
     fn default_shape(&self, input: usize, origin: &str) -> Result<Vec<u64>, InputError> {
         let Some(axes) = self.dims.axes(input) else {
             let help = format!("give the shape, such as `{origin}@2x3`, or a file");
-            let place = Place::of(self.signature, input);
+            let place = InputLabel::of(self.signature, input);
             return Err(place.value(origin, "the model does not state the input's rank", &help));
         };
         Ok(axes
@@ -470,8 +472,8 @@ impl Assembly<'_> {
         self.memory.require(json::most_bytes(text, dtype))?;
         let tensor = json::array(text, dtype);
         let help = "give nested arrays of numbers, with rows of equal length";
-        let tensor =
-            tensor.map_err(|fault| Place::of(self.signature, input).value(origin, fault, help))?;
+        let tensor = tensor
+            .map_err(|fault| InputLabel::of(self.signature, input).value(origin, fault, help))?;
         Ok(self.unflattened(input, tensor))
     }
 
@@ -522,7 +524,7 @@ impl Assembly<'_> {
     fn require_all(&self, origin: &str) -> Result<(), InputError> {
         let missing = self.tensors.iter().position(Option::is_none);
         missing.map_or(Ok(()), |input| {
-            let place = Place::of(self.signature, input);
+            let place = InputLabel::of(self.signature, input);
             let help = format!(
                 "its keys must be the names of all inputs; {}",
                 error::names(self.signature)
@@ -542,6 +544,6 @@ impl Assembly<'_> {
     /// Creates the error of a value that cannot be converted.
     fn value(&self, input: usize, origin: &str, reason: impl std::fmt::Display) -> InputError {
         let help = "give another value, or smaller sizes with `--dim`";
-        Place::of(self.signature, input).value(origin, reason, help)
+        InputLabel::of(self.signature, input).value(origin, reason, help)
     }
 }

@@ -27,7 +27,7 @@ impl Relations {
             let place = labels.iter().position(|known| *known == label);
             place.expect("definitions name symbols only")
         };
-        let sum = |(symbol, sum): (String, expression::Linear)| {
+        let sum = |(symbol, sum): (String, expression::LinearExpression)| {
             let terms = sum
                 .terms
                 .iter()
@@ -52,13 +52,13 @@ impl Relations {
     }
 
     /// Returns whether other dimensions define this one.
-    pub(super) fn define(&self, dim: usize) -> bool {
+    pub(super) fn defines(&self, dim: usize) -> bool {
         let mut wholes = self.0.iter().filter_map(|relation| relation.terms.last());
         wholes.any(|(whole, _)| *whole == dim)
     }
 
     /// Returns whether a dimension occurs in a relation.
-    pub(super) fn involve(&self, dim: usize) -> bool {
+    pub(super) fn involves(&self, dim: usize) -> bool {
         let mut terms = self.0.iter().flat_map(|relation| &relation.terms);
         terms.any(|(term, _)| *term == dim)
     }
@@ -104,11 +104,11 @@ impl Relation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dims::Dims;
+    use super::super::dims::DimSizes;
     use crate::model::Dim;
     use crate::tensor::{DType, Signature, TensorSpec};
 
-    fn sizes(dims: &Dims, input: usize) -> Vec<u64> {
+    fn sizes(dims: &DimSizes, input: usize) -> Vec<u64> {
         let axes = dims.axes(input).expect("the rank is known");
         axes.iter().map(|axis| dims.or_default(*axis)).collect()
     }
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn sums_bind_dimensions() {
         let signature = decoder();
-        let all = |dims: &Dims| [0, 1, 2].map(|input| sizes(dims, input)[0]);
-        assert_eq!(all(&Dims::of(&signature)), [1, 2, 1]);
-        let open: Vec<String> = Dims::of(&signature)
+        let all = |dims: &DimSizes| [0, 1, 2].map(|input| sizes(dims, input)[0]);
+        assert_eq!(all(&DimSizes::of(&signature)), [1, 2, 1]);
+        let open: Vec<String> = DimSizes::of(&signature)
             .open()
             .into_iter()
             .map(|dim| dim.label)
@@ -158,7 +158,7 @@ mod tests {
             // No size fits, so each keeps the given one.
             (&[(1, 2), (0, 3)], [3, 2, 1]),
         ] {
-            let mut dims = Dims::of(&signature);
+            let mut dims = DimSizes::of(&signature);
             for (input, size) in given {
                 let shape = if *input == 2 {
                     vec![*size, 4]
@@ -170,7 +170,7 @@ mod tests {
             }
             assert_eq!(all(&dims), expected, "{given:?}");
         }
-        let mut dims = Dims::of(&signature);
+        let mut dims = DimSizes::of(&signature);
         dims.set("sequence_length=3").expect("it is open");
         dims.empty(2, 0).expect("it is open");
         assert_eq!(all(&dims), [3, 3, 0]);

@@ -32,7 +32,7 @@ impl Slot {
     }
 
     /// Returns the declaration that excludes this size, if any.
-    pub(super) fn refusal(&self, size: u64) -> Option<&Allowed> {
+    pub(super) fn excluding_declaration(&self, size: u64) -> Option<&Allowed> {
         self.allowed.iter().find(|allowed| !allowed.has(size))
     }
 }

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use super::argument::{self, Given, Value, Values};
-use super::dims::Dims;
+use super::argument::{self, GivenValue, InputValues, Value};
+use super::dims::DimSizes;
 use super::error::names;
 use super::expression::symbol;
-use super::memory::Memory;
-use super::{Assembly, Held, InputArgs, InputError, Place, assemble_around, image};
+use super::memory::MemoryBudget;
+use super::{Assembly, InitialValue, InputArgs, InputError, InputLabel, assemble_around, image};
 use crate::model::Dim;
 use crate::tensor::limit::MemoryLimit;
 use crate::tensor::{Signature, Tensor, TensorSpec};
@@ -20,9 +20,9 @@ use crate::tensor::{Signature, Tensor, TensorSpec};
 /// Maximum number of steps.
 pub const MAX_STEPS: u32 = 100_000;
 
-const STEPS: &str = "--steps";
-const STEP_INPUT: &str = "--step-input";
-const FEED: &str = "--feed";
+const STEPS_OPTION: &str = "--steps";
+const STEP_INPUT_OPTION: &str = "--step-input";
+const FEED_OPTION: &str = "--feed";
 
 /// Help text of `--step-input`.
 pub const STEP_INPUT_HELP: &str = "\
@@ -38,7 +38,7 @@ conventional names: present.N.key and past_key_values.N.key, h_out and h_in, new
 
 /// Conventional names of a model's external state. Each row holds prefix and suffix of the output,
 /// and prefix and suffix of the input; the middle is the same.
-const USUAL: [[&str; 4]; 17] = [
+const CONVENTIONAL_NAMES: [[&str; 4]; 17] = [
     ["present.", "", "past_key_values.", ""],
     ["present_key_values.", "", "past_key_values.", ""],
     ["present.", "", "past.", ""],
@@ -100,7 +100,7 @@ impl<'s> Steps<'s> {
         steps: &StepArgs,
     ) -> Result<Self, InputError> {
         let mut values: Vec<(usize, Vec<Tensor>)> = Vec::new();
-        let mut budget = Budget {
+        let mut budget = StepBudget {
             limit: args.memory,
             held: args.held,
         };
@@ -108,7 +108,7 @@ impl<'s> Steps<'s> {
             let (input, tensors) = values_of_steps(signature, text, &mut budget)?;
             if values.iter().any(|(known, _)| *known == input) {
                 return Err(refused(
-                    STEP_INPUT,
+                    STEP_INPUT_OPTION,
                     text,
                     "the input already has values",
                     "give them once",
@@ -127,8 +127,8 @@ impl<'s> Steps<'s> {
                 && values.iter().any(|(known, _)| *known == input)
             {
                 return Err(InputError::Repeated {
-                    place: Place::of(signature, input).into(),
-                    first: STEP_INPUT.to_owned(),
+                    place: InputLabel::of(signature, input).into(),
+                    first: STEP_INPUT_OPTION.to_owned(),
                     second: text.clone(),
                 });
             }
@@ -165,9 +165,9 @@ impl<'s> Steps<'s> {
         step: usize,
         before: Option<&[Tensor]>,
     ) -> Result<Vec<Tensor>, InputError> {
-        let mut held: Vec<Option<Held>> = vec![None; self.signature.inputs.len()];
+        let mut held: Vec<Option<InitialValue>> = vec![None; self.signature.inputs.len()];
         for (input, tensors) in &self.values {
-            held[*input] = Some(Held {
+            held[*input] = Some(InitialValue {
                 tensor: tensors.get(step).cloned(),
                 origin: format!("its value for step {}", step + 1),
                 empty: Vec::new(),
@@ -176,13 +176,13 @@ impl<'s> Steps<'s> {
         for feed in &self.feeds {
             let name = &self.signature.outputs[feed.output].name;
             held[feed.input] = match before {
-                Some(outputs) => Some(Held {
+                Some(outputs) => Some(InitialValue {
                     tensor: outputs.get(feed.output).cloned(),
                     origin: format!("output `{name}` of the previous step"),
                     empty: Vec::new(),
                 }),
                 None if self.named.contains(&feed.input) => None,
-                None => Some(Held {
+                None => Some(InitialValue {
                     tensor: None,
                     origin: "the initial value of the fed input".to_owned(),
                     empty: self.growing(*feed),
@@ -231,28 +231,28 @@ fn count(
     wanted: Option<u32>,
     values: &[(usize, Vec<Tensor>)],
 ) -> Result<usize, InputError> {
-    let mut count = wanted.map(|count| (count as usize, format!("{STEPS} {count}")));
+    let mut count = wanted.map(|count| (count as usize, format!("{STEPS_OPTION} {count}")));
     for (input, tensors) in values {
         let name = &signature.inputs[*input].name;
         match &count {
             Some((known, by)) if *known != tensors.len() => {
                 let reason = format!("there are {} steps, but {by} gives {known}", tensors.len());
                 let help = "give each the same number of values, or omit --steps";
-                return Err(refused(STEP_INPUT, name, &reason, help));
+                return Err(refused(STEP_INPUT_OPTION, name, &reason, help));
             }
-            _ => count = Some((tensors.len(), format!("{STEP_INPUT} of `{name}`"))),
+            _ => count = Some((tensors.len(), format!("{STEP_INPUT_OPTION} of `{name}`"))),
         }
     }
     match count {
         Some((0, by)) => Err(refused(
-            STEP_INPUT,
+            STEP_INPUT_OPTION,
             &by,
             "the list has no steps",
             "give at least one",
         )),
         Some((count, _)) => Ok(count),
         None => Err(refused(
-            FEED,
+            FEED_OPTION,
             "",
             "the number of steps is unknown",
             "add --steps N",
@@ -263,7 +263,7 @@ fn count(
 /// Determines which outputs are fed into which inputs.
 fn feeds(signature: &Signature, texts: &[String]) -> Result<Vec<Feed>, InputError> {
     match texts {
-        [] => return Ok(usual(signature)),
+        [] => return Ok(conventional_feeds(signature)),
         [only] if only == "none" => return Ok(Vec::new()),
         _ => {}
     }
@@ -292,11 +292,16 @@ fn feeds(signature: &Signature, texts: &[String]) -> Result<Vec<Feed>, InputErro
             })
         });
         let Some(feed) = feed else {
-            return Err(refused(FEED, text, "unknown output or input", &help()));
+            return Err(refused(
+                FEED_OPTION,
+                text,
+                "unknown output or input",
+                &help(),
+            ));
         };
         if feeds.iter().any(|known| known.input == feed.input) {
             return Err(refused(
-                FEED,
+                FEED_OPTION,
                 text,
                 "the input is already fed",
                 "feed it once",
@@ -309,7 +314,7 @@ fn feeds(signature: &Signature, texts: &[String]) -> Result<Vec<Feed>, InputErro
         if !may_feed(output, input) {
             let reason = format!("the output is {output}, but the input is {input}");
             return Err(refused(
-                FEED,
+                FEED_OPTION,
                 text,
                 &reason,
                 "feed an output that fits the input",
@@ -321,18 +326,20 @@ fn feeds(signature: &Signature, texts: &[String]) -> Result<Vec<Feed>, InputErro
 }
 
 /// Finds feeds by conventional names.
-fn usual(signature: &Signature) -> Vec<Feed> {
+fn conventional_feeds(signature: &Signature) -> Vec<Feed> {
     let mut feeds: Vec<Feed> = Vec::new();
     for (output, spec) in signature.outputs.iter().enumerate() {
-        let inputs = USUAL.iter().filter_map(|[begin, end, own_begin, own_end]| {
-            let middle = spec.name.strip_prefix(begin)?.strip_suffix(end)?;
-            let name = format!("{own_begin}{middle}{own_end}");
-            let input = signature
-                .inputs
-                .iter()
-                .position(|input| input.name == name)?;
-            may_feed(spec, &signature.inputs[input]).then_some(input)
-        });
+        let inputs = CONVENTIONAL_NAMES
+            .iter()
+            .filter_map(|[begin, end, own_begin, own_end]| {
+                let middle = spec.name.strip_prefix(begin)?.strip_suffix(end)?;
+                let name = format!("{own_begin}{middle}{own_end}");
+                let input = signature
+                    .inputs
+                    .iter()
+                    .position(|input| input.name == name)?;
+                may_feed(spec, &signature.inputs[input]).then_some(input)
+            });
         let is_free = |input: &usize| feeds.iter().all(|feed| feed.input != *input);
         if let Some(input) = { inputs }.find(is_free) {
             feeds.push(Feed { output, input });
@@ -351,7 +358,7 @@ fn may_feed(output: &TensorSpec, input: &TensorSpec) -> bool {
 }
 
 /// The memory limit for the values of all steps, and the amount used so far.
-struct Budget {
+struct StepBudget {
     limit: Option<MemoryLimit>,
     held: u64,
 }
@@ -359,7 +366,7 @@ struct Budget {
 fn values_of_steps(
     signature: &Signature,
     text: &str,
-    budget: &mut Budget,
+    budget: &mut StepBudget,
 ) -> Result<(usize, Vec<Tensor>), InputError> {
     let nobody = vec![false; signature.inputs.len()];
     let read = argument::read(signature, &[text.to_owned()], &nobody);
@@ -367,7 +374,7 @@ fn values_of_steps(
         InputError::Argument {
             text, reason, help, ..
         } => InputError::Argument {
-            option: STEP_INPUT,
+            option: STEP_INPUT_OPTION,
             text,
             reason,
             help,
@@ -375,11 +382,11 @@ fn values_of_steps(
         other => other,
     })?;
     let each = match values {
-        Values::Each(each) => each,
-        Values::All(_) => {
+        InputValues::Each(each) => each,
+        InputValues::All(_) => {
             let reason = "an archive or an object holds all inputs";
             return Err(refused(
-                STEP_INPUT,
+                STEP_INPUT_OPTION,
                 text,
                 reason,
                 "give the steps of each input separately",
@@ -391,7 +398,7 @@ fn values_of_steps(
     let (Some((input, given)), None) = (given.next(), given.next()) else {
         let reason = "it does not name its input";
         return Err(refused(
-            STEP_INPUT,
+            STEP_INPUT_OPTION,
             text,
             reason,
             &format!("write NAME=VALUE; {}", names(signature)),
@@ -409,13 +416,13 @@ fn of_json(
     signature: &Signature,
     input: usize,
     json: &str,
-    given: &Given,
-    budget: &mut Budget,
+    given: &GivenValue,
+    budget: &mut StepBudget,
 ) -> Result<Vec<Tensor>, InputError> {
     let spec = &signature.inputs[input];
     let Some(elements) = elements(json) else {
         let help = "write a list with a value for each step: [[1, 2], [3]]";
-        return Err(Place::of(signature, input).value(
+        return Err(InputLabel::of(signature, input).value(
             &given.origin,
             "expected a list of steps",
             help,
@@ -423,11 +430,11 @@ fn of_json(
     };
     check_count(elements.len() as u64)?;
     let elements = elements.into_iter().enumerate().map(|(step, element)| {
-        let given = Given {
+        let given = GivenValue {
             origin: format!("step {} of {}", step + 1, given.origin),
             value: Value::Json(element.to_owned()),
         };
-        alone(signature, spec.clone(), given, budget)
+        single_tensor(signature, spec.clone(), given, budget)
     });
     elements.collect()
 }
@@ -465,8 +472,8 @@ fn elements(json: &str) -> Option<Vec<&str>> {
 fn of_array(
     signature: &Signature,
     spec: &TensorSpec,
-    given: Given,
-    budget: &mut Budget,
+    given: GivenValue,
+    budget: &mut StepBudget,
 ) -> Result<Vec<Tensor>, InputError> {
     let steps = Dim::Dynamic {
         allowed: None,
@@ -477,11 +484,11 @@ fn of_array(
     if let Some(dims) = &mut stepped.dims {
         dims.insert(0, steps);
     }
-    let tensor = alone(signature, stepped, given, budget)?;
+    let tensor = single_tensor(signature, stepped, given, budget)?;
     let Some((count, shape)) = tensor.shape().split_first() else {
         let reason = "it has no dimension for steps";
         return Err(refused(
-            STEP_INPUT,
+            STEP_INPUT_OPTION,
             &spec.name,
             reason,
             "make the steps the first dimension",
@@ -502,15 +509,15 @@ fn check_count(count: u64) -> Result<(), InputError> {
         return Ok(());
     }
     let reason = format!("too many steps: expected at most {MAX_STEPS}, got {count}");
-    Err(refused(STEP_INPUT, "", &reason, "give fewer steps"))
+    Err(refused(STEP_INPUT_OPTION, "", &reason, "give fewer steps"))
 }
 
 /// Builds the tensor of one value for one input.
-fn alone(
+fn single_tensor(
     signature: &Signature,
     spec: TensorSpec,
-    given: Given,
-    budget: &mut Budget,
+    given: GivenValue,
+    budget: &mut StepBudget,
 ) -> Result<Tensor, InputError> {
     let alone = Signature {
         method: signature.method.clone(),
@@ -519,10 +526,10 @@ fn alone(
     };
     let mut assembly = Assembly {
         signature: &alone,
-        dims: Dims::of(&alone),
-        memory: Memory::measure(budget.limit, budget.held),
+        dims: DimSizes::of(&alone),
+        memory: MemoryBudget::measure(budget.limit, budget.held),
         pixels: None,
-        scale: image::Scale::of(&InputArgs::default())?,
+        scale: image::ImageScale::of(&InputArgs::default())?,
         tensors: vec![None],
         held: &[],
     };

@@ -9,7 +9,7 @@ use super::{Axis, Evidence, OpenDim, Suggestion, axes, evidence};
 use crate::tensor::Signature;
 
 /// Common sizes, most likely first.
-const LADDER: [u64; 9] = [32, 64, 224, 16, 512, 8, 4, 128, 2];
+const COMMON_SIZES: [u64; 9] = [32, 64, 224, 16, 512, 8, 4, 128, 2];
 
 /// The size of a dimension in a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +43,10 @@ fn leading(signature: &Signature, open: &[OpenDim]) -> Vec<bool> {
 /// Returns combinations of sizes for all open dimensions, most likely first.
 fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<TrialSize>> {
     let mut trials: Vec<Vec<TrialSize>> = Vec::new();
-    let rounds = std::iter::once(None).chain(LADDER.map(Some));
+    let rounds = std::iter::once(None).chain(COMMON_SIZES.map(Some));
     for common in rounds {
         let choices = open.iter().zip(leading).map(|(dim, leading)| {
-            let (size, why) = size_of(dim, evidence, common.filter(|_| !leading));
+            let (size, why) = suggested_size(dim, evidence, common.filter(|_| !leading));
             TrialSize {
                 label: dim.label.clone(),
                 size,
@@ -57,7 +57,7 @@ fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<T
     }
     // Last, try leading dimensions that are not batches.
     let all = open.iter().map(|dim| {
-        let (size, why) = size_of(dim, evidence, Some(LADDER[0]));
+        let (size, why) = suggested_size(dim, evidence, Some(COMMON_SIZES[0]));
         TrialSize {
             label: dim.label.clone(),
             size,
@@ -78,7 +78,11 @@ fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<T
 
 /// Returns the size that the graph suggests for a dimension, or else a common size that is a
 /// multiple of its strides.
-fn size_of(dim: &OpenDim, evidence: &Evidence, common: Option<u64>) -> (u64, Option<String>) {
+fn suggested_size(
+    dim: &OpenDim,
+    evidence: &Evidence,
+    common: Option<u64>,
+) -> (u64, Option<String>) {
     let why = |found: &Suggestion| Some(found.why.clone());
     if let Some(exact) = evidence.exact.get(&dim.label) {
         return (exact.size, why(exact));

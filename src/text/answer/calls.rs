@@ -4,19 +4,19 @@
 //! call but is not one becomes content unchanged, and parsing continues after its mark.
 
 use super::family::Family;
-use super::json::{self, Bracketed, End};
-use super::marked::{Begins, begins, first, open};
-use super::parts::{Call, Parts};
-use super::{Offered, python, spoken};
+use super::json::{self, EndScanner, ValueEnd};
+use super::marked::{PrefixMatch, begins, first_mark, open};
+use super::parts::{ParsedCall, PieceBuffer};
+use super::{OfferedTool, python, spoken};
 
 /// Maximum length of a name before the arguments in Mistral's newer form.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// A streaming scanner for tool calls.
 #[derive(Debug)]
 pub(super) struct CallScan {
     family: Family,
-    tools: Vec<Offered>,
+    tools: Vec<OfferedTool>,
     state: State,
     held: String,
 }
@@ -30,26 +30,26 @@ enum State {
         behind_call: bool,
     },
     Text,
-    Body(Body),
+    Body(PossibleCall),
     /// After a call, before its closing mark.
     Closing(&'static str),
 }
 
 /// A possible call. `held` begins with spaces and a mark.
 #[derive(Debug)]
-struct Body {
+struct PossibleCall {
     /// Length of the spaces and the mark, in bytes.
     lead: usize,
     /// Number of bytes after the mark that were already searched for an end.
     seen: usize,
-    brackets: Bracketed,
+    brackets: EndScanner,
 }
 
 /// The result of parsing a body.
-enum Read {
+enum BodyParse {
     More,
     /// Calls, the number of bytes that they take, and the mark that may close them.
-    Calls(Vec<Call>, usize, &'static str),
+    Calls(Vec<ParsedCall>, usize, &'static str),
     No,
 }
 
@@ -58,8 +58,8 @@ impl Family {
     fn marks(self) -> &'static [&'static str] {
         match self {
             Self::Hermes => &["<tool_call>"],
-            Self::Xml => &["<tool_call>", spoken::BEGIN],
-            Self::Llama => &["<|python_tag|>", spoken::BEGIN],
+            Self::Xml => &["<tool_call>", spoken::CALL_BEGIN],
+            Self::Llama => &["<|python_tag|>", spoken::CALL_BEGIN],
             Self::Mistral => &["[TOOL_CALLS]"],
             Self::Phi => &["<|tool_call|>", "functools["],
             Self::Granite => &["<|tool_call|>", "<tool_call>"],
@@ -80,7 +80,7 @@ impl Family {
 }
 
 impl CallScan {
-    pub(super) fn new(family: Option<Family>, tools: &[Offered]) -> Self {
+    pub(super) fn new(family: Option<Family>, tools: &[OfferedTool]) -> Self {
         let state = if family.is_none() || tools.is_empty() {
             State::Off
         } else {
@@ -94,13 +94,13 @@ impl CallScan {
         }
     }
 
-    pub(super) fn push(&mut self, text: &str, parts: &mut Parts) {
+    pub(super) fn push(&mut self, text: &str, parts: &mut PieceBuffer) {
         self.held.push_str(text);
         while self.step(parts) {}
     }
 
     /// Advances by one step; returns whether another step is possible without more text.
-    fn step(&mut self, parts: &mut Parts) -> bool {
+    fn step(&mut self, parts: &mut PieceBuffer) -> bool {
         match &mut self.state {
             State::Off => {
                 parts.content(&self.held);
@@ -131,16 +131,16 @@ impl CallScan {
             return false;
         };
         self.state = if self.family.is_bare(letter) {
-            State::Body(Body::new(self.held.len() - text.len()))
+            State::Body(PossibleCall::new(self.held.len() - text.len()))
         } else {
             State::Text
         };
         true
     }
 
-    fn text(&mut self, parts: &mut Parts) -> bool {
+    fn text(&mut self, parts: &mut PieceBuffer) -> bool {
         let marks = self.family.marks();
-        let Some(found) = first(&self.held, marks) else {
+        let Some(found) = first_mark(&self.held, marks) else {
             // Spaces before a call are not content.
             let sure = self.held.len() - open(&self.held, marks);
             let sure = self.held[..sure].trim_end().len();
@@ -155,21 +155,21 @@ impl CallScan {
         let mark = marks[found.mark];
         let length = match mark {
             // These marks are part of the parsed text.
-            spoken::BEGIN => 0,
+            spoken::CALL_BEGIN => 0,
             "functools[" => mark.len() - 1,
             _ => mark.len(),
         };
-        self.state = State::Body(Body::new(spaces + length));
+        self.state = State::Body(PossibleCall::new(spaces + length));
         true
     }
 
-    fn body(&mut self, parts: &mut Parts) -> bool {
+    fn body(&mut self, parts: &mut PieceBuffer) -> bool {
         let State::Body(body) = &mut self.state else {
             return false;
         };
         match read(self.family, &self.tools, &self.held[body.lead..], body) {
-            Read::More => false,
-            Read::Calls(calls, length, close) => {
+            BodyParse::More => false,
+            BodyParse::Calls(calls, length, close) => {
                 let end = body.lead + length;
                 self.held.drain(..end);
                 for call in calls {
@@ -178,7 +178,7 @@ impl CallScan {
                 self.state = State::Closing(close);
                 true
             }
-            Read::No => {
+            BodyParse::No => {
                 // An empty mark is part of the text, so at least one letter must be consumed.
                 let rest = &self.held[body.lead..];
                 let letter = rest.chars().next().map_or(0, char::len_utf8);
@@ -196,8 +196,8 @@ impl CallScan {
     fn closing(&mut self, mark: &'static str) -> bool {
         let rest = self.held.trim_start();
         match begins(rest, mark) {
-            Begins::NotYet if !mark.is_empty() => return false,
-            Begins::Yes => self.held = rest[mark.len()..].to_owned(),
+            PrefixMatch::NotYet if !mark.is_empty() => return false,
+            PrefixMatch::Yes => self.held = rest[mark.len()..].to_owned(),
             _ => self.held = rest.to_owned(),
         }
         self.state = State::Start { behind_call: true };
@@ -205,14 +205,14 @@ impl CallScan {
     }
 
     /// Ends the text; `is_cut` is true if the token limit cut the answer.
-    pub(super) fn finish(&mut self, is_cut: bool, parts: &mut Parts) {
+    pub(super) fn finish(&mut self, is_cut: bool, parts: &mut PieceBuffer) {
         let held = std::mem::take(&mut self.held);
         match &self.state {
             State::Start { behind_call: true } | State::Closing(_) => {}
             State::Body(body) => {
                 let rest = &held[body.lead..];
                 // A call that ends with the answer needs no closing mark.
-                match unclosed(self.family, &self.tools, rest, is_cut) {
+                match unclosed_calls(self.family, &self.tools, rest, is_cut) {
                     Some(calls) => calls.into_iter().for_each(|call| parts.call(call)),
                     None => parts.content(&held),
                 }
@@ -225,12 +225,12 @@ impl CallScan {
     }
 }
 
-impl Body {
+impl PossibleCall {
     fn new(lead: usize) -> Self {
         Self {
             lead,
             seen: 0,
-            brackets: Bracketed::default(),
+            brackets: EndScanner::default(),
         }
     }
 
@@ -246,11 +246,11 @@ impl Body {
 }
 
 /// Parses a body, beginning after its mark.
-fn read(family: Family, tools: &[Offered], text: &str, body: &mut Body) -> Read {
+fn read(family: Family, tools: &[OfferedTool], text: &str, body: &mut PossibleCall) -> BodyParse {
     let start = text.trim_start();
     let spaces = text.len() - start.len();
     let Some(letter) = start.chars().next() else {
-        return Read::More;
+        return BodyParse::More;
     };
     let close = match family {
         Family::Hermes | Family::Xml | Family::Granite => "</tool_call>",
@@ -258,86 +258,101 @@ fn read(family: Family, tools: &[Offered], text: &str, body: &mut Body) -> Read 
         Family::Gemma => "```",
         _ => "",
     };
-    let calls = |calls: Option<Vec<Call>>, length: usize, close: &'static str| match calls {
-        Some(calls) => Read::Calls(calls, length, close),
-        None => Read::No,
+    let calls = |calls: Option<Vec<ParsedCall>>, length: usize, close: &'static str| match calls {
+        Some(calls) => BodyParse::Calls(calls, length, close),
+        None => BodyParse::No,
     };
     match family {
         Family::Lfm => match body.find(text, "<|tool_call_end|>") {
-            Some(end) => calls(written(&text[..end], tools), end, "<|tool_call_end|>"),
-            None => Read::More,
+            Some(end) => calls(
+                python_or_json_calls(&text[..end], tools),
+                end,
+                "<|tool_call_end|>",
+            ),
+            None => BodyParse::More,
         },
         Family::Gemma => match body.find(text, "```") {
-            Some(end) => calls(written(&text[..end], tools), end, close),
-            None => Read::More,
+            Some(end) => calls(python_or_json_calls(&text[..end], tools), end, close),
+            None => BodyParse::More,
         },
         Family::Mistral if letter != '[' && letter != '{' => named(text, tools, body),
         _ if letter == '{' || letter == '[' => match body.brackets.end(start) {
-            End::At(length) => calls(json::calls(&start[..length], tools), spaces + length, close),
-            End::Open => Read::More,
-            End::Wrong => Read::No,
+            ValueEnd::At(length) => {
+                calls(json::calls(&start[..length], tools), spaces + length, close)
+            }
+            ValueEnd::Open => BodyParse::More,
+            ValueEnd::Wrong => BodyParse::No,
         },
-        Family::Xml | Family::Hermes | Family::Llama => match begins(start, spoken::BEGIN) {
-            Begins::NotYet => Read::More,
-            Begins::Yes => match body.find(text, spoken::END) {
+        Family::Xml | Family::Hermes | Family::Llama => match begins(start, spoken::CALL_BEGIN) {
+            PrefixMatch::NotYet => BodyParse::More,
+            PrefixMatch::Yes => match body.find(text, spoken::CALL_END) {
                 Some(end) => {
                     let call = spoken::call(&text[spaces..end], tools);
-                    calls(call.map(|call| vec![call]), end + spoken::END.len(), close)
+                    calls(
+                        call.map(|call| vec![call]),
+                        end + spoken::CALL_END.len(),
+                        close,
+                    )
                 }
-                None => Read::More,
+                None => BodyParse::More,
             },
             // A built-in tool of Llama, which is complete only when the answer ends.
-            Begins::No if family == Family::Llama => Read::More,
-            Begins::No => Read::No,
+            PrefixMatch::No if family == Family::Llama => BodyParse::More,
+            PrefixMatch::No => BodyParse::No,
         },
-        _ => Read::No,
+        _ => BodyParse::No,
     }
 }
 
 /// Parses calls as Python or as JSON, for families that were trained on both.
-fn written(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
+fn python_or_json_calls(text: &str, tools: &[OfferedTool]) -> Option<Vec<ParsedCall>> {
     python::calls(text, tools).or_else(|| json::calls(text.trim(), tools))
 }
 
 /// Parses `name[ARGS]{…}`. The model may put an id of its own in between, which is ignored.
-fn named(text: &str, tools: &[Offered], body: &mut Body) -> Read {
+fn named(text: &str, tools: &[OfferedTool], body: &mut PossibleCall) -> BodyParse {
     let Some(open) = text.find('{') else {
-        return if text.len() > LONGEST_NAME {
-            Read::No
+        return if text.len() > MAX_NAME_BYTES {
+            BodyParse::No
         } else {
-            Read::More
+            BodyParse::More
         };
     };
     let name = text[..open].split('[').next().unwrap_or_default().trim();
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
-        return Read::No;
+        return BodyParse::No;
     };
     match body.brackets.end(&text[open..]) {
-        End::At(length) => match json::object_text(&text[open..open + length]) {
+        ValueEnd::At(length) => match json::object_text(&text[open..open + length]) {
             Some(arguments) => {
-                let call = Call {
+                let call = ParsedCall {
                     name: tool.name.clone(),
                     arguments: arguments.to_owned(),
                 };
-                Read::Calls(vec![call], open + length, "")
+                BodyParse::Calls(vec![call], open + length, "")
             }
-            None => Read::No,
+            None => BodyParse::No,
         },
-        End::Open => Read::More,
-        End::Wrong => Read::No,
+        ValueEnd::Open => BodyParse::More,
+        ValueEnd::Wrong => BodyParse::No,
     }
 }
 
 /// Returns the calls of a body that the end of the answer closes or cuts.
-fn unclosed(family: Family, tools: &[Offered], text: &str, is_cut: bool) -> Option<Vec<Call>> {
+fn unclosed_calls(
+    family: Family,
+    tools: &[OfferedTool],
+    text: &str,
+    is_cut: bool,
+) -> Option<Vec<ParsedCall>> {
     let whole = match family {
-        Family::Lfm | Family::Gemma | Family::Llama => written(text, tools),
+        Family::Lfm | Family::Gemma | Family::Llama => python_or_json_calls(text, tools),
         _ => None,
     };
     let cut = || {
-        let (mut calls, partial) = match named_cut(family, tools, text) {
+        let (mut calls, partial) = match mistral_call_cut(family, tools, text) {
             Some(call) => (Vec::new(), Some(call)),
-            None => json::cut(text, tools),
+            None => json::cut_calls(text, tools),
         };
         calls.extend(partial.filter(|_| is_cut));
         // Without a name it is not certainly a call, unless the constraint allows only calls.
@@ -347,7 +362,7 @@ fn unclosed(family: Family, tools: &[Offered], text: &str, is_cut: bool) -> Opti
 }
 
 /// Parses `name[ARGS]{…` with incomplete arguments.
-fn named_cut(family: Family, tools: &[Offered], text: &str) -> Option<Call> {
+fn mistral_call_cut(family: Family, tools: &[OfferedTool], text: &str) -> Option<ParsedCall> {
     let text = text.trim_start();
     if family != Family::Mistral || text.starts_with(['[', '{']) {
         return None;
@@ -355,7 +370,7 @@ fn named_cut(family: Family, tools: &[Offered], text: &str) -> Option<Call> {
     let (name, arguments) = text.split_at(text.find(['[', '{'])?);
     let tool = tools.iter().find(|tool| tool.name == name.trim())?;
     let arguments = arguments.find('{').map_or("", |open| &arguments[open..]);
-    Some(Call {
+    Some(ParsedCall {
         name: tool.name.clone(),
         arguments: arguments.to_owned(),
     })

@@ -5,14 +5,14 @@
 //! call is a message to `functions.NAME`.
 
 use super::json::object_text;
-use super::marked::{first, open};
-use super::parts::{Call, Parts};
-use super::{Offered, Reading};
+use super::marked::{first_mark, open};
+use super::parts::{ParsedCall, PieceBuffer};
+use super::{AnswerFormat, OfferedTool};
 
-const MESSAGE: &str = "<|message|>";
+const MESSAGE_MARK: &str = "<|message|>";
 
 /// Tokens that end a message. Those that also end the answer seldom appear in the text.
-const ENDS: [&str; 5] = [
+const MESSAGE_ENDS: [&str; 5] = [
     "<|end|>",
     "<|return|>",
     "<|call|>",
@@ -21,15 +21,15 @@ const ENDS: [&str; 5] = [
 ];
 
 /// Possible beginnings of a head; any other text is content without a head.
-const HEADS: [&str; 4] = ["<|channel|>", "<|start|>", "to=", "assistant"];
+const HEAD_STARTS: [&str; 4] = ["<|channel|>", "<|start|>", "to=", "assistant"];
 
 /// Maximum length of a head, in bytes.
-const LONGEST_HEAD: usize = 512;
+const MAX_HEAD_BYTES: usize = 512;
 
 /// A streaming parser of messages.
 #[derive(Debug)]
 pub(super) struct Harmony {
-    tools: Vec<Offered>,
+    tools: Vec<OfferedTool>,
     state: State,
     held: String,
 }
@@ -44,7 +44,7 @@ enum State {
 }
 
 impl Harmony {
-    pub(super) fn new(reading: &Reading) -> Self {
+    pub(super) fn new(reading: &AnswerFormat) -> Self {
         Self {
             tools: reading.tools.clone(),
             state: State::Head,
@@ -56,7 +56,7 @@ impl Harmony {
         matches!(self.state, State::Head | State::Reasoning)
     }
 
-    pub(super) fn push(&mut self, text: &str, parts: &mut Parts) {
+    pub(super) fn push(&mut self, text: &str, parts: &mut PieceBuffer) {
         self.held.push_str(text);
         loop {
             if self.state == State::Head {
@@ -65,8 +65,8 @@ impl Harmony {
                 }
                 continue;
             }
-            let Some(found) = first(&self.held, &ENDS) else {
-                let sure = self.held.len() - open(&self.held, &ENDS);
+            let Some(found) = first_mark(&self.held, &MESSAGE_ENDS) else {
+                let sure = self.held.len() - open(&self.held, &MESSAGE_ENDS);
                 match &self.state {
                     State::Reasoning => parts.reasoning(&self.held[..sure]),
                     State::Content => parts.content(&self.held[..sure]),
@@ -77,7 +77,7 @@ impl Harmony {
             };
             let message: String = self.held.drain(..found.start).collect();
             self.close(&message, parts);
-            let mark = ENDS[found.mark];
+            let mark = MESSAGE_ENDS[found.mark];
             // A head begins with these marks, so they stay in the text.
             if !mark.starts_with("<|start") && !mark.starts_with("<|channel") {
                 self.held.drain(..mark.len());
@@ -86,9 +86,12 @@ impl Harmony {
     }
 
     /// Ends the text; `is_cut` is true if the token limit cut the answer.
-    pub(super) fn finish(&mut self, is_cut: bool, parts: &mut Parts) {
+    pub(super) fn finish(&mut self, is_cut: bool, parts: &mut PieceBuffer) {
         let held = std::mem::take(&mut self.held);
-        if self.state == State::Head && HEADS.iter().any(|head| held.trim_start().starts_with(head))
+        if self.state == State::Head
+            && HEAD_STARTS
+                .iter()
+                .any(|head| held.trim_start().starts_with(head))
         {
             // The answer was cut within a head, which is incomplete.
             return;
@@ -96,7 +99,7 @@ impl Harmony {
         if let State::Call(name) = &self.state
             && is_cut
         {
-            return parts.call(Call {
+            return parts.call(ParsedCall {
                 name: name.clone(),
                 arguments: held.trim_start().to_owned(),
             });
@@ -105,12 +108,12 @@ impl Harmony {
     }
 
     /// Emits a whole message, or the rest of one.
-    fn close(&mut self, message: &str, parts: &mut Parts) {
+    fn close(&mut self, message: &str, parts: &mut PieceBuffer) {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Reasoning => parts.reasoning(message),
             State::Content | State::Head => parts.content(message),
             State::Call(name) => match object_text(message) {
-                Some(arguments) => parts.call(Call {
+                Some(arguments) => parts.call(ParsedCall {
                     name,
                     arguments: arguments.to_owned(),
                 }),
@@ -126,18 +129,21 @@ impl Harmony {
             return false;
         }
         let may_be = |head: &&str| text.starts_with(*head) || head.starts_with(text);
-        if !HEADS.iter().any(may_be) {
+        if !HEAD_STARTS.iter().any(may_be) {
             self.state = State::Content;
             return true;
         }
-        let Some(found) = first(&self.held, &[MESSAGE]) else {
-            if self.held.len() > LONGEST_HEAD {
+        let Some(found) = first_mark(&self.held, &[MESSAGE_MARK]) else {
+            if self.held.len() > MAX_HEAD_BYTES {
                 self.state = State::Content;
                 return true;
             }
             return false;
         };
-        let head: String = self.held.drain(..found.start + MESSAGE.len()).collect();
+        let head: String = self
+            .held
+            .drain(..found.start + MESSAGE_MARK.len())
+            .collect();
         self.state = self.meaning(&head[..found.start]);
         true
     }

@@ -8,15 +8,15 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::Offered;
-use super::parts::Call;
+use super::OfferedTool;
+use super::parts::ParsedCall;
 
 /// Maximum nesting of brackets.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// A scanner for the end of a value that begins with a bracket.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Bracketed {
+pub(super) struct EndScanner {
     seen: usize,
     open: Vec<u8>,
     in_text: bool,
@@ -25,7 +25,7 @@ pub(super) struct Bracketed {
 
 /// The result of searching for a value's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ValueEnd {
     /// The value ends after this number of bytes.
     At(usize),
     /// The value is incomplete.
@@ -34,9 +34,9 @@ pub(super) enum End {
     Wrong,
 }
 
-impl Bracketed {
+impl EndScanner {
     /// Continues the scan; `text` is the whole value so far, beginning with a bracket.
-    pub(super) fn end(&mut self, text: &str) -> End {
+    pub(super) fn end(&mut self, text: &str) -> ValueEnd {
         while let Some(byte) = text.as_bytes().get(self.seen).copied() {
             self.seen += 1;
             if self.in_text {
@@ -52,28 +52,28 @@ impl Bracketed {
                 b'"' => self.in_text = true,
                 b'{' | b'[' => {
                     self.open.push(if byte == b'{' { b'}' } else { b']' });
-                    if self.open.len() > DEEPEST {
-                        return End::Wrong;
+                    if self.open.len() > MAX_DEPTH {
+                        return ValueEnd::Wrong;
                     }
                 }
                 b'}' | b']' => {
                     if self.open.pop() != Some(byte) {
-                        return End::Wrong;
+                        return ValueEnd::Wrong;
                     }
                     if self.open.is_empty() {
-                        return End::At(self.seen);
+                        return ValueEnd::At(self.seen);
                     }
                 }
                 _ => {}
             }
         }
-        End::Open
+        ValueEnd::Open
     }
 }
 
 /// Parses the calls in a value, an object or a list of objects. Returns `None` if one of them is
 /// not a call of an offered tool.
-pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
+pub(super) fn calls(text: &str, tools: &[OfferedTool]) -> Option<Vec<ParsedCall>> {
     let value: Value = serde_json::from_str(text).ok()?;
     let (objects, places) = match &value {
         Value::Array(items) => (items.iter().collect::<Vec<_>>(), items_of(text)?),
@@ -89,7 +89,7 @@ pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
 }
 
 /// Parses `{"name", "arguments"}` in the spellings of all families; some nest it in `function`.
-fn call(object: &Value, text: &str, tools: &[Offered]) -> Option<Call> {
+fn call(object: &Value, text: &str, tools: &[OfferedTool]) -> Option<ParsedCall> {
     let fields = object.as_object()?;
     if let Some(inner) = fields.get("function").filter(|inner| inner.is_object()) {
         return call(inner, field(text, "function")?, tools);
@@ -108,7 +108,7 @@ fn call(object: &Value, text: &str, tools: &[Offered]) -> Option<Call> {
         Some((_, Value::String(inner))) => object_text(inner)?.to_owned(),
         Some(_) => return None,
     };
-    Some(Call { name, arguments })
+    Some(ParsedCall { name, arguments })
 }
 
 /// Returns a text that is a JSON object, without surrounding spaces.
@@ -120,7 +120,10 @@ pub(super) fn object_text(text: &str) -> Option<&str> {
 
 /// Parses the calls in a list or an object that the end of the answer cut: the complete ones, and
 /// one with the beginning of its arguments. A call with an incomplete name is left out.
-pub(super) fn cut(text: &str, tools: &[Offered]) -> (Vec<Call>, Option<Call>) {
+pub(super) fn cut_calls(
+    text: &str,
+    tools: &[OfferedTool],
+) -> (Vec<ParsedCall>, Option<ParsedCall>) {
     let mut rest = text.trim_start();
     rest = rest.strip_prefix('[').unwrap_or(rest);
     let mut found = Vec::new();
@@ -138,7 +141,7 @@ pub(super) fn cut(text: &str, tools: &[Offered]) -> (Vec<Call>, Option<Call>) {
 }
 
 /// Parses the call at the beginning of an incomplete object, if its name is complete.
-fn cut_call(object: &str, tools: &[Offered]) -> Option<Call> {
+fn cut_call(object: &str, tools: &[OfferedTool]) -> Option<ParsedCall> {
     let mut rest = object.strip_prefix('{')?;
     let mut name = None;
     let mut arguments = "";
@@ -173,7 +176,7 @@ fn cut_call(object: &str, tools: &[Offered]) -> Option<Call> {
     let tool = tools
         .iter()
         .find(|tool| Some(&tool.name) == name.as_ref())?;
-    Some(Call {
+    Some(ParsedCall {
         name: tool.name.clone(),
         arguments: arguments.to_owned(),
     })
@@ -224,7 +227,7 @@ fn value(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Converts a bare text to the type that its schema names; without a type it stays a string.
-pub(super) fn typed(text: &str, schema: Option<&Value>) -> Value {
+pub(super) fn to_typed_value(text: &str, schema: Option<&Value>) -> Value {
     let is_text = |kind: &Value| kind == "string";
     let text_only = match schema.and_then(|schema| schema.get("type")) {
         Some(Value::Array(kinds)) => kinds.iter().all(|kind| is_text(kind) || kind == "null"),

@@ -5,7 +5,7 @@
 
 /// The position of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct MarkPosition {
     /// Its index in the list of marks.
     pub(super) mark: usize,
     /// Its first byte in the text.
@@ -13,13 +13,13 @@ pub(super) struct Found {
 }
 
 /// Returns the first mark in a text; of marks at the same position, the longest one.
-pub(super) fn first(text: &str, marks: &[&str]) -> Option<Found> {
+pub(super) fn first_mark(text: &str, marks: &[&str]) -> Option<MarkPosition> {
     let places = marks.iter().enumerate().filter_map(|(mark, of)| {
         let start = text.find(of)?;
         Some((start, usize::MAX - of.len(), mark))
     });
     let (start, _, mark) = places.min()?;
-    Some(Found { mark, start })
+    Some(MarkPosition { mark, start })
 }
 
 /// Returns the number of bytes at the end of a text that may be the beginning of a mark.
@@ -36,7 +36,7 @@ pub(super) fn open(text: &str, marks: &[&str]) -> usize {
 
 /// The result of testing whether a text begins with a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begins {
+pub(super) enum PrefixMatch {
     Yes,
     No,
     /// The text is a proper prefix of the mark.
@@ -44,13 +44,13 @@ pub(super) enum Begins {
 }
 
 /// Tests whether a text begins with this mark.
-pub(super) fn begins(text: &str, mark: &str) -> Begins {
+pub(super) fn begins(text: &str, mark: &str) -> PrefixMatch {
     if text.starts_with(mark) {
-        Begins::Yes
+        PrefixMatch::Yes
     } else if mark.starts_with(text) {
-        Begins::NotYet
+        PrefixMatch::NotYet
     } else {
-        Begins::No
+        PrefixMatch::No
     }
 }
 
@@ -60,18 +60,18 @@ mod tests {
 
     #[test]
     fn the_first_and_longest_mark_is_found() {
-        let found = first("a<b<bc>", &["<bc>", "<b"]);
-        assert_eq!(found, Some(Found { mark: 1, start: 1 }));
-        let found = first("<bc>", &["<b", "<bc>"]);
-        assert_eq!(found, Some(Found { mark: 1, start: 0 }));
-        assert_eq!(first("b", &["<b"]), None);
+        let found = first_mark("a<b<bc>", &["<bc>", "<b"]);
+        assert_eq!(found, Some(MarkPosition { mark: 1, start: 1 }));
+        let found = first_mark("<bc>", &["<b", "<bc>"]);
+        assert_eq!(found, Some(MarkPosition { mark: 1, start: 0 }));
+        assert_eq!(first_mark("b", &["<b"]), None);
         assert_eq!(open("a <", &["<b>", "x"]), 1);
         assert_eq!(open("é<b", &["<b>"]), 2);
         assert_eq!(open("<b>", &["<b>"]), 0);
         assert_eq!(open("aé", &["éa"]), 2);
-        assert_eq!(begins("<", "<b"), Begins::NotYet);
-        assert_eq!(begins("", "<b"), Begins::NotYet);
-        assert_eq!(begins("<bc", "<b"), Begins::Yes);
-        assert_eq!(begins("x", "<b"), Begins::No);
+        assert_eq!(begins("<", "<b"), PrefixMatch::NotYet);
+        assert_eq!(begins("", "<b"), PrefixMatch::NotYet);
+        assert_eq!(begins("<bc", "<b"), PrefixMatch::Yes);
+        assert_eq!(begins("x", "<b"), PrefixMatch::No);
     }
 }

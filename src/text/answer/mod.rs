@@ -24,12 +24,12 @@ pub use reasoning::Reasoning;
 
 use calls::CallScan;
 use harmony::Harmony;
-use parts::Parts;
+use parts::PieceBuffer;
 use reasoning::ReasoningScan;
 
 /// A tool that was offered to the model.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Offered {
+pub struct OfferedTool {
     /// Its name.
     pub name: String,
     /// The schema of its arguments, for formats that write values as bare text or without names.
@@ -38,16 +38,16 @@ pub struct Offered {
 
 /// Settings for parsing the answers of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
+pub struct AnswerFormat {
     /// The model's format of tool calls; `None` leaves the text unparsed.
     pub family: Option<Family>,
     /// The offered tools; without tools, no text is a call.
-    pub tools: Vec<Offered>,
+    pub tools: Vec<OfferedTool>,
     /// Expected reasoning at the beginning of the answer.
     pub reasoning: Reasoning,
 }
 
-impl Reading {
+impl AnswerFormat {
     /// Returns the settings for text completions, where everything is content.
     pub fn plain() -> Self {
         Self {
@@ -60,14 +60,14 @@ impl Reading {
 
 /// A streamed answer and the state of its parser.
 #[derive(Debug)]
-pub struct Answer {
-    reading: Scan,
-    parts: Parts,
+pub struct AnswerParser {
+    reading: ActiveParser,
+    parts: PieceBuffer,
 }
 
 /// The active parser.
 #[derive(Debug)]
-enum Scan {
+enum ActiveParser {
     Plain,
     Marked {
         reasoning: ReasoningScan,
@@ -76,32 +76,32 @@ enum Scan {
     Harmony(Harmony),
 }
 
-impl Answer {
+impl AnswerParser {
     /// Begins an answer.
-    pub fn new(reading: &Reading) -> Self {
+    pub fn new(reading: &AnswerFormat) -> Self {
         let scan = match reading.family {
-            None if reading.reasoning == Reasoning::Absent => Scan::Plain,
-            Some(Family::Harmony) => Scan::Harmony(Harmony::new(reading)),
-            family => Scan::Marked {
+            None if reading.reasoning == Reasoning::Absent => ActiveParser::Plain,
+            Some(Family::Harmony) => ActiveParser::Harmony(Harmony::new(reading)),
+            family => ActiveParser::Marked {
                 reasoning: ReasoningScan::new(reading.reasoning),
                 calls: CallScan::new(family, &reading.tools),
             },
         };
         Self {
             reading: scan,
-            parts: Parts::default(),
+            parts: PieceBuffer::default(),
         }
     }
 
     /// Parses the next text and returns its pieces.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         match &mut self.reading {
-            Scan::Plain => self.parts.content(text),
-            Scan::Marked { reasoning, calls } => {
+            ActiveParser::Plain => self.parts.content(text),
+            ActiveParser::Marked { reasoning, calls } => {
                 let content = reasoning.push(text, &mut self.parts);
                 calls.push(&content, &mut self.parts);
             }
-            Scan::Harmony(harmony) => harmony.push(text, &mut self.parts),
+            ActiveParser::Harmony(harmony) => harmony.push(text, &mut self.parts),
         }
         self.parts.take()
     }
@@ -110,13 +110,13 @@ impl Answer {
     /// incomplete call is returned with the arguments it has.
     pub fn finish(&mut self, is_cut: bool) -> Vec<Piece> {
         match &mut self.reading {
-            Scan::Plain => {}
-            Scan::Marked { reasoning, calls } => {
+            ActiveParser::Plain => {}
+            ActiveParser::Marked { reasoning, calls } => {
                 let content = reasoning.finish(&mut self.parts);
                 calls.push(&content, &mut self.parts);
                 calls.finish(is_cut, &mut self.parts);
             }
-            Scan::Harmony(harmony) => harmony.finish(is_cut, &mut self.parts),
+            ActiveParser::Harmony(harmony) => harmony.finish(is_cut, &mut self.parts),
         }
         self.parts.take()
     }
@@ -124,9 +124,9 @@ impl Answer {
     /// Returns whether the text is within reasoning, where constraints do not apply.
     pub fn is_reasoning(&self) -> bool {
         match &self.reading {
-            Scan::Plain => false,
-            Scan::Marked { reasoning, .. } => reasoning.is_within(),
-            Scan::Harmony(harmony) => harmony.is_reasoning(),
+            ActiveParser::Plain => false,
+            ActiveParser::Marked { reasoning, .. } => reasoning.is_within(),
+            ActiveParser::Harmony(harmony) => harmony.is_reasoning(),
         }
     }
 

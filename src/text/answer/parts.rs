@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Number of random letters in a call id.
-const ID_LETTERS: usize = 24;
+const CALL_ID_LETTERS: usize = 24;
 
 /// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Piece {
 
 /// A parsed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Call {
+pub(super) struct ParsedCall {
     pub(super) name: String,
     /// A JSON object.
     pub(super) arguments: String,
@@ -40,12 +40,12 @@ pub(super) struct Call {
 
 /// Pieces that were not taken yet. Adjacent pieces of the same kind are merged.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct PieceBuffer {
     pieces: Vec<Piece>,
     calls: usize,
 }
 
-impl Parts {
+impl PieceBuffer {
     pub(super) fn content(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -66,12 +66,12 @@ impl Parts {
         }
     }
 
-    pub(super) fn call(&mut self, call: Call) {
+    pub(super) fn call(&mut self, call: ParsedCall) {
         let index = self.calls;
         self.calls += 1;
         self.pieces.push(Piece::Call {
             index,
-            id: fresh_id(),
+            id: new_call_id(),
             name: call.name,
         });
         self.pieces.push(Piece::Arguments {
@@ -90,11 +90,11 @@ impl Parts {
 }
 
 /// Returns a unique call id.
-fn fresh_id() -> String {
+fn new_call_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut id = "call_".to_owned();
     let mut bits = 0;
-    for place in 0..ID_LETTERS {
+    for place in 0..CALL_ID_LETTERS {
         if place % 12 == 0 {
             // The standard library seeds its hash maps from the operating system's random source.
             let mut hasher = RandomState::new().build_hasher();

@@ -4,14 +4,14 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::Offered;
-use super::parts::Call;
+use super::OfferedTool;
+use super::parts::ParsedCall;
 
 /// Maximum nesting of brackets.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Parses a text that consists only of calls.
-pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
+pub(super) fn calls(text: &str, tools: &[OfferedTool]) -> Option<Vec<ParsedCall>> {
     let mut reader = Reader {
         rest: text.trim(),
         tools,
@@ -35,7 +35,7 @@ pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
 
 struct Reader<'t> {
     rest: &'t str,
-    tools: &'t [Offered],
+    tools: &'t [OfferedTool],
 }
 
 impl<'t> Reader<'t> {
@@ -61,7 +61,7 @@ impl<'t> Reader<'t> {
         (!name.is_empty()).then_some(name)
     }
 
-    fn call(&mut self) -> Option<Call> {
+    fn call(&mut self) -> Option<ParsedCall> {
         let name = self.name()?;
         // Llama's built-in tools are called through a method.
         let plain = name.strip_suffix(".call").unwrap_or(name);
@@ -98,14 +98,14 @@ impl<'t> Reader<'t> {
                 return None;
             }
         }
-        Some(Call {
+        Some(ParsedCall {
             name: tool.name.clone(),
             arguments: Value::Object(arguments).to_string(),
         })
     }
 
     fn value(&mut self, depth: usize) -> Option<Value> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return None;
         }
         let first = self.rest.chars().next()?;
@@ -244,7 +244,7 @@ impl<'t> Reader<'t> {
 }
 
 /// Returns the name of the parameter at a position, in the order of the tool's schema.
-fn parameter(tool: &Offered, place: usize) -> Option<String> {
+fn parameter(tool: &OfferedTool, place: usize) -> Option<String> {
     let properties = tool.parameters.as_ref()?.get("properties")?.as_object()?;
     properties.keys().nth(place).cloned()
 }

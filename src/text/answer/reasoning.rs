@@ -3,11 +3,11 @@
 //! Invariant: only the beginning of an answer can be reasoning; later marks are ordinary text.
 //! Spaces between a mark and the adjacent text are dropped.
 
-use super::marked::{Begins, begins, first, open};
-use super::parts::Parts;
+use super::marked::{PrefixMatch, begins, first_mark, open};
+use super::parts::PieceBuffer;
 
-const BEGIN: &str = "<think>";
-const END: &str = "</think>";
+const THINK_BEGIN: &str = "<think>";
+const THINK_END: &str = "</think>";
 
 /// Expected reasoning at the beginning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +23,14 @@ pub enum Reasoning {
 impl Reasoning {
     /// Detects reasoning from the template's text and the rendered prompt.
     pub fn of(template: &str, prompt: &str) -> Self {
-        let last = prompt.rfind(BEGIN);
+        let last = prompt.rfind(THINK_BEGIN);
         let within = last.is_some_and(|start| {
-            let after = &prompt[start + BEGIN.len()..];
+            let after = &prompt[start + THINK_BEGIN.len()..];
             after.trim().is_empty()
         });
         if within {
             Self::Begun
-        } else if template.contains(END) || template.contains(BEGIN) {
+        } else if template.contains(THINK_END) || template.contains(THINK_BEGIN) {
             Self::Possible
         } else {
             Self::Absent
@@ -79,23 +79,23 @@ impl ReasoningScan {
     }
 
     /// Parses the next text and returns the part that is content.
-    pub(super) fn push(&mut self, text: &str, parts: &mut Parts) -> String {
+    pub(super) fn push(&mut self, text: &str, parts: &mut PieceBuffer) -> String {
         self.held.push_str(text);
         loop {
             match self.state {
-                State::Start => match begins(self.held.trim_start(), BEGIN) {
-                    Begins::NotYet => return String::new(),
-                    Begins::No => self.state = State::Content,
-                    Begins::Yes => {
+                State::Start => match begins(self.held.trim_start(), THINK_BEGIN) {
+                    PrefixMatch::NotYet => return String::new(),
+                    PrefixMatch::No => self.state = State::Content,
+                    PrefixMatch::Yes => {
                         self.drop_mark();
                         self.state = State::Opened;
                     }
                 },
                 // Some models repeat the opening mark that the prompt already has.
-                State::Opened => match begins(self.held.trim_start(), BEGIN) {
-                    Begins::NotYet => return String::new(),
-                    Begins::No => self.state = State::OpenedAgain,
-                    Begins::Yes => {
+                State::Opened => match begins(self.held.trim_start(), THINK_BEGIN) {
+                    PrefixMatch::NotYet => return String::new(),
+                    PrefixMatch::No => self.state = State::OpenedAgain,
+                    PrefixMatch::Yes => {
                         self.drop_mark();
                         self.state = State::OpenedAgain;
                     }
@@ -108,12 +108,12 @@ impl ReasoningScan {
                     self.state = State::Within;
                 }
                 State::Within => {
-                    let Some(found) = first(&self.held, &[END]) else {
-                        self.tell(parts);
+                    let Some(found) = first_mark(&self.held, &[THINK_END]) else {
+                        self.emit(parts);
                         return String::new();
                     };
                     parts.reasoning(self.held[..found.start].trim_end());
-                    self.held.drain(..found.start + END.len());
+                    self.held.drain(..found.start + THINK_END.len());
                     self.state = State::Closed;
                 }
                 State::Closed => {
@@ -131,18 +131,18 @@ impl ReasoningScan {
     /// Drops the leading mark and the spaces before it.
     fn drop_mark(&mut self) {
         let spaces = self.held.len() - self.held.trim_start().len();
-        self.held.drain(..spaces + BEGIN.len());
+        self.held.drain(..spaces + THINK_BEGIN.len());
     }
 
     /// Emits reasoning, except for trailing spaces and a possible beginning of a mark.
-    fn tell(&mut self, parts: &mut Parts) {
-        let sure = self.held.len() - open(&self.held, &[END]);
+    fn emit(&mut self, parts: &mut PieceBuffer) {
+        let sure = self.held.len() - open(&self.held, &[THINK_END]);
         let sure = self.held[..sure].trim_end().len();
         parts.reasoning(&self.held[..sure]);
         self.held.drain(..sure);
     }
 
-    pub(super) fn finish(&mut self, parts: &mut Parts) -> String {
+    pub(super) fn finish(&mut self, parts: &mut PieceBuffer) -> String {
         let held = std::mem::take(&mut self.held);
         match self.state {
             State::Start | State::Content => held,

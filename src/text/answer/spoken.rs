@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use super::Offered;
-use super::json::{object_text, typed};
-use super::parts::Call;
+use super::OfferedTool;
+use super::json::{object_text, to_typed_value};
+use super::parts::ParsedCall;
 
 /// The end of such a call.
-pub(super) const END: &str = "</function>";
+pub(super) const CALL_END: &str = "</function>";
 
 /// The beginning of such a call.
-pub(super) const BEGIN: &str = "<function=";
+pub(super) const CALL_BEGIN: &str = "<function=";
 
-/// Parses the call in a text from [`BEGIN`] up to [`END`].
-pub(super) fn call(text: &str, tools: &[Offered]) -> Option<Call> {
-    let text = text.strip_prefix(BEGIN)?;
+/// Parses the call in a text from [`CALL_BEGIN`] up to [`CALL_END`].
+pub(super) fn call(text: &str, tools: &[OfferedTool]) -> Option<ParsedCall> {
+    let text = text.strip_prefix(CALL_BEGIN)?;
     let (name, body) = text.split_once('>')?;
     let name = name.trim().trim_matches('"');
     let tool = tools.iter().find(|tool| tool.name == name)?;
@@ -22,7 +22,7 @@ pub(super) fn call(text: &str, tools: &[Offered]) -> Option<Call> {
     // Llama writes JSON in between.
     if let Some(arguments) = object_text(body) {
         let arguments = arguments.to_owned();
-        return Some(Call { name, arguments });
+        return Some(ParsedCall { name, arguments });
     }
     let mut arguments = Map::new();
     let mut rest = body.trim_start();
@@ -46,10 +46,10 @@ pub(super) fn call(text: &str, tools: &[Offered]) -> Option<Call> {
             .as_ref()
             .and_then(|schema| schema.get("properties"));
         let schema = schema.and_then(|properties| properties.get(key));
-        arguments.insert(key.to_owned(), typed(value, schema));
+        arguments.insert(key.to_owned(), to_typed_value(value, schema));
         rest = after.trim_start();
     }
-    rest.is_empty().then(|| Call {
+    rest.is_empty().then(|| ParsedCall {
         name,
         arguments: Value::Object(arguments).to_string(),
     })

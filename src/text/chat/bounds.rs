@@ -2,7 +2,7 @@
 
 /// Size limits of a request. Each is checked before the limited part is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct RequestLimits {
     /// Size of the request body, in bytes.
     pub bytes: usize,
     /// Number of JSON values, nested ones included.
@@ -21,7 +21,7 @@ pub struct Bounds {
     pub max_tokens: u32,
 }
 
-impl Default for Bounds {
+impl Default for RequestLimits {
     /// Returns limits far above usual requests. The number of tokens has no limit of its own.
     fn default() -> Self {
         Self {

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::bounds::Bounds;
-use super::fault::Fault;
+use super::bounds::RequestLimits;
+use super::fault::FieldError;
 use super::field::Field;
-use super::request::rest;
+use super::request::unparsed_fields;
 use super::shared::{Streaming, choices, max_tokens, model};
 
 /// The prompt to be continued.
@@ -44,7 +44,7 @@ pub struct CompletionRequest {
 
 impl CompletionRequest {
     /// Parses a request.
-    pub fn read(request: &Value, bounds: &Bounds) -> Result<Self, Fault> {
+    pub fn read(request: &Value, bounds: &RequestLimits) -> Result<Self, FieldError> {
         let root = Field::root(request);
         root.object()?;
         let prompts = prompts(&root.get("prompt"), bounds)?;
@@ -65,13 +65,13 @@ impl CompletionRequest {
             streaming,
             choices,
             max_tokens: max_tokens(&root, u32::from(!echo), bounds)?,
-            fields: rest(&root, &READ)?,
+            fields: unparsed_fields(&root, &PARSED_FIELDS)?,
         })
     }
 }
 
 /// Fields that this module parses.
-const READ: [&str; 10] = [
+const PARSED_FIELDS: [&str; 10] = [
     "model",
     "prompt",
     "echo",
@@ -85,7 +85,7 @@ const READ: [&str; 10] = [
 ];
 
 /// Parses a text, a list of texts, tokens, or a list of token lists.
-fn prompts(field: &Field, bounds: &Bounds) -> Result<Vec<Prompt>, Fault> {
+fn prompts(field: &Field, bounds: &RequestLimits) -> Result<Vec<Prompt>, FieldError> {
     let expected = "a string, a list of strings, token ids, or a list of lists of token ids";
     match field.value {
         Value::String(text) => Ok(vec![Prompt::Text(text.clone())]),
@@ -105,7 +105,7 @@ fn prompts(field: &Field, bounds: &Bounds) -> Result<Vec<Prompt>, Fault> {
     }
 }
 
-fn tokens(field: &Field) -> Result<Prompt, Fault> {
+fn tokens(field: &Field) -> Result<Prompt, FieldError> {
     // The path of an item is built only for an error: a prompt may have a hundred thousand tokens.
     let expected = "a token id";
     let items = field.value.as_array();

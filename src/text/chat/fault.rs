@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 /// Maximum length of a request's text in an error message, in characters.
-const SHOWN: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: expected {expected}, found {found}", place(.path))]
-pub struct Fault {
+pub struct FieldError {
     /// Path of the field from the request's root, such as `messages[2].content`; empty for the
     /// whole request.
     pub path: String,
@@ -18,7 +18,7 @@ pub struct Fault {
     pub found: String,
 }
 
-impl Fault {
+impl FieldError {
     /// Creates the error of the field at a path.
     pub(super) fn at(
         path: impl Into<String>,
@@ -58,7 +58,7 @@ pub(super) fn described(value: &Value) -> String {
 
 /// Quotes a text, cut to the maximum length.
 pub(super) fn quoted(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{:?} and so on", &text[..end]),
         None => format!("{text:?}"),
     }

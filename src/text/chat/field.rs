@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::fault::{Fault, described};
+use super::fault::{FieldError, described};
 
 /// A value and its path.
 #[derive(Debug, Clone)]
@@ -34,21 +34,21 @@ impl<'v> Field<'v> {
     }
 
     /// Returns whether the field is present and not `null`.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_present(&self) -> bool {
         !self.value.is_null()
     }
 
     /// Returns the field if it is present.
     pub(super) fn there(self) -> Option<Self> {
-        self.is_there().then_some(self)
+        self.is_present().then_some(self)
     }
 
     /// Creates an error of this field.
-    pub(super) fn fault(&self, expected: impl Into<String>) -> Fault {
-        Fault::at(&self.path, expected, described(self.value))
+    pub(super) fn fault(&self, expected: impl Into<String>) -> FieldError {
+        FieldError::at(&self.path, expected, described(self.value))
     }
 
-    pub(super) fn object(&self) -> Result<&'v Map<String, Value>, Fault> {
+    pub(super) fn object(&self) -> Result<&'v Map<String, Value>, FieldError> {
         self.value
             .as_object()
             .ok_or_else(|| self.fault("an object"))
@@ -60,7 +60,7 @@ impl<'v> Field<'v> {
         of: &str,
         least: usize,
         most: usize,
-    ) -> Result<impl ExactSizeIterator<Item = Field<'v>> + use<'v>, Fault> {
+    ) -> Result<impl ExactSizeIterator<Item = Field<'v>> + use<'v>, FieldError> {
         let items = self.value.as_array();
         let items = items.ok_or_else(|| self.fault(format!("a list of {of}")))?;
         if items.len() < least {
@@ -76,19 +76,19 @@ impl<'v> Field<'v> {
         }))
     }
 
-    pub(super) fn text(&self) -> Result<&'v str, Fault> {
+    pub(super) fn text(&self) -> Result<&'v str, FieldError> {
         self.value.as_str().ok_or_else(|| self.fault("a string"))
     }
 
     /// Returns the string, if present.
-    pub(super) fn optional_text(self) -> Result<Option<String>, Fault> {
+    pub(super) fn optional_text(self) -> Result<Option<String>, FieldError> {
         self.there()
             .map(|field| field.text().map(str::to_owned))
             .transpose()
     }
 
     /// Returns the boolean; `false` if absent.
-    pub(super) fn flag(&self) -> Result<bool, Fault> {
+    pub(super) fn flag(&self) -> Result<bool, FieldError> {
         match self.value {
             Value::Null => Ok(false),
             Value::Bool(flag) => Ok(*flag),
@@ -97,11 +97,11 @@ impl<'v> Field<'v> {
     }
 
     /// Returns the whole number, if present.
-    pub(super) fn count(&self, bounds: RangeInclusive<u32>) -> Result<Option<u32>, Fault> {
-        if !self.is_there() {
+    pub(super) fn count(&self, bounds: RangeInclusive<u32>) -> Result<Option<u32>, FieldError> {
+        if !self.is_present() {
             return Ok(None);
         }
-        let whole = whole(self.value).and_then(|number| u32::try_from(number).ok());
+        let whole = whole_number(self.value).and_then(|number| u32::try_from(number).ok());
         let within = whole.filter(|number| bounds.contains(number));
         within.map(Some).ok_or_else(|| {
             let (least, most) = bounds.into_inner();
@@ -111,7 +111,7 @@ impl<'v> Field<'v> {
 }
 
 /// Returns a whole number, even if it is written with a decimal point.
-fn whole(value: &Value) -> Option<i64> {
+fn whole_number(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| {
         let number = value.as_f64()?;
         #[expect(

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::fault::Fault;
+use super::fault::FieldError;
 use super::field::Field;
 
 /// The format of an answer.
@@ -23,8 +23,8 @@ pub enum ResponseFormat {
 }
 
 impl ResponseFormat {
-    pub(super) fn read(field: &Field) -> Result<Self, Fault> {
-        if !field.is_there() {
+    pub(super) fn read(field: &Field) -> Result<Self, FieldError> {
+        if !field.is_present() {
             return Ok(Self::Text);
         }
         field.object()?;

@@ -1,6 +1,6 @@
 //! Parses a request body as JSON within limits.
 //!
-//! Invariant: no more values are built than [`Bounds`] allows. A list of zeros takes thirty times
+//! Invariant: no more values are built than [`RequestLimits`] allows. A list of zeros takes thirty times
 //! the memory of its text.
 
 use std::cell::Cell;
@@ -9,14 +9,18 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::bounds::Bounds;
-use super::fault::Fault;
+use super::bounds::RequestLimits;
+use super::fault::FieldError;
 
 /// Parses a request body.
-pub fn read_json(body: &[u8], bounds: &Bounds) -> Result<Value, Fault> {
+pub fn read_json(body: &[u8], bounds: &RequestLimits) -> Result<Value, FieldError> {
     if body.len() > bounds.bytes {
         let expected = format!("at most {} bytes", bounds.bytes);
-        return Err(Fault::at("", expected, format!("{} bytes", body.len())));
+        return Err(FieldError::at(
+            "",
+            expected,
+            format!("{} bytes", body.len()),
+        ));
     }
     let left = Cell::new(bounds.values);
     let mut reader = serde_json::Deserializer::from_slice(body);
@@ -25,9 +29,9 @@ pub fn read_json(body: &[u8], bounds: &Bounds) -> Result<Value, Fault> {
     value.map_err(|error| {
         if error.is_data() && left.get() == 0 {
             let expected = format!("JSON of at most {} values", bounds.values);
-            return Fault::at("", expected, "more values");
+            return FieldError::at("", expected, "more values");
         }
-        Fault::at("", "JSON", format!("invalid JSON: {error}"))
+        FieldError::at("", "JSON", format!("invalid JSON: {error}"))
     })
 }
 

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::bounds::Bounds;
-use super::fault::{Fault, quoted};
+use super::bounds::RequestLimits;
+use super::fault::{FieldError, quoted};
 use super::field::Field;
 
 /// Maximum length of a name or id, in bytes.
-const MAX_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// The role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct Message {
 }
 
 impl Message {
-    pub(super) fn read(field: &Field, bounds: &Bounds) -> Result<Self, Fault> {
+    pub(super) fn read(field: &Field, bounds: &RequestLimits) -> Result<Self, FieldError> {
         field.object()?;
         let role = Role::read(&field.get("role"))?;
         let message = Self {
@@ -75,9 +75,9 @@ impl Message {
             tool_calls: calls(&field.get("tool_calls"), role, bounds)?,
             tool_call_id: name(&field.get("tool_call_id"))?,
         };
-        if field.get("function_call").is_there() {
+        if field.get("function_call").is_present() {
             let old = field.get("function_call");
-            return Err(Fault::at(
+            return Err(FieldError::at(
                 old.path,
                 "`tool_calls` instead",
                 "the outdated field",
@@ -106,7 +106,7 @@ impl Role {
         }
     }
 
-    fn read(field: &Field) -> Result<Self, Fault> {
+    fn read(field: &Field) -> Result<Self, FieldError> {
         match field.value.as_str() {
             Some("system" | "developer") => Ok(Self::System),
             Some("user") => Ok(Self::User),
@@ -117,7 +117,7 @@ impl Role {
     }
 }
 
-fn content(field: &Field, bounds: &Bounds) -> Result<Content, Fault> {
+fn content(field: &Field, bounds: &RequestLimits) -> Result<Content, FieldError> {
     match field.value {
         Value::Null => Ok(Content::Absent),
         Value::String(text) => Ok(Content::Text(text.clone())),
@@ -132,7 +132,7 @@ fn content(field: &Field, bounds: &Bounds) -> Result<Content, Fault> {
 }
 
 /// Returns the text of a part: `{"type": "text", "text": "…"}`.
-fn text_of(part: &Field) -> Result<String, Fault> {
+fn text_of(part: &Field) -> Result<String, FieldError> {
     part.object()?;
     let kind = part.get("type");
     match kind.text()? {
@@ -143,29 +143,29 @@ fn text_of(part: &Field) -> Result<String, Fault> {
     }
 }
 
-fn name(field: &Field) -> Result<Option<String>, Fault> {
+fn name(field: &Field) -> Result<Option<String>, FieldError> {
     let Some(field) = field.clone().there() else {
         return Ok(None);
     };
     let text = field.text()?;
-    if text.len() > MAX_NAME {
-        let expected = format!("a string of at most {MAX_NAME} bytes");
+    if text.len() > MAX_NAME_BYTES {
+        let expected = format!("a string of at most {MAX_NAME_BYTES} bytes");
         return Err(field.fault(expected));
     }
     Ok(Some(text.to_owned()))
 }
 
-fn reasoning(message: &Field) -> Result<Option<String>, Fault> {
+fn reasoning(message: &Field) -> Result<Option<String>, FieldError> {
     let names = ["reasoning_content", "reasoning", "thinking"];
     let said = names.map(|name| message.get(name));
-    match said.into_iter().find(Field::is_there) {
+    match said.into_iter().find(Field::is_present) {
         Some(field) => field.optional_text(),
         None => Ok(None),
     }
 }
 
-fn calls(field: &Field, role: Role, bounds: &Bounds) -> Result<Vec<ToolCall>, Fault> {
-    if !field.is_there() {
+fn calls(field: &Field, role: Role, bounds: &RequestLimits) -> Result<Vec<ToolCall>, FieldError> {
+    if !field.is_present() {
         return Ok(Vec::new());
     }
     let calls = field.items("calls", 0, bounds.parts)?;
@@ -175,10 +175,10 @@ fn calls(field: &Field, role: Role, bounds: &Bounds) -> Result<Vec<ToolCall>, Fa
     calls.map(|call| called(&call)).collect()
 }
 
-fn called(call: &Field) -> Result<ToolCall, Fault> {
+fn called(call: &Field) -> Result<ToolCall, FieldError> {
     call.object()?;
     let kind = call.get("type");
-    if kind.is_there() && kind.text()? != "function" {
+    if kind.is_present() && kind.text()? != "function" {
         return Err(kind.fault("`function`"));
     }
     let function = call.get("function");
@@ -198,7 +198,7 @@ fn called(call: &Field) -> Result<ToolCall, Fault> {
 
 /// Parses the arguments of a call: JSON text, or an object from some clients. An empty text is a
 /// call without arguments.
-fn arguments(field: &Field) -> Result<(Map<String, Value>, String), Fault> {
+fn arguments(field: &Field) -> Result<(Map<String, Value>, String), FieldError> {
     let expected = "a string that holds a JSON object";
     match field.value {
         Value::Null => Ok((Map::new(), "{}".to_owned())),
@@ -209,7 +209,7 @@ fn arguments(field: &Field) -> Result<(Map<String, Value>, String), Fault> {
             Ok(_) => Err(field.fault(expected)),
             Err(error) => {
                 let found = format!("{} ({error})", quoted(text));
-                Err(Fault::at(&field.path, expected, found))
+                Err(FieldError::at(&field.path, expected, found))
             }
         },
         _ => Err(field.fault(expected)),

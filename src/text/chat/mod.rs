@@ -1,6 +1,6 @@
 //! Parses and checks chat completion and text completion requests.
 //!
-//! Invariant: a parsed request is within its [`Bounds`]. Every error names the field, the expected
+//! Invariant: a parsed request is within its [`RequestLimits`]. Every error names the field, the expected
 //! value and the value found. Unknown fields are ignored. Sampling settings and stop strings stay
 //! unparsed in [`ChatRequest::fields`] for their own modules. Tokenizers and HTTP are handled
 //! elsewhere.
@@ -17,9 +17,9 @@ mod request;
 mod shared;
 mod tool;
 
-pub use bounds::Bounds;
+pub use bounds::RequestLimits;
 pub use completion::{CompletionRequest, Prompt};
-pub use fault::Fault;
+pub use fault::FieldError;
 pub use format::ResponseFormat;
 pub use json::read_json;
 pub use message::{Content, Message, Role, ToolCall};

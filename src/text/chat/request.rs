@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::bounds::Bounds;
-use super::fault::Fault;
+use super::bounds::RequestLimits;
+use super::fault::FieldError;
 use super::field::Field;
 use super::format::ResponseFormat;
 use super::message::Message;
@@ -11,7 +11,7 @@ use super::shared::{Streaming, choices, max_tokens, model};
 use super::tool::{Tool, ToolChoice, tools};
 
 /// Template variables that come from the request itself.
-const OWN_VARIABLES: [&str; 2] = ["messages", "tools"];
+const RESERVED_VARIABLES: [&str; 2] = ["messages", "tools"];
 
 /// A chat completion request.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +43,7 @@ pub struct ChatRequest {
 
 impl ChatRequest {
     /// Parses a request.
-    pub fn read(request: &Value, bounds: &Bounds) -> Result<Self, Fault> {
+    pub fn read(request: &Value, bounds: &RequestLimits) -> Result<Self, FieldError> {
         let root = Field::root(request);
         root.object()?;
         let messages = root.get("messages");
@@ -62,13 +62,13 @@ impl ChatRequest {
             choices: choices(&root, bounds)?,
             max_tokens: max_tokens(&root, 1, bounds)?,
             variables: variables(&root)?,
-            fields: rest(&root, &READ)?,
+            fields: unparsed_fields(&root, &PARSED_FIELDS)?,
         })
     }
 }
 
 /// Fields that this module parses.
-const READ: [&str; 14] = [
+const PARSED_FIELDS: [&str; 14] = [
     "model",
     "messages",
     "tools",
@@ -86,7 +86,10 @@ const READ: [&str; 14] = [
 ];
 
 /// Returns the fields that are not in `read`.
-pub(super) fn rest(request: &Field, read: &[&str]) -> Result<Map<String, Value>, Fault> {
+pub(super) fn unparsed_fields(
+    request: &Field,
+    read: &[&str],
+) -> Result<Map<String, Value>, FieldError> {
     let fields = request.object()?.iter();
     let unread = fields.filter(|(name, _)| !read.contains(&name.as_str()));
     Ok(unread
@@ -94,16 +97,16 @@ pub(super) fn rest(request: &Field, read: &[&str]) -> Result<Map<String, Value>,
         .collect())
 }
 
-fn parallel(request: &Field) -> Result<bool, Fault> {
+fn parallel(request: &Field) -> Result<bool, FieldError> {
     let field = request.get("parallel_tool_calls");
-    if field.is_there() {
+    if field.is_present() {
         field.flag()
     } else {
         Ok(true)
     }
 }
 
-fn variables(request: &Field) -> Result<Map<String, Value>, Fault> {
+fn variables(request: &Field) -> Result<Map<String, Value>, FieldError> {
     let mut variables = Map::new();
     if let Some(effort) = request.get("reasoning_effort").there() {
         variables.insert("reasoning_effort".to_owned(), effort.text()?.into());
@@ -118,7 +121,7 @@ fn variables(request: &Field) -> Result<Map<String, Value>, Fault> {
         return Ok(variables);
     };
     for (name, value) in field.object()? {
-        if OWN_VARIABLES.contains(&name.as_str()) {
+        if RESERVED_VARIABLES.contains(&name.as_str()) {
             let expected = format!("nothing: `{name}` is a field of the request itself");
             return Err(field.get(name).fault(expected));
         }

@@ -1,7 +1,7 @@
 //! Fields that chat completions and text completions share.
 
-use super::bounds::Bounds;
-use super::fault::Fault;
+use super::bounds::RequestLimits;
+use super::fault::FieldError;
 use super::field::Field;
 
 /// Streaming options of an answer.
@@ -14,7 +14,7 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    pub(super) fn read(request: &Field) -> Result<Self, Fault> {
+    pub(super) fn read(request: &Field) -> Result<Self, FieldError> {
         let stream = request.get("stream").flag()?;
         let Some(options) = request.get("stream_options").there() else {
             return Ok(Self {
@@ -34,12 +34,12 @@ impl Streaming {
 }
 
 /// Parses the name of the requested model.
-pub(super) fn model(request: &Field) -> Result<Option<String>, Fault> {
+pub(super) fn model(request: &Field) -> Result<Option<String>, FieldError> {
     request.get("model").optional_text()
 }
 
 /// Parses the number of choices.
-pub(super) fn choices(request: &Field, bounds: &Bounds) -> Result<u32, Fault> {
+pub(super) fn choices(request: &Field, bounds: &RequestLimits) -> Result<u32, FieldError> {
     let count = request.get("n").count(1..=bounds.choices)?;
     Ok(count.unwrap_or(1))
 }
@@ -49,8 +49,8 @@ pub(super) fn choices(request: &Field, bounds: &Bounds) -> Result<u32, Fault> {
 pub(super) fn max_tokens(
     request: &Field,
     least: u32,
-    bounds: &Bounds,
-) -> Result<Option<u32>, Fault> {
+    bounds: &RequestLimits,
+) -> Result<Option<u32>, FieldError> {
     let (old, new) = (
         request.get("max_tokens"),
         request.get("max_completion_tokens"),

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::bounds::Bounds;
-use super::fault::Fault;
+use super::bounds::RequestLimits;
+use super::fault::FieldError;
 use super::field::Field;
 
 /// Maximum length of a function name, in bytes.
-const MAX_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// A function that a model may call.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,7 @@ pub enum ToolChoice {
 }
 
 /// Parses the tools of a request.
-pub(super) fn tools(request: &Field, bounds: &Bounds) -> Result<Vec<Tool>, Fault> {
+pub(super) fn tools(request: &Field, bounds: &RequestLimits) -> Result<Vec<Tool>, FieldError> {
     for old in ["functions", "function_call"] {
         if let Some(field) = request.get(old).there() {
             let new = if old == "functions" {
@@ -45,7 +45,7 @@ pub(super) fn tools(request: &Field, bounds: &Bounds) -> Result<Vec<Tool>, Fault
             } else {
                 "tool_choice"
             };
-            return Err(Fault::at(
+            return Err(FieldError::at(
                 field.path,
                 format!("`{new}` instead"),
                 "the outdated field",
@@ -68,7 +68,7 @@ pub(super) fn tools(request: &Field, bounds: &Bounds) -> Result<Vec<Tool>, Fault
 }
 
 impl Tool {
-    fn read(field: &Field) -> Result<Self, Fault> {
+    fn read(field: &Field) -> Result<Self, FieldError> {
         field.object()?;
         let kind = field.get("type");
         if kind.value.as_str() != Some("function") {
@@ -77,7 +77,7 @@ impl Tool {
         let function = field.get("function");
         function.object()?;
         let description = function.get("description");
-        if description.is_there() {
+        if description.is_present() {
             description.text()?;
         }
         let parameters = function.get("parameters").there();
@@ -92,7 +92,7 @@ impl Tool {
 }
 
 impl ToolChoice {
-    pub(super) fn read(field: &Field, tools: &[Tool]) -> Result<Self, Fault> {
+    pub(super) fn read(field: &Field, tools: &[Tool]) -> Result<Self, FieldError> {
         let choice = match field.value {
             Value::Null => Self::Auto,
             Value::String(text) => match text.as_str() {
@@ -116,7 +116,7 @@ impl ToolChoice {
             _ => return Err(field.fault("`none`, `auto`, `required` or a function")),
         };
         if choice == Self::Required && tools.is_empty() {
-            return Err(Fault::at(
+            return Err(FieldError::at(
                 "tools",
                 "at least one tool, as `tool_choice` asks",
                 "none",
@@ -126,11 +126,11 @@ impl ToolChoice {
     }
 }
 
-fn name(field: &Field) -> Result<String, Fault> {
+fn name(field: &Field) -> Result<String, FieldError> {
     let text = field.text()?;
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if text.is_empty() || text.len() > MAX_NAME || !text.chars().all(is_part) {
-        let expected = format!("1 to {MAX_NAME} letters, digits, `_`, `-` and `.`");
+    if text.is_empty() || text.len() > MAX_NAME_BYTES || !text.chars().all(is_part) {
+        let expected = format!("1 to {MAX_NAME_BYTES} letters, digits, `_`, `-` and `.`");
         return Err(field.fault(expected));
     }
     Ok(text.to_owned())

@@ -11,17 +11,17 @@ use super::{ConstraintError, Grammar};
 
 /// Stack size of the thread that compiles a grammar, in bytes. The library recurses into nested
 /// schemas.
-const STACK: usize = 64 << 20;
+const GRAMMAR_STACK_BYTES: usize = 64 << 20;
 
 /// First byte of a token that is not text, such as a control token.
-const NO_TEXT: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
+const CONTROL_TOKEN_MARKER: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
 
 /// Maximum length of a library's message, in characters. Longer ones are cut.
-const LONGEST_REASON: usize = 300;
+const MAX_REASON_CHARS: usize = 300;
 
 /// A vocabulary as bytes: the text of each token id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct VocabularyBytes {
     /// The bytes of each id; empty for ids without text, such as control tokens and gaps.
     pub bytes: Vec<Vec<u8>>,
     /// Ids that end an answer.
@@ -36,8 +36,8 @@ pub struct Constrainer {
 impl Constrainer {
     /// Builds the token tree of a vocabulary. A large one takes about 100 ms, so this runs once per
     /// model.
-    pub fn new(words: Words) -> Result<Self, ConstraintError> {
-        let Words { mut bytes, ends } = words;
+    pub fn new(words: VocabularyBytes) -> Result<Self, ConstraintError> {
+        let VocabularyBytes { mut bytes, ends } = words;
         let wrong = |reason: String| Err(ConstraintError::Vocabulary(reason));
         let Some(first) = ends.first().copied() else {
             return wrong("the model has no end token".to_owned());
@@ -49,7 +49,8 @@ impl Constrainer {
             ));
         }
         for end in &ends {
-            bytes[*end as usize] = [&[NO_TEXT], format!("<end {end}>").as_bytes()].concat();
+            bytes[*end as usize] =
+                [&[CONTROL_TOKEN_MARKER], format!("<end {end}>").as_bytes()].concat();
         }
         let size = match u32::try_from(size) {
             // The library indexes tokens with 24 bits.
@@ -77,7 +78,9 @@ impl Constrainer {
         let build = || Matcher::new(self.factory.create_parser(schema));
         let outcome = thread::scope(|scope| {
             let thread = thread::Builder::new().name("grammar".to_owned());
-            let thread = thread.stack_size(STACK).spawn_scoped(scope, build);
+            let thread = thread
+                .stack_size(GRAMMAR_STACK_BYTES)
+                .spawn_scoped(scope, build);
             thread.map(thread::ScopedJoinHandle::join)
         });
         let fail = |reason: String| ConstraintError::Schema {
@@ -120,14 +123,15 @@ impl Constraint {
     /// only when the output is complete.
     pub fn allowed(&mut self) -> Result<&[u32], ConstraintError> {
         let mask = self.matcher.compute_mask_or_eos();
-        self.mask = mask.map_err(|error| ConstraintError::Step(worded(&error.to_string())))?;
+        self.mask =
+            mask.map_err(|error| ConstraintError::Step(readable_error(&error.to_string())))?;
         Ok(self.mask.as_slice())
     }
 
     /// Advances by a token, which must be allowed.
     pub fn take(&mut self, token: u32) -> Result<(), ConstraintError> {
         let noted = self.matcher.consume_token(token);
-        noted.map_err(|error| ConstraintError::Step(worded(&error.to_string())))
+        noted.map_err(|error| ConstraintError::Step(readable_error(&error.to_string())))
     }
 
     /// Returns whether the output is complete and nothing can follow.
@@ -155,7 +159,7 @@ impl std::fmt::Debug for Constraint {
 }
 
 /// Returns the library's message without stack traces and option names.
-fn worded(error: &str) -> String {
+fn readable_error(error: &str) -> String {
     if error.starts_with("oneOf constraints are not supported") {
         return "branches of `oneOf` that may both fit are not supported; use `anyOf`".to_owned();
     }
@@ -167,7 +171,7 @@ fn worded(error: &str) -> String {
         Some(panic) => format!("the grammar library crashed ({panic})"),
         None => first.to_owned(),
     };
-    match first.char_indices().nth(LONGEST_REASON) {
+    match first.char_indices().nth(MAX_REASON_CHARS) {
         Some((end, _)) => format!("{}…", &first[..end]),
         None => first,
     }

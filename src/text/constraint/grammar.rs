@@ -8,7 +8,7 @@ use super::{ConstraintError, schema};
 
 /// Whitespace allowed between JSON tokens. It is enough for any indented JSON. Without a limit, a
 /// model may fill the rest of its answer with spaces.
-const SPACES: &str = r"(\x20|\x0D?\x0A[\x20\x09]{0,32}|\x0A\x0A[\x20\x09]{0,32})";
+const WHITESPACE_PATTERN: &str = r"(\x20|\x0D?\x0A[\x20\x09]{0,32}|\x0A\x0A[\x20\x09]{0,32})";
 
 /// A JSON schema that output must follow.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ impl Grammar {
     pub fn of_schema(schema: &Value, field: &str) -> Result<Self, ConstraintError> {
         Ok(Self {
             field: field.to_owned(),
-            schema: with_spaces(schema::looked_through(schema, field)?),
+            schema: with_whitespace_setting(schema::checked_schema(schema, field)?),
         })
     }
 
@@ -89,14 +89,14 @@ impl Grammar {
             CallChoice::Named(name) => tool.name == name,
         });
         let mut calls = Vec::new();
-        let mut size = schema::Size::default();
+        let mut size = schema::SchemaSize::default();
         for (place, tool) in chosen {
             let field = format!("tools[{place}].function.parameters");
             let any = json!({"type": "object"});
             let parameters = tool.parameters.as_ref().unwrap_or(&any);
             // The size limit applies to all parameters together, because they become one schema.
             size.add(parameters, "tools")?;
-            let mut parameters = schema::looked_through(parameters, &field)?;
+            let mut parameters = schema::checked_schema(parameters, &field)?;
             let root = format!("#/items/anyOf/{}/properties/arguments", calls.len());
             schema::move_references(&mut parameters, &root);
             calls.push(json!({
@@ -123,7 +123,7 @@ impl Grammar {
         }
         Ok(Self {
             field: "tools".to_owned(),
-            schema: with_spaces(schema),
+            schema: with_whitespace_setting(schema),
         })
     }
 }
@@ -138,13 +138,13 @@ fn object<'v>(value: &'v Value, field: &str) -> Result<&'v Map<String, Value>, C
 
 /// Adds the library's whitespace setting to the schema. Settings from the client were removed
 /// before.
-fn with_spaces(schema: Value) -> Value {
+fn with_whitespace_setting(schema: Value) -> Value {
     let mut fields = match schema {
         Value::Object(fields) => fields,
         // `true` allows anything, `false` nothing.
         other => Map::from_iter([("allOf".to_owned(), json!([other]))]),
     };
-    let settings = json!({"whitespace_pattern": SPACES});
+    let settings = json!({"whitespace_pattern": WHITESPACE_PATTERN});
     fields.insert("x-guidance".to_owned(), settings);
     Value::Object(fields)
 }

@@ -10,6 +10,6 @@ mod error;
 mod grammar;
 mod schema;
 
-pub use constrainer::{Constrainer, Constraint, Words};
+pub use constrainer::{Constrainer, Constraint, VocabularyBytes};
 pub use error::ConstraintError;
 pub use grammar::{CallChoice, Callable, Grammar};

@@ -11,32 +11,32 @@ use super::super::value::kind;
 use super::ConstraintError;
 
 /// Maximum number of values in a schema.
-const MOST_VALUES: usize = 20_000;
+const MAX_VALUES: usize = 20_000;
 
 /// Maximum total size of a schema's strings, in bytes.
-const MOST_TEXT: usize = 512 << 10;
+const MAX_TEXT_BYTES: usize = 512 << 10;
 
 /// Maximum nesting of schemas.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Maximum nesting including references, computed as the sum over all targets, which is an upper
 /// limit.
-const DEEPEST_OF_ALL: usize = 2048;
+const MAX_DEPTH_WITH_REFERENCES: usize = 2048;
 
 /// Maximum number of properties in all objects of a schema, including `patternProperties`. The
 /// library's work grows with the square of this number: a thousand properties take some tenths of a
 /// second.
-const MOST_PROPERTIES: usize = 1024;
+const MAX_PROPERTIES: usize = 1024;
 
 /// Maximum length of a pattern, in bytes.
-const LONGEST_PATTERN: usize = 4096;
+const MAX_PATTERN_BYTES: usize = 4096;
 
 /// Maximum divisor, and maximum number that its digits make without the decimal point. The library
 /// needs a state for each remainder.
-const LARGEST_DIVISOR: u64 = 10_000;
+const MAX_DIVISOR: u64 = 10_000;
 
 /// Unsupported keywords and their remedies.
-const REFUSED: [(&str, &str); 18] = [
+const UNSUPPORTED_KEYWORDS: [(&str, &str); 18] = [
     ("not", "describe the allowed values instead"),
     ("if", "use anyOf"),
     ("then", "use anyOf"),
@@ -58,17 +58,17 @@ const REFUSED: [(&str, &str); 18] = [
 ];
 
 /// Keywords that hold one schema.
-const ONE: [&str; 3] = ["items", "additionalItems", "additionalProperties"];
+const SCHEMA_KEYWORDS: [&str; 3] = ["items", "additionalItems", "additionalProperties"];
 
 /// Keywords that hold a list of schemas. (`items` did in older drafts.)
-const LISTS: [&str; 5] = ["prefixItems", "items", "anyOf", "oneOf", "allOf"];
+const SCHEMA_LIST_KEYWORDS: [&str; 5] = ["prefixItems", "items", "anyOf", "oneOf", "allOf"];
 
 /// Keywords that map names to schemas.
-const NAMED: [&str; 2] = ["properties", "patternProperties"];
+const SCHEMA_MAP_KEYWORDS: [&str; 2] = ["properties", "patternProperties"];
 
 /// Checks the schema at `field` and returns it without keywords that have no effect.
-pub(super) fn looked_through(schema: &Value, field: &str) -> Result<Value, ConstraintError> {
-    let mut size = Size::default();
+pub(super) fn checked_schema(schema: &Value, field: &str) -> Result<Value, ConstraintError> {
+    let mut size = SchemaSize::default();
     size.add(schema, field)?;
     let mut schema = schema.clone();
     if !schema.is_object() && !schema.is_boolean() {
@@ -81,21 +81,21 @@ pub(super) fn looked_through(schema: &Value, field: &str) -> Result<Value, Const
     if let Some(fields) = schema.as_object_mut() {
         fields.remove("x-guidance");
     }
-    drop_idle(&mut schema);
-    let mut look = Look {
+    remove_no_op_keywords(&mut schema);
+    let mut look = SchemaWalk {
         root: &schema,
         field,
         targets: HashMap::new(),
-        waiting: Vec::new(),
+        pending: Vec::new(),
         properties: 0,
     };
     let mut sum = look.schema(&schema, &mut field.to_owned(), 1)?;
     let mut done: HashSet<&str> = HashSet::new();
-    while let Some(reference) = look.waiting.pop() {
+    while let Some(reference) = look.pending.pop() {
         if done.insert(reference) {
             let target = look.targets[reference];
             sum += look.schema(target, &mut format!("{field}{}", &reference[1..]), 1)?;
-            large(field, "levels of nesting", sum, DEEPEST_OF_ALL)?;
+            check_limit(field, "levels of nesting", sum, MAX_DEPTH_WITH_REFERENCES)?;
         }
     }
     Ok(schema)
@@ -126,9 +126,9 @@ pub(super) fn move_references(schema: &mut Value, root: &str) {
 }
 
 /// Removes unsupported keywords with values that have no effect. Schema exporters often add them.
-fn drop_idle(schema: &mut Value) {
+fn remove_no_op_keywords(schema: &mut Value) {
     match schema {
-        Value::Array(items) => items.iter_mut().for_each(drop_idle),
+        Value::Array(items) => items.iter_mut().for_each(remove_no_op_keywords),
         Value::Object(fields) => {
             fields.retain(|key, value| match key.as_str() {
                 "uniqueItems" | "unevaluatedProperties" | "unevaluatedItems" => {
@@ -137,7 +137,7 @@ fn drop_idle(schema: &mut Value) {
                 "propertyNames" => !is_any_text(value),
                 _ => true,
             });
-            fields.values_mut().for_each(drop_idle);
+            fields.values_mut().for_each(remove_no_op_keywords);
         }
         _ => {}
     }
@@ -153,7 +153,7 @@ fn is_any_text(schema: &Value) -> bool {
     }
 }
 
-fn large(
+fn check_limit(
     field: &str,
     what: &'static str,
     found: usize,
@@ -170,27 +170,27 @@ fn large(
     })
 }
 
-fn is_small(divisor: &Value) -> bool {
+fn is_small_divisor(divisor: &Value) -> bool {
     let text = divisor.to_string();
     let digits = text.split('e').next().unwrap_or_default().replace('.', "");
     let few = digits
         .parse()
-        .is_ok_and(|digits: u64| digits <= LARGEST_DIVISOR);
+        .is_ok_and(|digits: u64| digits <= MAX_DIVISOR);
     few && divisor.as_f64().is_some_and(|divisor| divisor <= 1e4)
 }
 
 /// A running count of a schema's values and string bytes.
 #[derive(Default)]
-pub(super) struct Size {
+pub(super) struct SchemaSize {
     values: usize,
     text: usize,
 }
 
-impl Size {
+impl SchemaSize {
     /// Counts a value and everything nested in it.
     pub(super) fn add(&mut self, value: &Value, field: &str) -> Result<(), ConstraintError> {
         self.values += 1;
-        large(field, "values", self.values, MOST_VALUES)?;
+        check_limit(field, "values", self.values, MAX_VALUES)?;
         match value {
             Value::String(text) => self.text(text, field),
             Value::Array(items) => items.iter().try_for_each(|item| self.add(item, field)),
@@ -204,20 +204,20 @@ impl Size {
 
     fn text(&mut self, text: &str, field: &str) -> Result<(), ConstraintError> {
         self.text += text.len();
-        large(field, "bytes of text", self.text, MOST_TEXT)
+        check_limit(field, "bytes of text", self.text, MAX_TEXT_BYTES)
     }
 }
 
 /// A walk over nested schemas. Definitions are visited only if a reference leads to them.
-struct Look<'s> {
+struct SchemaWalk<'s> {
     root: &'s Value,
     field: &'s str,
     targets: HashMap<&'s str, &'s Value>,
-    waiting: Vec<&'s str>,
+    pending: Vec<&'s str>,
     properties: usize,
 }
 
-impl<'s> Look<'s> {
+impl<'s> SchemaWalk<'s> {
     /// Checks a schema and those nested in it, and returns their maximum depth.
     fn schema(
         &mut self,
@@ -225,7 +225,7 @@ impl<'s> Look<'s> {
         path: &mut String,
         depth: usize,
     ) -> Result<usize, ConstraintError> {
-        large(self.field, "levels of nesting", depth, DEEPEST)?;
+        check_limit(self.field, "levels of nesting", depth, MAX_DEPTH)?;
         let Some(fields) = schema.as_object() else {
             return Ok(depth);
         };
@@ -236,7 +236,7 @@ impl<'s> Look<'s> {
             let key = key.as_str();
             let step = format!(".{key}");
             match value {
-                Value::Array(items) if LISTS.contains(&key) => {
+                Value::Array(items) if SCHEMA_LIST_KEYWORDS.contains(&key) => {
                     for (place, item) in items.iter().enumerate() {
                         path.push_str(&step);
                         path.extend(["[", &place.to_string(), "]"]);
@@ -244,21 +244,23 @@ impl<'s> Look<'s> {
                         path.truncate(length);
                     }
                 }
-                Value::Object(named) if NAMED.contains(&key) => {
+                Value::Object(named) if SCHEMA_MAP_KEYWORDS.contains(&key) => {
                     self.properties += named.len();
-                    large(self.field, "properties", self.properties, MOST_PROPERTIES)?;
+                    check_limit(self.field, "properties", self.properties, MAX_PROPERTIES)?;
                     for (name, item) in named {
                         path.extend([&step, ".", name.as_str()]);
                         deepest = deepest.max(self.schema(item, path, depth + 1)?);
                         path.truncate(length);
                     }
                 }
-                _ if ONE.contains(&key) => {
+                _ if SCHEMA_KEYWORDS.contains(&key) => {
                     path.push_str(&step);
                     deepest = deepest.max(self.schema(value, path, depth + 1)?);
                     path.truncate(length);
                 }
-                Value::String(reference) if key == "$ref" => self.refer(reference, path)?,
+                Value::String(reference) if key == "$ref" => {
+                    self.record_reference(reference, path)?
+                }
                 _ => {}
             }
         }
@@ -266,7 +268,7 @@ impl<'s> Look<'s> {
     }
 
     fn keywords(fields: &Map<String, Value>, path: &str) -> Result<(), ConstraintError> {
-        for (keyword, help) in REFUSED {
+        for (keyword, help) in UNSUPPORTED_KEYWORDS {
             if fields.contains_key(keyword) {
                 return Err(ConstraintError::Keyword {
                     field: path.to_owned(),
@@ -279,12 +281,12 @@ impl<'s> Look<'s> {
         let patterns = patterns.into_iter().flat_map(Map::keys).map(String::as_str);
         let own = fields.get("pattern").and_then(Value::as_str);
         for pattern in patterns.chain(own) {
-            large(path, "bytes in a pattern", pattern.len(), LONGEST_PATTERN)?;
+            check_limit(path, "bytes in a pattern", pattern.len(), MAX_PATTERN_BYTES)?;
         }
         match fields.get("multipleOf") {
-            Some(divisor) if !is_small(divisor) => Err(ConstraintError::Field {
+            Some(divisor) if !is_small_divisor(divisor) => Err(ConstraintError::Field {
                 field: format!("{path}.multipleOf"),
-                expected: format!("a number with few digits, at most {LARGEST_DIVISOR}"),
+                expected: format!("a number with few digits, at most {MAX_DIVISOR}"),
                 found: divisor.to_string(),
             }),
             _ => Ok(()),
@@ -292,7 +294,7 @@ impl<'s> Look<'s> {
     }
 
     /// Records the target of a reference, to be visited later.
-    fn refer(&mut self, reference: &'s str, path: &str) -> Result<(), ConstraintError> {
+    fn record_reference(&mut self, reference: &'s str, path: &str) -> Result<(), ConstraintError> {
         if self.targets.contains_key(reference) {
             return Ok(());
         }
@@ -311,7 +313,7 @@ impl<'s> Look<'s> {
         };
         let target = target.ok_or_else(|| wrong("the path of an existing schema"))?;
         self.targets.insert(reference, target);
-        self.waiting.push(reference);
+        self.pending.push(reference);
         Ok(())
     }
 }

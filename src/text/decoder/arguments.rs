@@ -3,43 +3,52 @@
 //! Invariant: an integer that does not fit its dtype is an error.
 
 use super::error::DecodeError;
-use super::shape::{Argument, Fed, Feeding, Role, Shape};
+use super::shape::{Argument, DecoderShape, FeedingMode, InputRole, StepTokens};
 use crate::tensor::{DType, Tensor};
 
 /// Builds the inputs of a step that feeds the tokens of each row after those that it already holds.
 /// Several rows have equal numbers of tokens and require a shape with lanes.
-pub(super) fn of(shape: &Shape, rows: &[Fed<'_>]) -> Result<Vec<Tensor>, DecodeError> {
+pub(super) fn of(
+    shape: &DecoderShape,
+    rows: &[StepTokens<'_>],
+) -> Result<Vec<Tensor>, DecodeError> {
     let arguments = shape.arguments.iter();
     arguments
         .map(|argument| tensor(*argument, shape.feeding, rows))
         .collect()
 }
 
-fn tensor(argument: Argument, feeding: Feeding, rows: &[Fed<'_>]) -> Result<Tensor, DecodeError> {
+fn tensor(
+    argument: Argument,
+    feeding: FeedingMode,
+    rows: &[StepTokens<'_>],
+) -> Result<Tensor, DecodeError> {
     let fed = rows.iter().map(|row| row.tokens.len()).max().unwrap_or(0);
     let held = rows.iter().map(|row| row.held).max().unwrap_or(0);
     let length = match feeding {
-        Feeding::Padded { length } => length.max(fed),
+        FeedingMode::Padded { length } => length.max(fed),
         _ => fed,
     };
-    let of_rows = |size: usize, row: &dyn Fn(&Fed<'_>) -> Vec<u64>| {
+    let of_rows = |size: usize, row: &dyn Fn(&StepTokens<'_>) -> Vec<u64>| {
         let values = rows.iter().flat_map(row).collect();
         (vec![rows.len() as u64, size as u64], values)
     };
     let (shape, values): (Vec<u64>, Vec<u64>) = match argument.role {
-        Role::Tokens => of_rows(length, &|row| {
+        InputRole::Tokens => of_rows(length, &|row| {
             let tokens = row.tokens.iter().map(|token| u64::from(*token));
             filled_up(tokens, length)
         }),
-        Role::Mask => of_rows(held + length, &|row| {
+        InputRole::Mask => of_rows(held + length, &|row| {
             let ones = std::iter::repeat_n(1, row.held + row.tokens.len());
             filled_up(ones, held + length)
         }),
-        Role::Positions => of_rows(length, &|row| positions(row.held, length)),
-        Role::PositionList => (vec![length as u64], positions(held, length)),
-        Role::Start => (vec![1], vec![held as u64]),
-        Role::Wanted { is_list } => (if is_list { vec![1] } else { Vec::new() }, vec![1]),
-        Role::UsesCache => (vec![1], vec![u64::from(held > 0)]),
+        InputRole::Positions => of_rows(length, &|row| positions(row.held, length)),
+        InputRole::PositionList => (vec![length as u64], positions(held, length)),
+        InputRole::StartPosition => (vec![1], vec![held as u64]),
+        InputRole::LogitsToKeep { is_list } => {
+            (if is_list { vec![1] } else { Vec::new() }, vec![1])
+        }
+        InputRole::UsesCache => (vec![1], vec![u64::from(held > 0)]),
     };
     let bytes = elements(argument.dtype, &values)?;
     Tensor::new(argument.dtype, shape, bytes).map_err(|error| DecodeError::Model(error.to_string()))
@@ -85,28 +94,28 @@ fn elements(dtype: DType, values: &[u64]) -> Result<Vec<u8>, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::decoder::shape::Logits;
+    use crate::text::decoder::shape::LogitsRange;
 
-    fn shape(feeding: Feeding, roles: &[Role]) -> Shape {
-        let argument = |role: &Role| Argument {
+    fn shape(feeding: FeedingMode, roles: &[InputRole]) -> DecoderShape {
+        let argument = |role: &InputRole| Argument {
             role: *role,
             dtype: match role {
-                Role::UsesCache => DType::Bool,
+                InputRole::UsesCache => DType::Bool,
                 _ => DType::Int64,
             },
         };
-        Shape {
+        DecoderShape {
             arguments: roles.iter().map(argument).collect(),
             feeding,
             place: 0,
-            logits: Logits::Last,
-            cuts: true,
+            logits: LogitsRange::Last,
+            can_truncate: true,
             lanes: true,
         }
     }
 
-    fn fed(held: usize, tokens: &[u32]) -> Fed<'_> {
-        Fed { held, tokens }
+    fn fed(held: usize, tokens: &[u32]) -> StepTokens<'_> {
+        StepTokens { held, tokens }
     }
 
     fn values(tensor: &Tensor) -> Vec<f64> {
@@ -116,13 +125,13 @@ mod tests {
     #[test]
     fn a_step_goes_on_behind_what_is_held() {
         let roles = [
-            Role::Tokens,
-            Role::Mask,
-            Role::Positions,
-            Role::UsesCache,
-            Role::Wanted { is_list: false },
+            InputRole::Tokens,
+            InputRole::Mask,
+            InputRole::Positions,
+            InputRole::UsesCache,
+            InputRole::LogitsToKeep { is_list: false },
         ];
-        let shape = shape(Feeding::New { most: 8 }, &roles);
+        let shape = shape(FeedingMode::NewTokens { most: 8 }, &roles);
         let given = of(&shape, &[fed(3, &[7, 9])]).expect("they fit");
         assert_eq!(given[0].shape(), [1, 2]);
         assert_eq!(values(&given[0]), [7.0, 9.0]);
@@ -134,8 +143,8 @@ mod tests {
 
     #[test]
     fn each_row_goes_on_behind_what_it_holds() {
-        let roles = [Role::Tokens, Role::Mask, Role::Positions];
-        let shape = shape(Feeding::New { most: 8 }, &roles);
+        let roles = [InputRole::Tokens, InputRole::Mask, InputRole::Positions];
+        let shape = shape(FeedingMode::NewTokens { most: 8 }, &roles);
         let given = of(&shape, &[fed(3, &[7]), fed(1, &[9])]).expect("they fit");
         assert_eq!(
             (given[0].shape(), values(&given[0])),
@@ -148,7 +157,10 @@ mod tests {
 
     #[test]
     fn a_fixed_length_is_filled() {
-        let shape = shape(Feeding::Padded { length: 4 }, &[Role::Tokens, Role::Mask]);
+        let shape = shape(
+            FeedingMode::Padded { length: 4 },
+            &[InputRole::Tokens, InputRole::Mask],
+        );
         let given = of(&shape, &[fed(0, &[7, 9])]).expect("they fit");
         assert_eq!(values(&given[0]), [7.0, 9.0, 0.0, 0.0]);
         assert_eq!(values(&given[1]), [1.0, 1.0, 0.0, 0.0]);

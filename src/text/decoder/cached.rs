@@ -7,14 +7,14 @@
 use std::path::Path;
 
 use super::heads;
-use super::roles::may_be;
-use super::siblings::Siblings;
+use super::roles::accepts_size;
+use super::siblings::SiblingSettings;
 use crate::engine::CarriedTensor;
 use crate::model::Dim;
 use crate::tensor::{Signature, TensorSpec};
 
 /// Name prefixes of cache inputs, and of the outputs that are passed into them.
-const PREFIXES: &[(&str, &[&str])] = &[
+const CACHE_NAME_PREFIXES: &[(&str, &[&str])] = &[
     ("past_key_values", &["present", "present_key_values"]),
     ("past_conv", &["present_conv"]),
     ("past_recurrent", &["present_recurrent"]),
@@ -22,18 +22,18 @@ const PREFIXES: &[(&str, &[&str])] = &[
     ("past", &["present"]),
 ];
 /// The default position axis of a four-dimensional cache tensor: [batch, heads, positions, size].
-const AXIS: usize = 2;
+const DEFAULT_POSITION_AXIS: usize = 2;
 
 /// Returns the cache tensors that are carried between steps; empty if the model has none.
-pub(super) fn states(
+pub(super) fn cache_states(
     model: &Path,
     signature: &Signature,
-    siblings: &Siblings,
+    siblings: &SiblingSettings,
 ) -> Result<Vec<CarriedTensor>, String> {
     let mut states = Vec::new();
     let mut head_size = siblings.head_size;
     for (input, spec) in signature.inputs.iter().enumerate() {
-        let Some(names) = presents(&spec.name) else {
+        let Some(names) = present_names(&spec.name) else {
             continue;
         };
         if spec.name.contains(".encoder.") {
@@ -58,7 +58,7 @@ pub(super) fn states(
             )
         })?;
         let axis = positions(spec, dims)?;
-        let begin = begun(spec, dims, axis, &mut || {
+        let begin = initial_shape(spec, dims, axis, &mut || {
             if head_size.is_none() {
                 head_size = heads::size(model);
             }
@@ -75,8 +75,8 @@ pub(super) fn states(
 }
 
 /// Returns the possible names of the output that is passed into this input.
-fn presents(name: &str) -> Option<Vec<String>> {
-    let (rest, prefixes) = PREFIXES.iter().find_map(|(past, presents)| {
+fn present_names(name: &str) -> Option<Vec<String>> {
+    let (rest, prefixes) = CACHE_NAME_PREFIXES.iter().find_map(|(past, presents)| {
         let rest = name.strip_prefix(past)?;
         rest.starts_with(['.', '_']).then_some((rest, presents))
     })?;
@@ -104,7 +104,7 @@ fn positions(spec: &TensorSpec, dims: &[Dim]) -> Result<Option<usize>, String> {
     match (open.as_slice(), named) {
         ([only], _) => Ok(Some(*only)),
         (_, Some(axis)) => Ok(Some(axis)),
-        (open, None) if open.contains(&AXIS) => Ok(Some(AXIS)),
+        (open, None) if open.contains(&DEFAULT_POSITION_AXIS) => Ok(Some(DEFAULT_POSITION_AXIS)),
         _ => Err(format!(
             "its input `{}` is {spec}: it has no dynamic dimension for positions, so it cannot hold a KV \
              cache; export the model with a dynamic length of past_key_values",
@@ -114,7 +114,7 @@ fn positions(spec: &TensorSpec, dims: &[Dim]) -> Result<Option<usize>, String> {
 }
 
 /// Returns the shape of the empty cache.
-fn begun(
+fn initial_shape(
     spec: &TensorSpec,
     dims: &[Dim],
     axis: Option<usize>,
@@ -125,7 +125,7 @@ fn begun(
         Dim::Fixed(size) => Ok(*size),
         _ if Some(place) == axis => Ok(0),
         // In old exports this dimension is batch × heads, which is not 1.
-        dim if place == 0 && may_be(dim, 1) => Ok(1),
+        dim if place == 0 && accepts_size(dim, 1) => Ok(1),
         _ if place == last && last == 3 => head_size().ok_or_else(|| {
             format!(
                 "its input `{}` is {spec}, and the head size is unknown: neither the model nor a \

@@ -17,10 +17,10 @@ pub struct NotADecoder {
 pub enum DecodeError {
     /// `going_on` returned false. Tokens that were fed until then stay in the decoder.
     #[error("the caller has disconnected")]
-    Gone,
+    Disconnected,
     /// The tokens exceed the model's context.
     #[error("too many tokens for the model's context: expected at most {context}, got {tokens}")]
-    Full {
+    ContextFull {
         /// Number of tokens, held ones and new ones together.
         tokens: usize,
         /// The context length, in tokens.
@@ -39,7 +39,7 @@ pub enum DecodeError {
     Model(String),
     /// The model failed on further tokens: its real context is smaller than its file states.
     #[error("the model failed after {held} tokens: {cause}")]
-    Beyond {
+    BeyondContext {
         /// Number of tokens in the decoder.
         held: usize,
         /// The error of the step, unchanged.

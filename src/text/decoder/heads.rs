@@ -7,33 +7,35 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::model::onnx::{Part, each_part};
+use crate::model::onnx::{ModelItem, each_item};
 use crate::source::{FileSource, Pages};
 
-const ATTENTION: &str = "com.microsoft::GroupQueryAttention";
+const ATTENTION_OPERATOR: &str = "com.microsoft::GroupQueryAttention";
 /// Index of the input `cos_cache`.
-const COSINES: usize = 7;
+const COS_CACHE_INPUT: usize = 7;
 
 /// Returns the size of an attention head.
 pub(super) fn size(model: &Path) -> Option<u64> {
-    table(model).and_then(|[_, half]| half.checked_mul(2))
+    rotary_table(model).and_then(|[_, half]| half.checked_mul(2))
 }
 
 /// Returns the maximum number of positions.
-pub(super) fn positions(model: &Path) -> Option<usize> {
-    table(model).and_then(|[most, _]| usize::try_from(most).ok())
+pub(super) fn max_positions(model: &Path) -> Option<usize> {
+    rotary_table(model).and_then(|[most, _]| usize::try_from(most).ok())
 }
 
 /// Returns the dimensions of the smallest table.
-fn table(model: &Path) -> Option<[u64; 2]> {
+fn rotary_table(model: &Path) -> Option<[u64; 2]> {
     let source = FileSource::open(model).ok()?;
     let mut names = Vec::new();
     let mut stored = HashMap::new();
-    let walked = each_part(&Pages::new(&source), &mut |part| match part {
-        Part::Node(node) if node.operator == ATTENTION && node.has_input(COSINES) => {
-            names.push(node.inputs[COSINES].clone());
+    let walked = each_item(&Pages::new(&source), &mut |part| match part {
+        ModelItem::Node(node)
+            if node.operator == ATTENTION_OPERATOR && node.has_input(COS_CACHE_INPUT) =>
+        {
+            names.push(node.inputs[COS_CACHE_INPUT].clone());
         }
-        Part::Stored(name, tensor) => {
+        ModelItem::Stored(name, tensor) => {
             if let [most, half] = tensor.dims[..] {
                 stored.insert(name, [most, half]);
             }

@@ -23,8 +23,8 @@ mod token_decoder;
 pub use error::{DecodeError, NotADecoder};
 pub use recognise::DecoderModel;
 pub use rows::LaneRow;
-pub use shape::Fed;
-pub use steps::{SessionSteps, StepError, Steps};
+pub use shape::StepTokens;
+pub use steps::{SessionStepRunner, StepError, Steps};
 pub use token_decoder::TokenDecoder;
 
 /// A model with a memory of the tokens it was fed (KV cache).

@@ -3,44 +3,44 @@
 //! Invariant: padding after the tokens in an input of fixed length does not change the result,
 //! because a decoder's logits depend only on earlier positions.
 
-use super::roles::{self, Count};
-use super::shape::{Feeding, Logits};
+use super::roles::{self, TokenCount};
+use super::shape::{FeedingMode, LogitsRange};
 use crate::model::Dim;
 use crate::tensor::TensorSpec;
 
 /// Maximum length of an input with a fixed length, in tokens.
-const LONGEST: usize = 1 << 20;
+const MAX_FIXED_LENGTH: usize = 1 << 20;
 
 /// Returns how tokens are fed to the input `tokens`, and the maximum number that it accepts.
 pub(super) fn feeding(
     tokens: &TensorSpec,
-    logits: Logits,
-) -> Result<(Feeding, Option<usize>), String> {
+    logits: LogitsRange,
+) -> Result<(FeedingMode, Option<usize>), String> {
     let length = tokens.dims.as_deref().and_then(|dims| dims.get(1));
-    match length.map(Count::of) {
-        Some(Count::Fixed(length)) if length > LONGEST => Err(format!(
-            "its input `{}` is {tokens}, and its fixed length exceeds the limit of {LONGEST}",
+    match length.map(TokenCount::of) {
+        Some(TokenCount::Fixed(length)) if length > MAX_FIXED_LENGTH => Err(format!(
+            "its input `{}` is {tokens}, and its fixed length exceeds the limit of {MAX_FIXED_LENGTH}",
             tokens.name
         )),
-        Some(Count::Fixed(length)) if logits == Logits::All => {
-            Ok((Feeding::Padded { length }, Some(length)))
+        Some(TokenCount::Fixed(length)) if logits == LogitsRange::All => {
+            Ok((FeedingMode::Padded { length }, Some(length)))
         }
-        Some(Count::Fixed(length)) => Err(format!(
+        Some(TokenCount::Fixed(length)) => Err(format!(
             "its input `{}` is {tokens}, and it returns logits only after token {length}, so shorter texts \
              are not supported; export it with logits of all positions or with a dynamic length",
             tokens.name
         )),
-        Some(Count::Open(bound)) => {
+        Some(TokenCount::Open(bound)) => {
             let any = length.is_none_or(|length| takes_any(length, bound));
             if any {
-                return Ok((Feeding::All, bound));
+                return Ok((FeedingMode::AllTokens, bound));
             }
             Err(format!(
                 "its input `{}` is {tokens}: expected a dimension that accepts every length",
                 tokens.name
             ))
         }
-        None => Ok((Feeding::All, None)),
+        None => Ok((FeedingMode::AllTokens, None)),
     }
 }
 
@@ -52,5 +52,5 @@ fn takes_any(length: &Dim, bound: Option<usize>) -> bool {
         } => allowed.has_gaps(),
         _ => false,
     };
-    !gaps && bound != Some(0) && roles::may_be(length, 1)
+    !gaps && bound != Some(0) && roles::accepts_size(length, 1)
 }

@@ -6,8 +6,8 @@
 //! allows.
 
 use super::constants::Constants;
-use super::roles::{Count, is_integer, may_be};
-use super::shape::{Argument, Feeding, Role};
+use super::roles::{TokenCount, accepts_size, is_integer};
+use super::shape::{Argument, FeedingMode, InputRole};
 use crate::model::Dim;
 use crate::tensor::{Signature, TensorSpec};
 
@@ -15,22 +15,24 @@ use crate::tensor::{Signature, TensorSpec};
 pub(super) fn arguments(
     signature: &Signature,
     constants: &Constants<'_>,
-) -> Result<Option<(Vec<Argument>, Feeding)>, String> {
+) -> Result<Option<(Vec<Argument>, FeedingMode)>, String> {
     let [first, second] = signature.inputs.as_slice() else {
         return Ok(None);
     };
     let (Some([batch, length]), Some([positions])) = (dims(first), dims(second)) else {
         return Ok(None);
     };
-    if !is_integer(first.dtype) || !is_integer(second.dtype) || !may_be(batch, 1) {
+    if !is_integer(first.dtype) || !is_integer(second.dtype) || !accepts_size(batch, 1) {
         return Ok(None);
     }
     let one_by_one = constants.flag("enable_dynamic_shape") == Some(false);
-    let (count, places) = (Count::of(length), Count::of(positions));
+    let (count, places) = (TokenCount::of(length), TokenCount::of(positions));
     let role = match (count, places) {
-        (Count::Fixed(1) | Count::Open(_), Count::Fixed(1)) => Role::Start,
-        (Count::Open(_), Count::Open(_)) => Role::PositionList,
-        (Count::Fixed(fixed), Count::Fixed(1)) => return Err(fixed_length(first, fixed)),
+        (TokenCount::Fixed(1) | TokenCount::Open(_), TokenCount::Fixed(1)) => {
+            InputRole::StartPosition
+        }
+        (TokenCount::Open(_), TokenCount::Open(_)) => InputRole::PositionList,
+        (TokenCount::Fixed(fixed), TokenCount::Fixed(1)) => return Err(fixed_length(first, fixed)),
         _ => {
             return Err(format!(
                 "its inputs are `{}`, {first}, and `{}`, {second}: expected one position in the second, \
@@ -41,23 +43,23 @@ pub(super) fn arguments(
     };
     let most = match count {
         _ if one_by_one => 1,
-        Count::Fixed(fixed) => fixed,
-        Count::Open(bound) => bound.unwrap_or(usize::MAX),
+        TokenCount::Fixed(fixed) => fixed,
+        TokenCount::Open(bound) => bound.unwrap_or(usize::MAX),
     };
-    if !may_be(length, 1) {
+    if !accepts_size(length, 1) {
         return Err(format!(
             "its input `{}` is {first}: expected an input that accepts a single token, for the steps after the prompt",
             first.name
         ));
     }
-    let feeding = Feeding::New {
+    let feeding = FeedingMode::NewTokens {
         most: allowed(length, most),
     };
     let argument = |role, spec: &TensorSpec| Argument {
         role,
         dtype: spec.dtype,
     };
-    let arguments = vec![argument(Role::Tokens, first), argument(role, second)];
+    let arguments = vec![argument(InputRole::Tokens, first), argument(role, second)];
     Ok(Some((arguments, feeding)))
 }
 

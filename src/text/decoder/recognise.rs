@@ -12,18 +12,18 @@ use super::heads;
 use super::plain;
 use super::program;
 use super::roles;
-use super::shape::{Argument, Fed, Feeding, Logits, Role, Shape};
-use super::siblings::Siblings;
-use crate::engine::{TensorAxis, CarriedTensor, Carrying};
+use super::shape::{Argument, DecoderShape, FeedingMode, InputRole, LogitsRange, StepTokens};
+use super::siblings::SiblingSettings;
+use crate::engine::{CarriedTensor, Carrying, TensorAxis};
 use crate::model::ModelInfo;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
 /// Context length in tokens if nothing states one.
-const CONTEXT: usize = 4096;
+const DEFAULT_CONTEXT: usize = 4096;
 /// Maximum plausible number of tokens and positions; no model has more.
-const MOST: usize = 1 << 24;
+const MAX_TOKENS: usize = 1 << 24;
 /// Maximum number of prompt tokens that one step feeds.
-const CHUNK: usize = 512;
+const MAX_STEP_TOKENS: usize = 512;
 
 /// A recognised decoder, with the information needed to run it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,13 +42,13 @@ pub struct DecoderModel {
     pub first: Option<u32>,
     /// The tokens that end a text by the model and the files beside it, without duplicates.
     pub ends: Vec<u32>,
-    pub(super) shape: Shape,
+    pub(super) shape: DecoderShape,
 }
 
 /// Intermediate result, before sizes and limits are combined.
-struct Recognised {
+struct RecognisedInputs {
     arguments: Vec<Argument>,
-    feeding: Feeding,
+    feeding: FeedingMode,
     states: Vec<CarriedTensor>,
     /// Index of the token input.
     tokens: usize,
@@ -58,7 +58,7 @@ struct Recognised {
     most: Option<usize>,
 }
 
-impl Recognised {
+impl RecognisedInputs {
     /// Returns whether the signature allows several rows: every tensor with a row dimension has an
     /// open one.
     fn rows_are_open(&self, signature: &Signature) -> bool {
@@ -69,11 +69,11 @@ impl Recognised {
         let mut states = states.map(|place| &signature.inputs[place]);
         self.mask.is_some()
             && given.all(|(place, argument)| match argument.role {
-                Role::Tokens | Role::Mask | Role::Positions => {
+                InputRole::Tokens | InputRole::Mask | InputRole::Positions => {
                     has_open_rows(&signature.inputs[place])
                 }
-                Role::Wanted { .. } => true,
-                Role::PositionList | Role::Start | Role::UsesCache => false,
+                InputRole::LogitsToKeep { .. } => true,
+                InputRole::PositionList | InputRole::StartPosition | InputRole::UsesCache => false,
             })
             && states.all(has_open_rows)
             && signature.outputs.iter().all(has_open_rows)
@@ -83,7 +83,7 @@ impl Recognised {
 /// Returns whether the first dimension accepts any size.
 fn has_open_rows(spec: &TensorSpec) -> bool {
     let first = spec.dims.as_deref().and_then(<[_]>::first);
-    first.is_some_and(|first| matches!(roles::Count::of(first), roles::Count::Open(None)))
+    first.is_some_and(|first| matches!(roles::TokenCount::of(first), roles::TokenCount::Open(None)))
 }
 
 impl DecoderModel {
@@ -102,7 +102,7 @@ impl DecoderModel {
 
     /// Returns the inputs of a one-token step, for a first run of the model.
     pub fn first_inputs(&self) -> Vec<Tensor> {
-        let fed = Fed {
+        let fed = StepTokens {
             held: 0,
             tokens: &[0],
         };
@@ -111,7 +111,7 @@ impl DecoderModel {
 
     /// Builds the inputs of a step that feeds each row after the tokens it holds. Several rows
     /// require [lanes](Self::has_lanes) and one token each.
-    pub fn inputs(&self, rows: &[Fed<'_>]) -> Result<Vec<Tensor>, DecodeError> {
+    pub fn inputs(&self, rows: &[StepTokens<'_>]) -> Result<Vec<Tensor>, DecodeError> {
         super::arguments::of(&self.shape, rows)
     }
 
@@ -128,7 +128,7 @@ fn recognise(
     signature: &Signature,
     most: Option<usize>,
 ) -> Result<DecoderModel, String> {
-    let siblings = Siblings::of(model)?;
+    let siblings = SiblingSettings::of(model)?;
     let constants = Constants(info);
     let mut recognised = inputs(model, signature, &siblings, &constants)?;
     let carried = |place: usize| recognised.states.iter().any(|state| state.output == place);
@@ -139,7 +139,7 @@ fn recognise(
         .filter(|(place, _)| !carried(*place))
         .collect();
     let (place, logits, vocabulary) = roles::logits(&outputs)?;
-    if recognised.feeding == Feeding::All {
+    if recognised.feeding == FeedingMode::AllTokens {
         let tokens = &signature.inputs[recognised.tokens];
         (recognised.feeding, recognised.most) = plain::feeding(tokens, logits)?;
     }
@@ -150,18 +150,18 @@ fn recognise(
             "its vocabulary size is unknown: its logits have a dynamic size, and neither a method \
              get_vocab_size nor a genai_config.json beside it states it",
         )?;
-    if vocabulary > MOST {
+    if vocabulary > MAX_TOKENS {
         return Err(format!(
-            "its logits have {vocabulary} tokens: expected at most {MOST}"
+            "its logits have {vocabulary} tokens: expected at most {MAX_TOKENS}"
         ));
     }
     let (context, is_context_sure) = context(model, info, &recognised, &siblings, &constants)?;
-    let context = most.unwrap_or(MOST).min(context).clamp(1, MOST);
-    if let Feeding::New { most } = &mut recognised.feeding {
-        *most = (*most).clamp(1, CHUNK.min(context));
+    let context = most.unwrap_or(MAX_TOKENS).min(context).clamp(1, MAX_TOKENS);
+    if let FeedingMode::NewTokens { most } = &mut recognised.feeding {
+        *most = (*most).clamp(1, MAX_STEP_TOKENS.min(context));
     }
-    let is_padded = matches!(recognised.feeding, Feeding::Padded { .. });
-    let last = (logits == Logits::All && !is_padded).then_some(TensorAxis { place, axis: 1 });
+    let is_padded = matches!(recognised.feeding, FeedingMode::Padded { .. });
+    let last = (logits == LogitsRange::All && !is_padded).then_some(TensorAxis { place, axis: 1 });
     let rows_are_open = recognised.rows_are_open(signature);
     let carrying = Carrying {
         added: (!recognised.states.is_empty()).then_some(TensorAxis {
@@ -178,18 +178,18 @@ fn recognise(
     ends.sort_unstable();
     ends.dedup();
     let has_lanes = rows_are_open
-        && matches!(recognised.feeding, Feeding::New { .. })
+        && matches!(recognised.feeding, FeedingMode::NewTokens { .. })
         && !carrying.states.is_empty()
         && carrying.can_be_cut();
     let taken = carrying.taken(signature);
-    let shape = Shape {
+    let shape = DecoderShape {
         lanes: has_lanes,
         arguments: recognised.arguments,
         place: taken.iter().position(|taken| *taken == place).unwrap_or(0),
         logits,
         // A program's cache is internal, so only a trial can show that it can be truncated by
         // position.
-        cuts: carrying.can_be_cut() && !carrying.states.is_empty(),
+        can_truncate: carrying.can_be_cut() && !carrying.states.is_empty(),
         feeding: recognised.feeding,
     };
     Ok(DecoderModel {
@@ -206,16 +206,16 @@ fn recognise(
 fn inputs(
     model: &Path,
     signature: &Signature,
-    siblings: &Siblings,
+    siblings: &SiblingSettings,
     constants: &Constants<'_>,
-) -> Result<Recognised, String> {
+) -> Result<RecognisedInputs, String> {
     let found = if constants.0.format == "executorch" {
         program::arguments(signature, constants)?
     } else {
         None
     };
     if let Some((arguments, feeding)) = found {
-        return Ok(Recognised {
+        return Ok(RecognisedInputs {
             arguments,
             feeding,
             states: Vec::new(),
@@ -224,7 +224,7 @@ fn inputs(
             most: None,
         });
     }
-    let states = cached::states(model, signature, siblings)?;
+    let states = cached::cache_states(model, signature, siblings)?;
     let carried = |place: usize| states.iter().any(|state| state.input == place);
     let given: Vec<(usize, &TensorSpec)> = signature
         .inputs
@@ -238,28 +238,29 @@ fn inputs(
         .map(|(place, spec)| {
             if *place == tokens {
                 return Ok(Argument {
-                    role: Role::Tokens,
+                    role: InputRole::Tokens,
                     dtype: spec.dtype,
                 });
             }
-            roles::by_name(spec)
+            roles::input_by_name(spec)
         })
         .collect();
     let arguments = arguments?;
-    let merged = arguments.iter().any(|it| it.role == Role::UsesCache);
+    let merged = arguments.iter().any(|it| it.role == InputRole::UsesCache);
     let feeding = if states.is_empty() {
-        Feeding::All
+        FeedingMode::AllTokens
     } else if merged {
         // The branch that uses the cache was often traced with one token only.
-        Feeding::FirstThenOne
+        FeedingMode::FirstThenOne
     } else {
-        Feeding::New {
+        FeedingMode::NewTokens {
             most: step(&signature.inputs[tokens])?,
         }
     };
-    Ok(Recognised {
-        mask: (given.iter().zip(&arguments))
-            .find_map(|((place, _), argument)| (argument.role == Role::Mask).then_some(*place)),
+    Ok(RecognisedInputs {
+        mask: (given.iter().zip(&arguments)).find_map(|((place, _), argument)| {
+            (argument.role == InputRole::Mask).then_some(*place)
+        }),
         arguments,
         feeding,
         states,
@@ -271,13 +272,13 @@ fn inputs(
 /// Returns the maximum number of tokens in a step of a model with cache inputs.
 fn step(tokens: &TensorSpec) -> Result<usize, String> {
     let length = tokens.dims.as_deref().and_then(|dims| dims.get(1));
-    match length.map(roles::Count::of) {
-        Some(roles::Count::Fixed(1)) => Ok(1),
-        Some(roles::Count::Fixed(fixed)) => Err(format!(
+    match length.map(roles::TokenCount::of) {
+        Some(roles::TokenCount::Fixed(1)) => Ok(1),
+        Some(roles::TokenCount::Fixed(fixed)) => Err(format!(
             "its input `{}` is {tokens}: every step takes {fixed} tokens, but the steps after a prompt have one",
             tokens.name
         )),
-        Some(roles::Count::Open(Some(bound))) => Ok(bound),
+        Some(roles::TokenCount::Open(Some(bound))) => Ok(bound),
         _ => Ok(usize::MAX),
     }
 }
@@ -286,8 +287,8 @@ fn step(tokens: &TensorSpec) -> Result<usize, String> {
 fn context(
     model: &Path,
     info: &ModelInfo,
-    recognised: &Recognised,
-    siblings: &Siblings,
+    recognised: &RecognisedInputs,
+    siblings: &SiblingSettings,
     constants: &Constants<'_>,
 ) -> Result<(usize, bool), String> {
     let keeps = recognised.most.is_none();
@@ -297,12 +298,12 @@ fn context(
     };
     if !keeps {
         // Without a cache, every step holds all tokens.
-        let bound = recognised.most.unwrap_or(CONTEXT);
+        let bound = recognised.most.unwrap_or(DEFAULT_CONTEXT);
         return Ok((told().map_or(bound, |told| told.min(bound)), true));
     }
     if info.format == "executorch" && recognised.states.is_empty() {
-        if recognised.feeding == Feeding::All {
-            return Ok((told().unwrap_or(CONTEXT), false));
+        if recognised.feeding == FeedingMode::AllTokens {
+            return Ok((told().unwrap_or(DEFAULT_CONTEXT), false));
         }
         let told = told().ok_or_else(|| {
             "its context length is unknown: it has neither a method get_max_context_len nor \
@@ -312,10 +313,10 @@ fn context(
         // The program's cache may be smaller.
         return Ok((told?, false));
     }
-    let table = heads::positions(model);
+    let table = heads::max_positions(model);
     let told = told().or(siblings.context);
     Ok(match (told, table) {
         (Some(told), Some(table)) => (told.min(table), true),
-        (told, table) => (told.or(table).unwrap_or(CONTEXT), table.is_some()),
+        (told, table) => (told.or(table).unwrap_or(DEFAULT_CONTEXT), table.is_some()),
     })
 }

@@ -3,20 +3,20 @@
 //! The names are those that exporters write: optimum, transformers.js, ONNX Runtime's model
 //! builder. Invariant: an unrecognised input is reported and never filled with a guess.
 
-use super::shape::{Argument, Logits, Role};
+use super::shape::{Argument, InputRole, LogitsRange};
 use crate::model::Dim;
 use crate::tensor::{DType, TensorSpec};
 
 /// The number of tokens that a dimension accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum TokenCount {
     /// Exactly this number.
     Fixed(usize),
     /// Up to this number, if it is known.
     Open(Option<usize>),
 }
 
-impl Count {
+impl TokenCount {
     pub(super) fn of(dim: &Dim) -> Self {
         let size = |size: &u64| usize::try_from(*size).unwrap_or(usize::MAX);
         match dim {
@@ -29,7 +29,7 @@ impl Count {
 }
 
 /// Returns whether a dimension accepts this size.
-pub(super) fn may_be(dim: &Dim, size: u64) -> bool {
+pub(super) fn accepts_size(dim: &Dim, size: u64) -> bool {
     match dim {
         Dim::Fixed(fixed) => *fixed == size,
         Dim::Maybe { bound, .. } => size <= *bound,
@@ -46,19 +46,21 @@ pub(super) fn is_integer(dtype: DType) -> bool {
 }
 
 /// Recognises, by name, an input that is neither the tokens nor a part of the cache.
-pub(super) fn by_name(spec: &TensorSpec) -> Result<Argument, String> {
+pub(super) fn input_by_name(spec: &TensorSpec) -> Result<Argument, String> {
     let rank = spec.dims.as_ref().map(Vec::len);
     let is = |ranks: &[usize]| rank.is_none_or(|rank| ranks.contains(&rank));
     let integer = is_integer(spec.dtype);
     let is_mask = integer || matches!(spec.dtype, DType::Bool | DType::Float32);
     let role = match spec.name.as_str() {
-        "attention_mask" if is(&[2]) && is_mask => Role::Mask,
-        "position_ids" if is(&[2]) && integer => Role::Positions,
-        "position_ids" | "cache_position" if is(&[1]) && integer => Role::PositionList,
-        "num_logits_to_keep" | "logits_to_keep" if is(&[0, 1]) && integer => Role::Wanted {
-            is_list: rank == Some(1),
-        },
-        "use_cache_branch" if is(&[1]) && spec.dtype == DType::Bool => Role::UsesCache,
+        "attention_mask" if is(&[2]) && is_mask => InputRole::Mask,
+        "position_ids" if is(&[2]) && integer => InputRole::Positions,
+        "position_ids" | "cache_position" if is(&[1]) && integer => InputRole::PositionList,
+        "num_logits_to_keep" | "logits_to_keep" if is(&[0, 1]) && integer => {
+            InputRole::LogitsToKeep {
+                is_list: rank == Some(1),
+            }
+        }
+        "use_cache_branch" if is(&[1]) && spec.dtype == DType::Bool => InputRole::UsesCache,
         name => {
             return Err(format!(
                 "its input `{name}`, {spec}, is not supported in text decoders: besides tokens, supported inputs are \
@@ -77,7 +79,7 @@ pub(super) fn by_name(spec: &TensorSpec) -> Result<Argument, String> {
 pub(super) fn tokens(inputs: &[(usize, &TensorSpec)]) -> Result<usize, String> {
     let fits = |spec: &TensorSpec| {
         let dims = spec.dims.as_deref();
-        let sizes = |dims: &[Dim]| dims.len() == 2 && may_be(&dims[0], 1);
+        let sizes = |dims: &[Dim]| dims.len() == 2 && accepts_size(&dims[0], 1);
         is_integer(spec.dtype) && dims.is_none_or(sizes)
     };
     let named = |spec: &TensorSpec| matches!(spec.name.as_str(), "input_ids" | "tokens");
@@ -91,7 +93,7 @@ pub(super) fn tokens(inputs: &[(usize, &TensorSpec)]) -> Result<usize, String> {
             spec.name
         ));
     }
-    let known = |spec: &TensorSpec| by_name_is_known(&spec.name);
+    let known = |spec: &TensorSpec| is_known_name(&spec.name);
     let first = inputs.iter().find(|(_, spec)| fits(spec) && !known(spec));
     first.map(|(place, _)| *place).ok_or_else(|| {
         let all: Vec<String> = inputs
@@ -105,7 +107,7 @@ pub(super) fn tokens(inputs: &[(usize, &TensorSpec)]) -> Result<usize, String> {
     })
 }
 
-fn by_name_is_known(name: &str) -> bool {
+fn is_known_name(name: &str) -> bool {
     matches!(
         name,
         "attention_mask" | "position_ids" | "cache_position" | "token_type_ids"
@@ -116,7 +118,7 @@ fn by_name_is_known(name: &str) -> bool {
 /// vocabulary size if the file states it.
 pub(super) fn logits(
     outputs: &[(usize, &TensorSpec)],
-) -> Result<(usize, Logits, Option<usize>), String> {
+) -> Result<(usize, LogitsRange, Option<usize>), String> {
     let logits = outputs.iter().find(|(_, spec)| spec.name == "logits");
     let found = match (logits, outputs) {
         (Some(found), _) => found,
@@ -136,8 +138,8 @@ pub(super) fn logits(
     );
     let dims = spec.dims.as_deref();
     let logits = match dims {
-        Some([batch, _]) if is_float && may_be(batch, 1) => Logits::Last,
-        Some([batch, _, _]) if is_float && may_be(batch, 1) => Logits::All,
+        Some([batch, _]) if is_float && accepts_size(batch, 1) => LogitsRange::Last,
+        Some([batch, _, _]) if is_float && accepts_size(batch, 1) => LogitsRange::All,
         _ => {
             return Err(format!(
                 "its output `{}` is {spec}: expected logits, float32[1, vocabulary] or [1, n, vocabulary]",

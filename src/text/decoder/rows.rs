@@ -6,16 +6,16 @@
 
 use super::error::DecodeError;
 use super::recognise::DecoderModel;
-use super::shape::Fed;
+use super::shape::StepTokens;
 use super::steps::StepError;
-use crate::engine::{Begins, Lanes, LaneRow};
+use crate::engine::{self, Lanes, RunStart};
 use crate::tensor::Tensor;
 
 /// Maximum difference of equal logits, relative to the largest one. Other batch sizes add up
 /// numbers in another order.
-const SAME: f32 = 1e-3;
+const LOGIT_TOLERANCE: f32 = 1e-3;
 /// The texts of a trial, with different lengths, and the token that continues each.
-const TRIAL: [(&[u32], u32); 2] = [(&[1, 2, 3], 2), (&[3], 1)];
+const TRIAL_TEXTS: [(&[u32], u32); 2] = [(&[1, 2, 3], 2), (&[3], 1)];
 
 /// The tokens that a run feeds in one lane.
 #[derive(Debug, Clone, Copy)]
@@ -23,11 +23,11 @@ pub struct LaneRow<'a> {
     /// The lane.
     pub lane: u32,
     /// The tokens to feed, and the number of tokens held before them.
-    pub fed: Fed<'a>,
+    pub fed: StepTokens<'a>,
 }
 
 /// Runs the model with these inputs.
-type Run<'r> = &'r mut dyn FnMut(Begins, Vec<Tensor>) -> Result<Vec<Tensor>, StepError>;
+type RunModel<'r> = &'r mut dyn FnMut(RunStart, Vec<Tensor>) -> Result<Vec<Tensor>, StepError>;
 
 impl DecoderModel {
     /// Feeds rows in one run of a model that [has lanes](Self::has_lanes). Several rows are fed one
@@ -36,40 +36,42 @@ impl DecoderModel {
         &self,
         rows: &[LaneRow<'_>],
         mut lanes: Lanes,
-        run: Run<'_>,
+        run: RunModel<'_>,
     ) -> Result<Vec<Vec<Tensor>>, StepError> {
-        let fed: Vec<Fed<'_>> = rows.iter().map(|row| row.fed).collect();
+        let fed: Vec<StepTokens<'_>> = rows.iter().map(|row| row.fed).collect();
         let inputs = self.inputs(&fed).map_err(StepError::failed)?;
-        let of_row = |row: &LaneRow<'_>| LaneRow {
+        let of_row = |row: &LaneRow<'_>| engine::LaneRow {
             lane: row.lane,
             held: row.fed.held as u64,
         };
         lanes.rows = rows.iter().map(of_row).collect();
-        let outputs = run(Begins::Lanes(lanes), inputs)?;
+        let outputs = run(RunStart::Lanes(lanes), inputs)?;
         let count = rows.len() as u64;
-        (0..count).map(|row| of_one(&outputs, row, count)).collect()
+        (0..count)
+            .map(|row| row_outputs(&outputs, row, count))
+            .collect()
     }
 
     /// Tests with a few runs whether rows that share a run get the same results as alone. `lanes`
     /// are two unused lanes.
-    pub fn try_rows(&self, lanes: [u32; 2], run: Run<'_>) -> Result<bool, StepError> {
+    pub fn try_rows(&self, lanes: [u32; 2], run: RunModel<'_>) -> Result<bool, StepError> {
         if !self.has_lanes() || self.vocabulary < 4 || self.context < 4 {
             return Ok(false);
         }
         let mut alone = Vec::new();
-        for (lane, (text, next)) in lanes.into_iter().zip(TRIAL) {
+        for (lane, (text, next)) in lanes.into_iter().zip(TRIAL_TEXTS) {
             for (held, tokens) in [(0, text), (text.len(), &[next])] {
-                let fed = Fed { held, tokens };
+                let fed = StepTokens { held, tokens };
                 let row = LaneRow { lane, fed };
                 alone = [alone, self.run_rows(&[row], Lanes::default(), run)?].concat();
             }
         }
         let rows: Vec<LaneRow<'_>> = lanes
             .into_iter()
-            .zip(&TRIAL)
+            .zip(&TRIAL_TEXTS)
             .map(|(lane, (text, next))| LaneRow {
                 lane,
-                fed: Fed {
+                fed: StepTokens {
                     held: text.len(),
                     tokens: std::slice::from_ref(next),
                 },
@@ -93,19 +95,19 @@ impl DecoderModel {
                 .ok_or_else(|| DecodeError::Model("the model returned no logits".to_owned()))?;
             self.logits(logits, 0)
         };
-        Ok(are_same(&logits(one)?, &logits(other)?))
+        Ok(logits_match(&logits(one)?, &logits(other)?))
     }
 }
 
 /// Returns whether logits differ by no more than rounding.
-pub(super) fn are_same(one: &[f32], other: &[f32]) -> bool {
+pub(super) fn logits_match(one: &[f32], other: &[f32]) -> bool {
     let largest = one.iter().fold(0_f32, |most, logit| most.max(logit.abs()));
     let mut pairs = one.iter().zip(other);
-    pairs.all(|(one, other)| (one - other).abs() <= SAME * largest)
+    pairs.all(|(one, other)| (one - other).abs() <= LOGIT_TOLERANCE * largest)
 }
 
 /// Returns the outputs of one row out of `count`.
-fn of_one(outputs: &[Tensor], row: u64, count: u64) -> Result<Vec<Tensor>, StepError> {
+fn row_outputs(outputs: &[Tensor], row: u64, count: u64) -> Result<Vec<Tensor>, StepError> {
     let parts = outputs.iter().map(|output| {
         if output.shape().first() != Some(&count) {
             let reason = format!("the model returned {output:?} for {count} rows");

@@ -6,7 +6,7 @@ use crate::tensor::DType;
 
 /// The tokens that a step feeds after those that are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fed<'a> {
+pub struct StepTokens<'a> {
     /// Number of held tokens.
     pub held: usize,
     /// The tokens.
@@ -15,7 +15,7 @@ pub struct Fed<'a> {
 
 /// The role of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum InputRole {
     /// The tokens of the step, [1, n].
     Tokens,
     /// Ones for all held and new tokens, [1, held + n].
@@ -25,9 +25,9 @@ pub(super) enum Role {
     /// The position of each token, `[n]`.
     PositionList,
     /// The position of the first token, `[1]`.
-    Start,
+    StartPosition,
     /// The number of final positions to compute logits for, a scalar or `[1]`.
-    Wanted { is_list: bool },
+    LogitsToKeep { is_list: bool },
     /// A flag that enables the cache inputs, `[1]`.
     UsesCache,
 }
@@ -35,26 +35,26 @@ pub(super) enum Role {
 /// An input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Argument {
-    pub(super) role: Role,
+    pub(super) role: InputRole,
     pub(super) dtype: DType,
 }
 
 /// The tokens that a step takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Feeding {
+pub(super) enum FeedingMode {
     /// The new tokens, up to a maximum per step.
-    New { most: usize },
+    NewTokens { most: usize },
     /// Any number in the first step, then one per step.
     FirstThenOne,
     /// All tokens in every step, since the model has no cache.
-    All,
+    AllTokens,
     /// All tokens in every step, padded to this length.
     Padded { length: usize },
 }
 
 /// The positions that a run returns logits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Logits {
+pub(super) enum LogitsRange {
     /// Only the last position.
     Last,
     /// All positions.
@@ -63,15 +63,15 @@ pub(super) enum Logits {
 
 /// The calling convention of a decoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct DecoderShape {
     /// The inputs in order, without cache tensors.
     pub(super) arguments: Vec<Argument>,
-    pub(super) feeding: Feeding,
+    pub(super) feeding: FeedingMode,
     /// Index of the logits among the visible outputs.
     pub(super) place: usize,
-    pub(super) logits: Logits,
+    pub(super) logits: LogitsRange,
     /// True if the cache can be truncated to fewer tokens.
-    pub(super) cuts: bool,
+    pub(super) can_truncate: bool,
     /// True if the signature allows several rows in one run.
     pub(super) lanes: bool,
 }

@@ -1,7 +1,7 @@
 //! Reads decoder settings from files beside a model: `generation_config.json` of transformers, and
 //! `genai_config.json` of ONNX Runtime's model builder.
 //!
-//! Invariant: at most [`MAX_SIZE`] bytes of a file are read. A missing file sets nothing; a broken
+//! Invariant: at most [`MAX_FILE_BYTES`] bytes of a file are read. A missing file sets nothing; a broken
 //! one is an error that names it.
 
 use std::io::ErrorKind;
@@ -12,11 +12,11 @@ use serde_json::Value as Json;
 use crate::source;
 
 /// Maximum size of a file, in bytes.
-const MAX_SIZE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Settings from files beside a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Siblings {
+pub(super) struct SiblingSettings {
     /// Context length, in tokens.
     pub(super) context: Option<usize>,
     pub(super) vocabulary: Option<usize>,
@@ -27,7 +27,7 @@ pub(super) struct Siblings {
     pub(super) ends: Vec<u32>,
 }
 
-impl Siblings {
+impl SiblingSettings {
     /// Reads the files beside `model`.
     pub(super) fn of(model: &Path) -> Result<Self, String> {
         let directory = model.parent().unwrap_or(Path::new(""));
@@ -68,7 +68,7 @@ fn size(of: &Json, key: &str) -> Option<usize> {
 
 fn read(path: &Path) -> Result<Option<Json>, String> {
     let wrong = |reason: String| format!("{}: {reason}", path.display());
-    let text = match source::read(path, MAX_SIZE) {
+    let text = match source::read(path, MAX_FILE_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
@@ -89,7 +89,7 @@ mod tests {
     fn files_beside_a_model_tell_of_it() {
         let directory = tempfile::TempDir::new().expect("a directory");
         let model = directory.path().join("model.onnx");
-        assert_eq!(Siblings::of(&model), Ok(Siblings::default()));
+        assert_eq!(SiblingSettings::of(&model), Ok(SiblingSettings::default()));
         let write = |name: &str, text: &str| {
             fs::write(directory.path().join(name), text).expect("it is written");
         };
@@ -100,12 +100,12 @@ mod tests {
             "generation_config.json",
             r#"{"bos_token_id": 1, "eos_token_id": [2, 7, -1]}"#,
         );
-        let known = Siblings::of(&model).expect("both are right");
+        let known = SiblingSettings::of(&model).expect("both are right");
         assert_eq!((known.context, known.vocabulary), (Some(64), Some(300)));
         assert_eq!((known.head_size, known.first), (Some(16), Some(1)));
         assert_eq!(known.ends, [2, 2, 7]);
         write("generation_config.json", "{");
-        let error = Siblings::of(&model).expect_err("it is broken");
+        let error = SiblingSettings::of(&model).expect_err("it is broken");
         assert!(
             error.contains("generation_config.json: invalid JSON"),
             "{error}"

@@ -7,8 +7,8 @@
 use std::error::Error;
 
 use super::recognise::DecoderModel;
-use super::shape::Fed;
-use crate::engine::{Begins, EngineError, Session};
+use super::shape::StepTokens;
+use crate::engine::{EngineError, RunStart, Session};
 use crate::tensor::Tensor;
 
 /// Runs a model step by step and keeps its carried state between steps.
@@ -18,8 +18,8 @@ pub trait Steps {
     fn step(
         &mut self,
         model: &DecoderModel,
-        begins: Begins,
-        fed: Fed<'_>,
+        begins: RunStart,
+        fed: StepTokens<'_>,
     ) -> Result<Vec<Tensor>, StepError>;
 }
 
@@ -29,7 +29,7 @@ pub enum StepError {
     /// The state of earlier steps was evicted, and the step did not run. It can be retried from the
     /// beginning.
     #[error("the session's state was evicted")]
-    Taken,
+    Evicted,
     /// The model failed on these inputs.
     #[error("{cause}")]
     Run {
@@ -60,14 +60,14 @@ impl StepError {
 
 /// Steps of a session with a single user.
 #[derive(Debug)]
-pub struct SessionSteps<S>(pub S);
+pub struct SessionStepRunner<S>(pub S);
 
-impl<S: Session> Steps for SessionSteps<S> {
+impl<S: Session> Steps for SessionStepRunner<S> {
     fn step(
         &mut self,
         model: &DecoderModel,
-        begins: Begins,
-        fed: Fed<'_>,
+        begins: RunStart,
+        fed: StepTokens<'_>,
     ) -> Result<Vec<Tensor>, StepError> {
         let inputs = model.inputs(&[fed]).map_err(StepError::failed)?;
         let answer = self.0.begin(begins).and_then(|()| self.0.run(&inputs));
@@ -84,8 +84,8 @@ impl Steps for Box<dyn Steps + '_> {
     fn step(
         &mut self,
         model: &DecoderModel,
-        begins: Begins,
-        fed: Fed<'_>,
+        begins: RunStart,
+        fed: StepTokens<'_>,
     ) -> Result<Vec<Tensor>, StepError> {
         self.as_mut().step(model, begins, fed)
     }

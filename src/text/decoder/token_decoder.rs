@@ -8,14 +8,14 @@
 use super::Decoder;
 use super::error::DecodeError;
 use super::recognise::DecoderModel;
-use super::rows::are_same;
-use super::shape::{Fed, Feeding, Logits};
+use super::rows::logits_match;
+use super::shape::{FeedingMode, LogitsRange, StepTokens};
 use super::steps::{StepError, Steps};
-use crate::engine::Begins;
+use crate::engine::RunStart;
 use crate::tensor::{DType, Tensor};
 
 /// Maximum number of retries after an eviction within one call.
-const AGAIN: usize = 3;
+const MAX_RETRIES: usize = 3;
 
 /// A [`Decoder`] of a recognised model.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct TokenDecoder<S> {
     held: Vec<u32>,
     fed: usize,
     /// The initial state of the next step.
-    begins: Begins,
+    begins: RunStart,
     logits: Vec<f32>,
 }
 
@@ -38,7 +38,7 @@ impl<S: Steps> TokenDecoder<S> {
             steps,
             held: Vec::new(),
             fed: 0,
-            begins: Begins::Anew,
+            begins: RunStart::Anew,
             logits: Vec::new(),
         }
     }
@@ -61,70 +61,70 @@ impl<S: Steps> TokenDecoder<S> {
     /// Tests with a few steps whether the internal cache of a program can be truncated, which holds
     /// if it is addressed by position. Afterwards the decoder is empty. Models of other shapes need
     /// no test.
-    pub fn try_cutting(&mut self) -> Result<bool, DecodeError> {
-        let is_new = matches!(self.model.shape.feeding, Feeding::New { .. });
+    pub fn try_truncation(&mut self) -> Result<bool, DecodeError> {
+        let is_new = matches!(self.model.shape.feeding, FeedingMode::NewTokens { .. });
         let keeps = is_new && self.model.carrying.states.is_empty();
         let room = self.model.context >= 4 && self.model.vocabulary >= 4;
-        if self.model.shape.cuts || !keeps || !room {
-            return Ok(self.model.shape.cuts);
+        if self.model.shape.can_truncate || !keeps || !room {
+            return Ok(self.model.shape.can_truncate);
         }
-        self.model.shape.cuts = true;
-        let tried = self.tried();
-        self.model.shape.cuts = matches!(tried, Ok(true));
+        self.model.shape.can_truncate = true;
+        let tried = self.test_truncation();
+        self.model.shape.can_truncate = matches!(tried, Ok(true));
         self.restart();
         self.held.clear();
         tried
     }
 
-    fn tried(&mut self) -> Result<bool, DecodeError> {
+    fn test_truncation(&mut self) -> Result<bool, DecodeError> {
         self.cut(0)?;
         let fresh = self.feed(&[1, 2, 3], &|| true)?.to_vec();
         self.cut(1)?;
         self.feed(&[3, 1], &|| true)?;
         self.cut(1)?;
         let again = self.feed(&[2, 3], &|| true)?;
-        Ok(are_same(&fresh, again))
+        Ok(logits_match(&fresh, again))
     }
 
     /// Marks the session's state as lost.
     fn restart(&mut self) {
         self.fed = 0;
-        self.begins = Begins::Anew;
+        self.begins = RunStart::Anew;
     }
 
     /// Returns the number of pending tokens that the next step takes.
     fn step_length(&self) -> usize {
         let left = self.held.len() - self.fed;
         match self.model.shape.feeding {
-            Feeding::New { most } => left.min(most),
-            Feeding::FirstThenOne if self.fed > 0 => left.min(1),
-            Feeding::FirstThenOne | Feeding::All | Feeding::Padded { .. } => left,
+            FeedingMode::NewTokens { most } => left.min(most),
+            FeedingMode::FirstThenOne if self.fed > 0 => left.min(1),
+            FeedingMode::FirstThenOne | FeedingMode::AllTokens | FeedingMode::Padded { .. } => left,
         }
     }
 
     /// Runs the next step.
     fn step(&mut self) -> Result<(), StepError> {
         let from = match self.model.shape.feeding {
-            Feeding::All | Feeding::Padded { .. } => 0,
-            Feeding::New { .. } | Feeding::FirstThenOne => self.fed,
+            FeedingMode::AllTokens | FeedingMode::Padded { .. } => 0,
+            FeedingMode::NewTokens { .. } | FeedingMode::FirstThenOne => self.fed,
         };
         let to = self.fed + self.step_length();
         let shape = &self.model.shape;
-        let fed = Fed {
+        let fed = StepTokens {
             held: from,
             tokens: &self.held[from..to],
         };
         let outputs = (self.steps).step(&self.model, self.begins.clone(), fed)?;
         let logits = outputs.get(shape.place);
         let row = match shape.feeding {
-            Feeding::Padded { .. } => to - 1,
+            FeedingMode::Padded { .. } => to - 1,
             _ => 0,
         };
         let read =
             logits.ok_or_else(|| DecodeError::Model("the model returned no logits".to_owned()));
         let read = read.and_then(|logits| self.model.logits(logits, row));
         self.logits = read.map_err(StepError::failed)?;
-        self.begins = Begins::AsLeft;
+        self.begins = RunStart::AsLeft;
         self.fed = to;
         Ok(())
     }
@@ -136,8 +136,8 @@ impl DecoderModel {
         let vocabulary = self.vocabulary;
         let size = usize::try_from(logits.dtype().size()).unwrap_or(1);
         let row = match self.shape.logits {
-            Logits::All => row,
-            Logits::Last => 0,
+            LogitsRange::All => row,
+            LogitsRange::Last => 0,
         };
         let range = row * vocabulary * size..(row + 1) * vocabulary * size;
         let fits = logits.shape().last() == Some(&(vocabulary as u64));
@@ -146,7 +146,7 @@ impl DecoderModel {
                 "the model returned logits {logits:?}: expected {vocabulary} per token"
             ))
         })?;
-        Ok(numbers(logits.dtype(), bytes))
+        Ok(logits_as_f32(logits.dtype(), bytes))
     }
 }
 
@@ -174,9 +174,9 @@ impl<S: Steps> Decoder for TokenDecoder<S> {
         if self.fed <= length {
             return Ok(());
         }
-        if length > 0 && self.model.shape.cuts {
+        if length > 0 && self.model.shape.can_truncate {
             self.fed = length;
-            self.begins = Begins::Cut(length as u64);
+            self.begins = RunStart::Cut(length as u64);
         } else {
             self.restart();
         }
@@ -196,7 +196,7 @@ impl<S: Steps> Decoder for TokenDecoder<S> {
             let outcome = if going_on() { Some(self.step()) } else { None };
             match outcome {
                 Some(Ok(())) => {}
-                Some(Err(StepError::Taken)) if again < AGAIN => {
+                Some(Err(StepError::Evicted)) if again < MAX_RETRIES => {
                     again += 1;
                     self.restart();
                 }
@@ -207,7 +207,7 @@ impl<S: Steps> Decoder for TokenDecoder<S> {
                 }
                 None => {
                     self.held.truncate(self.fed.max(before));
-                    return Err(DecodeError::Gone);
+                    return Err(DecodeError::Disconnected);
                 }
             }
         }
@@ -227,7 +227,7 @@ impl<S> TokenDecoder<S> {
         }
         let (tokens, context) = (self.held.len() + tokens.len(), self.model.context);
         if tokens > context {
-            return Err(DecodeError::Full { tokens, context });
+            return Err(DecodeError::ContextFull { tokens, context });
         }
         Ok(())
     }
@@ -236,11 +236,11 @@ impl<S> TokenDecoder<S> {
     fn error(&self, error: StepError) -> DecodeError {
         let held = self.held.len();
         match error {
-            StepError::Taken => DecodeError::Step(Box::new(StepError::Taken)),
+            StepError::Evicted => DecodeError::Step(Box::new(StepError::Evicted)),
             StepError::Run { cause, by_values }
                 if held > 0 && (by_values || !self.model.is_context_sure) =>
             {
-                DecodeError::Beyond { held, cause }
+                DecodeError::BeyondContext { held, cause }
             }
             StepError::Run { cause, .. } | StepError::Failed(cause) => {
                 match cause.downcast::<DecodeError>() {
@@ -256,7 +256,7 @@ impl<S> TokenDecoder<S> {
     clippy::cast_possible_truncation,
     reason = "float32 suffices for logits, as models compute in it"
 )]
-fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f32> {
+fn logits_as_f32(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     let half = |element: &[u8]| [element[0], element[1]];
     match dtype {
         DType::Float16 => {

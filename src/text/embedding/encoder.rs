@@ -11,7 +11,7 @@ use crate::tensor::{DType, Signature, TensorSpec};
 
 /// The role of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum InputRole {
     /// Token ids.
     Ids,
     /// 1 for a token, 0 for padding.
@@ -23,9 +23,9 @@ pub(super) enum Role {
 }
 
 /// Input names of each role, as exporters write them.
-const NAMES: [(Role, &[&str]); 4] = [
+const ROLE_NAMES: [(InputRole, &[&str]); 4] = [
     (
-        Role::Ids,
+        InputRole::Ids,
         &[
             "input_ids",
             "tokens",
@@ -37,7 +37,7 @@ const NAMES: [(Role, &[&str]); 4] = [
         ],
     ),
     (
-        Role::Mask,
+        InputRole::Mask,
         &[
             "attention_mask",
             "mask",
@@ -47,17 +47,17 @@ const NAMES: [(Role, &[&str]); 4] = [
         ],
     ),
     (
-        Role::Types,
+        InputRole::Types,
         &["token_type_ids", "segment_ids", "token_types", "type_ids"],
     ),
-    (Role::Positions, &["position_ids", "positions"]),
+    (InputRole::Positions, &["position_ids", "positions"]),
 ];
 
 /// The roles of inputs without a meaningful name, by position.
-const IN_ORDER: [Role; 3] = [Role::Ids, Role::Mask, Role::Types];
+const ROLES_BY_POSITION: [InputRole; 3] = [InputRole::Ids, InputRole::Mask, InputRole::Types];
 
 /// Names of outputs that hold a text's vector, best first.
-const VECTORS: [&str; 7] = [
+const VECTOR_OUTPUTS: [&str; 7] = [
     "sentence_embedding",
     "sentence_embeddings",
     "embedding",
@@ -68,7 +68,7 @@ const VECTORS: [&str; 7] = [
 ];
 
 /// Names of outputs that hold token states (one vector per token), best first.
-const STATES: [&str; 4] = [
+const STATE_OUTPUTS: [&str; 4] = [
     "last_hidden_state",
     "token_embeddings",
     "hidden_states",
@@ -77,7 +77,7 @@ const STATES: [&str; 4] = [
 
 /// The sizes that a dimension accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Size {
+pub enum DimSize {
     /// Exactly this size.
     Fixed(u64),
     /// Any size, or any allowed size, up to the maximum.
@@ -91,8 +91,8 @@ pub enum Size {
 
 /// An input and its role.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Input {
-    pub(super) role: Role,
+pub(super) struct EncoderInput {
+    pub(super) role: InputRole,
     pub(super) dtype: DType,
 }
 
@@ -100,23 +100,23 @@ pub(super) struct Input {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoder {
     /// The inputs in calling order.
-    pub(super) inputs: Vec<Input>,
+    pub(super) inputs: Vec<EncoderInput>,
     /// Number of texts in one run; `None` for a model without a batch dimension, which takes one
     /// text.
-    pub(super) rows: Option<Size>,
+    pub(super) rows: Option<DimSize>,
     /// Number of tokens of a text.
-    pub(super) length: Size,
+    pub(super) length: DimSize,
     /// Index of the output to read.
     pub(super) output: usize,
     /// True if that output certainly holds token states.
-    pub(super) gives_states: bool,
+    pub(super) returns_states: bool,
 }
 
 impl Encoder {
     /// Recognises the method with this signature.
     pub fn of(signature: &Signature) -> Result<Self, EmbeddingError> {
         let roles = roles(&signature.inputs)?;
-        let ids = roles.iter().position(|role| *role == Role::Ids);
+        let ids = roles.iter().position(|role| *role == InputRole::Ids);
         let ids = ids.ok_or_else(|| {
             let inputs = described(&signature.inputs);
             EmbeddingError::Signature(format!(
@@ -125,10 +125,10 @@ impl Encoder {
         })?;
         let (rows, length) = sizes(&signature.inputs[ids])?;
         for (spec, role) in signature.inputs.iter().zip(&roles) {
-            fits(spec, *role, rows.is_some())?;
+            check_input(spec, *role, rows.is_some())?;
         }
         let inputs = signature.inputs.iter().zip(roles);
-        let inputs = inputs.map(|(spec, role)| Input {
+        let inputs = inputs.map(|(spec, role)| EncoderInput {
             role,
             dtype: spec.dtype,
         });
@@ -137,7 +137,7 @@ impl Encoder {
         Ok(Self {
             inputs: inputs.collect(),
             output,
-            gives_states: rank == Some(2 + usize::from(rows.is_some())),
+            returns_states: rank == Some(2 + usize::from(rows.is_some())),
             rows,
             length,
         })
@@ -145,7 +145,9 @@ impl Encoder {
 
     /// Returns whether the model has a mask input that marks padding.
     pub(super) fn is_masked(&self) -> bool {
-        self.inputs.iter().any(|input| input.role == Role::Mask)
+        self.inputs
+            .iter()
+            .any(|input| input.role == InputRole::Mask)
     }
 
     /// Returns the maximum number of tokens by the model's own sizes.
@@ -154,7 +156,7 @@ impl Encoder {
     }
 }
 
-impl Size {
+impl DimSize {
     fn of(dim: &Dim) -> Self {
         match dim {
             Dim::Fixed(size) => Self::Fixed(*size),
@@ -206,16 +208,16 @@ impl Size {
 }
 
 /// Recognises the role of each input.
-fn roles(inputs: &[TensorSpec]) -> Result<Vec<Role>, EmbeddingError> {
+fn roles(inputs: &[TensorSpec]) -> Result<Vec<InputRole>, EmbeddingError> {
     let by_name = |spec: &TensorSpec| {
         let name = spec.name.to_lowercase();
-        let known = NAMES
+        let known = ROLE_NAMES
             .iter()
             .find(|(_, names)| names.contains(&name.as_str()));
         known.map(|(role, _)| *role)
     };
-    let named: Vec<Option<Role>> = inputs.iter().map(by_name).collect();
-    let mut free = IN_ORDER
+    let named: Vec<Option<InputRole>> = inputs.iter().map(by_name).collect();
+    let mut free = ROLES_BY_POSITION
         .into_iter()
         .filter(|role| !named.contains(&Some(*role)));
     let mut roles = Vec::new();
@@ -245,15 +247,15 @@ fn roles(inputs: &[TensorSpec]) -> Result<Vec<Role>, EmbeddingError> {
 }
 
 /// Returns the sizes of the id input: rows and tokens, or tokens alone.
-fn sizes(ids: &TensorSpec) -> Result<(Option<Size>, Size), EmbeddingError> {
-    let any = || Size::Open {
+fn sizes(ids: &TensorSpec) -> Result<(Option<DimSize>, DimSize), EmbeddingError> {
+    let any = || DimSize::Open {
         most: None,
         allowed: None,
     };
     match ids.dims.as_deref() {
         None => Ok((Some(any()), any())),
-        Some([length]) => Ok((None, Size::of(length))),
-        Some([rows, length]) => Ok((Some(Size::of(rows)), Size::of(length))),
+        Some([length]) => Ok((None, DimSize::of(length))),
+        Some([rows, length]) => Ok((Some(DimSize::of(rows)), DimSize::of(length))),
         Some(_) => Err(EmbeddingError::Signature(format!(
             "its input `{}` is {ids}: expected rows of token ids",
             ids.name
@@ -261,10 +263,11 @@ fn sizes(ids: &TensorSpec) -> Result<(Option<Size>, Size), EmbeddingError> {
     }
 }
 
-fn fits(spec: &TensorSpec, role: Role, has_rows: bool) -> Result<(), EmbeddingError> {
+fn check_input(spec: &TensorSpec, role: InputRole, has_rows: bool) -> Result<(), EmbeddingError> {
     let rank = spec.dims.as_ref().map(Vec::len);
     let fits_rank = rank.is_none_or(|rank| rank == 1 + usize::from(has_rows));
-    let fits_dtype = role == Role::Mask || !(spec.dtype.is_float() || spec.dtype == DType::Bool);
+    let fits_dtype =
+        role == InputRole::Mask || !(spec.dtype.is_float() || spec.dtype == DType::Bool);
     if fits_rank && fits_dtype && spec.fixed.is_none() {
         return Ok(());
     }
@@ -290,8 +293,8 @@ fn output(outputs: &[TensorSpec]) -> Result<usize, EmbeddingError> {
         let rank = spec.dims.as_ref().map(Vec::len);
         spec.name != "pooler_output" && rank.is_none_or(|rank| (1..=3).contains(&rank))
     });
-    let place = named(&VECTORS, &[1, 2])
-        .or_else(|| named(&STATES, &[2, 3]))
+    let place = named(&VECTOR_OUTPUTS, &[1, 2])
+        .or_else(|| named(&STATE_OUTPUTS, &[2, 3]))
         .or(plain)
         .or((!outputs.is_empty()).then_some(0));
     let place = place.ok_or_else(|| EmbeddingError::Signature("it has no outputs".to_owned()))?;
@@ -357,7 +360,7 @@ mod tests {
         spec(name, DType::Float32, (0..rank).map(|_| open()).collect())
     }
 
-    fn roles_of(names: &[&str]) -> Result<Vec<Role>, EmbeddingError> {
+    fn roles_of(names: &[&str]) -> Result<Vec<InputRole>, EmbeddingError> {
         let inputs = names.iter().map(|name| rows(name)).collect();
         let encoder = Encoder::of(&signature(inputs, vec![float("output", 3)]))?;
         Ok(encoder.inputs.iter().map(|input| input.role).collect())
@@ -365,7 +368,7 @@ mod tests {
 
     #[test]
     fn inputs_are_known_by_name_then_by_place() {
-        use Role::{Ids, Mask, Positions, Types};
+        use InputRole::{Ids, Mask, Positions, Types};
         let all = [
             "attention_mask",
             "token_type_ids",
@@ -405,12 +408,12 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_up_to_what_is_allowed() {
-        let open = |allowed| Size::Open {
+        let open = |allowed| DimSize::Open {
             most: Some(32),
             allowed,
         };
-        assert_eq!(Size::Fixed(16).from(3), Some(16));
-        assert_eq!(Size::Fixed(16).from(17), None);
+        assert_eq!(DimSize::Fixed(16).from(3), Some(16));
+        assert_eq!(DimSize::Fixed(16).from(17), None);
         assert_eq!(open(None).from(7), Some(7));
         assert_eq!(open(None).from(33), None);
         let range = || Allowed::range(4, 32, 4, 32);

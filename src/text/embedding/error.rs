@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Said;
+use super::Sourced;
 use crate::tensor::TensorError;
 use crate::text::tokenizer::TokenizerError;
 
@@ -68,7 +68,7 @@ pub enum EmbeddingError {
         /// Number of its tokens, including those that the tokenizer adds.
         tokens: usize,
         /// Maximum number of tokens, and the source of this limit.
-        limit: Said<usize>,
+        limit: Sourced<usize>,
     },
     /// A text without any token.
     #[error("text {text} has no tokens; give it at least one word")]
@@ -96,7 +96,7 @@ pub enum EmbeddingError {
 
 impl EmbeddingError {
     /// Converts an error of the tokenizer; `longest` adds the source of its limit.
-    pub(super) fn of_tokenizer(error: TokenizerError, longest: &Said<usize>) -> Self {
+    pub(super) fn of_tokenizer(error: TokenizerError, longest: &Sourced<usize>) -> Self {
         match error {
             TokenizerError::TooManyTokens { text, tokens, .. } => Self::TooLong {
                 text,

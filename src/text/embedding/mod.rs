@@ -1,6 +1,6 @@
 //! Text embedding: turns texts into a model's inputs, and the model's outputs into vectors.
 //!
-//! An [`Embedder`] plans the runs ([`Run`]) that embed a request's texts, and reads the vectors
+//! An [`Embedder`] plans the runs ([`EmbeddingRun`]) that embed a request's texts, and reads the vectors
 //! from their outputs. The caller executes the runs. Invariant: vectors come in the order of the
 //! texts, whichever texts shared a run. A text is cut only on request. Padding never contributes to
 //! a vector.
@@ -17,17 +17,17 @@ mod siblings;
 
 use std::sync::Arc;
 
-pub use encoder::{Encoder, Size};
+pub use encoder::{DimSize, Encoder};
 pub use error::EmbeddingError;
 pub use options::EmbeddingOptions;
 pub use pooling::Pooling;
 pub use pooling::cosine;
-pub use rows::Run;
-pub use said::Said;
+pub use rows::EmbeddingRun;
+pub use said::Sourced;
 pub use settings::EmbeddingSettings;
-pub use siblings::Siblings;
+pub use siblings::SiblingSettings;
 
-use super::tokenizer::{Bound, Encoded, Overlong, Tokenizer};
+use super::tokenizer::{EncodedText, OverlongPolicy, TokenLimit, Tokenizer};
 use crate::runtime::parsers::Client;
 use crate::tensor::{Signature, Tensor};
 
@@ -38,14 +38,14 @@ pub const CAPABILITY: &str = "text-embedding";
 pub const MAX_TEXTS: usize = 2048;
 
 /// Maximum size of a text, in bytes.
-pub const MAX_TEXT: usize = 1 << 18;
+pub const MAX_TEXT_BYTES: usize = 1 << 18;
 
 /// Maximum total size of the texts in a request, in bytes.
 pub const MAX_TEXTS_BYTES: usize = 4 << 20;
 
 /// The texts of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Given {
+pub enum EmbeddingInput {
     /// Plain texts.
     Texts(Vec<String>),
     /// Token ids, used unchanged: no special tokens are added.
@@ -62,9 +62,9 @@ pub struct Embedder {
 
 /// The encoded texts of a request, and the runs that embed them.
 #[derive(Debug)]
-pub struct Plan {
+pub struct EmbeddingPlan {
     /// The runs, which may be executed in any order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<EmbeddingRun>,
     /// Number of texts.
     pub texts: usize,
     /// Number of tokens of all texts, including those that the tokenizer adds, without padding.
@@ -76,7 +76,7 @@ pub struct Plan {
     pub normalize: Option<bool>,
 }
 
-impl Given {
+impl EmbeddingInput {
     /// Returns the number of texts.
     pub fn len(&self) -> usize {
         match self {
@@ -100,8 +100,8 @@ impl Embedder {
         settings: EmbeddingSettings,
     ) -> Result<Self, EmbeddingError> {
         let encoder = Encoder::of(signature)?;
-        if let Some(Said { value, by }) = &settings.unapplied
-            && encoder.gives_states
+        if let Some(Sourced { value, by }) = &settings.unapplied
+            && encoder.returns_states
         {
             return Err(EmbeddingError::Signature(format!(
                 "it returns token states, and {by} applies the unsupported module `{value}` after \
@@ -135,25 +135,29 @@ impl Embedder {
     }
 
     /// Returns the maximum number of tokens of a text, with the source of this limit.
-    pub fn longest(&self, options: &EmbeddingOptions) -> Result<Said<usize>, EmbeddingError> {
+    pub fn longest(&self, options: &EmbeddingOptions) -> Result<Sourced<usize>, EmbeddingError> {
         self.settings.longest(&self.encoder, options)
     }
 
     /// Encodes the texts and builds the inputs of all runs.
-    pub fn plan(&self, given: &Given, options: &EmbeddingOptions) -> Result<Plan, EmbeddingError> {
-        check_amount(given)?;
+    pub fn plan(
+        &self,
+        given: &EmbeddingInput,
+        options: &EmbeddingOptions,
+    ) -> Result<EmbeddingPlan, EmbeddingError> {
+        check_limits(given)?;
         let longest = self.longest(options)?;
         let rows = match given {
-            Given::Texts(texts) => self.encoded(texts, &longest, options)?,
-            Given::Ids(ids) => self.checked(ids, &longest, options)?,
+            EmbeddingInput::Texts(texts) => self.encoded(texts, &longest, options)?,
+            EmbeddingInput::Ids(ids) => self.checked_ids(ids, &longest, options)?,
         };
         if let Some(text) = rows.iter().position(|row| row.ids.is_empty()) {
             return Err(EmbeddingError::NoTokens { text });
         }
-        Ok(Plan {
+        Ok(EmbeddingPlan {
             texts: rows.len(),
             tokens: rows.iter().map(|row| row.ids.len()).sum(),
-            runs: rows::plan(&self.encoder, &rows, self.tokenizer.padding())?,
+            runs: rows::plan_runs(&self.encoder, &rows, self.tokenizer.padding())?,
             pooling: options
                 .pooling
                 .clone()
@@ -165,15 +169,15 @@ impl Embedder {
     fn encoded(
         &self,
         texts: &[String],
-        longest: &Said<usize>,
+        longest: &Sourced<usize>,
         options: &EmbeddingOptions,
-    ) -> Result<Vec<Encoded>, EmbeddingError> {
-        let bound = Bound {
+    ) -> Result<Vec<EncodedText>, EmbeddingError> {
+        let bound = TokenLimit {
             tokens: longest.value,
             overlong: if options.truncate {
-                Overlong::Truncated
+                OverlongPolicy::Truncated
             } else {
-                Overlong::Refused
+                OverlongPolicy::Refused
             },
         };
         let lowered: Vec<String>;
@@ -187,12 +191,12 @@ impl Embedder {
         encoded.map_err(|error| EmbeddingError::of_tokenizer(error, longest))
     }
 
-    fn checked(
+    fn checked_ids(
         &self,
         rows: &[Vec<u32>],
-        longest: &Said<usize>,
+        longest: &Sourced<usize>,
         options: &EmbeddingOptions,
-    ) -> Result<Vec<Encoded>, EmbeddingError> {
+    ) -> Result<Vec<EncodedText>, EmbeddingError> {
         let vocabulary = self.tokenizer.vocabulary();
         let one = |(text, ids): (usize, &Vec<u32>)| {
             let stray = ids.iter().find(|id| vocabulary.bytes(**id).is_none());
@@ -214,7 +218,7 @@ impl Embedder {
                 }
                 self.tokenizer.truncate(&mut ids, longest.value);
             }
-            Ok(Encoded {
+            Ok(EncodedText {
                 type_ids: vec![0; ids.len()],
                 ids,
             })
@@ -223,11 +227,11 @@ impl Embedder {
     }
 }
 
-impl Plan {
+impl EmbeddingPlan {
     /// Returns the number of tokens of each text.
     pub fn tokens_by_text(&self) -> Vec<usize> {
         let mut tokens = vec![0; self.texts];
-        for (text, count) in self.runs.iter().flat_map(Run::rows) {
+        for (text, count) in self.runs.iter().flat_map(EmbeddingRun::rows) {
             tokens[text] = count;
         }
         tokens
@@ -248,15 +252,15 @@ impl Plan {
     /// Returns the indices of a run's texts with their vectors, from the run's outputs.
     pub fn vectors_of(
         &self,
-        run: &Run,
+        run: &EmbeddingRun,
         outputs: &[Tensor],
     ) -> Result<Vec<(usize, Vec<f32>)>, EmbeddingError> {
         let answer = run.answer(outputs)?;
         let rows = run.rows().enumerate();
         let rows = rows.map(|(place, (text, tokens))| {
             let (mut vector, pooled) = match answer.row(place)? {
-                rows::Row::Vector(vector) => (vector, false),
-                rows::Row::States(states) => {
+                rows::OutputRow::Vector(vector) => (vector, false),
+                rows::OutputRow::States(states) => {
                     (pooling::pooled(&states, tokens, &self.pooling)?, true)
                 }
             };
@@ -270,7 +274,7 @@ impl Plan {
 }
 
 /// Rejects too many or too large texts before any work is done.
-fn check_amount(given: &Given) -> Result<(), EmbeddingError> {
+fn check_limits(given: &EmbeddingInput) -> Result<(), EmbeddingError> {
     let texts = given.len();
     if texts > MAX_TEXTS {
         return Err(EmbeddingError::TooMany {
@@ -279,14 +283,14 @@ fn check_amount(given: &Given) -> Result<(), EmbeddingError> {
         });
     }
     let bytes: Vec<usize> = match given {
-        Given::Texts(texts) => texts.iter().map(String::len).collect(),
-        Given::Ids(ids) => ids.iter().map(|ids| ids.len().saturating_mul(4)).collect(),
+        EmbeddingInput::Texts(texts) => texts.iter().map(String::len).collect(),
+        EmbeddingInput::Ids(ids) => ids.iter().map(|ids| ids.len().saturating_mul(4)).collect(),
     };
-    if let Some(text) = bytes.iter().position(|bytes| *bytes > MAX_TEXT) {
+    if let Some(text) = bytes.iter().position(|bytes| *bytes > MAX_TEXT_BYTES) {
         return Err(EmbeddingError::TooLarge {
             text,
             bytes: bytes[text],
-            limit: MAX_TEXT,
+            limit: MAX_TEXT_BYTES,
         });
     }
     let all = bytes.iter().sum();

@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use super::Said;
-use crate::model::onnx::each_stored;
+use super::Sourced;
+use crate::model::onnx::each_initializer;
 use crate::source::{FileSource, Pages};
 
 /// Name parts of tables with one row per position.
-const NAMES: [&str; 5] = [
+const TABLE_NAME_PARTS: [&str; 5] = [
     "position_embeddings",
     "position_embedding",
     "positional_embedding",
@@ -19,21 +19,21 @@ const NAMES: [&str; 5] = [
 ];
 
 /// Complete names of such tables, as some exporters write them.
-const WHOLE: [&str; 2] = ["positions", "pos_embed"];
+const TABLE_NAMES: [&str; 2] = ["positions", "pos_embed"];
 
 /// Returns the number of rows of the smallest position table in an ONNX model.
-pub(super) fn table_rows(model: &Path, format: &str) -> Option<Said<usize>> {
+pub(super) fn table_rows(model: &Path, format: &str) -> Option<Sourced<usize>> {
     if format != "onnx" {
         return None;
     }
     let file = FileSource::open(model).ok()?;
-    let mut found: Option<Said<usize>> = None;
-    let walked = each_stored(&Pages::new(&file), &mut |name, stored| {
+    let mut found: Option<Sourced<usize>> = None;
+    let walked = each_initializer(&Pages::new(&file), &mut |name, stored| {
         let Some(rows) = rows(&name, &stored.dims) else {
             return;
         };
         if found.as_ref().is_none_or(|least| rows < least.value) {
-            found = Some(Said {
+            found = Some(Sourced {
                 value: rows,
                 by: format!("the rows of its table `{name}`"),
             });
@@ -47,7 +47,8 @@ pub(super) fn table_rows(model: &Path, format: &str) -> Option<Said<usize>> {
 /// width]`, with leading ones.
 fn rows(name: &str, dims: &[u64]) -> Option<usize> {
     let parts: Vec<&str> = name.split(['.', '/']).collect();
-    let is_named = parts.iter().any(|part| NAMES.contains(part)) || WHOLE.contains(&name);
+    let is_named =
+        parts.iter().any(|part| TABLE_NAME_PARTS.contains(part)) || TABLE_NAMES.contains(&name);
     let [before @ .., rows, width] = dims else {
         return None;
     };

@@ -7,24 +7,24 @@
 use std::cmp::Reverse;
 
 use super::EmbeddingError;
-use super::encoder::{Encoder, Role, Size};
+use super::encoder::{DimSize, Encoder, InputRole};
 use super::pooling::States;
 use crate::tensor::{DType, Tensor};
-use crate::text::tokenizer::{Encoded, Padding, Side};
+use crate::text::tokenizer::{EncodedText, Padding, Side};
 
 /// Maximum number of texts in a run.
-const MOST_ROWS: usize = 32;
+const MAX_TEXTS_PER_RUN: usize = 32;
 
 /// Maximum number of tokens in a run with several texts, including padding. The cost of attention
 /// grows with the square of the length.
-const MOST_TOKENS: usize = 16_384;
+const MAX_TOKENS_PER_RUN: usize = 16_384;
 
 /// Maximum length of a row, in tokens. No embedding model accepts more.
-const MOST_LENGTH: usize = 1 << 20;
+const MAX_ROW_TOKENS: usize = 1 << 20;
 
 /// One run of the model.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct EmbeddingRun {
     /// The model's inputs, in order.
     pub inputs: Vec<Tensor>,
     /// Index of the output to read.
@@ -44,7 +44,7 @@ pub struct Run {
 
 /// The output row of one text.
 #[derive(Debug)]
-pub(super) enum Row {
+pub(super) enum OutputRow {
     /// Its vector.
     Vector(Vec<f32>),
     /// The states of its tokens.
@@ -53,19 +53,19 @@ pub(super) enum Row {
 
 /// A run's output, split into rows.
 #[derive(Debug)]
-pub(super) struct RunAnswer<'r> {
-    run: &'r Run,
+pub(super) struct RunOutput<'r> {
+    run: &'r EmbeddingRun,
     values: Vec<f32>,
     /// Dimensions of one row.
     shape: Vec<usize>,
 }
 
 /// Distributes texts over runs, longest first, so that the texts of a run have similar lengths.
-pub(super) fn plan(
+pub(super) fn plan_runs(
     encoder: &Encoder,
-    texts: &[Encoded],
+    texts: &[EncodedText],
     padding: Padding,
-) -> Result<Vec<Run>, EmbeddingError> {
+) -> Result<Vec<EmbeddingRun>, EmbeddingError> {
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|text| Reverse(texts[*text].ids.len()));
     let mut runs = Vec::new();
@@ -74,15 +74,15 @@ pub(super) fn plan(
         let longest = texts[*first].ids.len();
         let length = encoder.length.from(longest as u64);
         let length = length.and_then(|length| usize::try_from(length).ok());
-        let length = length.filter(|length| *length <= MOST_LENGTH);
+        let length = length.filter(|length| *length <= MAX_ROW_TOKENS);
         let length = length.ok_or_else(|| {
             let reason = format!("it accepts no text of {longest} tokens");
             EmbeddingError::Signature(reason)
         })?;
-        let room = room(encoder, length);
+        let room = max_texts(encoder, length);
         // Without a mask, padding would change the result, so only texts of equal length share a
         // run.
-        let may_fill = encoder.is_masked() || matches!(encoder.length, Size::Fixed(_));
+        let may_fill = encoder.is_masked() || matches!(encoder.length, DimSize::Fixed(_));
         let shares = |text: &&usize| may_fill || texts[**text].ids.len() == longest;
         let count = rest.iter().take(room).take_while(shares).count();
         let (these, others) = rest.split_at(count);
@@ -93,24 +93,24 @@ pub(super) fn plan(
 }
 
 /// Returns the maximum number of texts of this length in one run.
-fn room(encoder: &Encoder, length: usize) -> usize {
-    let by_tokens = (MOST_TOKENS / length.max(1)).clamp(1, MOST_ROWS);
+fn max_texts(encoder: &Encoder, length: usize) -> usize {
+    let by_tokens = (MAX_TOKENS_PER_RUN / length.max(1)).clamp(1, MAX_TEXTS_PER_RUN);
     let Some(rows) = &encoder.rows else { return 1 };
     let by_model = rows.largest().and_then(|rows| usize::try_from(rows).ok());
     let by_model = by_model.unwrap_or(usize::MAX).max(1);
     match rows {
-        Size::Fixed(_) => by_model,
-        Size::Open { .. } => by_tokens.min(by_model),
+        DimSize::Fixed(_) => by_model,
+        DimSize::Open { .. } => by_tokens.min(by_model),
     }
 }
 
 fn run(
     encoder: &Encoder,
-    texts: &[Encoded],
+    texts: &[EncodedText],
     these: &[usize],
     length: usize,
     padding: Padding,
-) -> Result<Run, EmbeddingError> {
+) -> Result<EmbeddingRun, EmbeddingError> {
     let rows = encoder
         .rows
         .as_ref()
@@ -120,7 +120,7 @@ fn run(
         let reason = format!("it accepts no batch of {} texts", these.len());
         EmbeddingError::Signature(reason)
     })?;
-    let run = Run {
+    let run = EmbeddingRun {
         inputs: Vec::new(),
         output: encoder.output,
         texts: these.to_vec(),
@@ -143,7 +143,7 @@ fn run(
         tensor(input.dtype, shape, values)
     });
     let inputs = inputs.collect::<Result<_, _>>()?;
-    Ok(Run { inputs, ..run })
+    Ok(EmbeddingRun { inputs, ..run })
 }
 
 fn tensor(
@@ -154,15 +154,15 @@ fn tensor(
     Ok(Tensor::from_f64(dtype, shape, values.map(f64::from))?)
 }
 
-impl Run {
+impl EmbeddingRun {
     /// Returns a text's row for the input with this role.
-    fn row_of(&self, text: &Encoded, role: Role, padding: Padding) -> Vec<u32> {
+    fn row_of(&self, text: &EncodedText, role: InputRole, padding: Padding) -> Vec<u32> {
         let count = text.ids.len();
         let (own, fill): (Vec<u32>, u32) = match role {
-            Role::Ids => (text.ids.clone(), padding.id.unwrap_or(0)),
-            Role::Mask => (vec![1; count], 0),
-            Role::Types => (text.type_ids.clone(), padding.type_id),
-            Role::Positions => ((0..).take(count).collect(), 0),
+            InputRole::Ids => (text.ids.clone(), padding.id.unwrap_or(0)),
+            InputRole::Mask => (vec![1; count], 0),
+            InputRole::Types => (text.type_ids.clone(), padding.type_id),
+            InputRole::Positions => ((0..).take(count).collect(), 0),
         };
         let fill = std::iter::repeat_n(fill, self.length - count);
         match self.side {
@@ -177,7 +177,7 @@ impl Run {
     }
 
     /// Checks the shape of the run's output.
-    pub(super) fn answer(&self, outputs: &[Tensor]) -> Result<RunAnswer<'_>, EmbeddingError> {
+    pub(super) fn answer(&self, outputs: &[Tensor]) -> Result<RunOutput<'_>, EmbeddingError> {
         let output = outputs.get(self.output);
         let output =
             output.ok_or_else(|| EmbeddingError::Output("an output is missing".to_owned()))?;
@@ -202,7 +202,7 @@ impl Run {
         if own.contains(&0) {
             return Err(wrong());
         }
-        Ok(RunAnswer {
+        Ok(RunOutput {
             run: self,
             values: output.to_f32(),
             shape: own.to_vec(),
@@ -210,24 +210,24 @@ impl Run {
     }
 }
 
-impl RunAnswer<'_> {
+impl RunOutput<'_> {
     /// Returns the row at this index.
-    pub(super) fn row(&self, place: usize) -> Result<Row, EmbeddingError> {
+    pub(super) fn row(&self, place: usize) -> Result<OutputRow, EmbeddingError> {
         let size: usize = self.shape.iter().product();
         let values = self.values.get(place * size..(place + 1) * size);
         let values = values.ok_or_else(|| EmbeddingError::Output("a row is missing".to_owned()))?;
         let row = match self.shape[..] {
-            [_, width] => Row::States(States {
+            [_, width] => OutputRow::States(States {
                 values: values.to_vec(),
                 width,
                 first: self.first(place),
             }),
-            _ => Row::Vector(values.to_vec()),
+            _ => OutputRow::Vector(values.to_vec()),
         };
         // The states of padding may hold NaN or infinity; the text's own states may not.
         let own = match &row {
-            Row::Vector(vector) => Some(&vector[..]),
-            Row::States(states) => states.own(self.run.tokens[place]),
+            OutputRow::Vector(vector) => Some(&vector[..]),
+            OutputRow::States(states) => states.own(self.run.tokens[place]),
         };
         if own.is_some_and(|own| own.iter().all(|value| value.is_finite())) {
             return Ok(row);

@@ -2,7 +2,7 @@
 
 /// A value and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said<T> {
+pub struct Sourced<T> {
     /// The value.
     pub value: T,
     /// The source, as a phrase for messages.

@@ -7,20 +7,20 @@
 use std::path::{Path, PathBuf};
 
 use super::encoder::Encoder;
-use super::{EmbeddingError, EmbeddingOptions, Pooling, Said, Siblings, positions};
+use super::{EmbeddingError, EmbeddingOptions, Pooling, SiblingSettings, Sourced, positions};
 use crate::model::{ModelInfo, ValueKind};
 use crate::text::tokenizer::TokenizerConfig;
 
 /// Assumed maximum number of tokens if no file states one.
-const ASSUMED: usize = 8192;
+const DEFAULT_MAX_TOKENS: usize = 8192;
 
 /// The settings of an embedding model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EmbeddingSettings {
     /// Maximum number of tokens that the model can process, apart from the sizes of its inputs.
-    limit: Option<Said<usize>>,
+    limit: Option<Sourced<usize>>,
     /// Maximum number of tokens that the model is meant for.
-    longest: Option<Said<usize>>,
+    longest: Option<Sourced<usize>>,
     pooling: Option<Vec<Pooling>>,
     /// Scale vectors to length 1, if stated.
     pub(super) normalize: Option<bool>,
@@ -28,7 +28,7 @@ pub struct EmbeddingSettings {
     pub(super) lower_case: bool,
     /// A module that sentence-transformers applies to the pooled states, and that is not supported
     /// here.
-    pub(super) unapplied: Option<Said<String>>,
+    pub(super) unapplied: Option<Sourced<String>>,
 }
 
 impl EmbeddingSettings {
@@ -40,13 +40,13 @@ impl EmbeddingSettings {
         tokenizer: &TokenizerConfig,
         directories: &[PathBuf],
     ) -> Result<Self, EmbeddingError> {
-        let siblings = Siblings::read(directories)?;
+        let siblings = SiblingSettings::read(directories)?;
         let named = tokenizer.pooling.as_deref().map(|name| {
             let reason = || format!("its tokenizer's settings name the unknown pooling `{name}`");
             let pooling = Pooling::from_name(name).map(|pooling| vec![pooling]);
             pooling.ok_or_else(|| EmbeddingError::Signature(reason()))
         });
-        let by_tokenizer = tokenizer.model_max_length.map(|value| Said {
+        let by_tokenizer = tokenizer.model_max_length.map(|value| Sourced {
             value,
             by: "`model_max_length` of its tokenizer's configuration".to_owned(),
         });
@@ -57,7 +57,7 @@ impl EmbeddingSettings {
             pooling: siblings.pooling.or(named.transpose()?),
             normalize: siblings.normalize,
             lower_case: siblings.lower_case,
-            unapplied: siblings.unapplied,
+            unapplied: siblings.unsupported_module,
         })
     }
 
@@ -67,15 +67,15 @@ impl EmbeddingSettings {
     }
 
     /// Returns the maximum number of tokens that the model can process, whatever the request says.
-    pub fn limit(&self, encoder: &Encoder) -> Option<Said<usize>> {
+    pub fn limit(&self, encoder: &Encoder) -> Option<Sourced<usize>> {
         let by_size = encoder
             .longest()
             .and_then(|most| usize::try_from(most).ok())
-            .map(|value| Said {
+            .map(|value| Sourced {
                 value,
                 by: "the size of its input".to_owned(),
             });
-        least([by_size, self.limit.clone()])
+        smallest_limit([by_size, self.limit.clone()])
     }
 
     /// Returns the maximum number of tokens of a text, by the request and the settings.
@@ -83,12 +83,12 @@ impl EmbeddingSettings {
         &self,
         encoder: &Encoder,
         options: &EmbeddingOptions,
-    ) -> Result<Said<usize>, EmbeddingError> {
+    ) -> Result<Sourced<usize>, EmbeddingError> {
         let limit = self.limit(encoder);
         let Some(asked) = options.max_length else {
             return Ok(
-                least([self.longest.clone(), limit]).unwrap_or_else(|| Said {
-                    value: ASSUMED,
+                smallest_limit([self.longest.clone(), limit]).unwrap_or_else(|| Sourced {
+                    value: DEFAULT_MAX_TOKENS,
                     by: "the default, since no file states a limit; `max_length` overrides it"
                         .to_owned(),
                 }),
@@ -96,11 +96,11 @@ impl EmbeddingSettings {
         };
         let reason = match limit {
             _ if asked == 0 => "must be above 0, not 0".to_owned(),
-            Some(Said { value, by }) if asked > value => {
+            Some(Sourced { value, by }) if asked > value => {
                 format!("{asked} exceeds the {value} tokens that the model accepts ({by})")
             }
             _ => {
-                return Ok(Said {
+                return Ok(Sourced {
                     value: asked,
                     by: "`max_length`".to_owned(),
                 });
@@ -113,19 +113,19 @@ impl EmbeddingSettings {
     }
 }
 
-fn least(bounds: [Option<Said<usize>>; 2]) -> Option<Said<usize>> {
+fn smallest_limit(bounds: [Option<Sourced<usize>>; 2]) -> Option<Sourced<usize>> {
     let bounds = bounds.into_iter().flatten();
     bounds.min_by_key(|bound| bound.value)
 }
 
 /// Returns the number that a constant method of a program returns.
-fn constant(info: &ModelInfo, name: &str) -> Option<Said<usize>> {
+fn constant(info: &ModelInfo, name: &str) -> Option<Sourced<usize>> {
     let method = info.method(name).filter(|method| method.constant)?;
     let value = match &method.outputs.first()?.kind {
         ValueKind::Int(value) => usize::try_from(*value).ok()?,
         _ => return None,
     };
-    (value > 0).then(|| Said {
+    (value > 0).then(|| Sourced {
         value,
         by: format!("its constant `{name}`"),
     })

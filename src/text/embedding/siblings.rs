@@ -8,20 +8,20 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{EmbeddingError, Pooling, Said};
+use super::{EmbeddingError, Pooling, Sourced};
 use crate::source;
 
 /// Maximum size of such a file, in bytes.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Folder of the pooling settings, unless `modules.json` names another.
-const POOLING: &str = "1_Pooling";
+const DEFAULT_POOLING_DIR: &str = "1_Pooling";
 
 /// The settings in the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Siblings {
+pub struct SiblingSettings {
     /// Maximum number of tokens of a text.
-    pub(super) longest: Option<Said<usize>>,
+    pub(super) longest: Option<Sourced<usize>>,
     /// Convert texts to lower case first.
     pub(super) lower_case: bool,
     /// The pooling methods.
@@ -29,10 +29,10 @@ pub struct Siblings {
     /// Scale vectors to length 1; `None` without a `modules.json`.
     pub(super) normalize: Option<bool>,
     /// An unsupported module that is applied after pooling.
-    pub(super) unapplied: Option<Said<String>>,
+    pub(super) unsupported_module: Option<Sourced<String>>,
 }
 
-impl Siblings {
+impl SiblingSettings {
     /// Reads the files in these folders; for each file, the first folder that has it wins.
     pub fn read(directories: &[PathBuf]) -> Result<Self, EmbeddingError> {
         let mut this = Self::default();
@@ -40,7 +40,7 @@ impl Siblings {
             this.longest = found.length("max_seq_length")?;
             this.lower_case = found.boolean("do_lower_case")?.unwrap_or(false);
         }
-        let mut pooling = PathBuf::from(POOLING);
+        let mut pooling = PathBuf::from(DEFAULT_POOLING_DIR);
         if let Some(found) = find(directories, Path::new("modules.json"))?
             && let Some(named) = this.modules(&found)?
         {
@@ -53,7 +53,7 @@ impl Siblings {
     }
 
     /// Reads `modules.json`, and returns the folder of the pooling settings.
-    fn modules(&mut self, found: &Found) -> Result<Option<PathBuf>, EmbeddingError> {
+    fn modules(&mut self, found: &JsonFile) -> Result<Option<PathBuf>, EmbeddingError> {
         let modules = found.value.as_array();
         let modules = modules.ok_or_else(|| found.wrong("must be a list of modules".to_owned()))?;
         let mut directory = None;
@@ -66,7 +66,7 @@ impl Siblings {
                 "Pooling" => directory = directory_of(module),
                 "Normalize" => self.normalize = Some(true),
                 other => {
-                    self.unapplied = Some(Said {
+                    self.unsupported_module = Some(Sourced {
                         value: other.to_owned(),
                         by: found.name.clone(),
                     });
@@ -86,14 +86,14 @@ fn directory_of(module: &Value) -> Option<PathBuf> {
 }
 
 /// An existing JSON file.
-struct Found {
+struct JsonFile {
     path: PathBuf,
     /// Its name within the package. Clients see this name, but never the package's location.
     name: String,
     value: Value,
 }
 
-fn find(directories: &[PathBuf], name: &Path) -> Result<Option<Found>, EmbeddingError> {
+fn find(directories: &[PathBuf], name: &Path) -> Result<Option<JsonFile>, EmbeddingError> {
     let mut paths = directories.iter().map(|directory| directory.join(name));
     let Some(path) = paths.find(|path| path.is_file()) else {
         return Ok(None);
@@ -102,15 +102,15 @@ fn find(directories: &[PathBuf], name: &Path) -> Result<Option<Found>, Embedding
         file: path.clone(),
         reason,
     };
-    let bytes = source::read(&path, MAX_BYTES);
+    let bytes = source::read(&path, MAX_FILE_BYTES);
     let bytes = bytes.map_err(|it| error(format!("cannot be read: {it}")))?;
     let value = serde_json::from_slice(&bytes);
     let value = value.map_err(|it| error(format!("is invalid JSON: {it}")))?;
     let name = name.display().to_string();
-    Ok(Some(Found { path, name, value }))
+    Ok(Some(JsonFile { path, name, value }))
 }
 
-impl Found {
+impl JsonFile {
     fn wrong(&self, reason: String) -> EmbeddingError {
         EmbeddingError::File {
             file: self.path.clone(),
@@ -122,7 +122,7 @@ impl Found {
         self.value.get(key).filter(|value| !value.is_null())
     }
 
-    fn length(&self, key: &str) -> Result<Option<Said<usize>>, EmbeddingError> {
+    fn length(&self, key: &str) -> Result<Option<Sourced<usize>>, EmbeddingError> {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
@@ -135,7 +135,7 @@ impl Found {
                 "has an invalid `{key}`: expected a whole number above 0, got {value}"
             ))
         })?;
-        Ok(Some(Said {
+        Ok(Some(Sourced {
             value: length,
             by: format!("`{key}` of {}", self.name),
         }))
@@ -206,9 +206,9 @@ mod tests {
         directory
     }
 
-    fn read(files: &[(&str, &str)]) -> Result<Siblings, String> {
+    fn read(files: &[(&str, &str)]) -> Result<SiblingSettings, String> {
         let directory = directory(files);
-        let read = Siblings::read(&[directory.path().to_owned()]);
+        let read = SiblingSettings::read(&[directory.path().to_owned()]);
         read.map_err(|error| error.to_string())
     }
 
@@ -238,8 +238,8 @@ mod tests {
         assert!(said.lower_case);
         assert_eq!(said.pooling, Some(vec![Pooling::Mean]));
         assert_eq!(said.normalize, Some(true));
-        assert_eq!(said.unapplied, None);
-        assert_eq!(read(&[]), Ok(Siblings::default()));
+        assert_eq!(said.unsupported_module, None);
+        assert_eq!(read(&[]), Ok(SiblingSettings::default()));
     }
 
     #[test]
@@ -265,7 +265,9 @@ mod tests {
             {"type": "a.b.Dense", "path": "2_Dense"}]"#;
         let said = read(&[("modules.json", modules)]).expect("it is sound");
         assert_eq!(
-            said.unapplied.map(|module| module.value).as_deref(),
+            said.unsupported_module
+                .map(|module| module.value)
+                .as_deref(),
             Some("Dense")
         );
         assert_eq!(said.normalize, Some(false));

@@ -6,9 +6,9 @@
 //! logits.
 
 use super::error::GenerationError;
-use super::event::{Event, Finish, Said};
-use super::{Detokenize, Request};
-use crate::text::answer::Answer;
+use super::event::{Event, FinishReason, FinishedChoice};
+use super::{Detokenize, GenerationRequest};
+use crate::text::answer::AnswerParser;
 use crate::text::constraint::Constraint;
 use crate::text::sampling::{Likelihood, Sampler};
 use crate::text::stop::StopScan;
@@ -20,22 +20,22 @@ pub struct Choice {
     constraint: Option<Constraint>,
     detokenizer: Box<dyn Detokenize + Send>,
     stops: StopScan,
-    answer: Answer,
+    answer: AnswerParser,
     tokens: Vec<u32>,
     text: String,
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
     whole: Option<usize>,
 }
 
 impl Choice {
     /// Begins the choice with the index `place`. All choices of a request share one seed.
     pub fn new(
-        request: &Request,
+        request: &GenerationRequest,
         place: usize,
         seed: u64,
         vocabulary: usize,
     ) -> Result<Self, GenerationError> {
-        let tokens = vocabulary.min(request.vocabulary);
+        let tokens = vocabulary.min(request.vocabulary_size);
         let settings = request.sampling.clone();
         let detokenizer = (request.detokenizer)().map_err(GenerationError::Detokenize)?;
         Ok(Self {
@@ -44,7 +44,7 @@ impl Choice {
             constraint: request.constraint.as_ref().map(Constraint::copy),
             detokenizer,
             stops: request.stops.scan(),
-            answer: Answer::new(&request.reading),
+            answer: AnswerParser::new(&request.reading),
             tokens: Vec::new(),
             text: String::new(),
             finish: None,
@@ -56,13 +56,13 @@ impl Choice {
     /// or `None` when the choice is finished.
     pub fn next(
         &mut self,
-        request: &Request,
+        request: &GenerationRequest,
         most: usize,
         logits: &mut [f32],
         events: &mut Vec<Event>,
     ) -> Result<Option<u32>, GenerationError> {
         // Some models pad their logits beyond the vocabulary for speed.
-        let known = logits.len().min(request.vocabulary);
+        let known = logits.len().min(request.vocabulary_size);
         let is_held = !self.answer.is_reasoning();
         let mut constraint = self.constraint.as_mut().filter(|_| is_held);
         let allowed = match constraint.as_mut() {
@@ -80,7 +80,7 @@ impl Choice {
         }
         self.tokens.push(token);
         if request.ends.has(token) {
-            self.close(Finish::Stop, 1, events)?;
+            self.close(FinishReason::Stop, 1, events)?;
             return Ok(None);
         }
         let mut is_whole = false;
@@ -90,11 +90,11 @@ impl Choice {
         }
         let text = self.detokenizer.push(token);
         let text = text.map_err(GenerationError::Detokenize)?;
-        self.say(&text, events);
+        self.push_text(&text, events);
         if self.stops.stopped() || is_whole {
-            self.close(Finish::Stop, 0, events)?;
+            self.close(FinishReason::Stop, 0, events)?;
         } else if self.tokens.len() >= most {
-            self.close(Finish::Length, 0, events)?;
+            self.close(FinishReason::Length, 0, events)?;
         } else {
             return Ok(Some(token));
         }
@@ -102,12 +102,12 @@ impl Choice {
     }
 
     /// Ends the choice because the model's context is full.
-    pub fn cut(&mut self, events: &mut Vec<Event>) -> Result<(), GenerationError> {
-        self.close(Finish::Length, 0, events)
+    pub fn end_at_context(&mut self, events: &mut Vec<Event>) -> Result<(), GenerationError> {
+        self.close(FinishReason::Length, 0, events)
     }
 
     /// Returns the reason why the choice ended, if it did.
-    pub fn finish(&self) -> Option<Finish> {
+    pub fn finish(&self) -> Option<FinishReason> {
         self.finish
     }
 
@@ -117,22 +117,22 @@ impl Choice {
     }
 
     /// Returns the tokens and the text of the choice.
-    pub fn into_said(self) -> Said {
-        Said {
+    pub fn into_finished(self) -> FinishedChoice {
+        FinishedChoice {
             tokens: self.tokens,
             text: self.text,
             finish: self.finish,
-            whole: self.whole,
+            tokens_in_text: self.whole,
         }
     }
 
-    fn say(&mut self, text: &str, events: &mut Vec<Event>) {
+    fn push_text(&mut self, text: &str, events: &mut Vec<Event>) {
         self.text.push_str(text);
         let given = self.stops.push(text);
-        self.tell(&given, events);
+        self.emit(&given, events);
     }
 
-    fn tell(&mut self, given: &str, events: &mut Vec<Event>) {
+    fn emit(&mut self, given: &str, events: &mut Vec<Event>) {
         let choice = self.place;
         let pieces = self.answer.push(given).into_iter();
         events.extend(pieces.map(|piece| Event::Piece { choice, piece }));
@@ -141,7 +141,7 @@ impl Choice {
     /// Ends the choice. The last `silent` tokens have no text.
     fn close(
         &mut self,
-        reason: Finish,
+        reason: FinishReason,
         silent: usize,
         events: &mut Vec<Event>,
     ) -> Result<(), GenerationError> {
@@ -150,17 +150,17 @@ impl Choice {
         if rest.is_empty() {
             self.whole = Some(self.tokens.len() - silent);
         }
-        self.say(&rest, events);
+        self.push_text(&rest, events);
         if !self.stops.stopped() {
             let held = self.stops.finish();
-            self.tell(&held, events);
+            self.emit(&held, events);
         }
         let choice = self.place;
-        let is_cut = reason == Finish::Length;
+        let is_cut = reason == FinishReason::Length;
         let pieces = self.answer.finish(is_cut).into_iter();
         events.extend(pieces.map(|piece| Event::Piece { choice, piece }));
-        let reason = if reason == Finish::Stop && self.answer.calls() > 0 {
-            Finish::ToolCalls
+        let reason = if reason == FinishReason::Stop && self.answer.calls() > 0 {
+            FinishReason::ToolCalls
         } else {
             reason
         };

@@ -7,7 +7,7 @@ use crate::text::decoder::DecodeError;
 use crate::text::sampling::SamplingError;
 
 /// An error of the tokenizer.
-pub type Fault = Box<dyn Error + Send + Sync>;
+pub type DetokenizeError = Box<dyn Error + Send + Sync>;
 
 /// A request that cannot be answered, or a failure of the model.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub enum GenerationError {
     Decode(#[from] DecodeError),
     /// The tokens cannot be decoded to text.
     #[error("failed to decode a token to text: {0}")]
-    Detokenize(#[source] Fault),
+    Detokenize(#[source] DetokenizeError),
 }
 
 impl GenerationError {

@@ -30,13 +30,13 @@ pub enum Event {
         /// Index of the choice.
         choice: usize,
         /// The reason.
-        reason: Finish,
+        reason: FinishReason,
     },
 }
 
 /// The reason why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
+pub enum FinishReason {
     /// The model sent an end token, a stop string occurred, or the constraint is satisfied.
     Stop,
     /// The answer reached `max_tokens` or the end of the model's context.
@@ -45,7 +45,7 @@ pub enum Finish {
     ToolCalls,
 }
 
-impl Finish {
+impl FinishReason {
     /// Returns the value of `finish_reason`.
     pub fn name(self) -> &'static str {
         match self {
@@ -88,23 +88,23 @@ impl Usage {
 
 /// The result of one choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct FinishedChoice {
     /// Its tokens, including the end token.
     pub tokens: Vec<u32>,
     /// The text of all tokens before the end token, including special tokens and any stop string.
     pub text: String,
     /// The reason why it ended; `None` if the caller disconnected first.
-    pub finish: Option<Finish>,
+    pub finish: Option<FinishReason>,
     /// The number of leading tokens whose text is exactly `text`; `None` if the text ends within a
     /// character.
-    pub whole: Option<usize>,
+    pub tokens_in_text: Option<usize>,
 }
 
 /// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generated {
     /// One result for each choice that was begun.
-    pub choices: Vec<Said>,
+    pub choices: Vec<FinishedChoice>,
     /// Token counts.
     pub usage: Usage,
     /// Time measurements.

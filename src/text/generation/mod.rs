@@ -14,32 +14,33 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 pub use choice::Choice;
-pub use error::{Fault, GenerationError};
-pub use event::{Event, Finish, Generated, Said, Timings, Usage};
+pub use error::{DetokenizeError, GenerationError};
+pub use event::{Event, FinishReason, FinishedChoice, Generated, Timings, Usage};
 pub use transcript::Transcripts;
 
-use crate::text::answer::Reading;
+use crate::text::answer::AnswerFormat;
 use crate::text::constraint::Constraint;
 use crate::text::decoder::{DecodeError, Decoder};
-use crate::text::ends::Ends;
+use crate::text::ends::EndTokens;
 use crate::text::sampling::Sampling;
 use crate::text::stop::StopStrings;
 
 /// Decodes a stream of tokens to text. It never returns a part of a character.
 pub trait Detokenize {
     /// Returns the text that this token completes.
-    fn push(&mut self, token: u32) -> Result<String, Fault>;
+    fn push(&mut self, token: u32) -> Result<String, DetokenizeError>;
 
     /// Returns the text that remains after the last token. It is empty unless the tokens end within
     /// a character.
-    fn finish(&mut self) -> Result<String, Fault>;
+    fn finish(&mut self) -> Result<String, DetokenizeError>;
 }
 
 /// Creates the detokenizer of one choice.
-pub type NewDetokenizer = Box<dyn Fn() -> Result<Box<dyn Detokenize + Send>, Fault> + Send + Sync>;
+pub type NewDetokenizer =
+    Box<dyn Fn() -> Result<Box<dyn Detokenize + Send>, DetokenizeError> + Send + Sync>;
 
 /// A prepared request for generation.
-pub struct Request {
+pub struct GenerationRequest {
     /// The prompt's tokens.
     pub prompt: Vec<u32>,
     /// Sampling settings.
@@ -47,21 +48,21 @@ pub struct Request {
     /// Stop strings, which end an answer without being part of it.
     pub stops: StopStrings,
     /// Tokens that end an answer.
-    pub ends: Ends,
+    pub ends: EndTokens,
     /// Maximum number of tokens of an answer; `None` allows the rest of the model's context.
     pub max_tokens: Option<usize>,
     /// Number of answers.
     pub choices: usize,
     /// Settings for parsing the answers into reasoning, text and tool calls.
-    pub reading: Reading,
+    pub reading: AnswerFormat,
     /// Constraint on the answers, applied after any reasoning.
     pub constraint: Option<Constraint>,
     /// Number of tokens in the tokenizer's vocabulary. The model may have more logits.
-    pub vocabulary: usize,
+    pub vocabulary_size: usize,
     /// Creates a detokenizer for each choice.
     pub detokenizer: NewDetokenizer,
     /// Maximum number of prompt tokens that one step feeds.
-    pub prefill: usize,
+    pub prefill_chunk: usize,
 }
 
 /// The state of a generation after a step.
@@ -75,18 +76,18 @@ pub enum Progress {
 
 /// A request in progress, driven step by step.
 pub struct Generation {
-    request: Request,
+    request: GenerationRequest,
     seed: u64,
     /// Maximum number of tokens of an answer.
     most: usize,
     /// Number of prompt tokens that were fed.
-    fed: usize,
+    fed_prompt_tokens: usize,
     /// The logits after the prompt, kept for further choices.
     after_prompt: Vec<f32>,
     current: Option<Choice>,
     /// The token that was sampled but not fed yet.
-    next: Option<u32>,
-    finished: Vec<Said>,
+    pending_token: Option<u32>,
+    finished: Vec<FinishedChoice>,
     usage: Usage,
     timings: Timings,
 }
@@ -94,8 +95,11 @@ pub struct Generation {
 impl Generation {
     /// Checks the request against the model, and truncates the decoder's tokens to their common
     /// prefix with the prompt.
-    pub fn begin(request: Request, decoder: &mut dyn Decoder) -> Result<Self, GenerationError> {
-        let most = room(&request, decoder.context())?;
+    pub fn begin(
+        request: GenerationRequest,
+        decoder: &mut dyn Decoder,
+    ) -> Result<Self, GenerationError> {
+        let most = max_answer_tokens(&request, decoder.context())?;
         let seed = request.sampling.seed();
         let first = Choice::new(&request, 0, seed, decoder.vocabulary())?;
         let held = decoder.held();
@@ -111,10 +115,10 @@ impl Generation {
         Ok(Self {
             seed,
             most,
-            fed: common,
+            fed_prompt_tokens: common,
             after_prompt: Vec::new(),
             current: Some(first),
-            next: None,
+            pending_token: None,
             finished: Vec::new(),
             usage: Usage {
                 prompt_tokens: request.prompt.len(),
@@ -135,7 +139,7 @@ impl Generation {
         events: &mut Vec<Event>,
     ) -> Result<Progress, GenerationError> {
         let started = Instant::now();
-        let is_prefill = self.fed < self.request.prompt.len();
+        let is_prefill = self.fed_prompt_tokens < self.request.prompt.len();
         let progress = if !going_on() {
             Ok(Progress::Done)
         } else if is_prefill {
@@ -144,7 +148,7 @@ impl Generation {
             self.advance(decoder, going_on, events)
         };
         let progress = match progress {
-            Err(GenerationError::Decode(DecodeError::Gone)) => Ok(Progress::Done),
+            Err(GenerationError::Decode(DecodeError::Disconnected)) => Ok(Progress::Done),
             other => other,
         };
         let took = started.elapsed();
@@ -159,7 +163,7 @@ impl Generation {
     /// Returns the result of all choices.
     pub fn finish(mut self) -> Generated {
         if let Some(current) = self.current.take().filter(|choice| choice.tokens() > 0) {
-            self.finished.push(current.into_said());
+            self.finished.push(current.into_finished());
         }
         let tokens = self.finished.iter().map(|said| said.tokens.len());
         self.usage.completion_tokens = tokens.sum();
@@ -176,18 +180,18 @@ impl Generation {
         going_on: &dyn Fn() -> bool,
         events: &mut Vec<Event>,
     ) -> Result<Progress, GenerationError> {
-        let rest = &self.request.prompt[self.fed..];
-        let part = &rest[..rest.len().min(self.request.prefill.max(1))];
+        let rest = &self.request.prompt[self.fed_prompt_tokens..];
+        let part = &rest[..rest.len().min(self.request.prefill_chunk.max(1))];
         let logits = decoder.feed(part, going_on)?;
-        self.fed += part.len();
-        if self.fed < self.request.prompt.len() {
+        self.fed_prompt_tokens += part.len();
+        if self.fed_prompt_tokens < self.request.prompt.len() {
             return Ok(Progress::More);
         }
         if self.request.choices > 1 {
             self.after_prompt = logits.to_vec();
         }
         let choice = self.current.as_mut().expect("the first choice exists");
-        self.next = choice.next(&self.request, self.most, logits, events)?;
+        self.pending_token = choice.next(&self.request, self.most, logits, events)?;
         self.after_token(decoder)
     }
 
@@ -200,12 +204,12 @@ impl Generation {
         let Some(choice) = self.current.as_mut() else {
             return Ok(Progress::Done);
         };
-        self.next = if let Some(token) = self.next.take() {
+        self.pending_token = if let Some(token) = self.pending_token.take() {
             match decoder.feed(&[token], going_on) {
                 Ok(logits) => choice.next(&self.request, self.most, logits, events)?,
                 // The context is full; the answer so far is the result.
-                Err(DecodeError::Beyond { .. }) => {
-                    choice.cut(events)?;
+                Err(DecodeError::BeyondContext { .. }) => {
+                    choice.end_at_context(events)?;
                     None
                 }
                 Err(error) => return Err(error.into()),
@@ -220,11 +224,11 @@ impl Generation {
 
     /// Begins the next choice when the current one has ended.
     fn after_token(&mut self, decoder: &mut dyn Decoder) -> Result<Progress, GenerationError> {
-        if self.next.is_some() {
+        if self.pending_token.is_some() {
             return Ok(Progress::More);
         }
         let over = self.current.take();
-        self.finished.extend(over.map(Choice::into_said));
+        self.finished.extend(over.map(Choice::into_finished));
         let place = self.finished.len();
         if place == self.request.choices {
             return Ok(Progress::Done);
@@ -239,7 +243,10 @@ impl Generation {
 }
 
 /// Checks the request's counts and returns the maximum number of tokens of an answer.
-fn room(request: &Request, context: usize) -> Result<usize, GenerationError> {
+fn max_answer_tokens(
+    request: &GenerationRequest,
+    context: usize,
+) -> Result<usize, GenerationError> {
     let prompt = request.prompt.len();
     let free = context.saturating_sub(prompt);
     if prompt == 0 {
@@ -267,7 +274,7 @@ fn room(request: &Request, context: usize) -> Result<usize, GenerationError> {
 /// disconnected. `going_on` is polled during long steps that report no event.
 pub fn generate(
     decoder: &mut dyn Decoder,
-    request: Request,
+    request: GenerationRequest,
     going_on: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Generated, GenerationError> {

@@ -9,10 +9,10 @@
 use std::collections::VecDeque;
 
 /// Maximum number of texts in the cache.
-const MOST: usize = 16;
+const MAX_TRANSCRIPTS: usize = 16;
 
 /// Maximum total size of the texts, in bytes.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_TRANSCRIPT_BYTES: usize = 4 << 20;
 
 /// Texts and their tokens, most recently used first. All of them belong to one caller; prompts of
 /// other callers must not be looked up in them.
@@ -32,7 +32,7 @@ impl Transcripts {
     /// Caches a prompt with its answer: the text of both and the tokens of both, without the end
     /// token.
     pub fn keep(&mut self, text: String, tokens: Vec<u32>) {
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_TRANSCRIPT_BYTES {
             return;
         }
         // The new entry replaces earlier turns of the same conversation: every prompt that begins
@@ -42,7 +42,7 @@ impl Transcripts {
         self.kept.retain(|kept| !same(kept));
         self.kept.push_front(Transcript { text, tokens });
         self.bytes = self.kept.iter().map(|kept| kept.text.len()).sum();
-        while self.kept.len() > MOST || self.bytes > MOST_BYTES {
+        while self.kept.len() > MAX_TRANSCRIPTS || self.bytes > MAX_TRANSCRIPT_BYTES {
             let oldest = self.kept.pop_back();
             self.bytes -= oldest.map_or(0, |oldest| oldest.text.len());
         }
@@ -50,7 +50,7 @@ impl Transcripts {
 
     /// Returns the tokens of the longest cached text that the prompt begins with, and the rest of
     /// the prompt, which still has to be encoded.
-    pub fn beginning<'p>(&mut self, prompt: &'p str) -> (Vec<u32>, &'p str) {
+    pub fn longest_prefix<'p>(&mut self, prompt: &'p str) -> (Vec<u32>, &'p str) {
         let fitting = self.kept.iter().enumerate();
         let fitting = fitting.filter(|(_, kept)| prompt.starts_with(&kept.text));
         let Some((place, _)) = fitting.max_by_key(|(_, kept)| kept.text.len()) else {
@@ -72,11 +72,11 @@ mod tests {
         let mut kept = Transcripts::default();
         kept.keep("<u>Hi<a>Hello".to_owned(), vec![1, 2, 3, 4, 5]);
         kept.keep("<u>Hi<a>".to_owned(), vec![1, 2, 3]);
-        let (tokens, rest) = kept.beginning("<u>Hi<a>Hello<e><u>More");
+        let (tokens, rest) = kept.longest_prefix("<u>Hi<a>Hello<e><u>More");
         assert_eq!((tokens, rest), (vec![1, 2, 3, 4, 5], "<e><u>More"));
-        let (tokens, rest) = kept.beginning("<u>Hi<a>Help");
+        let (tokens, rest) = kept.longest_prefix("<u>Hi<a>Help");
         assert_eq!((tokens, rest), (vec![1, 2, 3], "Help"));
-        let (tokens, rest) = kept.beginning("<u>Ho");
+        let (tokens, rest) = kept.longest_prefix("<u>Ho");
         assert_eq!((tokens, rest), (vec![], "<u>Ho"));
         kept.keep("<u>Hi<a>Hello<e>".to_owned(), vec![1, 2, 3, 4, 5, 6]);
         assert_eq!(kept.kept.len(), 1, "what it grew out of is dropped");
@@ -86,14 +86,17 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut kept = Transcripts::default();
         for turn in 0..100 {
-            kept.keep(format!("{turn} {}", "x".repeat(MOST_BYTES / 5)), vec![turn]);
+            kept.keep(
+                format!("{turn} {}", "x".repeat(MAX_TRANSCRIPT_BYTES / 5)),
+                vec![turn],
+            );
         }
-        assert!(kept.bytes <= MOST_BYTES && kept.kept.len() == 4);
-        kept.keep("x".repeat(MOST_BYTES + 1), vec![]);
+        assert!(kept.bytes <= MAX_TRANSCRIPT_BYTES && kept.kept.len() == 4);
+        kept.keep("x".repeat(MAX_TRANSCRIPT_BYTES + 1), vec![]);
         assert_eq!(kept.kept.len(), 4);
         for turn in 0..100 {
             kept.keep(format!("{turn}."), vec![turn]);
         }
-        assert_eq!(kept.kept.len(), MOST);
+        assert_eq!(kept.kept.len(), MAX_TRANSCRIPTS);
     }
 }

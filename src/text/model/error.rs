@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::text::chat::Fault;
+use crate::text::chat::FieldError;
 use crate::text::constraint::ConstraintError;
 use crate::text::decoder::DecodeError;
 use crate::text::generation::GenerationError;
@@ -16,7 +16,7 @@ use crate::text::tokenizer::TokenizerError;
 pub enum TextError {
     /// A field is invalid.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(#[from] FieldError),
     /// A field asks for an unsupported feature.
     #[error("`{field}` {reason}")]
     Unsupported {

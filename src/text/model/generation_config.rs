@@ -1,6 +1,6 @@
 //! `generation_config.json`: default sampling settings and end tokens from the model's authors.
 //!
-//! Invariant: at most [`MAX_BYTES`] are read. A missing file counts as empty; a broken file is an
+//! Invariant: at most [`MAX_CONFIG_BYTES`] are read. A missing file counts as empty; a broken file is an
 //! error.
 
 use std::io::ErrorKind;
@@ -12,9 +12,9 @@ use super::TextError;
 use crate::source;
 
 /// Maximum size of the file, in bytes.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-const NAME: &str = "generation_config.json";
+const FILE_NAME: &str = "generation_config.json";
 
 /// The file's fields and its path.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl GenerationConfig {
     /// Reads the first `generation_config.json` in a folder of one of these files.
     pub(super) fn beside(files: &[Option<&Path>]) -> Result<Self, TextError> {
         for file in files.iter().flatten() {
-            let file = file.with_file_name(NAME);
+            let file = file.with_file_name(FILE_NAME);
             if let Some(fields) = read(&file)? {
                 return Ok(Self { file, fields });
             }
@@ -41,7 +41,7 @@ fn read(file: &Path) -> Result<Option<Map<String, Value>>, TextError> {
         file: file.to_owned(),
         reason,
     };
-    let text = match source::read(file, MAX_BYTES) {
+    let text = match source::read(file, MAX_CONFIG_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(format!("cannot be read: {error}"))),

@@ -12,17 +12,17 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 pub use error::TextError;
-pub use prompt::Prompted;
+pub use prompt::PreparedRequest;
 
-use super::answer::{Family, Offered, Reading, Reasoning};
+use super::answer::{AnswerFormat, Family, OfferedTool, Reasoning};
 use super::chat::{ChatRequest, CompletionRequest, Prompt, ResponseFormat, ToolChoice};
-use super::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, Words};
+use super::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, VocabularyBytes};
 use super::decoder::DecoderModel;
-use super::ends::Ends;
-use super::sampling::{Sampling, SamplingWish};
+use super::ends::EndTokens;
+use super::sampling::{Sampling, SamplingOverrides};
 use super::stop::StopStrings;
 use super::template::{Places, Renderer, Template, Templates};
-use super::tokenizer::{Specials, Tokenizer, TokenizerFiles};
+use super::tokenizer::{SpecialTokens, Tokenizer, TokenizerFiles};
 use generation_config::GenerationConfig;
 
 /// A tokenizer with its templates, and the decoder that it belongs to.
@@ -32,8 +32,8 @@ pub struct TextModel {
     templates: Result<Templates, super::template::FindError>,
     decoder: DecoderModel,
     /// Sampling settings that apply where a request names none.
-    wish: SamplingWish,
-    ends: Ends,
+    default_sampling: SamplingOverrides,
+    ends: EndTokens,
     constrainer: OnceLock<Result<Constrainer, super::constraint::ConstraintError>>,
 }
 
@@ -60,19 +60,19 @@ impl TextModel {
             .ends
             .iter()
             .copied()
-            .collect::<Ends>()
+            .collect::<EndTokens>()
             .of_generation_config(&config.fields)
             .of_tokenizer(tokenizer.eos());
         for (_, template) in templates.iter().flat_map(Templates::all) {
             ends = ends.of_template(template.text(), &|mark| tokenizer.id_of(mark));
         }
         Ok(Self {
-            wish: SamplingWish::of_generation_config(&config.fields).map_err(|error| {
-                TextError::Settings {
+            default_sampling: SamplingOverrides::of_generation_config(&config.fields).map_err(
+                |error| TextError::Settings {
                     file: config.file.clone(),
                     error,
-                }
-            })?,
+                },
+            )?,
             tokenizer,
             templates,
             decoder,
@@ -93,36 +93,40 @@ impl TextModel {
 
     /// Returns the sampling settings of a request that names none.
     pub fn sampling(&self) -> Sampling {
-        Sampling::merged(SamplingWish::default(), self.wish.clone())
+        Sampling::merged(SamplingOverrides::default(), self.default_sampling.clone())
     }
 
     /// Checks that the package has a chat template; the error says why it has none.
-    pub fn chats(&self) -> Result<(), TextError> {
+    pub fn require_chat_template(&self) -> Result<(), TextError> {
         self.template(false).map(|_| ())
     }
 
     /// Renders a chat's prompt and collects the settings for its answer.
-    pub fn chat(&self, chat: &ChatRequest, renderer: &Renderer) -> Result<Prompted, TextError> {
+    pub fn chat(
+        &self,
+        chat: &ChatRequest,
+        renderer: &Renderer,
+    ) -> Result<PreparedRequest, TextError> {
         let shown = if chat.tool_choice == ToolChoice::None {
             &[]
         } else {
             chat.tools.as_slice()
         };
         let template = self.template(!shown.is_empty())?;
-        let takes = renderer.takes(template)?;
+        let takes = renderer.accepted_forms(template)?;
         let text = renderer.render(template, &chat.conversation(takes))?;
         let must_call = matches!(
             chat.tool_choice,
             ToolChoice::Required | ToolChoice::Function(_)
         );
-        let offered = shown.iter().map(|tool| Offered {
+        let offered = shown.iter().map(|tool| OfferedTool {
             name: tool.name.clone(),
             parameters: Some(tool.parameters.clone().into()),
         });
         let family = Family::of(template.text());
         // Harmony templates mark channels in every answer, not only in tool calls.
         let has_marks = !shown.is_empty() || family == Family::Harmony;
-        let reading = Reading {
+        let reading = AnswerFormat {
             family: if must_call {
                 Some(Family::Required)
             } else {
@@ -134,23 +138,26 @@ impl TextModel {
         let grammar = if must_call {
             Self::calls(chat)?
         } else {
-            form(&chat.response_format)?
+            response_grammar(&chat.response_format)?
         };
-        Ok(Prompted {
+        Ok(PreparedRequest {
             constraint: grammar
                 .map(|grammar| self.constraint(&grammar))
                 .transpose()?,
             reading,
             // The template writes the special tokens itself, and tool calls are recognised by
             // special tokens.
-            specials: Specials::Absent,
+            specials: SpecialTokens::Absent,
             skips_special: !has_marks,
             max_tokens: chat.max_tokens.map(|most| most as usize),
             choices: chat.choices as usize,
-            sampling: Sampling::merged(SamplingWish::of_request(&chat.fields)?, self.wish.clone()),
+            sampling: Sampling::merged(
+                SamplingOverrides::of_request(&chat.fields)?,
+                self.default_sampling.clone(),
+            ),
             stops: StopStrings::read(chat.fields.get("stop"))?,
             ends: self.ends.clone(),
-            text: prompt::Given::Text(text),
+            text: prompt::PromptInput::Text(text),
         })
     }
 
@@ -159,7 +166,7 @@ impl TextModel {
         &self,
         asked: &CompletionRequest,
         prompt: &Prompt,
-    ) -> Result<Prompted, TextError> {
+    ) -> Result<PreparedRequest, TextError> {
         for (field, is_there) in [
             ("suffix", asked.suffix.is_some()),
             ("best_of", asked.best_of > asked.choices),
@@ -178,17 +185,20 @@ impl TextModel {
             ));
         }
         let text = match prompt {
-            Prompt::Text(text) => prompt::Given::Text(text.clone()),
-            Prompt::Tokens(tokens) => prompt::Given::Tokens(tokens.clone()),
+            Prompt::Text(text) => prompt::PromptInput::Text(text.clone()),
+            Prompt::Tokens(tokens) => prompt::PromptInput::Tokens(tokens.clone()),
         };
-        Ok(Prompted {
+        Ok(PreparedRequest {
             constraint: None,
-            reading: Reading::plain(),
-            specials: Specials::Added,
+            reading: AnswerFormat::plain(),
+            specials: SpecialTokens::Added,
             skips_special: true,
             max_tokens: asked.max_tokens.map(|most| most as usize),
             choices: asked.choices as usize,
-            sampling: Sampling::merged(SamplingWish::of_request(&asked.fields)?, self.wish.clone()),
+            sampling: Sampling::merged(
+                SamplingOverrides::of_request(&asked.fields)?,
+                self.default_sampling.clone(),
+            ),
             stops: StopStrings::read(asked.fields.get("stop"))?,
             ends: self.ends.clone(),
             text,
@@ -235,7 +245,7 @@ impl TextModel {
                     .unwrap_or_default()
                     .to_vec()
             });
-            Constrainer::new(Words {
+            Constrainer::new(VocabularyBytes {
                 bytes: bytes.collect(),
                 ends: self.ends.ids(),
             })
@@ -247,7 +257,7 @@ impl TextModel {
     }
 }
 
-fn form(format: &ResponseFormat) -> Result<Option<Grammar>, TextError> {
+fn response_grammar(format: &ResponseFormat) -> Result<Option<Grammar>, TextError> {
     let any = serde_json::json!({"type": "object"});
     Ok(match format {
         ResponseFormat::Text => None,

@@ -3,44 +3,44 @@
 use std::sync::Arc;
 
 use super::TextError;
-use crate::text::answer::Reading;
+use crate::text::answer::AnswerFormat;
 use crate::text::constraint::Constraint;
-use crate::text::ends::Ends;
-use crate::text::generation::{Detokenize, Fault, Request, Transcripts};
+use crate::text::ends::EndTokens;
+use crate::text::generation::{Detokenize, DetokenizeError, GenerationRequest, Transcripts};
 use crate::text::sampling::Sampling;
 use crate::text::stop::StopStrings;
-use crate::text::tokenizer::{Detokenizer, Specials, Tokenizer};
+use crate::text::tokenizer::{Detokenizer, SpecialTokens, Tokenizer};
 
 /// Number of prompt tokens that one step feeds. A disconnected client is detected between steps.
-const PREFILL: usize = 512;
+const PREFILL_CHUNK_TOKENS: usize = 512;
 
 /// A prepared request that is not bound to a decoder yet.
-pub struct Prompted {
-    pub(super) text: Given,
-    pub(super) specials: Specials,
+pub struct PreparedRequest {
+    pub(super) text: PromptInput,
+    pub(super) specials: SpecialTokens,
     pub(super) skips_special: bool,
     pub(super) sampling: Sampling,
     pub(super) stops: StopStrings,
-    pub(super) ends: Ends,
+    pub(super) ends: EndTokens,
     pub(super) max_tokens: Option<usize>,
     pub(super) choices: usize,
-    pub(super) reading: Reading,
+    pub(super) reading: AnswerFormat,
     pub(super) constraint: Option<Constraint>,
 }
 
 /// The prompt as text or as token ids.
 #[derive(Debug)]
-pub(super) enum Given {
+pub(super) enum PromptInput {
     Text(String),
     Tokens(Vec<u32>),
 }
 
-impl Prompted {
+impl PreparedRequest {
     /// Returns the prompt's text, unless it was given as token ids.
     pub fn text(&self) -> Option<&str> {
         match &self.text {
-            Given::Text(text) => Some(text),
-            Given::Tokens(_) => None,
+            PromptInput::Text(text) => Some(text),
+            PromptInput::Tokens(_) => None,
         }
     }
 
@@ -57,8 +57,8 @@ impl Prompted {
     /// Returns the cached tokens of the prompt's beginning; `None` if the cache has none.
     pub fn begun(&self, before: &mut Transcripts) -> Option<Vec<u32>> {
         match (&self.text, self.specials) {
-            (Given::Text(text), Specials::Absent) => {
-                let (tokens, _) = before.beginning(text);
+            (PromptInput::Text(text), SpecialTokens::Absent) => {
+                let (tokens, _) = before.longest_prefix(text);
                 (!tokens.is_empty()).then_some(tokens)
             }
             _ => None,
@@ -72,30 +72,31 @@ impl Prompted {
         before: &mut Transcripts,
     ) -> Result<Vec<u32>, TextError> {
         let text = match &self.text {
-            Given::Tokens(tokens) => return Ok(tokens.clone()),
-            Given::Text(text) => text,
+            PromptInput::Tokens(tokens) => return Ok(tokens.clone()),
+            PromptInput::Text(text) => text,
         };
         let (mut tokens, rest) = match self.specials {
-            Specials::Absent => before.beginning(text),
-            Specials::Added => (Vec::new(), text.as_str()),
+            SpecialTokens::Absent => before.longest_prefix(text),
+            SpecialTokens::Added => (Vec::new(), text.as_str()),
         };
         if tokens.is_empty() {
             return Ok(tokenizer.encode(text, self.specials)?);
         }
-        tokens.extend(tokenizer.encode(rest, Specials::Absent)?);
+        tokens.extend(tokenizer.encode(rest, SpecialTokens::Absent)?);
         Ok(tokens)
     }
 
     /// Makes the generation request for a prompt that was encoded to these tokens.
-    pub fn request(self, prompt: Vec<u32>, tokenizer: &Arc<Tokenizer>) -> Request {
+    pub fn request(self, prompt: Vec<u32>, tokenizer: &Arc<Tokenizer>) -> GenerationRequest {
         let (own, skips_special) = (Arc::clone(tokenizer), self.skips_special);
         let tail = prompt[prompt.len().saturating_sub(16)..].to_vec();
         let detokenizer = move || {
             let detokenizer = Detokenizer::new(Arc::clone(&own), skips_special).after(&tail);
-            let detokenizer: Box<dyn Detokenize + Send> = Box::new(Told(detokenizer?));
-            Ok::<_, Fault>(detokenizer)
+            let detokenizer: Box<dyn Detokenize + Send> =
+                Box::new(DetokenizerAdapter(detokenizer?));
+            Ok::<_, DetokenizeError>(detokenizer)
         };
-        Request {
+        GenerationRequest {
             prompt,
             sampling: self.sampling,
             stops: self.stops,
@@ -104,22 +105,22 @@ impl Prompted {
             choices: self.choices,
             reading: self.reading,
             constraint: self.constraint,
-            vocabulary: tokenizer.vocabulary().len(),
+            vocabulary_size: tokenizer.vocabulary().len(),
             detokenizer: Box::new(detokenizer),
-            prefill: PREFILL,
+            prefill_chunk: PREFILL_CHUNK_TOKENS,
         }
     }
 }
 
 /// Adapts the tokenizer's detokenizer to the trait of the generation loop.
-struct Told(Detokenizer);
+struct DetokenizerAdapter(Detokenizer);
 
-impl Detokenize for Told {
-    fn push(&mut self, token: u32) -> Result<String, Fault> {
+impl Detokenize for DetokenizerAdapter {
+    fn push(&mut self, token: u32) -> Result<String, DetokenizeError> {
         Ok(self.0.push(token)?)
     }
 
-    fn finish(&mut self) -> Result<String, Fault> {
+    fn finish(&mut self) -> Result<String, DetokenizeError> {
         Ok(self.0.finish()?)
     }
 }

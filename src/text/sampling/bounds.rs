@@ -4,50 +4,50 @@ use super::SamplingError;
 
 /// A numeric setting with its range.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bound {
+pub struct SettingRange {
     /// Its name in requests and in `generation_config.json`.
     pub name: &'static str,
     /// Smallest value.
     pub least: f64,
     /// True if the minimum itself is excluded.
-    pub above: bool,
+    pub excludes_minimum: bool,
     /// Largest value; `None` if only the type limits it.
     pub most: Option<f64>,
     /// Default value.
     pub default: f64,
     /// True if the setting is an integer.
-    pub whole: bool,
+    pub is_integer: bool,
 }
 
-const fn number(name: &'static str, least: f64, most: f64, default: f64) -> Bound {
-    Bound {
+const fn number(name: &'static str, least: f64, most: f64, default: f64) -> SettingRange {
+    SettingRange {
         name,
         least,
-        above: false,
+        excludes_minimum: false,
         most: Some(most),
         default,
-        whole: false,
+        is_integer: false,
     }
 }
 
 /// All numeric settings.
-pub const BOUNDS: [Bound; 7] = [
+pub const SETTING_RANGES: [SettingRange; 7] = [
     number("temperature", 0.0, 2.0, 1.0),
-    Bound {
+    SettingRange {
         name: "top_k",
         least: -1.0,
-        above: false,
+        excludes_minimum: false,
         most: None,
         default: 0.0,
-        whole: true,
+        is_integer: true,
     },
-    Bound {
-        above: true,
+    SettingRange {
+        excludes_minimum: true,
         ..number("top_p", 0.0, 1.0, 1.0)
     },
     number("min_p", 0.0, 1.0, 0.0),
-    Bound {
-        above: true,
+    SettingRange {
+        excludes_minimum: true,
         ..number("repetition_penalty", 0.0, 10.0, 1.0)
     },
     number("frequency_penalty", -2.0, 2.0, 0.0),
@@ -55,45 +55,45 @@ pub const BOUNDS: [Bound; 7] = [
 ];
 
 /// Maximum number of most likely tokens that an answer reports.
-pub(super) const MOST_LOGPROBS: u64 = 20;
+pub(super) const MAX_LOGPROBS: u64 = 20;
 
 /// Maximum absolute value of a logit bias.
-pub(super) const MOST_BIAS: f64 = 100.0;
+pub(super) const MAX_LOGIT_BIAS: f64 = 100.0;
 
-impl Bound {
-    /// Returns the range of a setting of [`BOUNDS`].
+impl SettingRange {
+    /// Returns the range of a setting of [`SETTING_RANGES`].
     pub(super) fn of(name: &str) -> Self {
-        let found = BOUNDS.into_iter().find(|bound| bound.name == name);
+        let found = SETTING_RANGES.into_iter().find(|bound| bound.name == name);
         found.expect("every parsed setting has a range")
     }
 
     /// Returns the value if it is in range.
     pub(super) fn check(self, value: f64) -> Result<f64, SamplingError> {
-        let enough = if self.above {
+        let enough = if self.excludes_minimum {
             value > self.least
         } else {
             value >= self.least
         };
         let within = enough && self.most.is_none_or(|most| value <= most);
-        if within && (!self.whole || value.fract() == 0.0) {
+        if within && (!self.is_integer || value.fract() == 0.0) {
             return Ok(value);
         }
         Err(SamplingError::Setting {
             field: self.name.to_owned(),
-            expected: self.words(),
+            expected: self.describe(),
             found: value.to_string(),
         })
     }
 
     /// Describes the type and the range.
-    pub(super) fn words(self) -> String {
-        let kind = if self.whole {
+    pub(super) fn describe(self) -> String {
+        let kind = if self.is_integer {
             "a whole number"
         } else {
             "a number"
         };
         let least = self.least;
-        match (self.above, self.most) {
+        match (self.excludes_minimum, self.most) {
             (false, Some(most)) => format!("{kind} from {least} to {most}"),
             (true, Some(most)) => format!("{kind} above {least} and up to {most}"),
             (false, None) => format!("{kind} of at least {least}"),

@@ -4,19 +4,19 @@
 //! numbers at once, and every machine computes the same bits. The relative error is below 3e-7.
 
 /// Arguments below this yield zero.
-const LEAST: f32 = -87.0;
+const MIN_ARGUMENT: f32 = -87.0;
 
 /// Adding and subtracting this number rounds to an integer.
-const ROUNDING: f32 = 12_582_912.0;
+const ROUNDING_OFFSET: f32 = 12_582_912.0;
 
 /// Computes eˣ for x ≤ 0. Arguments below -87 yield 0; such tokens are never sampled.
 #[inline]
 pub(super) fn exponential(x: f32) -> f32 {
     // e^x = 2^n · e^r with |r| ≤ ln 2 / 2, and e^r by its series. ln 2 is subtracted in two parts;
     // the first is exact for every n that occurs.
-    let held = x.max(LEAST);
-    let shifted = held * std::f32::consts::LOG2_E + ROUNDING;
-    let n = shifted - ROUNDING;
+    let held = x.max(MIN_ARGUMENT);
+    let shifted = held * std::f32::consts::LOG2_E + ROUNDING_OFFSET;
+    let n = shifted - ROUNDING_OFFSET;
     let r = (held - n * 0.693_359_4) - n * -2.121_944_4e-4;
     let series = 1.0 / 720.0;
     let series = series * r + 1.0 / 120.0;
@@ -29,12 +29,12 @@ pub(super) fn exponential(x: f32) -> f32 {
     let power = f32::from_bits(
         shifted
             .to_bits()
-            .wrapping_sub(ROUNDING.to_bits())
+            .wrapping_sub(ROUNDING_OFFSET.to_bits())
             .wrapping_add(127)
             << 23,
     );
     let value = series * power;
-    if x < LEAST { 0.0 } else { value }
+    if x < MIN_ARGUMENT { 0.0 } else { value }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl History {
     }
 
     /// Records a token of the output.
-    pub(super) fn said(&mut self, token: u32) {
+    pub(super) fn record(&mut self, token: u32) {
         if self.weighs() {
             let count = self.counts.entry(token).or_insert(0);
             *count = count.saturating_add(1);

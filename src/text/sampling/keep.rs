@@ -9,10 +9,10 @@ use super::Sampling;
 use super::exponential::exponential;
 
 /// Minimum buffer size of a selection; smaller selections do not pay.
-const SMALL: usize = 512;
+const MIN_SELECTION_BUFFER: usize = 512;
 
 /// Number of histogram bins for `top_p`.
-const STEPS: usize = 1024;
+const NUCLEUS_BINS: usize = 1024;
 
 /// A candidate token.
 #[derive(Debug, Clone, Copy)]
@@ -29,15 +29,20 @@ fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
 }
 
 /// Fills `kept` with the candidates, ordered by id. `most` is the largest logit.
-pub(super) fn keep(settings: &Sampling, logits: &[f32], most: f32, kept: &mut Vec<Candidate>) {
+pub(super) fn select_candidates(
+    settings: &Sampling,
+    logits: &[f32],
+    most: f32,
+    kept: &mut Vec<Candidate>,
+) {
     kept.clear();
-    let least = least(settings, most);
+    let least = min_p_logit(settings, most);
     if settings.top_k > 0 && settings.top_k < logits.len() {
         likeliest(logits, settings.top_k, kept);
         kept.sort_unstable_by_key(|candidate| candidate.token);
     } else {
         let cut = if settings.top_p < 1.0 {
-            tail(settings, logits, most)
+            top_p_logit(settings, logits, most)
         } else {
             least
         };
@@ -54,7 +59,7 @@ pub(super) fn keep(settings: &Sampling, logits: &[f32], most: f32, kept: &mut Ve
 }
 
 /// Returns the smallest logit that `min_p` keeps. The most likely token always stays.
-pub(super) fn least(settings: &Sampling, most: f32) -> f32 {
+pub(super) fn min_p_logit(settings: &Sampling, most: f32) -> f32 {
     let least = most + settings.temperature * settings.min_p.ln();
     least.min(most)
 }
@@ -78,7 +83,7 @@ fn gather(logits: &[f32], least: f32, kept: &mut Vec<Candidate>) {
 /// Collects the `count` most likely tokens, unordered. Tokens below the worst of the best so far
 /// are skipped. The buffer is reduced when it holds twice as many as wanted.
 fn likeliest(logits: &[f32], count: usize, kept: &mut Vec<Candidate>) {
-    let room = count.saturating_mul(2).max(SMALL);
+    let room = count.saturating_mul(2).max(MIN_SELECTION_BUFFER);
     let mut least = f32::NEG_INFINITY;
     for (token, logit) in logits.iter().enumerate() {
         if *logit > least {
@@ -98,7 +103,7 @@ fn likeliest(logits: &[f32], count: usize, kept: &mut Vec<Candidate>) {
 
 /// Returns a logit below which tokens cannot belong to the nucleus of `top_p`: together they have
 /// less probability than `top_p` leaves out.
-fn tail(settings: &Sampling, logits: &[f32], most: f32) -> f32 {
+fn top_p_logit(settings: &Sampling, logits: &[f32], most: f32) -> f32 {
     let scale = 1.0 / settings.temperature;
     let mut lanes = [0.0_f32; 16];
     let mut sum = 0.0_f64;
@@ -133,8 +138,10 @@ fn nucleus(share: f32, most: f32, kept: &mut Vec<Candidate>) {
         clippy::cast_precision_loss,
         reason = "the value is from 0 to the number of steps"
     )]
-    let step = |logit: f32| (((most - logit) / height * STEPS as f32) as usize).min(STEPS - 1);
-    let mut sums = [0.0_f64; STEPS];
+    let step = |logit: f32| {
+        (((most - logit) / height * NUCLEUS_BINS as f32) as usize).min(NUCLEUS_BINS - 1)
+    };
+    let mut sums = [0.0_f64; NUCLEUS_BINS];
     for one in kept.iter() {
         sums[step(one.logit)] += f64::from(one.weight);
     }

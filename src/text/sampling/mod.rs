@@ -12,15 +12,15 @@ mod likelihood;
 mod sampler;
 mod wish;
 
-pub use bounds::{BOUNDS, Bound};
+pub use bounds::{SETTING_RANGES, SettingRange};
 pub use error::SamplingError;
 pub use likelihood::Likelihood;
-pub use sampler::{Chosen, Sampler};
-pub use wish::SamplingWish;
+pub use sampler::{SampledToken, Sampler};
+pub use wish::SamplingOverrides;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Sampling settings. Every value is within its range ([`BOUNDS`]).
+/// Sampling settings. Every value is within its range ([`SETTING_RANGES`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
     /// Divides the logits; 0 always takes the most likely token.
@@ -67,7 +67,7 @@ impl Default for Sampling {
 impl Sampling {
     /// Merges settings: the request overrides the model's `generation_config.json`, which overrides
     /// the defaults.
-    pub fn merged(request: SamplingWish, generation_config: SamplingWish) -> Self {
+    pub fn merged(request: SamplingOverrides, generation_config: SamplingOverrides) -> Self {
         let default = Self::default();
         let wish = request.over(generation_config);
         Self {

@@ -14,10 +14,10 @@ use super::likelihood::{self, Likelihood};
 use super::{Sampling, SamplingError};
 
 /// Number of weights per partial sum.
-const BLOCK: usize = 256;
+const WEIGHTS_PER_BLOCK: usize = 256;
 
 /// Lower temperatures take the most likely token directly; sampling would never pick another one.
-const GREEDY: f32 = 1e-4;
+const GREEDY_TEMPERATURE: f32 = 1e-4;
 
 /// Samples the tokens of one choice.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Sampler {
 
 /// A sampled token.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Chosen<'s> {
+pub struct SampledToken<'s> {
     /// The token.
     pub token: u32,
     /// Its log probability by the model's own logits, if requested.
@@ -80,7 +80,7 @@ impl Sampler {
         &mut self,
         logits: &mut [f32],
         allowed: Option<&[u32]>,
-    ) -> Result<Chosen<'_>, SamplingError> {
+    ) -> Result<SampledToken<'_>, SamplingError> {
         let most = largest(logits)?;
         let normaliser = self.settings.logprobs.map(|count| {
             self.raw.clear();
@@ -93,11 +93,11 @@ impl Sampler {
             normaliser
         });
         if let Some(allowed) = allowed {
-            forbid(logits, allowed);
+            exclude_tokens(logits, allowed);
         }
         let token = self.draw(logits)?;
-        self.history.said(token);
-        Ok(Chosen {
+        self.history.record(token);
+        Ok(SampledToken {
             token,
             logprob: normaliser.map(|normaliser| self.raw[token as usize] - normaliser),
             top: &self.top,
@@ -113,15 +113,15 @@ impl Sampler {
             }
         }
         let most = largest(logits)?;
-        if self.settings.temperature < GREEDY {
+        if self.settings.temperature < GREEDY_TEMPERATURE {
             return first(logits, |logit| logit >= most);
         }
         let chance = uniform(self.chance.next_u64());
         if self.settings.top_k == 0 && self.settings.top_p >= 1.0 {
-            let least = keep::least(&self.settings, most);
+            let least = keep::min_p_logit(&self.settings, most);
             return self.among_all(logits, most, least, chance);
         }
-        keep::keep(&self.settings, logits, most, &mut self.kept);
+        keep::select_candidates(&self.settings, logits, most, &mut self.kept);
         let total: f64 = self.kept.iter().map(|one| f64::from(one.weight)).sum();
         let mut left = total * chance;
         let drawn = self.kept.iter().find(|one| {
@@ -149,15 +149,16 @@ impl Sampler {
             if logit >= least { weight } else { 0.0 }
         };
         self.sums.clear();
-        self.sums.extend(logits.chunks(BLOCK).map(|block| {
-            let mut lanes = [0.0_f32; 16];
-            for row in block.chunks(lanes.len()) {
-                for (lane, logit) in lanes.iter_mut().zip(row) {
-                    *lane += weight(*logit);
+        self.sums
+            .extend(logits.chunks(WEIGHTS_PER_BLOCK).map(|block| {
+                let mut lanes = [0.0_f32; 16];
+                for row in block.chunks(lanes.len()) {
+                    for (lane, logit) in lanes.iter_mut().zip(row) {
+                        *lane += weight(*logit);
+                    }
                 }
-            }
-            lanes.iter().copied().map(f64::from).sum::<f64>()
-        }));
+                lanes.iter().copied().map(f64::from).sum::<f64>()
+            }));
         let mut left = self.sums.iter().sum::<f64>() * chance;
         let block = self.sums.iter().position(|sum| {
             let here = left < *sum;
@@ -169,9 +170,9 @@ impl Sampler {
         // Because of rounding, the random number may lie just beyond the last block with any
         // weight.
         let block = block.or_else(|| self.sums.iter().rposition(|sum| *sum > 0.0));
-        let start = block.map_or(0, |block| block * BLOCK);
+        let start = block.map_or(0, |block| block * WEIGHTS_PER_BLOCK);
         let mut drawn = None;
-        for (place, logit) in logits[start..].iter().take(BLOCK).enumerate() {
+        for (place, logit) in logits[start..].iter().take(WEIGHTS_PER_BLOCK).enumerate() {
             let weight = f64::from(weight(*logit));
             if weight > 0.0 {
                 drawn = Some(start + place);
@@ -237,7 +238,7 @@ fn first(logits: &[f32], is: impl Fn(f32) -> bool) -> Result<u32, SamplingError>
 }
 
 /// Excludes the tokens whose bit is not set.
-fn forbid(logits: &mut [f32], allowed: &[u32]) {
+fn exclude_tokens(logits: &mut [f32], allowed: &[u32]) {
     let mut words = allowed.iter().copied();
     for part in logits.chunks_mut(32) {
         match words.next().unwrap_or(0) {

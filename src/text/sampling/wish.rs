@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::SamplingError;
-use super::bounds::{Bound, MOST_BIAS, MOST_LOGPROBS};
+use super::bounds::{MAX_LOGIT_BIAS, MAX_LOGPROBS, SettingRange};
 
 /// Maximum length of a value in an error message, in characters.
-const SHOWN: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// Optional overrides of [`Sampling`](super::Sampling).
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(missing_docs, reason = "each field is documented in `Sampling`")]
-pub struct SamplingWish {
+pub struct SamplingOverrides {
     pub temperature: Option<f32>,
     pub top_k: Option<usize>,
     pub top_p: Option<f32>,
@@ -28,7 +28,7 @@ pub struct SamplingWish {
     pub logprobs: Option<usize>,
 }
 
-impl SamplingWish {
+impl SamplingOverrides {
     /// Parses the settings of a request or of a predict config. Other fields are ignored.
     pub fn of_request(fields: &Map<String, Value>) -> Result<Self, SamplingError> {
         let mut wish = Self::numbers(fields)?;
@@ -100,23 +100,23 @@ fn count(value: f64) -> usize {
     value.max(0.0) as usize
 }
 
-fn said<'v>(fields: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+fn present_field<'v>(fields: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     fields.get(name).filter(|value| !value.is_null())
 }
 
 fn number(fields: &Map<String, Value>, name: &str) -> Result<Option<f64>, SamplingError> {
-    let Some(value) = said(fields, name) else {
+    let Some(value) = present_field(fields, name) else {
         return Ok(None);
     };
-    let bound = Bound::of(name);
+    let bound = SettingRange::of(name);
     let number = value.as_f64();
-    let number = number.ok_or_else(|| wrong(name, &bound.words(), value))?;
+    let number = number.ok_or_else(|| wrong(name, &bound.describe(), value))?;
     bound.check(number).map(Some)
 }
 
 fn wrong(field: &str, expected: &str, found: &Value) -> SamplingError {
     let mut found = found.to_string();
-    if let Some((end, _)) = found.char_indices().nth(SHOWN) {
+    if let Some((end, _)) = found.char_indices().nth(MAX_SHOWN_CHARS) {
         found.truncate(end);
         found.push('…');
     }
@@ -128,7 +128,7 @@ fn wrong(field: &str, expected: &str, found: &Value) -> SamplingError {
 }
 
 fn seed(fields: &Map<String, Value>) -> Result<Option<u64>, SamplingError> {
-    let Some(value) = said(fields, "seed") else {
+    let Some(value) = present_field(fields, "seed") else {
         return Ok(None);
     };
     // Clients also send negative seeds; each is a distinct seed.
@@ -141,7 +141,7 @@ fn seed(fields: &Map<String, Value>) -> Result<Option<u64>, SamplingError> {
 
 /// Parses `{"token id": bias}`.
 fn biases(fields: &Map<String, Value>) -> Result<Option<Vec<(u32, f32)>>, SamplingError> {
-    let Some(value) = said(fields, "logit_bias") else {
+    let Some(value) = present_field(fields, "logit_bias") else {
         return Ok(None);
     };
     let expected = "an object of token ids, each with a bias";
@@ -155,7 +155,7 @@ fn biases(fields: &Map<String, Value>) -> Result<Option<Vec<(u32, f32)>>, Sampli
             found: format!("an object with the key {}", Value::from(token.as_str())),
         })?;
         let field = format!("logit_bias.{id}");
-        let number = bias.as_f64().filter(|bias| bias.abs() <= MOST_BIAS);
+        let number = bias.as_f64().filter(|bias| bias.abs() <= MAX_LOGIT_BIAS);
         let number = number.ok_or_else(|| wrong(&field, "a number from -100 to 100", bias))?;
         #[expect(clippy::cast_possible_truncation, reason = "the value is at most 100")]
         biases.insert(id, number as f32);
@@ -168,13 +168,13 @@ fn biases(fields: &Map<String, Value>) -> Result<Option<Vec<(u32, f32)>>, Sampli
 fn logprobs(fields: &Map<String, Value>) -> Result<Option<usize>, SamplingError> {
     let expected = "a whole number from 0 to 20";
     let count = |name: &str, value: &Value| {
-        let count = value.as_u64().filter(|count| *count <= MOST_LOGPROBS);
+        let count = value.as_u64().filter(|count| *count <= MAX_LOGPROBS);
         let count = count.ok_or_else(|| wrong(name, expected, value))?;
         Ok(usize::try_from(count).expect("it is at most 20"))
     };
-    let top = said(fields, "top_logprobs");
+    let top = present_field(fields, "top_logprobs");
     let top = top.map(|value| count("top_logprobs", value)).transpose()?;
-    match said(fields, "logprobs") {
+    match present_field(fields, "logprobs") {
         Some(Value::Bool(true)) => Ok(Some(top.unwrap_or(0))),
         None | Some(Value::Bool(false)) => match top {
             None | Some(0) => Ok(None),

@@ -7,26 +7,26 @@ use std::io;
 
 use minijinja::{Error, ErrorKind};
 
-use super::environment::{Raised, Ready};
-use super::protocol::{Failure, Reply, Request};
-use crate::runtime::parsers::{Answer, ContentId, Kept, Task};
-use crate::runtime::process::frame::MAX_HEAD;
+use super::environment::{ParsedTemplate, RaisedMessage};
+use super::protocol::{Failure, RenderReply, RenderRequest};
+use crate::runtime::parsers::{Answer, ContentCache, ContentId, Task};
+use crate::runtime::process::frame::MAX_HEAD_BYTES;
 
 /// Maximum number of cached templates.
-const KEPT: usize = 16;
+const MAX_CACHED_TEMPLATES: usize = 16;
 
 /// Maximum length of a rendered text, in bytes.
-const MAX_TEXT: usize = (MAX_HEAD - 1024) / 6;
+const MAX_TEXT_BYTES: usize = (MAX_HEAD_BYTES - 1024) / 6;
 
 /// Maximum length of an error message, in bytes. A template can raise messages of any length.
-const MAX_MESSAGE: usize = 4096;
+const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// Renders templates and caches the parsed ones.
-pub struct Rendering(Kept<Ready>);
+pub struct Rendering(ContentCache<ParsedTemplate>);
 
 impl Default for Rendering {
     fn default() -> Self {
-        Self(Kept::new(KEPT))
+        Self(ContentCache::new(MAX_CACHED_TEMPLATES))
     }
 }
 
@@ -34,7 +34,7 @@ impl Rendering {
     /// Executes one rendering job.
     pub fn work(&mut self, task: &Task) -> io::Result<Answer> {
         let id = task.id.ok_or(io::ErrorKind::InvalidData)?;
-        let request: Request = task.ask()?;
+        let request: RenderRequest = task.ask()?;
         if self.0.get(id).is_none() {
             let Some(text) = &task.content else {
                 return Ok(Answer::Unknown);
@@ -51,34 +51,36 @@ impl Rendering {
 
     fn parse(&mut self, id: ContentId, text: &[u8], steps: u64) -> Result<(), Error> {
         let text = String::from_utf8_lossy(text);
-        self.0.put(id, Ready::new(&text, steps)?);
+        self.0.put(id, ParsedTemplate::new(&text, steps)?);
         Ok(())
     }
 }
 
-fn rendered(ready: &Ready, request: &Request) -> Reply {
+fn rendered(ready: &ParsedTemplate, request: &RenderRequest) -> RenderReply {
     match ready.render(&request.conversation, &request.tokens, request.now) {
-        Ok(text) if text.len() > MAX_TEXT => Reply::Failed {
+        Ok(text) if text.len() > MAX_TEXT_BYTES => RenderReply::Failed {
             failure: Failure::Length,
             line: None,
             message: format!(
-                "the limit of {MAX_TEXT} bytes, with a text of {}",
+                "the limit of {MAX_TEXT_BYTES} bytes, with a text of {}",
                 text.len()
             ),
         },
-        Ok(text) => Reply::Rendered(text),
+        Ok(text) => RenderReply::Rendered(text),
         Err(error) => failed(&error, false),
     }
 }
 
-fn failed(error: &Error, reading: bool) -> Reply {
-    let (failure, message) = match raised(error) {
+fn failed(error: &Error, reading: bool) -> RenderReply {
+    let (failure, message) = match raised_message(error) {
         Some(message) => (Failure::Raised, message.to_owned()),
-        None if reading || error.kind() == ErrorKind::SyntaxError => (Failure::Syntax, told(error)),
+        None if reading || error.kind() == ErrorKind::SyntaxError => {
+            (Failure::Syntax, error_message(error))
+        }
         None if error.kind() == ErrorKind::OutOfFuel => (Failure::Steps, String::new()),
-        None => (Failure::Other, told(error)),
+        None => (Failure::Other, error_message(error)),
     };
-    Reply::Failed {
+    RenderReply::Failed {
         failure,
         line: error.line(),
         message: cut(message),
@@ -86,10 +88,10 @@ fn failed(error: &Error, reading: bool) -> Reply {
 }
 
 /// Returns the message that the template itself raised, however deep in the call stack.
-fn raised(error: &Error) -> Option<&str> {
+fn raised_message(error: &Error) -> Option<&str> {
     let mut cause = error.source();
     while let Some(error) = cause {
-        if let Some(Raised(message)) = error.downcast_ref() {
+        if let Some(RaisedMessage(message)) = error.downcast_ref() {
             return Some(message);
         }
         cause = error.source();
@@ -97,7 +99,7 @@ fn raised(error: &Error) -> Option<&str> {
     None
 }
 
-fn told(error: &Error) -> String {
+fn error_message(error: &Error) -> String {
     match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
@@ -105,8 +107,8 @@ fn told(error: &Error) -> String {
 }
 
 fn cut(mut message: String) -> String {
-    if message.len() > MAX_MESSAGE {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    if message.len() > MAX_MESSAGE_BYTES {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         message.push('…');
     }
     message

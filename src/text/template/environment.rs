@@ -11,27 +11,27 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use serde_json::Map;
 
 use super::conversation::{Conversation, with_reasoning};
-use super::moment::Moment;
+use super::moment::RenderTime;
 use super::{generation_tag, json_text, methods};
 
 /// The name under which the library knows the template.
 const NAME: &str = "chat template";
 
 /// A parsed template.
-pub(super) struct Ready {
+pub(super) struct ParsedTemplate {
     environment: Environment<'static>,
-    moment: Moment,
+    moment: RenderTime,
 }
 
 /// The message of a template's `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Raised(pub(super) String);
+pub(super) struct RaisedMessage(pub(super) String);
 
-impl Ready {
+impl ParsedTemplate {
     /// Parses a template.
     pub(super) fn new(text: &str, fuel: u64) -> Result<Self, Error> {
-        let moment = Moment::default();
+        let moment = RenderTime::default();
         let mut environment = Environment::new();
         let mut syntax = SyntaxConfig::builder();
         syntax.trim_blocks(true).lstrip_blocks(true);
@@ -110,5 +110,6 @@ fn is_sequence(value: &Value) -> bool {
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {
     let message = message.to_string();
-    Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
+    Err(Error::new(ErrorKind::InvalidOperation, message.clone())
+        .with_source(RaisedMessage(message)))
 }

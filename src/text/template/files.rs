@@ -1,6 +1,6 @@
 //! Reads the files of a package that contain templates.
 //!
-//! Invariant: no file is read beyond [`MAX_FILE`].
+//! Invariant: no file is read beyond [`MAX_FILE_BYTES`].
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::error::FindError;
 use crate::source;
 
 /// Maximum size of a file, in bytes. A tokenizer config with a thousand added tokens has 200 kB.
-const MAX_FILE: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Reads a file as a JSON object.
 pub(super) fn object(file: &Path) -> Result<Map<String, Value>, FindError> {
@@ -30,7 +30,8 @@ pub(super) fn read(file: &Path) -> Result<String, FindError> {
         file: file.to_owned(),
         reason,
     };
-    let bytes = source::read(file, MAX_FILE).map_err(|error| unreadable(error.to_string()))?;
+    let bytes =
+        source::read(file, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
     String::from_utf8(bytes).map_err(|error| unreadable(format!("invalid UTF-8: {error}")))
 }
 

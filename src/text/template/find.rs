@@ -4,7 +4,7 @@
 //! the tokenizer or beside the package's config are `chat_template.jinja`, `chat_template.json` and
 //! `additional_chat_templates/*.jinja`. Files override the field, as in `transformers`, which
 //! writes files nowadays. Invariant: a package has at most [`MAX_TEMPLATES`], each of at most
-//! [`MAX_TEMPLATE`] bytes.
+//! [`MAX_TEMPLATE_BYTES`] bytes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::takes::Takes;
 use crate::runtime::parsers::ContentId;
 
 /// Maximum size of a template, in bytes. The largest known ones have 30 kB.
-const MAX_TEMPLATE: usize = 1 << 20;
+const MAX_TEMPLATE_BYTES: usize = 1 << 20;
 
 /// Maximum number of templates in a package.
 const MAX_TEMPLATES: usize = 64;
@@ -49,10 +49,10 @@ pub struct Templates {
 
 /// A template with the special tokens that it may write. Clones share the data.
 #[derive(Debug, Clone)]
-pub struct Template(Arc<Inner>);
+pub struct Template(Arc<TemplateData>);
 
 #[derive(Debug)]
-struct Inner {
+struct TemplateData {
     /// Unique id within this process.
     id: u64,
     file: PathBuf,
@@ -144,7 +144,7 @@ impl Template {
         tokens: Map<String, Value>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(Arc::new(Inner {
+        Self(Arc::new(TemplateData {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             file: file.into(),
             name: name.to_owned(),
@@ -271,10 +271,10 @@ fn of_legacy(folders: &[&Path], texts: &mut Texts) -> Result<(), FindError> {
 }
 
 fn template(file: &Path, field: &str, text: String) -> Result<String, FindError> {
-    if text.len() <= MAX_TEMPLATE {
+    if text.len() <= MAX_TEMPLATE_BYTES {
         return Ok(text);
     }
-    let expected = format!("a template of at most {MAX_TEMPLATE} bytes");
+    let expected = format!("a template of at most {MAX_TEMPLATE_BYTES} bytes");
     Err(malformed(
         file,
         field,

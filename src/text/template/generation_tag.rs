@@ -8,9 +8,9 @@
 use std::borrow::Cow;
 
 /// Replacement with the length of `generation`.
-const OPEN: &str = "with      ";
+const WITH_TAG: &str = "with      ";
 /// Replacement with the length of `endgeneration`.
-const CLOSE: &str = "endwith      ";
+const ENDWITH_TAG: &str = "endwith      ";
 
 /// Returns the template with these tags replaced.
 pub(super) fn replaced(template: &str) -> Cow<'_, str> {
@@ -36,8 +36,8 @@ fn tags(template: &str) -> impl Iterator<Item = (usize, &'static str)> {
         loop {
             let tag = rest.next_tag()?;
             match rest.template.get(tag.clone()) {
-                Some("generation") => return Some((tag.start, OPEN)),
-                Some("endgeneration") => return Some((tag.start, CLOSE)),
+                Some("generation") => return Some((tag.start, WITH_TAG)),
+                Some("endgeneration") => return Some((tag.start, ENDWITH_TAG)),
                 Some("raw") => rest.skip_raw(),
                 _ => {}
             }

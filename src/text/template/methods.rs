@@ -17,7 +17,7 @@ pub(super) fn call(
 ) -> Result<Value, Error> {
     let own = match value.kind() {
         ValueKind::String => of_text(value.as_str().unwrap_or_default(), method, arguments)?,
-        ValueKind::Seq if method == "index" => Some(place_in(value, arguments)?),
+        ValueKind::Seq if method == "index" => Some(index_in(value, arguments)?),
         ValueKind::Seq | ValueKind::Map if method == "copy" => Some(value.clone()),
         _ => None,
     };
@@ -29,7 +29,7 @@ pub(super) fn call(
 
 /// The filter `trim`: strips the value's text of Python's white space.
 pub(super) fn trim(value: &Value, characters: Option<&str>) -> String {
-    stripped(&text_of(value), characters, Side::Both).to_owned()
+    stripped(&text_of(value), characters, TrimSide::Both).to_owned()
 }
 
 /// The filter `replace` with a count, which the library's filter lacks.
@@ -49,7 +49,7 @@ fn text_of(value: &Value) -> Cow<'_, str> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Side {
+enum TrimSide {
     Left,
     Right,
     Both,
@@ -57,9 +57,9 @@ enum Side {
 
 fn of_text(text: &str, method: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
     let side = match method {
-        "strip" => Side::Both,
-        "lstrip" => Side::Left,
-        "rstrip" => Side::Right,
+        "strip" => TrimSide::Both,
+        "lstrip" => TrimSide::Left,
+        "rstrip" => TrimSide::Right,
         _ => return of_text_beyond_strip(text, method, arguments),
     };
     let (characters,): (Option<&str>,) = from_args(arguments)?;
@@ -82,7 +82,7 @@ fn of_text_beyond_strip(
         }
         "partition" | "rpartition" => {
             let (separator,): (&str,) = from_args(arguments)?;
-            parted(text, separator, method == "rpartition")?
+            python_partition(text, separator, method == "rpartition")?
         }
         "rsplit" => split(text, arguments, true)?,
         "split" => split(text, arguments, false)?,
@@ -105,17 +105,17 @@ fn of_text_beyond_strip(
     }))
 }
 
-fn stripped<'t>(text: &'t str, characters: Option<&str>, side: Side) -> &'t str {
+fn stripped<'t>(text: &'t str, characters: Option<&str>, side: TrimSide) -> &'t str {
     let goes = |c: char| match characters {
         Some(characters) => characters.contains(c),
         None => is_space(c),
     };
-    let text = if side == Side::Right {
+    let text = if side == TrimSide::Right {
         text
     } else {
         text.trim_start_matches(goes)
     };
-    if side == Side::Left {
+    if side == TrimSide::Left {
         text
     } else {
         text.trim_end_matches(goes)
@@ -142,7 +142,7 @@ fn title(text: &str) -> String {
     titled
 }
 
-fn parted(text: &str, separator: &str, last: bool) -> Result<Value, Error> {
+fn python_partition(text: &str, separator: &str, last: bool) -> Result<Value, Error> {
     if separator.is_empty() {
         return Err(wrong("empty separator"));
     }
@@ -197,7 +197,7 @@ fn split(text: &str, arguments: &[Value], from_end: bool) -> Result<Value, Error
 /// Splits at runs of white space; the ends are stripped.
 fn words(text: &str, most: Option<usize>, from_end: bool) -> Vec<&str> {
     let mut words = Vec::new();
-    let mut rest = stripped(text, None, Side::Both);
+    let mut rest = stripped(text, None, TrimSide::Both);
     while !rest.is_empty() {
         let whole = most.is_some_and(|most| words.len() >= most);
         let cut = if whole {
@@ -215,10 +215,10 @@ fn words(text: &str, most: Option<usize>, from_end: bool) -> Vec<&str> {
         let (before, after) = (&rest[..cut], &rest[cut + width..]);
         if from_end {
             words.push(after);
-            rest = stripped(before, None, Side::Right);
+            rest = stripped(before, None, TrimSide::Right);
         } else {
             words.push(before);
-            rest = stripped(after, None, Side::Left);
+            rest = stripped(after, None, TrimSide::Left);
         }
     }
     if from_end {
@@ -227,7 +227,7 @@ fn words(text: &str, most: Option<usize>, from_end: bool) -> Vec<&str> {
     words
 }
 
-fn place_in(list: &Value, arguments: &[Value]) -> Result<Value, Error> {
+fn index_in(list: &Value, arguments: &[Value]) -> Result<Value, Error> {
     let (wanted,): (&Value,) = from_args(arguments)?;
     for (place, item) in list.try_iter()?.checked().enumerate() {
         if item? == *wanted {

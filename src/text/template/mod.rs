@@ -24,7 +24,7 @@ pub use child::Rendering;
 pub use conversation::Conversation;
 pub use error::{FindError, TemplateError};
 pub use find::{Places, Template, Templates};
-pub use renderer::{Limits, Renderer};
+pub use renderer::{RenderLimits, Renderer};
 pub use takes::Takes;
 
 /// The name of this kind of job.

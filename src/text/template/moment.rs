@@ -12,9 +12,9 @@ use minijinja::{Error, ErrorKind};
 
 /// The moment of the current rendering, shared with the function that templates call.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Moment(Arc<AtomicI64>);
+pub(super) struct RenderTime(Arc<AtomicI64>);
 
-impl Moment {
+impl RenderTime {
     /// Sets the moment, in seconds since 1970.
     pub(super) fn set(&self, seconds: i64) {
         self.0.store(seconds, Ordering::Relaxed);
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn patterns_are_pythons_and_unknown_ones_are_errors() {
-        let moment = Moment::default();
+        let moment = RenderTime::default();
         // Noon, so that it is the same day nearly everywhere.
         moment.set(1_753_531_200);
         let text = |pattern| moment.text(pattern).expect("it is known");

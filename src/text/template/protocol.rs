@@ -9,7 +9,7 @@ use super::conversation::Conversation;
 
 /// A rendering request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Request<'r> {
+pub(super) struct RenderRequest<'r> {
     /// Special tokens that the template may write.
     pub(super) tokens: Cow<'r, Map<String, Value>>,
     /// The conversation to render.
@@ -22,7 +22,7 @@ pub(super) struct Request<'r> {
 
 /// The result of a rendering.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(super) enum RenderReply {
     /// The rendered text.
     Rendered(String),
     /// The rendering failed.

@@ -11,17 +11,17 @@ use super::WORK;
 use super::conversation::Conversation;
 use super::error::TemplateError;
 use super::find::Template;
-use super::protocol::{Failure, Reply, Request};
-use super::takes::{Takes, tried};
+use super::protocol::{Failure, RenderReply, RenderRequest};
+use super::takes::{Takes, probe};
 use crate::runtime::parsers::{self, Client, Content, Job, ParserError, Parsers};
-use crate::runtime::process::frame::MAX_HEAD;
+use crate::runtime::process::frame::MAX_HEAD_BYTES;
 
 /// Maximum size of a conversation, in bytes of JSON. It fits one frame together with any template.
-const MAX_CONVERSATION: usize = MAX_HEAD / 2;
+const MAX_CONVERSATION_BYTES: usize = MAX_HEAD_BYTES / 2;
 
 /// Limits of a rendering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RenderLimits {
     /// Memory of a worker process, in bytes.
     pub memory: u64,
     /// Duration of a rendering.
@@ -30,7 +30,7 @@ pub struct Limits {
     pub steps: u64,
 }
 
-impl Default for Limits {
+impl Default for RenderLimits {
     /// Returns limits far above the needs of valid templates: some megabytes, and some hundred
     /// steps per message.
     fn default() -> Self {
@@ -46,17 +46,17 @@ impl Default for Limits {
 #[derive(Debug, Clone)]
 pub struct Renderer {
     client: Client,
-    limits: Limits,
+    limits: RenderLimits,
 }
 
 impl Renderer {
     /// Creates a renderer with worker processes of this binary.
     pub fn new() -> io::Result<Self> {
-        Ok(Self::of(std::env::current_exe()?, Limits::default()))
+        Ok(Self::of(std::env::current_exe()?, RenderLimits::default()))
     }
 
     /// Creates a renderer with worker processes of `program`, within these limits.
-    pub fn of(program: PathBuf, limits: Limits) -> Self {
+    pub fn of(program: PathBuf, limits: RenderLimits) -> Self {
         Self {
             client: Parsers::new(program).client(0),
             limits,
@@ -67,7 +67,7 @@ impl Renderer {
     pub fn by(client: Client) -> Self {
         Self {
             client,
-            limits: Limits::default(),
+            limits: RenderLimits::default(),
         }
     }
 
@@ -88,15 +88,15 @@ impl Renderer {
         now: SystemTime,
     ) -> Result<String, TemplateError> {
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let request = Request {
+        let request = RenderRequest {
             tokens: Cow::Borrowed(template.tokens()),
             conversation: Cow::Borrowed(conversation),
             now: i64::try_from(seconds).unwrap_or(i64::MAX),
             steps: self.limits.steps,
         };
         match self.asked(template, &request)? {
-            Reply::Rendered(text) => Ok(text),
-            Reply::Failed {
+            RenderReply::Rendered(text) => Ok(text),
+            RenderReply::Failed {
                 failure,
                 line,
                 message,
@@ -105,20 +105,24 @@ impl Renderer {
     }
 
     /// Returns the message forms that a template accepts, tested once per template.
-    pub fn takes(&self, template: &Template) -> Result<Takes, TemplateError> {
+    pub fn accepted_forms(&self, template: &Template) -> Result<Takes, TemplateError> {
         if let Some(known) = template.takes().get() {
             return Ok(*known);
         }
-        let takes = tried(|conversation| self.render(template, conversation))?;
+        let takes = probe(|conversation| self.render(template, conversation))?;
         Ok(*template.takes().get_or_init(|| takes))
     }
 
-    fn asked(&self, template: &Template, request: &Request) -> Result<Reply, TemplateError> {
+    fn asked(
+        &self,
+        template: &Template,
+        request: &RenderRequest,
+    ) -> Result<RenderReply, TemplateError> {
         let ask = serde_json::to_vec(request).expect("JSON values can be serialized");
-        if ask.len() > MAX_CONVERSATION {
+        if ask.len() > MAX_CONVERSATION_BYTES {
             return Err(TemplateError::TooLarge {
                 bytes: ask.len(),
-                most: MAX_CONVERSATION,
+                most: MAX_CONVERSATION_BYTES,
             });
         }
         let text = || Ok(Cow::Borrowed(template.text().as_bytes()));

@@ -27,18 +27,18 @@ pub struct Takes {
 }
 
 /// A word that no template contains.
-const WORD: &str = "quernstone";
+const PROBE_WORD: &str = "quernstone";
 
 type Outcome = Result<String, TemplateError>;
 
 /// Tests all forms.
-pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, TemplateError> {
-    let render = |conversation: &Conversation| answered(render(conversation));
+pub(super) fn probe(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, TemplateError> {
+    let render = |conversation: &Conversation| rendered_or_none(render(conversation));
     let user = |content: Value| Conversation::of(vec![json!({"role": "user", "content": content})]);
-    let of_text = render(&user(WORD.into()))?;
-    let of_parts = render(&user(json!([{"type": "text", "text": WORD}])))?;
-    let object = render(&called(&json!({ WORD: "value" })))?;
-    let text = render(&called(&json!({ WORD: "value" }).to_string().into()))?;
+    let of_text = render(&user(PROBE_WORD.into()))?;
+    let of_parts = render(&user(json!([{"type": "text", "text": PROBE_WORD}])))?;
+    let object = render(&called(&json!({ PROBE_WORD: "value" })))?;
+    let text = render(&called(&json!({ PROBE_WORD: "value" }).to_string().into()))?;
     let mut with_tools = user("Hello".into());
     with_tools.tools = Some(vec![tool()]);
     let with_tools = render(&with_tools)?;
@@ -53,7 +53,7 @@ pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, 
 }
 
 /// Returns the rendered text; `None` if the template failed on the form.
-fn answered(outcome: Outcome) -> Result<Option<String>, TemplateError> {
+fn rendered_or_none(outcome: Outcome) -> Result<Option<String>, TemplateError> {
     match outcome {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_of_machine() => Err(error),
@@ -84,7 +84,7 @@ fn called(arguments: &Value) -> Conversation {
 fn tool() -> Value {
     json!({
         "type": "function",
-        "function": {"name": WORD, "description": "Looks up.", "parameters": no_parameters()},
+        "function": {"name": PROBE_WORD, "description": "Looks up.", "parameters": no_parameters()},
     })
 }
 
@@ -93,7 +93,7 @@ fn no_parameters() -> Value {
 }
 
 fn has_word(text: Option<&String>) -> bool {
-    text.is_some_and(|text| text.contains(WORD))
+    text.is_some_and(|text| text.contains(PROBE_WORD))
 }
 
 /// Returns whether the list itself was printed.
@@ -104,6 +104,6 @@ fn shows_parts(text: Option<&String>) -> bool {
 
 /// Returns whether the object was printed as Python prints it.
 fn shows_object(text: Option<&String>) -> bool {
-    let printed = format!("{{'{WORD}'");
+    let printed = format!("{{'{PROBE_WORD}'");
     text.is_some_and(|text| text.contains(&printed))
 }

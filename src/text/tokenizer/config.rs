@@ -9,17 +9,17 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::TokenizerError;
-use super::read::{bounded, broken};
+use super::read::{bounded, broken_file};
 
 /// The file's usual name.
 pub const FILE_NAME: &str = "tokenizer_config.json";
 
 /// Maximum size of the file, in bytes. The largest known ones have about 2 MB, with thousands of
 /// added tokens.
-pub(super) const MAX_BYTES: u64 = 32 << 20;
+pub(super) const MAX_CONFIG_BYTES: u64 = 32 << 20;
 
 /// Lengths from here on mean "no limit": exporters write 10³⁰.
-const NO_LENGTH: f64 = 1e9;
+const UNLIMITED_LENGTH: f64 = 1e9;
 
 /// A side of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,17 +81,17 @@ pub struct TokenizerConfig {
 impl TokenizerConfig {
     /// Reads and parses the file.
     pub fn read(path: &Path) -> Result<Self, TokenizerError> {
-        Self::parse(path, &bounded(path, MAX_BYTES)?)
+        Self::parse(path, &bounded(path, MAX_CONFIG_BYTES)?)
     }
 
     /// Parses the file's bytes; `path` is for messages.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenizerError> {
         let value: Value = serde_json::from_slice(bytes)
-            .map_err(|error| broken(path, format!("invalid JSON: {error}")))?;
+            .map_err(|error| broken_file(path, format!("invalid JSON: {error}")))?;
         if !value.is_object() {
-            return Err(broken(path, "expected an object".to_owned()));
+            return Err(broken_file(path, "expected an object".to_owned()));
         }
-        let read = Reading {
+        let read = ConfigReader {
             path,
             value: &value,
         };
@@ -112,12 +112,12 @@ impl TokenizerConfig {
 }
 
 /// The file's JSON value, with its path for messages.
-struct Reading<'a> {
+struct ConfigReader<'a> {
     path: &'a Path,
     value: &'a Value,
 }
 
-impl Reading<'_> {
+impl ConfigReader<'_> {
     fn get(&self, key: &str) -> Option<&Value> {
         self.value.get(key).filter(|value| !value.is_null())
     }
@@ -128,7 +128,7 @@ impl Reading<'_> {
             Value::Object(_) => "an object".to_owned(),
             other => format!("`{other}`"),
         };
-        broken(
+        broken_file(
             self.path,
             format!("invalid `{key}`: expected {expected}, got {found}"),
         )
@@ -150,7 +150,7 @@ impl Reading<'_> {
             return Ok(None);
         };
         match value.as_f64() {
-            Some(length) if length >= NO_LENGTH => Ok(None),
+            Some(length) if length >= UNLIMITED_LENGTH => Ok(None),
             Some(length) if length >= 1.0 => {
                 let whole = value
                     .as_u64()
@@ -196,8 +196,9 @@ impl Reading<'_> {
         let token = |(id, token): (&String, &Value)| {
             let entry = format!("{key}.{id}");
             let number = id.parse();
-            let number = number
-                .map_err(|_| broken(self.path, format!("`{entry}`: `{id}` is not a token id")))?;
+            let number = number.map_err(|_| {
+                broken_file(self.path, format!("`{entry}`: `{id}` is not a token id"))
+            })?;
             let content = token.as_str().or_else(|| token.get("content")?.as_str());
             let content =
                 content.ok_or_else(|| self.wrong(&entry, "a token with `content`", token))?;

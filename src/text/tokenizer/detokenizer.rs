@@ -9,10 +9,10 @@ use super::{Tokenizer, TokenizerError};
 
 /// Maximum number of ids that are held back. A character has at most four bytes, and a token at
 /// least one, so bytes that are incomplete after this number never become a character.
-const MOST_HELD: usize = 8;
+const MAX_HELD_IDS: usize = 8;
 
 /// Number of trailing prompt ids that influence how the first answer begins.
-const CONTEXT: usize = 6;
+const PROMPT_CONTEXT_IDS: usize = 6;
 
 /// The decoding state of one text.
 #[derive(Debug, Clone)]
@@ -20,11 +20,11 @@ pub struct Detokenizer {
     tokenizer: Arc<Tokenizer>,
     skip_special: bool,
     /// Bytes of an incomplete character, if tokens are plain byte sequences.
-    held: Vec<u8>,
+    pending_bytes: Vec<u8>,
     /// Ids of the last piece, followed by the ids that are held back.
     ids: Vec<u32>,
     /// Number of these ids that belong to the last piece.
-    told: usize,
+    emitted_ids: usize,
     /// The text of the last piece's ids.
     prefix: String,
 }
@@ -35,9 +35,9 @@ impl Detokenizer {
         Self {
             tokenizer,
             skip_special,
-            held: Vec::new(),
+            pending_bytes: Vec::new(),
             ids: Vec::new(),
-            told: 0,
+            emitted_ids: 0,
             prefix: String::new(),
         }
     }
@@ -46,13 +46,13 @@ impl Detokenizer {
     /// before a text's first word, but a continuation must keep it.
     pub fn after(mut self, prompt: &[u32]) -> Result<Self, TokenizerError> {
         if !self.tokenizer.is_exact() {
-            let tail = &prompt[prompt.len().saturating_sub(CONTEXT)..];
+            let tail = &prompt[prompt.len().saturating_sub(PROMPT_CONTEXT_IDS)..];
             self.ids = tail
                 .iter()
                 .copied()
                 .filter(|id| self.is_text(*id))
                 .collect();
-            self.told = self.ids.len();
+            self.emitted_ids = self.ids.len();
             self.prefix = self.tokenizer.decode(&self.ids, self.skip_special)?;
         }
         Ok(self)
@@ -65,43 +65,43 @@ impl Detokenizer {
         }
         if self.tokenizer.is_exact() {
             let bytes = self.tokenizer.vocabulary().bytes(id).unwrap_or(&[]);
-            self.held.extend_from_slice(bytes);
-            return Ok(complete(&mut self.held));
+            self.pending_bytes.extend_from_slice(bytes);
+            return Ok(take_complete(&mut self.pending_bytes));
         }
         self.ids.push(id);
         let text = self.tokenizer.decode(&self.ids, self.skip_special)?;
-        let may_be_held = self.ids.len() - self.told < MOST_HELD;
+        let may_be_held = self.ids.len() - self.emitted_ids < MAX_HELD_IDS;
         let is_half = text.ends_with('\u{fffd}') && !self.is_whole();
         if may_be_held && (is_half || text.len() <= self.prefix.len()) {
             return Ok(String::new());
         }
-        self.tell(&text)
+        self.emit(&text)
     }
 
     /// Returns the text that was held back, even if it is not a whole character.
     pub fn finish(&mut self) -> Result<String, TokenizerError> {
         if self.tokenizer.is_exact() {
-            let held = std::mem::take(&mut self.held);
+            let held = std::mem::take(&mut self.pending_bytes);
             return Ok(String::from_utf8_lossy(&held).into_owned());
         }
-        if self.ids.len() == self.told {
+        if self.ids.len() == self.emitted_ids {
             return Ok(String::new());
         }
         let text = self.tokenizer.decode(&self.ids, self.skip_special)?;
-        self.tell(&text)
+        self.emit(&text)
     }
 
     /// Returns the part of `text`, the text of all kept ids, beyond the last piece.
-    fn tell(&mut self, text: &str) -> Result<String, TokenizerError> {
+    fn emit(&mut self, text: &str) -> Result<String, TokenizerError> {
         let piece = match text.strip_prefix(self.prefix.as_str()) {
             Some(piece) => piece.to_owned(),
             // Later bytes made earlier characters invalid. Text that was returned stays.
             None => self
                 .tokenizer
-                .decode(&self.ids[self.told..], self.skip_special)?,
+                .decode(&self.ids[self.emitted_ids..], self.skip_special)?,
         };
-        self.ids.drain(..self.told);
-        self.told = self.ids.len();
+        self.ids.drain(..self.emitted_ids);
+        self.emitted_ids = self.ids.len();
         self.prefix = self.tokenizer.decode(&self.ids, self.skip_special)?;
         Ok(piece)
     }
@@ -109,7 +109,7 @@ impl Detokenizer {
     /// Returns whether the ids held back form whole characters. A literal U+FFFD counts as one.
     fn is_whole(&self) -> bool {
         let vocabulary = self.tokenizer.vocabulary();
-        let held = self.ids[self.told..].iter();
+        let held = self.ids[self.emitted_ids..].iter();
         let bytes: Vec<u8> = held
             .flat_map(|id| vocabulary.bytes(*id).unwrap_or_default())
             .copied()
@@ -125,7 +125,7 @@ impl Detokenizer {
 
 /// Removes and returns the whole characters in `held`. Bytes that can never become a character are
 /// returned as U+FFFD, as in decoding everything at once.
-fn complete(held: &mut Vec<u8>) -> String {
+fn take_complete(held: &mut Vec<u8>) -> String {
     let mut text = String::new();
     let mut rest = &held[..];
     loop {

@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// Calls `work` and turns its errors and panics into an error.
-pub(super) fn guarded<T>(
+pub(super) fn catch_panic<T>(
     work: impl FnOnce() -> Result<T, Box<dyn Error + Send + Sync>>,
 ) -> Result<T, TokenizerError> {
     install_hook();

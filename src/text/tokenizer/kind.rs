@@ -29,7 +29,7 @@ pub enum ForeignKind {
 }
 
 /// Remedy for formats that transformers can convert.
-const BY_TRANSFORMERS: &str = "convert it with the Python package transformers, \
+const TRANSFORMERS_HELP: &str = "convert it with the Python package transformers, \
     `AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY)`, which writes a `tokenizer.json`";
 
 impl ForeignKind {
@@ -37,7 +37,7 @@ impl ForeignKind {
     pub fn help(self) -> &'static str {
         match self {
             Self::SentencePiece | Self::Tiktoken | Self::Vocabulary | Self::VocabularyLines => {
-                BY_TRANSFORMERS
+                TRANSFORMERS_HELP
             }
             Self::Tekken => {
                 "convert it with the Python package transformers, whose Mistral tokenizers read it \
@@ -54,10 +54,10 @@ impl ForeignKind {
     pub(super) fn of_bytes(path: &Path, bytes: &[u8]) -> Option<Self> {
         let extension = path.extension().and_then(|extension| extension.to_str());
         // The first field of the protocol buffer is the list of pieces.
-        if matches!(extension, Some("model" | "spm")) || is_pieces(bytes) {
+        if matches!(extension, Some("model" | "spm")) || is_sentencepiece(bytes) {
             return Some(Self::SentencePiece);
         }
-        if extension == Some("tiktoken") || is_ranks(bytes) {
+        if extension == Some("tiktoken") || is_tiktoken(bytes) {
             return Some(Self::Tiktoken);
         }
         match extension {
@@ -89,12 +89,12 @@ impl ForeignKind {
 
 /// Matches the beginning of a SentencePiece file: field 1, its length, and in it field 1 (the
 /// piece's text).
-fn is_pieces(bytes: &[u8]) -> bool {
+fn is_sentencepiece(bytes: &[u8]) -> bool {
     matches!(bytes, [0x0a, length, 0x0a, text, ..] if *text < *length && *length < 0x80)
 }
 
 /// Returns whether the first line consists of base64 and a rank.
-fn is_ranks(bytes: &[u8]) -> bool {
+fn is_tiktoken(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
     let Some((text, rank)) = std::str::from_utf8(line)
         .ok()

@@ -14,19 +14,19 @@ use serde_json::value::RawValue;
 use tokenizers::PaddingDirection;
 
 use super::config::{AddedToken, Side, TokenizerConfig};
-use super::guard::guarded;
+use super::guard::catch_panic;
 use super::kind::ForeignKind;
-use super::read::broken;
+use super::read::broken_file;
 use super::{Padding, TokenizerError};
 
 /// Maximum size of a `tokenizer.json`, in bytes. The largest known ones have about 35 MB.
-pub(super) const MAX_BYTES: u64 = 256 << 20;
+pub(super) const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 /// Maximum token id: 16 times the largest known vocabulary.
-pub(super) const MAX_ID: u32 = 1 << 22;
+pub(super) const MAX_TOKEN_ID: u32 = 1 << 22;
 
 /// A tokenizer of the library, and the padding and truncation settings of its file.
-pub(super) struct Parsed {
+pub(super) struct ParsedTokenizer {
     pub(super) tokenizer: tokenizers::Tokenizer,
     pub(super) padding: Padding,
     pub(super) truncation_side: Side,
@@ -37,10 +37,10 @@ pub(super) fn parse(
     path: &Path,
     bytes: &[u8],
     config: &TokenizerConfig,
-) -> Result<Parsed, TokenizerError> {
+) -> Result<ParsedTokenizer, TokenizerError> {
     let outline = Outline::read(path, bytes)?;
-    let parsed = guarded(|| tokenizers::Tokenizer::from_bytes(bytes));
-    let mut tokenizer = parsed.map_err(|error| explained(path, bytes, error))?;
+    let parsed = catch_panic(|| tokenizers::Tokenizer::from_bytes(bytes));
+    let mut tokenizer = parsed.map_err(|error| explain_error(path, bytes, error))?;
     check_ids(path, &tokenizer)?;
     outline.check(path, &tokenizer)?;
     add_tokens(path, &mut tokenizer, &config.added_tokens)?;
@@ -53,8 +53,8 @@ pub(super) fn parse(
         }
     });
     tokenizer.with_padding(None);
-    guarded(|| tokenizer.with_truncation(None).map(|_| ()))?;
-    Ok(Parsed {
+    catch_panic(|| tokenizer.with_truncation(None).map(|_| ()))?;
+    Ok(ParsedTokenizer {
         tokenizer,
         padding,
         truncation_side,
@@ -76,7 +76,7 @@ struct Pipeline<'f> {
 pub(super) fn without_pipeline(path: &Path, mut bytes: Vec<u8>) -> Result<Vec<u8>, TokenizerError> {
     Outline::read(path, &bytes)?;
     let pipeline: Pipeline = serde_json::from_slice(&bytes)
-        .map_err(|error| broken(path, format!("not a valid tokenizer: {error}")))?;
+        .map_err(|error| broken_file(path, format!("not a valid tokenizer: {error}")))?;
     let parts = [
         pipeline.normalizer,
         pipeline.pre_tokenizer,
@@ -112,10 +112,10 @@ impl Outline {
     /// Checks the syntax of the whole file: the library panics on an error within a decoder.
     fn read(path: &Path, bytes: &[u8]) -> Result<Self, TokenizerError> {
         serde_json::from_slice(bytes).map_err(|error| match ForeignKind::of_bytes(path, bytes) {
-            Some(kind) => foreign(path, kind),
-            None if bytes.is_empty() => broken(path, "it is empty".to_owned()),
-            None if error.is_data() => broken(path, "expected an object".to_owned()),
-            None => broken(path, format!("invalid JSON: {error}")),
+            Some(kind) => foreign_format(path, kind),
+            None if bytes.is_empty() => broken_file(path, "it is empty".to_owned()),
+            None if error.is_data() => broken_file(path, "expected an object".to_owned()),
+            None => broken_file(path, format!("invalid JSON: {error}")),
         })
     }
 
@@ -132,14 +132,14 @@ impl Outline {
                 let reason = format!(
                     "`added_tokens` gives the token `{content}` the id {id}, but by its position it has {has}"
                 );
-                return Err(broken(path, reason));
+                return Err(broken_file(path, reason));
             }
         }
         Ok(())
     }
 }
 
-fn foreign(path: &Path, kind: ForeignKind) -> TokenizerError {
+fn foreign_format(path: &Path, kind: ForeignKind) -> TokenizerError {
     TokenizerError::Foreign {
         file: path.to_owned(),
         kind,
@@ -147,32 +147,34 @@ fn foreign(path: &Path, kind: ForeignKind) -> TokenizerError {
 }
 
 /// Explains why JSON is not a tokenizer: by its actual format, or by the library's message.
-fn explained(path: &Path, bytes: &[u8], error: TokenizerError) -> TokenizerError {
+fn explain_error(path: &Path, bytes: &[u8], error: TokenizerError) -> TokenizerError {
     let TokenizerError::Failed(reason) = error else {
         return error;
     };
     let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
     match ForeignKind::of_value(&value) {
-        Some(kind) => foreign(path, kind),
-        None if !value.is_object() => broken(path, "expected an object".to_owned()),
+        Some(kind) => foreign_format(path, kind),
+        None if !value.is_object() => broken_file(path, "expected an object".to_owned()),
         None if value.get("model").is_none() => {
-            broken(path, "not a tokenizer: it has no `model`".to_owned())
+            broken_file(path, "not a tokenizer: it has no `model`".to_owned())
         }
-        None => broken(path, format!("not a valid tokenizer: {reason}")),
+        None => broken_file(path, format!("not a valid tokenizer: {reason}")),
     }
 }
 
 /// Rejects ids that would make vocabulary-sized tables too large.
 fn check_ids(path: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<(), TokenizerError> {
-    let vocabulary = guarded(|| Ok(tokenizer.get_vocab(true)))?;
-    match vocabulary.iter().find(|(_, id)| **id > MAX_ID) {
+    let vocabulary = catch_panic(|| Ok(tokenizer.get_vocab(true)))?;
+    match vocabulary.iter().find(|(_, id)| **id > MAX_TOKEN_ID) {
         Some((token, id)) => {
             let reason = format!(
-                "the id of the token `{token}` is too large: expected at most {MAX_ID}, got {id}"
+                "the id of the token `{token}` is too large: expected at most {MAX_TOKEN_ID}, got {id}"
             );
-            Err(broken(path, reason))
+            Err(broken_file(path, reason))
         }
-        None if vocabulary.is_empty() => Err(broken(path, "its vocabulary is empty".to_owned())),
+        None if vocabulary.is_empty() => {
+            Err(broken_file(path, "its vocabulary is empty".to_owned()))
+        }
         None => Ok(()),
     }
 }
@@ -200,7 +202,7 @@ fn add_tokens(
             .single_word(token.single_word)
     });
     let added: Vec<tokenizers::AddedToken> = added.collect();
-    guarded(|| tokenizer.add_tokens(added))?;
+    catch_panic(|| tokenizer.add_tokens(added))?;
     for (id, token) in missing {
         let has = tokenizer.token_to_id(&token.content);
         if has != Some(*id) {
@@ -210,7 +212,7 @@ fn add_tokens(
                  do the two files belong to the same model?",
                 token.content
             );
-            return Err(broken(path, reason));
+            return Err(broken_file(path, reason));
         }
     }
     Ok(())

@@ -27,24 +27,24 @@ use tokenizers::{Encoding, TruncationDirection};
 
 pub use config::{AddedToken, Side, TokenizerConfig};
 pub use detokenizer::Detokenizer;
-pub use elsewhere::{Encoding as EncodingWork, WORK};
+pub use elsewhere::{Encoding as EncodingWork, JOB_NAME};
 pub use error::TokenizerError;
 pub use files::TokenizerFiles;
 pub use kind::ForeignKind;
 pub use vocabulary::Vocabulary;
 
 use crate::runtime::parsers::Client;
-use elsewhere::Source;
-use guard::guarded;
-use load::Parsed;
-use vocabulary::Spelling;
+use elsewhere::TokenizerSource;
+use guard::catch_panic;
+use load::ParsedTokenizer;
+use vocabulary::ByteSpelling;
 
 /// Maximum size of a text, in bytes: more than a million tokens. Encoding temporarily takes about
 /// two hundred times as much memory.
-pub const MAX_TEXT: usize = 4 << 20;
+pub const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Minimum number of texts that are encoded on several threads.
-const PARALLEL: usize = 8;
+const MIN_PARALLEL_TEXTS: usize = 8;
 
 /// A loaded tokenizer. Encoding and decoding need no lock. Clones share the data.
 #[derive(Debug, Clone)]
@@ -57,12 +57,12 @@ pub struct Tokenizer {
 #[derive(Debug)]
 struct Shared {
     /// The files for worker processes. If set, `library` has no normaliser and no patterns.
-    source: Option<Source>,
+    source: Option<TokenizerSource>,
     library: tokenizers::Tokenizer,
     config: TokenizerConfig,
     padding: Padding,
     truncation_side: Side,
-    spelling: Spelling,
+    spelling: ByteSpelling,
     /// The file's decoder settings, which define how ids become text.
     decoder: serde_json::Value,
     vocabulary: OnceLock<Vocabulary>,
@@ -81,7 +81,7 @@ pub struct Padding {
 
 /// The treatment of special tokens that a model expects around a text (`[CLS]`, `<s>`, …).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Specials {
+pub enum SpecialTokens {
     /// Added, as the tokenizer defines: for plain texts.
     Added,
     /// Not added: for rendered templates, which contain them.
@@ -90,7 +90,7 @@ pub enum Specials {
 
 /// The treatment of texts with too many tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Overlong {
+pub enum OverlongPolicy {
     /// They are rejected; the error names both numbers.
     Refused,
     /// They are truncated on the tokenizer's side.
@@ -99,16 +99,16 @@ pub enum Overlong {
 
 /// A limit on the number of tokens of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bound {
+pub struct TokenLimit {
     /// Maximum number of tokens, including added ones.
     pub tokens: usize,
     /// The treatment of longer texts.
-    pub overlong: Overlong,
+    pub overlong: OverlongPolicy,
 }
 
 /// An encoded text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedText {
     /// Token ids.
     pub ids: Vec<u32>,
     /// The segment of each token; 0 unless the tokenizer sets another.
@@ -123,7 +123,7 @@ impl Tokenizer {
             Some(config) => TokenizerConfig::read(config)?,
             None => TokenizerConfig::default(),
         };
-        let bytes = read::bounded(file, load::MAX_BYTES)?;
+        let bytes = read::bounded(file, load::MAX_TOKENIZER_BYTES)?;
         Self::parse(file, &bytes, config)
     }
 
@@ -134,19 +134,19 @@ impl Tokenizer {
 
     /// Loads a tokenizer that encodes texts in worker processes. Decoding runs in this process,
     /// within limits.
-    pub fn elsewhere(files: &TokenizerFiles, client: &Client) -> Result<Self, TokenizerError> {
-        let (source, [tokenizer, config]) = Source::read(files)?;
+    pub fn with_worker(files: &TokenizerFiles, client: &Client) -> Result<Self, TokenizerError> {
+        let (source, [tokenizer, config]) = TokenizerSource::read(files)?;
         let config = match &files.config {
             Some(path) => TokenizerConfig::parse(path, &config)?,
             None => TokenizerConfig::default(),
         };
         // Encoding an empty text makes the worker load the normaliser and the patterns.
-        let encoding = (Specials::Absent, None);
+        let encoding = (SpecialTokens::Absent, None);
         source.encode(client, &[""], encoding)?;
         let tokenizer = load::without_pipeline(&files.tokenizer, tokenizer)?;
         let own = Self::of_parts(&files.tokenizer, &tokenizer, config, Some(source))?;
         decoding::check(&files.tokenizer, &own)?;
-        Ok(own.on_behalf(client.again()))
+        Ok(own.on_behalf(client.new_request()))
     }
 
     /// Returns a copy for one request, whose texts are encoded on behalf of that client.
@@ -171,15 +171,15 @@ impl Tokenizer {
         file: &Path,
         bytes: &[u8],
         config: TokenizerConfig,
-        source: Option<Source>,
+        source: Option<TokenizerSource>,
     ) -> Result<Self, TokenizerError> {
         let parsed = load::parse(file, bytes, &config)?;
-        let Parsed {
+        let ParsedTokenizer {
             tokenizer,
             padding,
             truncation_side,
         } = parsed;
-        let decoder = guarded(|| {
+        let decoder = catch_panic(|| {
             let decoder = tokenizer.get_decoder();
             Ok(decoder.map(serde_json::to_value).transpose()?)
         })?;
@@ -189,7 +189,7 @@ impl Tokenizer {
             config,
             padding,
             truncation_side,
-            spelling: Spelling::of(decoder.as_ref()),
+            spelling: ByteSpelling::of(decoder.as_ref()),
             decoder: decoder.unwrap_or_default(),
             vocabulary: OnceLock::new(),
         };
@@ -225,13 +225,13 @@ impl Tokenizer {
     }
 
     /// Encodes a text.
-    pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>, TokenizerError> {
+    pub fn encode(&self, text: &str, specials: SpecialTokens) -> Result<Vec<u32>, TokenizerError> {
         let mut rows = self.encode_all(&[text], specials, None)?;
         Ok(rows.pop().unwrap_or_default().ids)
     }
 
     /// Returns the number of tokens of a text.
-    pub fn count(&self, text: &str, specials: Specials) -> Result<usize, TokenizerError> {
+    pub fn count(&self, text: &str, specials: SpecialTokens) -> Result<usize, TokenizerError> {
         Ok(self.encode(text, specials)?.len())
     }
 
@@ -239,22 +239,22 @@ impl Tokenizer {
     pub fn encode_batch(
         &self,
         texts: &[&str],
-        bound: Option<Bound>,
-    ) -> Result<Vec<Encoded>, TokenizerError> {
-        self.encode_all(texts, Specials::Added, bound)
+        bound: Option<TokenLimit>,
+    ) -> Result<Vec<EncodedText>, TokenizerError> {
+        self.encode_all(texts, SpecialTokens::Added, bound)
     }
 
     /// Encodes several texts, in this process or in a worker process.
     fn encode_all(
         &self,
         texts: &[&str],
-        specials: Specials,
-        bound: Option<Bound>,
-    ) -> Result<Vec<Encoded>, TokenizerError> {
-        if let Some(long) = texts.iter().find(|text| text.len() > MAX_TEXT) {
+        specials: SpecialTokens,
+        bound: Option<TokenLimit>,
+    ) -> Result<Vec<EncodedText>, TokenizerError> {
+        if let Some(long) = texts.iter().find(|text| text.len() > MAX_TEXT_BYTES) {
             return Err(TokenizerError::LongText {
                 bytes: long.len(),
-                limit: MAX_TEXT,
+                limit: MAX_TEXT_BYTES,
             });
         }
         if let (Some(source), Some(client)) = (&self.shared.source, &self.client) {
@@ -273,7 +273,7 @@ impl Tokenizer {
                 other => other,
             })
         };
-        if texts.len() < PARALLEL {
+        if texts.len() < MIN_PARALLEL_TEXTS {
             texts.iter().enumerate().map(one).collect()
         } else {
             texts.par_iter().enumerate().map(one).collect()
@@ -300,7 +300,7 @@ impl Tokenizer {
         if ids.is_empty() {
             return Ok(String::new());
         }
-        guarded(|| self.shared.library.decode(&ids, skip_special))
+        catch_panic(|| self.shared.library.decode(&ids, skip_special))
     }
 
     /// Returns the bytes of each token, computed on first use.
@@ -328,33 +328,33 @@ impl Shared {
     fn encoded(
         &self,
         text: &str,
-        specials: Specials,
-        bound: Option<Bound>,
-    ) -> Result<Encoded, TokenizerError> {
-        let plain = guarded(|| self.library.encode_fast(text, false))?;
+        specials: SpecialTokens,
+        bound: Option<TokenLimit>,
+    ) -> Result<EncodedText, TokenizerError> {
+        let plain = catch_panic(|| self.library.encode_fast(text, false))?;
         let (plain, tokens) = match (specials, bound) {
-            (Specials::Absent, None) => return Ok(Encoded::of(&plain)),
+            (SpecialTokens::Absent, None) => return Ok(EncodedText::of(&plain)),
             (_, None) => (plain, usize::MAX),
             (_, Some(bound)) => (self.bounded(plain, specials, bound)?, bound.tokens),
         };
-        if specials == Specials::Absent {
-            return Ok(Encoded::of(&plain));
+        if specials == SpecialTokens::Absent {
+            return Ok(EncodedText::of(&plain));
         }
-        let whole = guarded(|| self.library.post_process(plain, None, true))?;
+        let whole = catch_panic(|| self.library.post_process(plain, None, true))?;
         debug_assert!(whole.get_ids().len() <= tokens, "truncated before");
-        Ok(Encoded::of(&whole))
+        Ok(EncodedText::of(&whole))
     }
 
     /// Encodes a text without added tokens, and truncates it so that they fit.
     fn bounded(
         &self,
         mut plain: Encoding,
-        specials: Specials,
-        bound: Bound,
+        specials: SpecialTokens,
+        bound: TokenLimit,
     ) -> Result<Encoding, TokenizerError> {
         let added = match specials {
-            Specials::Added => self.added(),
-            Specials::Absent => 0,
+            SpecialTokens::Added => self.added(),
+            SpecialTokens::Absent => 0,
         };
         let limit = bound.tokens;
         let Some(room) = limit.checked_sub(added) else {
@@ -364,7 +364,7 @@ impl Shared {
         if tokens <= limit {
             return Ok(plain);
         }
-        if bound.overlong == Overlong::Refused {
+        if bound.overlong == OverlongPolicy::Refused {
             return Err(TokenizerError::TooManyTokens {
                 text: 0,
                 tokens,
@@ -390,7 +390,7 @@ impl Shared {
     }
 }
 
-impl Encoded {
+impl EncodedText {
     fn of(encoding: &Encoding) -> Self {
         Self {
             ids: encoding.get_ids().to_vec(),

@@ -38,7 +38,7 @@ pub(super) fn bounded(path: &Path, limit: u64) -> Result<Vec<u8>, TokenizerError
 }
 
 /// Creates the error of a file with invalid content.
-pub(super) fn broken(path: &Path, reason: String) -> TokenizerError {
+pub(super) fn broken_file(path: &Path, reason: String) -> TokenizerError {
     TokenizerError::Broken {
         file: path.to_owned(),
         reason,

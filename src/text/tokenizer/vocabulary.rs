@@ -26,7 +26,7 @@ impl Vocabulary {
     /// ids.
     pub(super) fn of(
         tokens: impl Iterator<Item = (String, u32, bool)>,
-        spelling: &Spelling,
+        spelling: &ByteSpelling,
     ) -> Self {
         let mut tokens: Vec<(String, u32, bool)> = tokens.collect();
         tokens.sort_by_key(|(_, id, _)| *id);
@@ -99,7 +99,7 @@ impl Vocabulary {
 
 /// The byte spelling that a tokenizer's decoder uses in tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Spelling {
+pub(super) struct ByteSpelling {
     /// True if tokens use GPT-2's letters, one for each byte.
     byte_letters: bool,
     /// True if tokens spell a byte as `<0x0A>`.
@@ -112,7 +112,7 @@ pub(super) struct Spelling {
     exact: bool,
 }
 
-impl Spelling {
+impl ByteSpelling {
     /// Reads the decoder's JSON as the library writes it. Without a decoder, tokens stand for
     /// themselves.
     pub(super) fn of(decoder: Option<&Value>) -> Self {
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn tokens_are_spelled_as_their_decoder_does() {
         let bytes = |decoder: Option<Value>, token| {
-            let bytes = Spelling::of(decoder.as_ref()).bytes(token);
+            let bytes = ByteSpelling::of(decoder.as_ref()).bytes(token);
             String::from_utf8_lossy(&bytes).into_owned()
         };
         let letters = json!({"type": "ByteLevel"});
@@ -297,7 +297,7 @@ mod tests {
         let tokens = tokens
             .into_iter()
             .map(|(text, id, special)| (text.to_owned(), id, special));
-        let vocabulary = Vocabulary::of(tokens, &Spelling::default());
+        let vocabulary = Vocabulary::of(tokens, &ByteSpelling::default());
         assert_eq!(vocabulary.len(), 5);
         assert_eq!(vocabulary.bytes(0), None);
         assert_eq!(vocabulary.bytes(1), Some(&b"<s>"[..]));

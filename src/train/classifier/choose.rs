@@ -13,17 +13,17 @@ const PENALTIES: [f64; 7] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 3.0];
 pub const DEFAULT_L2: f64 = 1.0;
 
 /// Maximum number of rows of a trial fit; labels are sampled in proportion.
-const MOST_ROWS: usize = 4000;
+const MAX_TRIAL_ROWS: usize = 4000;
 
 /// Maximum number of iterations of a trial fit.
-const MOST_ITERATIONS: u64 = 60;
+const MAX_TRIAL_ITERATIONS: u64 = 60;
 
 /// Minimum gain in macro F1 for preferring other class weights, because they cost accuracy.
-const GAIN: f64 = 0.01;
+const MIN_F1_GAIN: f64 = 0.01;
 
 /// The chosen penalty and class weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Chosen {
+pub struct ChosenPenalty {
     /// The penalty.
     pub l2: f64,
     /// Index of the chosen weights among the candidates.
@@ -39,8 +39,8 @@ pub fn choose(
     weighings: &[Vec<f64>],
     options: &FitOptions,
     goes_on: &dyn Fn(u64) -> bool,
-) -> Result<Chosen, FitError> {
-    let mut chosen = Chosen {
+) -> Result<ChosenPenalty, FitError> {
+    let mut chosen = ChosenPenalty {
         l2: DEFAULT_L2,
         weights: 0,
         tried: 0,
@@ -49,10 +49,10 @@ pub fn choose(
         return Ok(chosen);
     }
     let options = FitOptions {
-        max_iterations: options.max_iterations.min(MOST_ITERATIONS),
+        max_iterations: options.max_iterations.min(MAX_TRIAL_ITERATIONS),
         ..options.clone()
     };
-    let rows = sampled(training, options.seed);
+    let rows = sample_rows(training, options.seed);
     let sample = Sample::of(training, &rows);
     let mut best = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     for (place, weighing) in weighings.iter().enumerate() {
@@ -69,7 +69,11 @@ pub fn choose(
             };
             chosen.tried += 1;
             let score = score(&fitted.classifier, validation);
-            let margin = if place == chosen.weights { 1e-9 } else { GAIN };
+            let margin = if place == chosen.weights {
+                1e-9
+            } else {
+                MIN_F1_GAIN
+            };
             let is_equal = place == chosen.weights && (score.0 - best.0).abs() <= 1e-9;
             if score.0 > best.0 + margin || is_equal && score.1 > best.1 + 1e-9 {
                 best = score;
@@ -89,12 +93,12 @@ fn score(classifier: &Classifier, rows: Examples<'_>) -> (f64, f64) {
 
 /// Samples the rows of the trial fits.
 #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
-fn sampled(training: Examples<'_>, seed: u64) -> Vec<usize> {
+fn sample_rows(training: Examples<'_>, seed: u64) -> Vec<usize> {
     let rows = training.labels.len();
-    if rows <= MOST_ROWS {
+    if rows <= MAX_TRIAL_ROWS {
         return (0..rows).collect();
     }
-    let kept = MOST_ROWS as f64 / rows as f64;
+    let kept = MAX_TRIAL_ROWS as f64 / rows as f64;
     split(training.labels, training.count, 1.0 - kept, seed).training
 }
 

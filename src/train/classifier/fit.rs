@@ -7,11 +7,11 @@ use argmin::solver::linesearch::MoreThuenteLineSearch;
 use argmin::solver::quasinewton::LBFGS;
 
 use super::super::options::FitOptions;
-use super::loss::{Loss, Slope};
+use super::loss::{Loss, LossAndGradient};
 use super::{Classifier, Examples};
 
 /// Number of previous steps that L-BFGS estimates the curvature from.
-const MEMORY: usize = 10;
+const HISTORY_STEPS: usize = 10;
 
 /// A fitted classifier with statistics of the fit.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,7 @@ pub fn fit(
     if !examples.vectors.iter().all(|number| number.is_finite()) {
         return Err(FitError::NotFinite);
     }
-    let search = Search {
+    let search = LossSearch {
         loss: Loss::new(examples, weights, l2),
         tolerance: options.tolerance,
         goes_on,
@@ -60,8 +60,8 @@ pub fn fit(
     };
     let first = vec![0.0; search.loss.parameters()];
     let line = MoreThuenteLineSearch::new();
-    let solver: LBFGS<_, Vec<f64>, Vec<f64>, f64> = LBFGS::new(line, MEMORY);
-    // `Search` decides when to stop, because the library measures the gradient differently.
+    let solver: LBFGS<_, Vec<f64>, Vec<f64>, f64> = LBFGS::new(line, HISTORY_STEPS);
+    // `LossSearch` decides when to stop, because the library measures the gradient differently.
     let solver = solver
         .with_tolerance_grad(0.0)
         .and_then(|solver| solver.with_tolerance_cost(0.0))
@@ -111,19 +111,19 @@ fn classifier(examples: Examples<'_>, parameters: &[f64]) -> Classifier {
 }
 
 /// The minimization of a loss.
-struct Search<'a> {
+struct LossSearch<'a> {
     loss: Loss<'a>,
     tolerance: f64,
     goes_on: &'a dyn Fn(u64) -> bool,
-    seen: RefCell<Seen>,
+    seen: RefCell<SearchState>,
 }
 
 /// Intermediate results of the search.
 #[derive(Default)]
-struct Seen {
+struct SearchState {
     /// The last evaluated point. The library requests loss and gradient of a point one after the
     /// other.
-    last: Option<(Vec<f64>, Slope)>,
+    last: Option<(Vec<f64>, LossAndGradient)>,
     best: Option<(Vec<f64>, f64)>,
     evaluations: u64,
     converged: bool,
@@ -134,10 +134,10 @@ struct Seen {
 /// norm of the gradient, this module its greatest component.
 #[derive(Debug, thiserror::Error)]
 #[error("the search has ended")]
-struct Over;
+struct SearchEnded;
 
-impl Search<'_> {
-    fn look(&self, at: &[f64]) -> Result<Slope, Error> {
+impl LossSearch<'_> {
+    fn evaluate(&self, at: &[f64]) -> Result<LossAndGradient, Error> {
         let mut seen = self.seen.borrow_mut();
         if let Some((place, slope)) = &seen.last
             && place == at
@@ -145,11 +145,11 @@ impl Search<'_> {
             return Ok(slope.clone());
         }
         if seen.converged || seen.stopped {
-            return Err(Over.into());
+            return Err(SearchEnded.into());
         }
         if !(self.goes_on)(seen.evaluations) {
             seen.stopped = true;
-            return Err(Over.into());
+            return Err(SearchEnded.into());
         }
         let slope = self.loss.at(at);
         seen.evaluations += 1;
@@ -167,27 +167,27 @@ impl Search<'_> {
         }
         if is_small {
             seen.converged = true;
-            return Err(Over.into());
+            return Err(SearchEnded.into());
         }
         seen.last = Some((at.to_vec(), slope.clone()));
         Ok(slope)
     }
 }
 
-impl CostFunction for &Search<'_> {
+impl CostFunction for &LossSearch<'_> {
     type Param = Vec<f64>;
     type Output = f64;
 
     fn cost(&self, at: &Self::Param) -> Result<f64, Error> {
-        Ok(self.look(at)?.loss)
+        Ok(self.evaluate(at)?.loss)
     }
 }
 
-impl Gradient for &Search<'_> {
+impl Gradient for &LossSearch<'_> {
     type Param = Vec<f64>;
     type Gradient = Vec<f64>;
 
     fn gradient(&self, at: &Self::Param) -> Result<Vec<f64>, Error> {
-        Ok(self.look(at)?.gradient)
+        Ok(self.evaluate(at)?.gradient)
     }
 }

@@ -9,10 +9,10 @@ use rayon::prelude::*;
 use super::Examples;
 
 /// Number of rows processed together, so that their numbers stay in the processor's cache.
-const BLOCK: usize = 128;
+const BLOCK_ROWS: usize = 128;
 
 /// Number of parts that threads process in parallel, each with its own gradient.
-const PARTS: usize = 16;
+const PARALLEL_PARTS: usize = 16;
 
 /// The loss as a function of weights and intercepts. Parameters are `labels × width` weights,
 /// followed by one intercept per label.
@@ -27,7 +27,7 @@ pub(super) struct Loss<'a> {
 
 /// A loss and its gradient.
 #[derive(Debug, Clone)]
-pub(super) struct Slope {
+pub(super) struct LossAndGradient {
     pub(super) loss: f64,
     pub(super) gradient: Vec<f64>,
 }
@@ -53,14 +53,14 @@ impl<'a> Loss<'a> {
     }
 
     /// Returns the loss at a point and its gradient.
-    pub(super) fn at(&self, parameters: &[f64]) -> Slope {
+    pub(super) fn at(&self, parameters: &[f64]) -> LossAndGradient {
         let rows = self.examples.labels.len();
-        let size = rows.div_ceil(PARTS).max(1);
-        let parts: Vec<Slope> = (0..rows.div_ceil(size))
+        let size = rows.div_ceil(PARALLEL_PARTS).max(1);
+        let parts: Vec<LossAndGradient> = (0..rows.div_ceil(size))
             .into_par_iter()
             .map(|part| self.part(parameters, part * size, rows.min((part + 1) * size)))
             .collect();
-        let mut sum = Slope {
+        let mut sum = LossAndGradient {
             loss: 0.0,
             gradient: vec![0.0; self.parameters()],
         };
@@ -80,21 +80,21 @@ impl<'a> Loss<'a> {
         sum
     }
 
-    fn part(&self, parameters: &[f64], start: usize, end: usize) -> Slope {
+    fn part(&self, parameters: &[f64], start: usize, end: usize) -> LossAndGradient {
         let Examples { width, count, .. } = self.examples;
         let shape = "parameters are labels × width weights and one intercept per label";
         let (weights, intercepts) = parameters.split_at(count * width);
         let weights = ArrayView2::from_shape((count, width), weights).expect(shape);
-        let mut slope = Slope {
+        let mut slope = LossAndGradient {
             loss: 0.0,
             gradient: vec![0.0; parameters.len()],
         };
         let (by_weight, by_intercept) = slope.gradient.split_at_mut(count * width);
         let mut by_weight = ArrayViewMut2::from_shape((count, width), by_weight).expect(shape);
-        let mut vectors = Array2::<f64>::zeros((BLOCK, width));
-        let mut scores = Array2::<f64>::zeros((BLOCK, count));
-        for first in (start..end).step_by(BLOCK) {
-            let rows = BLOCK.min(end - first);
+        let mut vectors = Array2::<f64>::zeros((BLOCK_ROWS, width));
+        let mut scores = Array2::<f64>::zeros((BLOCK_ROWS, count));
+        for first in (start..end).step_by(BLOCK_ROWS) {
+            let rows = BLOCK_ROWS.min(end - first);
             let given = &self.examples.vectors[first * width..(first + rows) * width];
             let kept = vectors.as_slice_mut().expect("it is whole");
             for (kept, given) in kept.iter_mut().zip(given) {

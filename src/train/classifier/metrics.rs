@@ -31,22 +31,22 @@ pub struct LabelMetrics {
 }
 
 /// A macro F1 that is lower than the accuracy by more than this triggers a warning.
-const FAR: f64 = 0.1;
+const MAX_F1_GAP: f64 = 0.1;
 
 /// Maximum number of labels in a warning.
-const NAMED: usize = 5;
+const MAX_NAMED_LABELS: usize = 5;
 
 impl Metrics {
     /// Returns a warning if some labels are predicted badly while most rows are right.
     pub fn warning(&self) -> Option<String> {
-        if self.accuracy - self.macro_f1 <= FAR {
+        if self.accuracy - self.macro_f1 <= MAX_F1_GAP {
             return None;
         }
         let mut worst: Vec<&LabelMetrics> = self.labels.iter().collect();
         worst.sort_by(|a, b| a.f1.total_cmp(&b.f1));
         let worst = worst.iter().take_while(|it| it.f1 < self.macro_f1);
         let worst: Vec<String> = worst
-            .take(NAMED)
+            .take(MAX_NAMED_LABELS)
             .map(|it| format!("`{}` ({:.2})", it.label, it.f1))
             .collect();
         Some(format!(

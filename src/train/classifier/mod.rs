@@ -10,7 +10,7 @@ mod split;
 
 use ndarray::{Array2, ArrayView2};
 
-pub use choose::{Chosen, DEFAULT_L2, choose};
+pub use choose::{ChosenPenalty, DEFAULT_L2, choose};
 pub use fit::{FitError, Fitted, fit};
 pub use metrics::{LabelMetrics, Metrics};
 pub use split::{Split, split};

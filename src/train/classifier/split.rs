@@ -27,7 +27,7 @@ pub fn split(labels: &[u32], count: usize, fraction: f64, seed: u64) -> Split {
     };
     for mut rows in by_label {
         shuffle(&mut rows, &mut random);
-        let kept = kept(rows.len(), fraction);
+        let kept = validation_row_count(rows.len(), fraction);
         split.training.extend(rows.split_off(kept));
         split.validation.extend(rows);
     }
@@ -42,7 +42,7 @@ pub fn split(labels: &[u32], count: usize, fraction: f64, seed: u64) -> Split {
     clippy::cast_precision_loss,
     reason = "a fraction of the number of rows, which fit into memory"
 )]
-fn kept(rows: usize, fraction: f64) -> usize {
+fn validation_row_count(rows: usize, fraction: f64) -> usize {
     ((rows as f64 * fraction).round() as usize).min(rows.saturating_sub(1))
 }
 

@@ -6,20 +6,20 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use super::rows::{Fault, RowError, Rows};
-use super::{Bounds, Holds, MAX_LABELS, Summary};
+use super::rows::{DatasetFault, RowError, Rows};
+use super::{ContentKind, DatasetLimits, MAX_LABELS, Summary};
 
 /// Maximum number of reported faults.
-const MOST_FAULTS: usize = 10;
+const MAX_FAULTS: usize = 10;
 
 /// Reasons to reject a dataset.
 #[derive(Debug, thiserror::Error)]
-pub enum Rejected {
+pub enum DatasetError {
     /// The dataset has faults: at least one, in the order of lines.
-    #[error("{}", told(.faults, *.more))]
+    #[error("{}", format_faults(.faults, *.more))]
     Wrong {
         /// The first faults.
-        faults: Vec<Fault>,
+        faults: Vec<DatasetFault>,
         /// Number of further faults.
         more: u64,
     },
@@ -29,24 +29,24 @@ pub enum Rejected {
 }
 
 /// Reads and checks a whole dataset.
-pub fn check(reader: impl Read, bounds: Bounds) -> Result<Summary, Rejected> {
+pub fn check(reader: impl Read, bounds: DatasetLimits) -> Result<Summary, DatasetError> {
     let mut check = Check::default();
     let rows = match Rows::new(reader, bounds) {
         Ok(rows) => rows,
         Err(error) => {
-            check.note(error)?;
+            check.add_error(error)?;
             return Err(check.rejected());
         }
     };
     let format = rows.format();
     for row in rows {
         match row {
-            Ok(row) => check.take(row.line, row.holds, row.label),
-            Err(error) => check.note(error)?,
+            Ok(row) => check.add_row(row.line, row.holds, row.label),
+            Err(error) => check.add_error(error)?,
         }
     }
     if check.faults.is_empty() {
-        check.faults.extend(of_labels(&check.labels, check.rows));
+        check.faults.extend(label_fault(&check.labels, check.rows));
     }
     match check.holds {
         Some((_, holds)) if check.faults.is_empty() => Ok(Summary {
@@ -65,16 +65,16 @@ struct Check {
     rows: u64,
     labels: BTreeMap<String, u64>,
     /// Line and content kind of the first row.
-    holds: Option<(u64, Holds)>,
-    faults: Vec<Fault>,
+    holds: Option<(u64, ContentKind)>,
+    faults: Vec<DatasetFault>,
     more: u64,
 }
 
 impl Check {
-    fn take(&mut self, line: u64, holds: Holds, label: String) {
+    fn add_row(&mut self, line: u64, holds: ContentKind, label: String) {
         let (first, known) = *self.holds.get_or_insert((line, holds));
         if known != holds {
-            self.add(Fault::at(
+            self.add(DatasetFault::at(
                 line,
                 format!(
                     "has `{}`, but line {first} has `{}`; a dataset contains either texts or pictures",
@@ -90,31 +90,31 @@ impl Check {
         } else if self.labels.len() < MAX_LABELS {
             self.labels.insert(label, 1);
         } else {
-            self.add(Fault::at(
+            self.add(DatasetFault::at(
                 line,
                 format!("exceeds the limit of {MAX_LABELS} labels"),
             ));
         }
     }
 
-    fn note(&mut self, error: RowError) -> Result<(), Rejected> {
+    fn add_error(&mut self, error: RowError) -> Result<(), DatasetError> {
         match error {
             RowError::Row(fault) | RowError::End(fault) => self.add(fault),
-            RowError::Read(error) => return Err(Rejected::Read(error)),
+            RowError::Read(error) => return Err(DatasetError::Read(error)),
         }
         Ok(())
     }
 
-    fn add(&mut self, fault: Fault) {
-        if self.faults.len() < MOST_FAULTS {
+    fn add(&mut self, fault: DatasetFault) {
+        if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         } else {
             self.more += 1;
         }
     }
 
-    fn rejected(self) -> Rejected {
-        Rejected::Wrong {
+    fn rejected(self) -> DatasetError {
+        DatasetError::Wrong {
             faults: self.faults,
             more: self.more,
         }
@@ -122,18 +122,18 @@ impl Check {
 }
 
 /// Checks the dataset as a whole: it needs several rows and at least two labels.
-fn of_labels(labels: &BTreeMap<String, u64>, rows: u64) -> Option<Fault> {
+fn label_fault(labels: &BTreeMap<String, u64>, rows: u64) -> Option<DatasetFault> {
     match (rows, labels.len()) {
-        (0, _) => Some(Fault::of_all(
+        (0, _) => Some(DatasetFault::of_dataset(
             "the dataset is empty: expected JSON lines such as {\"text\": \"…\", \"label\": \"…\"}, or \
              CSV with the columns `text` and `label`",
         )),
-        (1, _) => Some(Fault::of_all(
+        (1, _) => Some(DatasetFault::of_dataset(
             "the dataset has only one row; a classifier needs rows with at least two labels",
         )),
         (rows, 1) => {
             let label = labels.keys().next().map_or("", String::as_str);
-            Some(Fault::of_all(format!(
+            Some(DatasetFault::of_dataset(format!(
                 "all {rows} rows have the label `{label}`; a classifier needs rows with at least \
                  two labels"
             )))
@@ -142,8 +142,8 @@ fn of_labels(labels: &BTreeMap<String, u64>, rows: u64) -> Option<Fault> {
     }
 }
 
-fn told(faults: &[Fault], more: u64) -> String {
-    let mut lines: Vec<String> = faults.iter().map(Fault::to_string).collect();
+fn format_faults(faults: &[DatasetFault], more: u64) -> String {
+    let mut lines: Vec<String> = faults.iter().map(DatasetFault::to_string).collect();
     if more > 0 {
         lines.push(format!("and {more} more"));
     }

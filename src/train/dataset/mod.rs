@@ -2,7 +2,7 @@
 //!
 //! A row of JSON lines is `{"text": "…", "label": "…"}` or `{"image_base64": "…", "label": "…"}`. A
 //! row of CSV is a record below a header with these names. Other keys and columns are ignored.
-//! Invariant: for any input, reading takes no more memory than [`Bounds`] allow, and faults are
+//! Invariant: for any input, reading takes no more memory than [`DatasetLimits`] allow, and faults are
 //! reported with their line.
 
 mod check;
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::service::Holds;
+pub use crate::service::ContentKind;
 
-pub use check::{Rejected, check};
-pub use pieces::{Pieces, Verified, pieces};
-pub use rows::{Fault, Row, RowError, Rows};
+pub use check::{DatasetError, check};
+pub use pieces::{ChecksumReader, PieceReader, pieces};
+pub use rows::{DatasetFault, Row, RowError, Rows};
 
 /// File format of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub enum Format {
 
 /// Limits on a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct DatasetLimits {
     /// Maximum total size, in bytes.
     pub bytes: u64,
     /// Maximum number of rows.
@@ -46,7 +46,7 @@ pub struct Summary {
     /// Its file format.
     pub format: Format,
     /// The kind of content of its rows.
-    pub holds: Holds,
+    pub holds: ContentKind,
     /// Number of rows.
     pub rows: u64,
     /// Number of rows per label.
@@ -57,7 +57,7 @@ pub struct Summary {
 pub const MAX_LABELS: usize = 1000;
 
 /// Maximum length of a label, in bytes.
-pub const MAX_LABEL: usize = 256;
+pub const MAX_LABEL_BYTES: usize = 256;
 
 impl Format {
     /// Returns the name of the format.
@@ -84,7 +84,7 @@ impl Format {
     }
 }
 
-impl Default for Bounds {
+impl Default for DatasetLimits {
     fn default() -> Self {
         Self {
             bytes: 256 << 20,

@@ -7,30 +7,30 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Maximum number of pieces waiting to be read.
-const AHEAD: usize = 4;
+const MAX_QUEUED_PIECES: usize = 4;
 
 /// The reader of the pieces.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct PieceReader {
     receiver: Receiver<io::Result<Bytes>>,
     now: Bytes,
 }
 
 /// A reader that verifies the SHA-256 checksum when it reaches the end.
-pub struct Verified<R> {
+pub struct ChecksumReader<R> {
     inner: R,
     hash: Option<Sha256>,
     expected: [u8; 32],
 }
 
 /// Returns a sender of pieces and their reader. The reader ends when the sender is dropped.
-pub fn pieces() -> (Sender<io::Result<Bytes>>, Pieces) {
-    let (sender, receiver) = channel(AHEAD);
+pub fn pieces() -> (Sender<io::Result<Bytes>>, PieceReader) {
+    let (sender, receiver) = channel(MAX_QUEUED_PIECES);
     let now = Bytes::new();
-    (sender, Pieces { receiver, now })
+    (sender, PieceReader { receiver, now })
 }
 
-impl Read for Pieces {
+impl Read for PieceReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.now.is_empty() {
             match self.receiver.blocking_recv() {
@@ -44,7 +44,7 @@ impl Read for Pieces {
     }
 }
 
-impl<R> Verified<R> {
+impl<R> ChecksumReader<R> {
     /// Wraps a reader of bytes with this expected SHA-256.
     pub fn new(inner: R, expected: [u8; 32]) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl<R> Verified<R> {
     }
 }
 
-impl<R: Read> Read for Verified<R> {
+impl<R: Read> Read for ChecksumReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         if count > 0 {

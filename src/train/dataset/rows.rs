@@ -9,12 +9,12 @@ use std::rc::Rc;
 
 use serde_json::value::RawValue;
 
-use super::{Bounds, Format, Holds, MAX_LABEL};
+use super::{ContentKind, DatasetLimits, Format, MAX_LABEL_BYTES};
 use crate::service::json;
-use crate::text::embedding::MAX_TEXT;
+use crate::text::embedding::MAX_TEXT_BYTES;
 
 /// Size of one read, in bytes.
-const CHUNK: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Row {
     /// The line where it begins, starting at 1.
     pub line: u64,
     /// The kind of its content.
-    pub holds: Holds,
+    pub holds: ContentKind,
     /// The text, or the picture as base64.
     pub content: String,
     /// Its label.
@@ -31,7 +31,7 @@ pub struct Row {
 
 /// A fault in a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct DatasetFault {
     /// The line, starting at 1; `None` if the fault concerns the whole dataset.
     pub line: Option<u64>,
     /// The message: expected, found and remedy.
@@ -42,16 +42,16 @@ pub struct Fault {
 #[derive(Debug)]
 pub enum RowError {
     /// This row is invalid; reading can continue.
-    Row(Fault),
+    Row(DatasetFault),
     /// Reading cannot continue.
-    End(Fault),
+    End(DatasetFault),
     /// The bytes could not be read.
     Read(io::Error),
 }
 
 /// The rows of a dataset.
 pub struct Rows<R> {
-    bounds: Bounds,
+    bounds: DatasetLimits,
     source: Source<R>,
     /// Number of rows read so far, valid or not.
     count: u64,
@@ -68,7 +68,7 @@ enum Source<R> {
     },
     Records {
         reader: Box<csv::Reader<BufReader<Bounded<R>>>>,
-        place: Rc<Place>,
+        place: Rc<ReadPosition>,
         columns: Columns,
         record: csv::ByteRecord,
     },
@@ -77,7 +77,7 @@ enum Source<R> {
 /// Indices of the columns.
 #[derive(Debug, Clone, Copy)]
 struct Columns {
-    holds: Holds,
+    holds: ContentKind,
     content: usize,
     label: usize,
     count: usize,
@@ -85,16 +85,16 @@ struct Columns {
 
 /// Bytes read so far, and the limit for the current row.
 #[derive(Debug, Default)]
-struct Place {
+struct ReadPosition {
     read: Cell<u64>,
     allowed: Cell<u64>,
     /// Number of blank lines before the first record.
     blank: Cell<u64>,
-    stopped: Cell<Option<Stop>>,
+    stopped: Cell<Option<ExceededLimit>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Stop {
+enum ExceededLimit {
     Row,
     All,
 }
@@ -103,10 +103,10 @@ enum Stop {
 struct Bounded<R> {
     inner: R,
     bytes: u64,
-    place: Rc<Place>,
+    place: Rc<ReadPosition>,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DatasetFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "line {line}: {}", self.reason),
@@ -115,7 +115,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl Fault {
+impl DatasetFault {
     /// Creates a fault of a line.
     pub(super) fn at(line: u64, reason: impl Into<String>) -> Self {
         Self {
@@ -125,7 +125,7 @@ impl Fault {
     }
 
     /// Creates a fault of the whole dataset.
-    pub(super) fn of_all(reason: impl Into<String>) -> Self {
+    pub(super) fn of_dataset(reason: impl Into<String>) -> Self {
         Self {
             line: None,
             reason: reason.into(),
@@ -137,9 +137,9 @@ impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.place.read.get();
         let stop = if read > self.bytes {
-            Some(Stop::All)
+            Some(ExceededLimit::All)
         } else if read > self.place.allowed.get() {
-            Some(Stop::Row)
+            Some(ExceededLimit::Row)
         } else {
             None
         };
@@ -156,15 +156,15 @@ impl<R: Read> Read for Bounded<R> {
 impl<R: Read> Rows<R> {
     /// Starts to read rows. The format is JSON lines if the first non-space character is `{` or
     /// `[`, otherwise CSV.
-    pub fn new(inner: R, bounds: Bounds) -> Result<Self, RowError> {
-        let place = Rc::new(Place::default());
+    pub fn new(inner: R, bounds: DatasetLimits) -> Result<Self, RowError> {
+        let place = Rc::new(ReadPosition::default());
         place.allowed.set(bounds.row_bytes as u64);
         let bounded = Bounded {
             inner,
             bytes: bounds.bytes,
             place: Rc::clone(&place),
         };
-        let mut reader = BufReader::with_capacity(CHUNK, bounded);
+        let mut reader = BufReader::with_capacity(READ_BYTES, bounded);
         let blank = skip_start(&mut reader)?;
         let first = peek(&mut reader)?.first().copied();
         let source = if matches!(first, Some(b'{' | b'[')) || first.is_none() {
@@ -202,20 +202,20 @@ impl<R: Read> Rows<R> {
                 line,
                 buffer,
             } => next_line(reader, line, buffer, self.bounds)?
-                .then(|| of_line(buffer, *line, &mut self.labels)),
+                .then(|| parse_line(buffer, *line, &mut self.labels)),
             Source::Records {
                 reader,
                 place,
                 columns,
                 record,
             } => next_record(reader, place, record, self.bounds)?
-                .map(|line| of_record(record, line, *columns)),
+                .map(|line| parse_record(record, line, *columns)),
         };
         let Some(read) = read else { return Ok(None) };
         self.count += 1;
         if self.count > self.bounds.rows {
             let most = self.bounds.rows;
-            return Err(RowError::End(Fault::of_all(format!(
+            return Err(RowError::End(DatasetFault::of_dataset(format!(
                 "the dataset exceeds the limit of {most} rows; remove some"
             ))));
         }
@@ -244,7 +244,7 @@ fn peek<R: Read>(reader: &mut BufReader<R>) -> Result<&[u8], RowError> {
 fn skip_start<R: Read>(reader: &mut BufReader<Bounded<R>>) -> Result<u64, RowError> {
     let start = peek(reader)?;
     if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
-        return Err(RowError::End(Fault::at(
+        return Err(RowError::End(DatasetFault::at(
             1,
             "invalid encoding: expected UTF-8, got UTF-16; save the file as UTF-8",
         )));
@@ -267,30 +267,35 @@ fn skip_start<R: Read>(reader: &mut BufReader<Bounded<R>>) -> Result<u64, RowErr
         reader.consume(count);
         let place = Rc::clone(&reader.get_ref().place);
         // Blank lines do not count as a row, so only the limit of the whole file applies.
-        place.allowed.set(place.read.get() + CHUNK as u64);
+        place.allowed.set(place.read.get() + READ_BYTES as u64);
     }
 }
 
-fn too_long(line: u64, bounds: Bounds) -> RowError {
+fn too_long(line: u64, bounds: DatasetLimits) -> RowError {
     let most = bounds.row_bytes;
-    RowError::End(Fault::at(
+    RowError::End(DatasetFault::at(
         line,
         format!("the row exceeds the limit of {most} bytes"),
     ))
 }
 
-fn too_large(bounds: Bounds) -> RowError {
+fn too_large(bounds: DatasetLimits) -> RowError {
     let most = bounds.bytes;
-    RowError::End(Fault::of_all(format!(
+    RowError::End(DatasetFault::of_dataset(format!(
         "the dataset exceeds the limit of {most} bytes"
     )))
 }
 
 /// Converts an error of the bounded reader.
-fn stopped(error: io::Error, place: &Place, line: u64, bounds: Bounds) -> RowError {
+fn read_error(
+    error: io::Error,
+    place: &ReadPosition,
+    line: u64,
+    bounds: DatasetLimits,
+) -> RowError {
     match place.stopped.get() {
-        Some(Stop::Row) => too_long(line, bounds),
-        Some(Stop::All) => too_large(bounds),
+        Some(ExceededLimit::Row) => too_long(line, bounds),
+        Some(ExceededLimit::All) => too_large(bounds),
         None => RowError::Read(error),
     }
 }
@@ -300,7 +305,7 @@ fn next_line<R: Read>(
     reader: &mut BufReader<Bounded<R>>,
     line: &mut u64,
     buffer: &mut Vec<u8>,
-    bounds: Bounds,
+    bounds: DatasetLimits,
 ) -> Result<bool, RowError> {
     let place = Rc::clone(&reader.get_ref().place);
     loop {
@@ -311,7 +316,7 @@ fn next_line<R: Read>(
             .set(place.read.get() + bounds.row_bytes as u64);
         loop {
             let found = reader.fill_buf();
-            let there = found.map_err(|error| stopped(error, &place, *line, bounds))?;
+            let there = found.map_err(|error| read_error(error, &place, *line, bounds))?;
             if there.is_empty() {
                 break;
             }
@@ -339,43 +344,52 @@ fn next_line<R: Read>(
     }
 }
 
-fn of_line(bytes: &[u8], line: u64, labels: &mut Option<&'static str>) -> Result<Row, Fault> {
+fn parse_line(
+    bytes: &[u8],
+    line: u64,
+    labels: &mut Option<&'static str>,
+) -> Result<Row, DatasetFault> {
     let text = utf8(bytes, line)?;
     if text.trim_start().starts_with('[') {
         let reason = "unexpected array: expected one JSON object per line, without brackets \
                       and commas around them";
-        return Err(Fault::at(line, reason));
+        return Err(DatasetFault::at(line, reason));
     }
     let members = json::members(text.trim(), "$");
-    let members = members.map_err(|refusal| Fault::at(line, refusal.message))?;
+    let members = members.map_err(|refusal| DatasetFault::at(line, refusal.message))?;
     let member = |key: &str| members.iter().find(|(known, _)| known == key);
     let content = match (member("text"), member("image_base64")) {
-        (Some((_, text)), None) => (Holds::Text, text),
-        (None, Some((_, image))) => (Holds::Image, image),
+        (Some((_, text)), None) => (ContentKind::Text, text),
+        (None, Some((_, image))) => (ContentKind::Image, image),
         (Some(_), Some(_)) => {
-            return Err(Fault::at(
+            return Err(DatasetFault::at(
                 line,
                 "has both `text` and `image_base64`; expected one of them",
             ));
         }
-        (None, None) => return Err(Fault::at(line, "has neither `text` nor `image_base64`")),
+        (None, None) => {
+            return Err(DatasetFault::at(
+                line,
+                "has neither `text` nor `image_base64`",
+            ));
+        }
     };
     let (holds, content) = content;
     let content = string(content, holds.key(), line)?;
     let Some((_, label)) = member("label") else {
-        return Err(Fault::at(line, "has no `label`"));
+        return Err(DatasetFault::at(line, "has no `label`"));
     };
-    let (kind, label) = label_of(label, line)?;
+    let (kind, label) = parse_label(label, line)?;
     match *labels {
         Some(known) if known != kind => {
             let reason = format!(
                 "`label` is {kind}, but {known} in the rows before; use the same type for all labels"
             );
-            return Err(Fault::at(line, reason));
+            return Err(DatasetFault::at(line, reason));
         }
         _ => *labels = Some(kind),
     }
-    checked(Row {
+    validated(Row {
         line,
         holds,
         content,
@@ -383,14 +397,15 @@ fn of_line(bytes: &[u8], line: u64, labels: &mut Option<&'static str>) -> Result
     })
 }
 
-fn string(value: &RawValue, key: &str, line: u64) -> Result<String, Fault> {
+fn string(value: &RawValue, key: &str, line: u64) -> Result<String, DatasetFault> {
     let text = json::string(value, key);
-    let text = text.map_err(|refusal| Fault::at(line, format!("`{key}`: {}", refusal.message)))?;
+    let text =
+        text.map_err(|refusal| DatasetFault::at(line, format!("`{key}`: {}", refusal.message)))?;
     Ok(text.into_owned())
 }
 
 /// Returns the JSON type of a label and its text.
-fn label_of(value: &RawValue, line: u64) -> Result<(&'static str, String), Fault> {
+fn parse_label(value: &RawValue, line: u64) -> Result<(&'static str, String), DatasetFault> {
     let written = value.get();
     match json::kind(written) {
         "a number" if written.parse::<i64>().is_ok() => Ok(("a number", written.to_owned())),
@@ -399,41 +414,41 @@ fn label_of(value: &RawValue, line: u64) -> Result<(&'static str, String), Fault
         kind => {
             let reason =
                 format!("`label` is {kind}; expected a string, a whole number or a boolean");
-            Err(Fault::at(line, reason))
+            Err(DatasetFault::at(line, reason))
         }
     }
 }
 
 /// Checks that apply to rows of both formats.
-fn checked(row: Row) -> Result<Row, Fault> {
-    let fault = |reason: String| Err(Fault::at(row.line, reason));
+fn validated(row: Row) -> Result<Row, DatasetFault> {
+    let fault = |reason: String| Err(DatasetFault::at(row.line, reason));
     let key = row.holds.key();
     if row.content.trim().is_empty() {
         return fault(format!("`{key}` is empty"));
     }
-    if row.holds == Holds::Text && row.content.len() > MAX_TEXT {
+    if row.holds == ContentKind::Text && row.content.len() > MAX_TEXT_BYTES {
         let bytes = row.content.len();
         return fault(format!(
-            "`text` has {bytes} bytes, more than the limit of {MAX_TEXT}"
+            "`text` has {bytes} bytes, more than the limit of {MAX_TEXT_BYTES}"
         ));
     }
     if row.label.trim().is_empty() {
         return fault("`label` is empty".to_owned());
     }
-    if row.label.len() > MAX_LABEL || row.label.chars().any(char::is_control) {
+    if row.label.len() > MAX_LABEL_BYTES || row.label.chars().any(char::is_control) {
         let shown = json::shown(&row.label);
         return fault(format!(
-            "`label` is {shown}; expected at most {MAX_LABEL} bytes without control characters"
+            "`label` is {shown}; expected at most {MAX_LABEL_BYTES} bytes without control characters"
         ));
     }
     Ok(row)
 }
 
-fn utf8(bytes: &[u8], line: u64) -> Result<&str, Fault> {
+fn utf8(bytes: &[u8], line: u64) -> Result<&str, DatasetFault> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to() + 1;
         let reason = format!("byte {at} of the row is invalid UTF-8; save the file as UTF-8");
-        Fault::at(line, reason)
+        DatasetFault::at(line, reason)
     })
 }
 
@@ -446,8 +461,8 @@ fn ends_with_return(start: &[u8]) -> bool {
 /// Reads the header of a CSV file.
 fn records<R: Read>(
     reader: BufReader<Bounded<R>>,
-    (place, ends_with_return): (Rc<Place>, bool),
-    bounds: Bounds,
+    (place, ends_with_return): (Rc<ReadPosition>, bool),
+    bounds: DatasetLimits,
 ) -> Result<Source<R>, RowError> {
     let mut builder = csv::ReaderBuilder::new();
     builder.has_headers(false).flexible(true);
@@ -460,7 +475,7 @@ fn records<R: Read>(
     place
         .blank
         .set(place.blank.get() + u64::from(ends_with_return));
-    let wrong = |reason: String| Err(RowError::End(Fault::at(line, reason)));
+    let wrong = |reason: String| Err(RowError::End(DatasetFault::at(line, reason)));
     let mut names = Vec::with_capacity(record.len());
     for field in &record {
         let Ok(name) = std::str::from_utf8(field) else {
@@ -477,14 +492,14 @@ fn records<R: Read>(
         let first = places.next().map(|(place, _)| place);
         if places.next().is_some() {
             let reason = format!("the header has two columns `{wanted}`");
-            return Err(RowError::End(Fault::at(line, reason)));
+            return Err(RowError::End(DatasetFault::at(line, reason)));
         }
         Ok(first)
     };
     let (text, image, label) = (find("text")?, find("image_base64")?, find("label")?);
     let (holds, content) = match (text, image) {
-        (Some(place), None) => (Holds::Text, place),
-        (None, Some(place)) => (Holds::Image, place),
+        (Some(place), None) => (ContentKind::Text, place),
+        (None, Some(place)) => (ContentKind::Image, place),
         (Some(_), Some(_)) => {
             return wrong(
                 "the header has both `text` and `image_base64`; expected one of them".to_owned(),
@@ -521,9 +536,9 @@ fn records<R: Read>(
 /// Reads the next record. Returns the line where it begins, or `None` at the end.
 fn next_record<R: Read>(
     reader: &mut csv::Reader<BufReader<Bounded<R>>>,
-    place: &Place,
+    place: &ReadPosition,
     record: &mut csv::ByteRecord,
-    bounds: Bounds,
+    bounds: DatasetLimits,
 ) -> Result<Option<u64>, RowError> {
     place
         .allowed
@@ -537,8 +552,8 @@ fn next_record<R: Read>(
             record.position().map_or(before, |it| blank + it.line()),
         )),
         Err(error) => match error.into_kind() {
-            csv::ErrorKind::Io(error) => Err(stopped(error, place, before, bounds)),
-            other => Err(RowError::End(Fault::at(
+            csv::ErrorKind::Io(error) => Err(read_error(error, place, before, bounds)),
+            other => Err(RowError::End(DatasetFault::at(
                 before,
                 format!("invalid CSV: {other:?}"),
             ))),
@@ -546,17 +561,21 @@ fn next_record<R: Read>(
     }
 }
 
-fn of_record(record: &csv::ByteRecord, line: u64, columns: Columns) -> Result<Row, Fault> {
+fn parse_record(
+    record: &csv::ByteRecord,
+    line: u64,
+    columns: Columns,
+) -> Result<Row, DatasetFault> {
     if record.len() != columns.count {
         let (found, expected) = (record.len(), columns.count);
         let reason = format!(
             "has {found} fields, but the header has {expected}; put texts with commas, quotes or line breaks \
              in double quotes"
         );
-        return Err(Fault::at(line, reason));
+        return Err(DatasetFault::at(line, reason));
     }
     let field = |place: usize| utf8(record.get(place).unwrap_or_default(), line);
-    checked(Row {
+    validated(Row {
         line,
         holds: columns.holds,
         content: field(columns.content)?.to_owned(),

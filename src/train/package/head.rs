@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::classifier::Classifier;
-use crate::model::onnx::write::{Io, Size, model, node, stored};
+use crate::model::onnx::write::{GraphPort, Size, model, node, stored};
 
 /// ONNX operator set, which every runtime of recent years supports.
 const OPSET: u64 = 17;
@@ -25,11 +25,11 @@ pub(super) fn onnx(classifier: &Classifier) -> Vec<u8> {
         stored("intercepts", &[labels], &classifier.intercepts),
     ];
     let rows = Size::Symbol("n");
-    let input = Io {
+    let input = GraphPort {
         name: INPUT,
         dims: &[rows, Size::Fixed(width)],
     };
-    let output = Io {
+    let output = GraphPort {
         name: OUTPUT,
         dims: &[rows, Size::Fixed(labels)],
     };

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::classifier::Classifier;
-use super::digest::name_of;
+use super::digest::hex_prefix;
 use crate::database::sync_tree;
 use crate::package::{PrecisionList, config, precision};
 use crate::service::{EncoderFiles, LABELS_FILE};
@@ -31,7 +31,7 @@ const POOLING: &str = "1_Pooling/config.json";
 
 /// The parts of a package to write.
 #[derive(Debug)]
-pub(super) struct Made<'a> {
+pub(super) struct PackageContents<'a> {
     /// The model token.
     pub(super) name: &'a str,
     /// The embedding model.
@@ -64,7 +64,7 @@ impl PackageError {
     }
 }
 
-impl Made<'_> {
+impl PackageContents<'_> {
     /// Writes the package into a new directory and waits until it is on disk.
     pub(super) fn write(&self, into: &Path) -> Result<(), PackageError> {
         let encoder = self.encoder;
@@ -76,7 +76,7 @@ impl Made<'_> {
         self.copy_external(&models)?;
         let head = head::onnx(self.classifier);
         let sum = Sha256::digest(&head);
-        let mark = name_of(&sum, 4);
+        let mark = hex_prefix(&sum, 4);
         let (name, precision) = (self.name, &encoder.precision);
         let head_name = format!("{name}_head_{backend}_{precision}_{mark}.onnx");
         write(&models.join(&head_name), &head)?;

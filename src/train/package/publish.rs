@@ -39,17 +39,19 @@ fn exchange(made: &Path, place: &Path) -> io::Result<()> {
     ) {
         Ok(()) => Ok(()),
         // The file system does not support the exchange.
-        Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOSYS) => in_steps(made, place),
+        Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOSYS) => {
+            exchange_in_steps(made, place)
+        }
         Err(error) => Err(error.into()),
     }
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn exchange(made: &Path, place: &Path) -> io::Result<()> {
-    in_steps(made, place)
+    exchange_in_steps(made, place)
 }
 
-fn in_steps(made: &Path, place: &Path) -> io::Result<()> {
+fn exchange_in_steps(made: &Path, place: &Path) -> io::Result<()> {
     let old = made.with_extension("old");
     if old.exists() {
         fs::remove_dir_all(&old)?;

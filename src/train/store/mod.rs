@@ -29,7 +29,7 @@ pub trait TrainingStore: Send + Sync {
     async fn dataset(&self, id: DatasetId) -> Result<Option<Dataset>, DatabaseError>;
 
     /// Deletes the record of a dataset, unless an unfinished job needs it. Returns the record.
-    async fn delete_dataset(&self, id: DatasetId) -> Result<Deleted, DatabaseError>;
+    async fn delete_dataset(&self, id: DatasetId) -> Result<DatasetDeletion, DatabaseError>;
 
     /// Stores a fit config.
     async fn create_fit_config(
@@ -52,7 +52,7 @@ pub trait TrainingStore: Send + Sync {
     async fn derived(&self) -> Result<Vec<Derived>, DatabaseError>;
 
     /// Stores a waiting job, unless its service has an unfinished job or its dataset is missing.
-    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<Created, DatabaseError>;
+    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<JobCreation, DatabaseError>;
 
     /// Returns a job.
     async fn job(&self, id: JobId) -> Result<Option<Job>, DatabaseError>;
@@ -100,7 +100,7 @@ pub trait TrainingStore: Send + Sync {
 
 /// Result of deleting a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deleted {
+pub enum DatasetDeletion {
     /// The dataset was deleted; contains its record.
     Done(Box<Dataset>),
     /// The dataset does not exist.
@@ -111,7 +111,7 @@ pub enum Deleted {
 
 /// Result of creating a training job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Created {
+pub enum JobCreation {
     /// The new job.
     Done(Box<Job>),
     /// The service has an unfinished job.

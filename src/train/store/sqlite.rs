@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::super::dataset::{Format, Summary};
-use super::{Created, Deleted, TrainingStore};
+use super::{DatasetDeletion, JobCreation, TrainingStore};
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Timestamp};
@@ -17,11 +17,13 @@ use crate::train::record::{
     NewFitConfig, NewJob,
 };
 
-const DATASET: &str = "id, account, name, description, data_type, access_mode, file_name, format,
+const DATASET_COLUMNS: &str =
+    "id, account, name, description, data_type, access_mode, file_name, format,
     summary, blob, size, sha256, created_at";
-const FIT_CONFIG: &str = "id, service, name, config, is_default, created_at";
-const DERIVED: &str = "service, owner, owner_name, name, base_owner, base_owner_name, base, base_name, hidden, created_at";
-const JOB: &str = "id, account, service, service_name, dataset, config, state, percentage, attempt,
+const FIT_CONFIG_COLUMNS: &str = "id, service, name, config, is_default, created_at";
+const DERIVED_COLUMNS: &str = "service, owner, owner_name, name, base_owner, base_owner_name, base, base_name, hidden, created_at";
+const JOB_COLUMNS: &str =
+    "id, account, service, service_name, dataset, config, state, percentage, attempt,
     error, metrics, created_at, started_at, ended_at";
 
 /// The training store of a database.
@@ -111,8 +113,9 @@ impl TrainingStore for SqliteTraining {
     }
 
     async fn datasets(&self, account: Option<AccountId>) -> Result<Vec<Dataset>, DatabaseError> {
-        let sql =
-            format!("SELECT {DATASET} FROM dataset WHERE ?1 IS NULL OR account = ?1 ORDER BY id");
+        let sql = format!(
+            "SELECT {DATASET_COLUMNS} FROM dataset WHERE ?1 IS NULL OR account = ?1 ORDER BY id"
+        );
         self.read(|connection| {
             let mut read = connection.prepare_cached(&sql)?;
             read.query_map([account.map(|account| account.0)], dataset)?
@@ -124,18 +127,18 @@ impl TrainingStore for SqliteTraining {
         self.read(|connection| dataset_of(connection, id))
     }
 
-    async fn delete_dataset(&self, id: DatasetId) -> Result<Deleted, DatabaseError> {
+    async fn delete_dataset(&self, id: DatasetId) -> Result<DatasetDeletion, DatabaseError> {
         let needed = "SELECT id FROM job WHERE dataset = ?1 AND state IN ('WAITING', 'RUNNING')";
         self.write(|connection| {
             let Some(found) = dataset_of(connection, id)? else {
-                return Ok(Deleted::Unknown);
+                return Ok(DatasetDeletion::Unknown);
             };
             let job = connection.query_row(needed, [id.0], |row| row.get(0));
             if let Some(job) = job.optional()? {
-                return Ok(Deleted::Needed(JobId(job)));
+                return Ok(DatasetDeletion::Needed(JobId(job)));
             }
             connection.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
-            Ok(Deleted::Done(Box::new(found)))
+            Ok(DatasetDeletion::Done(Box::new(found)))
         })
     }
 
@@ -147,7 +150,7 @@ impl TrainingStore for SqliteTraining {
         let clear = "UPDATE fit_config SET is_default = 0 WHERE service = ?1";
         let insert = format!(
             "INSERT INTO fit_config (service, name, config, is_default, created_at)
-            VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {FIT_CONFIG}"
+            VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {FIT_CONFIG_COLUMNS}"
         );
         self.write(|connection| {
             if new.is_default {
@@ -159,7 +162,8 @@ impl TrainingStore for SqliteTraining {
     }
 
     async fn fit_configs(&self, service: i64) -> Result<Vec<FitConfig>, DatabaseError> {
-        let sql = format!("SELECT {FIT_CONFIG} FROM fit_config WHERE service = ?1 ORDER BY id");
+        let sql =
+            format!("SELECT {FIT_CONFIG_COLUMNS} FROM fit_config WHERE service = ?1 ORDER BY id");
         self.read(|connection| {
             let mut read = connection.prepare_cached(&sql)?;
             read.query_map([service], fit_config)?.collect()
@@ -172,8 +176,8 @@ impl TrainingStore for SqliteTraining {
         now: Timestamp,
     ) -> Result<Option<Derived>, DatabaseError> {
         let sql = format!(
-            "INSERT INTO derived ({DERIVED}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
-            ON CONFLICT (service) DO NOTHING RETURNING {DERIVED}"
+            "INSERT INTO derived ({DERIVED_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+            ON CONFLICT (service) DO NOTHING RETURNING {DERIVED_COLUMNS}"
         );
         self.write(|connection| {
             let values = params![
@@ -193,27 +197,27 @@ impl TrainingStore for SqliteTraining {
     }
 
     async fn derived(&self) -> Result<Vec<Derived>, DatabaseError> {
-        let sql = format!("SELECT {DERIVED} FROM derived ORDER BY created_at, service");
+        let sql = format!("SELECT {DERIVED_COLUMNS} FROM derived ORDER BY created_at, service");
         self.read(|connection| {
             let mut read = connection.prepare_cached(&sql)?;
             read.query_map([], derived)?.collect()
         })
     }
 
-    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<Created, DatabaseError> {
+    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<JobCreation, DatabaseError> {
         let open = "SELECT id FROM job WHERE service = ?1 AND state IN ('WAITING', 'RUNNING')";
         let insert = format!(
             "INSERT INTO job (account, service, service_name, dataset, config, state, created_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, 'WAITING', ?6) RETURNING {JOB}"
+            VALUES (?1, ?2, ?3, ?4, ?5, 'WAITING', ?6) RETURNING {JOB_COLUMNS}"
         );
         self.write(|connection| {
             let found = dataset_of(connection, new.dataset)?;
             if found.is_none_or(|found| found.is.account != new.account) {
-                return Ok(Created::NoDataset);
+                return Ok(JobCreation::NoDataset);
             }
             let busy = connection.query_row(open, [new.service], |row| row.get(0));
             if let Some(busy) = busy.optional()? {
-                return Ok(Created::Busy(JobId(busy)));
+                return Ok(JobCreation::Busy(JobId(busy)));
             }
             let values = params![
                 new.account.0,
@@ -224,12 +228,12 @@ impl TrainingStore for SqliteTraining {
                 now.0
             ];
             let made = connection.query_row(&insert, values, job)?;
-            Ok(Created::Done(Box::new(made)))
+            Ok(JobCreation::Done(Box::new(made)))
         })
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>, DatabaseError> {
-        let sql = format!("SELECT {JOB} FROM job WHERE id = ?1");
+        let sql = format!("SELECT {JOB_COLUMNS} FROM job WHERE id = ?1");
         self.read(|connection| connection.query_row(&sql, [id.0], job).optional())
     }
 
@@ -240,7 +244,7 @@ impl TrainingStore for SqliteTraining {
         most: usize,
     ) -> Result<Vec<Job>, DatabaseError> {
         let sql = format!(
-            "SELECT {JOB} FROM job WHERE account = ?1 AND (?2 IS NULL OR service = ?2)
+            "SELECT {JOB_COLUMNS} FROM job WHERE account = ?1 AND (?2 IS NULL OR service = ?2)
             ORDER BY id DESC LIMIT ?3"
         );
         let most = i64::try_from(most).unwrap_or(i64::MAX);
@@ -254,7 +258,7 @@ impl TrainingStore for SqliteTraining {
     async fn claim_job(&self, now: Timestamp) -> Result<Option<Job>, DatabaseError> {
         let sql = format!(
             "UPDATE job SET state = 'RUNNING', percentage = 0, attempt = attempt + 1, started_at = ?1
-            WHERE id = (SELECT min(id) FROM job WHERE state = 'WAITING') RETURNING {JOB}"
+            WHERE id = (SELECT min(id) FROM job WHERE state = 'WAITING') RETURNING {JOB_COLUMNS}"
         );
         self.write(|connection| connection.query_row(&sql, [now.0], job).optional())
     }
@@ -295,7 +299,7 @@ impl TrainingStore for SqliteTraining {
     async fn cancel_job(&self, id: JobId, now: Timestamp) -> Result<Option<Job>, DatabaseError> {
         let cancel = "UPDATE job SET state = 'CANCELED', ended_at = ?2
             WHERE id = ?1 AND state IN ('WAITING', 'RUNNING')";
-        let read = format!("SELECT {JOB} FROM job WHERE id = ?1");
+        let read = format!("SELECT {JOB_COLUMNS} FROM job WHERE id = ?1");
         self.write(|connection| {
             connection.execute(cancel, params![id.0, now.0])?;
             connection.query_row(&read, [id.0], job).optional()
@@ -322,7 +326,7 @@ impl TrainingStore for SqliteTraining {
 }
 
 fn dataset_of(connection: &Connection, id: DatasetId) -> Result<Option<Dataset>, rusqlite::Error> {
-    let sql = format!("SELECT {DATASET} FROM dataset WHERE id = ?1");
+    let sql = format!("SELECT {DATASET_COLUMNS} FROM dataset WHERE id = ?1");
     connection.query_row(&sql, [id.0], dataset).optional()
 }
 
@@ -337,8 +341,8 @@ fn dataset(row: &Row<'_>) -> Result<Dataset, rusqlite::Error> {
             data_type: row.get(4)?,
             access_mode: row.get(5)?,
             file_name: row.get(6)?,
-            format: Format::from_name(&format).ok_or_else(|| unknown(7, &format))?,
-            summary: Summary::from_json(&summary).ok_or_else(|| unknown(8, &summary))?,
+            format: Format::from_name(&format).ok_or_else(|| unknown_value(7, &format))?,
+            summary: Summary::from_json(&summary).ok_or_else(|| unknown_value(8, &summary))?,
             blob: row.get(9)?,
             size: u64::try_from(row.get::<_, i64>(10)?).unwrap_or(0),
             sha256: row.get(11)?,
@@ -388,7 +392,7 @@ fn job(row: &Row<'_>) -> Result<Job, rusqlite::Error> {
             dataset: DatasetId(row.get(4)?),
             config: row.get(5)?,
         },
-        state: JobState::from_name(&state).ok_or_else(|| unknown(6, &state))?,
+        state: JobState::from_name(&state).ok_or_else(|| unknown_value(6, &state))?,
         percentage: row.get(7)?,
         attempt: row.get(8)?,
         error: row.get(9)?,
@@ -400,7 +404,7 @@ fn job(row: &Row<'_>) -> Result<Job, rusqlite::Error> {
 }
 
 /// Reports a value in the database that this release does not know.
-fn unknown(column: usize, text: &str) -> rusqlite::Error {
+fn unknown_value(column: usize, text: &str) -> rusqlite::Error {
     let error = format!("unknown value `{text}`").into();
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error)
 }

@@ -41,7 +41,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         // it.
         let directory = context.absolute.file_name().and_then(|name| name.to_str());
         let other = directory.and_then(Backend::from_name);
-        if other.is_some_and(|other| is_for(info, other, backend)) {
+        if other.is_some_and(|other| is_delegated_to(info, other, backend)) {
             continue;
         }
         let wanted = backend.delegate_id();
@@ -56,7 +56,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Returns whether a program is delegated to `other` instead of `backend`.
-pub(super) fn is_for(info: &ModelInfo, other: Backend, backend: Backend) -> bool {
+pub(super) fn is_delegated_to(info: &ModelInfo, other: Backend, backend: Backend) -> bool {
     let mut delegates = info.methods.iter().flat_map(|method| &method.delegates);
     judge(info, backend).is_some() && delegates.any(|delegate| delegate.id == other.delegate_id())
 }

@@ -7,7 +7,7 @@ use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::{Backend, naming};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 rule! {
     /// # What it checks
@@ -63,7 +63,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let path = JsonPath::root().key("backend");
     let fix = Backend::from_name(directory).filter(|other| is_made_for(context, *other, backend));
     let fix = fix.and_then(|other| {
-        context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), other.name()))
+        context.fix(Applicability::Unsafe, &ValueChange::replace(path.clone(), other.name()))
     });
     let anchor = Anchor::Value(path);
     let message = format!("the backend is `{backend}`, but the directory is `{directory}`");
@@ -81,6 +81,6 @@ fn is_made_for(context: &Context<'_>, other: Backend, backend: Backend) -> bool 
         && models.all(|file| {
             let reference = &file.file.reference;
             let by_name = has(reference, other) && !has(reference, backend);
-            by_name || file.model_info().is_some_and(|info| backend_delegate::is_for(info, other, backend))
+            by_name || file.model_info().is_some_and(|info| backend_delegate::is_delegated_to(info, other, backend))
         })
 }

@@ -7,7 +7,7 @@ use crate::source::FileSource;
 use crate::validate::context::Context;
 
 /// Maximum number of findings for one file.
-const MAX_TOLD: usize = 20;
+const MAX_FINDINGS: usize = 20;
 
 rule! {
     /// # What it checks
@@ -48,10 +48,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         };
         match bundled_cases(&source) {
             Ok(cases) => {
-                let faults: Vec<String> = cases.iter().filter_map(|case| fault(case, info)).collect();
-                let more = faults.len().saturating_sub(MAX_TOLD);
-                for (index, fault) in faults.into_iter().take(MAX_TOLD).enumerate() {
-                    let is_last = index + 1 == MAX_TOLD && more > 0;
+                let faults: Vec<String> = cases.iter().filter_map(|case| case_mismatch(case, info)).collect();
+                let more = faults.len().saturating_sub(MAX_FINDINGS);
+                for (index, fault) in faults.into_iter().take(MAX_FINDINGS).enumerate() {
+                    let is_last = index + 1 == MAX_FINDINGS && more > 0;
                     let rest = if is_last { format!(" (and {more} more cases)") } else { String::new() };
                     findings.push(finding(format!("in `{reference}`, {fault}{rest}")));
                 }
@@ -64,23 +64,23 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Describes the first mismatch between a case and its method.
-fn fault(case: &BundledCase, info: &ModelInfo) -> Option<String> {
+fn case_mismatch(case: &BundledCase, info: &ModelInfo) -> Option<String> {
     let BundledCase { method: name, index, inputs, expected } = case;
     let Some(method) = info.method(name) else {
         return Some(format!("case {index} is for a method `{name}`, which the program does not have"));
     };
     let which = format!("case {index} of `{name}`");
-    if let Some(told) = unfit(inputs, &method.inputs, ("gives", "input", "the method takes")) {
+    if let Some(told) = value_mismatch(inputs, &method.inputs, ("gives", "input", "the method takes")) {
         return Some(format!("{which} {told}"));
     }
     if expected.is_empty() {
         return None;
     }
-    let told = unfit(expected, &method.outputs, ("expects", "output", "the method gives"))?;
+    let told = value_mismatch(expected, &method.outputs, ("expects", "output", "the method gives"))?;
     Some(format!("{which} {told}"))
 }
 
-fn unfit(
+fn value_mismatch(
     given: &[BundledValue],
     values: &[Value],
     (verb, side, takes): (&str, &str, &str),

@@ -22,7 +22,7 @@ rule! {
     /// Add the capability if the model has it.
     ///
     /// # What it does not see
-    /// Whether the model has the capability.
+    /// A declared capability that the model does not have.
     PKG056 "capability-required" Error "A capability that the project requires is missing." => check
 }
 

@@ -10,7 +10,7 @@ use crate::validate::context::Context;
 use crate::validate::schema::capabilities_of;
 
 /// Minimum length of a word that makes two names count as related, in letters.
-const MIN_WORD: usize = 3;
+const MIN_WORD_CHARS: usize = 3;
 /// Values of `license` in a card that name no specific licence.
 const NO_LICENSES: [&str; 2] = ["other", "unknown"];
 /// Endings of licence names that some lists include and others omit.
@@ -50,7 +50,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.extend(base(card, config).filter(|_| is_sound("model") && is_sound("size")));
 }
 
-fn differs(key: &str, here: &str, there: &str) -> Finding {
+fn disagreement(key: &str, here: &str, there: &str) -> Finding {
     let anchor = Anchor::Value(JsonPath::root().key(key));
     let message = format!("`{key}` is {here}, but the model card says `{there}`");
     let finding = RULE.meta.finding(anchor, message);
@@ -63,9 +63,9 @@ fn license(card: &Card, config: &Config) -> Option<Finding> {
     let same = |word: &str| plain_license(word) == plain_license(theirs);
     let parts = || own.split(|c: char| c.is_whitespace() || "()".contains(c));
     // A card may name a family of licences (`openrail`).
-    let is_part = theirs.len() > MIN_WORD * 2 && plain_license(own).contains(&plain_license(theirs));
+    let is_part = theirs.len() > MIN_WORD_CHARS * 2 && plain_license(own).contains(&plain_license(theirs));
     let agrees = same(own) || parts().any(same) || is_part;
-    (is_said && !agrees).then(|| differs("license", own, &format!("license: {theirs}")))
+    (is_said && !agrees).then(|| disagreement("license", own, &format!("license: {theirs}")))
 }
 
 /// Normalizes a licence name: `llama3.2` and `llama-3.2-community` become equal.
@@ -94,7 +94,7 @@ fn task(card: &Card, config: &Config) -> Option<Finding> {
         return None;
     }
     let key = if card.pipeline_tag.is_some() { "pipeline_tag" } else { "tags" };
-    Some(differs("capabilities", &own.join(", "), &format!("{key}: {tag}")))
+    Some(disagreement("capabilities", &own.join(", "), &format!("{key}: {tag}")))
 }
 
 fn base(card: &Card, config: &Config) -> Option<Finding> {
@@ -103,13 +103,13 @@ fn base(card: &Card, config: &Config) -> Option<Finding> {
     let first = card.base_models.first()?;
     let own = || [Some(model), config.family.as_deref()].into_iter().flatten();
     if !names().any(|base| own().any(|own| is_akin(base, own))) {
-        return Some(differs("model", model, &format!("base_model: {first}")));
+        return Some(disagreement("model", model, &format!("base_model: {first}")));
     }
     let size = config.size.as_deref().filter(|size| is_count(size))?;
     let mut counts = names().flat_map(|base| base.split(['-', '_', ' '])).filter(|part| is_count(part));
     let (count, more) = (counts.next()?, counts.next());
     let differs_in_size = more.is_none() && as_token(count) != size;
-    differs_in_size.then(|| differs("size", size, &format!("base_model: {first}")))
+    differs_in_size.then(|| disagreement("size", size, &format!("base_model: {first}")))
 }
 
 /// Returns whether two names share a word, or one contains the other.
@@ -120,7 +120,7 @@ fn is_akin(base: &str, own: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let lower = text.to_lowercase();
         let words = lower.split(|c: char| !c.is_alphabetic()).map(str::to_owned);
-        words.filter(|word| word.chars().count() >= MIN_WORD).collect()
+        words.filter(|word| word.chars().count() >= MIN_WORD_CHARS).collect()
     };
     let (base_words, own_words) = (words(base), words(own));
     plain(base).contains(&plain(own))

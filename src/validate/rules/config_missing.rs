@@ -2,7 +2,7 @@
 
 use super::config_name;
 use crate::diagnostic::{Anchor, Finding};
-use crate::package::Bare;
+use crate::package::BareDirectory;
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
 
@@ -29,7 +29,7 @@ rule! {
 fn check(_: &Context<'_>, _: &mut Vec<Finding>) {}
 
 /// Creates the finding about a directory without a config.
-pub(in crate::validate) fn bare_directory(bare: &Bare) -> Finding {
+pub(in crate::validate) fn bare_directory(bare: &BareDirectory) -> Finding {
     if let Some(misnamed) = &bare.misnamed {
         return config_name::misnamed(misnamed, bare.has_config);
     }

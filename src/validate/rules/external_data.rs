@@ -6,7 +6,7 @@ use crate::diagnostic::{Anchor, Finding};
 use crate::package::reference;
 use crate::source;
 use crate::validate::context::Context;
-use crate::validate::references::Referenced;
+use crate::validate::references::ReferencedFile;
 
 rule! {
     /// # What it checks
@@ -47,7 +47,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Returns the total size of the existing external data, in bytes.
-pub(super) fn present_bytes(file: &Referenced) -> u64 {
+pub(super) fn present_bytes(file: &ReferencedFile) -> u64 {
     let external = file.model_info().map_or(&[][..], |info| &info.external);
     if external.is_empty() {
         return 0;
@@ -62,7 +62,7 @@ pub(super) fn present_bytes(file: &Referenced) -> u64 {
     sizes.sum()
 }
 
-fn directory_of(file: &Referenced) -> Option<PathBuf> {
+fn directory_of(file: &ReferencedFile) -> Option<PathBuf> {
     let facts = file.facts.as_ref().ok()?;
     facts.path.parent().map(Path::to_owned)
 }

@@ -26,7 +26,7 @@ rule! {
     /// `actions/checkout` the input `lfs: true`.
     ///
     /// # What it does not see
-    /// Whether the object of a pointer exists, and pointers of other systems (DVC, Xet).
+    /// Pointers to objects that do not exist, and pointers of other systems (DVC, Xet).
     PKG018 "file-lfs-pointer" Error "A file is a Git LFS pointer, not the file itself." => check
 }
 

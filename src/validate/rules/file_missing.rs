@@ -3,7 +3,7 @@
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::validate::context::Context;
 use crate::validate::files::FileState;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 use crate::package::leftover::is_placeholder;
 use crate::validate::nearby;
 
@@ -57,7 +57,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let meant = near.as_ref().and_then(|near| near.meant.as_ref());
         let fix = meant.and_then(|meant| {
             let applicability = if meant.is_certain { Applicability::Safe } else { Applicability::Unsafe };
-            context.fix(applicability, &Mend::replace(file.file.path.clone(), meant.reference.as_str()))
+            context.fix(applicability, &ValueChange::replace(file.file.path.clone(), meant.reference.as_str()))
         });
         let help = match (&facts.state, near) {
             (FileState::Dangling(_), _) => "commit the file itself, or correct the link".to_owned(),

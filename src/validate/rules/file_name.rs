@@ -5,14 +5,14 @@ use std::path::Path;
 
 use super::backend_delegate;
 use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
-use crate::package::naming::{Expected, NameFault};
+use crate::package::naming::{ExpectedName, NameFault};
 use crate::package::{Config, Variant, steps};
 use crate::source::JsonPath;
 use crate::source::same_file::is_same_file;
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 use crate::validate::listing::listed;
-use crate::validate::references::{Referenced, leaves_directory};
+use crate::validate::references::{ReferencedFile, leaves_directory};
 use crate::validate::files::FileState;
 use crate::package::leftover::is_placeholder;
 
@@ -42,11 +42,11 @@ rule! {
 }
 
 /// A model file with an unconventional name.
-struct Judged<'a> {
-    file: &'a Referenced,
+struct MisnamedFile<'a> {
+    file: &'a ReferencedFile,
     name: &'a str,
     fault: NameFault,
-    expected: Expected<'a>,
+    expected: ExpectedName<'a>,
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -66,7 +66,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let no_model = judged.iter().all(|one| one.fault == NameFault::NoModel);
     if judged.len() > 1 && judged.len() == all && no_model {
-        findings.push(other_model(&judged));
+        findings.push(wrong_model_finding(&judged));
         return;
     }
     let mut proposals: HashMap<String, usize> = HashMap::new();
@@ -85,7 +85,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 
 /// Reports all files at once if none begins with the model token: it is one mistake, possibly in
 /// `model`.
-fn other_model(judged: &[Judged<'_>]) -> Finding {
+fn wrong_model_finding(judged: &[MisnamedFile<'_>]) -> Finding {
     let model = judged[0].expected.model.unwrap_or_default();
     let names = listed(judged.iter().map(|one| format!("`{}`", one.name)));
     let message = format!("no model file begins with the model token `{model}`: {names}");
@@ -98,11 +98,11 @@ fn judge<'a>(
     context: &'a Context<'_>,
     config: &'a Config,
     variant: &'a Variant,
-    file: &'a Referenced,
-) -> Option<Judged<'a>> {
+    file: &'a ReferencedFile,
+) -> Option<MisnamedFile<'a>> {
     let facts = file.facts.as_ref().ok()?;
     let precision = variant.precision.as_deref()?;
-    if context.is_doubtful(&variant.path.key("precision")) {
+    if context.is_ambiguous(&variant.path.key("precision")) {
         return None;
     }
     let list = &context.precisions.list;
@@ -112,7 +112,7 @@ fn judge<'a>(
         return None;
     }
     let backend = config.backend?;
-    let expected = Expected {
+    let expected = ExpectedName {
         model: token(context, "model", config.model.as_deref()),
         size: token(context, "size", config.size.as_deref()),
         component: file.file.component.as_deref(),
@@ -124,7 +124,7 @@ fn judge<'a>(
     let told = match &fault {
         // A copied line that was not adapted is reported by `file-shared` or `variant-duplicate`.
         NameFault::OtherPrecision(_) => {
-            context.models_at(&facts.path).count() > 1 || has_twin(config, variant)
+            context.models_at(&facts.path).count() > 1 || shares_precision(config, variant)
         }
         // If the directory contradicts the field too, `backend-directory` reports it. If the
         // program was exported for the other backend, `backend-delegate` reports it.
@@ -132,21 +132,21 @@ fn judge<'a>(
             let directory = context.absolute.file_name();
             let in_other = directory.is_some_and(|name| name == other.name());
             let info = file.model_info();
-            let delegated = info.is_some_and(|info| backend_delegate::is_for(info, *other, backend));
+            let delegated = info.is_some_and(|info| backend_delegate::is_delegated_to(info, *other, backend));
             in_other || delegated
         }
         _ => false,
     };
-    (!told).then_some(Judged { file, name, fault, expected })
+    (!told).then_some(MisnamedFile { file, name, fault, expected })
 }
 
 /// Returns whether another variant has the same precision.
-fn has_twin(config: &Config, variant: &Variant) -> bool {
+fn shares_precision(config: &Config, variant: &Variant) -> bool {
     let same = config.variants.iter().filter(|other| other.precision == variant.precision);
     same.count() > 1
 }
 
-impl Judged<'_> {
+impl MisnamedFile<'_> {
     /// Returns the conventional name.
     fn proposal(&self) -> String {
         let extension = Path::new(self.name).extension().and_then(|it| it.to_str());
@@ -179,7 +179,7 @@ impl Judged<'_> {
         }
         let reference = &self.file.file.reference;
         let prefix = reference.strip_suffix(self.name)?;
-        let mend = Mend::replace(self.file.file.path.clone(), format!("{prefix}{proposal}"));
+        let mend = ValueChange::replace(self.file.file.path.clone(), format!("{prefix}{proposal}"));
         let mut fix = context.fix(Applicability::Unsafe, &mend)?;
         fix.title = format!("rename `{reference}` to `{prefix}{proposal}`");
         Some(fix.renaming(from.clone(), to))
@@ -210,7 +210,7 @@ fn token<'t>(context: &Context<'_>, key: &str, token: Option<&'t str>) -> Option
     token.filter(|token| !is_placeholder(token) && is_sound())
 }
 
-fn describe(name: &str, fault: &NameFault, expected: &Expected<'_>) -> String {
+fn describe(name: &str, fault: &NameFault, expected: &ExpectedName<'_>) -> String {
     match fault {
         NameFault::Characters => {
             format!("`{name}` has characters other than `a`–`z`, `0`–`9` and `_`")

@@ -10,7 +10,7 @@ use crate::package::steps;
 use crate::source::JsonPath;
 use crate::source::hashed::Map;
 use crate::validate::context::Context;
-use crate::validate::references::{Referenced, leaves_directory};
+use crate::validate::references::{ReferencedFile, leaves_directory};
 
 /// Maximum number of entries inspected per directory.
 const MAX_ENTRIES: usize = 1000;
@@ -79,7 +79,7 @@ fn has_upper(name: &str) -> bool {
 }
 
 /// Returns the name of the referenced file, if it differs from the reference only in case.
-fn real_name(file: &Referenced, beside: &[String]) -> Option<String> {
+fn real_name(file: &ReferencedFile, beside: &[String]) -> Option<String> {
     let path = &file.facts.as_ref().ok()?.path;
     let name = steps::name(path)?;
     if file.is_model && !leaves_directory(&file.file.reference) && !file.file.reference.contains('/') {

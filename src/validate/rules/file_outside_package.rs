@@ -3,7 +3,7 @@
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::reference::{self, ReferenceError};
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 rule! {
     /// # What it checks
@@ -55,7 +55,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let fix = (*error == ReferenceError::Backslash).then(|| {
             let meant = file.file.reference.replace('\\', "/");
             let target = reference::resolve(context.directory, context.depth, &meant).ok()?;
-            let mend = Mend::replace(path.clone(), meant);
+            let mend = ValueChange::replace(path.clone(), meant);
             target
                 .exists()
                 .then(|| context.fix(Applicability::Safe, &mend))?

@@ -7,7 +7,7 @@ use crate::diagnostic::{Anchor, Finding, Severity};
 use crate::package::FileRef;
 use crate::source::hashed::Map;
 use crate::validate::context::Context;
-use crate::validate::references::Referenced;
+use crate::validate::references::ReferencedFile;
 
 rule! {
     /// # What it checks
@@ -31,7 +31,7 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut first: Map<&OsStr, &Referenced> = Map::default();
+    let mut first: Map<&OsStr, &ReferencedFile> = Map::default();
     let mut same_parts = Map::default();
     for file in context.files.iter().filter(|file| file.is_model) {
         let (Ok(facts), Some(variant)) = (&file.facts, file.variant) else {
@@ -69,7 +69,7 @@ fn precision<'a>(context: &'a Context<'_>, variant: usize) -> Option<&'a str> {
     context.variants()[variant].precision.as_deref()
 }
 
-fn is_same_component(one: &Referenced, other: &Referenced) -> bool {
+fn is_same_component(one: &ReferencedFile, other: &ReferencedFile) -> bool {
     one.file.component.is_some() && one.file.component == other.file.component
 }
 

@@ -9,7 +9,7 @@ use crate::package::{model_file, steps};
 use crate::source::hashed::Set;
 use crate::source::same_file::is_same_file;
 use crate::validate::context::Context;
-use crate::validate::references::Referenced;
+use crate::validate::references::ReferencedFile;
 
 /// Maximum number of listed files compared with each unlisted one.
 const MAX_COMPARED: usize = 200;
@@ -88,7 +88,7 @@ fn second_name(context: &Context<'_>, name: &str) -> Option<Fix> {
 
 /// Returns whether a reference resolves, or does not belong to a model. An unresolved reference may
 /// be meant for the file that looks unlisted.
-fn is_followed(file: &Referenced) -> bool {
+fn is_followed(file: &ReferencedFile) -> bool {
     match &file.facts {
         Ok(facts) => !(file.is_model && (facts.is_missing() || file.is_wrong_directory())),
         Err(_) => false,

@@ -78,5 +78,5 @@ fn repetition(
     }
     let edit = context.editor()?.remove_member(object, index)?;
     let title = format!("remove the repeated `{}`", member.key);
-    context.counted(Fix::safe(title, vec![edit]))
+    context.count_fix(Fix::safe(title, vec![edit]))
 }

@@ -3,7 +3,7 @@
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::leftover::LEGACY_VARIANT_FIELDS;
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 rule! {
     /// # What it checks
@@ -38,7 +38,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             };
             let anchor = Anchor::Key(variant.path.key(key));
             let message = format!("`{key}` is a field of an earlier revision of the format");
-            let fix = context.fix(Applicability::Safe, &Mend::Remove(variant.path.key(key)));
+            let fix = context.fix(Applicability::Safe, &ValueChange::Remove(variant.path.key(key)));
             findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
         }
     }

@@ -26,7 +26,7 @@ rule! {
     /// Leave the package out, or allow the licence if it may be published.
     ///
     /// # What it does not see
-    /// Whether the model really has this licence. `license-unknown` reports a text that only
+    /// A licence that is not the licence of the model. `license-unknown` reports a text that only
     /// resembles an allowed one.
     PKG054 "license-not-allowed" Error "The project does not allow the licence." => check
 }
@@ -40,7 +40,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if license.is_empty() || is_placeholder(license) || license::is_allowed(license, allowed) {
         return;
     }
-    if let License::Meant(meant) = license::judge(license)
+    if let License::Meant(meant) = license::classify(license)
         && meant.iter().any(|name| license::is_allowed(name, allowed))
     {
         return;

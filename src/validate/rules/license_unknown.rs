@@ -5,7 +5,7 @@ use crate::package::license::{self, License};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
 use crate::package::leftover::is_placeholder;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 rule! {
     /// # What it checks
@@ -26,7 +26,7 @@ rule! {
     /// `pkgtool fix --unsafe` writes the identifier if only one can be meant.
     ///
     /// # What it does not see
-    /// Whether the model really has this licence.
+    /// A licence that is not the licence of the model.
     PKG026 "license-unknown" Note fix Unsafe "The licence is neither an SPDX identifier nor a known slug." => check
 }
 
@@ -39,11 +39,11 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
     let path = || JsonPath::root().key("license");
     let mut fix = None;
-    let (what, help) = match license::judge(license) {
+    let (what, help) = match license::classify(license) {
         License::Known => return,
         License::Meant(meant) => {
             if let [one] = &meant[..] {
-                fix = context.fix(Applicability::Unsafe, &Mend::replace(path(), one.as_str()));
+                fix = context.fix(Applicability::Unsafe, &ValueChange::replace(path(), one.as_str()));
             }
             let words: Vec<String> = meant.iter().map(|name| format!("\"{name}\"")).collect();
             let help = match &words[..] {

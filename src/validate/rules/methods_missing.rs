@@ -8,8 +8,8 @@ use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::model::{ModelInfo, declaration};
 use crate::package::Methods;
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
-use crate::validate::references::Referenced;
+use crate::validate::mend::ValueChange;
+use crate::validate::references::ReferencedFile;
 
 rule! {
     /// # What it checks
@@ -38,14 +38,14 @@ rule! {
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for (index, variant) in context.variants().iter().enumerate() {
         let readable =
-            |file: &&Referenced| file.model_info().is_some_and(ModelInfo::has_signature);
+            |file: &&ReferencedFile| file.model_info().is_some_and(ModelInfo::has_signature);
         match &variant.methods {
             Methods::Absent => {
                 if let Some(file) = context.files_of(index).find(readable) {
                     let anchor = Anchor::Value(variant.path.clone());
                     let reference = &file.file.reference;
                     let finding = RULE.meta.finding(anchor, "the variant declares no `methods`");
-                    let mend = declared(context, index).map(|value| Mend::Insert {
+                    let mend = declared(context, index).map(|value| ValueChange::Insert {
                         object: variant.path.clone(),
                         key: "methods".to_owned(),
                         value,
@@ -72,8 +72,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                         let anchor = Anchor::Key(variant.path.key("methods"));
                         let message = format!("`methods` has no entry for the component `{component}`");
                         let help = format!("`pkgtool inspect` shows the methods of `{}`", file.file.reference);
-                        let whole = Some(file).filter(|_| context.is_whole(variant));
-                        let mend = whole.and_then(|file| of_file(context, file)).map(|value| Mend::Insert {
+                        let whole = Some(file).filter(|_| context.names_all_files(variant));
+                        let mend = whole.and_then(|file| of_file(context, file)).map(|value| ValueChange::Insert {
                             object: variant.path.key("methods"),
                             key: component.clone(),
                             value,
@@ -92,7 +92,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// named and read, and each signature can be expressed.
 pub(super) fn declared(context: &Context<'_>, index: usize) -> Option<Value> {
     let variant = &context.variants()[index];
-    if !context.is_whole(variant) {
+    if !context.names_all_files(variant) {
         return None;
     }
     if !variant.has_components {
@@ -109,7 +109,7 @@ pub(super) fn declared(context: &Context<'_>, index: usize) -> Option<Value> {
     (!methods.is_empty()).then(|| Value::Object(methods))
 }
 
-fn of_file(context: &Context<'_>, file: &Referenced) -> Option<Value> {
+fn of_file(context: &Context<'_>, file: &ReferencedFile) -> Option<Value> {
     let info = file.model_info().filter(|_| context.may_fix())?;
     let methods = declaration::methods(info).ok()?;
     (!methods.is_empty()).then(|| Value::Object(methods))

@@ -7,7 +7,7 @@ use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::{Methods, Variant};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 rule! {
     /// # What it checks
@@ -72,9 +72,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Returns the methods at the right depth.
-fn nested(context: &Context<'_>, index: usize, variant: &Variant) -> Option<Mend> {
+fn nested(context: &Context<'_>, index: usize, variant: &Variant) -> Option<ValueChange> {
     let path: JsonPath = variant.path.key("methods");
-    let editor = context.editor().filter(|_| context.may_fix() && context.is_whole(variant))?;
+    let editor = context.editor().filter(|_| context.may_fix() && context.names_all_files(variant))?;
     let node = editor.document().node(&path)?;
     let value = if variant.has_components {
         let Methods::Declared { groups, .. } = &variant.methods else {
@@ -98,5 +98,5 @@ fn nested(context: &Context<'_>, index: usize, variant: &Variant) -> Option<Mend
     let has_names = editor.text_of(node).contains("\"name\"");
     let by_models = || methods_missing::declared(context, index).filter(|_| !has_names);
     let value: Option<Value> = value.or_else(by_models);
-    value.map(|value| Mend::replace(path, value))
+    value.map(|value| ValueChange::replace(path, value))
 }

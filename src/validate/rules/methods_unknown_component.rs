@@ -7,7 +7,7 @@ use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::{MethodGroup, Methods};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 use crate::validate::references::is_data;
 use crate::package::leftover::is_placeholder;
 use crate::source::suggest;
@@ -62,7 +62,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             }
             let meant = suggest::nearest(component, free.iter().copied());
             let fix = meant.and_then(|meant| {
-                let mend = Mend::RenameKey(group.path.clone(), meant.to_owned());
+                let mend = ValueChange::RenameKey(group.path.clone(), meant.to_owned());
                 context.fix(Applicability::Safe, &mend)
             });
             let help = match meant {

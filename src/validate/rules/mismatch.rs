@@ -20,7 +20,7 @@ pub(super) fn findings_of(
         };
         let mend = mismatch.mend.as_ref();
         let variant = context.variant_at(&mismatch.path);
-        let mend = mend.filter(|_| variant.is_some_and(|variant| context.is_whole(variant)));
+        let mend = mend.filter(|_| variant.is_some_and(|variant| context.names_all_files(variant)));
         let fix = mend.and_then(|mend| context.fix(Applicability::Safe, mend));
         let finding = rule.finding(anchor, &mismatch.message).fix(fix);
         findings.push(match &mismatch.help {

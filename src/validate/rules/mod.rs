@@ -132,10 +132,10 @@ pub(super) use variants_disagree::variants_disagree;
 /// Advice that ends every suggestion: how to list all rules.
 const LIST: &str = "`pkgtool rules` lists them";
 /// Maximum number of rules suggested for an unknown name.
-const MAX_NEAR: usize = 5;
+const MAX_SUGGESTIONS: usize = 5;
 
 /// Returns the rule with this code or name, or a suggestion as the error.
-pub fn rule_named(text: &str) -> Result<&'static RuleMeta, String> {
+pub fn find_rule(text: &str) -> Result<&'static RuleMeta, String> {
     let all = || RULES.iter().map(|rule| &rule.meta);
     let is_it = |meta: &&RuleMeta| meta.code.eq_ignore_ascii_case(text) || meta.name == text;
     if let Some(meta) = all().find(is_it) {
@@ -158,17 +158,17 @@ pub fn rule_named(text: &str) -> Result<&'static RuleMeta, String> {
         [] => LIST.to_owned(),
         near => format!(
             "did you mean {}? {LIST}",
-            near[..near.len().min(MAX_NEAR)].join(", ")
+            near[..near.len().min(MAX_SUGGESTIONS)].join(", ")
         ),
     })
 }
 
 /// Returns whether this is the rule that reports duplicate keys.
-pub(super) fn tells_repetition(rule: &Rule) -> bool {
+pub(super) fn reports_duplicate_keys(rule: &Rule) -> bool {
     std::ptr::eq(rule, &raw const json_duplicate_key::RULE)
 }
 
 /// Returns whether this is the rule that checks the name of a config's directory.
-pub(super) fn is_about_place(rule: &RuleMeta) -> bool {
+pub(super) fn checks_directory_name(rule: &RuleMeta) -> bool {
     rule.code == backend_directory::RULE.meta.code
 }

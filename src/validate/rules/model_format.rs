@@ -5,7 +5,7 @@ use crate::diagnostic::{Anchor, Finding, Severity};
 use crate::model::{FORMATS, ModelInfo};
 use crate::validate::context::Context;
 use crate::validate::files::ModelFacts;
-use crate::validate::references::Referenced;
+use crate::validate::references::ReferencedFile;
 
 rule! {
     /// # What it checks
@@ -25,7 +25,7 @@ rule! {
     /// replace it by the right file.
     ///
     /// # What it does not see
-    /// Whether a file of an unsupported format is valid. Names like `.bin` indicate no format.
+    /// Errors in a file of an unsupported format. Names like `.bin` indicate no format.
     PKG028 "model-format" Note "A model file's format is unsupported, or not the one its name indicates." => check
 }
 
@@ -44,7 +44,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn unknown(file: &Referenced) -> Finding {
+fn unknown(file: &ReferencedFile) -> Finding {
     let anchor = Anchor::Value(file.file.path.clone());
     let message = format!(
         "`{}` has an unsupported format; its signatures were not checked",
@@ -55,8 +55,8 @@ fn unknown(file: &Referenced) -> Finding {
     finding.help(format!("supported formats: {}", known.join(", ")))
 }
 
-fn misnamed(file: &Referenced, info: &ModelInfo) -> Option<Finding> {
-    let named_as = info.named_as?;
+fn misnamed(file: &ReferencedFile, info: &ModelInfo) -> Option<Finding> {
+    let named_as = info.format_by_name?;
     let anchor = Anchor::Value(file.file.path.clone());
     let message = format!(
         "`{}` is of format {}, but its name indicates {named_as}",

@@ -6,7 +6,7 @@ use crate::package::leftover::is_placeholder;
 use crate::source::json::{Kind, Node, Step};
 use crate::source::{JsonPath, Trail};
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 rule! {
     /// # What it checks
@@ -43,7 +43,7 @@ fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Ve
     match &node.kind {
         Kind::String(text) if is_placeholder(text) => {
             let path = trail.to_path();
-            let fix = instead(context, &path);
+            let fix = replacement_fix(context, &path);
             findings.push(placeholder(Anchor::Value(path), text).fix(fix));
         }
         Kind::Array(elements) => {
@@ -57,7 +57,7 @@ fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Ve
                 let trail = trail.key(&member.key);
                 if is_placeholder(&member.key) {
                     let path = trail.to_path();
-                    let fix = instead(context, &path);
+                    let fix = replacement_fix(context, &path);
                     findings.push(placeholder(Anchor::Key(path), &member.key).fix(fix));
                 }
                 visit(&member.value, trail, context, findings);
@@ -73,7 +73,7 @@ fn placeholder(anchor: Anchor, text: &str) -> Finding {
 }
 
 /// Returns a fix: the value from the model, or the removal of an optional field.
-fn instead(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
+fn replacement_fix(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
     if !context.may_fix() {
         return None;
     }
@@ -86,7 +86,7 @@ fn instead(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
         // The document itself is the placeholder.
         0 => return None,
         1 if key(0)? == "$schema" => {
-            let mend = Mend::replace(path.clone(), context.schema_id()?);
+            let mend = ValueChange::replace(path.clone(), context.schema_id()?);
             return context.fix(Applicability::Safe, &mend);
         }
         1 => matches!(key(0)?, "size" | "tokenizer" | "tokenizer_config"),
@@ -95,7 +95,7 @@ fn instead(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
         3 => matches!(key(2)?, "size_bytes"),
         _ => key(steps.len() - 1)? == "name",
     };
-    let mend = Mend::Remove(path.clone());
+    let mend = ValueChange::Remove(path.clone());
     is_optional.then(|| context.fix(Applicability::Unsafe, &mend)).flatten()
 }
 
@@ -114,7 +114,7 @@ fn methods(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
     let mut variants = context.variants().iter();
     let index = variants.position(|variant| whole.is_within(&variant.path))?;
     match methods_missing::declared(context, index) {
-        Some(value) => context.fix(Applicability::Safe, &Mend::replace(whole, value)),
-        None => context.fix(Applicability::Unsafe, &Mend::Remove(whole)),
+        Some(value) => context.fix(Applicability::Safe, &ValueChange::replace(whole, value)),
+        None => context.fix(Applicability::Unsafe, &ValueChange::Remove(whole)),
     }
 }

@@ -1,10 +1,10 @@
 //! Rule `precision-evidence`: reports precision tokens that the model files contradict.
 
 use crate::diagnostic::{Anchor, Finding};
-use crate::model::precision::{Meaning, Weights};
+use crate::model::precision::{PrecisionClaim, Weights};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
-use crate::validate::references::Referenced;
+use crate::validate::references::ReferencedFile;
 
 rule! {
     /// # What it checks
@@ -45,7 +45,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Some(token) = &variant.precision else {
             continue;
         };
-        let Some(meaning) = Meaning::of_token(token) else {
+        let Some(meaning) = PrecisionClaim::of_token(token) else {
             continue;
         };
         let files = || context.files_of(index).filter(|file| file.is_model);
@@ -61,7 +61,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Some(told) = weights.contradiction(meaning).filter(|_| all_read) else {
             continue;
         };
-        let files: Vec<&Referenced> = files().collect();
+        let files: Vec<&ReferencedFile> = files().collect();
         let names = files.iter().map(|file| format!("`{}`", file.file.reference));
         let verb = if files.len() == 1 { "" } else { " together" };
         let told = if files.len() == 1 {

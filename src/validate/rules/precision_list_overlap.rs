@@ -7,7 +7,7 @@ use crate::package::precision::{GROUPS, located_tokens};
 use crate::package::PrecisionList;
 use crate::source::{Document, JsonPath};
 use crate::validate::context::Context;
-use crate::validate::mend::{Mend, is_only_element};
+use crate::validate::mend::{ValueChange, is_only_element};
 
 rule! {
     /// # What it checks
@@ -27,7 +27,7 @@ rule! {
     /// list, which defines their side.
     ///
     /// # What it does not see
-    /// Whether a token is on the right side: only the list itself decides that.
+    /// A token on the wrong side: only the list itself decides which side is right.
     PKG006 "precision-list-overlap" Error fix Safe "A precision token is on both sides of the list." => check
 }
 
@@ -57,7 +57,7 @@ fn without(path: &JsonPath, document: &Document, context: &Context<'_>) -> Optio
     let (list, _) = path.parent()?;
     // An empty side would violate the schema.
     let is_last = document.node(&list).is_none_or(is_only_element);
-    let fix = (!is_last).then(|| context.fix(Applicability::Safe, &Mend::Remove(path.clone())));
+    let fix = (!is_last).then(|| context.fix(Applicability::Safe, &ValueChange::Remove(path.clone())));
     let mut fix = fix.flatten()?;
     let written = context.editor()?.text_of(document.node(path)?);
     fix.title = format!("remove {written} from the wrong side");

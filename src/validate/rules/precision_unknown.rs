@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 use crate::package::leftover::is_placeholder;
 use crate::package::{naming, precision};
 use crate::source::suggest;
@@ -40,7 +40,7 @@ rule! {
     /// that was most likely meant.
     ///
     /// # What it does not see
-    /// Whether the weights really have this precision. The rule is silent while the list itself is
+    /// Weights that have another precision than declared. The rule is silent while the list itself is
     /// broken.
     PKG008 "precision-unknown" Error fix Unsafe "A precision token is not in the precision list." => check
 }
@@ -73,7 +73,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         };
         let meant = other_name.or_else(|| suggest::nearest(token, list.tokens())).filter(is_free);
         let fix = meant.filter(|_| !agreed).and_then(|meant| {
-            context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), meant))
+            context.fix(Applicability::Unsafe, &ValueChange::replace(path.clone(), meant))
         });
         let help = match meant {
             Some(meant) if agreed => format!(

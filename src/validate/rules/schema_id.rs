@@ -25,7 +25,7 @@ rule! {
     /// `schema-id` or from the neighbouring configs.
     ///
     /// # What it does not see
-    /// Whether the address exists, and configs that are not validated in the same run.
+    /// An address that does not exist, and configs that are not validated in the same run.
     PKG059 "schema-id" Warning "A config's `$schema` differs from the project's or the neighbouring configs'." => check
 }
 

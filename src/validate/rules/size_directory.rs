@@ -6,7 +6,7 @@ use crate::package::size::as_token;
 pub(in crate::validate) use crate::package::size::is_size_token;
 use crate::source::JsonPath;
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 rule! {
     /// # What it checks
@@ -43,7 +43,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let message = format!("the size is `{size}`, but the directory is `{directory}`");
-    let fix = context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), token.as_str()));
+    let fix = context.fix(Applicability::Unsafe, &ValueChange::replace(path.clone(), token.as_str()));
     let finding = RULE.meta.finding(Anchor::Value(path), message).fix(fix);
     let beside = context.absolute.parent().and_then(|above| above.parent());
     let is_taken = beside.is_some_and(|beside| beside.join(size).symlink_metadata().is_ok());

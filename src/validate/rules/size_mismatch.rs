@@ -4,7 +4,7 @@ use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::source::hashed::Map;
 use crate::validate::context::Context;
 use crate::validate::files::{FileState, ModelFacts};
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 rule! {
     /// # What it checks
@@ -32,7 +32,7 @@ rule! {
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for (index, variant) in context.variants().iter().enumerate() {
         // The total size is unknown if the variant names only some of its files.
-        let Some(declared) = variant.size_bytes.filter(|_| context.is_whole(variant)) else {
+        let Some(declared) = variant.size_bytes.filter(|_| context.names_all_files(variant)) else {
             continue;
         };
         let Some((size, external, count)) = total(context, index) else {
@@ -43,9 +43,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         }
         let what = if count == 1 { "the file has" } else { "the components together have" };
         let path = variant.path.key("size_bytes");
-        let written = context.written(&path).unwrap_or_default();
+        let written = context.number_text(&path).unwrap_or_default();
         let message = format!("`size_bytes` is {written}, but {what} {size} bytes");
-        let mend = Mend::replace(path.clone(), size);
+        let mend = ValueChange::replace(path.clone(), size);
         let finding = RULE.meta.finding(Anchor::Value(path), message);
         // A model that was read is complete; any other file may be truncated.
         let whole = context.files_of(index).all(|file| file.model_info().is_some());

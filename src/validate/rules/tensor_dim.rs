@@ -26,7 +26,7 @@ rule! {
     /// Write the size, or -1 if the dimension is dynamic. `pkgtool fix` writes the model's size.
     ///
     /// # What it does not see
-    /// Whether the size is the model's; `tensor-shape` compares it.
+    /// A size that differs from the model's; `tensor-shape` compares it.
     PKG014 "tensor-dim" Error fix Safe "A dimension is below -1 or out of range." => check
 }
 
@@ -40,10 +40,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let whole = place.shape();
             let path = whole.index(i);
             let anchor = Anchor::Value(path.clone());
-            let written = context.written(&path).map_or_else(|| size.to_string(), str::to_owned);
+            let written = context.number_text(&path).map_or_else(|| size.to_string(), str::to_owned);
             let finding = RULE.meta.finding(anchor, format!("invalid dimension {written}"));
             let variant = context.variant_at(&whole);
-            let mend = known.get(&whole).filter(|_| variant.is_some_and(|variant| context.is_whole(variant)));
+            let mend = known.get(&whole).filter(|_| variant.is_some_and(|variant| context.names_all_files(variant)));
             let fix = mend.and_then(|mend| context.fix(Applicability::Safe, mend));
             findings.push(finding.help("a size of 0 or more, or -1 for a dynamic dimension").fix(fix));
         }
@@ -51,19 +51,19 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// The location of a tensor's declaration.
-struct Place<'a> {
+struct TensorLocation<'a> {
     method: &'a JsonPath,
     side: &'static str,
     index: usize,
 }
 
-impl Place<'_> {
+impl TensorLocation<'_> {
     fn shape(&self) -> JsonPath {
         self.method.key(self.side).index(self.index).key("shape")
     }
 }
 
-fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = (&'a TensorSpec, Place<'a>)> {
+fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = (&'a TensorSpec, TensorLocation<'a>)> {
     let methods = context.variants().iter().flat_map(|variant| {
         let groups = match &variant.methods {
             Methods::Absent => &[][..],
@@ -74,7 +74,7 @@ fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = (&'a TensorSpec
     methods.flat_map(|MethodSignature { path: method, inputs, outputs, .. }| {
         [(INPUTS, inputs), (OUTPUTS, outputs)].into_iter().flat_map(move |(side, specs)| {
             let specs = specs.iter().flatten().enumerate();
-            specs.map(move |(index, spec)| (spec, Place { method, side, index }))
+            specs.map(move |(index, spec)| (spec, TensorLocation { method, side, index }))
         })
     })
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
 use crate::source::json::Step;
 use crate::validate::context::Context;
-use crate::validate::mend::Mend;
-use crate::validate::references::Referenced;
+use crate::validate::mend::ValueChange;
+use crate::validate::references::ReferencedFile;
 
 rule! {
     /// # What it checks
@@ -67,7 +67,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let fix = exchanged.and_then(|(one, other)| {
         let pairs = [(one, other), (other, one)];
         let values = pairs.map(|(at, from)| (at.file.path.clone(), from.file.reference.as_str().into()));
-        let fix = context.fix(Applicability::Safe, &Mend::Replace(values.to_vec()))?;
+        let fix = context.fix(Applicability::Safe, &ValueChange::Replace(values.to_vec()))?;
         let title = "swap `tokenizer` and `tokenizer_config`".to_owned();
         Some(Fix { title, ..fix })
     });
@@ -75,7 +75,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
 }
 
-fn kind(file: &Referenced) -> Kind {
+fn kind(file: &ReferencedFile) -> Kind {
     let Ok(facts) = &file.facts else {
         return Kind::Unknown;
     };

@@ -29,7 +29,7 @@ rule! {
     /// Download or export the tokenizer again.
     ///
     /// # What it does not see
-    /// Whether a tokenizer works, and whether it belongs to the model.
+    /// A valid tokenizer that does not work, or that belongs to another model.
     PKG022 "tokenizer-invalid" Error "A tokenizer file is not JSON." => check
 }
 

@@ -11,10 +11,10 @@ use crate::source::hashed::Map;
 use crate::source::{Editor, JsonPath};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 /// Maximum number of variants that are compared pairwise.
-const FEW: usize = 8;
+const MAX_PAIRWISE_VARIANTS: usize = 8;
 
 rule! {
     /// # What it checks
@@ -58,13 +58,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let message = format!("variant {earlier} already has the precision `{precision}`");
             let finding = RULE.meta.finding(anchor, message);
             let help = "callers choose a variant by its precision";
-            let said = said_by_name(context, variant, precision);
+            let said = precision_in_name(context, variant, precision);
             let is_free = |token: &&str| {
                 let mut variants = context.variants().iter();
                 variants.all(|other| other.precision.as_deref() != Some(*token))
             };
             let fix = said.filter(is_free).and_then(|token| {
-                let mend = Mend::replace(variant.path.key("precision"), token);
+                let mend = ValueChange::replace(variant.path.key("precision"), token);
                 context.fix(Applicability::Unsafe, &mend)
             });
             findings.push(finding.fix(fix).help(match said {
@@ -76,14 +76,14 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Variants of one precision whose files are the components of one model.
-struct Parts<'a> {
+struct ModelParts<'a> {
     precision: &'a str,
     /// Component names and variants, in the order of the config.
     variants: Vec<(&'a str, &'a Variant)>,
 }
 
 /// Finds the precisions whose variants are all named after different components.
-fn parts_of_one_model<'a>(context: &'a Context<'_>) -> Vec<Parts<'a>> {
+fn parts_of_one_model<'a>(context: &'a Context<'_>) -> Vec<ModelParts<'a>> {
     let Some(config) = &context.config else {
         return Vec::new();
     };
@@ -96,12 +96,12 @@ fn parts_of_one_model<'a>(context: &'a Context<'_>) -> Vec<Parts<'a>> {
     let groups = groups.into_iter().filter(|(_, variants)| variants.len() > 1);
     let parts = groups.filter_map(|(precision, variants)| {
         let with_components = variants.into_iter().map(|variant| {
-            context.is_whole(variant).then_some(())?;
+            context.names_all_files(variant).then_some(())?;
             Some((component(config, variant)?, variant))
         });
         let variants: Vec<(&str, &Variant)> = with_components.collect::<Option<_>>()?;
         let names: HashSet<&str> = variants.iter().map(|(name, _)| *name).collect();
-        (names.len() == variants.len()).then_some(Parts { precision, variants })
+        (names.len() == variants.len()).then_some(ModelParts { precision, variants })
     });
     parts.collect()
 }
@@ -117,7 +117,7 @@ fn component<'v>(config: &Config, variant: &'v Variant) -> Option<&'v str> {
     is_part.then_some(name)
 }
 
-impl Parts<'_> {
+impl ModelParts<'_> {
     fn finding(&self, context: &Context<'_>) -> Finding {
         let positions: Vec<String> = self.variants.iter().map(|(_, one)| one.position.to_string()).collect();
         let names: Vec<String> = self.variants.iter().map(|(name, _)| format!("`{name}`")).collect();
@@ -138,7 +138,7 @@ impl Parts<'_> {
     }
 
     /// Returns all variants, with one variant in place of the parts.
-    fn merged(&self, context: &Context<'_>) -> Option<Mend> {
+    fn merged(&self, context: &Context<'_>) -> Option<ValueChange> {
         let editor = context.editor().filter(|_| context.may_fix())?;
         let path = JsonPath::root().key("variants");
         let nodes = editor.document().node(&path)?.elements();
@@ -146,7 +146,7 @@ impl Parts<'_> {
         let first = self.variants[0].1.position;
         let all = nodes.iter().enumerate().filter(|(at, _)| *at == first || !is_part(*at));
         let all = all.map(|(at, node)| if at == first { self.variant(&editor) } else { editor.value_of(node) });
-        Some(Mend::replace(path, Value::Array(all.collect())))
+        Some(ValueChange::replace(path, Value::Array(all.collect())))
     }
 
     fn variant(&self, editor: &Editor<'_>) -> Value {
@@ -177,7 +177,7 @@ impl Parts<'_> {
 /// Returns whether two variants look like components of one model.
 pub(super) fn are_parts(context: &Context<'_>, one: usize, other: usize) -> bool {
     let variants = context.variants();
-    let has = |parts: &Parts<'_>, at: usize| {
+    let has = |parts: &ModelParts<'_>, at: usize| {
         parts.variants.iter().any(|(_, variant)| variant.position == variants[at].position)
     };
     variants[one].precision == variants[other].precision
@@ -187,11 +187,11 @@ pub(super) fn are_parts(context: &Context<'_>, one: usize, other: usize) -> bool
 /// Returns whether a precision may occur twice: compared for a few variants, assumed for many.
 fn has_repetition(variants: &[Variant]) -> bool {
     let known = |variant: &Variant| variants.iter().filter(|other| other.precision == variant.precision).count();
-    variants.len() > FEW || variants.iter().any(|variant| known(variant) > 1)
+    variants.len() > MAX_PAIRWISE_VARIANTS || variants.iter().any(|variant| known(variant) > 1)
 }
 
 /// Returns the other precision that the names of a variant's files contain.
-fn said_by_name<'a>(context: &'a Context<'_>, variant: &Variant, precision: &str) -> Option<&'a str> {
+fn precision_in_name<'a>(context: &'a Context<'_>, variant: &Variant, precision: &str) -> Option<&'a str> {
     let stems = variant.files.iter().filter_map(|file| Path::new(&file.reference).file_stem()?.to_str());
     let says = |token: &str| stems.clone().any(|stem| naming::has_token(stem, token));
     if says(precision) {

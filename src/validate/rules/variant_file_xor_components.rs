@@ -24,7 +24,7 @@ rule! {
     /// set `file` to `null` or leave it out.
     ///
     /// # What it does not see
-    /// Whether a pipeline has all the components that it needs.
+    /// A pipeline that lacks a component it needs.
     PKG007 "variant-file-xor-components" Error "A variant has both a file and components, or neither." => check
 }
 

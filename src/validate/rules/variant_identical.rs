@@ -8,7 +8,7 @@ use crate::validate::context::Context;
 use crate::validate::files::FileFacts;
 
 /// Maximum number of different files of one size that are kept for comparison.
-const MAX_KEPT: usize = 8;
+const MAX_COMPARED_PER_SIZE: usize = 8;
 
 rule! {
     /// # What it checks
@@ -31,14 +31,14 @@ rule! {
     PKG046 "variant-identical" Warning "Two variants have the same model under two names." => check
 }
 
-struct Kept<'a> {
+struct ComparedModel<'a> {
     facts: &'a Arc<FileFacts>,
     variant: usize,
     reference: &'a str,
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut kept: Vec<Kept<'_>> = Vec::new();
+    let mut kept: Vec<ComparedModel<'_>> = Vec::new();
     for file in context.files.iter().filter(|file| file.is_model) {
         let (Ok(facts), Some(variant)) = (&file.facts, file.variant) else {
             continue;
@@ -48,10 +48,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         let of_size = kept.iter().filter(|other| other.facts.size() == facts.size());
-        if of_size.clone().count() >= MAX_KEPT {
+        if of_size.clone().count() >= MAX_COMPARED_PER_SIZE {
             continue;
         }
-        let comparable = |other: &&Kept<'_>| other.variant != variant;
+        let comparable = |other: &&ComparedModel<'_>| other.variant != variant;
         let may_read = context.models_opened || facts.is_pointer();
         let same = of_size.filter(comparable).find(|other| may_read && other.facts.is_same(facts));
         if let Some(same) = same {
@@ -64,7 +64,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let finding = RULE.meta.finding(anchor, message);
             findings.push(finding.help("export this variant again; if one file serves both, name it twice"));
         } else {
-            kept.push(Kept { facts, variant, reference: &file.file.reference });
+            kept.push(ComparedModel { facts, variant, reference: &file.file.reference });
         }
     }
 }

@@ -6,8 +6,8 @@ use crate::diagnostic::{Anchor, Finding};
 use crate::source::hashed::Map;
 use super::variant_duplicate::are_parts;
 use crate::validate::context::Context;
-use crate::validate::interfaces::{Between, Side, difference};
-use crate::validate::references::Referenced;
+use crate::validate::interfaces::{Relation, InterfaceSide, difference};
+use crate::validate::references::ReferencedFile;
 
 rule! {
     /// # What it checks
@@ -43,7 +43,7 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut first: Map<Option<&str>, (&Referenced, Option<&str>, usize)> = Map::default();
+    let mut first: Map<Option<&str>, (&ReferencedFile, Option<&str>, usize)> = Map::default();
     for (index, variant) in context.variants().iter().enumerate() {
         let precision = variant.precision.as_deref();
         for file in context.files_of(index) {
@@ -73,9 +73,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             };
             let quantised = may_be(precision) || may_be(*their_precision);
             let (here, there) = (&file.file.reference, &other.file.reference);
-            let one = Side { name: &format!("`{here}`"), info };
-            let other = Side { name: &format!("`{there}`"), info: known };
-            if let Some(text) = difference(one, other, Between::Precisions { quantised }) {
+            let one = InterfaceSide { name: &format!("`{here}`"), info };
+            let other = InterfaceSide { name: &format!("`{there}`"), info: known };
+            if let Some(text) = difference(one, other, Relation::Precisions { quantised }) {
                 findings.push(variants_disagree(Anchor::Value(file.file.path.clone()), text));
             }
         }

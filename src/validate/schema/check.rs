@@ -3,13 +3,13 @@
 //! Invariant: the faults are in the order that the merging of faults in the parent module relies
 //! on: `allOf` and references, then the size, then missing keys, then members, then unknown keys.
 
-use super::keywords::{Format, Others, Schema, Type};
+use super::keywords::{AdditionalProperties, Format, Schema, Type};
 use super::uri::is_uri;
 use crate::source::json::{Kind, Member, Node, Step};
 use crate::source::{Document, JsonPath, Members};
 
 /// Maximum length of an array whose elements are compared pairwise.
-const COMPARED: usize = 16;
+const MAX_PAIRWISE_ELEMENTS: usize = 16;
 
 /// A violated keyword.
 pub(super) struct Fault<'a> {
@@ -18,15 +18,15 @@ pub(super) struct Fault<'a> {
     /// The value.
     pub(super) value: &'a Node,
     /// The expectation that the value violates.
-    pub(super) expected: Expected<'a>,
+    pub(super) expected: Expectation<'a>,
     /// The schema that contains the keyword.
     pub(super) schema: &'static Schema,
 }
 
 /// The expectation of a keyword.
-pub(super) enum Expected<'a> {
+pub(super) enum Expectation<'a> {
     /// A different value.
-    Value(Wanted),
+    Value(ExpectedValue),
     /// Unique elements. For a long array it is not yet known whether an element is repeated.
     Unique,
     /// A member with this key.
@@ -40,7 +40,7 @@ pub(super) enum Expected<'a> {
 
 /// The expectation for a value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wanted {
+pub(super) enum ExpectedValue {
     /// One of these types.
     Type(&'static [Type]),
     /// One of these words.
@@ -68,31 +68,31 @@ pub(super) fn is_valid(schema: &'static Schema, value: &serde_json::Value) -> bo
 /// Returns the faults of a value.
 pub(super) fn faults<'a>(schema: &'static Schema, value: &'a Node) -> Vec<Fault<'a>> {
     let mut faults = Vec::new();
-    check(schema, value, &Place::Root, &mut |fault| {
+    check(schema, value, &Location::Root, &mut |fault| {
         faults.push(fault);
     });
     faults
 }
 
 /// A location in a value, converted to a path only for a fault.
-enum Place<'p> {
+enum Location<'p> {
     Root,
-    Key(&'p Place<'p>, &'p str),
-    Index(&'p Place<'p>, usize),
+    Key(&'p Location<'p>, &'p str),
+    Index(&'p Location<'p>, usize),
 }
 
-impl Place<'_> {
+impl Location<'_> {
     fn path(&self) -> JsonPath {
         let mut steps = Vec::new();
         let mut place = self;
         loop {
             place = match place {
-                Place::Root => break,
-                Place::Key(parent, key) => {
+                Location::Root => break,
+                Location::Key(parent, key) => {
                     steps.push(Step::Key((*key).into()));
                     parent
                 }
-                Place::Index(parent, index) => {
+                Location::Index(parent, index) => {
                     steps.push(Step::Index(*index));
                     parent
                 }
@@ -105,7 +105,7 @@ impl Place<'_> {
 fn check<'a>(
     schema: &'static Schema,
     value: &'a Node,
-    place: &Place<'_>,
+    place: &Location<'_>,
     report: &mut dyn FnMut(Fault<'a>),
 ) {
     if let Some(options) = &schema.options {
@@ -115,7 +115,7 @@ fn check<'a>(
                 schema,
                 value,
                 place,
-                Expected::Value(Wanted::OneOf(options)),
+                Expectation::Value(ExpectedValue::OneOf(options)),
             ));
         }
     }
@@ -125,7 +125,9 @@ fn check<'a>(
     if let Some(condition) = &schema.condition {
         let mut holds = true;
         // The location is irrelevant in a condition, so no path is built.
-        check(&condition.when, value, &Place::Root, &mut |_| holds = false);
+        check(&condition.when, value, &Location::Root, &mut |_| {
+            holds = false
+        });
         let branch = if holds {
             &condition.then
         } else {
@@ -138,7 +140,7 @@ fn check<'a>(
             schema,
             value,
             place,
-            Expected::Value(Wanted::Type(&schema.types)),
+            Expectation::Value(ExpectedValue::Type(&schema.types)),
         ));
         return;
     }
@@ -146,7 +148,7 @@ fn check<'a>(
         Kind::String(text) => text_fault(schema, text),
         Kind::Number(_) => {
             let limit = schema.minimum.filter(|limit| is_below(value, *limit));
-            limit.map(Wanted::AtLeast)
+            limit.map(ExpectedValue::AtLeast)
         }
         Kind::Array(elements) => {
             check_array(schema, value, elements, place, report);
@@ -159,15 +161,15 @@ fn check<'a>(
         Kind::Null | Kind::Bool(_) => None,
     };
     if let Some(wanted) = broken {
-        report(fault(schema, value, place, Expected::Value(wanted)));
+        report(fault(schema, value, place, Expectation::Value(wanted)));
     }
 }
 
 fn fault<'a>(
     schema: &'static Schema,
     value: &'a Node,
-    place: &Place<'_>,
-    expected: Expected<'a>,
+    place: &Location<'_>,
+    expected: Expectation<'a>,
 ) -> Fault<'a> {
     Fault {
         path: place.path(),
@@ -178,19 +180,19 @@ fn fault<'a>(
 }
 
 /// Returns the first keyword that a text violates; each value gets at most one fault.
-fn text_fault(schema: &'static Schema, text: &str) -> Option<Wanted> {
+fn text_fault(schema: &'static Schema, text: &str) -> Option<ExpectedValue> {
     if text.chars().take(schema.min_length).count() < schema.min_length {
-        return Some(Wanted::Text);
+        return Some(ExpectedValue::Text);
     }
     if schema
         .pattern
         .as_ref()
         .is_some_and(|pattern| !pattern.fits(text))
     {
-        return Some(Wanted::Token);
+        return Some(ExpectedValue::Token);
     }
     match schema.format {
-        Some(Format::Uri) if !is_uri(text) => Some(Wanted::Uri),
+        Some(Format::Uri) if !is_uri(text) => Some(ExpectedValue::Uri),
         _ => None,
     }
 }
@@ -214,7 +216,7 @@ fn check_array<'a>(
     schema: &'static Schema,
     value: &'a Node,
     elements: &'a [Node],
-    place: &Place<'_>,
+    place: &Location<'_>,
     report: &mut dyn FnMut(Fault<'a>),
 ) {
     if elements.len() < schema.min_items {
@@ -222,15 +224,15 @@ fn check_array<'a>(
             schema,
             value,
             place,
-            Expected::Value(Wanted::Items(schema.min_items)),
+            Expectation::Value(ExpectedValue::Items(schema.min_items)),
         ));
     }
     if schema.unique && may_repeat(elements) {
-        report(fault(schema, value, place, Expected::Unique));
+        report(fault(schema, value, place, Expectation::Unique));
     }
     if let Some(items) = &schema.items {
         for (index, element) in elements.iter().enumerate() {
-            check(items, element, &Place::Index(place, index), report);
+            check(items, element, &Location::Index(place, index), report);
         }
     }
 }
@@ -241,7 +243,7 @@ fn may_repeat(elements: &[Node]) -> bool {
         let mut before = elements[..index].iter();
         before.any(|other| is_same(element, other))
     };
-    elements.len() > COMPARED || elements.iter().enumerate().any(earlier)
+    elements.len() > MAX_PAIRWISE_ELEMENTS || elements.iter().enumerate().any(earlier)
 }
 
 /// Returns whether two values are equal.
@@ -256,7 +258,7 @@ fn check_object<'a>(
     schema: &'static Schema,
     value: &'a Node,
     members: &'a Members,
-    place: &Place<'_>,
+    place: &Location<'_>,
     report: &mut dyn FnMut(Fault<'a>),
 ) {
     if schema.min_properties > 0 && members.effective().count() < schema.min_properties {
@@ -264,25 +266,27 @@ fn check_object<'a>(
             schema,
             value,
             place,
-            Expected::Value(Wanted::Members(schema.min_properties)),
+            Expectation::Value(ExpectedValue::Members(schema.min_properties)),
         ));
     }
     for key in &schema.required {
         if members.last(key).is_none() {
-            report(fault(schema, value, place, Expected::Key(key)));
+            report(fault(schema, value, place, Expectation::Key(key)));
         }
     }
     let rest = match &schema.others {
-        Others::Each(schema) => Some(&**schema),
+        AdditionalProperties::Each(schema) => Some(&**schema),
         // The schema places no requirement on members.
-        Others::Any if schema.properties.is_empty() => return,
-        Others::Any | Others::None => None,
+        AdditionalProperties::Any if schema.properties.is_empty() => return,
+        AdditionalProperties::Any | AdditionalProperties::None => None,
     };
     let mut unknown = Vec::new();
     for Member { key, value, .. } in members.effective() {
         match schema.properties.get(key.as_str()).or(rest) {
-            Some(schema) => check(schema, value, &Place::Key(place, key), report),
-            None if matches!(schema.others, Others::None) => unknown.push(key.as_str()),
+            Some(schema) => check(schema, value, &Location::Key(place, key), report),
+            None if matches!(schema.others, AdditionalProperties::None) => {
+                unknown.push(key.as_str())
+            }
             None => {}
         }
     }
@@ -291,7 +295,7 @@ fn check_object<'a>(
             schema,
             value,
             place,
-            Expected::Known { unknown, schema },
+            Expectation::Known { unknown, schema },
         ));
     }
 }

@@ -14,10 +14,10 @@ use crate::source::json::{Kind, Node};
 const DEFINITIONS: &str = "#/$defs/";
 
 /// Keywords that are documentation or targets of references and check nothing.
-const SILENT: [&str; 5] = ["$schema", "$id", "$defs", "title", "description"];
+const IGNORED_KEYWORDS: [&str; 5] = ["$schema", "$id", "$defs", "title", "description"];
 
 /// Maximum length of a chain of references; a longer one is a cycle.
-const MAX_DEPTH: usize = 16;
+const MAX_REFERENCE_DEPTH: usize = 16;
 
 /// A parsed schema. A schema without keywords accepts every value.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub(super) struct Schema {
     pub(super) min_properties: usize,
     pub(super) required: Vec<String>,
     pub(super) properties: Properties,
-    pub(super) others: Others,
+    pub(super) others: AdditionalProperties,
     /// `$ref` and `allOf`: all of them must hold.
     pub(super) all: Vec<Schema>,
     pub(super) condition: Option<Box<Condition>>,
@@ -52,7 +52,7 @@ pub(super) struct Properties(Vec<(String, Schema)>);
 
 /// `additionalProperties`.
 #[derive(Debug, Default)]
-pub(super) enum Others {
+pub(super) enum AdditionalProperties {
     #[default]
     Any,
     None,
@@ -225,7 +225,7 @@ impl Reader<'_> {
         for (name, value) in keywords {
             let wrong = || format!("`{name}` is {value}");
             match name.as_str() {
-                silent if SILENT.contains(&silent) => {}
+                silent if IGNORED_KEYWORDS.contains(&silent) => {}
                 "type" => schema.types = types(value)?,
                 "enum" => schema.options = Some(strings(value).ok_or_else(wrong)?),
                 "minLength" => schema.min_length = count(value).ok_or_else(wrong)?,
@@ -254,9 +254,9 @@ impl Reader<'_> {
                 }
                 "additionalProperties" => {
                     schema.others = match value {
-                        Value::Bool(true) => Others::Any,
-                        Value::Bool(false) => Others::None,
-                        value => Others::Each(Box::new(self.schema(value, depth)?)),
+                        Value::Bool(true) => AdditionalProperties::Any,
+                        Value::Bool(false) => AdditionalProperties::None,
+                        value => AdditionalProperties::Each(Box::new(self.schema(value, depth)?)),
                     };
                 }
                 "$ref" => schema.all.extend(self.definition(value, depth)?),
@@ -271,7 +271,8 @@ impl Reader<'_> {
             }
         }
         // A schema that contains only a reference is replaced by its target.
-        let only_refers = |name: &String| name == "$ref" || SILENT.contains(&name.as_str());
+        let only_refers =
+            |name: &String| name == "$ref" || IGNORED_KEYWORDS.contains(&name.as_str());
         if keywords.keys().all(only_refers)
             && let Some(definition) = schema.all.pop()
         {
@@ -289,7 +290,7 @@ impl Reader<'_> {
         if name == self.left_out {
             return Ok(None);
         }
-        if depth == MAX_DEPTH {
+        if depth == MAX_REFERENCE_DEPTH {
             return Err(format!("`$defs` contain a cycle at `{name}`"));
         }
         let definition = self.definitions.and_then(|all| all.get(name));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::check::Wanted;
+use super::check::ExpectedValue;
 use super::keywords::{Schema, Type};
 use super::uri::is_uri;
 use super::{SchemaIdOf, synonyms};
@@ -11,36 +11,36 @@ use crate::source::json::{Kind, Node, Step};
 use crate::source::suggest;
 
 /// Maximum length of a value quoted in a message, in characters.
-const MAX_QUOTE: usize = 60;
+const MAX_QUOTE_CHARS: usize = 60;
 
 /// Returns the message and the help for an invalid value.
 pub(super) fn describe(
-    wanted: Wanted,
-    found: &Found<'_>,
+    wanted: ExpectedValue,
+    found: &FoundValue<'_>,
     path: &JsonPath,
     id: SchemaIdOf<'_>,
 ) -> (String, Option<String>) {
     match wanted {
-        Wanted::Type(types) => {
+        ExpectedValue::Type(types) => {
             let expected: Vec<String> = types.iter().map(|one| article(one.name())).collect();
             (
                 format!("expected {}, found {}", expected.join(" or "), found.kind()),
                 type_help(types, found.value, path),
             )
         }
-        Wanted::OneOf(options) => not_one_of(found, options),
-        Wanted::Token => (
+        ExpectedValue::OneOf(options) => not_one_of(found, options),
+        ExpectedValue::Token => (
             format!("{} is not a token", found.quote()),
             Some(token_help(found.value.as_str().unwrap_or_default())),
         ),
-        Wanted::Uri => (
+        ExpectedValue::Uri => (
             format!("{} is not a URI", found.quote()),
             Some(uri_help(found.value.as_str().unwrap_or_default(), id)),
         ),
-        Wanted::Text => ("must not be empty".to_owned(), None),
-        Wanted::Items(limit) => at_least(limit, "item"),
-        Wanted::Members(limit) => at_least(limit, "entry"),
-        Wanted::AtLeast(limit) => (
+        ExpectedValue::Text => ("must not be empty".to_owned(), None),
+        ExpectedValue::Items(limit) => at_least(limit, "item"),
+        ExpectedValue::Members(limit) => at_least(limit, "entry"),
+        ExpectedValue::AtLeast(limit) => (
             format!("must be at least {limit}, found {}", found.quote()),
             Some("write the size in bytes, or leave the field out".to_owned()),
         ),
@@ -127,7 +127,7 @@ fn noun(object: &JsonPath) -> String {
     }
 }
 
-fn not_one_of(found: &Found<'_>, options: &[String]) -> (String, Option<String>) {
+fn not_one_of(found: &FoundValue<'_>, options: &[String]) -> (String, Option<String>) {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let word = found.value.as_str().unwrap_or_default();
     let all = format!("one of {}", list(&options));
@@ -162,7 +162,7 @@ fn token_help(text: &str) -> String {
 /// Converts a text to the token that it most likely stands for.
 pub(super) fn token_of(text: &str) -> Option<String> {
     let mut token = String::new();
-    for c in text.trim().chars().take(MAX_QUOTE + 1) {
+    for c in text.trim().chars().take(MAX_QUOTE_CHARS + 1) {
         match c.to_ascii_lowercase() {
             c if c.is_ascii_lowercase() || c.is_ascii_digit() => token.push(c),
             '_' | '-' | '.' | ' ' | '/' | ':' if !token.ends_with('_') => token.push('_'),
@@ -172,7 +172,7 @@ pub(super) fn token_of(text: &str) -> Option<String> {
         }
     }
     let token = token.trim_matches('_');
-    (!token.is_empty() && token.len() <= MAX_QUOTE).then(|| token.to_owned())
+    (!token.is_empty() && token.len() <= MAX_QUOTE_CHARS).then(|| token.to_owned())
 }
 
 /// Returns the remedy if only the type is wrong.
@@ -211,7 +211,7 @@ fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
 
 /// Parses a text in place of a shape: `2x8`, `2, 8` or `(2, 8)`.
 pub(super) fn dimensions(text: &str, path: &JsonPath) -> Option<Vec<i64>> {
-    if !is_shape(path) || text.len() > MAX_QUOTE {
+    if !is_shape(path) || text.len() > MAX_QUOTE_CHARS {
         return None;
     }
     let inner = text.trim().trim_matches(['(', ')', '[', ']']);
@@ -234,14 +234,14 @@ fn at_least(limit: usize, noun: &str) -> (String, Option<String>) {
 }
 
 /// An invalid value and its node in the document.
-pub(super) struct Found<'a> {
+pub(super) struct FoundValue<'a> {
     /// The value.
     pub(super) value: &'a Value,
     /// The parsed node of the value.
     pub(super) node: &'a Node,
 }
 
-impl Found<'_> {
+impl FoundValue<'_> {
     /// Returns the value, shortened. Numbers are quoted as written, because the parsed value is
     /// rounded.
     fn quote(&self) -> String {
@@ -281,7 +281,7 @@ fn list(words: &[&str]) -> String {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_QUOTE) {
+    match text.char_indices().nth(MAX_QUOTE_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }

@@ -16,12 +16,12 @@ mod uri;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use check::{Expected, Fault};
+use check::{Expectation, Fault};
 use keywords::Schema;
 
 pub use uri::is_uri;
 
-use super::mend::Mend;
+use super::mend::ValueChange;
 use crate::diagnostic::{Anchor, Applicability};
 use crate::package::leftover::{is_legacy_field, is_placeholder};
 use crate::package::{Config, Methods};
@@ -42,7 +42,7 @@ static PRECISIONS: LazyLock<Schema> = LazyLock::new(|| embedded(PRECISIONS_SCHEM
 const MAX_FAULTS: usize = 20_000;
 
 /// The definition in the config schema whose violations are reported by another rule.
-const LEFT_TO_RULES: &str = "fileOrComponents";
+const RULE_CHECKED_DEFINITION: &str = "fileOrComponents";
 
 /// A violation of the schema.
 #[derive(Debug, Clone)]
@@ -56,20 +56,20 @@ pub(super) struct Violation {
     /// The remedy.
     pub(super) help: Option<String>,
     /// The fix, and whether it is safe.
-    pub(super) mend: Option<(Applicability, Mend)>,
+    pub(super) mend: Option<(Applicability, ValueChange)>,
 }
 
 /// Computes the `$schema` identifier for a config that has none; `None` if it is unknown.
 pub(super) type SchemaIdOf<'a> = &'a dyn Fn() -> Option<String>;
 
 /// A violation as a single keyword reports it, before merging.
-enum Raw {
+enum RawViolation {
     /// A value is invalid.
     Value {
         path: JsonPath,
         message: String,
         help: Option<String>,
-        mend: Option<(Applicability, Mend)>,
+        mend: Option<(Applicability, ValueChange)>,
     },
     /// An object has a key that is not allowed.
     UnknownKey {
@@ -130,23 +130,23 @@ fn wrong_shapes(variant: &crate::package::Variant) -> &[JsonPath] {
     }
 }
 
-fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
+fn belongs_to_a_rule(raw: &RawViolation, document: &Document) -> bool {
     let path = raw.path();
     let in_placeholder = |step: &Step| matches!(step, Step::Key(key) if is_placeholder(key));
     if path.steps().iter().any(in_placeholder) {
         return true;
     }
     match raw {
-        Raw::UnknownKey { object, key, .. } => is_legacy_field(object, key),
-        Raw::Value { path, .. } => {
+        RawViolation::UnknownKey { object, key, .. } => is_legacy_field(object, key),
+        RawViolation::Value { path, .. } => {
             let text = document.node(path).and_then(|node| node.as_str());
             text.is_some_and(is_placeholder)
         }
-        Raw::MissingKeys { .. } => false,
+        RawViolation::MissingKeys { .. } => false,
     }
 }
 
-fn read(fault: Fault<'_>, id: SchemaIdOf<'_>) -> Vec<Raw> {
+fn read(fault: Fault<'_>, id: SchemaIdOf<'_>) -> Vec<RawViolation> {
     let Fault {
         path,
         value,
@@ -154,13 +154,13 @@ fn read(fault: Fault<'_>, id: SchemaIdOf<'_>) -> Vec<Raw> {
         schema: asked,
     } = fault;
     match expected {
-        Expected::Key(key) => vec![Raw::MissingKeys {
+        Expectation::Key(key) => vec![RawViolation::MissingKeys {
             object: path,
             keys: vec![key.to_owned()],
         }],
-        Expected::Known { unknown, schema } => {
+        Expectation::Known { unknown, schema } => {
             let unknown = unknown.into_iter().take(MAX_FAULTS);
-            let unknown = unknown.map(|key| Raw::UnknownKey {
+            let unknown = unknown.map(|key| RawViolation::UnknownKey {
                 object: path.clone(),
                 key: key.to_owned(),
                 meant: None,
@@ -168,15 +168,15 @@ fn read(fault: Fault<'_>, id: SchemaIdOf<'_>) -> Vec<Raw> {
             });
             unknown.collect()
         }
-        Expected::Unique => repeated(&path, value),
-        Expected::Value(wanted) => {
+        Expectation::Unique => repeated(&path, value),
+        Expectation::Value(wanted) => {
             let plain = value.to_value();
-            let found = message::Found {
+            let found = message::FoundValue {
                 value: &plain,
                 node: value,
             };
             let (message, help) = message::describe(wanted, &found, &path, id);
-            vec![Raw::Value {
+            vec![RawViolation::Value {
                 mend: remedy::of_value(wanted, asked, &plain, &path, id),
                 path,
                 message,
@@ -187,7 +187,7 @@ fn read(fault: Fault<'_>, id: SchemaIdOf<'_>) -> Vec<Raw> {
 }
 
 /// Returns one fault for each element that repeats an earlier one.
-fn repeated(path: &JsonPath, list: &Node) -> Vec<Raw> {
+fn repeated(path: &JsonPath, list: &Node) -> Vec<RawViolation> {
     let mut seen = HashSet::new();
     let items = list
         .elements()
@@ -196,7 +196,7 @@ fn repeated(path: &JsonPath, list: &Node) -> Vec<Raw> {
     items
         .enumerate()
         .filter(|(_, item)| !seen.insert(item.clone()))
-        .map(|(i, item)| Raw::Value {
+        .map(|(i, item)| RawViolation::Value {
             path: path.index(i),
             message: format!("{item} is already in the list"),
             help: Some("remove the repeated element".to_owned()),
@@ -205,12 +205,12 @@ fn repeated(path: &JsonPath, list: &Node) -> Vec<Raw> {
         .collect()
 }
 
-fn merge(raw: Vec<Raw>, id: SchemaIdOf<'_>) -> Vec<Violation> {
+fn merge(raw: Vec<RawViolation>, id: SchemaIdOf<'_>) -> Vec<Violation> {
     let missing = missing_keys(&raw);
     let mut typos: HashSet<(JsonPath, String)> = HashSet::new();
     let mut meanings: HashMap<usize, String> = HashMap::new();
     for (at, one) in raw.iter().enumerate() {
-        if let Raw::UnknownKey { object, key, .. } = one {
+        if let RawViolation::UnknownKey { object, key, .. } = one {
             let missing = missing.get(object).into_iter().flatten().copied();
             if let Some(meant) = suggest::nearest(key, missing) {
                 typos.insert((object.clone(), meant.to_owned()));
@@ -221,13 +221,13 @@ fn merge(raw: Vec<Raw>, id: SchemaIdOf<'_>) -> Vec<Violation> {
     let mut seen = HashSet::new();
     // Missing keys of one object are merged into one fault, at the position of the first.
     let mut lacking: HashMap<JsonPath, usize> = HashMap::new();
-    let mut merged: Vec<Raw> = Vec::new();
+    let mut merged: Vec<RawViolation> = Vec::new();
     for (at, mut one) in raw.into_iter().enumerate() {
-        if let Raw::UnknownKey { meant, .. } = &mut one {
+        if let RawViolation::UnknownKey { meant, .. } = &mut one {
             *meant = meanings.remove(&at);
         }
         match one {
-            Raw::MissingKeys { object, keys } => {
+            RawViolation::MissingKeys { object, keys } => {
                 let is_typo = |key: &String| typos.contains(&(object.clone(), key.clone()));
                 let keys: Vec<String> = keys.into_iter().filter(|key| !is_typo(key)).collect();
                 if keys.is_empty() {
@@ -235,11 +235,11 @@ fn merge(raw: Vec<Raw>, id: SchemaIdOf<'_>) -> Vec<Violation> {
                 }
                 let at = *lacking.entry(object.clone()).or_insert(merged.len());
                 match merged.get_mut(at) {
-                    Some(Raw::MissingKeys { keys: known, .. }) => known.extend(keys),
-                    _ => merged.push(Raw::MissingKeys { object, keys }),
+                    Some(RawViolation::MissingKeys { keys: known, .. }) => known.extend(keys),
+                    _ => merged.push(RawViolation::MissingKeys { object, keys }),
                 }
             }
-            Raw::Value { ref path, .. } if !seen.insert(path.clone()) => {}
+            RawViolation::Value { ref path, .. } if !seen.insert(path.clone()) => {}
             other => merged.push(other),
         }
     }
@@ -250,10 +250,10 @@ fn merge(raw: Vec<Raw>, id: SchemaIdOf<'_>) -> Vec<Violation> {
 }
 
 /// Returns the missing keys of each object.
-fn missing_keys(raw: &[Raw]) -> HashMap<&JsonPath, Vec<&str>> {
+fn missing_keys(raw: &[RawViolation]) -> HashMap<&JsonPath, Vec<&str>> {
     let mut missing: HashMap<&JsonPath, Vec<&str>> = HashMap::new();
     for one in raw {
-        if let Raw::MissingKeys { object, keys } = one {
+        if let RawViolation::MissingKeys { object, keys } = one {
             let known = missing.entry(object).or_default();
             known.extend(keys.iter().map(String::as_str));
         }
@@ -261,7 +261,7 @@ fn missing_keys(raw: &[Raw]) -> HashMap<&JsonPath, Vec<&str>> {
     missing
 }
 
-impl Raw {
+impl RawViolation {
     fn path(&self) -> JsonPath {
         match self {
             Self::Value { path, .. } => path.clone(),
@@ -310,6 +310,6 @@ impl Raw {
 }
 
 fn embedded(text: &str) -> Schema {
-    Schema::read(text, LEFT_TO_RULES)
+    Schema::read(text, RULE_CHECKED_DEFINITION)
         .expect("the embedded schemas have only keywords that are read")
 }

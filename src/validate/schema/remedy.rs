@@ -3,59 +3,59 @@
 
 use serde_json::{Value, json};
 
-use super::check::Wanted;
+use super::check::ExpectedValue;
 use super::keywords::{Schema, Type};
 use super::uri::is_uri;
 use super::{SchemaIdOf, check, message, synonyms};
 use crate::diagnostic::Applicability::{self, Safe, Unsafe};
 use crate::source::JsonPath;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 /// Maximum length of a value that a fix replaces, in bytes of JSON.
-const MAX_TEXT: usize = 200;
+const MAX_REPLACED_BYTES: usize = 200;
 
 /// Returns the fix of an invalid value. The new value satisfies `schema`.
 pub(super) fn of_value(
-    wanted: Wanted,
+    wanted: ExpectedValue,
     schema: &'static Schema,
     found: &Value,
     path: &JsonPath,
     id: SchemaIdOf<'_>,
-) -> Option<(Applicability, Mend)> {
+) -> Option<(Applicability, ValueChange)> {
     let (applicability, value) = match wanted {
-        Wanted::Type([Type::String]) => match found {
+        ExpectedValue::Type([Type::String]) => match found {
             Value::Array(several) => (Safe, only_text(several)?),
             Value::Number(number) => (Safe, json!(number.to_string())),
             _ => return None,
         },
-        Wanted::Type([Type::Array]) => match message::dimensions(found.as_str()?, path) {
+        ExpectedValue::Type([Type::Array]) => match message::dimensions(found.as_str()?, path) {
             Some(dimensions) => (Unsafe, json!(dimensions)),
             None => (Safe, json!([found])),
         },
-        Wanted::Type([Type::Integer]) => {
+        ExpectedValue::Type([Type::Integer]) => {
             let number: i64 = found.as_str()?.trim().parse().ok()?;
             (Safe, json!(number))
         }
-        Wanted::OneOf(options) => one_of(options, found)?,
-        Wanted::Token => {
+        ExpectedValue::OneOf(options) => one_of(options, found)?,
+        ExpectedValue::Token => {
             let token = message::token_of(found.as_str()?)?;
             (Unsafe, json!(token))
         }
-        Wanted::Uri => match found.as_str()?.trim() {
+        ExpectedValue::Uri => match found.as_str()?.trim() {
             // Removing surrounding white space keeps the package's own identifier.
             own if is_uri(own) => (Safe, json!(own)),
             _ => (Unsafe, json!(id()?)),
         },
         _ => return None,
     };
-    let is_short = found.to_string().len() <= MAX_TEXT;
+    let is_short = found.to_string().len() <= MAX_REPLACED_BYTES;
     let is_right = is_short && check::is_valid(schema, &value);
-    is_right.then(|| (applicability, Mend::replace(path.clone(), value)))
+    is_right.then(|| (applicability, ValueChange::replace(path.clone(), value)))
 }
 
 /// Adds the missing `$schema` identifier to an object.
-pub(super) fn of_missing(object: &JsonPath, id: &str) -> (Applicability, Mend) {
-    let mend = Mend::Insert {
+pub(super) fn of_missing(object: &JsonPath, id: &str) -> (Applicability, ValueChange) {
+    let mend = ValueChange::Insert {
         object: object.clone(),
         key: "$schema".to_owned(),
         value: json!(id),
@@ -64,13 +64,13 @@ pub(super) fn of_missing(object: &JsonPath, id: &str) -> (Applicability, Mend) {
 }
 
 /// Removes an element that repeats an earlier one.
-pub(super) fn of_repetition(path: &JsonPath) -> (Applicability, Mend) {
-    (Safe, Mend::Remove(path.clone()))
+pub(super) fn of_repetition(path: &JsonPath) -> (Applicability, ValueChange) {
+    (Safe, ValueChange::Remove(path.clone()))
 }
 
 /// Renames a misspelled key.
-pub(super) fn of_typo(path: JsonPath, meant: &str) -> (Applicability, Mend) {
-    (Safe, Mend::RenameKey(path, meant.to_owned()))
+pub(super) fn of_typo(path: JsonPath, meant: &str) -> (Applicability, ValueChange) {
+    (Safe, ValueChange::RenameKey(path, meant.to_owned()))
 }
 
 fn one_of(options: &[String], found: &Value) -> Option<(Applicability, Value)> {

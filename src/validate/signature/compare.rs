@@ -4,25 +4,25 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Value as Json, json};
 
-use super::{Kind, Mismatch, may_mend};
+use super::{Kind, Mismatch, may_fix_tensors};
 use crate::model::{Dim, Dynamism, ElementType, Method, TensorInfo, Value};
 use crate::package::config::{INPUTS, OUTPUTS};
 use crate::package::{DType, MethodSignature, TensorSpec};
 use crate::source::JsonPath;
 use crate::validate::listing::listed;
-use crate::validate::mend::Mend;
+use crate::validate::mend::ValueChange;
 
 /// The inputs or the outputs of a method.
 #[derive(Clone, Copy)]
-enum Side {
+enum MethodSide {
     Input,
     Output,
 }
 
 /// A declared tensor: path of its method, side, index among the tensors, and the model file.
-struct Place<'a> {
+struct DeclaredTensor<'a> {
     method: &'a JsonPath,
-    side: Side,
+    side: MethodSide,
     index: usize,
     file: &'a str,
 }
@@ -37,11 +37,15 @@ pub(super) fn method(
     let none = BTreeSet::new();
     let sides = [
         (
-            Side::Input,
+            MethodSide::Input,
             &declared.inputs,
             (&*method.inputs, &method.optional),
         ),
-        (Side::Output, &declared.outputs, (&*method.outputs, &none)),
+        (
+            MethodSide::Output,
+            &declared.outputs,
+            (&*method.outputs, &none),
+        ),
     ];
     for (side, specs, values) in sides {
         if let Some(specs) = specs {
@@ -51,7 +55,7 @@ pub(super) fn method(
 }
 
 fn compare_side(
-    side: Side,
+    side: MethodSide,
     specs: &[TensorSpec],
     (values, optional): (&[Value], &BTreeSet<usize>),
     method: &JsonPath,
@@ -59,17 +63,19 @@ fn compare_side(
     out: &mut Vec<Mismatch>,
 ) {
     let at = || method.key(side.key());
-    let tensors = meant(specs, values, optional);
+    let tensors = declared_tensors(specs, values, optional);
     let others: Vec<&str> = values
         .iter()
         .filter(|value| value.tensor().is_none())
         .map(|value| value.kind.name())
         .collect();
     if specs.len() != tensors.len() {
-        let may_mend = may_mend(out, tensors.len());
+        let may_mend = may_fix_tensors(out, tensors.len());
         let mut mismatch = count_mismatch(side, specs.len(), &tensors, &others, &at(), file);
-        let list = may_mend.then(|| recounted(side, specs, &tensors)).flatten();
-        mismatch.mend = list.map(|list| Mend::replace(at(), list));
+        let list = may_mend
+            .then(|| corrected_list(side, specs, &tensors))
+            .flatten();
+        mismatch.mend = list.map(|list| ValueChange::replace(at(), list));
         out.push(mismatch);
         return;
     }
@@ -94,7 +100,7 @@ fn compare_side(
         });
     }
     for (index, (spec, (value, info))) in specs.iter().zip(tensors).enumerate() {
-        let place = Place {
+        let place = DeclaredTensor {
             method,
             side,
             index,
@@ -106,7 +112,7 @@ fn compare_side(
 
 /// Returns the model's tensors that the config declares: all, or all but the optional ones that it
 /// leaves out.
-fn meant<'v>(
+fn declared_tensors<'v>(
     specs: &[TensorSpec],
     values: &'v [Value],
     optional: &BTreeSet<usize>,
@@ -140,7 +146,7 @@ fn meant<'v>(
 }
 
 fn count_mismatch(
-    side: Side,
+    side: MethodSide,
     declared: usize,
     tensors: &[(&Value, &TensorInfo)],
     others: &[&str],
@@ -176,7 +182,11 @@ fn count_mismatch(
 
 /// Returns the list of the model's tensors to write as a fix. Declared names are kept where the
 /// tensor fits, in order.
-fn recounted(side: Side, specs: &[TensorSpec], tensors: &[(&Value, &TensorInfo)]) -> Option<Json> {
+fn corrected_list(
+    side: MethodSide,
+    specs: &[TensorSpec],
+    tensors: &[(&Value, &TensorInfo)],
+) -> Option<Json> {
     let mut rest = specs;
     let mut list = Vec::with_capacity(tensors.len());
     for (value, info) in tensors {
@@ -203,9 +213,9 @@ fn recounted(side: Side, specs: &[TensorSpec], tensors: &[(&Value, &TensorInfo)]
 }
 
 /// Returns whether the declared tensor agrees with the model's tensor.
-fn fits(side: Side, spec: &TensorSpec, value: &Value, info: &TensorInfo) -> bool {
+fn fits(side: MethodSide, spec: &TensorSpec, value: &Value, info: &TensorInfo) -> bool {
     let mut differences = Vec::new();
-    let place = Place {
+    let place = DeclaredTensor {
         method: &JsonPath::root(),
         side,
         index: 0,
@@ -215,7 +225,7 @@ fn fits(side: Side, spec: &TensorSpec, value: &Value, info: &TensorInfo) -> bool
     differences.is_empty()
 }
 
-impl Side {
+impl MethodSide {
     fn key(self) -> &'static str {
         match self {
             Self::Input => INPUTS,
@@ -231,7 +241,7 @@ impl Side {
     }
 }
 
-impl Place<'_> {
+impl DeclaredTensor<'_> {
     /// Returns the path of a field of the tensor.
     fn path(&self, key: &str) -> JsonPath {
         self.method.key(self.side.key()).index(self.index).key(key)
@@ -275,7 +285,7 @@ impl Place<'_> {
                 path(),
                 &format!("is declared as {declared}, but the model has {real}"),
                 format!("write \"dtype\": \"{real}\""),
-                Some(Mend::replace(path(), real.name())),
+                Some(ValueChange::replace(path(), real.name())),
             )),
             ElementType::Other(real) => out.push(self.mismatch(
                 Kind::Inexpressible,
@@ -301,7 +311,7 @@ impl Place<'_> {
             );
             let real = info
                 .config_shape()
-                .map(|real| Mend::replace(path.clone(), real));
+                .map(|real| ValueChange::replace(path.clone(), real));
             return Some(self.mismatch(Kind::Rank, path, &message, write, real));
         }
         // A size below -1, or one that is out of range, has its own rule.
@@ -313,7 +323,7 @@ impl Place<'_> {
                 .enumerate()
                 .filter(|(_, (size, _))| !is_size(size));
             let sizes = wrong.map(|(at, (_, dim))| (path.index(at), Json::from(dim.config_size())));
-            let mend = Some(Mend::Replace(sizes.collect()));
+            let mend = Some(ValueChange::Replace(sizes.collect()));
             return Some(self.mismatch(Kind::Dim, path, "has an invalid size", write, mend));
         }
         if info.dynamism == Dynamism::Unbounded {
@@ -323,7 +333,7 @@ impl Place<'_> {
             .iter()
             .zip(dims)
             .enumerate()
-            .filter_map(|(i, (size, dim))| Some((i, dim_fault(*size, dim)?)))
+            .filter_map(|(i, (size, dim))| Some((i, dim_mismatch(*size, dim)?)))
             .collect();
         let Some(&(first, _)) = wrong.first() else {
             return self.all_fixed(shape, info, path, write);
@@ -333,7 +343,7 @@ impl Place<'_> {
         let sizes = wrong
             .iter()
             .map(|(at, _)| (path.index(*at), Json::from(dims[*at].config_size())));
-        let mend = Mend::Replace(sizes.collect());
+        let mend = ValueChange::Replace(sizes.collect());
         let path = if wrong.len() == 1 {
             path.index(first)
         } else {
@@ -365,7 +375,7 @@ impl Place<'_> {
             // If the file does not record which dimension is dynamic, the author must choose it, so
             // there is no fix.
             let real = info.config_shape().filter(|real| real.contains(&-1));
-            let mend = real.map(|real| Mend::replace(path.clone(), real));
+            let mend = real.map(|real| ValueChange::replace(path.clone(), real));
             self.mismatch(Kind::Dynamic, path, &message, write, mend)
         })
     }
@@ -376,7 +386,7 @@ impl Place<'_> {
         path: JsonPath,
         message: &str,
         help: String,
-        mend: Option<Mend>,
+        mend: Option<ValueChange>,
     ) -> Mismatch {
         let Self {
             side, index, file, ..
@@ -392,7 +402,7 @@ impl Place<'_> {
 }
 
 /// Returns how a declared size contradicts the model's dimension, if it does.
-fn dim_fault(size: i64, dim: &Dim) -> Option<Kind> {
+fn dim_mismatch(size: i64, dim: &Dim) -> Option<Kind> {
     let equals = |real: u64| u64::try_from(size) == Ok(real);
     match dim {
         Dim::Fixed(real) if equals(*real) => None,

@@ -9,8 +9,8 @@ mod compare;
 use std::collections::{HashMap, HashSet};
 
 use super::listing::listed;
-use super::mend::Mend;
-use super::references::{Referenced, files_of};
+use super::mend::ValueChange;
+use super::references::{ReferencedFile, files_of};
 use crate::model::{Method, ModelInfo, declaration};
 use crate::package::leftover::is_placeholder;
 use crate::package::{Config, MethodGroup, MethodSignature};
@@ -50,18 +50,18 @@ pub(super) struct Mismatch {
     pub(super) message: String,
     pub(super) help: Option<String>,
     /// The fix.
-    pub(super) mend: Option<Mend>,
+    pub(super) mend: Option<ValueChange>,
 }
 
 /// Maximum number of tensors written in fixes of one config, over all mismatches.
-const MAX_MENDED: usize = 20_000;
+const MAX_FIXED_TENSORS: usize = 20_000;
 
 /// Maximum number of collected differences, checked after each file; far more than are reported. A
 /// model referenced by every variant can differ from each of them in every method.
 const MAX_MISMATCHES: usize = 20_000;
 
 /// Collects the differences of a config file by file.
-pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch> {
+pub(super) fn compare_all(config: &Config, files: &[ReferencedFile]) -> Vec<Mismatch> {
     let mut mismatches = Vec::new();
     for (index, variant) in config.variants.iter().enumerate() {
         let files = files_of(files, index);
@@ -77,7 +77,7 @@ pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch
             // Formats without methods have no signature to compare with.
             let info = file.model_info().filter(|info| info.has_signature());
             if let Some((info, group)) = info.zip(group) {
-                Pair::new(&file.file.reference, info, group).compare(&mut mismatches);
+                DeclaredModel::new(&file.file.reference, info, group).compare(&mut mismatches);
             }
         }
     }
@@ -85,14 +85,14 @@ pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch
 }
 
 /// A model and the methods declared for it.
-struct Pair<'a> {
+struct DeclaredModel<'a> {
     file: &'a str,
     info: &'a ModelInfo,
     group: &'a MethodGroup,
     by_name: HashMap<&'a str, &'a Method>,
 }
 
-impl<'a> Pair<'a> {
+impl<'a> DeclaredModel<'a> {
     fn new(file: &'a str, info: &'a ModelInfo, group: &'a MethodGroup) -> Self {
         // The first method of a repeated name wins: it is inserted last and overwrites the later
         // ones.
@@ -113,7 +113,7 @@ impl<'a> Pair<'a> {
                 None if is_placeholder(&declared.name) => {}
                 None => {
                     let looked_at = self.group.methods.len() + self.info.methods.len();
-                    let mismatch = self.not_in_model(declared, may_mend(out, looked_at));
+                    let mismatch = self.not_in_model(declared, may_fix_tensors(out, looked_at));
                     out.push(mismatch);
                 }
             }
@@ -128,7 +128,7 @@ impl<'a> Pair<'a> {
         for method in &self.info.methods {
             if !method.constant && !matched.contains(&*method.name) {
                 let tensors = method.inputs.len() + method.outputs.len();
-                let undeclared = self.undeclared(method, may_mend(out, tensors));
+                let undeclared = self.undeclared(method, may_fix_tensors(out, tensors));
                 out.push(undeclared);
             }
         }
@@ -157,15 +157,15 @@ impl<'a> Pair<'a> {
                 format!("its methods: {names}")
             }),
             mend: may_mend
-                .then(|| self.meant(declared))
+                .then(|| self.meant_method(declared))
                 .flatten()
-                .map(|name| Mend::RenameKey(declared.path.clone(), name)),
+                .map(|name| ValueChange::RenameKey(declared.path.clone(), name)),
         }
     }
 
     /// Returns the method that a wrong name was probably meant for: the nearest undeclared one, or
     /// the only undeclared one if no other name is wrong.
-    fn meant(&self, declared: &MethodSignature) -> Option<String> {
+    fn meant_method(&self, declared: &MethodSignature) -> Option<String> {
         let names: HashSet<&str> = self.group.methods.iter().map(|one| &*one.name).collect();
         let is_free = |method: &&Method| !method.constant && !names.contains(&*method.name);
         let free: Vec<&str> = self
@@ -190,7 +190,7 @@ impl<'a> Pair<'a> {
             .then(|| declaration::signature(method).ok())
             .flatten();
         Mismatch {
-            mend: declaration.map(|value| Mend::Insert {
+            mend: declaration.map(|value| ValueChange::Insert {
                 object: self.group.path.clone(),
                 key: method.name.clone(),
                 value,
@@ -208,6 +208,6 @@ impl<'a> Pair<'a> {
 
 /// Returns whether a fix with this number of tensors is within the limit, given the differences in
 /// `out`.
-fn may_mend(out: &[Mismatch], tensors: usize) -> bool {
-    (out.len() + 1).saturating_mul(tensors) <= MAX_MENDED
+fn may_fix_tensors(out: &[Mismatch], tensors: usize) -> bool {
+    (out.len() + 1).saturating_mul(tensors) <= MAX_FIXED_TENSORS
 }

@@ -132,8 +132,8 @@ fn a_new_key_is_known_when_it_is_asked_for() {
                 snapshot.authenticate(secret.reveal(), NOW).is_some()
             };
             assert!(!is_known(), "nobody asked for it yet");
-            directory.look_for("pk_other").await;
-            directory.look_for(secret.reveal()).await;
+            directory.refresh_for("pk_other").await;
+            directory.refresh_for(secret.reveal()).await;
             assert!(is_known());
             assert!(directory.snapshot().account(&account).is_some());
         }
@@ -153,12 +153,12 @@ fn who_guesses_does_not_keep_the_store_busy() {
         let looks = || counting.looks.load(Ordering::SeqCst);
         let before = looks();
         for _ in 0..1000 {
-            directory.look_for("pk_the_same").await;
+            directory.refresh_for("pk_the_same").await;
         }
         assert_eq!(looks() - before, 1);
         let begun = Instant::now();
         for guess in 0..10_000 {
-            directory.look_for(&format!("pk_{guess}")).await;
+            directory.refresh_for(&format!("pk_{guess}")).await;
         }
         // A hundred at once, then fifty a second, and the follower's own five a second.
         let most = 101 + 55 * (begun.elapsed().as_millis() / 1000 + 2);

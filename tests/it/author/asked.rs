@@ -132,11 +132,11 @@ fn models_that_are_passed_over_are_told() {
     for (settings, words) in [
         (
             "exclude = [\"*.pte\"]\n",
-            &[&model[..], "left out by `exclude`", "*.pte"][..],
+            &[&model[..], "excluded by `exclude`", "*.pte"][..],
         ),
         (
             "exclude = [\"tiny/\"]\n",
-            &["tiny was skipped", "left out by `exclude`"],
+            &["tiny was skipped", "excluded by `exclude`"],
         ),
     ] {
         let tree = bare().file("pkgtool.toml", settings);
@@ -153,7 +153,7 @@ fn models_that_are_passed_over_are_told() {
             .run()
             .expect_code(3);
         assert!(
-            checked.stderr.contains("left out by `exclude`"),
+            checked.stderr.contains("excluded by `exclude`"),
             "{}",
             checked.stderr
         );

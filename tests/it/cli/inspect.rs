@@ -175,7 +175,7 @@ fn what_is_no_model_is_named() {
         ("rubbish.onnx", "rubbish.onnx: is broken: "),
         (
             "text.txt",
-            "text.txt: has a format that is not read here; formats that are: executorch, flat_tensor, tflite, gguf",
+            "text.txt: has an unsupported file format; supported: executorch, flat_tensor, tflite, gguf",
         ),
         ("directory", "directory: "),
     ] {

@@ -1,7 +1,5 @@
 //! The formats of a report, by the contracts of those who read them.
 
-use pkgtool::diagnostic::Report;
-use pkgtool::diagnostic::render::{Format, Style};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 use serde_json::{Value, json};

@@ -27,7 +27,7 @@ fn what_git_tracks_is_checked_whatever_matches_it() {
     let tree = tree.package("a/mlx", &config());
     let ran = run(tree.root(), &["-v"]).expect_code(1);
     assert_eq!(paths(&ran), all);
-    let why = "a/mlx skipped: git ignores it";
+    let why = "a/mlx skipped: ignored by Git";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
 }
 
@@ -42,7 +42,7 @@ fn lines_of_the_repository_itself_are_held_to() {
     let expected = ["b/xnnpack/config.json", "c/xnnpack/config.json"];
     assert_eq!(paths(&ran), expected);
     assert!(
-        ran.stderr.contains("a skipped: git ignores it"),
+        ran.stderr.contains("a skipped: ignored by Git"),
         "{}",
         ran.stderr
     );
@@ -74,7 +74,7 @@ fn without_git_it_is_told_what_matches() {
         .run()
         .expect_code(1);
     assert_eq!(paths(&ran).len(), 2);
-    let why = "a skipped: .gitignore matches it; --no-gitignore looks at it";
+    let why = "a skipped: matched by .gitignore; include it with --no-gitignore";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
 }
 
@@ -91,7 +91,7 @@ fn a_model_that_is_tracked_wants_a_config() {
     };
     let (found, told) = bare();
     assert_eq!(found, 0, "{told}");
-    let why = "b/mlx/b_mlx_fp32.pte skipped: git ignores it";
+    let why = "b/mlx/b_mlx_fp32.pte skipped: ignored by Git";
     assert!(told.contains(why), "{told}");
     git(tree.root(), &["add", "--force", "b/mlx"]);
     assert_eq!(bare().0, 1);

@@ -54,7 +54,7 @@ fn the_commit_is_what_git_says() {
         say("SKIPPED the_commit_is_what_git_says: there is no git");
         return;
     }
-    let told = |directory: &Path| build_commit::checked_out(&directory.join(".git"));
+    let told = |directory: &Path| build_commit::checked_out_commit(&directory.join(".git"));
     let commit = |directory: &Path| {
         let arguments = ["commit", "--quiet", "--allow-empty", "--message", "one"];
         git(directory, &arguments);
@@ -86,13 +86,13 @@ fn the_commit_is_what_git_says() {
 fn a_packaged_crate_tells_its_commit() {
     let sha1 = "0123456789abcdef0123456789abcdef01234567";
     let text = format!(r#"{{ "git": {{ "sha1": "{sha1}" }}, "path_in_vcs": "" }}"#);
-    assert_eq!(build_commit::packaged(&text).as_deref(), Some(sha1));
+    assert_eq!(build_commit::packaged_commit(&text).as_deref(), Some(sha1));
     for text in [
         "",
         "{}",
         r#"{"git":{"sha1""#,
         r#"{"git":{"sha1":"no digits"}}"#,
     ] {
-        assert_eq!(build_commit::packaged(text), None, "{text}");
+        assert_eq!(build_commit::packaged_commit(text), None, "{text}");
     }
 }

@@ -61,7 +61,7 @@ fn a_database_of_the_first_release_goes_on() {
         quota: Quota {
             tasks: 4,
             bytes: 0,
-            beside: 0,
+            other_bytes: 0,
         },
         ..WIDE
     };

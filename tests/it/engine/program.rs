@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Rounding, Session, engine};
 use pkgtool::model;
-use pkgtool::model::executorch::body::{ProgramBody, known_wrong};
+use pkgtool::model::executorch::body::{ProgramBody, known_defects};
 use pkgtool::source::FileSource;
 use pkgtool::tensor::{DType, Signature, Tensor, npy};
 use serde_json::Value;
@@ -440,7 +440,7 @@ fn what_the_runtime_computes_wrongly_is_told() {
         let source = FileSource::open(&path).expect("a fixture");
         let body = ProgramBody::read(&source).expect("a sound program");
         let method = body.method("forward").expect("forward");
-        let known = known_wrong(&source, method);
+        let known = known_defects(&source, method);
         let known = known.iter().find(|known| known.operator == operator);
         let known = known.unwrap_or_else(|| panic!("{program} shows {operator}"));
         let shown = pkgtool([OsStr::new("inspect"), path.as_os_str()]);
@@ -460,7 +460,7 @@ fn what_the_runtime_computes_wrongly_is_told() {
         let ran = pkgtool(arguments.iter().map(OsStr::new).chain([path.as_os_str()]));
         let ran = ran.run().expect_code(0);
         let note = format!("note: ExecuTorch's `{operator}` {}", known.what);
-        assert_eq!(ran.stderr.contains(&note), !known.rare, "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains(&note), !known.is_rare, "{}", ran.stderr);
     }
     let path = fixtures().join("products.pte");
     let shown = pkgtool([OsStr::new("inspect"), path.as_os_str()]).run();

@@ -128,19 +128,19 @@ fn what_is_no_program_is_refused_by_name() {
     for (file, expected) in [
         (
             "network.mlmodel",
-            "kind neuralNetwork (`neuralNetwork::activation`, `neuralNetwork::innerProduct`), no ML Program; Core ML runs it, on Apple's systems",
+            "kind neuralNetwork (`neuralNetwork::activation`, `neuralNetwork::innerProduct`) is not an ML Program; Core ML runs it, on Apple's systems",
         ),
         (
             "custom.mlmodel",
-            "kind neuralNetwork (`neuralNetwork::custom`), no ML Program",
+            "kind neuralNetwork (`neuralNetwork::custom`) is not an ML Program",
         ),
         (
             "pipeline.mlmodel",
-            "kind pipeline (`pipeline::neuralNetwork`), no ML Program",
+            "kind pipeline (`pipeline::neuralNetwork`) is not an ML Program",
         ),
         (
             "classifier.mlpackage",
-            "there is no code for Core ML's `classify`; Core ML runs it, on Apple's systems",
+            "Core ML operations not implemented: `classify`; Core ML runs them, on Apple's systems",
         ),
     ] {
         let error = refusal(file);

@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 
 use pkgtool::diagnostic::{Applicability, Diagnostic};
 use pkgtool::fix::{Draft, Options};
-use pkgtool::package::{Discovery, Found, Loaded};
+use pkgtool::package::{Discovery, FoundFile, Loaded};
 use pkgtool::source::edit::apply;
-use pkgtool::validate::{self, Recheck, Unruled};
+use pkgtool::validate::{self, Recheck, NoPolicy};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::source::mutate::{Tree, changes};
 
 static DISCOVERY: LazyLock<Discovery> = LazyLock::new(Discovery::default);
 static RECHECK: LazyLock<Recheck<'static>> = LazyLock::new(|| {
-    Recheck::new(&OPTIONS.validate, &DISCOVERY, &Unruled).expect("nothing is read")
+    Recheck::new(&OPTIONS.validate, &DISCOVERY, &NoPolicy).expect("nothing is read")
 });
 static OPTIONS: LazyLock<Options> = LazyLock::new(|| Options {
     validate: validate::Options {
@@ -29,7 +29,7 @@ static OPTIONS: LazyLock<Options> = LazyLock::new(|| Options {
         open_models: true,
         jobs: 1,
     },
-    boldest: Applicability::Safe,
+    max_applicability: Applicability::Safe,
     only: BTreeSet::new(),
     writes: false,
 });
@@ -228,13 +228,13 @@ fn scratched(text: &mut String, at: Index, scratch: &Scratch) {
 fn findings(path: &Path, text: &str) -> Vec<Diagnostic> {
     let loaded = Loaded::from_bytes(text.as_bytes().to_vec());
     RECHECK
-        .check(&Found::named(path), &loaded)
+        .check(&FoundFile::named(path), &loaded)
         .expect("a config")
 }
 
 fn draft(path: &Path, text: &str) -> Draft {
     let loaded = Loaded::from_bytes(text.as_bytes().to_vec());
-    Draft::of(&OPTIONS, &RECHECK, &Found::named(path), &loaded).expect("a config")
+    Draft::of(&OPTIONS, &RECHECK, &FoundFile::named(path), &loaded).expect("a config")
 }
 
 fn is_no_json(findings: &[Diagnostic]) -> bool {

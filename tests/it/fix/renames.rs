@@ -273,7 +273,7 @@ fn a_text_that_does_not_parse_names_a_file_all_the_same() {
         "{ \"variants\": [{ \"file\": \"../../xnnpack/model.pte\" } { } }",
     );
     let told = refused(&tree, &["--unsafe"]);
-    assert!(told.contains("is no JSON; mend it"), "{told}");
+    assert!(told.contains("is invalid JSON; correct it"), "{told}");
 }
 
 #[cfg(unix)]
@@ -292,7 +292,7 @@ fn a_link_to_a_file_is_not_broken() {
     let tree = tree.json("other/xnnpack/config.json", &named("../shared/model.pte"));
     let told = refused(&tree, &["--unsafe"]);
     assert!(
-        told.contains("other/xnnpack/config.json names it"),
+        told.contains("other/xnnpack/config.json references it"),
         "{told}"
     );
 }

@@ -43,7 +43,7 @@ fn bytes_of(name: &str) -> Vec<u8> {
 fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     ExecuTorch
         .inspect(source)
-        .map_err(|error| error.breach().expect("an error of this format"))
+        .map_err(|error| error.format_error().expect("an error of this format"))
 }
 
 fn read(bytes: &[u8]) -> ModelInfo {

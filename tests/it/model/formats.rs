@@ -165,7 +165,7 @@ fn sizes_of_ggmls_types_are_those_of_its_library() {
     assert!(types.len() > 28);
     for (number, row) in types {
         let known = ggml_type(number.parse().expect("a number")).expect("a known type");
-        let found = serde_json::json!([known.name, known.block, known.bytes]);
+        let found = serde_json::json!([known.name, known.block_elements, known.bytes]);
         assert_eq!(found, *row);
     }
     assert_eq!(ggml_type(4), None);
@@ -272,7 +272,7 @@ fn broken_safetensors_are_named() {
         ),
         (
             safetensors(&one("F31", "[1]", 0, 4), 4),
-            r#"header.w.dtype: expected a dtype of the format, found "F31""#,
+            r#"header.w.dtype: expected a safetensors dtype, found "F31""#,
         ),
         (
             safetensors(&one("F32", "[2]", 0, 4), 4),
@@ -296,11 +296,11 @@ fn broken_safetensors_are_named() {
         ),
         (
             safetensors(&one("F32", "[1]", 0, 4), 3),
-            "need 4 bytes behind the header, but the file has 3",
+            "need 4 bytes after the header, but the file has 3",
         ),
         (
             safetensors(&one("F32", "[1]", 0, 4), 9),
-            "need 4 bytes behind the header, but the file has 9",
+            "need 4 bytes after the header, but the file has 9",
         ),
         (
             safetensors(&two((0, 4), (2, 6)), 6),
@@ -308,11 +308,11 @@ fn broken_safetensors_are_named() {
         ),
         (
             safetensors(&two((0, 4), (5, 9)), 9),
-            "begin at 4, where that of the tensor before it ends, found 5",
+            "begin at 4, where that of the preceding tensor ends, found 5",
         ),
         (
             safetensors(&format!("{{{0},{0}}}", entry("a", "U8", "[4]", 0, 4)), 4),
-            "\"a\" stands there twice",
+            "duplicate name \"a\"",
         ),
     ] {
         let text = refused("safetensors", &content);
@@ -378,7 +378,7 @@ fn broken_gguf_is_named() {
         ([&b"GGUF"[..], &[1, 0, 0, 0]].concat(), "found 1"),
         (
             gguf(u64::MAX, 0, &[]),
-            "tensor_count at offset 8: 18446744073709551615 of them do not fit",
+            "tensor_count at offset 8: a count of 18446744073709551615 does not fit",
         ),
         (gguf(0, 1 << 40, &[]), "metadata_kv_count at offset 16"),
         (
@@ -403,15 +403,15 @@ fn broken_gguf_is_named() {
         ),
         (
             gguf(0, 1, &[&key("k", 9, &nested), &pad]),
-            "at most 8 arrays within each other",
+            "at most 8 nested arrays",
         ),
         (
             gguf(0, 2, &[&key("k", 0, &[1]), &key("k", 0, &[1]), &pad]),
-            "the name \"k\" stands there twice",
+            "duplicate name \"k\"",
         ),
         (
             gguf(0, 1, &[&key("general.alignment", 4, &word(3)), &pad]),
-            "a power of two from 8, found 3",
+            "a power of two of at least 8, found 3",
         ),
     ] {
         let text = refused("gguf", &content);
@@ -444,7 +444,7 @@ fn broken_tensors_of_gguf_are_named() {
         ),
         (
             gguf(1, 0, &[&tensor("w", &[4096], 0, 0), &pad]),
-            "leads out of the file",
+            "extends past the end of the file",
         ),
         (
             gguf(
@@ -460,7 +460,7 @@ fn broken_tensors_of_gguf_are_named() {
                 0,
                 &[&tensor("a", &[4], 0, 0), &tensor("a", &[4], 0, 32), &pad],
             ),
-            "the name \"a\" stands there twice",
+            "duplicate name \"a\"",
         ),
         (
             gguf(1, 0, &[&[2, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe], &pad]),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pkgtool::model::precision::{Kind, Meaning, Weights};
+use pkgtool::model::precision::{Kind, PrecisionClaim, Weights};
 use pkgtool::model::{inspect_at, precision};
 use pkgtool::package::PrecisionList;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn of(counts: &[(Kind, u64)]) -> Weights {
 type Row = (&'static [(Kind, u64)], &'static [&'static str]);
 
 fn contradicts(token: &str, weights: &Weights) -> bool {
-    let meaning = Meaning::of_token(token).expect("a known token");
+    let meaning = PrecisionClaim::of_token(token).expect("a known token");
     weights.contradiction(meaning).is_some()
 }
 
@@ -35,11 +35,11 @@ fn contradicts(token: &str, weights: &Weights) -> bool {
 fn every_token_of_the_list_has_a_meaning_and_unknown_ones_have_none() {
     for token in PrecisionList::embedded().tokens() {
         let quantised = PrecisionList::embedded().is_quantized(token) == Some(true);
-        let meaning = Meaning::of_token(token).unwrap_or_else(|| panic!("{token}"));
-        assert_eq!(quantised, !matches!(meaning, Meaning::Most(_)), "{token}");
+        let meaning = PrecisionClaim::of_token(token).unwrap_or_else(|| panic!("{token}"));
+        assert_eq!(quantised, !matches!(meaning, PrecisionClaim::Most(_)), "{token}");
     }
     for token in ["int8_fp16", "8w4da", "w8a16", "fp8", "q4_k_m", "mixed", ""] {
-        assert_eq!(Meaning::of_token(token), None, "{token}");
+        assert_eq!(PrecisionClaim::of_token(token), None, "{token}");
     }
 }
 
@@ -154,14 +154,14 @@ fn tables_of_embeddings_speak_for_a_token_and_never_against_it() {
 #[test]
 fn what_was_not_seen_contradicts_nobody() {
     let mut weights = of(&[(Kind::Float32, 9000)]);
-    weights.whole = false;
+    weights.is_complete = false;
     for token in PrecisionList::embedded().tokens() {
         assert!(!contradicts(token, &weights), "{token}");
     }
     assert_eq!(weights.token(), None);
     let mut all = of(&[(Kind::EightBits, 9000)]);
     all.add(&weights);
-    assert!(!all.whole && !contradicts("int4", &all));
+    assert!(!all.is_complete && !contradicts("int4", &all));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn the_programs_of_all_backends_hold_what_their_names_say() {
             {
                 continue;
             }
-            let Some(meaning) = Meaning::of_token(token) else {
+            let Some(meaning) = PrecisionClaim::of_token(token) else {
                 continue;
             };
             told += 1;

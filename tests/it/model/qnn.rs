@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use pkgtool::model::executorch::body::ProgramBody;
-use pkgtool::model::executorch::{Content, Error, Port, contents};
+use pkgtool::model::executorch::{PayloadSummary, Error, Port, contents};
 use pkgtool::model::{ModelInfo, TensorInfo, Value, format_of, inspect, open};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -103,7 +103,7 @@ fn a_name_does_not_make_a_context_binary() {
     clippy::ptr_arg,
     reason = "a slice is no source that can be lent as one"
 )]
-fn content(program: &Vec<u8>) -> Result<Content, Error> {
+fn content(program: &Vec<u8>) -> Result<PayloadSummary, Error> {
     let body = ProgramBody::read(program).expect("a program");
     let mut found = contents(program, &body, &body.methods[0]);
     found.remove(0).expect("a reader").content
@@ -128,7 +128,7 @@ fn payload_of(program: &Vec<u8>) -> usize {
     usize::try_from(payload.offset).expect("a place")
 }
 
-fn fact<'a>(content: &'a Content, key: &str) -> &'a str {
+fn fact<'a>(content: &'a PayloadSummary, key: &str) -> &'a str {
     let found = content.facts.iter().find(|(known, _)| *known == key);
     &found.expect("a fact").1
 }
@@ -139,7 +139,7 @@ fn a_program_tells_what_is_wrapped_in_it() {
     assert_eq!(fact(&content, "wrapper"), "256 bytes");
     assert_eq!(fact(&content, "binary"), "QNN context, 53248 bytes");
     assert_eq!(fact(&content, "chip"), "SM8650 (57)");
-    assert!(content.is_closed, "nothing is said of its weights");
+    assert!(content.is_opaque, "nothing is said of its weights");
     let found = json!({ "inputs": ports(&content.inputs), "outputs": ports(&content.outputs) });
     assert_eq!(found, expected()["conv_qnn_fp16"]["graphs"][0]);
 }
@@ -169,7 +169,7 @@ fn every_wrapper_is_told_apart() {
     assert!(fact(&container, "binary").starts_with("deep learning container (DLC)"));
     assert!(container.inputs.is_empty());
     let other = content(&with_payload(&wrapper(WRAPPER, 100, b"other"))).expect("sound");
-    assert!(fact(&other, "binary").starts_with("of a form that is not known here"));
+    assert!(fact(&other, "binary").starts_with("of an unknown format"));
     let graph = [
         &0x1234_abcd_u32.to_le_bytes()[..],
         &[8, 0, 0, 0],

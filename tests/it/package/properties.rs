@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use pkgtool::package::naming::Expected;
+use pkgtool::package::naming::ExpectedName;
 use pkgtool::package::{Backend, license, reference};
 use proptest::prelude::*;
 
@@ -29,9 +29,9 @@ proptest! {
     fn names_and_licences_do_not_panic(
         name in any::<String>(), model in any::<String>(), token in any::<String>(),
     ) {
-        license::judge(&name);
+        license::classify(&name);
         for backend in Backend::ALL {
-            let expected = Expected {
+            let expected = ExpectedName {
                 model: Some(&model), size: None, component: Some(&name), backend, precision: &token,
             };
             let _ = expected.check(&name, [token.as_str(), ""].into_iter());
@@ -41,6 +41,6 @@ proptest! {
 
     #[test]
     fn licence_expressions_do_not_panic(text in r"([A-Za-z0-9.+:-]{0,4}|\(|\)| |MIT|AND|OR|WITH|LicenseRef-|DocumentRef-|GPL-2.0){0,12}") {
-        license::judge(&text);
+        license::classify(&text);
     }
 }

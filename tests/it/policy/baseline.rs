@@ -80,7 +80,7 @@ fn what_is_gone_is_told_and_removed() {
     );
     assert!(
         one.message
-            .starts_with("2 known findings that are gone: `file-name` at a/xnnpack/config.json#"),
+            .starts_with("2 known findings are gone: `file-name` at a/xnnpack/config.json#"),
         "{one:?}"
     );
     // What was not looked at may be there.
@@ -180,7 +180,7 @@ fn nothing_but_baselines_is_overwritten() {
         for option in ["--write-baseline", "--baseline"] {
             let ran = run(&tree, &[option, "base.json"]).expect_code(2);
             assert!(
-                ran.stderr.contains("not a usable baseline"),
+                ran.stderr.contains("unusable baseline"),
                 "{}",
                 ran.stderr
             );

@@ -23,7 +23,7 @@ fn a_token_is_in_one_list() {
     assert!(
         found[0]
             .message
-            .contains("`fp32` is quantized here and not in the precision list"),
+            .contains("`fp32` is quantized here, but not in the precision list"),
         "{found:?}"
     );
     // A list of the package's own may have them otherwise.
@@ -44,7 +44,7 @@ fn a_command_line_that_contradicts_itself_or_the_list_is_not_understood() {
         ),
         (
             "fp32=quantized",
-            "--extra-precision: `fp32` is quantized here and not in the precision list",
+            "--extra-precision: `fp32` is quantized here, but not in the precision list",
         ),
     ] {
         let ran = run(&tree, &["--extra-precision", arguments]).expect_code(2);

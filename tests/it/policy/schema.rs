@@ -1,6 +1,6 @@
 //! The published schema and the reader of settings, held against each other.
 
-use pkgtool::policy::{EXCEPTION_KEYS, KEYS, PRECISION_KEYS, SCHEMA};
+use pkgtool::policy::{EXCEPTION_KEYS, SETTINGS_KEYS, PRECISION_KEYS, SCHEMA};
 use serde_json::Value;
 
 use super::run;
@@ -25,7 +25,7 @@ fn keys(pointer: &str) -> Vec<String> {
 #[test]
 fn both_have_the_same_keys() {
     for (pointer, known) in [
-        ("/properties", &KEYS[..]),
+        ("/properties", &SETTINGS_KEYS[..]),
         ("/properties/extra-precisions/properties", &PRECISION_KEYS),
         ("/$defs/exception/properties", &EXCEPTION_KEYS),
     ] {

@@ -301,112 +301,112 @@ const WRONG: &[(&str, &str, u64, &str, &str)] = &[
         "ignore = [\"file-nam\"]",
         "/ignore/0",
         1,
-        "there is no rule `file-nam`",
+        "unknown rule `file-nam`",
         "did you mean `file-name`?",
     ),
     (
         "[severity]\nfile-name = \"warn\"",
         "/severity/file-name",
         2,
-        "`warn` is no level",
-        "the levels here are",
+        "unknown level `warn`",
+        "valid levels: ",
     ),
     (
         "[severity]\nfile-name = \"off\"\nPKG025 = \"note\"",
         "/severity/",
         0,
-        "`file-name` and `PKG025` are one rule",
-        "give it one level",
+        "`file-name` and `PKG025` are the same rule",
+        "set its level only once",
     ),
     (
         "exclude = ['a\\b']",
         "/exclude/0",
         1,
-        "a glob with a backslash",
+        "glob with a backslash",
         "write `a/b`",
     ),
     (
         "root = \"typo\"",
         "/root",
         1,
-        "there is no directory `typo`",
+        "no such directory: `typo`",
         "relative to this file",
     ),
     (
         "root = \"/nonexistent\"",
         "/root",
         1,
-        "there is no directory `/nonexistent`",
+        "no such directory: `/nonexistent`",
         "relative to this file",
     ),
     (
         "root = \"pkgtool.toml\"",
         "/root",
         1,
-        "there is no directory",
+        "no such directory",
         "relative to this file",
     ),
     (
         "exclude = [\"a/[\"]",
         "/exclude/0",
         1,
-        "no glob: ",
-        "`[*]` is the character",
+        "invalid glob: ",
+        "write `[*]` for the character itself",
     ),
     (
         "[per-path-ignores]\n\"p/[\" = [\"file\"]",
         "/per-path-ignores/p~1[",
         2,
-        "no glob: ",
-        "`[*]` is the character",
+        "invalid glob: ",
+        "write `[*]` for the character itself",
     ),
     (
         "exclude = [\"[z-a]\"]",
         "/exclude/0",
         1,
-        "no glob: ",
-        "`[*]` is the character",
+        "invalid glob: ",
+        "write `[*]` for the character itself",
     ),
     (
         "exclude = [\"!a\"]",
         "/exclude/0",
         1,
-        "a glob cannot begin with `!`",
-        "name what is meant",
+        "glob that begins with `!`",
+        "write `[!]`",
     ),
     (
         "exclude = [\"../a\"]",
         "/exclude/0",
         1,
-        "a glob cannot have",
+        "glob with `.` or `..`",
         "relative to `root`",
     ),
     (
         "exclude = [\"\"]",
         "/exclude/0",
         1,
-        "an empty glob",
+        "empty glob",
         "remove it",
     ),
     (
         "[extra-precisions]\nquantized = [\"a\"]\nnon-quantized = [\"a\"]",
         "/extra-precisions/",
         0,
-        "`a` is both quantized and not",
+        "`a` is listed as quantized and as non-quantized",
         "remove it",
     ),
     (
         "require-backends = [\"core\"]",
         "/require-backends/0",
         1,
-        "`core` is no backend",
+        "unknown backend `core`",
         "did you mean `coreml`?",
     ),
     (
         "allow-licenses = [\"Apache 2\"]",
         "/allow-licenses/0",
         1,
-        "`Apache 2` is neither",
+        "unknown licence `Apache 2`",
         "did you mean `Apache-2.0`?",
     ),
     (
@@ -414,41 +414,41 @@ const WRONG: &[(&str, &str, u64, &str, &str)] = &[
         "/exception/0",
         1,
         "exception 1 lacks `reason`",
-        "say why",
+        "give a `reason`",
     ),
     (
         "[[exception]]\nfile = \"a\"\nrule = \"file-name\"\nreason = \" \"",
         "/exception/0/reason",
         4,
         "must not be empty",
-        "write something",
+        "write a value",
     ),
     (
         "[[exception]]\nfile = \"a\"\nrule = \"file\"\nreason = \"x\"",
         "/exception/0/rule",
         3,
-        "`file` is more than one rule",
+        "`file` matches several rules",
         "name one",
     ),
     (
         "[[exception]]\nfile = 'a\\b'\nrule = \"file-name\"\nreason = \"x\"",
         "/exception/0/file",
         2,
-        "a path with a backslash",
+        "path with a backslash",
         "write \"a/b\"",
     ),
     (
         "[[exception]]\nfile = \"a\"\npointer = \"b\"\nrule = \"file-name\"\nreason = \"x\"",
         "/exception/0/pointer",
         3,
-        "`b` is no JSON Pointer",
-        "begins with `/`",
+        "invalid JSON pointer `b`",
+        "start it with `/`",
     ),
     (
         "[[exception]]\nfile = \"a\"\nuntil = 2027-01-01T00:00:00Z\nrule = \"file-name\"\nreason = \"x\"",
         "/exception/0/until",
         3,
-        "expected a day",
+        "expected a date",
         "2027-01-31",
     ),
     (
@@ -462,10 +462,10 @@ const WRONG: &[(&str, &str, u64, &str, &str)] = &[
         "baseline = \"missing.json\"",
         "/baseline",
         1,
-        "the baseline missing.json cannot be used",
+        "unusable baseline missing.json",
         "--write-baseline missing.json",
     ),
-    ("a = ", "", 1, "no TOML", "toml.io"),
+    ("a = ", "", 1, "invalid TOML", "toml.io"),
 ];
 
 #[test]
@@ -518,14 +518,14 @@ fn what_cannot_be_read_is_told() {
         let one = found.into_iter().find(|one| one.code == "PKG053");
         one.expect("settings are told").message
     };
-    assert!(message(&with(&huge)).contains("more than 1 MiB"));
+    assert!(message(&with(&huge)).contains("at most 1 MiB"));
     let tree = Tree::new()
         .package("xnnpack", &faulty())
         .file("pkgtool.toml", b"a = \"\xff\"");
-    assert!(message(&tree).contains("is not UTF-8: byte 5"));
+    assert!(message(&tree).contains("is not UTF-8: invalid byte at offset 5"));
     let tree = Tree::new().package("xnnpack", &faulty());
     fs::create_dir(tree.path("pkgtool.toml")).expect("a directory");
-    assert!(message(&tree).contains("is no file"));
+    assert!(message(&tree).contains("is not a file"));
     #[cfg(unix)]
     {
         let tree = Tree::new().package("xnnpack", &faulty());
@@ -536,7 +536,7 @@ fn what_cannot_be_read_is_told() {
         );
     }
     let deep = format!("ignore = {}", "[".repeat(100_000));
-    assert!(message(&with(&deep)).contains("no TOML"));
+    assert!(message(&with(&deep)).contains("invalid TOML"));
     let many: Vec<String> = (0..3000).map(|i| format!("k{i} = 1")).collect();
     let many = many.join("\n");
     assert!(run(&with(&many), &[]).expect_code(1).findings().len() <= 1100);

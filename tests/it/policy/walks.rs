@@ -46,7 +46,7 @@ fn globs_leave_out_what_they_match() {
     }
     let why = run(&tree(), &["-v", "--exclude", "legacy"]).stderr;
     assert!(
-        why.contains("legacy skipped: left out by --exclude legacy"),
+        why.contains("legacy skipped: excluded by --exclude legacy"),
         "{why}"
     );
 }
@@ -133,6 +133,6 @@ fn many_globs_are_bounded() {
         run(&tree, &[])
             .findings()
             .iter()
-            .any(|one| one.message.contains("more than 1024 bytes"))
+            .any(|one| one.message.contains("at most 1024 bytes"))
     );
 }

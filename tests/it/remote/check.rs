@@ -193,7 +193,7 @@ fn a_missing_file_is_a_finding_and_a_missing_package_none() {
     let ran = tool(&["validate", &web.url("/elsewhere")])
         .run()
         .expect_code(3);
-    assert!(ran.stderr.contains("no listing"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("does not list"), "{}", ran.stderr);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_is_no_address_is_told() {
         ("hf:o/r/../x", "plain"),
         ("http://", "host"),
         ("https://name:word@host/", "password"),
-        ("http://127.0.0.1/%2e%2e%2fx/", "cannot be names"),
+        ("http://127.0.0.1/%2e%2e%2fx/", "not valid file names"),
         ("http://127.0.0.1:1/", "127.0.0.1:1"),
         ("hf:o/r", "127.0.0.1:9"),
     ] {
@@ -259,9 +259,9 @@ fn a_config_that_is_no_packages_is_told_where_nothing_is_listed() {
         &["pull", &url, directory],
     ] {
         let ran = tool(arguments).run().expect_code(2);
-        let words = format!("{url}: no package: ");
+        let words = format!("{url}: not a package: ");
         assert!(ran.stderr.contains(&words), "{arguments:?} {}", ran.stderr);
-        assert!(ran.stderr.contains("no listing"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("does not list"), "{}", ran.stderr);
     }
     assert!(!into.exists());
     // What is named is looked at, what is a backend's is a package's, and a listing tells of the rest.

@@ -366,7 +366,7 @@ fn checksums_are_held_to() {
     let tree = Tree::new();
     let ran = pull(&web.url("/repo/"), &tree.path("p"), &[]).expect_code(2);
     assert!(
-        ran.stderr.contains("SHA-256") && ran.stderr.contains("thrown away"),
+        ran.stderr.contains("SHA-256") && ran.stderr.contains("the downloaded file was deleted"),
         "{}",
         ran.stderr
     );

@@ -1,4 +1,7 @@
-//! An HTTP service behind a proxy that goes down, comes back on its port, and answers as a test wants.
+//! A mock HTTP service that tests of the proxy use as their upstream.
+//!
+//! A test can stop it, restart it on the same port, set the status of its health checks, and choose
+//! how it answers `POST` requests.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,10 +12,10 @@ use std::time::Duration;
 
 use super::http::read_headers;
 
-/// How long it sleeps before it looks again whether it is to go.
+/// Interval at which the accept loop checks whether it must stop.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
-/// A request that it got.
+/// A request that the service received.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) method: String,
@@ -22,7 +25,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// All values of a header.
+    /// Returns all values of a header.
     pub(crate) fn header(&self, name: &str) -> Vec<&str> {
         let headers = self.headers.iter();
         let named = headers.filter(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -30,18 +33,18 @@ impl Seen {
     }
 }
 
-/// What it does with a `POST`.
+/// How the service reacts to a `POST` request.
 #[derive(Debug, Clone)]
 pub(crate) enum Does {
     /// Answers with a status and a body.
     Answers(u16, String),
     /// Closes the connection.
     Drops,
-    /// Answers 200 once it is told to.
+    /// Answers 200 after [`Backend::release`] was called.
     Holds,
 }
 
-/// An HTTP service. Whatever is no `POST` is answered with the status of its health.
+/// A mock HTTP service. Requests other than `POST` are answered with the status of its health.
 pub(crate) struct Backend {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -57,7 +60,7 @@ struct Shared {
 }
 
 impl Backend {
-    /// Starts one that answers with an object.
+    /// Starts a service that answers with a JSON object.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut backend = Self {
@@ -75,12 +78,12 @@ impl Backend {
         backend
     }
 
-    /// Its address with another path.
+    /// Returns the URL of a path on this service.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Its host and port.
+    /// Returns the host and port.
     pub(crate) fn place(&self) -> String {
         self.address.to_string()
     }
@@ -98,24 +101,24 @@ impl Backend {
         *self.shared.health.lock().expect("no test panicked") = status;
     }
 
-    /// Answers what it holds, and all that comes.
+    /// Answers all held requests and all later ones.
     pub(crate) fn release(&self) {
         *self.shared.released.lock().expect("no test panicked") = true;
         self.shared.changed.notify_all();
     }
 
-    /// Forgets what it saw, and gives it.
+    /// Returns the requests seen so far and clears the list.
     pub(crate) fn take_seen(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.shared.seen.lock().expect("no test panicked"))
     }
 
-    /// The `POST`s among what it saw.
+    /// Counts the `POST` requests seen so far.
     pub(crate) fn posts(&self) -> usize {
         let seen = self.shared.seen.lock().expect("no test panicked");
         seen.iter().filter(|seen| seen.method == "POST").count()
     }
 
-    /// Goes: nothing listens there.
+    /// Stops the service, so that its port refuses connections.
     pub(crate) fn stop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             stop.store(true, Ordering::SeqCst);
@@ -123,7 +126,7 @@ impl Backend {
         }
     }
 
-    /// Comes back.
+    /// Restarts the service on the same port.
     pub(crate) fn restart(&mut self) {
         let listener = TcpListener::bind(self.address).expect("the port is free again");
         self.listen(listener);
@@ -146,7 +149,7 @@ impl Backend {
                 std::thread::spawn(move || serve(stream, &shared));
             }
             for stream in open {
-                // It may be closed already.
+                // The connection may be closed already.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
         });
@@ -174,7 +177,8 @@ fn serve(stream: TcpStream, shared: &Shared) {
             ),
             Does::Answers(status, body) => (status, body),
             Does::Drops => {
-                // Another handle may be open: what closes is the connection.
+                // Dropping the stream is not enough while another handle is open, so this shuts the
+                // connection down.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
                 return;
             }

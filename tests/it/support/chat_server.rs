@@ -1,10 +1,18 @@
-//! A chat server for proxies, which repeats what it was told: as a service of the gateway at `/service`, in
-//! the format of chat servers at `/v1/…`.
+//! A mock chat server that repeats the last message of a conversation.
 //!
-//! What the last message begins with tells it to misbehave: `!hold` sends one event and waits until its
-//! client leaves, `!break` ends amid an event, `!late` breaks off after one, `!open` does not end with
-//! `[DONE]`, `!whole` sends no events though it was asked for them, `!events` sends them though it was not,
-//! `!status 429` answers so, `!odd` answers with what is no completion.
+//! Tests of proxies use it as their upstream. It serves the gateway's own format at `/service` and
+//! the OpenAI format at `/v1/…`. A command at the beginning of the last message makes it misbehave:
+//!
+//! | command | behaviour |
+//! |---|---|
+//! | `!hold` | sends one event and waits until its client leaves |
+//! | `!break` | ends in the middle of an event |
+//! | `!late` | breaks off after one event |
+//! | `!open` | ends without `[DONE]` |
+//! | `!whole` | sends a whole response although a stream was requested |
+//! | `!events` | sends a stream although a whole response was requested |
+//! | `!status 429` | answers with this status |
+//! | `!odd` | answers with an object that is not a completion |
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::http::{listening, read_headers};
 
-/// The server.
+/// A running mock chat server.
 pub(crate) struct ChatServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -28,14 +36,14 @@ struct Shared {
     left: AtomicUsize,
 }
 
-/// A request that arrived.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) path: String,
     pub(crate) body: String,
 }
 
-/// What is asked, whichever way.
+/// A request in either of the two formats.
 struct Asked {
     method: &'static str,
     data: Value,
@@ -43,29 +51,29 @@ struct Asked {
 }
 
 impl ChatServer {
-    /// Starts it.
+    /// Starts the server.
     pub(crate) fn start() -> Self {
         let (address, shared) = listening(serve);
         Self { address, shared }
     }
 
-    /// An address of it.
+    /// Returns the URL of a path on this server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Requests that arrived.
+    /// Returns the requests that arrived.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().expect("no test panicked").clone()
     }
 
-    /// The last request that arrived.
+    /// Returns the request that arrived last.
     #[track_caller]
     pub(crate) fn last(&self) -> Seen {
         self.seen().pop().expect("one arrived")
     }
 
-    /// Streams whose client left before their end.
+    /// Counts the streams whose client left before their end.
     pub(crate) fn left(&self) -> usize {
         self.shared.left.load(Ordering::SeqCst)
     }
@@ -124,7 +132,7 @@ fn read(path: &str, body: &str) -> Asked {
     }
 }
 
-/// Answers; `None` closes the connection.
+/// Answers one request; `None` closes the connection.
 fn answer(stream: &mut TcpStream, shared: &Shared, asked: &Asked) -> Option<()> {
     if asked.method == "embeddings" {
         return send(stream, 200, &embeddings(asked));
@@ -153,7 +161,7 @@ fn answer(stream: &mut TcpStream, shared: &Shared, asked: &Asked) -> Option<()> 
     }
 }
 
-/// What the last message says, or the prompt.
+/// Returns the text of the last message, or the prompt.
 fn told(asked: &Asked) -> String {
     let text = if asked.method == "completions" {
         asked.data["prompt"].clone()
@@ -169,7 +177,7 @@ fn told(asked: &Asked) -> String {
     text.as_str().unwrap_or("nothing").to_owned()
 }
 
-/// The words of an answer, and why it ends.
+/// Returns the words of an answer and its finish reason.
 fn words(asked: &Asked, told: &str) -> (Vec<String>, &'static str) {
     let most = asked.config["max_tokens"].as_u64().unwrap_or(100);
     let most = usize::try_from(most).expect("it is small");
@@ -298,7 +306,7 @@ fn send_events(stream: &mut TcpStream, shared: &Shared, asked: &Asked, told: &st
         return None;
     }
     if told.starts_with("!hold") {
-        // The client sends no more: what ends is the connection.
+        // The client sends nothing more, so the end of this read is the end of the connection.
         let mut rest = [0];
         while stream.read(&mut rest).is_ok_and(|read| read > 0) {}
         shared.left.fetch_add(1, Ordering::SeqCst);

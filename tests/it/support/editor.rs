@@ -1,6 +1,6 @@
-//! An editor: a client of `pkgtool lsp` over its standard streams.
+//! A mock editor: an LSP client that talks to `pkgtool lsp` over its standard streams.
 //!
-//! What the server sends is read by a thread; whoever waits for something gives up after a while.
+//! A thread reads all messages of the server. Waiting for a message fails the test after a timeout.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -18,26 +18,26 @@ use serde_json::{Value, json};
 
 use super::run::pkgtool;
 
-/// How long an answer may take on a busy machine.
+/// Maximum time to wait for an answer; generous, for busy machines.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A running server and what came from it.
+/// A running language server and the messages received from it.
 pub(crate) struct Editor {
     child: Child,
     input: Option<ChildStdin>,
     messages: Receiver<Value>,
     passed: Vec<Value>,
     next_id: i64,
-    /// What the server said it can do.
+    /// The capabilities that the server announced.
     pub(crate) capabilities: Value,
 }
 
-/// A `file:` URI.
+/// Returns the `file:` URI of a path.
 pub(crate) fn uri(path: impl AsRef<Path>) -> String {
     format!("file://{}", path.as_ref().display())
 }
 
-/// What an editor of today can do.
+/// Returns the client capabilities of a modern editor.
 pub(crate) fn able() -> Value {
     json!({
         "general": { "positionEncodings": ["utf-16", "utf-8"] },
@@ -58,7 +58,7 @@ pub(crate) fn able() -> Value {
     })
 }
 
-/// One that asks for findings.
+/// Returns the capabilities of an editor that pulls diagnostics.
 pub(crate) fn asking() -> Value {
     let mut able = able();
     able["textDocument"]["diagnostic"] = json!({ "dynamicRegistration": false });
@@ -67,7 +67,7 @@ pub(crate) fn asking() -> Value {
 }
 
 impl Editor {
-    /// Starts a server and says nothing to it.
+    /// Starts a server without sending it anything.
     pub(crate) fn start() -> Self {
         let mut command = pkgtool(["lsp"]).into_command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -92,7 +92,7 @@ impl Editor {
         }
     }
 
-    /// An editor that has opened `folder` and can do what `capabilities` say.
+    /// Starts a server and opens `folder`, with these client capabilities.
     pub(crate) fn with(folder: &Path, capabilities: Value) -> Self {
         let mut editor = Self::start();
         let answer = editor.ask(
@@ -109,15 +109,15 @@ impl Editor {
         editor
     }
 
-    /// An editor of today that has opened `folder`.
+    /// Starts a server and opens `folder`, with the capabilities of a modern editor.
     pub(crate) fn of(folder: &Path) -> Self {
         Self::with(folder, able())
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().expect("open");
-        // A server that has ended already is for the caller to notice.
+        // The caller notices a server that has already ended.
         let _ = input.write_all(bytes).and_then(|()| input.flush());
     }
 
@@ -133,7 +133,7 @@ impl Editor {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub(crate) fn begin(&mut self, method: &str, params: Value) -> i64 {
         self.next_id += 1;
         let id = self.next_id;
@@ -141,7 +141,7 @@ impl Editor {
         id
     }
 
-    /// The whole answer to a request.
+    /// Waits for the answer to a request and returns all of it.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: i64) -> Value {
         self.wait(&format!("the answer to {id}"), |message| {
@@ -149,7 +149,7 @@ impl Editor {
         })
     }
 
-    /// The result of a request.
+    /// Sends a request and returns its result.
     #[track_caller]
     pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params);
@@ -168,7 +168,7 @@ impl Editor {
         );
     }
 
-    /// Gives a document another text.
+    /// Replaces the text of a document.
     pub(crate) fn replace(&mut self, path: &Path, version: i64, text: &str) {
         self.tell(
             "textDocument/didChange",
@@ -179,7 +179,7 @@ impl Editor {
         );
     }
 
-    /// The next findings published of a document, at this version if one is named.
+    /// Waits for the next published findings of a document, of this version if one is given.
     #[track_caller]
     pub(crate) fn findings(&mut self, path: &Path, version: Option<i64>) -> Vec<Value> {
         let uri = uri(path);
@@ -192,7 +192,7 @@ impl Editor {
         findings.expect("an array").clone()
     }
 
-    /// The codes of the next findings.
+    /// Returns the codes of the next published findings.
     #[track_caller]
     pub(crate) fn codes(&mut self, path: &Path, version: Option<i64>) -> Vec<String> {
         let findings = self.findings(path, version);
@@ -202,7 +202,7 @@ impl Editor {
         codes.collect()
     }
 
-    /// The report on a document, for a client that has this result of it already.
+    /// Pulls the diagnostics of a document; `known` is the previous result id.
     #[track_caller]
     pub(crate) fn report(&mut self, path: &Path, known: Option<&Value>) -> Value {
         let mut params = json!({ "textDocument": { "uri": uri(path) }, "identifier": "pkgtool" });
@@ -212,7 +212,8 @@ impl Editor {
         self.ask("textDocument/diagnostic", params)
     }
 
-    /// Asks about the place at `|` in a text that the document has without it.
+    /// Sends a request about the position that `|` marks in `marked`. The document itself does not
+    /// contain the `|`.
     #[track_caller]
     pub(crate) fn ask_at(&mut self, method: &str, path: &Path, marked: &str) -> Value {
         let offset = marked.find('|').expect("a mark");
@@ -231,7 +232,7 @@ impl Editor {
         )
     }
 
-    /// The first message that `fits`, among those that came and will come.
+    /// Returns the first message that `fits`, among those received and those to come.
     #[track_caller]
     pub(crate) fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.passed.iter().position(&fits) {
@@ -248,7 +249,7 @@ impl Editor {
         }
     }
 
-    /// Everything of this method that came so far and was not asked for.
+    /// Counts the received messages of this method that no test code waited for.
     pub(crate) fn passed(&self, method: &str) -> usize {
         self.passed
             .iter()
@@ -261,7 +262,7 @@ impl Editor {
         self.input = None;
     }
 
-    /// Ends as the protocol has it; the exit code.
+    /// Shuts the server down as the protocol requires and returns its exit code.
     #[track_caller]
     pub(crate) fn quit(mut self) -> i32 {
         assert_eq!(self.ask("shutdown", Value::Null), Value::Null);
@@ -269,7 +270,7 @@ impl Editor {
         self.code()
     }
 
-    /// The exit code, once the server has ended.
+    /// Waits for the end of the server and returns its exit code.
     #[track_caller]
     pub(crate) fn code(&mut self) -> i32 {
         let until = Instant::now() + PATIENCE;
@@ -282,7 +283,7 @@ impl Editor {
         panic!("the server does not end");
     }
 
-    /// The server's process.
+    /// Returns the process id of the server.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }

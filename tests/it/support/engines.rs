@@ -1,7 +1,7 @@
-//! What a test needs of this machine: engines that are not in the binary.
+//! Finds the inference engines on this machine that are not compiled into the binary.
 //!
-//! A machine without them skips the test and says so. `PKGTOOL_REQUIRE` lists those that must be
-//! there, as in `ort,qnn,webgpu`: without them the test fails.
+//! A test skips itself, with a message, when its engine is missing. `PKGTOOL_REQUIRE` lists the
+//! engines whose absence fails the test instead, as in `ort,qnn,webgpu`.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -11,12 +11,12 @@ use pkgtool::engine::{Provider, engine};
 
 use super::environment::Piece;
 
-/// A library of ONNX Runtime for CPU tests: the one the search likes best.
+/// Returns the ONNX Runtime library for CPU tests: the one that the search ranks first.
 pub(crate) fn ort() -> Option<PathBuf> {
     required(Piece::Ort, library(Provider::Cpu))
 }
 
-/// A library of ONNX Runtime on a machine with QNN's plug-in.
+/// Returns an ONNX Runtime library on a machine with the QNN plug-in.
 pub(crate) fn qnn() -> Option<PathBuf> {
     let there = this_machine()
         .plugins
@@ -25,7 +25,7 @@ pub(crate) fn qnn() -> Option<PathBuf> {
     required(Piece::Qnn, library(Provider::Cpu).filter(|_| there))
 }
 
-/// A library of ONNX Runtime with WebGPU.
+/// Returns an ONNX Runtime library with WebGPU.
 pub(crate) fn webgpu() -> Option<PathBuf> {
     required(Piece::WebGpu, library(Provider::WebGpu))
 }
@@ -36,7 +36,7 @@ fn library(provider: Provider) -> Option<PathBuf> {
     library.map(|library| library.path.clone())
 }
 
-/// Looked at once: it reads all of every library.
+/// Searches this machine once, because the search reads every library completely.
 fn this_machine() -> &'static Installations {
     static THIS: OnceLock<Installations> = OnceLock::new();
     THIS.get_or_init(|| {

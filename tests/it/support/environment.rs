@@ -1,5 +1,7 @@
-//! What `tests/setup` got for the tests. Without it, what needs it is skipped and says so, unless
-//! `PKGTOOL_REQUIRE` (a list such as `ort,qnn`) makes that a failure.
+//! The test environment: runtimes, packages and programs that `tests/setup` installs.
+//!
+//! A test skips itself, with a message, when its piece is missing. Pieces listed in
+//! `PKGTOOL_REQUIRE` (such as `ort,qnn`) fail the test instead.
 
 use std::env;
 use std::path::PathBuf;
@@ -27,13 +29,13 @@ pub(crate) enum Piece {
         expect(dead_code, reason = "its test needs the gateway")
     )]
     Sklearn,
-    /// The directory of schemathesis, a fuzzer of APIs.
+    /// The directory of schemathesis, an API fuzzer.
     #[cfg_attr(
         not(feature = "serve"),
         expect(dead_code, reason = "its test needs the gateway")
     )]
     Schemathesis,
-    /// Prometheus' own checker of metrics.
+    /// `promtool`, the checker of Prometheus for metrics.
     #[cfg_attr(
         not(feature = "serve"),
         expect(dead_code, reason = "its test needs the gateway")
@@ -53,13 +55,14 @@ pub(crate) enum Piece {
         expect(dead_code, reason = "its test needs the gateway")
     )]
     Http,
-    /// A JDK, which `tests/setup` does not get.
+    /// A JDK, which `tests/setup` does not install.
     #[cfg_attr(
         not(feature = "serve"),
         expect(dead_code, reason = "its test needs the gateway")
     )]
     Java,
-    /// The Go toolchain, which `tests/setup` does not get: Debian's takes more than 300 MB.
+    /// The Go toolchain, which `tests/setup` does not install: Debian's package takes more than 300
+    /// MB.
     #[cfg_attr(
         not(feature = "serve"),
         expect(dead_code, reason = "its test needs the gateway")
@@ -74,7 +77,7 @@ pub(crate) enum Piece {
 }
 
 impl Piece {
-    /// Name, as in `PKGTOOL_REQUIRE`.
+    /// Returns the name used in `PKGTOOL_REQUIRE`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ort => "ort",
@@ -115,23 +118,23 @@ impl Piece {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of this piece, if it is installed.
     pub(crate) fn path(self) -> Option<PathBuf> {
         env::var_os(self.variable()).map(PathBuf::from)
     }
 
-    /// The version of the package it is from.
+    /// Returns the version of the package that contains this piece.
     pub(crate) fn version(self) -> Option<String> {
         env::var(format!("{}_VERSION", self.variable())).ok()
     }
 
-    /// Whether its absence is a failure.
+    /// Returns true if the test fails without this piece.
     pub(crate) fn is_required(self) -> bool {
         let list = env::var("PKGTOOL_REQUIRE").unwrap_or_default();
         list.split(',').any(|name| name.trim() == self.name())
     }
 
-    /// Where it is; `None` skips the test, loudly.
+    /// Returns the path of this piece. `None` means that the test is skipped, after a message.
     #[track_caller]
     pub(crate) fn or_skip(self, test: &str) -> Option<PathBuf> {
         let path = self.path();
@@ -141,7 +144,8 @@ impl Piece {
         path
     }
 
-    /// The program of this piece: where its variable says, else on the path; `None` skips the test, loudly.
+    /// Returns the program of this piece: the path in its environment variable, or its name if it
+    /// is on `PATH`. `None` means that the test is skipped, after a message.
     #[track_caller]
     #[cfg_attr(
         not(feature = "serve"),
@@ -160,7 +164,8 @@ impl Piece {
         found
     }
 
-    /// Says that `test` is skipped for want of this piece; a failure if it is required.
+    /// Prints that `test` is skipped because this piece is missing. Panics if the piece is
+    /// required.
     #[track_caller]
     pub(crate) fn skip(self, test: &str, reason: &str) {
         let name = self.name();

@@ -1,4 +1,4 @@
-//! `pkgtool serve` as a child process, with a data directory of its own.
+//! Starts `pkgtool serve` as a child process with its own data directory, and sends requests to it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,32 +16,32 @@ use tempfile::TempDir;
 use super::http::{self, Reply};
 use super::run::pkgtool;
 
-/// Longest time for anything to happen.
+/// Maximum time to wait for any event.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// How long a test sleeps before it looks again whether what it waits for has come.
+/// Interval at which a waiting test checks its condition.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
-/// How a server is started.
+/// The options with which a server starts.
 #[derive(Default)]
 pub(crate) struct Setup {
     settings: String,
     packages: Vec<PathBuf>,
     environment: Vec<(String, String)>,
-    /// Where it listens, if not on a port of the loopback address.
+    /// The listen address; by default a free port of the loopback address.
     listen: Option<String>,
-    /// The soft limit of open files it starts with.
+    /// The initial soft limit of open files.
     open_files: Option<u32>,
 }
 
 /// A running server. Dropping it kills it.
 pub(crate) struct Gateway {
     child: Child,
-    /// Where it listens.
+    /// The address at which the server listens.
     pub(crate) address: SocketAddr,
     /// The first key, with all permissions.
     pub(crate) key: String,
-    /// What it printed at its start.
+    /// The text that the server printed while it started.
     pub(crate) announced: String,
     setup: Setup,
     directory: Arc<TempDir>,
@@ -50,19 +50,19 @@ pub(crate) struct Gateway {
 }
 
 impl Setup {
-    /// No packages, the default settings.
+    /// Creates a setup without packages and with the default settings.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// More of `gateway.toml`.
+    /// Appends text to `gateway.toml`.
     pub(crate) fn settings(mut self, text: &str) -> Self {
         self.settings.push_str(text);
         self.settings.push('\n');
         self
     }
 
-    /// A proxy service.
+    /// Adds a proxy service.
     pub(crate) fn proxy(self, name: &str, upstream: &str) -> Self {
         self.settings(&format!(
             "[[proxies]]\nname = \"{name}\"\nupstream = \"{upstream}\""
@@ -75,25 +75,25 @@ impl Setup {
         self
     }
 
-    /// A directory of packages.
+    /// Sets the directory of packages.
     pub(crate) fn packages(mut self, path: impl AsRef<Path>) -> Self {
         self.packages.push(path.as_ref().to_owned());
         self
     }
 
-    /// An environment variable.
+    /// Sets an environment variable.
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Where it listens, if not on a port of 127.0.0.1.
+    /// Sets the listen address; by default a free port of 127.0.0.1.
     pub(crate) fn listen(mut self, place: &str) -> Self {
         self.listen = Some(place.to_owned());
         self
     }
 
-    /// A soft limit of open files.
+    /// Sets the soft limit of open files.
     pub(crate) fn open_files(mut self, most: u32) -> Self {
         self.open_files = Some(most);
         self
@@ -104,14 +104,14 @@ impl Setup {
         self.start_in(tempfile::tempdir().expect("a temporary directory"))
     }
 
-    /// Starts the server on a data directory, `data` in this one.
+    /// Starts the server on the data directory `data` in this directory.
     pub(crate) fn start_in(self, directory: TempDir) -> Gateway {
         launch(self, Arc::new(directory), String::new())
     }
 }
 
 impl Setup {
-    /// Starts the server on data that are there already, with a key of theirs.
+    /// Starts the server on existing data, with a key that the data contain.
     pub(crate) fn start_on(self, key: &str, fill: impl FnOnce(&Path)) -> Gateway {
         let directory = tempfile::tempdir().expect("a temporary directory");
         fill(&directory.path().join("data"));
@@ -119,7 +119,7 @@ impl Setup {
     }
 }
 
-/// Starts a server and waits until it says where it listens.
+/// Starts a server and waits until it prints its address.
 fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     let config = directory.path().join("settings.toml");
     fs::write(&config, &setup.settings).expect("a file");
@@ -179,7 +179,7 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
             break;
         }
     }
-    // What it prints later must not fill the pipe.
+    // A thread keeps reading, so that later output cannot fill the pipe.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut stdout, &mut std::io::sink());
     });
@@ -196,12 +196,12 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
 }
 
 impl Gateway {
-    /// A request with the first key.
+    /// Sends a request with the first key.
     pub(crate) fn send(&self, method: &str, path: &str, body: impl AsRef<[u8]>) -> Reply {
         self.send_with(&self.key, method, path, body)
     }
 
-    /// A request with a key.
+    /// Sends a request with the given key.
     pub(crate) fn send_with(
         &self,
         key: &str,
@@ -213,22 +213,22 @@ impl Gateway {
         http::request(self.address, method, path, &headers, body.as_ref())
     }
 
-    /// A request with these headers only.
+    /// Sends a request with only these headers.
     pub(crate) fn bare(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
         http::request(self.address, method, path, headers, b"")
     }
 
-    /// A GET with the first key.
+    /// Sends a GET request with the first key.
     pub(crate) fn get(&self, path: &str) -> Reply {
         self.send("GET", path, "")
     }
 
-    /// A POST with the first key.
+    /// Sends a POST request with the first key.
     pub(crate) fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Reply {
         self.send("POST", path, body)
     }
 
-    /// Creates a task of a service of `local`, and gives its id.
+    /// Creates a task of a service of `local` and returns its id.
     #[track_caller]
     pub(crate) fn create(&self, service: &str, body: impl AsRef<[u8]>) -> String {
         let path = format!("/api/mlpgateway/account/local/model/{service}/async/predict");
@@ -236,13 +236,13 @@ impl Gateway {
         reply.json().as_str().expect("an id").to_owned()
     }
 
-    /// A task's status.
+    /// Returns the status of a task.
     #[track_caller]
     pub(crate) fn status(&self, task: &str) -> Value {
         self.get(&task_path(task)).expect(200).json()
     }
 
-    /// Waits until a task is in a state.
+    /// Waits until a task reaches a state.
     #[track_caller]
     pub(crate) fn wait_for(&self, task: &str, status: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
@@ -266,7 +266,7 @@ impl Gateway {
         }
     }
 
-    /// A task's result.
+    /// Requests the result of a task.
     pub(crate) fn result(&self, task: &str) -> Reply {
         self.get(&format!("{}/response", task_path(task)))
     }
@@ -278,21 +278,21 @@ impl Gateway {
         pkgtool(arguments.iter().copied().chain(["--data-dir", data])).run()
     }
 
-    /// Runs a command that asks this server, with its first key.
+    /// Runs a command that sends requests to this server, with its first key.
     pub(crate) fn ask(&self, arguments: &[&str]) -> super::run::Ran {
         let mut command = pkgtool(arguments.iter().copied());
         command = command.variable("PKGTOOL_URL", &format!("http://{}", self.address));
         command.variable("PKGTOOL_API_KEY", &self.key).run()
     }
 
-    /// Makes another account.
+    /// Creates another account.
     pub(crate) fn account(&self, name: &str, rps: u32) {
         let rps = rps.to_string();
         self.command(&["accounts", "create", "--name", name, "--rps", &rps])
             .expect_code(0);
     }
 
-    /// Makes a key, which the server knows from then on.
+    /// Creates a key; the server accepts it from then on.
     pub(crate) fn new_key(&self, account: &str, name: &str, permissions: &str) -> String {
         let made = self.command(&[
             "keys",
@@ -307,7 +307,7 @@ impl Gateway {
         made.expect_code(0).stdout.trim().to_owned()
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition holds.
     #[track_caller]
     pub(crate) fn until(&self, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
@@ -321,12 +321,13 @@ impl Gateway {
         }
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    /// Its memory in bytes, by the name that the system has for it: `VmRSS` now, `VmHWM` at most so far.
+    /// Returns the memory of the server process in bytes. `name` is the name in `/proc/PID/status`:
+    /// `VmRSS` for the current size, `VmHWM` for the peak.
     pub(crate) fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(path).expect("it runs");
@@ -335,14 +336,16 @@ impl Gateway {
         kibibytes.expect("the system knows") << 10
     }
 
-    /// What has arrived of its log: a line that was written a moment ago may still be under way.
+    /// Returns the log received so far. A line written just before may still be missing.
     pub(crate) fn log(&self) -> String {
         let log = self.log.lock().expect("no test panicked");
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// What it logged before this was asked, all of it: lines arrive in their order, so whatever came before
-    /// the line of a request that is made now is here once that line is.
+    /// Returns the complete log up to now.
+    ///
+    /// It sends a request and waits for the log line of that request. Lines arrive in order, so all
+    /// earlier lines are there then.
     #[track_caller]
     pub(crate) fn whole_log(&self) -> String {
         let last = self.get("/the-log-so-far");
@@ -351,7 +354,7 @@ impl Gateway {
         self.log()
     }
 
-    /// The log's lines, which are JSON.
+    /// Returns the log's JSON lines.
     pub(crate) fn lines(&self) -> Vec<Value> {
         let log = self.log();
         let whole = log
@@ -360,7 +363,7 @@ impl Gateway {
         whole.collect()
     }
 
-    /// Waits for a line of the log, and gives it.
+    /// Waits for a line of the log and returns it.
     #[track_caller]
     pub(crate) fn line(&self, is_it: impl Fn(&Value) -> bool) -> Value {
         let mut found = None;
@@ -371,7 +374,8 @@ impl Gateway {
         found.expect("it was waited for")
     }
 
-    /// The page of metrics, as operators see it, if they have a listener, else as the first key does.
+    /// Returns the metrics page: from the operators' listener if there is one, else with the first
+    /// key.
     pub(crate) fn metrics(&self) -> String {
         if !self.announced.contains("for operators: ") {
             return self.get("/metrics").expect(200).text();
@@ -380,7 +384,7 @@ impl Gateway {
         reply.expect(200).text()
     }
 
-    /// Where its listener for operators is.
+    /// Returns the address of the operators' listener.
     pub(crate) fn operators(&self) -> SocketAddr {
         let line = self.announced.split("for operators: http://").nth(1);
         let address = line.and_then(|line| line.split('/').next());
@@ -388,12 +392,12 @@ impl Gateway {
         address.unwrap_or_else(|| panic!("no such listener: {}", self.announced))
     }
 
-    /// Replaces the text of its settings' file.
+    /// Replaces the contents of the settings file.
     pub(crate) fn change_settings(&self, text: &str) {
         fs::write(self.directory.path().join("settings.toml"), text).expect("a file");
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the server.
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let sent = std::process::Command::new("kill")
@@ -402,17 +406,17 @@ impl Gateway {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// The number of its process.
+    /// Returns the process id of the server.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it at once, and starts it again on the same data.
+    /// Kills the server and restarts it on the same data.
     pub(crate) fn kill_and_restart(self) -> Self {
         self.kill_and_change(|_| {})
     }
 
-    /// The same, with a change of its data in between.
+    /// Kills the server, changes its data and restarts it.
     pub(crate) fn kill_and_change(mut self, change: impl FnOnce(&Path)) -> Self {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
@@ -421,7 +425,7 @@ impl Gateway {
         launch(setup, Arc::clone(&self.directory), self.key.clone())
     }
 
-    /// Stops it, and starts it again after a change of its data.
+    /// Stops the server gracefully, changes its data and restarts it.
     pub(crate) fn stop_and_change(mut self, change: impl FnOnce(&Path)) -> Self {
         self.ask_to_stop();
         self.child.wait().expect("it ends");
@@ -430,7 +434,7 @@ impl Gateway {
         launch(setup, Arc::clone(&self.directory), self.key.clone())
     }
 
-    /// What the system limits a resource of it to: now, and at most.
+    /// Returns the soft and the hard limit of a resource of the server process.
     pub(crate) fn limits(&self, name: &str) -> (String, String) {
         let path = format!("/proc/{}/limits", self.child.id());
         let limits = fs::read_to_string(path).expect("it runs");
@@ -440,20 +444,20 @@ impl Gateway {
         (next(), next())
     }
 
-    /// Asks it to stop, and does not wait.
+    /// Asks the server to stop, without waiting.
     pub(crate) fn ask_to_stop(&self) {
         let pid = self.child.id().to_string();
         let asked = Command::new("kill").args(["-TERM", &pid]).status();
         assert!(asked.expect("kill runs").success());
     }
 
-    /// Asks it to stop, waits for its end, and gives its exit code and its log.
+    /// Asks the server to stop, waits for its end, and returns its exit code and its log.
     pub(crate) fn stop(self) -> (Option<i32>, String, Arc<TempDir>) {
         self.ask_to_stop();
         self.ended()
     }
 
-    /// Waits for its end, and gives its exit code and its log.
+    /// Waits for the end of the server and returns its exit code and its log.
     pub(crate) fn ended(mut self) -> (Option<i32>, String, Arc<TempDir>) {
         let status = self.child.wait().expect("it ends");
         if let Some(reader) = self.reader.take() {
@@ -465,13 +469,13 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The path of a task of `local`.
+/// Returns the URL path of a task of `local`.
 pub(crate) fn task_path(task: &str) -> String {
     format!("/api/mlpgateway/account/local/async/task/{task}")
 }

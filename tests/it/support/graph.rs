@@ -1,13 +1,13 @@
-//! ONNX models of several nodes, with weights, attributes and open dimensions, written here.
+//! Builds ONNX models with several nodes, weights, attributes and symbolic dimensions.
 
 use crate::model::onnx::build::{int, model, part};
 
-/// A size of an input: fixed, or open under a name.
+/// A dimension of an input: fixed or symbolic.
 #[derive(Clone, Copy)]
 pub(crate) enum Size {
-    /// This size.
+    /// A fixed size.
     Of(u64),
-    /// A symbol.
+    /// A symbolic dimension with this name.
     Open(&'static str),
 }
 
@@ -17,12 +17,12 @@ pub(crate) enum Attribute {
     Int(&'static str, u64),
     /// Integers.
     Ints(&'static str, &'static [u64]),
-    /// A text.
+    /// A string.
     #[cfg(feature = "ort")]
     Text(&'static str, &'static str),
 }
 
-/// Number of an element type in ONNX.
+/// ONNX element type `float32`.
 pub(crate) const FLOAT: u64 = 1;
 /// `uint8`.
 #[cfg(feature = "ort")]
@@ -39,7 +39,7 @@ pub(crate) const INT64: u64 = 7;
 #[cfg(feature = "ort")]
 pub(crate) const DOUBLE: u64 = 11;
 
-/// A graph being written.
+/// Builder of an ONNX graph.
 #[derive(Default)]
 pub(crate) struct Graph {
     parts: Vec<Vec<u8>>,
@@ -58,13 +58,13 @@ impl Graph {
         self
     }
 
-    /// Adds an output of any shape.
+    /// Adds an output without a shape.
     pub(crate) fn output(mut self, name: &str, element: u64) -> Self {
         self.parts.push(value(12, name, element, &[]));
         self
     }
 
-    /// Stores ones as float32.
+    /// Adds a float32 initializer of ones.
     pub(crate) fn ones(mut self, name: &str, dims: &[u64]) -> Self {
         let count = usize::try_from(dims.iter().product::<u64>()).expect("it is small");
         let data = 1_f32.to_le_bytes().repeat(count);
@@ -72,7 +72,7 @@ impl Graph {
         self
     }
 
-    /// Stores one number as float32, without dimensions.
+    /// Adds a float32 scalar.
     #[cfg(feature = "ort")]
     pub(crate) fn number(mut self, name: &str, value: f32) -> Self {
         self.parts
@@ -80,7 +80,7 @@ impl Graph {
         self
     }
 
-    /// Stores numbers as float32.
+    /// Adds a float32 initializer.
     #[cfg(feature = "ort")]
     pub(crate) fn numbers(mut self, name: &str, dims: &[u64], values: &[f32]) -> Self {
         let data: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
@@ -88,7 +88,7 @@ impl Graph {
         self
     }
 
-    /// Stores numbers in a row as float64.
+    /// Adds a float64 vector.
     #[cfg(feature = "ort")]
     pub(crate) fn doubles(mut self, name: &str, values: &[f64]) -> Self {
         let data: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
@@ -97,21 +97,21 @@ impl Graph {
         self
     }
 
-    /// Stores one byte, without dimensions.
+    /// Adds a scalar of one byte.
     #[cfg(feature = "ort")]
     pub(crate) fn byte(mut self, name: &str, value: u8) -> Self {
         self.parts.push(stored(name, UINT8, &[], &[value]));
         self
     }
 
-    /// Stores bytes of an element type.
+    /// Adds an initializer from raw bytes of an element type.
     #[cfg(feature = "ort")]
     pub(crate) fn bytes_of(mut self, name: &str, element: u64, dims: &[u64], data: &[u8]) -> Self {
         self.parts.push(stored(name, element, dims, data));
         self
     }
 
-    /// Stores integers in a row.
+    /// Adds an int64 vector.
     pub(crate) fn integers(mut self, name: &str, values: &[i64]) -> Self {
         let data: Vec<u8> = values
             .iter()
@@ -122,7 +122,7 @@ impl Graph {
         self
     }
 
-    /// Adds a node of one output, which is its name too.
+    /// Adds a node with one output; the node and its output share the name.
     pub(crate) fn node(
         mut self,
         operator: &str,
@@ -142,7 +142,7 @@ impl Graph {
         self
     }
 
-    /// The file.
+    /// Returns the bytes of the ONNX file.
     pub(crate) fn bytes(self) -> Vec<u8> {
         model(&[&self.parts.concat()])
     }

@@ -1,5 +1,4 @@
-//! HTTP as bytes: a client that can be as rude as a test wants, and an upstream that does as it is
-//! told.
+//! HTTP at the level of bytes: a client that can violate the protocol, and a mock upstream.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longest time a test waits for bytes.
+/// Maximum time a test waits for bytes.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A response.
@@ -22,25 +21,25 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A header's value.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         let found = headers.find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The code of an error's body.
+    /// Returns the error code in the body.
     #[track_caller]
     pub(crate) fn code(&self) -> String {
         let body = self.json();
@@ -49,14 +48,14 @@ impl Reply {
             .to_owned()
     }
 
-    /// Fails the test unless the status is this one.
+    /// Fails the test unless the status is `status`.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text());
         self
     }
 
-    /// Fails the test unless it is an error of this status and code.
+    /// Fails the test unless this is an error with this status and code.
     #[track_caller]
     pub(crate) fn expect_error(self, status: u16, code: &str) -> Self {
         assert_eq!(self.status, status, "{}", self.text());
@@ -71,7 +70,7 @@ impl Reply {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on its own connection and returns the response.
 pub(crate) fn request(
     address: SocketAddr,
     method: &str,
@@ -88,7 +87,7 @@ pub(crate) fn request(
     }
     text.push_str("\r\n");
     let mut stream = connect(address);
-    // A server may refuse before it has read all: what it answers counts.
+    // A server may reject a request before it has read all of it; the response is still read.
     let _ = stream
         .write_all(text.as_bytes())
         .and_then(|()| stream.write_all(body));
@@ -101,7 +100,7 @@ pub(crate) fn request(
     reply.expect("an answer")
 }
 
-/// A connection.
+/// Opens a connection with a read timeout.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the server listens");
     stream
@@ -110,7 +109,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A GET on a connection of its own; `None` if the server closes it.
+/// Sends a GET request on its own connection; `None` if the server closes the connection.
 pub(crate) fn try_request(address: SocketAddr, path: &str) -> Option<Reply> {
     let mut stream = connect(address);
     write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").ok()?;
@@ -173,10 +172,15 @@ pub(crate) fn read_headers(stream: &mut impl BufRead) -> Vec<(String, String)> {
     }
 }
 
-/// An HTTP service for proxies. The path says what it does: `/hold` answers when it is told to,
-/// `/echo` gives back what it got, `/text` the same as plain text, `/status/418` answers so and
-/// `/text/418` with plain text, `/drop` closes the connection; `/events`
-/// sends one event, and another one when it is told to, `/events/broken` breaks off after the first.
+/// A mock HTTP service that proxies use as their upstream. The path of a request selects its
+/// behaviour:
+///
+/// - `/hold` answers after [`Upstream::release`] was called.
+/// - `/echo` returns the request as JSON, `/text` returns it as plain text.
+/// - `/status/418` answers with this status, `/text/418` does so with plain text.
+/// - `/drop` closes the connection.
+/// - `/events` sends one event at once and the other after [`Upstream::release`].
+/// - `/events/broken` breaks off after the first event.
 pub(crate) struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -190,7 +194,8 @@ struct Shared {
     left: AtomicUsize,
 }
 
-/// A server on a port of its own: each connection is served in a thread, with what all of them share.
+/// Starts a server on a free port. Each connection is served by a thread; all threads share one
+/// state.
 pub(super) fn listening<S: Default + Send + Sync + 'static>(
     serve: fn(TcpStream, &S),
 ) -> (SocketAddr, Arc<S>) {
@@ -208,28 +213,28 @@ pub(super) fn listening<S: Default + Send + Sync + 'static>(
 }
 
 impl Upstream {
-    /// Starts it.
+    /// Starts the service.
     pub(crate) fn start() -> Self {
         let (address, shared) = listening(serve);
         Self { address, shared }
     }
 
-    /// An address of it.
+    /// Returns the URL of a path on this service.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Requests that arrived.
+    /// Counts the requests that arrived.
     pub(crate) fn seen(&self) -> usize {
         self.shared.seen.load(Ordering::SeqCst)
     }
 
-    /// Streams of events whose client left before their end.
+    /// Counts the event streams whose client left before their end.
     pub(crate) fn left(&self) -> usize {
         self.shared.left.load(Ordering::SeqCst)
     }
 
-    /// Answers what is held, and everything that comes.
+    /// Answers all held requests and all later ones.
     pub(crate) fn release(&self) {
         *self.shared.released.lock().expect("no test panicked") = true;
         self.shared.changed.notify_all();
@@ -307,7 +312,7 @@ fn send_events(stream: &mut TcpStream, shared: &Shared, is_whole: bool) {
         .set_read_timeout(Some(pause))
         .expect("a timeout can be set");
     while !*shared.released.lock().expect("no test panicked") {
-        // The client sends no more: what ends without a timeout is the connection.
+        // The client sends nothing more, so an end without a timeout is the end of the connection.
         let waits = |error: &std::io::Error| {
             use std::io::ErrorKind::{TimedOut, WouldBlock};
             matches!(error.kind(), TimedOut | WouldBlock)
@@ -318,6 +323,6 @@ fn send_events(stream: &mut TcpStream, shared: &Shared, is_whole: bool) {
         }
     }
     let last = format!("{}{}", chunk(EVENTS[1]), chunk(""));
-    // A client that is gone by now has seen what it wanted.
+    // A client that has left already has received all it needs.
     let _ = stream.write_all(last.as_bytes());
 }

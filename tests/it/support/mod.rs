@@ -1,4 +1,5 @@
-//! What tests share: running the binary, building packages in temporary directories, fixtures.
+//! Shared test helpers: running the binary, building packages in temporary directories, mock
+//! servers, fixtures.
 
 #[cfg(feature = "serve")]
 pub(crate) mod backend;
@@ -31,7 +32,7 @@ pub(crate) mod web;
 
 use std::path::{Path, PathBuf};
 
-/// A path below `tests/fixtures`.
+/// Returns a path below `tests/fixtures`.
 pub(crate) fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")

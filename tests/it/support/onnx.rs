@@ -1,15 +1,15 @@
-//! ONNX models of one node, small enough to be written here.
+//! Builds small ONNX models, most of them with a single node.
 
 pub(crate) use crate::model::onnx::build::model;
 use crate::model::onnx::build::{int, part};
 
-/// `y = Identity(x)`; without a shape the file does not say the rank.
+/// `y = Identity(x)`. Without a shape the file does not declare the rank.
 #[cfg(feature = "ort")]
 pub(crate) fn identity(dtype: &str, shape: Option<&[u64]>) -> Vec<u8> {
     unary("Identity", dtype, shape)
 }
 
-/// `y = operator(x)`; without a shape the file does not say the rank.
+/// `y = operator(x)`. Without a shape the file does not declare the rank.
 pub(crate) fn unary(operator: &str, dtype: &str, shape: Option<&[u64]>) -> Vec<u8> {
     model(&[
         &node(operator, &["x"]),
@@ -72,7 +72,7 @@ fn value(field: u64, name: &str, dtype: &str, shape: Option<&[u64]>) -> Vec<u8> 
     part(field, &[&part(1, &[name.as_bytes()]), &kind])
 }
 
-/// The number of an element type in ONNX.
+/// Returns the ONNX number of an element type.
 fn element(dtype: &str) -> u64 {
     match dtype {
         "float32" => 1,
@@ -92,7 +92,7 @@ fn element(dtype: &str) -> u64 {
     }
 }
 
-/// A node of a graph.
+/// Encodes a node of a graph.
 pub(crate) fn graph_node(
     operator: &str,
     inputs: &[&str],
@@ -114,7 +114,7 @@ pub(crate) fn graph_node(
     part(1, &[&parts.concat()])
 }
 
-/// An input or output whose sizes are numbers or symbols.
+/// Encodes an input or output whose dimensions are numbers or symbols.
 pub(crate) fn graph_value(field: u64, name: &str, dtype: &str, dims: &[&str]) -> Vec<u8> {
     let mut tensor = int(1, element(dtype));
     let sizes: Vec<Vec<u8>> = dims
@@ -129,7 +129,7 @@ pub(crate) fn graph_value(field: u64, name: &str, dtype: &str, dims: &[&str]) ->
     part(field, &[&part(1, &[name.as_bytes()]), &kind])
 }
 
-/// An initializer.
+/// Encodes an initializer.
 pub(crate) fn initializer(name: &str, dtype: &str, dims: &[u64], raw: &[u8]) -> Vec<u8> {
     let dims: Vec<Vec<u8>> = dims.iter().map(|size| int(1, *size)).collect();
     let content = [
@@ -141,8 +141,10 @@ pub(crate) fn initializer(name: &str, dtype: &str, dims: &[u64], raw: &[u8]) -> 
     part(5, &[&content.concat()])
 }
 
-/// A decoder of one layer as exporters write them: `present` is the past and the new tokens, `logits` the
-/// sum of all that the mask lets through.
+/// A decoder with one layer, in the form that exporters write.
+///
+/// `present` is the past followed by the new tokens; `logits` is the sum of all elements that the
+/// mask selects.
 pub(crate) fn decoder() -> Vec<u8> {
     let all = "past_sequence_length + sequence_length";
     model(&[
@@ -170,7 +172,7 @@ pub(crate) fn decoder() -> Vec<u8> {
     ])
 }
 
-/// `y = x` on `n` numbers, as 8-bit integers in between.
+/// `y = x` on a vector of size `size`, with 8-bit integers in between.
 pub(crate) fn quantized(size: &str) -> Vec<u8> {
     model(&[
         &graph_node("QuantizeLinear", &["x", "scale", "zero"], "q", &[]),
@@ -182,7 +184,7 @@ pub(crate) fn quantized(size: &str) -> Vec<u8> {
     ])
 }
 
-/// `y = x + 0` on two numbers, in half precision in between.
+/// `y = x + 0` on two numbers, with half precision in between.
 pub(crate) fn half_inside() -> Vec<u8> {
     model(&[
         &graph_node("Cast", &["x"], "h", &[("to", 10)]),
@@ -194,7 +196,7 @@ pub(crate) fn half_inside() -> Vec<u8> {
     ])
 }
 
-/// A model that loads and fails whatever it is given: `[n, 2]` is made a vector of seven.
+/// A model that loads but fails on every input: it reshapes `[n, 2]` to a vector of seven.
 #[cfg(feature = "serve")]
 pub(crate) fn failing() -> Vec<u8> {
     model(&[
@@ -205,8 +207,8 @@ pub(crate) fn failing() -> Vec<u8> {
     ])
 }
 
-/// A decoder of 384 tokens that says `token` again and again, and holds no more than `positions` tokens though nothing
-/// says so.
+/// A decoder with a vocabulary of 384 that always predicts `token`. It fails beyond `positions`
+/// tokens, a limit that its file does not declare.
 #[cfg(feature = "serve")]
 pub(crate) fn forgetful(token: usize, positions: usize) -> Vec<u8> {
     let row = (0..384).map(|it| if it == token { 9.0_f32 } else { 0.0 });
@@ -217,7 +219,8 @@ pub(crate) fn forgetful(token: usize, positions: usize) -> Vec<u8> {
         &graph_node("Shape", &["input_ids"], "shape", &[]),
         &graph_node("Gather", &["shape", "one"], "count", &[]),
         &graph_node("Range", &["zero", "count", "one"], "range", &[]),
-        // ONNX Runtime makes a slice of a gather by a range, and a slice has no bounds to break.
+        // ONNX Runtime turns a gather by a plain range into a slice, which never fails on its
+        // bounds; `Abs` prevents that.
         &graph_node("Abs", &["range"], "places", &[]),
         &graph_node("Gather", &["rows", "places"], "said", &[]),
         &graph_node("Unsqueeze", &["said", "axis"], "logits", &[]),
@@ -230,7 +233,7 @@ pub(crate) fn forgetful(token: usize, positions: usize) -> Vec<u8> {
     ])
 }
 
-/// A model of pictures whose sides must be multiples of 32.
+/// An image model whose input height and width must be multiples of 32.
 #[cfg(feature = "serve")]
 pub(crate) fn of_blocks() -> Vec<u8> {
     model(&[

@@ -1,9 +1,10 @@
-//! Other inputs than those of a case, to be run between: what a session keeps must not be seen.
+//! Different inputs to run between two runs of a test case, to detect state that a session wrongly
+//! keeps.
 
 use pkgtool::tensor::{DType, Tensor};
 
-/// Inputs of the same shapes with the elements in reverse order, so that indices stay in range; float
-/// elements are halved as well, for those that are all the same.
+/// Returns inputs of the same shapes with the elements in reverse order, so that indices stay in
+/// range. Float elements are also halved, because reversing does not change equal elements.
 pub(crate) fn disturbed(inputs: &[Tensor]) -> Vec<Tensor> {
     let disturb = |tensor: &Tensor| {
         let dtype = tensor.dtype();

@@ -1,9 +1,9 @@
-//! A Git repository in a temporary directory.
+//! Creates Git repositories in temporary directories.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs Git in a directory, without anybody's settings, and gives what it prints.
+/// Runs Git in a directory, without user or system settings, and returns its output.
 #[track_caller]
 pub(crate) fn git(directory: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
@@ -29,7 +29,7 @@ pub(crate) fn git(directory: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Commits everything in a directory, which becomes a repository if it is none.
+/// Commits everything in a directory; initializes a repository there if needed.
 #[track_caller]
 pub(crate) fn commit(directory: &Path, message: &str) {
     git(directory, &["init", "--quiet"]);

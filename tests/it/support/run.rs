@@ -1,7 +1,7 @@
-//! Running the binary: `pkgtool(["validate", "."]).within(dir).run().expect_code(1)`.
+//! Runs the `pkgtool` binary: `pkgtool(["validate", "."]).within(dir).run().expect_code(1)`.
 //!
-//! Each run is a process of its own with colours and terminal width out of the way, so tests run in
-//! parallel. A panic of the tool fails the test, whatever it expects.
+//! Each run is a separate process without colours and with a fixed terminal width, so tests can run
+//! in parallel. A panic of the tool always fails the test.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(crate) struct Run {
     command: Command,
 }
 
-/// What a command left.
+/// The exit code and output of a finished command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// The exit code.
@@ -25,7 +25,7 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// The tool with these arguments.
+/// Creates a run of the tool with these arguments.
 pub(crate) fn pkgtool<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pkgtool"));
     command
@@ -36,7 +36,7 @@ pub(crate) fn pkgtool<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -
     Run { command }
 }
 
-/// `pkgtool validate --format json PATH` in `directory`.
+/// Runs `pkgtool validate --format json PATH` in `directory`.
 pub(crate) fn validate(directory: &Path, path: &str) -> Ran {
     let arguments = ["validate", "--format", "json", path];
     pkgtool(arguments).within(directory).run()
@@ -55,8 +55,8 @@ impl Run {
         self
     }
 
-    /// Starts the tool so that an interrupt ends it, even if the tests were started in the background,
-    /// where a shell makes every process ignore interrupts.
+    /// Makes an interrupt end the tool even if the tests run in the background, where a shell makes
+    /// processes ignore interrupts.
     #[cfg(target_os = "linux")]
     pub(crate) fn interruptible(self) -> Self {
         let mut command = Command::new("env");
@@ -77,12 +77,12 @@ impl Run {
         Self { command }
     }
 
-    /// The command itself, for what this harness does not do.
+    /// Returns the command itself, for features that this harness lacks.
     pub(crate) fn into_command(self) -> Command {
         self.command
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     pub(crate) fn run(mut self) -> Ran {
         let output = self.command.output().expect("the binary runs");
         let text = |bytes| String::from_utf8(bytes).expect("the tool writes UTF-8");
@@ -111,14 +111,14 @@ impl Ran {
         self
     }
 
-    /// Standard output as JSON.
+    /// Parses standard output as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
     }
 
-    /// The findings of a JSON report.
+    /// Returns the findings of a JSON report.
     #[track_caller]
     pub(crate) fn findings(&self) -> Vec<Found> {
         let report = self.json();
@@ -126,7 +126,7 @@ impl Ran {
         diagnostics.iter().map(Found::read).collect()
     }
 
-    /// The codes of a JSON report's findings, notes included.
+    /// Returns the codes of a JSON report's findings, including notes.
     #[track_caller]
     pub(crate) fn codes(&self) -> Vec<String> {
         let findings = self.findings().into_iter();
@@ -147,9 +147,9 @@ pub(crate) struct Found {
     pub(crate) pointer: String,
     /// Line and column of its start.
     pub(crate) at: (u64, u64),
-    /// What is wrong.
+    /// The description of the problem.
     pub(crate) message: String,
-    /// What to do; empty where nothing is said.
+    /// The suggested remedy; empty if the finding has none.
     pub(crate) help: String,
 }
 

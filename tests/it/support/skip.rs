@@ -1,9 +1,9 @@
-//! Telling that a test is skipped.
+//! Prints messages of skipped tests.
 
 use std::io::{self, Write};
 
-/// Says something past the capture of a test's output.
+/// Prints a line to standard error, bypassing the output capture of the test harness.
 pub(crate) fn say(line: &str) {
-    // Nobody may be listening: the test is no worse for it.
+    // Standard error may be closed; that must not fail the test.
     let _ = writeln!(io::stderr(), "{line}");
 }

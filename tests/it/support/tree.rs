@@ -1,4 +1,4 @@
-//! Packages in temporary directories, and configs to change.
+//! Builds packages in temporary directories, and valid configs for tests to modify.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use super::fixture;
 /// The name of the model file in [`config`].
 pub(crate) const MODEL: &str = "tiny_xnnpack_fp32.pte";
 
-/// A temporary directory; gone when dropped.
+/// A temporary directory, deleted on drop.
 pub(crate) struct Tree {
     directory: TempDir,
 }
 
 impl Tree {
-    /// An empty directory.
+    /// Creates an empty directory.
     pub(crate) fn new() -> Self {
         Self {
             directory: tempfile::tempdir().expect("a temporary directory"),
         }
     }
 
-    /// A directory with one clean package, `xnnpack/`.
+    /// Creates a directory with one valid package, `xnnpack/`.
     pub(crate) fn with_package() -> Self {
         Self::new().package("xnnpack", &config())
     }
 
-    /// Writes a file; directories are made on the way.
+    /// Writes a file and creates its parent directories.
     pub(crate) fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
         let path = self.path(path);
         let parent = path.parent().expect("a path below the root");
@@ -50,18 +50,18 @@ impl Tree {
             .file(&format!("{directory}/{MODEL}"), program)
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(crate) fn root(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A path in it.
+    /// Returns the path of an entry of this directory.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root().join(path)
     }
 }
 
-/// A config without a fault, for the package that [`Tree::package`] writes.
+/// Returns a valid config for the package that [`Tree::package`] writes.
 pub(crate) fn config() -> Value {
     json!({
         "$schema": "https://pkgtool.dev/schemas/config.schema.json",
@@ -78,7 +78,7 @@ pub(crate) fn config() -> Value {
     })
 }
 
-/// The signature of that package's model.
+/// Returns the signature of that package's model.
 pub(crate) fn signature() -> Value {
     let tensor = |shape: [i64; 2]| json!({ "shape": shape, "dtype": "float32" });
     json!({ "inputs": [tensor([2, 8]), tensor([2, 4])], "outputs": [tensor([2, 4])] })

@@ -1,5 +1,8 @@
-//! A web server in the test: files of any size that are not there, with ranges, listings, tags, and
-//! whatever a test wants to go wrong. It counts what it is asked and what it sends.
+//! A mock web server with files of any size, ranges, directory listings, entity tags and injected
+//! faults.
+//!
+//! The server creates the bytes of large files on the fly. It records its requests and counts the
+//! bytes that it sends.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,18 +13,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// `GET`, `HEAD`, …
+    /// HTTP method: `GET`, `HEAD`, …
     pub(crate) method: String,
-    /// Path and query.
+    /// Path and query string.
     pub(crate) path: String,
-    /// Names in lower case.
+    /// Headers by their lower-case names.
     pub(crate) headers: BTreeMap<String, String>,
 }
 
-/// A file: some bytes, then zeros up to its size.
+/// The contents of a file: some bytes, then zeros up to its size.
 #[derive(Debug, Clone)]
 pub(crate) struct Content {
     pub(crate) head: Vec<u8>,
@@ -29,7 +32,7 @@ pub(crate) struct Content {
     pub(crate) tag: String,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     pub(crate) status: u16,
@@ -37,22 +40,22 @@ pub(crate) struct Told {
     pub(crate) body: Body,
 }
 
-/// What follows the headers.
+/// The body of a response.
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// A part of a file: from, how many.
+    /// Part of a file: offset and number of bytes.
     Part(Content, u64, u64),
     /// These bytes, then silence until the test ends.
     Stall(Vec<u8>),
-    /// Zeros without an end.
+    /// Endless zeros.
     Endless,
 }
 
 type Answer = dyn Fn(&Asked) -> Told + Send + Sync;
 
-/// A server, until it is dropped.
+/// A running server. Dropping it stops it.
 pub(crate) struct Web {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -76,7 +79,7 @@ impl Content {
         Self { head, size, tag }
     }
 
-    /// The same bytes, then zeros up to this size.
+    /// Returns the same bytes, extended with zeros to this size.
     pub(crate) fn sized(mut self, size: u64) -> Self {
         self.size = size;
         self
@@ -93,7 +96,7 @@ impl Content {
         }
     }
 
-    /// What a sound server answers: the range that is asked for, or all.
+    /// Returns the response of a well-behaved server: the requested range, or the whole file.
     pub(crate) fn told(&self, asked: &Asked) -> Told {
         let headers = vec![
             ("ETag".to_owned(), self.tag.clone()),
@@ -124,7 +127,7 @@ impl Content {
 }
 
 impl Asked {
-    /// First and last byte that are asked for.
+    /// Returns the first and the last requested byte.
     pub(crate) fn range(&self) -> Option<(u64, Option<u64>)> {
         let (from, to) = self
             .headers
@@ -151,7 +154,7 @@ impl Told {
 }
 
 impl Web {
-    /// Answers with what a function says.
+    /// Starts a server that answers with the result of a function.
     pub(crate) fn start(answer: impl Fn(&Asked) -> Told + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -174,22 +177,22 @@ impl Web {
         Self { address, shared }
     }
 
-    /// Serves files by their paths, as a server that gives no listing.
+    /// Starts a server for files by their paths, without directory listings.
     pub(crate) fn of(files: BTreeMap<String, Content>) -> Self {
         Self::start(move |asked| site(&files, asked))
     }
 
-    /// A URL here.
+    /// Returns the URL of a path on this server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it was asked.
+    /// Returns the requests received so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().expect("no panic").clone()
     }
 
-    /// Bytes of bodies it sent.
+    /// Number of body bytes sent so far.
     pub(crate) fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::SeqCst)
     }
@@ -209,7 +212,7 @@ impl Shared {
         };
         self.asked.lock().expect("no panic").push(asked.clone());
         let told = (self.answer)(&asked);
-        // A client may go when it has enough.
+        // A client may disconnect as soon as it has enough.
         let _ = self.write(&mut stream, &asked, &told);
     }
 
@@ -271,7 +274,7 @@ impl Shared {
     }
 }
 
-/// What a server answers that knows of no ranges: each time the whole file.
+/// Returns the response of a server that does not support ranges: always the whole file.
 pub(crate) fn without_ranges(mut asked: Asked, answer: impl Fn(&Asked) -> Told) -> Told {
     asked.headers.remove("range");
     let mut told = answer(&asked);
@@ -279,7 +282,7 @@ pub(crate) fn without_ranges(mut asked: Asked, answer: impl Fn(&Asked) -> Told) 
     told
 }
 
-/// What a sound server answers that has these files.
+/// Returns the response of a well-behaved server with these files.
 pub(crate) fn site(files: &BTreeMap<String, Content>, asked: &Asked) -> Told {
     let path = asked.path.split('?').next().unwrap_or_default();
     files
@@ -287,7 +290,7 @@ pub(crate) fn site(files: &BTreeMap<String, Content>, asked: &Asked) -> Told {
         .map_or_else(|| Told::new(404, "no"), |content| content.told(asked))
 }
 
-/// The same, with a listing of each directory as Apache and nginx write them.
+/// The same, with a listing of each directory in the style of Apache and nginx.
 pub(crate) fn listing_site(files: &BTreeMap<String, Content>, asked: &Asked) -> Told {
     let path = asked.path.split('?').next().unwrap_or_default();
     if !path.ends_with('/') || !files.keys().any(|file| file.starts_with(path)) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool::account::{AccountId, AccountStore, Snapshot};
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
-    Answered, Caps, Claimed, EnqueueError, Lease, Limit, Limits, NewTask, TaskId, TaskStore, Turns,
+    StoredAnswer, Caps, ClaimedTask, EnqueueError, Lease, Limit, Limits, NewTask, TaskId, TaskStore, Turns,
 };
 
 /// A store, asked as the gateway and its queue ask it.
@@ -67,7 +67,7 @@ impl Limited {
         &self,
         max: usize,
         lease_until: Timestamp,
-    ) -> Result<Vec<Claimed>, DatabaseError> {
+    ) -> Result<Vec<ClaimedTask>, DatabaseError> {
         let limits = Limits::new(Arc::clone(&lock(&self.accounts)), self.caps);
         let turns = Arc::clone(&lock(&self.turns));
         let claimed = self.store.claim(max, &turns, &limits, lease_until).await?;
@@ -81,7 +81,7 @@ impl Limited {
     pub(crate) async fn complete(
         &self,
         lease: Lease,
-        answer: impl Into<Answered>,
+        answer: impl Into<StoredAnswer>,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {

@@ -24,7 +24,7 @@ const CAPS: Caps = Caps {
     quota: Quota {
         tasks: 12,
         bytes: 9_000,
-        beside: 0,
+        other_bytes: 0,
     },
 };
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool::account::{AccountId, UNLIMITED};
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
-    Answered, Claimed, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits,
-    NamedBlob, NewTask, OnCrash, Outcome, Quota, Removed, Statistics, Status, Task, TaskId,
+    StoredAnswer, ClaimedTask, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits,
+    NamedBlob, NewTask, OnCrash, Outcome, Quota, RemovedTasks, Statistics, Status, Task, TaskId,
     TaskStore, Turns,
 };
 use tokio::sync::{broadcast, watch};
@@ -155,7 +155,7 @@ impl State {
         }
         let held: u64 = own().map(Row::bytes).sum();
         let (size, limit) = (task.bytes(), quota.bytes);
-        let held = held + quota.beside;
+        let held = held + quota.other_bytes;
         if limit > 0 && held + size > limit {
             return Err(EnqueueError::TooManyBytes { held, size, limit });
         }
@@ -168,7 +168,7 @@ impl State {
         mut due: Vec<(Timestamp, TaskId)>,
         max: usize,
         remove: impl Fn(&mut BTreeMap<TaskId, Row>, TaskId),
-    ) -> Removed {
+    ) -> RemovedTasks {
         due.sort();
         due.truncate(max);
         let mut blobs = Vec::new();
@@ -183,7 +183,7 @@ impl State {
             remove(&mut self.rows, *id);
         }
         blobs.sort_unstable_by_key(|lease| lease.task);
-        Removed {
+        RemovedTasks {
             count: due.len(),
             blobs,
         }
@@ -355,7 +355,7 @@ impl TaskStore for MemoryTasks {
         turns: &Arc<Turns>,
         limits: &Limits,
         lease_until: Timestamp,
-    ) -> Result<Vec<Claimed>, DatabaseError> {
+    ) -> Result<Vec<ClaimedTask>, DatabaseError> {
         let mut state = self.state();
         let mut turns = Turns::clone(turns);
         let mut claimed = Vec::new();
@@ -373,7 +373,7 @@ impl TaskStore for MemoryTasks {
             row.task.status = Status::Processing;
             row.task.attempt += 1;
             row.lease_until = lease_until;
-            claimed.push(Claimed {
+            claimed.push(ClaimedTask {
                 lease: Lease {
                     task: row.task.id,
                     attempt: row.task.attempt,
@@ -409,7 +409,7 @@ impl TaskStore for MemoryTasks {
     async fn complete(
         &self,
         lease: Lease,
-        answer: Answered,
+        answer: StoredAnswer,
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {
@@ -502,7 +502,7 @@ impl TaskStore for MemoryTasks {
         Ok(self.give_back(|row| row.lease_until <= now, attempts, now))
     }
 
-    async fn sweep(&self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
+    async fn sweep(&self, now: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError> {
         let mut state = self.state();
         let expired = |row: &Row| match &row.task.outcome {
             Some(Outcome::Answer {
@@ -533,7 +533,7 @@ impl TaskStore for MemoryTasks {
         Ok(Deletion::Done(removed))
     }
 
-    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<Removed, DatabaseError> {
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError> {
         let mut state = self.state();
         let ended = |row: &Row| Some((row.task.completed_at?, row.task.id));
         let due = state.rows.values().filter_map(ended);

@@ -122,6 +122,6 @@ pub(crate) const WIDE: Caps = Caps {
     quota: Quota {
         tasks: 0,
         bytes: 0,
-        beside: 0,
+        other_bytes: 0,
     },
 };

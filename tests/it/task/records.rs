@@ -4,7 +4,7 @@ use pkgtool::account::AccountId;
 use pkgtool::database::Timestamp;
 use pkgtool::task::{
     Caps, Content, Deletion, EnqueueError, Failure, Idempotency, Lease, NewTask, Outcome, Quota,
-    Removed, Status,
+    RemovedTasks, Status,
 };
 
 use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};
@@ -45,7 +45,7 @@ fn only_what_has_ended_is_deleted() {
         store.claim(1, at(9)).await.expect("it works");
         assert_eq!(delete(1).await, Deletion::Unfinished);
         store.cancel(id(1), at(5)).await.expect("it works");
-        let one = Removed {
+        let one = RemovedTasks {
             count: 1,
             blobs: Vec::new(),
         };
@@ -57,7 +57,7 @@ fn only_what_has_ended_is_deleted() {
             let lease = ended(&store, new(number), 10, blob(900)).await;
             let read = store.get(id(number)).await.expect("it works");
             assert_eq!(read.expect("it is there").status, Status::Completed);
-            let one = Removed {
+            let one = RemovedTasks {
                 count: 1,
                 blobs: vec![lease],
             };
@@ -103,7 +103,7 @@ fn what_ended_first_is_purged_first() {
             task: id(number),
             attempt: 1,
         };
-        assert_eq!(purge(99, 9).await, Removed::default());
+        assert_eq!(purge(99, 9).await, RemovedTasks::default());
         assert_eq!(purge(200, 2).await.blobs, [lease(2)]);
         let left = store.list(AccountId(1), None, None, 9).await;
         let left: Vec<_> = left.expect("it works").iter().map(|task| task.id).collect();
@@ -241,7 +241,7 @@ fn as_many_tasks_are_kept_as_an_account_may_have() {
         quota: Quota {
             tasks: 3,
             bytes: 0,
-            beside: 0,
+            other_bytes: 0,
         },
         ..WIDE
     };
@@ -280,7 +280,7 @@ fn bytes_are_counted_wherever_they_are() {
         quota: Quota {
             tasks: 0,
             bytes: 5_000,
-            beside: 0,
+            other_bytes: 0,
         },
         ..WIDE
     };
@@ -327,7 +327,7 @@ fn what_another_process_deletes_counts_no_more() {
         quota: Quota {
             tasks: 2,
             bytes: 0,
-            beside: 0,
+            other_bytes: 0,
         },
         ..WIDE
     };

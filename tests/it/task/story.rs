@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pkgtool::account::{AccountId, Accounts};
 use pkgtool::database::Timestamp;
 use pkgtool::task::{
-    Answered, Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask,
-    OnCrash, Outcome, Quota, Removed, Status,
+    StoredAnswer, Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask,
+    OnCrash, Outcome, Quota, RemovedTasks, Status,
 };
 
 use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};
@@ -31,12 +31,12 @@ async fn claim_one(store: &Limited) -> Lease {
 }
 
 /// These tasks' answers are blobs, of so many in all.
-fn removed(blobs: &[u64], count: usize) -> Removed {
+fn removed(blobs: &[u64], count: usize) -> RemovedTasks {
     let lease = |number: &u64| Lease {
         task: id(*number),
         attempt: 1,
     };
-    Removed {
+    RemovedTasks {
         count,
         blobs: blobs.iter().map(lease).collect(),
     }
@@ -324,7 +324,7 @@ fn media_types_are_kept() {
             size: 500,
             sha256: [7; 32],
         };
-        let text = |content: Content| Answered {
+        let text = |content: Content| StoredAnswer {
             content,
             media_type: Some("text/plain; charset=utf-8".to_owned()),
         };
@@ -389,10 +389,10 @@ fn answers_in_blobs_expire() {
             assert!(done.expect("it works"));
         }
         let sweep = async |now, max| store.sweep(at(now), max).await.expect("it works");
-        assert_eq!(sweep(399, 9).await, Removed::default());
+        assert_eq!(sweep(399, 9).await, RemovedTasks::default());
         assert_eq!(sweep(600, 1).await, removed(&[3], 1));
         assert_eq!(sweep(600, 9).await, removed(&[1], 1));
-        assert_eq!(sweep(600, 9).await, Removed::default());
+        assert_eq!(sweep(600, 9).await, RemovedTasks::default());
         // In the order of their ids.
         assert_eq!(sweep(800, 9).await, removed(&[4, 5], 2));
         let task = store

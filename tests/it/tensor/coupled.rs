@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pkgtool::model::Dim;
 use pkgtool::tensor::input::{
-    Generator, Held, InputArgs, Joint, Party, StepArgs, Steps, assemble, assemble_around, matched,
+    Generator, InitialValue, InputArgs, JointSignature, JointModel, StepArgs, Steps, assemble, assemble_around, match_values,
 };
 use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
 use proptest::prelude::*;
@@ -127,13 +127,13 @@ fn bounds_of_one_axis_go_together_unless_given() {
 
 #[test]
 fn what_is_held_binds_the_rest() {
-    let held = |tensor: Option<Tensor>| Held {
+    let held = |tensor: Option<Tensor>| InitialValue {
         tensor,
         origin: "before".to_owned(),
         empty: vec![1],
     };
     let past = Tensor::zeros(DType::Float32, vec![3, 4, 2]).expect("it is small");
-    let around = |held: Held, inputs: &[&str]| {
+    let around = |held: InitialValue, inputs: &[&str]| {
         assemble_around(&decoder(), &args(inputs, &[]), &[None, None, Some(held)])
     };
     let tensors = around(held(Some(past.clone())), &["ones"]).expect("they fit");
@@ -331,18 +331,18 @@ fn steps_are_fed_by_the_usual_names() {
     }
 }
 
-fn joint(signatures: &[&Signature]) -> Result<Joint, String> {
+fn joint(signatures: &[&Signature]) -> Result<JointSignature, String> {
     let parties = signatures
         .iter()
         .enumerate()
-        .map(|(place, signature)| Party {
+        .map(|(place, signature)| JointModel {
             label: ["A", "B", "C"][place].to_owned(),
             signature: (*signature).clone(),
         });
-    Joint::of(parties.collect()).map_err(|error| error.to_string())
+    JointSignature::of(parties.collect()).map_err(|error| error.to_string())
 }
 
-fn dims(joint: &Joint) -> Vec<String> {
+fn dims(joint: &JointSignature) -> Vec<String> {
     joint
         .signature()
         .inputs
@@ -456,7 +456,7 @@ fn values_are_matched_by_name_then_by_order() {
         (&["a"], &["a", "b"], None),
         (&[], &[], Some(vec![])),
     ] {
-        assert_eq!(matched(&specs(a), &specs(b)), expected, "{a:?} {b:?}");
+        assert_eq!(match_values(&specs(a), &specs(b)), expected, "{a:?} {b:?}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a model says, taken apart: every family's calls, reasoning, and what only looks like either.
 
-use pkgtool::text::answer::{Answer, Family, Offered, Piece, Reading, Reasoning};
+use pkgtool::text::answer::{AnswerParser, Family, OfferedTool, Piece, AnswerFormat, Reasoning};
 use proptest::prelude::*;
 use serde_json::json;
 
-fn tools() -> Vec<Offered> {
+fn tools() -> Vec<OfferedTool> {
     let parameters = json!({
         "type": "object",
         "properties": {
@@ -14,19 +14,19 @@ fn tools() -> Vec<Offered> {
         },
     });
     vec![
-        Offered {
+        OfferedTool {
             name: "weather".to_owned(),
             parameters: Some(parameters),
         },
-        Offered {
+        OfferedTool {
             name: "now".to_owned(),
             parameters: None,
         },
     ]
 }
 
-fn reading(family: Family) -> Reading {
-    Reading {
+fn reading(family: Family) -> AnswerFormat {
+    AnswerFormat {
         family: Some(family),
         tools: tools(),
         reasoning: Reasoning::Possible,
@@ -56,8 +56,8 @@ fn add(sum: &mut Sum, pieces: Vec<Piece>) {
     }
 }
 
-fn sum<'t>(reading: &Reading, chunks: impl IntoIterator<Item = &'t str>) -> Sum {
-    let mut answer = Answer::new(reading);
+fn sum<'t>(reading: &AnswerFormat, chunks: impl IntoIterator<Item = &'t str>) -> Sum {
+    let mut answer = AnswerParser::new(reading);
     let mut sum = Sum::default();
     for chunk in chunks {
         add(&mut sum, answer.push(chunk));
@@ -310,7 +310,7 @@ fn without_tools_nothing_is_a_call() {
     let mut reading = reading(Family::Hermes);
     reading.tools.clear();
     assert_eq!(sum(&reading, [text]).content, text);
-    let sum = sum(&Reading::plain(), ["<think>a</think>", " b"]);
+    let sum = sum(&AnswerFormat::plain(), ["<think>a</think>", " b"]);
     assert_eq!(sum.content, "<think>a</think> b");
 }
 
@@ -366,7 +366,7 @@ fn reasoning_is_told_apart() {
             "{text}"
         );
     }
-    let begun = Reading {
+    let begun = AnswerFormat {
         reasoning: Reasoning::Begun,
         ..reading(family)
     };
@@ -376,7 +376,7 @@ fn reasoning_is_told_apart() {
         (found.reasoning.as_str(), found.calls),
         ("Hm.", vec![now()])
     );
-    let mut answer = Answer::new(&begun);
+    let mut answer = AnswerParser::new(&begun);
     assert!(answer.is_reasoning());
     answer.push("Hm.");
     assert!(answer.is_reasoning());
@@ -485,7 +485,7 @@ proptest! {
         reasoning in prop::sample::select(vec![Reasoning::Absent, Reasoning::Possible, Reasoning::Begun]),
     ) {
         let text = bits.concat();
-        let reading = Reading { family: Some(family), tools: tools(), reasoning };
+        let reading = AnswerFormat { family: Some(family), tools: tools(), reasoning };
         let whole = sum(&reading, [text.as_str()]);
         let mut chunks = vec![String::new()];
         for (letter, cut) in text.chars().zip(cuts.into_iter().chain(std::iter::repeat(true))) {
@@ -501,7 +501,7 @@ proptest! {
 
 /// What is read of an answer that a limit cut.
 fn cut(family: Family, text: &str) -> Sum {
-    let mut answer = Answer::new(&reading(family));
+    let mut answer = AnswerParser::new(&reading(family));
     let mut sum = Sum::default();
     for letter in text.chars() {
         add(&mut sum, answer.push(&letter.to_string()));

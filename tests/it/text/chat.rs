@@ -1,15 +1,15 @@
 //! Requests of chats and completions: what is read, what is refused and how, what templates get.
 
 use pkgtool::text::chat::{
-    Bounds, ChatRequest, CompletionRequest, Content, Fault, Prompt, ResponseFormat, Role,
+    RequestLimits, ChatRequest, CompletionRequest, Content, FieldError, Prompt, ResponseFormat, Role,
     ToolChoice, read_json,
 };
 use pkgtool::text::template::Takes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn read(request: &Value) -> Result<ChatRequest, Fault> {
-    ChatRequest::read(request, &Bounds::default())
+fn read(request: &Value) -> Result<ChatRequest, FieldError> {
+    ChatRequest::read(request, &RequestLimits::default())
 }
 
 fn chat(fields: &Value) -> Value {
@@ -278,7 +278,7 @@ fn other_fields_that_are_wrong_are_named() {
 
 #[test]
 fn bounds_are_held_before_anything_is_built() {
-    let bounds = Bounds {
+    let bounds = RequestLimits {
         bytes: 200,
         values: 20,
         messages: 2,
@@ -324,7 +324,7 @@ fn bounds_are_held_before_anything_is_built() {
     let fault = read_json(b"\"\xff\"", &bounds).expect_err("it is no UTF-8");
     assert!(fault.to_string().contains("unicode"), "{fault}");
     let deep = "[".repeat(100_000);
-    let fault = read_json(deep.as_bytes(), &Bounds::default()).expect_err("it is deep");
+    let fault = read_json(deep.as_bytes(), &RequestLimits::default()).expect_err("it is deep");
     assert!(fault.to_string().contains("recursion"), "{fault}");
 }
 
@@ -332,7 +332,7 @@ fn bounds_are_held_before_anything_is_built() {
 fn json_is_read_as_it_is() {
     let text =
         r#"{"b": [1, -2, 1.50, "é", null, true, 18446744073709551615], "a": {"b": 1, "a": 2}}"#;
-    let value = read_json(text.as_bytes(), &Bounds::default()).expect("it is JSON");
+    let value = read_json(text.as_bytes(), &RequestLimits::default()).expect("it is JSON");
     let expected: Value = serde_json::from_str(text).expect("it is JSON");
     assert_eq!(value.to_string(), expected.to_string());
 }
@@ -400,7 +400,7 @@ fn no_tools_are_shown_where_none_may_be_called() {
 fn a_prompt_has_four_forms() {
     let prompts = |prompt: Value| {
         let request = json!({"prompt": prompt});
-        CompletionRequest::read(&request, &Bounds::default()).map(|request| request.prompts)
+        CompletionRequest::read(&request, &RequestLimits::default()).map(|request| request.prompts)
     };
     let text = |text: &str| Prompt::Text(text.to_owned());
     assert_eq!(prompts(json!("a")), Ok(vec![text("a")]));
@@ -427,7 +427,7 @@ fn a_prompt_has_four_forms() {
 
 #[test]
 fn completions_have_fields_of_their_own() {
-    let read = |request: &Value| CompletionRequest::read(request, &Bounds::default());
+    let read = |request: &Value| CompletionRequest::read(request, &RequestLimits::default());
     let request = json!({"prompt": "a", "echo": true, "max_tokens": 0, "suffix": "b", "best_of": 3, "n": 2, "logprobs": 1});
     let request = read(&request).expect("it is sound");
     assert!(request.echo);
@@ -527,7 +527,7 @@ proptest! {
             prop_assert!(!request.messages.is_empty());
             let _ = request.conversation(TEXTS);
         }
-        let _ = CompletionRequest::read(&request, &Bounds::default());
+        let _ = CompletionRequest::read(&request, &RequestLimits::default());
     }
 
     #[test]
@@ -540,6 +540,6 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let expected: Result<Value, _> = serde_json::from_slice(&bytes);
-        prop_assert_eq!(read_json(&bytes, &Bounds::default()).ok(), expected.ok());
+        prop_assert_eq!(read_json(&bytes, &RequestLimits::default()).ok(), expected.ok());
     }
 }

@@ -2,7 +2,7 @@
 //! schemas end.
 
 use pkgtool::text::constraint::{
-    CallChoice, Callable, Constrainer, Constraint, ConstraintError, Grammar, Words,
+    CallChoice, Callable, Constrainer, Constraint, ConstraintError, Grammar, VocabularyBytes,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ fn bytes(token: u32) -> Vec<u8> {
 fn constrainer() -> Constrainer {
     let bytes = (0..270).map(bytes).collect();
     let ends = vec![END, OTHER_END];
-    Constrainer::new(Words { bytes, ends }).expect("it can be followed")
+    Constrainer::new(VocabularyBytes { bytes, ends }).expect("it can be followed")
 }
 
 fn grammar(schema: &Value) -> Result<Grammar, ConstraintError> {

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{Begins, LoadOptions, LoadRequest, Session as _};
+use pkgtool::engine::{RunStart, LoadOptions, LoadRequest, Session as _};
 use pkgtool::model;
 use pkgtool::runtime::worker::{Launcher, Worker};
 use pkgtool::tensor::{Signature, Tensor};
 use pkgtool::text::decoder::{
-    DecodeError, Decoder, DecoderModel, Fed, SessionSteps, StepError, Steps, TokenDecoder,
+    DecodeError, Decoder, DecoderModel, StepTokens, SessionStepRunner, StepError, Steps, TokenDecoder,
 };
 
 #[cfg(feature = "ort")]
@@ -59,7 +59,7 @@ fn recognised(name: &str) -> (LoadRequest, DecoderModel) {
 }
 
 /// The decoder of a fixture on an engine, in a process of its own.
-pub(super) fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionSteps<Worker>> {
+pub(super) fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionStepRunner<Worker>> {
     let (request, found) = recognised(name);
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
@@ -67,7 +67,7 @@ pub(super) fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionSteps<Wor
         memory_limit: None,
     };
     let worker = launcher.load(engine, &request).expect("it loads");
-    TokenDecoder::new(found, SessionSteps(worker))
+    TokenDecoder::new(found, SessionStepRunner(worker))
 }
 
 /// The ONNX decoders with the engines that run them here, and how closely they agree with the whole.
@@ -211,7 +211,7 @@ fn a_long_prompt_is_fed_in_chunks() {
     assert!(
         matches!(
             full,
-            DecodeError::Full {
+            DecodeError::ContextFull {
                 tokens: 601,
                 context: 600
             }
@@ -233,7 +233,7 @@ fn a_caller_that_goes_leaves_what_was_fed() {
     let left = Cell::new(1);
     let goes = || left.replace(left.get() - 1) > 0;
     let error = decoder.feed(&prompt, &goes).expect_err("the caller goes");
-    assert!(matches!(error, DecodeError::Gone));
+    assert!(matches!(error, DecodeError::Disconnected));
     assert_eq!(decoder.held(), &prompt[..512]);
     assert_near(
         &fed(&mut decoder, &prompt[512..]),
@@ -254,8 +254,8 @@ impl<S: Steps> Steps for Troubled<S> {
     fn step(
         &mut self,
         model: &DecoderModel,
-        begins: Begins,
-        fed: Fed<'_>,
+        begins: RunStart,
+        fed: StepTokens<'_>,
     ) -> Result<Vec<Tensor>, StepError> {
         if let Some(trouble) = self.troubles.pop().flatten() {
             return Err(trouble);
@@ -274,7 +274,7 @@ fn what_failed_or_was_taken_is_fed_again() {
         recognised("cached.onnx").1,
         Troubled {
             steps: decoder("cached.onnx", "tract").into_steps(),
-            troubles: vec![Some(StepError::Taken), failed(), None],
+            troubles: vec![Some(StepError::Evicted), failed(), None],
         },
     );
     fed(&mut decoder, &PROMPT);
@@ -302,15 +302,15 @@ fn a_failure_of_the_engine_changes_nothing() {
         let expected = fed(&mut decoder, &[2, 4]);
         decoder.cut(PROMPT.len()).expect("it holds more");
         let session = &mut decoder.steps().0;
-        let begun = session.begin(Begins::Cut(PROMPT.len() as u64));
+        let begun = session.begin(RunStart::Cut(PROMPT.len() as u64));
         let wrong = begun.and_then(|()| session.run(&[]));
         assert!(wrong.is_err(), "{kind} on {engine}");
         let what = format!("{kind} on {engine}");
         assert_near(&fed(&mut decoder, &[2, 4]), &expected, near, &what);
         let model = decoder.model().clone();
         let (held, tokens) = (1000, &[2][..]);
-        let beyond = Begins::Cut(1000);
-        let beyond = (decoder.steps()).step(&model, beyond, Fed { held, tokens });
+        let beyond = RunStart::Cut(1000);
+        let beyond = (decoder.steps()).step(&model, beyond, StepTokens { held, tokens });
         assert!(beyond.is_err(), "{what}");
     }
 }
@@ -335,7 +335,7 @@ fn a_program_gives_what_was_recorded() {
         let model = decoder.model();
         assert_eq!((model.vocabulary, model.context), (384, 512));
         assert_eq!((model.first, model.ends.as_slice()), (Some(1), &[0, 2][..]));
-        assert!(decoder.try_cutting().expect("it runs"), "{engine}");
+        assert!(decoder.try_truncation().expect("it runs"), "{engine}");
         for round in 0..3 {
             let what = format!("{engine}, round {round}");
             decoder.cut(0).expect("nothing is kept");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pkgtool::model::Dim;
 use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
 use pkgtool::text::embedding::{
-    Embedder, EmbeddingError, EmbeddingOptions, EmbeddingSettings, Given, MAX_TEXT, MAX_TEXTS,
-    Plan, Pooling, cosine,
+    Embedder, EmbeddingError, EmbeddingOptions, EmbeddingSettings, EmbeddingInput, MAX_TEXT_BYTES, MAX_TEXTS,
+    EmbeddingPlan, Pooling, cosine,
 };
 use pkgtool::text::tokenizer::Tokenizer;
 use serde_json::Value;
@@ -57,8 +57,8 @@ fn embedder(signature: &Signature) -> Embedder {
     Embedder::new(tokenizer, signature, settings).expect("it takes tokens")
 }
 
-fn texts(texts: &[&str]) -> Given {
-    Given::Texts(texts.iter().map(|text| (*text).to_owned()).collect())
+fn texts(texts: &[&str]) -> EmbeddingInput {
+    EmbeddingInput::Texts(texts.iter().map(|text| (*text).to_owned()).collect())
 }
 
 /// What a model would give whose states are the token's id and its place, NaN for padding.
@@ -82,7 +82,7 @@ fn states(inputs: &[Tensor], mask: Option<usize>) -> Vec<Tensor> {
     vec![Tensor::from_f64(DType::Float32, shape, values).expect("it is small")]
 }
 
-fn vectors(plan: &Plan, mask: Option<usize>) -> Vec<Vec<f32>> {
+fn vectors(plan: &EmbeddingPlan, mask: Option<usize>) -> Vec<Vec<f32>> {
     let outputs = plan.runs.iter().map(|run| states(&run.inputs, mask));
     plan.vectors(outputs.collect()).expect("they fit")
 }
@@ -172,7 +172,7 @@ fn what_is_asked_for_is_pooled() {
     };
     let ids = embedder
         .tokenizer()
-        .encode("fox", pkgtool::text::tokenizer::Specials::Added);
+        .encode("fox", pkgtool::text::tokenizer::SpecialTokens::Added);
     let ids = ids.expect("it is short").into_iter();
     let ids: Vec<f32> = ids.map(small).collect();
     assert_eq!(with(&[Pooling::Cls], Some(false)), [ids[0], 0.0]);
@@ -255,10 +255,10 @@ fn amounts_are_bounded_before_any_work() {
     let plan = |given| embedder.plan(&given, &plain()).map(|plan| plan.texts);
     assert_eq!(plan(texts(&[])), Ok(0));
     assert!(plan(texts(&vec!["a"; MAX_TEXTS + 1])).is_err());
-    let long = "a".repeat(MAX_TEXT + 1);
+    let long = "a".repeat(MAX_TEXT_BYTES + 1);
     let error = plan(texts(&["a", &long])).expect_err("it is too long");
     assert_eq!(error.text(), Some(1));
-    let many = vec![&long[..MAX_TEXT]; 17];
+    let many = vec![&long[..MAX_TEXT_BYTES]; 17];
     assert!(plan(texts(&many)).is_err(), "together");
 }
 
@@ -266,11 +266,11 @@ fn amounts_are_bounded_before_any_work() {
 fn ids_are_taken_as_they_are() {
     let signature = model(&[("tokens", DType::Int64)], &Dim::Fixed(1), &open(Some(4)));
     let embedder = embedder(&signature);
-    let given = Given::Ids(vec![vec![5, 6], vec![7]]);
+    let given = EmbeddingInput::Ids(vec![vec![5, 6], vec![7]]);
     let plan = embedder.plan(&given, &plain()).expect("they are ids");
     assert_eq!(plan.tokens, 3, "nothing is added");
     assert_eq!(vectors(&plan, None), [[5.5, 0.5], [7.0, 0.0]]);
-    let plan = |ids: &[u32]| embedder.plan(&Given::Ids(vec![vec![5], ids.to_vec()]), &plain());
+    let plan = |ids: &[u32]| embedder.plan(&EmbeddingInput::Ids(vec![vec![5], ids.to_vec()]), &plain());
     let error = plan(&[1_000_000]).expect_err("it is none");
     assert!(
         matches!(error, EmbeddingError::UnknownToken { text: 1, .. }),

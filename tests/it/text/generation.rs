@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use pkgtool::text::answer::{Family, Offered, Piece, Reading, Reasoning};
-use pkgtool::text::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, Words};
+use pkgtool::text::answer::{Family, OfferedTool, Piece, AnswerFormat, Reasoning};
+use pkgtool::text::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, VocabularyBytes};
 use pkgtool::text::decoder::{DecodeError, Decoder};
-use pkgtool::text::ends::Ends;
+use pkgtool::text::ends::EndTokens;
 use pkgtool::text::generation::{
-    Detokenize, Event, Fault, Finish, Generated, Generation, GenerationError, Progress, Request,
+    Detokenize, Event, DetokenizeError, FinishReason, Generated, Generation, GenerationError, Progress, GenerationRequest,
     generate,
 };
 use pkgtool::text::sampling::Sampling;
@@ -91,12 +91,12 @@ impl Decoder for Table {
     ) -> Result<&mut [f32], DecodeError> {
         assert!(!tokens.is_empty() && self.held.len() + tokens.len() <= self.context);
         if !going_on() {
-            return Err(DecodeError::Gone);
+            return Err(DecodeError::Disconnected);
         }
         let held = self.held.len();
         if held + tokens.len() > self.hidden {
             let cause = "index 7 is out of range".into();
-            return Err(DecodeError::Beyond { held, cause });
+            return Err(DecodeError::BeyondContext { held, cause });
         }
         self.held.extend(tokens);
         self.fed.push(tokens.len());
@@ -114,7 +114,7 @@ impl Decoder for Table {
 struct Bytes(Vec<u8>);
 
 impl Detokenize for Bytes {
-    fn push(&mut self, token: u32) -> Result<String, Fault> {
+    fn push(&mut self, token: u32) -> Result<String, DetokenizeError> {
         self.0.extend(bytes_of(token));
         let valid = match std::str::from_utf8(&self.0) {
             Ok(text) => text.len(),
@@ -125,7 +125,7 @@ impl Detokenize for Bytes {
         Ok(String::from_utf8(text)?)
     }
 
-    fn finish(&mut self) -> Result<String, Fault> {
+    fn finish(&mut self) -> Result<String, DetokenizeError> {
         Ok(String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned())
     }
 }
@@ -134,27 +134,27 @@ fn tokens(text: &str) -> Vec<u32> {
     text.bytes().map(u32::from).collect()
 }
 
-fn request(prompt: &str) -> Request {
-    Request {
+fn request(prompt: &str) -> GenerationRequest {
+    GenerationRequest {
         prompt: tokens(prompt),
         sampling: Sampling {
             temperature: 0.0,
             ..Sampling::default()
         },
         stops: StopStrings::default(),
-        ends: Ends::from_iter([END]),
+        ends: EndTokens::from_iter([END]),
         max_tokens: None,
         choices: 1,
-        reading: Reading::plain(),
+        reading: AnswerFormat::plain(),
         constraint: None,
-        vocabulary: 257 + WORDS.len(),
+        vocabulary_size: 257 + WORDS.len(),
         detokenizer: Box::new(|| Ok(Box::new(Bytes::default()))),
-        prefill: 512,
+        prefill_chunk: 512,
     }
 }
 
 /// What it came to, and what was told: text of each choice and all events.
-fn run(table: &mut Table, request: Request) -> (Generated, Vec<String>, Vec<Event>) {
+fn run(table: &mut Table, request: GenerationRequest) -> (Generated, Vec<String>, Vec<Event>) {
     let choices = request.choices;
     let mut events = Vec::new();
     let mut tell = |event| {
@@ -175,7 +175,7 @@ fn run(table: &mut Table, request: Request) -> (Generated, Vec<String>, Vec<Even
     (generated, texts, events)
 }
 
-fn error(table: &mut Table, request: Request) -> GenerationError {
+fn error(table: &mut Table, request: GenerationRequest) -> GenerationError {
     let mut tell = |_| ControlFlow::Continue(());
     generate(table, request, &|| true, &mut tell).expect_err("it is refused")
 }
@@ -188,8 +188,8 @@ fn a_model_says_what_its_table_says() {
     let said = &generated.choices[0];
     assert_eq!(said.text, "Hi worldé");
     assert_eq!(
-        (said.tokens.len(), said.whole, said.finish),
-        (8, Some(7), Some(Finish::Stop))
+        (said.tokens.len(), said.tokens_in_text, said.finish),
+        (8, Some(7), Some(FinishReason::Stop))
     );
     assert_eq!(generated.usage.prompt_tokens, 2);
     assert_eq!(generated.usage.completion_tokens, 8, "the end counts");
@@ -197,7 +197,7 @@ fn a_model_says_what_its_table_says() {
         events.last(),
         Some(&Event::Finish {
             choice: 0,
-            reason: Finish::Stop
+            reason: FinishReason::Stop
         })
     );
     // Never half a character, though it came in two tokens.
@@ -238,14 +238,14 @@ fn what_the_model_holds_is_not_fed_again() {
 #[test]
 fn lengths_are_held() {
     let mut table = Table::saying(2, &tokens("abcdefghij"));
-    let short = Request {
+    let short = GenerationRequest {
         max_tokens: Some(3),
         ..request("ab")
     };
     let (generated, texts, _) = run(&mut table, short);
     assert_eq!(
         (texts[0].as_str(), generated.choices[0].finish),
-        ("abc", Some(Finish::Length))
+        ("abc", Some(FinishReason::Length))
     );
     assert_eq!(table.held.len(), 4, "the last token need not be fed");
     table.context = 6;
@@ -253,11 +253,11 @@ fn lengths_are_held() {
     let (generated, texts, _) = run(&mut table, request("ab"));
     assert_eq!(
         (texts[0].as_str(), generated.choices[0].finish),
-        ("abcd", Some(Finish::Length))
+        ("abcd", Some(FinishReason::Length))
     );
     let told = error(
         &mut table,
-        Request {
+        GenerationRequest {
             max_tokens: Some(5),
             ..request("ab")
         },
@@ -277,21 +277,21 @@ fn lengths_are_held() {
     for (wrong, words) in [
         (request(""), "the prompt is empty"),
         (
-            Request {
+            GenerationRequest {
                 max_tokens: Some(0),
                 ..request("a")
             },
             "`max_tokens` must be at least 1",
         ),
         (
-            Request {
+            GenerationRequest {
                 max_tokens: Some(usize::MAX),
                 ..request("a")
             },
             "the prompt has 1 tokens",
         ),
         (
-            Request {
+            GenerationRequest {
                 choices: 0,
                 ..request("a")
             },
@@ -309,17 +309,17 @@ fn lengths_are_held() {
 #[test]
 fn stop_strings_end_wherever_tokens_do() {
     for (stops, text, finish) in [
-        (json!("worl"), "Hello ", Finish::Stop),
-        (json!(["o w", "never"]), "Hell", Finish::Stop),
-        (json!("rld!?"), "Hello world!", Finish::Stop),
-        (json!("H"), "", Finish::Stop),
+        (json!("worl"), "Hello ", FinishReason::Stop),
+        (json!(["o w", "never"]), "Hell", FinishReason::Stop),
+        (json!("rld!?"), "Hello world!", FinishReason::Stop),
+        (json!("H"), "", FinishReason::Stop),
     ] {
         let said = [tokens("Hello "), vec![257, 258], tokens("!")].concat();
         let mut table = Table::saying(1, &said);
         let stops = StopStrings::read(Some(&stops)).expect("it is sound");
         let (generated, texts, _) = run(
             &mut table,
-            Request {
+            GenerationRequest {
                 stops,
                 ..request("a")
             },
@@ -334,7 +334,7 @@ fn stop_strings_end_wherever_tokens_do() {
 #[test]
 fn the_same_seed_says_the_same_and_choices_differ() {
     let even = || Table::new(|_| (97..123).map(|letter| (letter, 15.0)).collect());
-    let drawn = |seed| Request {
+    let drawn = |seed| GenerationRequest {
         sampling: Sampling {
             seed,
             ..Sampling::default()
@@ -364,7 +364,7 @@ fn the_same_seed_says_the_same_and_choices_differ() {
         run(&mut even(), drawn(None)).1
     );
     // A choice does not depend on how many there are.
-    let alone = Request {
+    let alone = GenerationRequest {
         choices: 1,
         ..drawn(Some(5))
     };
@@ -373,10 +373,10 @@ fn the_same_seed_says_the_same_and_choices_differ() {
 
 #[test]
 fn choices_begin_behind_the_prompt() {
-    let (mut table, said) = (Table::saying(3, &tokens("xyz")), Some(Finish::Stop));
+    let (mut table, said) = (Table::saying(3, &tokens("xyz")), Some(FinishReason::Stop));
     let (generated, texts, events) = run(
         &mut table,
-        Request {
+        GenerationRequest {
             choices: 2,
             ..request("abc")
         },
@@ -432,8 +432,8 @@ fn nothing_goes_on_for_a_caller_who_has_gone() {
 fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
     let prompt = "a".repeat(25);
     let begin = |table: &mut Table| {
-        let parts = Request {
-            prefill: 10,
+        let parts = GenerationRequest {
+            prefill_chunk: 10,
             max_tokens: Some(2),
             ..request(&prompt)
         };
@@ -473,7 +473,7 @@ fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
 }
 
 fn constrained(grammar: &Grammar) -> Constraint {
-    let words = Words {
+    let words = VocabularyBytes {
         bytes: (0..257 + u32::try_from(WORDS.len()).expect("it is sound"))
             .map(bytes_of)
             .collect(),
@@ -501,14 +501,14 @@ fn constrained_answers_are_what_was_asked_for() {
     let grammar = Grammar::of_schema(&schema, "schema").expect("it is sound");
     for text in ["bad words { la", "\"}5", "é12é"] {
         let constraint = Some(constrained(&grammar));
-        let held = Request {
+        let held = GenerationRequest {
             constraint,
             choices: 2,
             ..request("x")
         };
         let (generated, texts, _) = run(&mut rambling(text), held);
         for (choice, text) in generated.choices.iter().zip(&texts) {
-            assert_eq!(choice.finish, Some(Finish::Stop), "{text}");
+            assert_eq!(choice.finish, Some(FinishReason::Stop), "{text}");
             let value: Value = serde_json::from_str(text).expect("it is sound");
             assert!(
                 value["size"].is_number() && value["name"].is_string(),
@@ -517,13 +517,13 @@ fn constrained_answers_are_what_was_asked_for() {
         }
     }
     let constraint = Some(constrained(&grammar));
-    let cut = Request {
+    let cut = GenerationRequest {
         constraint,
         max_tokens: Some(5),
         ..request("x")
     };
     let (generated, ..) = run(&mut rambling("la"), cut);
-    assert_eq!(generated.choices[0].finish, Some(Finish::Length));
+    assert_eq!(generated.choices[0].finish, Some(FinishReason::Length));
 }
 
 #[test]
@@ -534,9 +534,9 @@ fn required_calls_come_behind_reasoning() {
         "additionalProperties": false})),
     }];
     let grammar = Grammar::of_calls(&tools, CallChoice::Any, false).expect("it is sound");
-    let reading = Reading {
+    let reading = AnswerFormat {
         family: Some(Family::Required),
-        tools: vec![Offered {
+        tools: vec![OfferedTool {
             name: "now".to_owned(),
             parameters: None,
         }],
@@ -550,14 +550,14 @@ fn required_calls_come_behind_reasoning() {
     let constraint = Some(constrained(&grammar));
     let (generated, texts, events) = run(
         &mut table,
-        Request {
+        GenerationRequest {
             constraint,
             reading,
             ..request("x")
         },
     );
-    assert_eq!(generated.choices[0].finish, Some(Finish::ToolCalls));
-    assert_eq!(Finish::ToolCalls.name(), "tool_calls");
+    assert_eq!(generated.choices[0].finish, Some(FinishReason::ToolCalls));
+    assert_eq!(FinishReason::ToolCalls.name(), "tool_calls");
     assert_eq!(texts, [""]);
     let pieces: Vec<&Piece> = events
         .iter()
@@ -592,7 +592,7 @@ fn probabilities_are_told_where_they_are_asked_for() {
     };
     let (_, _, events) = run(
         &mut table,
-        Request {
+        GenerationRequest {
             sampling,
             ..request("a")
         },
@@ -628,7 +628,7 @@ fn failures_are_errors() {
     let mut table = Table::saying(1, &[260]);
     let (generated, texts, _) = run(&mut table, request("a"));
     assert_eq!(
-        (texts[0].as_str(), generated.choices[0].whole),
+        (texts[0].as_str(), generated.choices[0].tokens_in_text),
         ("\u{fffd}", None)
     );
 }
@@ -643,7 +643,7 @@ fn a_generation_can_move_between_threads() {
 fn an_answer_ends_where_the_model_holds_no_more() {
     let mut table = Table::saying(2, &tokens("ab").repeat(50));
     table.hidden = 10;
-    let more = Request {
+    let more = GenerationRequest {
         choices: 2,
         ..request("12")
     };
@@ -652,7 +652,7 @@ fn an_answer_ends_where_the_model_holds_no_more() {
     assert_eq!(texts, ["ababababa", "ababababa"]);
     assert_eq!(generated.usage.completion_tokens, 18);
     for said in &generated.choices {
-        assert_eq!((said.finish, said.whole), (Some(Finish::Length), Some(9)));
+        assert_eq!((said.finish, said.tokens_in_text), (Some(FinishReason::Length), Some(9)));
     }
     let finished = events
         .iter()
@@ -665,7 +665,7 @@ fn an_answer_ends_where_the_model_holds_no_more() {
     });
     let refused = refused.expect_err("the prompt is too long");
     assert!(
-        matches!(refused, GenerationError::Decode(DecodeError::Beyond { .. })),
+        matches!(refused, GenerationError::Decode(DecodeError::BeyondContext { .. })),
         "{refused}"
     );
 }

@@ -6,7 +6,7 @@ use pkgtool::engine::{Lanes, Session as _};
 use pkgtool::runtime::worker::Worker;
 use pkgtool::tensor::Tensor;
 use pkgtool::text::decoder::{
-    Decoder, DecoderModel, Fed, LaneRow, SessionSteps, StepError, TokenDecoder,
+    Decoder, DecoderModel, StepTokens, LaneRow, SessionStepRunner, StepError, TokenDecoder,
 };
 
 use super::decoder::{PROMPT, assert_near, best, decoder, fed, has_ort};
@@ -37,7 +37,7 @@ impl Held {
             .iter()
             .map(|(lane, tokens)| LaneRow {
                 lane: *lane,
-                fed: Fed {
+                fed: StepTokens {
                     held: held(lane),
                     tokens,
                 },
@@ -69,7 +69,7 @@ impl Held {
 
 fn run(
     worker: &mut Worker,
-) -> impl FnMut(pkgtool::engine::Begins, Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
+) -> impl FnMut(pkgtool::engine::RunStart, Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
     |begins, inputs| {
         let answer = worker.begin(begins).and_then(|()| worker.run(&inputs));
         Ok(answer.map_err(StepError::failed)?.outputs)
@@ -87,7 +87,7 @@ fn laned() -> Vec<(&'static str, &'static str, f32)> {
 }
 
 /// The logits behind a text, of a session that holds nothing else.
-fn alone(alone: &mut TokenDecoder<SessionSteps<Worker>>, text: &[u32]) -> Vec<f32> {
+fn alone(alone: &mut TokenDecoder<SessionStepRunner<Worker>>, text: &[u32]) -> Vec<f32> {
     alone.cut(0).expect("nothing is kept");
     fed(alone, text)
 }

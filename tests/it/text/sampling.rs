@@ -1,17 +1,17 @@
 //! Drawing tokens: each step against its definition, the order of steps, bad settings and logits.
 
-use pkgtool::text::sampling::{Sampler, Sampling, SamplingError, SamplingWish};
+use pkgtool::text::sampling::{Sampler, Sampling, SamplingError, SamplingOverrides};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn wish(fields: &Value) -> Result<SamplingWish, SamplingError> {
-    SamplingWish::of_request(fields.as_object().expect("it is within bounds"))
+fn wish(fields: &Value) -> Result<SamplingOverrides, SamplingError> {
+    SamplingOverrides::of_request(fields.as_object().expect("it is within bounds"))
 }
 
 fn settings(fields: &Value) -> Sampling {
     Sampling::merged(
         wish(fields).expect("it is within bounds"),
-        SamplingWish::default(),
+        SamplingOverrides::default(),
     )
 }
 
@@ -309,7 +309,7 @@ fn logits_that_are_no_numbers_are_errors() {
 #[test]
 fn settings_are_of_the_request_then_of_the_model() {
     let of_model = |config: Value| {
-        SamplingWish::of_generation_config(config.as_object().expect("it is within bounds"))
+        SamplingOverrides::of_generation_config(config.as_object().expect("it is within bounds"))
             .expect("it is within bounds")
     };
     let config = json!({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95,
@@ -330,7 +330,7 @@ fn settings_are_of_the_request_then_of_the_model() {
     );
     // What says nothing of drawing is no wish to draw so.
     let config = json!({"temperature": 0.6, "top_k": 20, "repetition_penalty": 1.1});
-    let merged = Sampling::merged(SamplingWish::default(), of_model(config));
+    let merged = Sampling::merged(SamplingOverrides::default(), of_model(config));
     let repetition_penalty = 1.1;
     assert_eq!(
         merged,
@@ -340,7 +340,7 @@ fn settings_are_of_the_request_then_of_the_model() {
         }
     );
     let merged = Sampling::merged(
-        SamplingWish::default(),
+        SamplingOverrides::default(),
         of_model(json!({"do_sample": false})),
     );
     assert_eq!(

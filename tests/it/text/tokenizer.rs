@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pkgtool::text::tokenizer::{
-    Bound, Detokenizer, MAX_TEXT, Overlong, Side, Specials, Tokenizer, TokenizerConfig,
+    TokenLimit, Detokenizer, MAX_TEXT_BYTES, OverlongPolicy, Side, SpecialTokens, Tokenizer, TokenizerConfig,
     TokenizerError,
 };
 use proptest::prelude::*;
@@ -46,14 +46,14 @@ fn ids_and_texts_are_those_of_pythons_library() {
         for (text, case) in texts.iter().zip(cases) {
             let text = text.as_str().expect("a text");
             let special = tokenizer
-                .encode(text, Specials::Added)
+                .encode(text, SpecialTokens::Added)
                 .expect("it is short");
             let plain = tokenizer
-                .encode(text, Specials::Absent)
+                .encode(text, SpecialTokens::Absent)
                 .expect("it is short");
             assert_eq!(special, ids(&case["special"]), "{kind}: {text:?}");
             assert_eq!(plain, ids(&case["plain"]), "{kind}: {text:?}");
-            let count = tokenizer.count(text, Specials::Added).expect("it is short");
+            let count = tokenizer.count(text, SpecialTokens::Added).expect("it is short");
             assert_eq!(count, special.len());
             let decoded = tokenizer.decode(&plain, false).expect("they are ids");
             assert_eq!(decoded, case["decoded"], "{kind}: {text:?}");
@@ -95,7 +95,7 @@ fn half_a_character_waits_for_its_other_half() {
     for kind in ["byte_level", "pieces"] {
         let tokenizer = load(kind);
         let ids = tokenizer
-            .encode("a👍b", Specials::Absent)
+            .encode("a👍b", SpecialTokens::Absent)
             .expect("it is short");
         let mut detokenizer = Detokenizer::new(Arc::clone(&tokenizer), false);
         let pieces = ids.iter().map(|id| detokenizer.push(*id).expect("an id"));
@@ -128,10 +128,10 @@ fn a_continuation_keeps_its_first_space() {
     for kind in ["pieces", "unigram"] {
         let tokenizer = load(kind);
         let prompt = tokenizer
-            .encode("The model", Specials::Added)
+            .encode("The model", SpecialTokens::Added)
             .expect("it is short");
         let more = tokenizer
-            .encode("holds weights", Specials::Absent)
+            .encode("holds weights", SpecialTokens::Absent)
             .expect("it is short");
         let alone = Detokenizer::new(Arc::clone(&tokenizer), true);
         assert_eq!(streamed(alone, &more), "holds weights");
@@ -172,7 +172,7 @@ fn the_vocabulary_has_the_bytes_of_each_token() {
         let tokenizer = load(kind);
         for text in ["The package holds weights.", "again and again"] {
             let ids = tokenizer
-                .encode(text, Specials::Absent)
+                .encode(text, SpecialTokens::Absent)
                 .expect("it is short");
             let bytes = ids
                 .iter()
@@ -205,38 +205,38 @@ fn cutting_is_asked_for_and_never_the_files() {
     let tokenizer = load("words");
     let long = "fox ".repeat(40);
     let all = tokenizer
-        .encode(&long, Specials::Added)
+        .encode(&long, SpecialTokens::Added)
         .expect("it is short");
     assert_eq!(all.len(), 42);
     let short = tokenizer
-        .encode("fox", Specials::Added)
+        .encode("fox", SpecialTokens::Added)
         .expect("it is short");
     assert_eq!(short.len(), 3);
-    let bound = |tokens, overlong| Some(Bound { tokens, overlong });
+    let bound = |tokens, overlong| Some(TokenLimit { tokens, overlong });
     let texts = ["fox", &long];
-    let cut = tokenizer.encode_batch(&texts, bound(8, Overlong::Truncated));
+    let cut = tokenizer.encode_batch(&texts, bound(8, OverlongPolicy::Truncated));
     let cut = cut.expect("it is cut");
     assert_eq!(cut[0].ids, short);
     assert_eq!(cut[1].ids.len(), 8);
     assert_eq!(cut[1].ids.last(), all.last(), "the token at the end stays");
-    let refused = tokenizer.encode_batch(&texts, bound(8, Overlong::Refused));
+    let refused = tokenizer.encode_batch(&texts, bound(8, OverlongPolicy::Refused));
     let expected = TokenizerError::TooManyTokens {
         text: 1,
         tokens: 42,
         limit: 8,
     };
     assert_eq!(refused, Err(expected));
-    let no_room = tokenizer.encode_batch(&texts, bound(1, Overlong::Truncated));
+    let no_room = tokenizer.encode_batch(&texts, bound(1, OverlongPolicy::Truncated));
     assert_eq!(no_room, Err(TokenizerError::NoRoom { limit: 1, added: 2 }));
     let many = vec![long.as_str(); 20];
-    let cut = tokenizer.encode_batch(&many, bound(2, Overlong::Truncated));
+    let cut = tokenizer.encode_batch(&many, bound(2, OverlongPolicy::Truncated));
     assert!(
         cut.expect("only what is added is left")
             .iter()
             .all(|it| it.ids.len() == 2)
     );
-    let huge = "x".repeat(MAX_TEXT + 1);
-    let huge = tokenizer.encode(&huge, Specials::Absent);
+    let huge = "x".repeat(MAX_TEXT_BYTES + 1);
+    let huge = tokenizer.encode(&huge, SpecialTokens::Absent);
     assert!(matches!(huge, Err(TokenizerError::LongText { .. })));
 }
 
@@ -319,7 +319,7 @@ fn a_token_that_only_the_settings_name_is_added() {
         Tokenizer::load(&tree.path("tokenizer.json"), Some(&config))
     };
     let tokenizer = with(2).expect("it is the next id");
-    let ids = tokenizer.encode("b <end> a", Specials::Absent);
+    let ids = tokenizer.encode("b <end> a", SpecialTokens::Absent);
     assert_eq!(ids.expect("it is short"), [1, 2, 0]);
     assert_eq!(tokenizer.vocabulary().id_of_special("<end>"), Some(2));
     let error = with(9).expect_err("it cannot have this id").to_string();
@@ -338,7 +338,7 @@ fn replacement_characters_stream_as_they_decode() {
             "🌀🌀\u{fffd}🌀",
         ] {
             let ids = tokenizer
-                .encode(text, Specials::Absent)
+                .encode(text, SpecialTokens::Absent)
                 .expect("it is short");
             let whole = tokenizer.decode(&ids, false).expect("they are ids");
             let detokenizer = Detokenizer::new(Arc::clone(&tokenizer), false);
@@ -373,7 +373,7 @@ proptest! {
     #[test]
     fn any_text_streams_as_it_decodes(text in "\\PC{0,60}", kind in 0..KINDS.len()) {
         let tokenizer = load(KINDS[kind]);
-        let ids = tokenizer.encode(&text, Specials::Absent).expect("it is short");
+        let ids = tokenizer.encode(&text, SpecialTokens::Absent).expect("it is short");
         let whole = tokenizer.decode(&ids, false).expect("they are ids");
         let detokenizer = Detokenizer::new(Arc::clone(&tokenizer), false);
         prop_assert_eq!(streamed(detokenizer, &ids), whole);
@@ -386,7 +386,7 @@ proptest! {
         let place = place % bytes.len();
         bytes[place] = byte;
         if let Ok(tokenizer) = Tokenizer::parse(&file, &bytes, TokenizerConfig::default()) {
-            let ids = tokenizer.encode("naïve 日本 fox <s>", Specials::Added);
+            let ids = tokenizer.encode("naïve 日本 fox <s>", SpecialTokens::Added);
             if let Ok(ids) = ids {
                 let _ = tokenizer.decode(&ids, false);
             }

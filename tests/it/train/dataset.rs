@@ -2,10 +2,10 @@
 
 use std::io::{self, Read};
 
-use pkgtool::train::dataset::{Bounds, Format, Holds, Rejected, Rows, Summary, check};
+use pkgtool::train::dataset::{DatasetLimits, Format, ContentKind, DatasetError, Rows, Summary, check};
 use proptest::prelude::*;
 
-const SMALL: Bounds = Bounds {
+const SMALL: DatasetLimits = DatasetLimits {
     bytes: 1 << 20,
     rows: 50,
     row_bytes: 1000,
@@ -37,7 +37,7 @@ fn both_forms_are_read() {
     let jsonl = read(lines(&rows)).expect("it is right");
     assert_eq!(
         (jsonl.format, jsonl.holds, jsonl.rows),
-        (Format::Jsonl, Holds::Text, 3)
+        (Format::Jsonl, ContentKind::Text, 3)
     );
     assert_eq!(
         jsonl.labels.into_iter().collect::<Vec<_>>(),
@@ -62,7 +62,7 @@ fn both_forms_are_read() {
 fn pictures_and_labels_of_other_kinds_are_read() {
     let images = "{\"image_base64\": \"AA==\", \"label\": true}\n\n{\"image_base64\": \"AAA=\", \"label\": false}\n";
     let summary = read(images).expect("it is right");
-    assert_eq!((summary.holds, summary.rows), (Holds::Image, 2));
+    assert_eq!((summary.holds, summary.rows), (ContentKind::Image, 2));
     assert!(summary.labels.contains_key("true"));
     let numbers =
         "{\"text\": \"a\", \"label\": 1, \"more\": [1, {}]}\n{\"text\": \"b\", \"label\": 2}";
@@ -135,7 +135,7 @@ fn every_fault_has_its_line() {
 #[test]
 fn ten_faults_are_told_and_the_rest_counted() {
     let wrong = "{\"text\": \"a\"}\n".repeat(13);
-    let Err(Rejected::Wrong { faults, more }) = check(wrong.as_bytes(), SMALL) else {
+    let Err(DatasetError::Wrong { faults, more }) = check(wrong.as_bytes(), SMALL) else {
         panic!("it is wrong");
     };
     assert_eq!((faults.len(), more), (10, 3));
@@ -185,7 +185,7 @@ fn a_row_without_end_is_read_no_further_than_its_bound() {
 fn bounds_of_all_of_it_hold() {
     let many = "{\"text\": \"a\", \"label\": \"x\"}\n".repeat(51);
     refused(many, &["exceeds the limit of 50 rows"]);
-    let bounds = Bounds {
+    let bounds = DatasetLimits {
         bytes: 100,
         ..SMALL
     };

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use pkgtool::account::AccountId;
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::train::{
-    Created, Dataset, DatasetId, Deleted, Derived, FitConfig, Job, JobId, JobState, NewDataset,
+    JobCreation, Dataset, DatasetId, DatasetDeletion, Derived, FitConfig, Job, JobId, JobState, NewDataset,
     NewDerived, NewFitConfig, NewJob, TrainingStore,
 };
 
@@ -68,16 +68,16 @@ impl TrainingStore for MemoryTraining {
             .cloned())
     }
 
-    async fn delete_dataset(&self, id: DatasetId) -> Result<Deleted, DatabaseError> {
+    async fn delete_dataset(&self, id: DatasetId) -> Result<DatasetDeletion, DatabaseError> {
         let mut records = self.records();
         let Some(place) = records.datasets.iter().position(|it| it.id == id) else {
-            return Ok(Deleted::Unknown);
+            return Ok(DatasetDeletion::Unknown);
         };
         let mut jobs = records.jobs.iter();
         if let Some(job) = jobs.find(|job| job.is.dataset == id && !job.state.is_final()) {
-            return Ok(Deleted::Needed(job.id));
+            return Ok(DatasetDeletion::Needed(job.id));
         }
-        Ok(Deleted::Done(Box::new(records.datasets.remove(place))))
+        Ok(DatasetDeletion::Done(Box::new(records.datasets.remove(place))))
     }
 
     async fn create_fit_config(
@@ -135,16 +135,16 @@ impl TrainingStore for MemoryTraining {
         Ok(self.records().derived.clone())
     }
 
-    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<Created, DatabaseError> {
+    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<JobCreation, DatabaseError> {
         let mut records = self.records();
         let dataset = records.datasets.iter().find(|it| it.id == new.dataset);
         if dataset.is_none_or(|it| it.is.account != new.account) {
-            return Ok(Created::NoDataset);
+            return Ok(JobCreation::NoDataset);
         }
         let mut jobs = records.jobs.iter();
         if let Some(busy) = jobs.find(|job| job.is.service == new.service && !job.state.is_final())
         {
-            return Ok(Created::Busy(busy.id));
+            return Ok(JobCreation::Busy(busy.id));
         }
         let job = Job {
             id: JobId(i64::try_from(records.jobs.len()).expect("a few") + 1),
@@ -159,7 +159,7 @@ impl TrainingStore for MemoryTraining {
             ended_at: None,
         };
         records.jobs.push(job.clone());
-        Ok(Created::Done(Box::new(job)))
+        Ok(JobCreation::Done(Box::new(job)))
     }
 
     async fn job(&self, id: JobId) -> Result<Option<Job>, DatabaseError> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use pkgtool::account::AccountId;
 use pkgtool::database::{DatabaseUrl, Timestamp};
 use pkgtool::task::Stores;
-use pkgtool::train::dataset::{Format, Holds, Summary};
+use pkgtool::train::dataset::{Format, ContentKind, Summary};
 use pkgtool::train::{
-    Created, DatasetId, Deleted, Job, JobId, JobState, NewDataset, NewDerived, NewFitConfig,
+    JobCreation, DatasetId, DatasetDeletion, Job, JobId, JobState, NewDataset, NewDerived, NewFitConfig,
     NewJob, TrainingStore,
 };
 
@@ -54,7 +54,7 @@ fn dataset(account: AccountId, name: &str) -> NewDataset {
         format: Format::Csv,
         summary: Summary {
             format: Format::Csv,
-            holds: Holds::Image,
+            holds: ContentKind::Image,
             rows: 3,
             labels: [("x".to_owned(), 1), ("é".to_owned(), 2)].into(),
         },
@@ -76,7 +76,7 @@ fn new_job(service: i64, dataset: DatasetId) -> NewJob {
 
 async fn begun(store: &dyn TrainingStore, service: i64, dataset: DatasetId) -> Job {
     let created = store.create_job(new_job(service, dataset), NOW).await;
-    assert!(matches!(created, Ok(Created::Done(_))), "{created:?}");
+    assert!(matches!(created, Ok(JobCreation::Done(_))), "{created:?}");
     store
         .claim_job(NOW)
         .await
@@ -109,10 +109,10 @@ fn datasets_are_listed_by_account_and_go_once() {
             Some(made.clone())
         );
         let deleted = store.delete_dataset(made.id).await.expect("it works");
-        assert_eq!(deleted, Deleted::Done(Box::new(made.clone())));
+        assert_eq!(deleted, DatasetDeletion::Done(Box::new(made.clone())));
         assert_eq!(
             store.delete_dataset(made.id).await.expect("it works"),
-            Deleted::Unknown
+            DatasetDeletion::Unknown
         );
         let third = store
             .create_dataset(dataset(ONE, "b"), NOW)
@@ -201,16 +201,16 @@ fn jobs_are_taken_in_turn_and_end_once() {
             .expect("it works")
             .id;
         let refused = store.create_job(new_job(1, of_other), NOW).await;
-        assert_eq!(refused.expect("it works"), Created::NoDataset);
+        assert_eq!(refused.expect("it works"), JobCreation::NoDataset);
         for service in [1, 2, 3] {
             let created = store.create_job(new_job(service, data), NOW).await;
-            assert!(matches!(created, Ok(Created::Done(_))), "{created:?}");
+            assert!(matches!(created, Ok(JobCreation::Done(_))), "{created:?}");
         }
         let busy = store
             .create_job(new_job(1, data), NOW)
             .await
             .expect("it works");
-        assert_eq!(busy, Created::Busy(JobId(1)));
+        assert_eq!(busy, JobCreation::Busy(JobId(1)));
         let first = store
             .claim_job(LATER)
             .await
@@ -228,7 +228,7 @@ fn jobs_are_taken_in_turn_and_end_once() {
         );
         assert_eq!(
             store.delete_dataset(data).await.expect("it works"),
-            Deleted::Needed(first.id)
+            DatasetDeletion::Needed(first.id)
         );
         let second = store
             .claim_job(LATER)
@@ -269,7 +269,7 @@ fn jobs_are_taken_in_turn_and_end_once() {
             .await
             .expect("it works");
         assert!(
-            matches!(fourth, Created::Done(_)),
+            matches!(fourth, JobCreation::Done(_)),
             "the service is free again"
         );
     });

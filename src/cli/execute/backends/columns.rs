@@ -4,33 +4,33 @@
 //! is indented to the second column of its first line.
 
 /// Width of a narrow terminal, in columns.
-const WIDTH: usize = 80;
+const TERMINAL_WIDTH: usize = 80;
 /// Maximum indentation of a continuation line, in columns.
-const MAX_HANG: usize = 14;
+const MAX_CONTINUATION_COLUMN: usize = 14;
 
 /// Wraps the long lines of a text between words.
-pub(super) fn fit(text: &str) -> String {
+pub(super) fn wrap_lines(text: &str) -> String {
     let mut fitted = String::new();
     for line in text.lines() {
-        fit_line(line, &mut fitted);
+        wrap_line(line, &mut fitted);
     }
     fitted
 }
 
-fn fit_line(line: &str, fitted: &mut String) {
-    if line.chars().count() <= WIDTH {
+fn wrap_line(line: &str, fitted: &mut String) {
+    if line.chars().count() <= TERMINAL_WIDTH {
         fitted.push_str(line);
         fitted.push('\n');
         return;
     }
-    let hang = hang_of(line);
+    let hang = continuation_column(line);
     let indentation = line.len() - line.trim_start_matches(' ').len();
     let mut current = " ".repeat(indentation);
     let mut is_empty = true;
     // Spaces that align columns stay with the word before them.
     for word in line[indentation..].split_inclusive(' ') {
         let width = word.trim_end().chars().count();
-        if !is_empty && width > 0 && current.chars().count() + width > WIDTH {
+        if !is_empty && width > 0 && current.chars().count() + width > TERMINAL_WIDTH {
             fitted.push_str(current.trim_end());
             fitted.push('\n');
             current = " ".repeat(hang);
@@ -43,7 +43,7 @@ fn fit_line(line: &str, fitted: &mut String) {
 }
 
 /// Returns the column of the second word group, if a gap of two or more spaces precedes it.
-fn hang_of(line: &str) -> usize {
+fn continuation_column(line: &str) -> usize {
     let indentation = line.len() - line.trim_start_matches(' ').len();
     let rest = &line[indentation..];
     let second = rest.find("  ").map(|gap| {
@@ -51,20 +51,20 @@ fn hang_of(line: &str) -> usize {
         indentation + gap + (after.len() - after.trim_start_matches(' ').len())
     });
     second
-        .filter(|column| *column <= MAX_HANG)
+        .filter(|column| *column <= MAX_CONTINUATION_COLUMN)
         .unwrap_or(indentation + 2)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::fit;
+    use super::wrap_lines;
 
     #[test]
     fn lines_fit_and_words_stay_whole() {
         let words = "word ".repeat(40);
         let path = "/a/long/path".repeat(10);
         let text = format!("short\n  tract  {words}\n         {path} (found)\n");
-        let fitted = fit(&text);
+        let fitted = wrap_lines(&text);
         assert!(fitted.contains(&path), "{fitted}");
         for line in fitted.lines().filter(|line| !line.contains(&path)) {
             assert!(line.chars().count() <= 80, "{line}");

@@ -12,26 +12,26 @@ use crate::package::Backend;
 use crate::runtime::worker::Launcher;
 
 /// The ExecuTorch installations on this machine.
-pub(super) struct Found {
+pub(super) struct ExecutorchInstallations {
     installations: Vec<Installation>,
     /// Backends registered in the first usable installation.
     backends: Result<Vec<NativeBackend>, EngineError>,
 }
 
-impl Found {
+impl ExecutorchInstallations {
     /// Searches for installations, and opens the library in a worker process.
     pub(super) fn look(launcher: &Launcher) -> Self {
         Self {
-            installations: super::installed("executorch", None).libraries,
+            installations: super::find_installations("executorch", None).libraries,
             backends: launcher.backends("executorch"),
         }
     }
 
     /// Returns the installation in use: the one that the user named, otherwise the first usable
     /// one.
-    fn used(&self) -> Option<&Installation> {
+    fn installation_in_use(&self) -> Option<&Installation> {
         let mut all = self.installations.iter();
-        all.find(|it| it.problem.is_none() || it.origin.is_wish())
+        all.find(|it| it.problem.is_none() || it.origin.is_user_choice())
     }
 
     /// Writes the installations as text.
@@ -39,7 +39,7 @@ impl Found {
         if let (true, Err(error)) = (self.installations.is_empty(), &self.backends) {
             return writeln!(text, "  executorch  {error}");
         }
-        let used = self.used();
+        let used = self.installation_in_use();
         for installation in &self.installations {
             let version = installation
                 .version
@@ -89,7 +89,7 @@ impl Found {
 
     /// Returns one object per installation.
     pub(super) fn to_json(&self) -> Vec<Json> {
-        let used = self.used();
+        let used = self.installation_in_use();
         let all = self.installations.iter();
         all.map(|installation| {
             let providers = installation.providers.iter().map(|one| one.name());

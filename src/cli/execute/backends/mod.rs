@@ -23,12 +23,12 @@ use crate::model;
 use crate::package::Backend;
 use crate::runtime::machine::Machine;
 use crate::runtime::process::sandbox::{Mode, Sandbox};
-use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
+use crate::runtime::target::{self, Candidate, StartError, StartRequest, Started};
 use crate::runtime::worker::Launcher;
 use crate::tensor::{DType, Signature, Tensor};
 
 /// `y = max(0, x + x)` on `float32[1, 8]`, opset 13.
-const PROBE: &[u8] = include_bytes!("probe.onnx");
+const PROBE_MODEL: &[u8] = include_bytes!("probe.onnx");
 
 /// Arguments of `pkgtool backends`.
 #[derive(Debug, clap::Args)]
@@ -52,7 +52,7 @@ pub(in super::super) struct Args {
 }
 
 /// The result of testing a backend.
-struct Outcome {
+struct BackendTest {
     /// The backend; `None` for a model without a backend.
     backend: Option<Backend>,
     /// The engine and provider that ran the model.
@@ -64,9 +64,9 @@ struct Outcome {
 }
 
 /// The engines' installations on this machine.
-struct Found {
+struct EngineInstallations {
     ort: Installations,
-    executorch: executorch::Found,
+    executorch: executorch::ExecutorchInstallations,
 }
 
 /// Runs the command.
@@ -77,14 +77,14 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let launcher = Launcher::new()
         .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
-    let found = Found {
-        ort: installed("ort", args.ort_lib.as_deref()),
-        executorch: executorch::Found::look(&launcher),
+    let found = EngineInstallations {
+        ort: find_installations("ort", args.ort_lib.as_deref()),
+        executorch: executorch::ExecutorchInstallations::look(&launcher),
     };
-    let probe = Probe::write()?;
+    let probe = ProbeFile::write()?;
     let backends = Backend::ALL.map(Some).into_iter().chain([None]);
-    let outcomes: Vec<Outcome> = backends
-        .map(|backend| try_out(backend, &probe.path, args, &launcher))
+    let outcomes: Vec<BackendTest> = backends
+        .map(|backend| test_backend(backend, &probe.path, args, &launcher))
         .collect::<Result<_, _>>()?;
     output::print(&if args.json {
         to_json(&found, &outcomes)
@@ -95,24 +95,24 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Returns the installations of an engine on this machine.
-fn installed(name: &str, library: Option<&Path>) -> Installations {
+fn find_installations(name: &str, library: Option<&Path>) -> Installations {
     let engine = engine::engine(name);
     engine.map_or_else(Installations::default, |engine| engine.installed(library))
 }
 
-fn try_out(
+fn test_backend(
     backend: Option<Backend>,
     probe: &Path,
     args: &Args,
     launcher: &Launcher,
-) -> Result<Outcome, Failure> {
+) -> Result<BackendTest, Failure> {
     let broken = |reason: String| Failure::Other(format!("the built-in model: {reason}"));
     let (info, _) = model::open(probe).map_err(|error| broken(error.to_string()))?;
     let signature =
         Signature::of(&info.methods[0], None).map_err(|error| broken(error.to_string()))?;
     let input = Tensor::from_f64(DType::Float32, vec![1, 8], (-3..5_i8).map(f64::from));
     let input = input.map_err(|error| broken(error.to_string()))?;
-    let wish = Wish {
+    let wish = StartRequest {
         model: probe.to_owned(),
         format: info.format,
         signature,
@@ -128,13 +128,13 @@ fn try_out(
         cpu_features: None,
     };
     Ok(match target::start(&wish, &[input], launcher) {
-        Ok(started) => Outcome {
+        Ok(started) => BackendTest {
             backend,
             runs_on: Some(started.candidate),
             sandbox: started.sandbox.clone(),
-            failed: reasons(started),
+            failed: rejected_candidates(started),
         },
-        Err(StartError::Failed(failed)) => Outcome {
+        Err(StartError::Failed(failed)) => BackendTest {
             backend,
             runs_on: None,
             failed,
@@ -145,15 +145,15 @@ fn try_out(
 }
 
 /// Returns why better candidates were not used.
-fn reasons(started: Started) -> Vec<(Candidate, EngineError)> {
+fn rejected_candidates(started: Started) -> Vec<(Candidate, EngineError)> {
     let wrong = {
-        let outputs = &started.first.outputs;
+        let outputs = &started.first_answer.outputs;
         let values: Vec<f64> = outputs.iter().flat_map(Tensor::to_f64).collect();
         let expected = [0.0, 0.0, 0.0, 0.0, 2.0, 4.0, 6.0, 8.0];
         let far = |(found, expected): (&f64, &f64)| (found - expected).abs() > 1e-2;
         values.len() != expected.len() || values.iter().zip(&expected).any(far)
     };
-    let mut failed = started.passed_over;
+    let mut failed = started.failed_candidates;
     if wrong {
         let candidate = started.candidate;
         failed.push((
@@ -168,14 +168,18 @@ fn reasons(started: Started) -> Vec<(Candidate, EngineError)> {
     failed
 }
 
-fn to_text(found: &Found, outcomes: &[Outcome]) -> String {
+fn to_text(found: &EngineInstallations, outcomes: &[BackendTest]) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut text, found, outcomes);
-    columns::fit(&text)
+    columns::wrap_lines(&text)
 }
 
-fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Result {
+fn write(
+    text: &mut String,
+    found: &EngineInstallations,
+    outcomes: &[BackendTest],
+) -> std::fmt::Result {
     writeln!(text, "{}", Machine::this())?;
     writeln!(text, "\nengines")?;
     writeln!(
@@ -219,7 +223,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
             )?;
         }
         for (candidate, error) in &outcome.failed {
-            let reason = shortened(&error.to_string(), ort);
+            let reason = without_library_folders(&error.to_string(), ort);
             match told.get(&reason) {
                 Some(first) => writeln!(
                     text,
@@ -235,7 +239,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
 }
 
 /// Returns the sandbox of a process that runs a model on the CPU.
-fn sandbox(outcomes: &[Outcome]) -> Option<&Sandbox> {
+fn sandbox(outcomes: &[BackendTest]) -> Option<&Sandbox> {
     let mut all = outcomes
         .iter()
         .filter_map(|outcome| outcome.sandbox.as_ref());
@@ -243,7 +247,7 @@ fn sandbox(outcomes: &[Outcome]) -> Option<&Sandbox> {
 }
 
 /// Returns an error without the folders of libraries, which are listed above it.
-fn shortened(error: &str, found: &Installations) -> String {
+fn without_library_folders(error: &str, found: &Installations) -> String {
     let libraries = found.libraries.iter().map(|library| &library.path);
     let plugins = found.plugins.iter().map(|plugin| &plugin.path);
     let mut text = error.to_owned();
@@ -281,7 +285,7 @@ fn describe_plugin(plugin: &Plugin) -> String {
     format!("plugin {}: {path}{backend}", plugin.provider)
 }
 
-fn to_json(found: &Found, outcomes: &[Outcome]) -> String {
+fn to_json(found: &EngineInstallations, outcomes: &[BackendTest]) -> String {
     let mut libraries: Vec<Json> = found
         .ort
         .libraries
@@ -343,11 +347,11 @@ fn to_json(found: &Found, outcomes: &[Outcome]) -> String {
 }
 
 /// The built-in model as a temporary file, deleted on drop.
-struct Probe {
+struct ProbeFile {
     path: TempPath,
 }
 
-impl Probe {
+impl ProbeFile {
     fn write() -> Result<Self, Failure> {
         let failed = |error: std::io::Error| {
             let directory = std::env::temp_dir();
@@ -361,7 +365,7 @@ impl Probe {
             .suffix(".onnx")
             .tempfile()
             .map_err(failed)?;
-        file.write_all(PROBE).map_err(failed)?;
+        file.write_all(PROBE_MODEL).map_err(failed)?;
         // The file is closed, so that a worker process can open it on every system.
         Ok(Self {
             path: file.into_temp_path(),
@@ -387,11 +391,11 @@ mod tests {
         let name = format!("pkgtool-probe-{}.onnx", std::process::id());
         let trap = std::env::temp_dir().join(name);
         symlink(&victim, &trap).expect("a link");
-        let probe = Probe::write();
+        let probe = ProbeFile::write();
         fs::remove_file(&trap).expect("the link is there");
         let probe = probe.unwrap_or_else(|_| panic!("it cannot be written"));
         assert_eq!(fs::read(&victim).expect("a file"), b"theirs");
-        assert_eq!(fs::read(&probe.path).expect("a file"), PROBE);
+        assert_eq!(fs::read(&probe.path).expect("a file"), PROBE_MODEL);
         let mode = fs::metadata(&probe.path)
             .expect("a file")
             .permissions()
@@ -401,7 +405,7 @@ mod tests {
 
     #[test]
     fn the_probe_is_another_file_each_time_and_goes_away() {
-        let write = || Probe::write().unwrap_or_else(|_| panic!("it cannot be written"));
+        let write = || ProbeFile::write().unwrap_or_else(|_| panic!("it cannot be written"));
         let (one, other) = (write(), write());
         assert_ne!(&*one.path, &*other.path);
         let path = one.path.to_path_buf();

@@ -11,7 +11,7 @@ use crate::engine::ENGINES;
 pub(super) fn list(as_json: bool) -> String {
     let engines = ENGINES
         .iter()
-        .map(|engine| (engine.name(), engine.lowers()));
+        .map(|engine| (engine.name(), engine.lowered_operators()));
     let engines: Vec<_> = engines.filter(|(_, names)| !names.is_empty()).collect();
     if as_json {
         let lowered = engines

@@ -9,8 +9,8 @@ use crate::runtime::measure::Series;
 const TEMPLATE: &str = include_str!("page.html");
 
 /// Width of the plot and height of a series in it, in units of the SVG.
-const WIDTH: f64 = 960.0;
-const ROW: f64 = 74.0;
+const PLOT_WIDTH: f64 = 960.0;
+const ROW_HEIGHT: f64 = 74.0;
 const MARGIN: f64 = 14.0;
 /// Maximum number of runs that are drawn per series.
 const MAX_DOTS: usize = 1500;
@@ -61,17 +61,17 @@ fn plot(report: &BenchReport, series: &[Series]) -> String {
     if edge <= 0.0 {
         return String::new();
     }
-    let step = step(edge / 6.0);
+    let step = round_up_step(edge / 6.0);
     let right = (edge / step).ceil() * step;
-    let x = |time: f64| MARGIN + (time.min(right) / right) * (WIDTH - 2.0 * MARGIN);
-    let height = ROW * count(series.len()) + 34.0;
+    let x = |time: f64| MARGIN + (time.min(right) / right) * (PLOT_WIDTH - 2.0 * MARGIN);
+    let height = ROW_HEIGHT * count(series.len()) + 34.0;
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Times of all runs\">\n"
+        "<svg viewBox=\"0 0 {PLOT_WIDTH} {height}\" role=\"img\" aria-label=\"Times of all runs\">\n"
     );
     // Writing to a string cannot fail.
     let _ = axis(&mut svg, step, right, height, x);
     for (place, (one, times_of)) in report.series.iter().zip(series).enumerate() {
-        let top = ROW * count(place);
+        let top = ROW_HEIGHT * count(place);
         let _ = strip(&mut svg, one, times_of, top, x);
     }
     svg.push_str("</svg>");
@@ -146,7 +146,7 @@ fn times(series: &Series) -> impl Iterator<Item = f64> + '_ {
 }
 
 /// Returns the smallest number above `least` that is 1, 2 or 5 times a power of ten.
-fn step(least: f64) -> f64 {
+fn round_up_step(least: f64) -> f64 {
     let power = 10.0_f64.powf(least.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0];
     let factor = factors.into_iter().find(|factor| factor * power >= least);
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn steps_are_round() {
         for (least, expected) in [(0.3, 0.5), (1.0, 1.0), (13.0, 20.0), (0.06, 0.1)] {
-            assert!((step(least) - expected).abs() < 1e-12, "{least}");
+            assert!((round_up_step(least) - expected).abs() < 1e-12, "{least}");
         }
     }
 

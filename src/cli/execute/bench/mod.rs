@@ -14,11 +14,11 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
 use super::sides::{self, GivenInput, Side, SideArgs};
-use super::sizes::{Model, with_sizes};
-use super::target_args::{MAKING_INPUTS, TargetArgs, seconds};
+use super::sizes::{TrialModel, with_sizes};
+use super::target_args::{GENERATING_INPUTS, TargetArgs, seconds};
 use crate::diagnostic::book;
 use crate::runtime::machine::Machine;
-use crate::runtime::measure::{self, Amount, Plan};
+use crate::runtime::measure::{self, Amount, MeasurePlan};
 use crate::runtime::target::Started;
 use crate::runtime::worker::Worker;
 use crate::source::text::escape;
@@ -84,10 +84,10 @@ Examples:
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
-    let mut given = args.target.limited(args.inputs.to_args());
+    let mut given = args.target.limit_memory(args.inputs.to_args());
     given.default = Some(Generator::Random { seed: 0 });
     let first = &sides[0];
-    let model = Model {
+    let model = TrialModel {
         target: &args.target,
         which: first.which(),
         selection: &first.selection,
@@ -123,11 +123,11 @@ fn start(
     given: &InputArgs,
 ) -> Result<(Vec<Started>, Vec<Vec<GivenInput>>), Failure> {
     let label = |_: usize, side: &Side| sides::what(&side.selection);
-    let (joint, given) = sides::joint(sides, label, given)?;
+    let (joint, given) = sides::joint_signature(sides, label, given)?;
     let fail = |error: InputError| Failure::Other(error.to_string());
-    let inputs = args
-        .target
-        .within(MAKING_INPUTS, || input::assemble(joint.signature(), &given));
+    let inputs = args.target.within(GENERATING_INPUTS, || {
+        input::assemble(joint.signature(), &given)
+    });
     let inputs = inputs.map_err(fail)?;
     let launcher = args.target.launcher()?;
     let (mut started, mut shapes) = (Vec::new(), Vec::new());
@@ -135,7 +135,7 @@ fn start(
         let inputs = joint.inputs_of(place, &inputs).map_err(fail)?;
         shapes.push(GivenInput::list(&side.selection.signature.inputs, &inputs));
         let wish = side.wish(&args.target);
-        started.push(super::started(&wish, &inputs, &launcher)?);
+        started.push(super::start_with_notes(&wish, &inputs, &launcher)?);
     }
     Ok((started, shapes))
 }
@@ -148,7 +148,7 @@ fn measure(
     let plan = args.plan();
     let bar = progress_bar(plan.rounds);
     let mut workers: Vec<&mut Worker> = started.iter_mut().map(|one| &mut one.worker).collect();
-    let series = measure::interleaved(&mut workers, &plan, |round| {
+    let series = measure::measure_interleaved(&mut workers, &plan, |round| {
         if let Some(bar) = &bar {
             bar.set_position(u64::from(round));
         }
@@ -163,8 +163,8 @@ fn measure(
 }
 
 impl Args {
-    fn plan(&self) -> Plan {
-        Plan {
+    fn plan(&self) -> MeasurePlan {
+        MeasurePlan {
             warm_up: self.warm_up,
             amount: self.runs.map_or(Amount::Time(self.seconds), Amount::Runs),
             rounds: self.rounds,

@@ -8,7 +8,7 @@ use super::super::sides::{GivenInput, Side};
 use crate::diagnostic::{Align, Table};
 use crate::engine::ByteSums;
 use crate::runtime::machine::Machine;
-use crate::runtime::measure::{Amount, Plan, Series};
+use crate::runtime::measure::{Amount, MeasurePlan, Series};
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::statistics::{Ratio, Times};
 use crate::runtime::target::Started;
@@ -99,7 +99,7 @@ impl SeriesReport {
             sandbox: started.sandbox.clone(),
             inputs: Vec::new(),
             load_ms: milliseconds(started.load_time),
-            first_run_ms: milliseconds(started.first.time),
+            first_run_ms: milliseconds(started.first_answer.time),
             times: Times::of(series.times()),
             ratio: (!std::ptr::eq(series, first))
                 .then(|| Ratio::of(series, first))
@@ -115,7 +115,7 @@ impl BenchReport {
     pub(super) fn new(
         machine: Machine,
         threads: Option<u16>,
-        plan: &Plan,
+        plan: &MeasurePlan,
         series: Vec<SeriesReport>,
     ) -> Self {
         let (timed_runs, timed_seconds) = match plan.amount {

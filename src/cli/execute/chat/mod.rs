@@ -10,18 +10,18 @@ use serde_json::{Map, Value, json};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::target_args::{TargetArgs, VariantArgs};
-use super::{selected, started};
+use super::{select_method, start_with_notes};
 use crate::diagnostic::book;
 use crate::runtime::selection::{self, Selection};
-use crate::runtime::target::Wish;
+use crate::runtime::target::StartRequest;
 use crate::runtime::worker::Worker;
-use crate::text::chat::{Bounds, ChatRequest};
-use crate::text::decoder::{DecoderModel, SessionSteps, TokenDecoder};
+use crate::text::chat::{ChatRequest, RequestLimits};
+use crate::text::decoder::{DecoderModel, SessionStepRunner, TokenDecoder};
 use crate::text::generation::{Generated, Transcripts, generate};
 use crate::text::model::TextModel;
 use crate::text::template::Renderer;
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
-use terminal::{Lines, Speech};
+use terminal::{AnswerPrinter, MessageSource};
 
 /// Arguments of `pkgtool chat`.
 #[derive(Debug, clap::Args)]
@@ -47,14 +47,14 @@ pub(in super::super) struct Args {
     pub(super) target: TargetArgs,
 
     #[command(flatten)]
-    drawing: DrawingArgs,
+    drawing: SamplingArgs,
 }
 
 /// Options for sampling tokens. They default to the package's `generation_config.json`, otherwise
 /// to the model's own probabilities.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Generation")]
-struct DrawingArgs {
+struct SamplingArgs {
     /// Sampling temperature; 0 always takes the most likely token
     #[arg(long, value_name = "0–2")]
     temperature: Option<f64>,
@@ -94,7 +94,7 @@ Examples:
 struct Chat {
     text: TextModel,
     renderer: Renderer,
-    decoder: TokenDecoder<SessionSteps<Worker>>,
+    decoder: TokenDecoder<SessionStepRunner<Worker>>,
     transcripts: Transcripts,
 }
 
@@ -105,13 +105,13 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(system) = &args.system {
         messages.push(json!({"role": "system", "content": system}));
     }
-    let mut lines = Lines::new(&args.messages);
-    while let Some(line) = lines.next()? {
+    let mut lines = MessageSource::new(&args.messages);
+    while let Some(line) = lines.next_message()? {
         messages.push(json!({"role": "user", "content": line}));
         match chat.answer(&args.drawing.request(&messages)) {
             Ok(answer) => messages.push(json!({"role": "assistant", "content": answer})),
             // On a terminal, the user can send another message.
-            Err(Failure::Other(message)) if lines.goes_on() => {
+            Err(Failure::Other(message)) if lines.is_interactive() => {
                 output::error(&message);
                 messages.pop();
             }
@@ -123,7 +123,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 impl Chat {
     fn start(args: &Args) -> Result<Self, Failure> {
-        let selection = selected(&args.target, &args.path, args.variant.which())?;
+        let selection = select_method(&args.target, &args.path, args.variant.which())?;
         let files = tokenizer_files(&selection)?;
         let tokenizer = Tokenizer::of(&files).map_err(other)?;
         let decoder = DecoderModel::recognise(
@@ -141,18 +141,18 @@ impl Chat {
             decoder.clone(),
         )
         .map_err(other)?;
-        text.chats().map_err(other)?;
-        let wish = Wish {
+        text.require_chat_template().map_err(other)?;
+        let wish = StartRequest {
             carrying: decoder.carrying.clone(),
             observe: false,
-            ..args.target.wish(&selection, args.variant.which())
+            ..args.target.start_request(&selection, args.variant.which())
         };
-        let started = started(&wish, &decoder.first_inputs(), &args.target.launcher()?)?;
-        let mut decoder = TokenDecoder::new(decoder, SessionSteps(started.worker));
+        let started = start_with_notes(&wish, &decoder.first_inputs(), &args.target.launcher()?)?;
+        let mut decoder = TokenDecoder::new(decoder, SessionStepRunner(started.worker));
         if args.messages.len() != 1 {
             // Needed only if further turns follow: a single answer never returns to an earlier
             // state.
-            decoder.try_cutting().map_err(other)?;
+            decoder.try_truncation().map_err(other)?;
         }
         Ok(Self {
             text,
@@ -164,7 +164,7 @@ impl Chat {
 
     /// Prints the answer to a request as it is generated, and returns its content.
     fn answer(&mut self, request: &Value) -> Result<String, Failure> {
-        let chat = ChatRequest::read(request, &Bounds::default()).map_err(other)?;
+        let chat = ChatRequest::read(request, &RequestLimits::default()).map_err(other)?;
         let prompted = self.text.chat(&chat, &self.renderer).map_err(other)?;
         let tokenizer = self.text.tokenizer();
         let tokens = prompted
@@ -172,21 +172,21 @@ impl Chat {
             .map_err(other)?;
         let prompt = prompted.text().unwrap_or_default().to_owned();
         let request = prompted.request(tokens.clone(), tokenizer);
-        let mut speech = Speech::new();
+        let mut speech = AnswerPrinter::new();
         let generated = generate(&mut self.decoder, request, &|| true, &mut |event| {
-            speech.tell(event)
+            speech.print_event(event)
         });
         let said = speech.end()?;
         let generated = generated.map_err(other)?;
-        self.remember(prompt, tokens, &generated);
-        terminal::tell_usage(&generated);
+        self.keep_transcript(prompt, tokens, &generated);
+        terminal::print_usage(&generated);
         Ok(said)
     }
 
     /// Keeps the tokens of the answer for the next turn.
-    fn remember(&mut self, prompt: String, mut tokens: Vec<u32>, generated: &Generated) {
+    fn keep_transcript(&mut self, prompt: String, mut tokens: Vec<u32>, generated: &Generated) {
         if let Some(said) = generated.choices.last()
-            && let Some(whole) = said.whole
+            && let Some(whole) = said.tokens_in_text
         {
             tokens.extend(&said.tokens[..whole]);
             self.transcripts.keep(prompt + &said.text, tokens);
@@ -194,7 +194,7 @@ impl Chat {
     }
 }
 
-impl DrawingArgs {
+impl SamplingArgs {
     /// Builds the chat request for these messages.
     fn request(&self, messages: &[Value]) -> Value {
         let mut request = Map::new();
@@ -224,7 +224,8 @@ fn tokenizer_files(selection: &Selection) -> Result<TokenizerFiles, Failure> {
         );
         return Err(Failure::Other(message));
     };
-    let config = selection::config(&variant.config).map_err(|error| super::not_selected(&error))?;
+    let config =
+        selection::config(&variant.config).map_err(|error| super::selection_failure(&error))?;
     let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
     files.ok_or_else(|| {
         let config = variant.config.display();

@@ -9,16 +9,16 @@ use std::ops::ControlFlow;
 use crate::cli::output;
 use crate::source::text::defuse;
 use crate::text::answer::Piece;
-use crate::text::generation::{Event, Finish, Generated};
+use crate::text::generation::{Event, FinishReason, Generated};
 
 /// Prompt before a typed line.
 const PROMPT: &str = "> ";
 
 /// Maximum length of a line, in bytes.
-const LONGEST_LINE: u64 = 1 << 20;
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// The source of the user's messages.
-pub(super) enum Lines<'a> {
+pub(super) enum MessageSource<'a> {
     /// Messages from the command line.
     Given(std::slice::Iter<'a, String>),
     /// Lines from standard input.
@@ -26,7 +26,7 @@ pub(super) enum Lines<'a> {
 }
 
 /// An answer that is being printed.
-pub(super) struct Speech {
+pub(super) struct AnswerPrinter {
     said: String,
     /// Set while reasoning is being printed, which happens only on a terminal.
     is_thinking: bool,
@@ -34,7 +34,7 @@ pub(super) struct Speech {
     fault: Option<io::Error>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> MessageSource<'a> {
     pub(super) fn new(given: &'a [String]) -> Self {
         if given.is_empty() {
             Self::Typed {
@@ -46,12 +46,12 @@ impl<'a> Lines<'a> {
     }
 
     /// Returns whether the user can send another message after an error.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn is_interactive(&self) -> bool {
         matches!(self, Self::Typed { is_terminal: true })
     }
 
     /// Returns the next message, or `None` at the end. Empty lines are skipped.
-    pub(super) fn next(&mut self) -> io::Result<Option<String>> {
+    pub(super) fn next_message(&mut self) -> io::Result<Option<String>> {
         let is_terminal = match self {
             Self::Given(given) => return Ok(given.next().cloned()),
             Self::Typed { is_terminal } => *is_terminal,
@@ -62,7 +62,8 @@ impl<'a> Lines<'a> {
             }
             let mut line = String::new();
             let input = io::stdin().lock();
-            let read = io::BufRead::read_line(&mut io::Read::take(input, LONGEST_LINE), &mut line)?;
+            let read =
+                io::BufRead::read_line(&mut io::Read::take(input, MAX_LINE_BYTES), &mut line)?;
             if read == 0 {
                 return Ok(None);
             }
@@ -74,7 +75,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Speech {
+impl AnswerPrinter {
     pub(super) fn new() -> Self {
         Self {
             said: String::new(),
@@ -85,7 +86,7 @@ impl Speech {
     }
 
     /// Prints an event of the generation. Stops the generation if the output cannot be written.
-    pub(super) fn tell(&mut self, event: Event) -> ControlFlow<()> {
+    pub(super) fn print_event(&mut self, event: Event) -> ControlFlow<()> {
         let shown = match event {
             Event::Piece { piece, .. } => self.piece(piece),
             Event::Token { .. } | Event::Finish { .. } => Ok(()),
@@ -104,7 +105,7 @@ impl Speech {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        self.thinks(false)?;
+        self.set_dimmed(false)?;
         output::print_raw("\n")?;
         Ok(self.said)
     }
@@ -112,12 +113,12 @@ impl Speech {
     fn piece(&mut self, piece: Piece) -> io::Result<()> {
         match piece {
             Piece::Content(text) => {
-                self.thinks(false)?;
+                self.set_dimmed(false)?;
                 self.said.push_str(&text);
                 show(&text)
             }
             Piece::Reasoning(text) if self.has_color => {
-                self.thinks(true)?;
+                self.set_dimmed(true)?;
                 show(&text)
             }
             // The request offers no tools, so the model cannot call any.
@@ -126,7 +127,7 @@ impl Speech {
     }
 
     /// Switches dimmed output on or off.
-    fn thinks(&mut self, thinks: bool) -> io::Result<()> {
+    fn set_dimmed(&mut self, thinks: bool) -> io::Result<()> {
         if std::mem::replace(&mut self.is_thinking, thinks) == thinks {
             return Ok(());
         }
@@ -141,7 +142,7 @@ fn show(text: &str) -> io::Result<()> {
 }
 
 /// Prints speed and token counts to standard error.
-pub(super) fn tell_usage(generated: &Generated) {
+pub(super) fn print_usage(generated: &Generated) {
     let (usage, timings) = (&generated.usage, &generated.timings);
     let speed = usage
         .tokens_per_second(timings)
@@ -153,7 +154,7 @@ pub(super) fn tell_usage(generated: &Generated) {
     let is_cut = generated
         .choices
         .iter()
-        .any(|said| said.finish == Some(Finish::Length));
+        .any(|said| said.finish == Some(FinishReason::Length));
     let cut = if is_cut {
         "; the answer was cut off"
     } else {

@@ -4,24 +4,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::sweep::{self, Sweep};
+use super::sweep::{self, SizeSweep};
 use crate::cli::exit::Failure;
 use crate::tensor::input::{self, Generator, InputArgs, OpenDim};
 use crate::tensor::{Signature, Tensor};
 
 /// One set of inputs.
-pub(super) struct Case {
+pub(super) struct InputSet {
     /// Label of the set: `seed 3`, `batch=1, seed 3`, or a file name.
     pub(super) label: String,
     /// Set if the sizes of dynamic dimensions were chosen here and not by the user. If neither
     /// model can run at these sizes, the comparison does not fail.
-    pub(super) sizes_are_ours: bool,
+    pub(super) has_chosen_sizes: bool,
     /// The sizes of dynamic dimensions, if several are compared (`--sizes`).
     pub(super) sizes: Option<String>,
     /// The tensors, in the order of the signature.
     pub(super) inputs: Vec<Tensor>,
     /// The reason why the tensors could not be generated.
-    pub(super) unmade: Option<String>,
+    pub(super) generation_error: Option<String>,
 }
 
 /// The options that determine the inputs.
@@ -31,7 +31,7 @@ pub(super) struct Sources<'a> {
     /// A directory of input files.
     pub(super) directory: Option<&'a Path>,
     /// The sizes to compare at, if the user asks for several.
-    pub(super) sizes: Option<&'a Sweep>,
+    pub(super) sizes: Option<&'a SizeSweep>,
     /// The dynamic dimensions of A. They may declare more than the signature that both sides share.
     pub(super) declared: &'a [OpenDim],
     /// Seeds of the random sets, for inputs that are not given.
@@ -39,7 +39,10 @@ pub(super) struct Sources<'a> {
 }
 
 /// Returns all sets of inputs for a method.
-pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<Case>, Failure> {
+pub(super) fn input_sets(
+    signature: &Signature,
+    sources: &Sources<'_>,
+) -> Result<Vec<InputSet>, Failure> {
     if let Some(directory) = sources.directory {
         return from_directory(signature, sources.given, directory);
     }
@@ -65,12 +68,12 @@ pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<
             // All sets are in memory at the same time.
             held += size(&inputs);
             args.held = held;
-            cases.push(Case {
+            cases.push(InputSet {
                 label: label.join(", "),
-                sizes_are_ours: !sizes.is_empty(),
+                has_chosen_sizes: !sizes.is_empty(),
                 sizes: sources.sizes.map(|_| sizes.join(", ")),
                 inputs,
-                unmade,
+                generation_error: unmade,
             });
         }
     }
@@ -121,7 +124,7 @@ fn from_directory(
     signature: &Signature,
     given: &InputArgs,
     directory: &Path,
-) -> Result<Vec<Case>, Failure> {
+) -> Result<Vec<InputSet>, Failure> {
     let fail = |reason: String| Failure::Other(format!("{}: {reason}", directory.display()));
     let entries = fs::read_dir(directory).map_err(|error| fail(error.to_string()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -146,16 +149,16 @@ fn from_directory(
         }
         let inputs = assemble(signature, &args)?;
         held += size(&inputs);
-        cases.push(Case {
+        cases.push(InputSet {
             label: path
                 .file_name()
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned(),
-            sizes_are_ours: false,
+            has_chosen_sizes: false,
             sizes: None,
             inputs,
-            unmade: None,
+            generation_error: None,
         });
     }
     if cases.is_empty() {

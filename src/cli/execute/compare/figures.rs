@@ -3,16 +3,16 @@
 use crate::diagnostic::{Align, Table};
 use crate::tensor::agreement::Agreement;
 
-/// Names of the [`figures`].
+/// Names of the [`format_figures`].
 pub(super) const FIGURES: [&str; 5] = ["max abs", "max rel", "cosine", "SNR", "top-1"];
 
 /// Formats the figures of an agreement for a table.
-pub(super) fn figures(found: &Agreement) -> [String; 5] {
+pub(super) fn format_figures(found: &Agreement) -> [String; 5] {
     let snr = found.snr_db;
     let top1 = found.top1;
     [
-        figure(Some(found.max_abs)),
-        figure(Some(found.max_rel)),
+        format_figure(Some(found.max_abs)),
+        format_figure(Some(found.max_rel)),
         format!("{:.6}", found.cosine),
         snr.map_or("∞".to_owned(), |snr| format!("{snr:.1} dB")),
         top1.map_or("-".to_owned(), |top1| format!("{:.1}%", top1 * 100.0)),
@@ -20,7 +20,7 @@ pub(super) fn figures(found: &Agreement) -> [String; 5] {
 }
 
 /// Formats a number with three digits.
-pub(super) fn figure(value: Option<f64>) -> String {
+pub(super) fn format_figure(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(0.0) => "0".to_owned(),

@@ -80,12 +80,12 @@ pub(super) fn style<'a>(
 
 /// The location of findings: a variant in its config, or a model file.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct FindingLocation {
     path: PathBuf,
     variant: Option<JsonPath>,
 }
 
-impl Place {
+impl FindingLocation {
     /// Returns the location of a side.
     pub(super) fn of(side: &Side) -> Self {
         match &side.selection.variant {
@@ -131,7 +131,7 @@ impl Place {
 }
 
 /// Returns the findings of a comparison about side B, which is located at `place`.
-pub(super) fn of(report: &ComparisonReport, place: &Place) -> Report {
+pub(super) fn of(report: &ComparisonReport, place: &FindingLocation) -> Report {
     let against = format!("{} against {}", report.b.label, report.a.label);
     let found = report.cases.iter().flat_map(|case| {
         let failures = case
@@ -151,12 +151,12 @@ pub(super) fn of(report: &ComparisonReport, place: &Place) -> Report {
 }
 
 /// Returns the finding that the variant at `place` does not run where the reference does.
-pub(super) fn does_not_run(place: &Place, message: String) -> Report {
+pub(super) fn does_not_run(place: &FindingLocation, message: String) -> Report {
     place.report(std::iter::once((&RUNS_ON_ONE_SIDE, message)))
 }
 
 /// Merges several reports into one.
-pub(super) fn merged(reports: Vec<Report>) -> Report {
+pub(super) fn merge_reports(reports: Vec<Report>) -> Report {
     let mut all = Report::default();
     for report in reports {
         for file in report.files {

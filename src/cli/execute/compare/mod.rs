@@ -19,9 +19,9 @@ use super::input_args::InputOptions;
 use super::sides::{Side, SideArgs};
 use super::target_args::TargetArgs;
 use crate::diagnostic::{Report, book};
-use findings::Place;
-use pair::{Starter, compared};
-use sweep::Sweep;
+use findings::FindingLocation;
+use pair::{SideStarter, compare_sides};
+use sweep::SizeSweep;
 use tolerance_args::ToleranceArgs;
 
 /// Arguments of `pkgtool compare`.
@@ -66,7 +66,7 @@ pub(in super::super) struct Args {
     /// Compare at several sizes of the dynamic dimensions and report the worst. Without a list: the
     /// smallest size and the next one, the largest, and those around powers of two
     #[arg(long, value_name = "N,…", num_args = 0..=1, default_missing_value = "", help_heading = "Inputs", conflicts_with_all = ["inputs_dir", "all"], value_parser = sweep::parse)]
-    sizes: Option<Sweep>,
+    sizes: Option<SizeSweep>,
 
     /// Keep the program's state (a cache, a counter) from one input set to the next. By default,
     /// each set starts with fresh state
@@ -148,9 +148,13 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
             sides.len()
         ))
     })?;
-    let report = compared(args, &sides, &mut Starter::once(&args.target)?)?;
+    let report = compare_sides(
+        args,
+        &sides,
+        &mut SideStarter::for_one_comparison(&args.target)?,
+    )?;
     let [_, b] = &sides;
-    let found = findings::of(&report, &Place::of(b));
+    let found = findings::of(&report, &FindingLocation::of(b));
     write(args, &found, || {
         if args.json {
             report.to_json()

@@ -1,41 +1,41 @@
 //! Runs two sides on the same inputs and compares their outputs.
 
 use super::super::sides::{self, GivenInput, Side};
-use super::super::sizes::{Model, with_sizes};
-use super::super::target_args::{MAKING_INPUTS, TargetArgs};
-use super::super::{started, tell_wrong};
+use super::super::sizes::{TrialModel, with_sizes};
+use super::super::target_args::{GENERATING_INPUTS, TargetArgs};
+use super::super::{note_wrong_operators, start_with_notes};
 use super::Args;
-use super::cases::{self, Case, Sources};
+use super::cases::{self, InputSet, Sources};
 use super::report::{CaseResult, ComparisonReport, OutputResult, SideInfo};
 use crate::cli::exit::Failure;
 use crate::engine::{Answer, EngineError, Session};
-use crate::runtime::target::{self, Started, Wish};
+use crate::runtime::target::{self, StartRequest, Started};
 use crate::runtime::worker::{Launcher, Worker};
 use crate::tensor::Tensor;
 use crate::tensor::agreement::{Comparison, Tolerances};
-use crate::tensor::input::{self, Generator, InputArgs, InputError, Joint, matched};
+use crate::tensor::input::{self, Generator, InputArgs, InputError, JointSignature, match_values};
 
 /// Compares two sides on the input sets of the arguments, with sizes that A accepts.
-pub(super) fn compared(
+pub(super) fn compare_sides(
     args: &Args,
     sides: &[Side; 2],
-    loader: &mut Starter,
+    loader: &mut SideStarter,
 ) -> Result<ComparisonReport, Failure> {
     let outputs = sides
         .each_ref()
         .map(|side| &side.selection.signature.outputs);
-    let outputs = matched(outputs[0], outputs[1]).ok_or_else(|| {
+    let outputs = match_values(outputs[0], outputs[1]).ok_or_else(|| {
         Failure::Other(format!(
             "A has {} outputs and B has {}: they cannot be compared",
             outputs[0].len(),
             outputs[1].len()
         ))
     })?;
-    let given = args.target.limited(args.inputs.to_args());
+    let given = args.target.limit_memory(args.inputs.to_args());
     let declared = input::open_dims(&sides[0].selection.signature, &given).unwrap_or_default();
     let mut on = |given: &InputArgs| {
         let label = |place: usize, _: &Side| ["A", "B"][place].to_owned();
-        let (joint, given) = sides::joint(sides, label, given)?;
+        let (joint, given) = sides::joint_signature(sides, label, given)?;
         let sources = Sources {
             given: &given,
             directory: args.inputs_dir.as_deref(),
@@ -43,9 +43,9 @@ pub(super) fn compared(
             declared: &declared,
             seeds: args.first_seed..args.first_seed.saturating_add(args.seeds()),
         };
-        let cases = args
-            .target
-            .within(MAKING_INPUTS, || cases::cases(joint.signature(), &sources))?;
+        let cases = args.target.within(GENERATING_INPUTS, || {
+            cases::input_sets(joint.signature(), &sources)
+        })?;
         let pair = Pair {
             sides,
             joint: &joint,
@@ -57,7 +57,7 @@ pub(super) fn compared(
         return on(&given);
     }
     let [a, _] = sides;
-    let model = Model {
+    let model = TrialModel {
         target: &args.target,
         which: a.which(),
         selection: &a.selection,
@@ -70,37 +70,37 @@ pub(super) fn compared(
 }
 
 /// Starts the sides of comparisons. In a series of comparisons, A is started only once.
-pub(super) struct Starter {
+pub(super) struct SideStarter {
     launcher: Launcher,
     /// Set if fallbacks are reported as they happen.
-    tells: bool,
+    reports_fallbacks: bool,
     /// The running side A of the previous comparison, if A is the same in all of them.
-    kept: Option<Started>,
-    keeps: bool,
+    running_reference: Option<Started>,
+    keeps_reference: bool,
     /// The side of the last comparison that did not start, and whether the reason is that no engine
     /// runs it.
     refused: Option<(usize, bool)>,
 }
 
-impl Starter {
+impl SideStarter {
     /// Creates a starter for one comparison.
-    pub(super) fn once(target: &TargetArgs) -> Result<Self, Failure> {
+    pub(super) fn for_one_comparison(target: &TargetArgs) -> Result<Self, Failure> {
         Ok(Self {
             launcher: target.launcher()?,
-            tells: true,
-            kept: None,
-            keeps: false,
+            reports_fallbacks: true,
+            running_reference: None,
+            keeps_reference: false,
             refused: None,
         })
     }
 
     /// Creates a starter for several comparisons with the same A. The caller reports which engines
     /// ran.
-    pub(super) fn in_a_row(target: &TargetArgs) -> Result<Self, Failure> {
+    pub(super) fn for_series(target: &TargetArgs) -> Result<Self, Failure> {
         Ok(Self {
-            tells: false,
-            keeps: true,
-            ..Self::once(target)?
+            reports_fallbacks: false,
+            keeps_reference: true,
+            ..Self::for_one_comparison(target)?
         })
     }
 
@@ -110,10 +110,15 @@ impl Starter {
         self.refused.take()
     }
 
-    fn start(&mut self, place: usize, wish: &Wish, inputs: &[Tensor]) -> Result<Started, Failure> {
+    fn start(
+        &mut self,
+        place: usize,
+        wish: &StartRequest,
+        inputs: &[Tensor],
+    ) -> Result<Started, Failure> {
         self.refused = None;
         if place == 0
-            && let Some(mut started) = self.kept.take()
+            && let Some(mut started) = self.running_reference.take()
         {
             let run = |worker: &mut Worker| {
                 worker.reset_state()?;
@@ -121,28 +126,28 @@ impl Starter {
             };
             // If the session cannot run again, a new one is started, which reports the reason.
             if let Ok(first) = run(&mut started.worker) {
-                started.first = first;
+                started.first_answer = first;
                 return Ok(started);
             }
         }
-        if self.tells {
-            return started(wish, inputs, &self.launcher);
+        if self.reports_fallbacks {
+            return start_with_notes(wish, inputs, &self.launcher);
         }
         target::start(wish, inputs, &self.launcher).map_err(|error| {
-            self.refused = Some((place, error.is_want_of_an_engine()));
+            self.refused = Some((place, error.lacks_engine()));
             Failure::Other(format!("{}: {error}", wish.model.display()))
         })
     }
 
     fn keep(&mut self, started: Started) {
-        self.kept = Some(started).filter(|_| self.keeps);
+        self.running_reference = Some(started).filter(|_| self.keeps_reference);
     }
 }
 
 /// Two sides and the pairing of their outputs.
 struct Pair<'a> {
     sides: &'a [Side; 2],
-    joint: &'a Joint,
+    joint: &'a JointSignature,
     /// For each output of A, the index of the same output of B.
     outputs: &'a [usize],
 }
@@ -154,8 +159,8 @@ impl Pair<'_> {
     fn compare(
         &self,
         args: &Args,
-        cases: &[Case],
-        loader: &mut Starter,
+        cases: &[InputSet],
+        loader: &mut SideStarter,
     ) -> Result<ComparisonReport, Failure> {
         let [a, b] = self.sides;
         let mut load = |side: &Side, place: usize| {
@@ -163,22 +168,22 @@ impl Pair<'_> {
             loader.start(place, &wish, &self.inputs_of(place, &cases[0])?)
         };
         let mut started = [load(a, 0)?, load(b, 1)?];
-        if loader.tells && started[0].candidate.engine != started[1].candidate.engine {
-            tell_wrong(&a.wish(&args.target), &started[0], true);
+        if loader.reports_fallbacks && started[0].candidate.engine != started[1].candidate.engine {
+            note_wrong_operators(&a.wish(&args.target), &started[0], true);
         }
         let (tolerances, judged) = args.tolerances.of(self.sides, &started);
         let specs = &a.selection.signature.outputs;
         let mut pooled = vec![Comparison::default(); specs.len()];
         let mut results = Vec::new();
         for (place, case) in cases.iter().enumerate() {
-            if let Some(reason) = &case.unmade {
+            if let Some(reason) = &case.generation_error {
                 results.push(CaseResult::skipped(case, reason.clone()));
                 continue;
             }
             let inputs = [self.inputs_of(0, case)?, self.inputs_of(1, case)?];
             let answers: Answers = if place == 0 {
                 // This run has changed the state, so another run would not be the first one.
-                started.each_ref().map(|side| Ok(side.first.clone()))
+                started.each_ref().map(|side| Ok(side.first_answer.clone()))
             } else {
                 let [one, other] = &mut started;
                 let run = |side: &mut Started, place: usize| {
@@ -214,7 +219,7 @@ impl Pair<'_> {
         Ok(report)
     }
 
-    fn inputs_of(&self, side: usize, case: &Case) -> Result<Vec<Tensor>, Failure> {
+    fn inputs_of(&self, side: usize, case: &InputSet) -> Result<Vec<Tensor>, Failure> {
         let inputs = self.joint.inputs_of(side, &case.inputs);
         inputs.map_err(|error: InputError| Failure::Other(format!("{}: {error}", case.label)))
     }
@@ -222,7 +227,7 @@ impl Pair<'_> {
     fn judge(
         &self,
         args: &Args,
-        case: &Case,
+        case: &InputSet,
         answers: Answers,
         tolerances: &Tolerances,
         pooled: &mut [Comparison],
@@ -242,7 +247,7 @@ impl Pair<'_> {
             }
             // If neither side runs at sizes that were chosen here, nothing is known about their
             // agreement.
-            [Err(error), Err(_)] if case.sizes_are_ours => {
+            [Err(error), Err(_)] if case.has_chosen_sizes => {
                 Ok(CaseResult::skipped(case, error.to_string()))
             }
             [Err(error), Ok(_)] if case.sizes.is_some() => Ok(CaseResult::failed(
@@ -250,7 +255,7 @@ impl Pair<'_> {
                 format!("B runs, A does not: {error}"),
             )),
             [Err(error), _] => Err(failed(case, "A", &error)),
-            [_, Err(error)] if case.sizes_are_ours => Ok(CaseResult::failed(
+            [_, Err(error)] if case.has_chosen_sizes => Ok(CaseResult::failed(
                 case,
                 format!("A runs, B does not: {error}"),
             )),
@@ -275,6 +280,6 @@ fn judge(
     OutputResult::compared(name, a, agreement, violations)
 }
 
-fn failed(case: &Case, side: &str, error: &EngineError) -> Failure {
+fn failed(case: &InputSet, side: &str, error: &EngineError) -> Failure {
     Failure::Other(format!("{side} failed on {}: {error}", case.label))
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::super::sides::{GivenInput, Side};
-use super::cases::Case;
-use super::figures::{self, figure, figures};
+use super::cases::InputSet;
+use super::figures::{self, format_figure, format_figures};
 use super::sizes::{SizeResult, SizesReport};
 use crate::engine::ByteSums;
 use crate::runtime::precision::Precision;
@@ -28,7 +28,7 @@ pub(super) struct ComparisonReport {
     pub(super) b: SideInfo,
     tolerances: Tolerances,
     /// The precision that the default tolerances are for; `null` if the user gave tolerances.
-    pub(super) judged: Option<Judged>,
+    pub(super) judged: Option<JudgedPrecision>,
     /// The sides that sum products of 8-bit numbers exactly: `A`, `B`, `both` or `neither`. `null`
     /// if a side has no such products or does not report it.
     exact_byte_sums: Option<&'static str>,
@@ -43,7 +43,7 @@ pub(super) struct ComparisonReport {
 
 /// The precision that tolerances are for, and the reason.
 #[derive(Debug, Serialize)]
-pub(super) struct Judged {
+pub(super) struct JudgedPrecision {
     precision: String,
     /// The side with this precision: `A`, `B` or `both`.
     side: &'static str,
@@ -51,7 +51,7 @@ pub(super) struct Judged {
 }
 
 /// Maximum number of lines with shapes in the text.
-const MAX_SHAPES: usize = 4;
+const MAX_SHAPE_LINES: usize = 4;
 
 /// One side, with the engine that ran it.
 #[derive(Debug, Serialize)]
@@ -153,7 +153,7 @@ fn exact_byte_sums(a: &SideInfo, b: &SideInfo) -> Option<&'static str> {
 
 impl CaseResult {
     /// Creates the result of a case that both sides ran.
-    pub(super) fn compared(case: &Case, outputs: Vec<OutputResult>) -> Self {
+    pub(super) fn compared(case: &InputSet, outputs: Vec<OutputResult>) -> Self {
         Self {
             label: case.label.clone(),
             sizes: case.sizes.clone(),
@@ -165,7 +165,7 @@ impl CaseResult {
     }
 
     /// Creates the result of a case that was skipped for this reason.
-    pub(super) fn skipped(case: &Case, reason: String) -> Self {
+    pub(super) fn skipped(case: &InputSet, reason: String) -> Self {
         Self {
             skipped: Some(reason),
             ..Self::compared(case, Vec::new())
@@ -173,7 +173,7 @@ impl CaseResult {
     }
 
     /// Creates the result of a case that only one side ran.
-    pub(super) fn failed(case: &Case, failure: String) -> Self {
+    pub(super) fn failed(case: &InputSet, failure: String) -> Self {
         Self {
             failure: Some(failure),
             ..Self::compared(case, Vec::new())
@@ -289,13 +289,13 @@ impl ComparisonReport {
         let mut table = figures::table("output");
         for output in &self.outputs {
             let name = [defuse_line(&output.name)];
-            table.row(name.into_iter().chain(figures(&output.agreement)));
+            table.row(name.into_iter().chain(format_figures(&output.agreement)));
         }
         write!(text, "{table}")?;
         if let Some(sizes) = &self.sizes {
             sizes.write(text)?;
         }
-        for line in self.complaints() {
+        for line in self.problem_lines() {
             writeln!(text, "{line}")?;
         }
         if let Some(line) = self.byte_sums_line() {
@@ -310,7 +310,7 @@ impl ComparisonReport {
         writeln!(
             text,
             "A and B {verdict} on {cases} set{s} of inputs ({})",
-            demands(&self.tolerances)
+            format_tolerances(&self.tolerances)
         )
     }
 }
@@ -340,7 +340,7 @@ impl ComparisonReport {
     }
 
     /// Returns the problems of the comparison, one line each.
-    pub(super) fn complaints(&self) -> Vec<String> {
+    pub(super) fn problem_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for case in &self.cases {
             let label = defuse_line(&case.label);
@@ -374,27 +374,27 @@ impl ComparisonReport {
     }
 
     /// Describes the tolerances and the precision that they are for.
-    pub(super) fn demands(&self) -> String {
+    pub(super) fn tolerance_text(&self) -> String {
         match &self.judged {
             Some(judged) => judged.precision.clone(),
-            None => demands(&self.tolerances),
+            None => format_tolerances(&self.tolerances),
         }
     }
 
     /// Writes the input shapes of a side.
     fn shapes(&self, text: &mut String, side: usize) -> std::fmt::Result {
         let lines = self.shape_lines(side);
-        for line in lines.iter().take(MAX_SHAPES) {
+        for line in lines.iter().take(MAX_SHAPE_LINES) {
             writeln!(text, "   on {line}")?;
         }
-        match lines.len().saturating_sub(MAX_SHAPES) {
+        match lines.len().saturating_sub(MAX_SHAPE_LINES) {
             0 => Ok(()),
             more => writeln!(text, "   and {more} other shapes"),
         }
     }
 }
 
-impl Judged {
+impl JudgedPrecision {
     /// Creates the judgement for the precision of `side`.
     pub(super) fn new(side: &'static str, precision: &Precision) -> Self {
         Self {
@@ -406,7 +406,7 @@ impl Judged {
 }
 
 /// Formats as `judged as int8, as B is: its config says so`.
-impl std::fmt::Display for Judged {
+impl std::fmt::Display for JudgedPrecision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (precision, because) = (defuse_line(&self.precision), defuse_line(&self.because));
         let who = match self.side {
@@ -428,15 +428,15 @@ impl OutputResult {
             format!(
                 "output `{name}`: {} is {}, limit is {}",
                 violation.figure.replace('-', " "),
-                figure(Some(violation.value)),
-                figure(Some(violation.limit))
+                format_figure(Some(violation.value)),
+                format_figure(Some(violation.limit))
             )
         });
         incomparable.chain(violations).collect()
     }
 }
 
-fn demands(tolerances: &Tolerances) -> String {
+fn format_tolerances(tolerances: &Tolerances) -> String {
     let demands = [
         ("max rel", tolerances.max_rel),
         ("max abs", tolerances.max_abs),
@@ -446,6 +446,6 @@ fn demands(tolerances: &Tolerances) -> String {
     ];
     let texts = demands
         .iter()
-        .filter_map(|(name, limit)| Some(format!("{name} {}", figure(Some((*limit)?)))));
+        .filter_map(|(name, limit)| Some(format!("{name} {}", format_figure(Some((*limit)?)))));
     texts.collect::<Vec<_>>().join(", ")
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::figures::{self, FIGURES, figures};
+use super::figures::{self, FIGURES, format_figures};
 use crate::source::text::defuse_line;
 use crate::tensor::agreement::Agreement;
 
@@ -49,7 +49,7 @@ impl SizesReport {
             .iter()
             .rev()
             .filter(|it| it.differs || it.figures.is_some())
-            .max_by(|one, other| one.badness(other));
+            .max_by(|one, other| one.compare_badness(other));
         let worst = compared.map(|it| it.sizes.clone());
         (!each.is_empty()).then_some(Self { each, worst })
     }
@@ -60,7 +60,7 @@ impl SizesReport {
         for size in &self.each {
             let mut row = vec![defuse_line(&size.sizes)];
             match &size.figures {
-                Some(found) => row.extend(figures(found)),
+                Some(found) => row.extend(format_figures(found)),
                 None => row.extend(FIGURES.map(|_| "-".to_owned())),
             }
             table.row(row);
@@ -84,7 +84,7 @@ impl SizeResult {
 
     /// Orders results by badness: differences are worst, then missing figures, then larger relative
     /// errors.
-    fn badness(&self, other: &Self) -> Ordering {
+    fn compare_badness(&self, other: &Self) -> Ordering {
         let error = |it: &Self| it.figures.as_ref().map_or(f64::INFINITY, |it| it.max_rel);
         let differs = self.differs.cmp(&other.differs);
         differs.then(error(self).total_cmp(&error(other)))

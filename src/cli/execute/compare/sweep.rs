@@ -8,13 +8,13 @@ use crate::tensor::input::OpenDim;
 /// Maximum number of combinations of sizes in one comparison.
 const MAX_COMBINATIONS: usize = 96;
 /// Largest power of two that is tried, unless it is a bound.
-const LARGEST_POWER: u64 = 4096;
+const MAX_POWER_OF_TWO: u64 = 4096;
 /// Largest size that is tried for a dimension without an upper bound.
-const UNBOUNDED: u64 = 129;
+const MAX_UNBOUNDED_SIZE: u64 = 129;
 
 /// The sizes to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Sweep {
+pub(super) enum SizeSweep {
     /// The smallest size and the next one, the largest, and those around powers of two.
     Edges,
     /// The given sizes.
@@ -22,21 +22,24 @@ pub(super) enum Sweep {
 }
 
 /// Parses the value of the option, which may be empty.
-pub(super) fn parse(text: &str) -> Result<Sweep, String> {
+pub(super) fn parse(text: &str) -> Result<SizeSweep, String> {
     if text.is_empty() {
-        return Ok(Sweep::Edges);
+        return Ok(SizeSweep::Edges);
     }
     let sizes = text.split(',').map(|size| {
         let size = size.trim();
         let number = size.parse().ok().filter(|number| *number > 0);
         number.ok_or_else(|| format!("invalid size `{size}`: expected an integer from 1"))
     });
-    sizes.collect::<Result<_, _>>().map(Sweep::Of)
+    sizes.collect::<Result<_, _>>().map(SizeSweep::Of)
 }
 
 /// Returns combinations of sizes for all dynamic dimensions, as values of `--dim`. The first one
 /// has the default sizes of a run.
-pub(super) fn combinations(open: &[OpenDim], sweep: &Sweep) -> Result<Vec<Vec<String>>, Failure> {
+pub(super) fn combinations(
+    open: &[OpenDim],
+    sweep: &SizeSweep,
+) -> Result<Vec<Vec<String>>, Failure> {
     if open.is_empty() {
         return Err(Failure::Other(
             "--sizes needs a dynamic dimension without a given size, but the inputs have none"
@@ -44,8 +47,8 @@ pub(super) fn combinations(open: &[OpenDim], sweep: &Sweep) -> Result<Vec<Vec<St
         ));
     }
     let sizes = match sweep {
-        Sweep::Edges => of_edges(open),
-        Sweep::Of(sizes) => of_list(open, sizes)?,
+        SizeSweep::Edges => combinations_of_edges(open),
+        SizeSweep::Of(sizes) => combinations_of_list(open, sizes)?,
     };
     let mut seen = BTreeSet::new();
     let sizes = sizes.into_iter().filter(|sizes| seen.insert(sizes.clone()));
@@ -60,7 +63,7 @@ pub(super) fn combinations(open: &[OpenDim], sweep: &Sweep) -> Result<Vec<Vec<St
 
 /// Returns a combination per listed size. A dimension that cannot have the size gets the nearest
 /// smaller one.
-fn of_list(open: &[OpenDim], sizes: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
+fn combinations_of_list(open: &[OpenDim], sizes: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
     let combinations = sizes.iter().map(|size| {
         if !open.iter().any(|dim| dim.takes(*size)) {
             let names: Vec<String> = open.iter().map(|dim| format!("`{}`", dim.label)).collect();
@@ -69,19 +72,22 @@ fn of_list(open: &[OpenDim], sizes: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
                 names.join(", ")
             )));
         }
-        Ok(open.iter().map(|dim| at_most(dim, *size)).collect())
+        Ok(open
+            .iter()
+            .map(|dim| largest_size_up_to(dim, *size))
+            .collect())
     });
     combinations.collect()
 }
 
 /// Returns three kinds of combinations: the default sizes of a run, the edge sizes of each group
 /// while all others have their smallest size, and the edge sizes of all dimensions together.
-fn of_edges(open: &[OpenDim]) -> Vec<Vec<u64>> {
-    let least: Vec<u64> = open.iter().map(least).collect();
-    let mut combinations = vec![open.iter().map(usual).collect::<Vec<u64>>()];
+fn combinations_of_edges(open: &[OpenDim]) -> Vec<Vec<u64>> {
+    let least: Vec<u64> = open.iter().map(smallest_size).collect();
+    let mut combinations = vec![open.iter().map(default_size).collect::<Vec<u64>>()];
     let groups = groups(open);
     for group in &groups {
-        for size in edges(&open[group[0]]) {
+        for size in edge_sizes(&open[group[0]]) {
             let mut sizes = least.clone();
             for at in group {
                 sizes[*at] = size;
@@ -90,9 +96,9 @@ fn of_edges(open: &[OpenDim]) -> Vec<Vec<u64>> {
         }
     }
     if groups.len() > 1 {
-        let all: BTreeSet<u64> = open.iter().flat_map(edges).collect();
+        let all: BTreeSet<u64> = open.iter().flat_map(edge_sizes).collect();
         let together = all.into_iter().map(|size| {
-            let sizes = open.iter().map(|dim| at_most(dim, size));
+            let sizes = open.iter().map(|dim| largest_size_up_to(dim, size));
             sizes.collect()
         });
         combinations.extend(together);
@@ -118,38 +124,42 @@ fn groups(open: &[OpenDim]) -> Vec<Vec<usize>> {
 }
 
 /// Returns the sizes of a dimension that are tried, in order.
-fn edges(dim: &OpenDim) -> BTreeSet<u64> {
-    let least = least(dim);
-    let most = dim.largest().unwrap_or(UNBOUNDED);
+fn edge_sizes(dim: &OpenDim) -> BTreeSet<u64> {
+    let least = smallest_size(dim);
+    let most = dim.largest().unwrap_or(MAX_UNBOUNDED_SIZE);
     let powers = (0..).map(|power| 1_u64 << power);
     let around = powers
-        .take_while(|power| *power <= LARGEST_POWER)
+        .take_while(|power| *power <= MAX_POWER_OF_TWO)
         .flat_map(|power| [power - 1, power, power + 1]);
     let candidates = [least, least + 1, most].into_iter().chain(around);
     let inside = candidates.filter(|size| (least..=most).contains(size));
-    inside.map(|size| at_most(dim, size)).collect()
+    inside.map(|size| largest_size_up_to(dim, size)).collect()
 }
 
 /// Returns the smallest size of a dimension.
-fn least(dim: &OpenDim) -> u64 {
+fn smallest_size(dim: &OpenDim) -> u64 {
     let least = dim.allowed.iter().map(|allowed| allowed.smallest().max(1));
     least.max().unwrap_or(1)
 }
 
 /// Returns the default size of a dimension in a run.
-fn usual(dim: &OpenDim) -> u64 {
+fn default_size(dim: &OpenDim) -> u64 {
     dim.largest().unwrap_or(1)
 }
 
 /// Returns the largest allowed size of a dimension up to `size`, otherwise its smallest size.
-fn at_most(dim: &OpenDim, size: u64) -> u64 {
+fn largest_size_up_to(dim: &OpenDim, size: u64) -> u64 {
     let size = dim.largest().map_or(size, |most| size.min(most));
     let below = dim
         .allowed
         .iter()
         .filter_map(|allowed| allowed.at_most(size));
     let size = below.min().unwrap_or(size);
-    if dim.takes(size) { size } else { least(dim) }
+    if dim.takes(size) {
+        size
+    } else {
+        smallest_size(dim)
+    }
 }
 
 #[cfg(test)]
@@ -171,15 +181,15 @@ mod tests {
 
     #[test]
     fn edges_are_the_ends_and_what_lies_around_powers_of_two() {
-        let found = edges(&dim("n", Some(20), range(2, 20, 1)));
+        let found = edge_sizes(&dim("n", Some(20), range(2, 20, 1)));
         let expected = [2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20];
         assert_eq!(found, BTreeSet::from(expected));
-        let found = edges(&dim("n", Some(64), range(32, 64, 16)));
+        let found = edge_sizes(&dim("n", Some(64), range(32, 64, 16)));
         assert_eq!(found, BTreeSet::from([32, 48, 64]));
         let choices = Some(Allowed::Choices(vec![1, 2, 4]));
-        let found = edges(&dim("n", Some(4), choices));
+        let found = edge_sizes(&dim("n", Some(4), choices));
         assert_eq!(found, BTreeSet::from([1, 2, 4]));
-        let found = edges(&dim("n", None, None));
+        let found = edge_sizes(&dim("n", None, None));
         assert_eq!(found.last(), Some(&129));
         assert_eq!(found.first(), Some(&1));
     }
@@ -190,7 +200,7 @@ mod tests {
             dim("ids[1]", Some(4), range(2, 4, 1)),
             dim("mask[1]", Some(4), range(2, 4, 1)),
         ];
-        let found = combinations(&open, &Sweep::Edges).expect("sizes");
+        let found = combinations(&open, &SizeSweep::Edges).expect("sizes");
         let label = |size: u64| vec![format!("ids[1]={size}"), format!("mask[1]={size}")];
         assert_eq!(found, [label(4), label(2), label(3)]);
     }
@@ -198,7 +208,7 @@ mod tests {
     #[test]
     fn others_vary_alone_and_together_within_a_limit() {
         let open = [dim("batch", None, None), dim("length", None, None)];
-        let found = combinations(&open, &Sweep::Edges).expect("sizes");
+        let found = combinations(&open, &SizeSweep::Edges).expect("sizes");
         let has = |sizes: [&str; 2]| found.contains(&sizes.map(str::to_owned).to_vec());
         assert_eq!(found[0], ["batch=1", "length=1"]);
         assert!(has(["batch=7", "length=1"]) && has(["batch=1", "length=7"]));
@@ -220,8 +230,8 @@ mod tests {
             ["batch=8", "length=100"],
         ];
         assert_eq!(found, expected);
-        assert!(combinations(&open, &Sweep::Of(vec![129])).is_err());
-        assert!(combinations(&[], &Sweep::Edges).is_err());
+        assert!(combinations(&open, &SizeSweep::Of(vec![129])).is_err());
+        assert!(combinations(&[], &SizeSweep::Edges).is_err());
         assert!(parse("0").is_err() && parse("1,x").is_err());
     }
 }

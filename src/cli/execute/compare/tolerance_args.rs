@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use super::super::sides::Side;
-use super::report::Judged;
+use super::report::JudgedPrecision;
 use crate::engine::Provider;
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
@@ -80,7 +80,7 @@ impl ToleranceArgs {
         &self,
         sides: &[Side; 2],
         started: &[Started; 2],
-    ) -> (Tolerances, Option<Judged>) {
+    ) -> (Tolerances, Option<JudgedPrecision>) {
         let given = Tolerances {
             max_abs: self.max_abs,
             max_rel: self.max_rel,
@@ -123,6 +123,6 @@ impl ToleranceArgs {
         } else {
             lower.tolerances()
         };
-        (tolerances, Some(Judged::new(side, &lower)))
+        (tolerances, Some(JudgedPrecision::new(side, &lower)))
     }
 }

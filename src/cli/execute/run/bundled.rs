@@ -7,16 +7,16 @@ use serde_json::json;
 
 use super::super::super::exit::{Exit, Failure};
 use super::super::super::output;
-use super::super::target_args::Which;
+use super::super::target_args::VariantChoice;
 use super::Args;
 use crate::runtime::precision::Precision;
 use crate::runtime::target::Candidate;
 use crate::tensor::agreement::{Agreement, Comparison, Tolerances};
-use crate::tensor::bundled::{self, Case};
+use crate::tensor::bundled::{self, TestCase};
 use crate::tensor::{DType, Tensor};
 
 /// The outcome of a test case.
-struct Outcome {
+struct CaseOutcome {
     method: String,
     index: usize,
     candidate: Candidate,
@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(format!("{path} {error}"));
     let cases = args
         .target
-        .within("reading the test cases", || bundled::cases(&args.path));
+        .within("reading the test cases", || bundled::read_cases(&args.path));
     let mut cases = cases.map_err(|error| other(&error))?;
     if let Some(method) = &args.target.method {
         cases.retain(|case| case.method == *method);
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     let outcomes = cases.into_iter().map(|case| run_case(args, case));
-    let outcomes: Vec<Outcome> = outcomes.collect::<Result<_, _>>()?;
+    let outcomes: Vec<CaseOutcome> = outcomes.collect::<Result<_, _>>()?;
     output::print(&if args.json {
         to_json(&outcomes)
     } else {
@@ -52,15 +52,15 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Runs a test case in a new session, so that the program's state is fresh.
-fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
+fn run_case(args: &Args, case: TestCase) -> Result<CaseOutcome, Failure> {
     let mut target = args.target.clone();
     target.method = Some(case.method.clone());
     let which = args.variant.which();
-    let open = Which {
+    let open = VariantChoice {
         precision: None,
         ..which
     };
-    let selection = super::super::selected(&target, &args.path, open)?;
+    let selection = super::super::select_method(&target, &args.path, open)?;
     crate::tensor::input::check(&selection.signature, &case.inputs).map_err(|error| {
         let path = args.path.display();
         Failure::Other(format!(
@@ -68,9 +68,9 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
             case.index, case.method
         ))
     })?;
-    let wish = target.wish(&selection, which);
-    let started = super::super::started(&wish, &case.inputs, &target.launcher()?)?;
-    let outputs = &started.first.outputs;
+    let wish = target.start_request(&selection, which);
+    let started = super::super::start_with_notes(&wish, &case.inputs, &target.launcher()?)?;
+    let outputs = &started.first_answer.outputs;
     let mut faults = Vec::new();
     let mut agreement = None;
     if !case.expected.is_empty() {
@@ -85,7 +85,7 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
         let precision = Precision::of(&selection);
         let mut all = Comparison::default();
         for ((expected, found), spec) in case.expected.iter().zip(outputs).zip(specs) {
-            if let Some(fault) = fault(expected, found, &precision) {
+            if let Some(fault) = output_fault(expected, found, &precision) {
                 faults.push(format!("output `{}` {fault}", spec.name));
             }
             // An output that cannot be compared is already in `faults`.
@@ -93,7 +93,7 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
         }
         agreement = Some(all.agreement());
     }
-    Ok(Outcome {
+    Ok(CaseOutcome {
         method: case.method,
         index: case.index,
         candidate: started.candidate,
@@ -104,7 +104,7 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
 
 /// Returns what is wrong with an output, if anything. Floats may differ by the rounding of their
 /// type, or of the program's weights. All other types must be equal.
-fn fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<String> {
+fn output_fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<String> {
     let mut one = Comparison::default();
     if let Err(error) = one.add(expected, found) {
         return Some(format!("cannot be compared: {error}"));
@@ -131,7 +131,7 @@ fn fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<String> 
     ))
 }
 
-fn to_text(outcomes: &[Outcome]) -> String {
+fn to_text(outcomes: &[CaseOutcome]) -> String {
     let mut text = String::new();
     for outcome in outcomes {
         let verdict = match (&outcome.agreement, outcome.faults.as_slice()) {
@@ -151,7 +151,7 @@ fn to_text(outcomes: &[Outcome]) -> String {
     text
 }
 
-fn to_json(outcomes: &[Outcome]) -> String {
+fn to_json(outcomes: &[CaseOutcome]) -> String {
     let cases = outcomes.iter().map(|outcome| {
         json!({
             "method": outcome.method,

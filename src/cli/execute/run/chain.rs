@@ -1,28 +1,28 @@
 //! Runs components, or methods of one program, in sequence: outputs of one become inputs of the
 //! next.
 
-use super::{Args, Stage};
-use crate::cli::execute::sizes::{Model, with_sizes};
-use crate::cli::execute::target_args::MAKING_INPUTS;
+use super::{Args, CompletedRun};
+use crate::cli::execute::sizes::{TrialModel, with_sizes};
+use crate::cli::execute::target_args::GENERATING_INPUTS;
 use crate::cli::exit::Failure;
 use crate::runtime::selection::Selection;
-use crate::tensor::input::{self, Generator, Held, InputArgs};
+use crate::tensor::input::{self, Generator, InitialValue, InputArgs};
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
 /// Runs the model of the arguments: one method, or a chain of components or methods.
-pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
+pub(super) fn run(args: &Args) -> Result<Vec<CompletedRun>, Failure> {
     let which = args.variant.which();
     if args.chain.is_empty() {
-        let selection = super::super::selected(&args.target, &args.path, which)?;
-        let given = args.target.limited(args.inputs.to_args());
-        let model = Model {
+        let selection = super::super::select_method(&args.target, &args.path, which)?;
+        let given = args.target.limit_memory(args.inputs.to_args());
+        let model = TrialModel {
             target: &args.target,
             which,
             selection: &selection,
         };
         let stage = with_sizes(&model, &given, |given| {
             let inputs = assemble(args, &selection.signature, given, &[])?;
-            Stage::run(args, selection.clone(), inputs)
+            CompletedRun::run(args, selection.clone(), inputs)
         })?;
         return Ok(vec![stage]);
     }
@@ -30,15 +30,15 @@ pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
     let mut selections = Vec::new();
     for name in &args.chain {
         let link = args.target.select_link(&args.path, which, name);
-        selections.push(link.map_err(|error| super::super::not_selected(&error))?);
+        selections.push(link.map_err(|error| super::super::selection_failure(&error))?);
     }
-    let given = args.target.limited(args.inputs.to_args());
-    let mut given = Given::new(&given, &selections)?;
-    let mut stages: Vec<Stage> = Vec::new();
+    let given = args.target.limit_memory(args.inputs.to_args());
+    let mut given = ChainInputs::new(&given, &selections)?;
+    let mut stages: Vec<CompletedRun> = Vec::new();
     for (place, selection) in selections.into_iter().enumerate() {
         let arguments = given.for_stage(place, &selection.signature);
-        let inputs = gather(args, &selection.signature, &arguments, &stages)?;
-        stages.push(Stage::run(args, selection, inputs)?);
+        let inputs = gather_inputs(args, &selection.signature, &arguments, &stages)?;
+        stages.push(CompletedRun::run(args, selection, inputs)?);
     }
     Ok(stages)
 }
@@ -47,9 +47,9 @@ fn assemble(
     args: &Args,
     signature: &Signature,
     given: &InputArgs,
-    held: &[Option<Held>],
+    held: &[Option<InitialValue>],
 ) -> Result<Vec<Tensor>, Failure> {
-    let inputs = args.target.within(MAKING_INPUTS, || {
+    let inputs = args.target.within(GENERATING_INPUTS, || {
         input::assemble_around(signature, given, held)
     });
     inputs.map_err(|error| Failure::Other(error.to_string()))
@@ -60,11 +60,11 @@ fn assemble(
 /// A named argument goes to each component that has an input of this name. An unnamed generator
 /// fills the inputs that no earlier component feeds, in every component. All other unnamed
 /// arguments go to the first component.
-struct Given {
+struct ChainInputs {
     arguments: InputArgs,
 }
 
-impl Given {
+impl ChainInputs {
     fn new(arguments: &InputArgs, selections: &[Selection]) -> Result<Self, Failure> {
         for argument in &arguments.inputs {
             let Some(name) = name_of(argument) else {
@@ -72,7 +72,7 @@ impl Given {
             };
             let specs = selections.iter().flat_map(|one| &one.signature.inputs);
             let known: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
-            if !known.contains(&name) && !looks_like_a_value(argument) {
+            if !known.contains(&name) && !is_existing_file(argument) {
                 return Err(Failure::Other(format!(
                     "no component of the chain has an input `{name}`; available: {}",
                     known.join(", ")
@@ -90,7 +90,7 @@ impl Given {
         let mut own = self.arguments.clone();
         own.inputs.retain(|argument| match name_of(argument) {
             Some(name) if has(name) => true,
-            Some(_) => place == 0 && looks_like_a_value(argument),
+            Some(_) => place == 0 && is_existing_file(argument),
             None => place == 0 || is_generator(argument),
         });
         own
@@ -108,22 +108,22 @@ fn name_of(argument: &str) -> Option<&str> {
 }
 
 /// Returns whether an argument with a `=` is the path of a file.
-fn looks_like_a_value(argument: &str) -> bool {
+fn is_existing_file(argument: &str) -> bool {
     std::path::Path::new(argument).exists()
 }
 
 /// Returns the inputs of a component: outputs of earlier components, then values of the arguments
 /// in matching sizes.
-fn gather(
+fn gather_inputs(
     args: &Args,
     signature: &Signature,
     arguments: &InputArgs,
-    earlier: &[Stage],
+    earlier: &[CompletedRun],
 ) -> Result<Vec<Tensor>, Failure> {
-    let fed = feed(signature, arguments, earlier).into_iter();
-    let held: Vec<Option<Held>> = fed
+    let fed = earlier_outputs(signature, arguments, earlier).into_iter();
+    let held: Vec<Option<InitialValue>> = fed
         .map(|tensor| {
-            Some(Held {
+            Some(InitialValue {
                 tensor: Some(tensor?),
                 origin: "an output of an earlier component".to_owned(),
                 empty: Vec::new(),
@@ -136,7 +136,11 @@ fn gather(
 /// Returns an earlier output for each input, if any. Outputs are matched by name first, the latest
 /// component first. The unmatched outputs of the previous component are then matched in order, if
 /// dtype and shape fit.
-fn feed(signature: &Signature, arguments: &InputArgs, earlier: &[Stage]) -> Vec<Option<Tensor>> {
+fn earlier_outputs(
+    signature: &Signature,
+    arguments: &InputArgs,
+    earlier: &[CompletedRun],
+) -> Vec<Option<Tensor>> {
     let mut fed: Vec<Option<Tensor>> = vec![None; signature.inputs.len()];
     let named = |spec: &TensorSpec| {
         let names = arguments.inputs.iter().filter_map(|one| name_of(one));
@@ -153,7 +157,12 @@ fn feed(signature: &Signature, arguments: &InputArgs, earlier: &[Stage]) -> Vec<
             Some((stage, output))
         });
         if let Some((stage, output)) = source {
-            *slot = earlier[stage].started.first.outputs.get(output).cloned();
+            *slot = earlier[stage]
+                .started
+                .first_answer
+                .outputs
+                .get(output)
+                .cloned();
             if stage + 1 == earlier.len() {
                 taken.push(output);
             }
@@ -162,7 +171,7 @@ fn feed(signature: &Signature, arguments: &InputArgs, earlier: &[Stage]) -> Vec<
     let Some(before) = earlier.last() else {
         return fed;
     };
-    let outputs = before.started.first.outputs.iter().enumerate();
+    let outputs = before.started.first_answer.outputs.iter().enumerate();
     let mut free = outputs.filter(|(output, _)| !taken.contains(output));
     for (slot, spec) in fed.iter_mut().zip(&signature.inputs) {
         if slot.is_none() && !named(spec) {

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Shown, Stage};
+use super::{CompletedRun, RunView};
 use crate::engine::ByteSums;
 use crate::runtime::selection::Selection;
 use crate::runtime::target::Started;
 use crate::tensor::{DType, Tensor};
 
 /// Maximum number of elements that are printed of a tensor.
-const MAX_DATA: usize = 65_536;
+const MAX_PRINTED_ELEMENTS: usize = 65_536;
 
 /// Returns the document with a final newline. For a chain, it describes the last component, and
 /// `chain` has all of them.
-pub(super) fn render(stages: &[Stage]) -> String {
+pub(super) fn render(stages: &[CompletedRun]) -> String {
     let mut document = stages.last().map_or(Json::Null, stage);
     if stages.len() > 1 {
         document["chain"] = stages.iter().map(stage).collect();
@@ -26,7 +26,11 @@ pub(super) fn render(stages: &[Stage]) -> String {
 
 /// Returns one document for several steps: the session, the inputs and outputs of the last step,
 /// and all steps in `steps`.
-pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: Vec<Json>) -> String {
+pub(super) fn render_steps(
+    stage: &CompletedRun,
+    feeds: &[(String, String)],
+    steps: Vec<Json>,
+) -> String {
     let mut document = self::stage(stage);
     if let Some(last) = steps.last() {
         document["inputs"] = last["inputs"].clone();
@@ -40,13 +44,13 @@ pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: Vec
 }
 
 /// Renders one step.
-pub(super) fn step(shown: &Shown<'_>) -> Json {
+pub(super) fn step(shown: &RunView<'_>) -> Json {
     let (inputs, outputs) = tensors(shown);
     json!({ "inputs": inputs, "outputs": outputs, "time_ms": milliseconds(shown.time) })
 }
 
 /// Renders inputs and outputs.
-fn tensors(shown: &Shown<'_>) -> (Vec<Json>, Vec<Json>) {
+fn tensors(shown: &RunView<'_>) -> (Vec<Json>, Vec<Json>) {
     let inputs = shown.signature.inputs.iter().zip(shown.inputs);
     let outputs = shown.signature.outputs.iter().zip(shown.outputs);
     let inputs = inputs.map(|(spec, tensor)| described(&spec.name, tensor));
@@ -55,15 +59,15 @@ fn tensors(shown: &Shown<'_>) -> (Vec<Json>, Vec<Json>) {
     (inputs.collect(), outputs.collect())
 }
 
-fn stage(stage: &Stage) -> Json {
+fn stage(stage: &CompletedRun) -> Json {
     let mut document = head(&stage.selection, &stage.started);
     let (inputs, outputs) = tensors(&stage.shown());
     document["inputs"] = Json::Array(inputs);
     document["outputs"] = Json::Array(outputs);
     document["timings_ms"] = json!({
         "load": milliseconds(stage.started.load_time),
-        "first": milliseconds(stage.started.first.time),
-        "run": stage.again.map(milliseconds),
+        "first": milliseconds(stage.started.first_answer.time),
+        "run": stage.second_run_time.map(milliseconds),
     });
     document
 }
@@ -72,7 +76,7 @@ fn stage(stage: &Stage) -> Json {
 pub(super) fn head(selection: &Selection, started: &Started) -> Json {
     let variant = selection.variant.as_ref();
     let passed_over: Vec<Json> = started
-        .passed_over
+        .failed_candidates
         .iter()
         .map(|(candidate, error)| {
             json!({
@@ -111,7 +115,7 @@ fn output(name: &str, tensor: &Tensor, file: Option<&std::path::PathBuf>) -> Jso
     let mut json = described(name, tensor);
     if let Some(file) = file {
         json["file"] = json!(shown(file));
-    } else if tensor.len() <= MAX_DATA {
+    } else if tensor.len() <= MAX_PRINTED_ELEMENTS {
         let elements = elements(tensor);
         json["data"] = nested(&mut elements.into_iter(), tensor.shape());
     }

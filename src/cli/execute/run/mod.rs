@@ -15,7 +15,7 @@ use super::super::output;
 use super::input_args::InputOptions;
 use super::target_args::{TargetArgs, VariantArgs};
 use crate::diagnostic::book;
-use crate::engine::{Reading, Session};
+use crate::engine::{PortableReading, Session};
 use crate::runtime::selection::Selection;
 use crate::runtime::target::Started;
 use crate::tensor::input::{FEED_HELP, MAX_STEPS, STEP_INPUT_HELP};
@@ -96,18 +96,18 @@ Examples:
   pkgtool run decoder.onnx --steps 4 --input input_ids=[[7]] --input attention_mask=ones";
 
 /// One model file that was run.
-struct Stage {
+struct CompletedRun {
     selection: Selection,
     started: Started,
     inputs: Vec<Tensor>,
     /// Duration of the second run.
-    again: Option<Duration>,
+    second_run_time: Option<Duration>,
     /// Files with the outputs, in their order; empty if outputs were not written.
     files: Vec<PathBuf>,
 }
 
 /// The data of one run for display.
-struct Shown<'a> {
+struct RunView<'a> {
     signature: &'a Signature,
     inputs: &'a [Tensor],
     outputs: &'a [Tensor],
@@ -129,12 +129,12 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let mut stages = chain::run(args)?;
     if let Some(directory) = &args.output_dir {
         for stage in &mut stages {
-            let folder = match stage.link() {
+            let folder = match stage.chain_name() {
                 Some(link) if !args.chain.is_empty() => directory.join(link),
                 _ => directory.clone(),
             };
             let specs = &stage.selection.signature.outputs;
-            stage.files = write_outputs(&folder, specs, &stage.started.first.outputs)
+            stage.files = write_outputs(&folder, specs, &stage.started.first_answer.outputs)
                 .map_err(|error| Failure::Other(error.to_string()))?;
         }
     }
@@ -152,21 +152,21 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-impl Stage {
+impl CompletedRun {
     /// Returns the data of the first run.
-    fn shown(&self) -> Shown<'_> {
-        Shown {
+    fn shown(&self) -> RunView<'_> {
+        RunView {
             signature: &self.selection.signature,
             inputs: &self.inputs,
-            outputs: &self.started.first.outputs,
+            outputs: &self.started.first_answer.outputs,
             files: &self.files,
-            time: self.started.first.time,
+            time: self.started.first_answer.time,
         }
     }
 
     /// Returns the engine's own interpretation of the program, if it computes the program in place
     /// of its backend.
-    fn reading(&self) -> Option<Reading> {
+    fn reading(&self) -> Option<PortableReading> {
         let method = &self.selection.signature.method;
         let candidate = self.started.candidate;
         candidate.reading(&self.selection.info, method)
@@ -174,7 +174,7 @@ impl Stage {
 
     /// Returns its name in a chain: the component, otherwise the method. Other
     /// characters than letters, digits, `_` and `-` become `_`.
-    fn link(&self) -> Option<String> {
+    fn chain_name(&self) -> Option<String> {
         let variant = self.selection.variant.as_ref();
         let component = variant.and_then(|variant| variant.component.clone());
         let link = component.unwrap_or_else(|| self.selection.signature.method.clone());
@@ -191,9 +191,9 @@ impl Stage {
     fn run(args: &Args, selection: Selection, inputs: Vec<Tensor>) -> Result<Self, Failure> {
         input::check(&selection.signature, &inputs)
             .map_err(|error| Failure::Other(error.to_string()))?;
-        let wish = args.target.wish(&selection, args.variant.which());
+        let wish = args.target.start_request(&selection, args.variant.which());
         let launcher = args.target.launcher()?;
-        let mut started = super::started(&wish, &inputs, &launcher)?;
+        let mut started = super::start_with_notes(&wish, &inputs, &launcher)?;
         let again = if args.once {
             None
         } else {
@@ -205,16 +205,16 @@ impl Stage {
             selection,
             started,
             inputs,
-            again,
+            second_run_time: again,
             files: Vec::new(),
         })
     }
 }
 
-fn check_finite(stages: &[Stage]) -> Result<(), Failure> {
+fn check_finite(stages: &[CompletedRun]) -> Result<(), Failure> {
     for stage in stages {
         let specs = &stage.selection.signature.outputs;
-        if let Some(fault) = not_finite(specs, &stage.started.first.outputs) {
+        if let Some(fault) = describe_not_finite(specs, &stage.started.first_answer.outputs) {
             let model = stage.selection.model.display();
             return Err(Failure::Other(format!("{model}: {fault}")));
         }
@@ -223,7 +223,7 @@ fn check_finite(stages: &[Stage]) -> Result<(), Failure> {
 }
 
 /// Describes the first output that contains NaN or infinity.
-fn not_finite(specs: &[TensorSpec], outputs: &[Tensor]) -> Option<String> {
+fn describe_not_finite(specs: &[TensorSpec], outputs: &[Tensor]) -> Option<String> {
     specs.iter().zip(outputs).find_map(|(spec, tensor)| {
         let bad = tensor.to_f64().filter(|value| !value.is_finite()).count();
         (bad > 0).then(|| {

@@ -6,8 +6,8 @@
 
 use serde_json::Value as Json;
 
-use super::super::target_args::MAKING_INPUTS;
-use super::{Args, Shown, Stage, json, not_finite, text};
+use super::super::target_args::GENERATING_INPUTS;
+use super::{Args, CompletedRun, RunView, describe_not_finite, json, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
 use crate::engine::{Answer, Session};
@@ -16,7 +16,7 @@ use crate::tensor::{Tensor, write_outputs};
 
 /// The rendered steps so far.
 #[derive(Default)]
-struct Rendered {
+struct RenderedSteps {
     texts: Vec<String>,
     documents: Vec<Json>,
     /// Message about the first output that is not finite.
@@ -27,42 +27,42 @@ struct Rendered {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let which = args.variant.which();
-    let selection = super::super::selected(&args.target, &args.path, which)?;
+    let selection = super::super::select_method(&args.target, &args.path, which)?;
     let signature = selection.signature.clone();
     let wanted = StepArgs {
         count: args.steps,
         values: args.step_inputs.clone(),
         feeds: args.feeds.clone(),
     };
-    let given = args.target.limited(args.inputs.to_args());
+    let given = args.target.limit_memory(args.inputs.to_args());
     let steps = args
         .target
-        .within(MAKING_INPUTS, || Steps::of(&signature, &given, &wanted));
+        .within(GENERATING_INPUTS, || Steps::of(&signature, &given, &wanted));
     let steps = steps.map_err(|error| fail(&error))?;
     let first = args
         .target
-        .within(MAKING_INPUTS, || steps.inputs(0, None))
+        .within(GENERATING_INPUTS, || steps.inputs(0, None))
         .map_err(|error| fail(&error))?;
-    let wish = args.target.wish(&selection, which);
-    let started = super::super::started(&wish, &first, &args.target.launcher()?)?;
-    let mut stage = Stage {
+    let wish = args.target.start_request(&selection, which);
+    let started = super::super::start_with_notes(&wish, &first, &args.target.launcher()?)?;
+    let mut stage = CompletedRun {
         selection,
         started,
         inputs: first,
-        again: None,
+        second_run_time: None,
         files: Vec::new(),
     };
-    let mut rendered = Rendered::default();
-    let mut answer = stage.started.first.clone();
+    let mut rendered = RenderedSteps::default();
+    let mut answer = stage.started.first_answer.clone();
     rendered.add(args, &stage, &stage.inputs, &answer)?;
     for step in 1..steps.count() {
         let at = |error: &dyn std::fmt::Display| {
             let model = stage.selection.model.display();
             Failure::Other(format!("{model}, step {}: {error}", step + 1))
         };
-        let inputs = args
-            .target
-            .within(MAKING_INPUTS, || steps.inputs(step, Some(&answer.outputs)));
+        let inputs = args.target.within(GENERATING_INPUTS, || {
+            steps.inputs(step, Some(&answer.outputs))
+        });
         let inputs = inputs.map_err(|error| at(&error))?;
         let ran = stage.started.worker.run(&inputs);
         answer = ran.map_err(|error| at(&error))?;
@@ -86,12 +86,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-impl Rendered {
+impl RenderedSteps {
     /// Adds a step, and writes its outputs to files if requested.
     fn add(
         &mut self,
         args: &Args,
-        stage: &Stage,
+        stage: &CompletedRun,
         inputs: &[Tensor],
         answer: &Answer,
     ) -> Result<(), Failure> {
@@ -105,7 +105,7 @@ impl Rendered {
             }
             None => Vec::new(),
         };
-        let shown = Shown {
+        let shown = RunView {
             signature,
             inputs,
             outputs: &answer.outputs,
@@ -118,7 +118,7 @@ impl Rendered {
             self.texts.push(text::step(number, &shown));
         }
         if args.check_finite && self.fault.is_none() {
-            let fault = not_finite(&signature.outputs, &answer.outputs);
+            let fault = describe_not_finite(&signature.outputs, &answer.outputs);
             let model = stage.selection.model.display();
             self.fault = fault.map(|fault| format!("{model}, step {number}: {fault}"));
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{Shown, Stage};
+use super::{CompletedRun, RunView};
 use crate::cli::execute::sides::what;
 use crate::diagnostic::Table;
 use crate::engine::Placement;
@@ -13,7 +13,7 @@ use crate::tensor::npy::BFLOAT16_NOTE;
 use crate::tensor::{DType, Summary, Tensor, TensorSpec};
 
 /// Returns the text with a final newline.
-pub(super) fn render(stages: &[Stage]) -> String {
+pub(super) fn render(stages: &[CompletedRun]) -> String {
     let mut text = String::new();
     for (place, stage) in stages.iter().enumerate() {
         if place > 0 {
@@ -28,7 +28,7 @@ pub(super) fn render(stages: &[Stage]) -> String {
 /// Maximum number of feeds that are listed.
 const MAX_FEEDS: usize = 4;
 
-fn head(text: &mut String, stage: &Stage) -> std::fmt::Result {
+fn head(text: &mut String, stage: &CompletedRun) -> std::fmt::Result {
     let started = &stage.started;
     let signature = &stage.selection.signature;
     writeln!(
@@ -55,24 +55,28 @@ fn head(text: &mut String, stage: &Stage) -> std::fmt::Result {
     }
 }
 
-fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {
+fn write(text: &mut String, stage: &CompletedRun) -> std::fmt::Result {
     let started = &stage.started;
     head(text, stage)?;
     placement(text, &started.placement)?;
     values(text, &stage.shown())?;
     let again = stage
-        .again
+        .second_run_time
         .map_or_else(String::new, |time| format!(", run {}", shown(time)));
     writeln!(
         text,
         "load {}, first run {}{again}",
         shown(started.load_time),
-        shown(started.first.time)
+        shown(started.first_answer.time)
     )
 }
 
 /// Renders several steps: the session, the feeds, then each step.
-pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: &[String]) -> String {
+pub(super) fn render_steps(
+    stage: &CompletedRun,
+    feeds: &[(String, String)],
+    steps: &[String],
+) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = head(&mut text, stage);
@@ -101,7 +105,7 @@ pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: &[S
 }
 
 /// Renders step `number`.
-pub(super) fn step(number: usize, values_of: &Shown<'_>) -> String {
+pub(super) fn step(number: usize, values_of: &RunView<'_>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "step {number}, {}", shown(values_of.time));
@@ -109,7 +113,7 @@ pub(super) fn step(number: usize, values_of: &Shown<'_>) -> String {
     text
 }
 
-fn values(text: &mut String, shown: &Shown<'_>) -> std::fmt::Result {
+fn values(text: &mut String, shown: &RunView<'_>) -> std::fmt::Result {
     tensors(text, "inputs", &shown.signature.inputs, shown.inputs)?;
     tensors(text, "outputs", &shown.signature.outputs, shown.outputs)?;
     for (file, tensor) in shown.files.iter().zip(shown.outputs) {

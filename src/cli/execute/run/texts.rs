@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::super::sides::what;
-use super::super::{not_selected, started};
+use super::super::{selection_failure, start_with_notes};
 use super::{Args, json, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
@@ -17,12 +17,13 @@ use crate::runtime::selection::{self, Selection, SelectionError};
 use crate::runtime::target::Started;
 use crate::source::text::defuse_line;
 use crate::text::embedding::{
-    CAPABILITY, Embedder, EmbeddingOptions, EmbeddingSettings, Given, Plan, Pooling, cosine,
+    CAPABILITY, Embedder, EmbeddingInput, EmbeddingOptions, EmbeddingPlan, EmbeddingSettings,
+    Pooling, cosine,
 };
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
 
 /// Name of the component that embeds texts, in variants with several components.
-const COMPONENT: &str = "text_encoder";
+const TEXT_COMPONENT: &str = "text_encoder";
 
 /// Number of a vector's first values that are shown.
 const SHOWN_VALUES: usize = 4;
@@ -31,7 +32,7 @@ const SHOWN_VALUES: usize = 4;
 const SHOWN_TEXTS: usize = 10;
 
 /// Maximum length of a text that is shown, in characters.
-const SHOWN_TEXT: usize = 48;
+const SHOWN_TEXT_CHARS: usize = 48;
 
 /// Options for embedding texts.
 #[derive(Debug, Clone, clap::Args)]
@@ -62,11 +63,11 @@ pub(super) struct TextArgs {
 }
 
 /// The embedded texts, and how they were run.
-struct Embedded {
+struct EmbeddedTexts {
     selection: Selection,
     started: Started,
     texts: Vec<String>,
-    plan: Plan,
+    plan: EmbeddingPlan,
     longest: usize,
     vectors: Vec<Vec<f32>>,
     /// Total duration of all runs of the model.
@@ -114,7 +115,7 @@ fn texts(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(texts)
 }
 
-fn embed(args: &Args, texts: Vec<String>) -> Result<Embedded, Failure> {
+fn embed(args: &Args, texts: Vec<String>) -> Result<EmbeddedTexts, Failure> {
     let selection = selected(args)?;
     let embedder = args
         .target
@@ -125,27 +126,27 @@ fn embed(args: &Args, texts: Vec<String>) -> Result<Embedded, Failure> {
         pooling: args.texts.pooling.clone(),
         normalize: args.texts.normalize,
     };
-    let given = Given::Texts(texts);
+    let given = EmbeddingInput::Texts(texts);
     let plan = args
         .target
         .within("generating the inputs", || embedder.plan(&given, &options));
     let plan = plan.map_err(other)?;
-    let wish = args.target.wish(&selection, args.variant.which());
+    let wish = args.target.start_request(&selection, args.variant.which());
     let launcher = args.target.launcher()?;
     let (first, others) = plan.runs.split_first().expect("there is a text, so a run");
-    let mut started = started(&wish, &first.inputs, &launcher)?;
-    let mut time = started.first.time;
-    let mut outputs = vec![started.first.outputs.clone()];
+    let mut started = start_with_notes(&wish, &first.inputs, &launcher)?;
+    let mut time = started.first_answer.time;
+    let mut outputs = vec![started.first_answer.outputs.clone()];
     for run in others {
         let answer = started.worker.run(&run.inputs).map_err(other)?;
         time += answer.time;
         outputs.push(answer.outputs);
     }
     let vectors = plan.vectors(outputs).map_err(other)?;
-    let Given::Texts(texts) = given else {
+    let EmbeddingInput::Texts(texts) = given else {
         unreachable!("texts were given")
     };
-    Ok(Embedded {
+    Ok(EmbeddedTexts {
         longest: embedder.longest(&options).map_err(other)?.value,
         selection,
         started,
@@ -166,13 +167,13 @@ fn selected(args: &Args) -> Result<Selection, Failure> {
         Err(error) => error,
     };
     if matches!(error, SelectionError::Refused(_)) && target.component.is_none() {
-        let mut choice = target.choice(which);
-        choice.component = Some(COMPONENT.to_owned());
+        let mut choice = target.selection_criteria(which);
+        choice.component = Some(TEXT_COMPONENT.to_owned());
         if let Ok(selection) = selection::select(&args.path, &choice) {
             return Ok(selection);
         }
     }
-    Err(not_selected(&error))
+    Err(selection_failure(&error))
 }
 
 /// Loads the selected model with its package's tokenizer.
@@ -184,7 +185,7 @@ fn embedder(selection: &Selection) -> Result<Embedder, Failure> {
         )));
     };
     let at = variant.config.display();
-    let config = selection::config(&variant.config).map_err(|error| not_selected(&error))?;
+    let config = selection::config(&variant.config).map_err(|error| selection_failure(&error))?;
     if !config.capabilities.iter().any(|it| it == CAPABILITY) {
         return Err(Failure::Other(format!(
             "{at}: --text needs a model with the capability `{CAPABILITY}`, this one has {}",
@@ -218,14 +219,14 @@ fn other(error: impl ToString) -> Failure {
     Failure::Other(error.to_string())
 }
 
-fn render(embedded: &Embedded) -> String {
+fn render(embedded: &EmbeddedTexts) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut text, embedded);
     text
 }
 
-fn write(out: &mut String, embedded: &Embedded) -> std::fmt::Result {
+fn write(out: &mut String, embedded: &EmbeddedTexts) -> std::fmt::Result {
     let (started, vectors) = (&embedded.started, &embedded.vectors);
     writeln!(
         out,
@@ -303,15 +304,15 @@ fn similarities(out: &mut String, vectors: &[Vec<f32>]) -> std::fmt::Result {
 
 fn shortened(text: &str) -> String {
     let line = defuse_line(text);
-    match line.char_indices().nth(SHOWN_TEXT) {
+    match line.char_indices().nth(SHOWN_TEXT_CHARS) {
         Some((end, _)) => format!("\"{}…\"", &line[..end]),
         None => format!("\"{line}\""),
     }
 }
 
 /// Renders the result as JSON. Later versions only add fields.
-fn document(embedded: &Embedded) -> Json {
-    let Embedded {
+fn document(embedded: &EmbeddedTexts) -> Json {
+    let EmbeddedTexts {
         selection,
         started,
         vectors,

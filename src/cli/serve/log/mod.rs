@@ -17,18 +17,18 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
 use crate::gateway::settings::{Log, LogFormat};
 
 /// Maximum number of lines in the queue of the log. When it is full, logging blocks.
-const WAITING_LINES: usize = 8192;
+const MAX_QUEUED_LINES: usize = 8192;
 
 /// A running log. Dropping it writes the queued lines.
-pub(super) struct Written {
+pub(super) struct RunningLog {
     _lines: writer::Guard,
     _traces: Option<otel::Guard>,
 }
 
 /// The filter of the log, which can be replaced.
-pub(super) struct Level(reload::Handle<EnvFilter, Registry>);
+pub(super) struct LevelHandle(reload::Handle<EnvFilter, Registry>);
 
-impl Level {
+impl LevelHandle {
     /// Parses the filter in the settings.
     pub(super) fn parse(settings: &Log) -> Result<EnvFilter, String> {
         EnvFilter::try_new(&settings.level)
@@ -43,9 +43,9 @@ impl Level {
 }
 
 /// Starts the log.
-pub(super) fn start(settings: &Log) -> Result<(Written, Level), String> {
-    let (filter, handle) = reload::Layer::new(Level::parse(settings)?);
-    let (writer, lines) = writer::start(io::stderr(), WAITING_LINES)
+pub(super) fn start(settings: &Log) -> Result<(RunningLog, LevelHandle), String> {
+    let (filter, handle) = reload::Layer::new(LevelHandle::parse(settings)?);
+    let (writer, lines) = writer::start(io::stderr(), MAX_QUEUED_LINES)
         .map_err(|error| format!("cannot start the thread of the log: {error}"))?;
     let terminal = io::stderr().is_terminal();
     let log = fmt::layer().with_writer(writer);
@@ -64,9 +64,9 @@ pub(super) fn start(settings: &Log) -> Result<(Written, Level), String> {
     let all = registry().with(log.with_filter(filter)).with(traces);
     all.try_init()
         .map_err(|error| format!("cannot start the log: {error}"))?;
-    let written = Written {
+    let written = RunningLog {
         _lines: lines,
         _traces: guard,
     };
-    Ok((written, Level(handle)))
+    Ok((written, LevelHandle(handle)))
 }

@@ -12,10 +12,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// How long the guard waits for the queued lines to be written. A reader may have stopped reading
 /// them.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval between two attempts of the guard to queue its message.
-const ATTEMPT: Duration = Duration::from_millis(1);
+const FLUSH_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 enum Message {
     Line(Vec<u8>),
@@ -24,7 +24,7 @@ enum Message {
 }
 
 /// The sending end of the queue of lines.
-pub(super) struct Lines(SyncSender<Message>);
+pub(super) struct LineSender(SyncSender<Message>);
 
 /// The owner of the thread. Dropping it writes the queued lines.
 pub(super) struct Guard(SyncSender<Message>);
@@ -33,12 +33,12 @@ pub(super) struct Guard(SyncSender<Message>);
 pub(super) fn start(
     out: impl Write + Send + 'static,
     waiting: usize,
-) -> io::Result<(Lines, Guard)> {
+) -> io::Result<(LineSender, Guard)> {
     let (sender, receiver) = sync_channel(waiting);
     thread::Builder::new()
         .name("log".to_owned())
         .spawn(move || write(&receiver, out))?;
-    Ok((Lines(sender.clone()), Guard(sender)))
+    Ok((LineSender(sender.clone()), Guard(sender)))
 }
 
 /// Writes lines until it is asked to end. A line that cannot be written is dropped, since there is
@@ -58,7 +58,7 @@ fn write(lines: &Receiver<Message>, mut out: impl Write) {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + FLUSH_TIMEOUT;
         let (done, ended) = sync_channel(1);
         let mut message = Message::End(done);
         while let Err(TrySendError::Full(again)) = self.0.try_send(message) {
@@ -66,13 +66,13 @@ impl Drop for Guard {
                 return;
             }
             message = again;
-            thread::sleep(ATTEMPT);
+            thread::sleep(FLUSH_RETRY_INTERVAL);
         }
         let _ = ended.recv_timeout(until.saturating_duration_since(Instant::now()));
     }
 }
 
-impl<'a> MakeWriter<'a> for Lines {
+impl<'a> MakeWriter<'a> for LineSender {
     type Writer = &'a Self;
 
     fn make_writer(&'a self) -> Self::Writer {
@@ -80,7 +80,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-impl Write for &Lines {
+impl Write for &LineSender {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let message = Message::Line(line.to_vec());
         let ended = |_| io::Error::other("the log has ended");
@@ -99,9 +99,9 @@ mod tests {
 
     /// A writer whose output a test can read, and which blocks while the test holds the lock.
     #[derive(Clone, Default)]
-    struct Seen(Arc<Mutex<Vec<u8>>>);
+    struct SharedOutput(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Seen {
+    impl Write for SharedOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let mut seen = self.0.lock().expect("no test panics with it");
             seen.extend_from_slice(bytes);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_line_is_written_in_order_before_the_guard_is_gone() {
-        let seen = Seen::default();
+        let seen = SharedOutput::default();
         // The queue is much shorter than the number of lines: logging blocks, and no line is lost.
         let (lines, guard) = start(seen.clone(), 3).expect("a thread");
         for number in 0..1000 {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_stands_still_does_not_hold_up_the_end() {
-        let seen = Seen::default();
+        let seen = SharedOutput::default();
         let (lines, guard) = start(seen.clone(), 2).expect("a thread");
         let held = seen.0.lock().expect("no test panics with it");
         // One line that the thread is writing, and two in the queue.
@@ -140,13 +140,16 @@ mod tests {
         let before = Instant::now();
         drop(guard);
         let took = before.elapsed();
-        assert!(took >= PATIENCE && took < 10 * PATIENCE, "{took:?}");
+        assert!(
+            took >= FLUSH_TIMEOUT && took < 10 * FLUSH_TIMEOUT,
+            "{took:?}"
+        );
         drop(held);
     }
 
     #[test]
     fn a_line_after_the_end_is_refused_and_nothing_waits_for_it() {
-        let (lines, guard) = start(Seen::default(), 2).expect("a thread");
+        let (lines, guard) = start(SharedOutput::default(), 2).expect("a thread");
         drop(guard);
         // The thread has confirmed that it wrote everything, and closes its end of the channel at
         // once.

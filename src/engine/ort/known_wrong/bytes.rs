@@ -12,7 +12,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::engine::byte_sums::CONVERTED_PRODUCTS;
-use crate::model::onnx::{Node, Stored};
+use crate::model::onnx::{Node, StoredTensor};
 use crate::tensor::{DType, Signature};
 
 /// `TensorProto.DataType.UINT8`.
@@ -49,7 +49,7 @@ const PRODUCTS: &[ProductSides] = &[
 ];
 
 /// Operators that only move elements and are computed at load time if their inputs are stored.
-const FOLDED: &[&str] = &[
+const FOLDED_MOVES: &[&str] = &[
     "Flatten",
     "Identity",
     "Reshape",
@@ -75,7 +75,7 @@ const MOVES: &[&str] = &[
 ];
 
 /// Input indices of the zero points that determine the type of the result.
-const RESULTS: &[(&str, usize)] = &[
+const RESULT_ZERO_POINTS: &[(&str, usize)] = &[
     ("QuantizeLinear", 2),
     ("com.microsoft::QuantizeLinear", 2),
     ("QLinearConv", 7),
@@ -113,7 +113,7 @@ pub(in super::super) struct ByteNeeds {
 
 impl ByteNeeds {
     /// Returns `true` if a sum saturates with default settings.
-    pub(in super::super) fn something(&self) -> bool {
+    pub(in super::super) fn is_needed(&self) -> bool {
         self.unsigned_weights
             || self.unsigned_fused_weights
             || self.unfused
@@ -194,7 +194,7 @@ impl Bytes {
     }
 
     /// Records a stored tensor of any graph.
-    pub(super) fn store(&mut self, name: &str, stored: &Stored) {
+    pub(super) fn store(&mut self, name: &str, stored: &StoredTensor) {
         self.types.insert(name.to_owned(), stored.dtype);
         self.stored.insert(name.to_owned(), stored.dims.clone());
     }
@@ -224,7 +224,10 @@ impl Bytes {
             return;
         };
         let operator = node.operator.as_str();
-        if let Some((_, place)) = RESULTS.iter().find(|(name, _)| *name == operator) {
+        if let Some((_, place)) = RESULT_ZERO_POINTS
+            .iter()
+            .find(|(name, _)| *name == operator)
+        {
             if operator.ends_with("QuantizeLinear") {
                 let from = node.inputs.first().cloned().unwrap_or_default();
                 self.quantised.insert(output.clone(), from);
@@ -263,7 +266,7 @@ impl Bytes {
                     if MOVES.contains(&operator) {
                         self.moved.insert(output.clone(), input.clone());
                     }
-                    if FOLDED.contains(&operator) {
+                    if FOLDED_MOVES.contains(&operator) {
                         self.folded.insert(output.clone(), input.clone());
                     }
                     self.like.insert(output, input.clone());
@@ -315,7 +318,7 @@ impl Bytes {
             }
         }
         for fused in &self.fused {
-            self.look_at_fused(fused, &mut needs);
+            self.add_fused_needs(fused, &mut needs);
         }
         needs.beyond = beyond.into_iter().collect();
         needs
@@ -332,7 +335,7 @@ impl Bytes {
     }
 
     /// Adds the needs of a product of floats that were converted from bytes.
-    fn look_at_fused(&self, fused: &Fused, needs: &mut ByteNeeds) {
+    fn add_fused_needs(&self, fused: &Fused, needs: &mut ByteNeeds) {
         let [Some((left, _)), Some((right, is_direct))] =
             [0, 1].map(|side| self.converted(&fused.sides[side]))
         else {
@@ -455,10 +458,10 @@ mod tests {
             ("scale", 1, Vec::new()),
             ("scales", 1, vec![4]),
         ] {
-            let stored = Stored {
+            let stored = StoredTensor {
                 dtype,
                 dims,
-                ..Stored::default()
+                ..StoredTensor::default()
             };
             bytes.store(name, &stored);
         }
@@ -516,7 +519,7 @@ mod tests {
             nodes.extend(more.iter().map(|it| node(&it.operator, &["q"], "z")));
             needs(18, &nodes)
         };
-        assert!(!nodes(&[]).something());
+        assert!(!nodes(&[]).is_needed());
         assert!(nodes(&[node("Cast", &[], "z")]).unfused);
     }
 }

@@ -19,53 +19,53 @@ use std::collections::{BTreeMap, HashMap};
 use super::NAME;
 use crate::engine::{EngineError, LoadRequest, Provider};
 use crate::model::Dim;
-use crate::model::onnx::{Node, Part, Stored, each_part};
+use crate::model::onnx::{ModelItem, Node, StoredTensor, each_item};
 use crate::source::{FileSource, Pages};
 use crate::tensor::Signature;
 
 pub(super) use bytes::ByteNeeds;
-pub(super) use reduction::Direct;
+pub(super) use reduction::InputReduction;
 
 /// The settings and checks that a model needs for correct results.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct Workarounds {
     /// Names of the optimiser passes to disable.
     pub(super) without: Vec<String>,
     /// Inputs that must not be empty.
-    pub(super) direct: Vec<Direct>,
+    pub(super) empty_checks: Vec<InputReduction>,
     /// The needs of products of bytes.
     pub(super) bytes: ByteNeeds,
 }
 
 /// Small tensors that the model stores, by name.
-type Values = HashMap<String, Stored>;
+type Values = HashMap<String, StoredTensor>;
 
 /// Operators that are computed wrongly, with the cause.
-type Found = BTreeMap<String, &'static str>;
+type WrongOperators = BTreeMap<String, &'static str>;
 
 /// The facts that the walk collects. Names are resolved at the end, because a file may list them in
 /// any order.
 #[derive(Default)]
 struct Walk {
     values: Values,
-    found: Found,
+    found: WrongOperators,
     resizes: Vec<resize::Resize>,
     reductions: Vec<reduction::Reduction>,
-    rewrites: rewrites::Rewrites,
+    rewrites: rewrites::BrokenPasses,
     bytes: bytes::Bytes,
 }
 
 /// Checks a model. Rejects it if the provider is known to compute one of its nodes wrongly.
-pub(super) fn check(request: &LoadRequest) -> Result<Verdict, EngineError> {
+pub(super) fn check(request: &LoadRequest) -> Result<Workarounds, EngineError> {
     let Ok(source) = FileSource::open(&request.model) else {
         // Loading will report the error.
-        return Ok(Verdict::default());
+        return Ok(Workarounds::default());
     };
     let provider = request.options.provider;
     let mut walk = Walk::default();
     walk.rewrites.start(&request.signature);
     walk.bytes.start(&request.signature);
-    let walked = each_part(&Pages::new(&source), &mut |part| walk.part(part, provider));
+    let walked = each_item(&Pages::new(&source), &mut |part| walk.part(part, provider));
     if let Err(error) = walked {
         return Err(EngineError::Load {
             engine: NAME.to_owned(),
@@ -76,21 +76,21 @@ pub(super) fn check(request: &LoadRequest) -> Result<Verdict, EngineError> {
 }
 
 impl Walk {
-    fn part(&mut self, part: Part<'_>, provider: Provider) {
+    fn part(&mut self, part: ModelItem<'_>, provider: Provider) {
         match part {
-            Part::Node(node) => self.node(node, provider),
-            Part::Stored(name, stored) => self.store(name, stored),
-            Part::Output(name) => {
+            ModelItem::Node(node) => self.node(node, provider),
+            ModelItem::Stored(name, stored) => self.store(name, stored),
+            ModelItem::Output(name) => {
                 self.bytes.output(&name);
                 self.rewrites.output(name);
             }
-            Part::Input(name) => self.bytes.input(name),
-            Part::Ir(version) => self.bytes.ir(version),
-            Part::Opset(version) => self.bytes.opset(version),
+            ModelItem::Input(name) => self.bytes.input(name),
+            ModelItem::Ir(version) => self.bytes.ir(version),
+            ModelItem::Opset(version) => self.bytes.opset(version),
         }
     }
 
-    fn store(&mut self, name: String, stored: Stored) {
+    fn store(&mut self, name: String, stored: StoredTensor) {
         self.bytes.store(&name, &stored);
         if stored.ints.is_some() || stored.floats.is_some() {
             self.values.insert(name, stored);
@@ -105,7 +105,7 @@ impl Walk {
             }
             return;
         }
-        nodes::look(node, provider, &mut self.found);
+        nodes::check_node(node, provider, &mut self.found);
         // All other providers include the CPU's code or fall back to it.
         if provider != Provider::Qnn {
             self.resizes.extend(resize::Resize::of(node));
@@ -122,7 +122,11 @@ impl Walk {
         }
     }
 
-    fn finish(mut self, signature: &Signature, provider: Provider) -> Result<Verdict, EngineError> {
+    fn finish(
+        mut self,
+        signature: &Signature,
+        provider: Provider,
+    ) -> Result<Workarounds, EngineError> {
         for resize in &self.resizes {
             if let Some(cause) = resize.cause(&self.values, signature) {
                 self.found.insert("Resize".to_owned(), cause);
@@ -142,10 +146,10 @@ impl Walk {
             let reason = format!("on the {provider} provider {cause}");
             return Err(refused(self.found.into_keys().collect(), reason));
         }
-        Ok(Verdict {
+        Ok(Workarounds {
             bytes: self.bytes.needs(),
             without: self.rewrites.wrong(&self.values, provider),
-            direct,
+            empty_checks: direct,
         })
     }
 }

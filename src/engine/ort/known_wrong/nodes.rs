@@ -3,7 +3,7 @@
 //! Each entry lists the affected providers and a condition on attributes and inputs. The
 //! conformance cases of the `onnx` Python package found them.
 
-use super::Found;
+use super::WrongOperators;
 use crate::engine::Provider;
 use crate::model::onnx::Node;
 
@@ -67,7 +67,7 @@ fn overhangs(node: &Node) -> bool {
 }
 
 /// Records the node if the provider computes it wrongly.
-pub(super) fn look(node: &Node, provider: Provider, found: &mut Found) {
+pub(super) fn check_node(node: &Node, provider: Provider, found: &mut WrongOperators) {
     for known in KNOWN_WRONG {
         let same = known.operator == node.operator && known.providers.contains(&provider);
         if same && (known.condition)(node) {

@@ -24,7 +24,7 @@ pub(super) struct Reduction {
 
 /// An input of the model that is reduced over possibly negative axes.
 #[derive(Debug)]
-pub(in crate::engine::ort) struct Direct {
+pub(in crate::engine::ort) struct InputReduction {
     pub(super) operator: String,
     /// The position of the input.
     pub(super) input: usize,
@@ -50,7 +50,11 @@ impl Reduction {
 
     /// Returns the reduction if it reads an input of the model and the file does not prove that all
     /// axes are non-negative.
-    pub(super) fn over_input(self, values: &Values, signature: &Signature) -> Option<Direct> {
+    pub(super) fn over_input(
+        self,
+        values: &Values,
+        signature: &Signature,
+    ) -> Option<InputReduction> {
         let stored = self.axes.as_ref().and_then(|name| values.get(name));
         let axes = stored.and_then(|stored| stored.ints.as_deref());
         if axes.is_some_and(|axes| axes.iter().all(|axis| *axis >= 0)) {
@@ -60,7 +64,7 @@ impl Reduction {
             let mut inputs = signature.inputs.iter();
             inputs.position(|spec| spec.name == *name)
         };
-        Some(Direct {
+        Some(InputReduction {
             input: place(&self.input)?,
             axes: self.axes.as_ref().and_then(place),
             operator: self.operator,
@@ -68,7 +72,7 @@ impl Reduction {
     }
 }
 
-impl Direct {
+impl InputReduction {
     /// Rejects a run whose input is empty, unless its axes are given and non-negative.
     pub(in crate::engine::ort) fn check(
         &self,

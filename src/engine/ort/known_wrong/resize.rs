@@ -8,8 +8,9 @@ use crate::model::Dim;
 use crate::model::onnx::Node;
 use crate::tensor::Signature;
 
-const BY_FRACTIONS: &str = "corners are aligned wrongly for fractional scales";
-const CROPPED: &str = "`tf_crop_and_resize` does not crop along an axis whose size stays the same";
+const FRACTIONAL_SCALES: &str = "corners are aligned wrongly for fractional scales";
+const UNCROPPED_AXIS: &str =
+    "`tf_crop_and_resize` does not crop along an axis whose size stays the same";
 
 /// A `Resize` node that may be computed wrongly.
 pub(super) struct Resize {
@@ -34,14 +35,14 @@ impl Resize {
     /// Returns the reason why it is computed wrongly, unless the file proves the opposite.
     pub(super) fn cause(&self, values: &Values, signature: &Signature) -> Option<&'static str> {
         if self.crops {
-            return (!self.changes_what_it_crops(values, signature)).then_some(CROPPED);
+            return (!self.changes_what_it_crops(values, signature)).then_some(UNCROPPED_AXIS);
         }
         // The library scales coordinates by the output's integer size; ONNX uses the exact product
         // of size and scale.
         let scales = self.floats(2, values);
         let is_whole = |scales: &[f32]| scales.iter().all(|scale| scale.fract() == 0.0);
         let fits = scales.is_some_and(|scales| !scales.is_empty() && is_whole(scales));
-        (!fits).then_some(BY_FRACTIONS)
+        (!fits).then_some(FRACTIONAL_SCALES)
     }
 
     fn floats<'a>(&self, place: usize, values: &'a Values) -> Option<&'a [f32]> {

@@ -19,12 +19,12 @@ const DOUBLE: i64 = 11;
 const MAX_STEPS: usize = 16;
 
 /// Nodes that another pass may remove, which makes their neighbours adjacent.
-const TAKEN_AWAY: &[&str] = &[
+const REMOVABLE: &[&str] = &[
     "Identity", "Dropout", "Cast", "Add", "Sub", "Mul", "Div", "Slice", "Expand", "Reshape",
 ];
 
 /// Nodes whose results have another type than their inputs.
-const OF_OTHER_TYPE: &[&str] = &[
+const TYPE_CHANGING: &[&str] = &[
     "Cast",
     "CastLike",
     "Shape",
@@ -52,7 +52,7 @@ const OF_OTHER_TYPE: &[&str] = &[
     reason = "a value may have several of these origins"
 )]
 #[derive(Clone, Copy, Default)]
-struct Made {
+struct ValueOrigin {
     /// A transposition whose first axis is the second one of its input.
     turned: bool,
     /// A cast of such a transposition.
@@ -63,9 +63,9 @@ struct Made {
 
 /// The patterns, seen by the walk, that passes break.
 #[derive(Default)]
-pub(super) struct Rewrites {
+pub(super) struct BrokenPasses {
     wrong: BTreeSet<&'static str>,
-    made: HashMap<String, Made>,
+    made: HashMap<String, ValueOrigin>,
     /// For a removable node, its first input, by its output.
     before: HashMap<String, String>,
     /// The transposed values.
@@ -77,7 +77,7 @@ pub(super) struct Rewrites {
     doubles: HashSet<String>,
 }
 
-impl Rewrites {
+impl BrokenPasses {
     /// Records the dtypes in the signature.
     pub(super) fn start(&mut self, signature: &Signature) {
         let specs = signature.inputs.iter().chain(&signature.outputs);
@@ -98,14 +98,14 @@ impl Rewrites {
 
     /// Records a node; its predecessors must have been recorded.
     pub(super) fn node(&mut self, node: &Node) {
-        self.alone(node);
-        self.after_others(node);
-        self.in_float64(node);
+        self.check_alone(node);
+        self.check_with_inputs(node);
+        self.check_float64(node);
         self.remember(node);
     }
 
     /// Detects patterns of the node alone.
-    fn alone(&mut self, node: &Node) {
+    fn check_alone(&mut self, node: &Node) {
         match node.operator.as_str() {
             // The pass merges equal nodes, even random ones.
             "Bernoulli" => {
@@ -124,7 +124,7 @@ impl Rewrites {
     }
 
     /// Detects patterns of the node and the nodes that compute its inputs.
-    fn after_others(&mut self, node: &Node) {
+    fn check_with_inputs(&mut self, node: &Node) {
         let made = |place: usize| {
             let name = node.inputs.get(place);
             name.and_then(|name| self.made.get(name))
@@ -153,7 +153,7 @@ impl Rewrites {
     }
 
     /// Detects passes that read float64 numbers as float32.
-    fn in_float64(&mut self, node: &Node) {
+    fn check_float64(&mut self, node: &Node) {
         if !self.is_double(node) {
             return;
         }
@@ -176,8 +176,8 @@ impl Rewrites {
     fn remember(&mut self, node: &Node) {
         let operator = node.operator.as_str();
         let made_by = |name: &String| self.made.get(name).copied();
-        let mut made = Made::default();
-        if TAKEN_AWAY.contains(&operator) {
+        let mut made = ValueOrigin::default();
+        if REMOVABLE.contains(&operator) {
             for before in node.inputs.iter().filter_map(made_by) {
                 made.turned |= before.turned;
                 made.cast |= before.cast;
@@ -200,7 +200,7 @@ impl Rewrites {
         }
         let is_double = match operator {
             "Cast" => node.int("to") == DOUBLE,
-            _ => !OF_OTHER_TYPE.contains(&operator) && self.is_double(node),
+            _ => !TYPE_CHANGING.contains(&operator) && self.is_double(node),
         };
         for output in node.outputs.iter().filter(|name| !name.is_empty()) {
             if made.turned || made.cast || made.padded || made.added {

@@ -13,7 +13,7 @@ use crate::engine::tract::graph::attribute;
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// An end at or beyond this is the end of any axis.
-const BEYOND: i64 = i32::MAX as i64;
+const END_OF_AXIS: i64 = i32::MAX as i64;
 /// A large size, for determining the sign of an expression for large sizes.
 const LARGE: i64 = 100_000_000;
 
@@ -36,7 +36,7 @@ pub(super) fn build(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     };
     let has_bounds = !bounds[..2].iter().any(|it| matches!(it, Bound::Absent));
     ensure!(has_bounds, "the starts or the ends of a slice are missing");
-    Ok((expand(Cut { bounds }), vec![]))
+    Ok((expand(SliceNode { bounds }), vec![]))
 }
 
 /// The source of starts, ends, axes or steps.
@@ -49,21 +49,21 @@ enum Bound {
 
 /// A `Slice` node of the model.
 #[derive(Debug, Clone)]
-struct Cut {
+struct SliceNode {
     /// Starts, ends, axes and steps.
     bounds: [Bound; 4],
 }
 
 /// The facts about a slice that are known before a run: for each of its axes the start, the end and
 /// the step.
-struct Known {
+struct KnownBounds {
     axes: Vec<usize>,
     /// `None` if a run computes them.
     parts: Option<Vec<(TDim, TDim, i64)>>,
 }
 
 /// The result of slicing an axis.
-enum Rest {
+enum SliceResult {
     /// A range.
     Range(TDim, TDim),
     /// This many positions that are not a contiguous range.
@@ -72,13 +72,13 @@ enum Rest {
     Unknown,
 }
 
-impl Cut {
+impl SliceNode {
     /// Returns the known facts of the slice; `value` returns the known value of an input.
     fn known(
         &self,
         rank: usize,
         value: impl Fn(usize) -> Option<Arc<Tensor>>,
-    ) -> TractResult<Known> {
+    ) -> TractResult<KnownBounds> {
         let [starts, ends, axes, steps] = self.bounds.each_ref().map(|bound| match bound {
             Bound::Absent => Ok(None),
             Bound::Stored(values) => Ok(Some(values.clone())),
@@ -93,14 +93,14 @@ impl Cut {
             },
         };
         let (Ok(Some(starts)), Ok(Some(ends)), Ok(steps)) = (starts, ends, steps) else {
-            return Ok(Known { axes, parts: None });
+            return Ok(KnownBounds { axes, parts: None });
         };
         let (starts, ends) = (dims(&starts)?, dims(&ends)?);
         let steps = steps.map_or(Ok(vec![1; axes.len()]), |steps| integers(&steps))?;
         check(&axes, [starts.len(), ends.len(), steps.len()], &steps)?;
         let parts = starts.into_iter().zip(ends).zip(steps);
         let parts = parts.map(|((start, end), step)| (start, end, step));
-        Ok(Known {
+        Ok(KnownBounds {
             axes,
             parts: Some(parts.collect()),
         })
@@ -187,16 +187,16 @@ fn places(size: i64, start: i64, end: i64, step: i64) -> (i64, i64) {
 }
 
 /// Returns the result of slicing an axis, as far as it is known before a run.
-fn rest(size: &TDim, start: &TDim, end: &TDim, step: i64) -> TractResult<Rest> {
+fn rest(size: &TDim, start: &TDim, end: &TDim, step: i64) -> TractResult<SliceResult> {
     if let (Ok(size), Ok(start), Ok(end)) = (size.to_i64(), start.to_i64(), end.to_i64()) {
         let (first, count) = places(size, start, end, step);
         return Ok(match step {
-            1 => Rest::Range(first.to_dim(), (first + count).to_dim()),
-            _ => Rest::Places(usize::try_from(count)?),
+            1 => SliceResult::Range(first.to_dim(), (first + count).to_dim()),
+            _ => SliceResult::Places(usize::try_from(count)?),
         });
     }
     if step != 1 {
-        return Ok(Rest::Unknown);
+        return Ok(SliceResult::Unknown);
     }
     // A plan for all sizes assumes bounds within their axis. A run with other bounds fails and gets
     // a plan for its own sizes.
@@ -208,19 +208,19 @@ fn rest(size: &TDim, start: &TDim, end: &TDim, step: i64) -> TractResult<Rest> {
         }
     };
     let last = match end.to_i64() {
-        Ok(end) if end >= BEYOND => size.clone(),
-        Ok(end) if end <= -BEYOND => 0.to_dim(),
+        Ok(end) if end >= END_OF_AXIS => size.clone(),
+        Ok(end) if end <= -END_OF_AXIS => 0.to_dim(),
         _ => counted(end),
     };
     let first = match start.to_i64() {
-        Ok(start) if start <= -BEYOND => 0.to_dim(),
+        Ok(start) if start <= -END_OF_AXIS => 0.to_dim(),
         _ => counted(start),
     };
     let count = (last.clone() - &first).reduce();
     if count.to_i64().is_ok_and(|count| count <= 0) {
-        return Ok(Rest::Range(0.to_dim(), 0.to_dim()));
+        return Ok(SliceResult::Range(0.to_dim(), 0.to_dim()));
     }
-    Ok(Rest::Range(first, last))
+    Ok(SliceResult::Range(first, last))
 }
 
 /// Returns `true` if a position counts from the end: a negative number, or an expression that is
@@ -240,7 +240,7 @@ fn is_from_end(place: &TDim) -> bool {
     place.eval(&values).to_i64().is_ok_and(|place| place < 0)
 }
 
-impl Expansion for Cut {
+impl Expansion for SliceNode {
     fn name(&self) -> StaticName {
         "Slice".into()
     }
@@ -280,9 +280,9 @@ impl Expansion for Cut {
                     let size = match part {
                         None => size.clone(),
                         Some((start, end, step)) => match rest(size, start, end, *step)? {
-                            Rest::Range(first, last) => (last - first).reduce(),
-                            Rest::Places(count) => count.to_dim(),
-                            Rest::Unknown => continue,
+                            SliceResult::Range(first, last) => (last - first).reduce(),
+                            SliceResult::Places(count) => count.to_dim(),
+                            SliceResult::Unknown => continue,
                         },
                     };
                     s.equals(&outputs[0].shape[axis], size)?;
@@ -309,20 +309,20 @@ impl Expansion for Cut {
         let mut are_ranges = known.parts.is_some();
         for (at, &axis) in known.axes.iter().enumerate() {
             let part = known.parts.as_ref().map(|parts| &parts[at]);
-            let rest = part.map_or(Ok(Rest::Unknown), |(start, end, step)| {
+            let rest = part.map_or(Ok(SliceResult::Unknown), |(start, end, step)| {
                 rest(&shape[axis], start, end, *step)
             });
             cut[axis] = match rest? {
-                Rest::Range(first, last) => {
+                SliceResult::Range(first, last) => {
                     let size = (last.clone() - &first).reduce();
                     ranges.push((axis, first, last));
                     size
                 }
-                Rest::Places(count) => {
+                SliceResult::Places(count) => {
                     are_ranges = false;
                     count.to_dim()
                 }
-                Rest::Unknown => {
+                SliceResult::Unknown => {
                     are_ranges = false;
                     model.symbols.new_with_prefix("part").to_dim()
                 }

@@ -165,10 +165,10 @@ impl Expansion for Einsum {
             dtype,
             steps: 0,
         };
-        let mut parts: Vec<Part> = inputs
+        let mut parts: Vec<LabelledTensor> = inputs
             .iter()
             .zip(sums.terms)
-            .map(|(wire, labels)| Part {
+            .map(|(wire, labels)| LabelledTensor {
                 wire: *wire,
                 labels,
             })
@@ -215,7 +215,7 @@ fn result(sums: &Sums, shapes: &[TVec<TDim>]) -> TractResult<TVec<TDim>> {
     sums.output.iter().map(size).collect()
 }
 
-struct Part {
+struct LabelledTensor {
     wire: OutletId,
     labels: Vec<char>,
 }
@@ -239,7 +239,11 @@ impl Wiring<'_> {
     }
 
     /// Sums over the axes with unwanted labels.
-    fn reduced(&mut self, mut part: Part, wanted: &dyn Fn(&char) -> bool) -> TractResult<Part> {
+    fn reduced(
+        &mut self,
+        mut part: LabelledTensor,
+        wanted: &dyn Fn(&char) -> bool,
+    ) -> TractResult<LabelledTensor> {
         let axes: TVec<usize> = (0..part.labels.len())
             .filter(|axis| !wanted(&part.labels[*axis]))
             .collect();
@@ -257,10 +261,10 @@ impl Wiring<'_> {
     /// Returns the product of two operands, summed over unwanted labels.
     fn pair(
         &mut self,
-        left: Part,
-        right: Part,
+        left: LabelledTensor,
+        right: LabelledTensor,
         wanted: &dyn Fn(&char) -> bool,
-    ) -> TractResult<Part> {
+    ) -> TractResult<LabelledTensor> {
         let (ours, theirs) = (left.labels.clone(), right.labels.clone());
         let left = self.reduced(left, &|label| wanted(label) || theirs.contains(label))?;
         let right = self.reduced(right, &|label| wanted(label) || ours.contains(label))?;
@@ -276,7 +280,7 @@ impl Wiring<'_> {
             // Both operands have the same axes, so an elementwise product remains.
             let wire = self.alone(right, &left.labels)?;
             let wire = self.step(mul(), &[left.wire, wire])?;
-            let part = Part {
+            let part = LabelledTensor {
                 wire,
                 labels: left.labels,
             };
@@ -291,11 +295,11 @@ impl Wiring<'_> {
             q_params: None,
         };
         let wire = self.step(product, &[left.wire, right.wire])?;
-        Ok(Part { wire, labels })
+        Ok(LabelledTensor { wire, labels })
     }
 
     /// Returns one operand with these labels in this order.
-    fn alone(&mut self, part: Part, output: &[char]) -> TractResult<OutletId> {
+    fn alone(&mut self, part: LabelledTensor, output: &[char]) -> TractResult<OutletId> {
         let mut part = self.reduced(part, &|label| output.contains(label))?;
         for (to, label) in output.iter().enumerate() {
             let from = part.labels.iter().position(|known| known == label);

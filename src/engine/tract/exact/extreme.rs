@@ -12,12 +12,12 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 
-use super::mended::{Mend, mended};
+use super::mended::{Correction, mended};
 
 /// Returns the replacement of this operator of a plan, if it needs one.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let op = operator.as_op();
-    let mend: Mend = if let Some(reduce) = op.downcast_ref::<Reduce>() {
+    let mend: Correction = if let Some(reduce) = op.downcast_ref::<Reduce>() {
         match reduce.reducer {
             Reducer::Max | Reducer::Min => of_axes,
             Reducer::Sum => of_nothing,
@@ -32,7 +32,7 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
             return None;
         }
         of_chain
-    } else if is_extreme(two(operator)?)? {
+    } else if is_extreme(binary_operation(operator)?)? {
         |inner, context, inputs| of_two(inner, context, inputs, true)
     } else {
         |inner, context, inputs| of_two(inner, context, inputs, false)
@@ -86,7 +86,7 @@ fn follows_product(model: &TypedModel, from: OutletId, steps: usize) -> bool {
 }
 
 /// Returns the elementwise operation of an operator on two tensors.
-fn two(operator: &dyn TypedOp) -> Option<&dyn BinMiniOp> {
+fn binary_operation(operator: &dyn TypedOp) -> Option<&dyn BinMiniOp> {
     let op = operator.as_op();
     let any = op.downcast_ref::<TypedBinOp>().map(|op| op.0.as_ref());
     let scalar = || {

@@ -17,7 +17,7 @@ use super::settled;
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Operators that are corrected or checked when a plan runs.
-pub(super) const LOOKED_AT: [&str; 24] = [
+pub(super) const CHECKED_OPERATORS: [&str; 24] = [
     "Acosh",
     "Asinh",
     "BiasGelu",
@@ -44,20 +44,20 @@ pub(super) const LOOKED_AT: [&str; 24] = [
     "Tanh",
 ];
 /// Operators whose integer inputs are checked, too.
-const WHOLE: [&str; 1] = ["BitShift"];
+const CHECKED_ON_INTEGERS: [&str; 1] = ["BitShift"];
 /// Operators whose inputs are all data. For the others only the first one is.
-const OF_MANY: [&str; 4] = ["Div", "Max", "Mean", "Min"];
+const ALL_INPUTS_ARE_DATA: [&str; 4] = ["Div", "Max", "Mean", "Min"];
 /// Maximum size of a tensor that is computed early, in bytes: the library's own limit.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Builders of operators by name, with the replacements of this module.
 pub(super) static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut library = tract_onnx::onnx();
-    super::register_mended(&mut library);
+    super::register_corrections(&mut library);
     library.op_register
 });
 
-/// Builds an operator of [`LOOKED_AT`].
+/// Builds an operator of [`CHECKED_OPERATORS`].
 pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let builder = BUILDERS.0.get(&node.op_type);
     let builder = builder.with_context(|| format!("the builder of {} is missing", node.op_type))?;
@@ -65,8 +65,8 @@ pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let name = node.op_type.as_str();
     let folded = Folded {
         inner,
-        whole: WHOLE.contains(&name),
-        many: OF_MANY.contains(&name),
+        whole: CHECKED_ON_INTEGERS.contains(&name),
+        many: ALL_INPUTS_ARE_DATA.contains(&name),
     };
     Ok((Box::new(folded), captured))
 }

@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::ops::binary::wire_rank_broadcast;
 use tract_onnx::tract_hir::ops::matmul::{MatMulInference, compute_shapes};
 
 use super::product::Sums;
-use crate::engine::tract::library::usual_expansion;
+use crate::engine::tract::library::library_expansion;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
@@ -23,7 +23,7 @@ pub(super) fn matmul(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
 
 /// Builds `MatMulInteger`.
 pub(super) fn matmul_integer(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let usual = usual_expansion(context, node)?;
+    let usual = library_expansion(context, node)?;
     Ok((expand(MatMulInteger(usual)), vec![]))
 }
 

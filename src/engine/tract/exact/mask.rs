@@ -7,7 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::engine::tract::graph::integer;
 use crate::engine::tract::kernel::Kernel;
-use crate::engine::tract::watch::WRONG;
+use crate::engine::tract::watch::WRONG_RESULT;
 
 /// The operator that `repair` inserts before the mask of an attention.
 pub(in crate::engine::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
@@ -81,7 +81,7 @@ impl Expansion for AdditiveMask {
                 let row = inputs[0].shape().last().copied().unwrap_or(1).max(1);
                 // The standard returns zeros there, the library NaN.
                 if flags.chunks(row).any(|row| !row.contains(&true)) {
-                    bail!("attention of a fully masked row {WRONG}");
+                    bail!("attention of a fully masked row {WRONG_RESULT}");
                 }
                 let values: Vec<f32> = flags
                     .iter()

@@ -13,7 +13,7 @@ type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// The function of the numbers along axes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Along {
+pub(super) enum AxisReduction {
     /// The sum of absolute values.
     Absolute,
     /// The root of the sum of squares.
@@ -26,7 +26,7 @@ pub(super) enum Along {
     Squares,
 }
 
-impl Along {
+impl AxisReduction {
     /// Adds it to a graph; the reduced axes keep size 1.
     pub(super) fn wire(
         self,

@@ -1,21 +1,22 @@
-//! [`Mended`]: wraps an operator of the library and corrects its inputs or its answer when it runs.
+//! [`Corrected`]: wraps an operator of the library and corrects its inputs or its answer when it runs.
 
 use std::fmt;
 
 use tract_onnx::tract_core::internal::*;
 
 /// Runs an operator and corrects its result.
-pub(super) type Mend = fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>>;
+pub(super) type Correction =
+    fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>>;
 
-/// A [`Mend`] that may capture values.
-type MendWith =
+/// A [`Correction`] that may capture values.
+type CorrectionWith =
     dyn Fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>> + Send + Sync;
 
 /// An operator in a plan, with its correction.
 #[derive(Clone)]
-pub(super) struct Mended {
+pub(super) struct Corrected {
     inner: Box<dyn TypedOp>,
-    mend: Arc<MendWith>,
+    mend: Arc<CorrectionWith>,
 }
 
 /// Wraps `operator` with its correction, as its replacement.
@@ -26,27 +27,27 @@ pub(super) fn mended(
     + Sync
     + 'static,
 ) -> Box<dyn TypedOp> {
-    Box::new(Mended {
+    Box::new(Corrected {
         inner: tract_onnx::tract_core::dyn_clone::clone_box(operator),
         mend: Arc::new(mend),
     })
 }
 
-impl fmt::Debug for Mended {
+impl fmt::Debug for Corrected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mended({:?})", self.inner)
     }
 }
 
-impl PartialEq for Mended {
+impl PartialEq for Corrected {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
 }
 
-impl Eq for Mended {}
+impl Eq for Corrected {}
 
-impl Op for Mended {
+impl Op for Corrected {
     fn name(&self) -> StaticName {
         self.inner.name()
     }
@@ -54,7 +55,7 @@ impl Op for Mended {
     op_as_typed_op!();
 }
 
-impl EvalOp for Mended {
+impl EvalOp for Corrected {
     op_out_of_plan!();
 
     fn eval(&self, context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -62,7 +63,7 @@ impl EvalOp for Mended {
     }
 }
 
-impl TypedOp for Mended {
+impl TypedOp for Corrected {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         self.inner.output_facts(inputs)
     }

@@ -39,27 +39,27 @@ use tract_linalg::multithread::Executor;
 use tract_onnx::Onnx;
 use tract_onnx::tract_core::internal::{TractResult, TypedModel, TypedOp};
 
-use super::runner::{Mending, Runner, Unplanned};
+use super::runner::{Mending, PlanError, Runner};
 
 /// The corrections for optimised graphs.
-pub(super) const MENDING: Mending = Mending {
+pub(super) const CORRECTIONS: Mending = Mending {
     functions: pointwise::function_of,
-    hold: slice::hold_steps,
-    settle,
+    pin: slice::pin_steps,
+    finalise: settle,
 };
 
 /// Replaces builders of the library by those of this module.
 pub(super) fn register(library: &mut Onnx) {
-    register_mended(library);
-    for name in folded::LOOKED_AT {
+    register_corrections(library);
+    for name in folded::CHECKED_OPERATORS {
         library.op_register.insert(name, folded::build);
     }
-    for name in wide::known() {
+    for name in wide::summing_operators() {
         library.op_register.insert(name, wide::build);
     }
 }
 
-fn register_mended(library: &mut Onnx) {
+fn register_corrections(library: &mut Onnx) {
     let operators = &mut library.op_register;
     operators.insert(CAST_TO_INT64, cast::to_dimensions);
     operators.insert("Compress", compress::compress);
@@ -103,8 +103,8 @@ pub(super) fn runner(
     executor: &Executor,
     optimise: bool,
     build: impl FnOnce() -> TractResult<TypedModel>,
-) -> Result<Runner, Unplanned> {
-    Runner::new(executor, optimise, || prepare(build()?), MENDING)
+) -> Result<Runner, PlanError> {
+    Runner::new(executor, optimise, || prepare(build()?), CORRECTIONS)
 }
 
 /// Corrects a graph before it is optimised. An error names a part that cannot be planned correctly.

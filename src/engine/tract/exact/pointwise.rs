@@ -22,21 +22,21 @@ type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 /// Number of elements that are processed together: they stay in the nearest cache.
 const CHUNK: usize = 1024;
 /// Below this the fast logistic function has a relative error above a thousandth.
-const LOW: f32 = -8.0;
+const MIN_FAST_LOGISTIC: f32 = -8.0;
 /// Below this the fast error function has a relative error above a thousandth.
-const TINY: f32 = 1.0 / 128.0;
+const MIN_FAST_ERF: f32 = 1.0 / 128.0;
 /// Below this the fast approximation of the Gaussian unit loses the remaining digits.
-const NEAR: f32 = -2.0;
+const MIN_FAST_GELU: f32 = -2.0;
 /// Beyond this a square, or a number a sixth larger, may overflow.
 const LARGE: f32 = 1e9;
 /// From here on the error function is 1 in float32.
-const SATURATED: f32 = 4.0;
+const ERF_SATURATION: f32 = 4.0;
 
 /// Returns the replacement of this operator of a plan, if it needs one.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
     let name = element_wise.0.name();
-    if let Some(function) = known(&name) {
+    if let Some(function) = correction_of(&name) {
         return Some(mended(operator, move |inner, context, inputs| {
             each_chunk(inner, context, inputs, function)
         }));
@@ -54,7 +54,7 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
 /// Returns the in-place implementation of a function by its name, for at most [`CHUNK`] float32
 /// numbers. It computes the same as a plan. [`super::product`] handles reciprocals.
 pub(super) fn function_of(name: &str) -> Option<InPlace> {
-    known(name).or(match name {
+    correction_of(name).or(match name {
         "Neg" => Some(|values| each(values, |value| -value)),
         "Abs" => Some(|values| each(values, f32::abs)),
         "Square" => Some(|values| each(values, |value| value * value)),
@@ -66,7 +66,7 @@ pub(super) fn function_of(name: &str) -> Option<InPlace> {
 
 /// Returns the correction of a float32 function whose library kernel is inaccurate for some
 /// numbers.
-fn known(name: &str) -> Option<InPlace> {
+fn correction_of(name: &str) -> Option<InPlace> {
     Some(match name {
         "Sigmoid" => sigmoid,
         "Silu" => silu,
@@ -184,14 +184,19 @@ fn logistic(value: f32) -> f32 {
 }
 
 fn sigmoid(values: &mut [f32]) -> Result<(), String> {
-    patched(values, Func::Sigmoid, |value| value >= LOW, logistic)
+    patched(
+        values,
+        Func::Sigmoid,
+        |value| value >= MIN_FAST_LOGISTIC,
+        logistic,
+    )
 }
 
 fn silu(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Silu,
-        |value| within(value, LOW, f32::MAX),
+        |value| within(value, MIN_FAST_LOGISTIC, f32::MAX),
         |value| value * logistic(value),
     )
 }
@@ -200,7 +205,7 @@ fn tanh(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Tanh,
-        |value| value.abs() <= LOW.abs(),
+        |value| value.abs() <= MIN_FAST_LOGISTIC.abs(),
         f32::tanh,
     )
 }
@@ -263,9 +268,9 @@ fn erf(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Erf,
-        |value| within(value.abs(), TINY, SATURATED),
+        |value| within(value.abs(), MIN_FAST_ERF, ERF_SATURATION),
         |value| {
-            if value.abs() < TINY {
+            if value.abs() < MIN_FAST_ERF {
                 // The next term is below one unit in the last place.
                 let square = value * value;
                 let series = 1.0 - square * (1.0 / 3.0 - square / 10.0);
@@ -284,7 +289,7 @@ fn erf_beside_one(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Erf,
-        |value| value.abs() <= SATURATED,
+        |value| value.abs() <= ERF_SATURATION,
         |value| {
             if value.is_nan() {
                 value
@@ -313,7 +318,7 @@ fn gelu_by_tanh(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
         Func::Gelu,
-        |value| within(value, NEAR, LOW.abs()),
+        |value| within(value, MIN_FAST_GELU, MIN_FAST_LOGISTIC.abs()),
         |value| {
             if value > 0.0 {
                 return value;

@@ -13,7 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::engine::tract::images::too_large;
 use crate::engine::tract::kernel::Kernel;
-use crate::engine::tract::watch::WRONG;
+use crate::engine::tract::watch::WRONG_RESULT;
 
 /// Rejects positions of maximum integers, and resizes to size 1 by PyTorch's rule, which differs
 /// there.
@@ -25,7 +25,7 @@ pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
             let from = &model.outlet_fact(node.inputs[0])?.shape;
             let mut axes = from.iter().zip(&*node.outputs[0].fact.shape);
             if axes.any(|(from, to)| to.is_one() && !from.is_one()) {
-                bail!("a resize to size 1 by `pytorch_half_pixel` {WRONG}");
+                bail!("a resize to size 1 by `pytorch_half_pixel` {WRONG_RESULT}");
             }
         }
         // The context has the form in which the library names the node of a failed run.
@@ -36,7 +36,7 @@ pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
             .is_some_and(|op| op.with_index_outputs.is_some());
         let is_whole = has_places && model.outlet_fact(node.inputs[0])?.datum_type.is_integer();
         if is_whole {
-            bail!("the position of a maximum integer {WRONG}");
+            bail!("the position of a maximum integer {WRONG_RESULT}");
         }
     }
     Ok(())

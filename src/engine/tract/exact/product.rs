@@ -10,7 +10,7 @@ use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 
 use super::mended::mended;
 use crate::engine::tract::kernel::Kernel;
-use crate::engine::tract::watch::WRONG;
+use crate::engine::tract::watch::WRONG_RESULT;
 
 /// Replaces three kinds of products. For integers wider or narrower than 32 bits the library
 /// panics. For divisions whose last bit decides an integer it multiplies by a reciprocal. For
@@ -104,7 +104,7 @@ fn reciprocal(
     };
     ensure!(
         are_good,
-        "a division by a number without a reciprocal {WRONG}"
+        "a division by a number without a reciprocal {WRONG_RESULT}"
     );
     Ok(outputs)
 }

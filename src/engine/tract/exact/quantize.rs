@@ -7,8 +7,8 @@ use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::quant::{DequantizeLinearF32, QuantizeLinearI8, QuantizeLinearU8};
 
-use super::mended::{Mend, mended};
-use super::slice::hold;
+use super::mended::{Correction, mended};
+use super::slice::pin;
 
 /// Beyond this every number becomes the last step, for any zero point; float32 still has fractions
 /// here.
@@ -43,7 +43,7 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
         }
     }
     for (node, from) in held {
-        hold(model, node, from)?;
+        pin(model, node, from)?;
     }
     Ok(())
 }
@@ -68,7 +68,7 @@ where
 /// Returns the replacement of this operator of a plan, if it needs one.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
-    let mend: Mend = if element_wise.0.is::<QuantizeLinearU8>() {
+    let mend: Correction = if element_wise.0.is::<QuantizeLinearU8>() {
         unsigned
     } else if element_wise.0.is::<QuantizeLinearI8>() {
         signed

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_hir::internal::*;
 
 use super::extreme;
-use super::mean::Along;
+use super::mean::AxisReduction;
 use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -33,14 +33,14 @@ pub(super) fn sum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     built("ReduceSum", Kind::Extreme(Reducer::Sum), context, node)
 }
 
-/// Builds `ReduceL1` and the other reductions of [`Along`].
+/// Builds `ReduceL1` and the other reductions of [`AxisReduction`].
 pub(super) fn along(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let (name, along) = match node.op_type.as_str() {
-        "ReduceL1" => ("ReduceL1", Along::Absolute),
-        "ReduceL2" => ("ReduceL2", Along::Root),
-        "ReduceLogSum" => ("ReduceLogSum", Along::Logarithm),
-        "ReduceMean" => ("ReduceMean", Along::Mean),
-        "ReduceSumSquare" => ("ReduceSumSquare", Along::Squares),
+        "ReduceL1" => ("ReduceL1", AxisReduction::Absolute),
+        "ReduceL2" => ("ReduceL2", AxisReduction::Root),
+        "ReduceLogSum" => ("ReduceLogSum", AxisReduction::Logarithm),
+        "ReduceMean" => ("ReduceMean", AxisReduction::Mean),
+        "ReduceSumSquare" => ("ReduceSumSquare", AxisReduction::Squares),
         other => bail!("{other} is not a known reduction"),
     };
     built(name, Kind::Along(along), context, node)
@@ -54,7 +54,7 @@ enum Kind {
     /// A reducer of the library.
     Extreme(Reducer),
     /// A reduction of [`super::mean`].
-    Along(Along),
+    Along(AxisReduction),
 }
 
 /// Builds a reduction, whose axes are an attribute or an input.

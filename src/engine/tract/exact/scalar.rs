@@ -10,7 +10,7 @@ use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::cut::dims;
-use crate::engine::tract::library::usual_expansion;
+use crate::engine::tract::library::library_expansion;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
@@ -38,9 +38,9 @@ fn build(
     scalars: Range<usize>,
     rules: Rules,
 ) -> Built {
-    let inner = usual_expansion(context, node)?;
+    let inner = library_expansion(context, node)?;
     let inputs = node.input.len();
-    let lenient = Lenient {
+    let lenient = ScalarInputs {
         inner,
         inputs,
         scalars,
@@ -51,14 +51,14 @@ fn build(
 
 /// An operator of the library whose scalar inputs may have dimensions of size 1.
 #[derive(Debug, Clone)]
-struct Lenient {
+struct ScalarInputs {
     inner: Box<dyn Expansion>,
     inputs: usize,
     scalars: Range<usize>,
     rules: Rules,
 }
 
-impl Expansion for Lenient {
+impl Expansion for ScalarInputs {
     fn name(&self) -> StaticName {
         self.inner.name()
     }

@@ -21,13 +21,13 @@ pub(in crate::engine::tract) const FULL_SEQUENCES: &str = "pkgtool full sequence
 /// Builds the operator.
 #[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn build(_: &ParsingContext, _: &NodeProto) -> Built {
-    Ok((expand(Full), vec![]))
+    Ok((expand(FullSequences), vec![]))
 }
 
 #[derive(Debug, Clone)]
-struct Full;
+struct FullSequences;
 
-impl Expansion for Full {
+impl Expansion for FullSequences {
     fn name(&self) -> StaticName {
         FULL_SEQUENCES.into()
     }

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::cnn::Conv;
 /// Pins steps at their position. The library would move them before their predecessors. Moved
 /// before a softmax or a norm, the sum misses elements. Moved into a convolution, the padding
 /// changes. `model` is the graph that the library is about to optimise.
-pub(super) fn hold_steps(model: &mut TypedModel) -> TractResult<()> {
+pub(super) fn pin_steps(model: &mut TypedModel) -> TractResult<()> {
     let mut held = Vec::new();
     for node in model.nodes() {
         let has_steps = node.op_is::<Downsample>() || node.op_as::<Conv>().is_some_and(skips);
@@ -18,7 +18,7 @@ pub(super) fn hold_steps(model: &mut TypedModel) -> TractResult<()> {
         }
     }
     for (node, from) in held {
-        hold(model, node, from)?;
+        pin(model, node, from)?;
     }
     Ok(())
 }
@@ -34,20 +34,20 @@ fn skips(conv: &Conv) -> bool {
     })
 }
 
-/// Inserts a [`Held`] before a node, at its first input.
-pub(super) fn hold(model: &mut TypedModel, node: usize, from: OutletId) -> TractResult<()> {
+/// Inserts a [`Pinned`] before a node, at its first input.
+pub(super) fn pin(model: &mut TypedModel, node: usize, from: OutletId) -> TractResult<()> {
     let fact = model.outlet_fact(from)?.clone();
     let name = format!("{}.held", model.node(node).name);
-    let barrier = model.add_node(name, Held, tvec!(fact))?;
+    let barrier = model.add_node(name, Pinned, tvec!(fact))?;
     model.add_edge(from, InletId::new(barrier, 0))?;
     model.add_edge(barrier.into(), InletId::new(node, 0))
 }
 
 /// Returns a tensor unchanged; the optimiser moves nothing past it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Held;
+struct Pinned;
 
-impl Op for Held {
+impl Op for Pinned {
     fn name(&self) -> StaticName {
         "Held".into()
     }
@@ -55,7 +55,7 @@ impl Op for Held {
     op_as_typed_op!();
 }
 
-impl EvalOp for Held {
+impl EvalOp for Pinned {
     op_out_of_plan!();
 
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -63,7 +63,7 @@ impl EvalOp for Held {
     }
 }
 
-impl TypedOp for Held {
+impl TypedOp for Pinned {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec!(inputs[0].clone()))
     }

@@ -17,7 +17,7 @@ use super::folded::BUILDERS;
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Operators that add up numbers, or multiply a growing number of them.
-const ADDING: [&str; 19] = [
+const SUMMING_OPERATORS: [&str; 19] = [
     "AveragePool",
     "BatchNormalization",
     "Conv",
@@ -40,13 +40,13 @@ const ADDING: [&str; 19] = [
 ];
 
 /// Returns the operators with an implementation.
-pub(super) fn known() -> impl Iterator<Item = &'static str> {
-    ADDING
+pub(super) fn summing_operators() -> impl Iterator<Item = &'static str> {
+    SUMMING_OPERATORS
         .into_iter()
         .filter(|name| BUILDERS.0.contains_key(*name))
 }
 
-/// Builds an operator of [`ADDING`].
+/// Builds an operator of [`SUMMING_OPERATORS`].
 pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let builder = BUILDERS.0.get(&node.op_type);
     let builder = builder.with_context(|| format!("the builder of {} is missing", node.op_type))?;

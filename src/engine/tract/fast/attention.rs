@@ -18,7 +18,7 @@ use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::places::places;
 use crate::engine::tract::pool::computed;
 use crate::kernels::Cpu;
-use crate::kernels::float::{Attention, Lines};
+use crate::kernels::float::{Attention, HeadRows};
 
 /// Returns the replacement of the last product, if this node is the softmax of an attention.
 pub(super) fn replaced(
@@ -26,12 +26,12 @@ pub(super) fn replaced(
     node: &TypedNode,
     cpu: Cpu,
 ) -> TractResult<Option<TypedModelPatch>> {
-    let found = Found::at(model, node)?;
+    let found = FoundAttention::at(model, node)?;
     found.map(|found| found.patch(model, cpu)).transpose()
 }
 
 /// An attention found around a softmax.
-struct Found {
+struct FoundAttention {
     scores: Scores,
     mask: Option<OutletId>,
     scale: f32,
@@ -55,7 +55,7 @@ struct Scores {
     axes: Vec<char>,
 }
 
-impl Found {
+impl FoundAttention {
     fn at(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Self>> {
         let Some(softmax) = node.op_as::<Softmax>() else {
             return Ok(None);
@@ -254,7 +254,7 @@ impl Found {
             .map(|mask| starts(mask, 0))
             .unwrap_or_default();
         computed::<f32, f32>(&shape, inputs, |from, to, split| {
-            let lines = |at: usize, starts, stride| Lines {
+            let lines = |at: usize, starts, stride| HeadRows {
                 elements: from[at],
                 starts,
                 stride,
@@ -268,7 +268,7 @@ impl Found {
                     .map(|mask| lines(3, &mask_starts, mask.repeated(query))),
                 sizes: counts,
                 scale: self.scale,
-                seen: None,
+                first_visible: None,
                 zeros: self.zeros,
             };
             attention.run(cpu, &rows, to, split)

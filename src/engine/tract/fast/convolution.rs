@@ -8,7 +8,7 @@ use super::chain::Chain;
 use crate::engine::tract::images::{over_images, window};
 use crate::kernels::Cpu;
 use crate::kernels::float::{Channels, Convolution};
-use crate::kernels::window::Placed;
+use crate::kernels::window::WindowPositions;
 
 /// Returns the replacement of this node and of the chain after it, if it is a float32 convolution
 /// with constant weights.
@@ -65,7 +65,7 @@ pub(super) fn replaced(
         }
     }
     let (fact, bytes) = (patch.outlet_fact(images[0])?, kernel.bytes());
-    let run = move |placed: &Placed, from: &[&[f32]], to: &mut [f32], split| {
+    let run = move |placed: &WindowPositions, from: &[&[f32]], to: &mut [f32], split| {
         kernel.run(placed, from[0], from.get(1).copied(), to, split)
     };
     let operator = over_images("Convolve", spec, fact, bytes, run)?;

@@ -1,4 +1,4 @@
-//! Fuses connected elementwise operators of the same shape into one operator ([`Steps`]), such as
+//! Fuses connected elementwise operators of the same shape into one operator ([`StepChain`]), such as
 //! the dozen operators of an LSTM cell.
 //!
 //! Their intermediate results need neither tensors nor separate steps of the plan. The rule matches
@@ -20,15 +20,15 @@ use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::pool::computed_together;
 use crate::kernels::Cpu;
-use crate::kernels::float::{InPlace, Operand, Operation, Step, Steps};
+use crate::kernels::float::{BinaryOperation, InPlace, Operand, Step, StepChain};
 
 /// Maximum number of operators in a region: that many blocks of elements stay in the nearest cache.
-const MOST: usize = 64;
+const MAX_REGION_OPERATORS: usize = 64;
 
 /// The operation of an elementwise operator.
 #[derive(Clone, Copy)]
 enum Kind {
-    Pair(Operation),
+    Pair(BinaryOperation),
     Function(InPlace),
 }
 
@@ -59,7 +59,11 @@ pub(super) fn join(
 /// An operator's level is one more than that of its inputs. Elementwise inputs of the same shape do
 /// not raise it. A path out of a region never leads back into it, because levels only grow along
 /// it.
-fn regions(model: &TypedModel, order: &[usize], kinds: &Kinds) -> TractResult<Vec<Vec<usize>>> {
+fn regions(
+    model: &TypedModel,
+    order: &[usize],
+    kinds: &ElementOperations,
+) -> TractResult<Vec<Vec<usize>>> {
     let mut levels: HashMap<usize, usize> = HashMap::new();
     // Maps each operator in a region to the region.
     let mut of: HashMap<usize, usize> = HashMap::new();
@@ -106,15 +110,18 @@ fn regions(model: &TypedModel, order: &[usize], kinds: &Kinds) -> TractResult<Ve
     for region in &mut regions {
         region.sort_by_key(|id| places[id]);
     }
-    regions.retain(|region| (2..=MOST).contains(&region.len()));
+    regions.retain(|region| (2..=MAX_REGION_OPERATORS).contains(&region.len()));
     Ok(regions)
 }
 
 /// The operations of elementwise operators, by their nodes.
-type Kinds = HashMap<usize, Kind>;
+type ElementOperations = HashMap<usize, Kind>;
 
-fn kinds(model: &TypedModel, functions: fn(&str) -> Option<InPlace>) -> TractResult<Kinds> {
-    let mut kinds = Kinds::new();
+fn kinds(
+    model: &TypedModel,
+    functions: fn(&str) -> Option<InPlace>,
+) -> TractResult<ElementOperations> {
+    let mut kinds = ElementOperations::new();
     for node in model.nodes() {
         if let Some(kind) = kind(model, node, functions)? {
             kinds.insert(node.id, kind);
@@ -132,10 +139,10 @@ fn kind(
 ) -> TractResult<Option<Kind>> {
     let kind = if let Some(op) = node.op_as::<TypedBinOp>().filter(|op| op.1.is_none()) {
         match op.0.name() {
-            "Add" => Kind::Pair(Operation::Add),
-            "Sub" => Kind::Pair(Operation::Subtract),
-            "Mul" => Kind::Pair(Operation::Multiply),
-            "Div" => Kind::Pair(Operation::Divide),
+            "Add" => Kind::Pair(BinaryOperation::Add),
+            "Sub" => Kind::Pair(BinaryOperation::Subtract),
+            "Mul" => Kind::Pair(BinaryOperation::Multiply),
+            "Div" => Kind::Pair(BinaryOperation::Divide),
             _ => return Ok(None),
         }
     } else if let Some(function) = node.op_as::<ElementWiseOp>().filter(|op| op.1.is_none()) {
@@ -172,7 +179,7 @@ struct Region {
 }
 
 impl Region {
-    fn of(model: &TypedModel, members: &[usize], kinds: &Kinds) -> TractResult<Self> {
+    fn of(model: &TypedModel, members: &[usize], kinds: &ElementOperations) -> TractResult<Self> {
         let mut region = Self {
             members: members.to_vec(),
             shape: model.node(members[0]).outputs[0].fact.shape.clone(),
@@ -238,7 +245,7 @@ impl Region {
             return Ok(None);
         };
         let name = &model.node(self.members[*last]).name;
-        let steps = Steps::new(cpu, self.inputs.len(), &self.steps, &self.outputs);
+        let steps = StepChain::new(cpu, self.inputs.len(), &self.steps, &self.outputs);
         let steps = steps.map_err(TractError::msg)?;
         let facts = self
             .outputs
@@ -349,7 +356,7 @@ mod tests {
     }
 
     fn results(mut model: TypedModel) -> TractResult<Vec<Vec<f32>>> {
-        (exact::MENDING.settle)(&mut model);
+        (exact::CORRECTIONS.finalise)(&mut model);
         let values: Vec<f32> = (0..32_u8)
             .map(|at| f32::from(at * 7 % 32) / 4.0 - 4.0)
             .collect();
@@ -377,7 +384,7 @@ mod tests {
         ) {
             let mut model = graph(&drawn).expect("a graph");
             let wanted = results(model.clone()).expect("results");
-            join(&mut model, Cpu::chosen(), exact::MENDING.functions).expect("regions");
+            join(&mut model, Cpu::chosen(), exact::CORRECTIONS.functions).expect("regions");
             let found = results(model).expect("results of regions");
             for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
                 let is_same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
@@ -409,7 +416,7 @@ mod tests {
         let squashed = wire("squashed", Box::new(math::tanh()), &[cell])?;
         let hidden = wire("hidden", binary(Box::new(Mul)), &[gate[3], squashed])?;
         model.select_output_outlets(&[hidden, cell])?;
-        join(&mut model, Cpu::chosen(), exact::MENDING.functions)?;
+        join(&mut model, Cpu::chosen(), exact::CORRECTIONS.functions)?;
         assert_eq!(count(&model, "Steps"), 1);
         assert_eq!(model.nodes().len(), 3, "{model}");
         Ok(())
@@ -426,7 +433,7 @@ mod tests {
         let three = model.wire_node("three", TypedBinOp(Box::new(Mul), None), &[one, total])?[0];
         let four = model.wire_node("four", math::neg(), &[three])?[0];
         model.select_output_outlets(&[four])?;
-        join(&mut model, Cpu::chosen(), exact::MENDING.functions)?;
+        join(&mut model, Cpu::chosen(), exact::CORRECTIONS.functions)?;
         assert_eq!(count(&model, "Steps"), 2);
         Ok(())
     }
@@ -442,7 +449,7 @@ mod tests {
         let factor = model.add_const("factor", Tensor::from_shape(&[1, 1], &[2.0_f32])?)?;
         let three = model.wire_node("three", TypedBinOp(Box::new(Mul), None), &[factor, two])?[0];
         model.select_output_outlets(&[three])?;
-        join(&mut model, Cpu::chosen(), exact::MENDING.functions)?;
+        join(&mut model, Cpu::chosen(), exact::CORRECTIONS.functions)?;
         assert_eq!(count(&model, "Steps"), 1);
         let plan = model.into_runnable()?;
         for rows in [1, 5, 0, 2] {

@@ -5,7 +5,7 @@ use tract_onnx::tract_core::internal::*;
 
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::pool::{computed, computed_bytes};
-use crate::kernels::turn::turned;
+use crate::kernels::turn::transposed;
 
 /// Replaces all of them by operators of this module.
 pub(super) fn settle(model: &mut TypedModel) {
@@ -19,7 +19,7 @@ pub(super) fn settle(model: &mut TypedModel) {
             DatumType::F32 => Kernel::new("Move", tvec!(fact), move |inputs| {
                 let (shape, sizes) = moved(inputs[0].shape(), [from, to])?;
                 let output = computed::<f32, f32>(&shape, inputs, |from, to, split| {
-                    turned(sizes, from[0], to, split)
+                    transposed(sizes, from[0], to, split)
                 })?;
                 Ok(tvec!(output))
             }),
@@ -28,7 +28,7 @@ pub(super) fn settle(model: &mut TypedModel) {
                 Kernel::new("MoveBytes", tvec!(fact), move |inputs| {
                     let (shape, sizes) = moved(inputs[0].shape(), [from, to])?;
                     let output = computed_bytes(dtype, &shape, inputs, |from, to, split| {
-                        turned(sizes, from[0], to, split)
+                        transposed(sizes, from[0], to, split)
                     })?;
                     Ok(tvec!(output))
                 })

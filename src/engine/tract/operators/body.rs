@@ -23,7 +23,7 @@ use super::super::plans::Plans;
 use super::super::runner::Runner;
 
 /// Tensors with more elements than this are data, not shapes or axes.
-const MAX_CONSTANT: usize = 64;
+const MAX_CONSTANT_ELEMENTS: usize = 64;
 
 /// A subgraph inside a node.
 #[derive(Clone)]
@@ -31,11 +31,11 @@ pub(super) struct Body {
     graph: Arc<InferenceModel>,
     /// Names of the outer tensors that it uses: its last inputs.
     pub(super) captured: Vec<String>,
-    plans: Arc<Mutex<Planned>>,
+    plans: Arc<Mutex<BodyPlans>>,
 }
 
 /// The plans made so far.
-struct Planned {
+struct BodyPlans {
     known: Plans<Key, Runner>,
     /// Is `true` if planning needs values of integers.
     needs_values: bool,
@@ -72,7 +72,7 @@ impl Body {
                 .model
                 .set_input_fact(place, InferenceFact::default())?;
         }
-        let planned = Planned {
+        let planned = BodyPlans {
             known: Plans::new(weights(&parsed.model)),
             needs_values: false,
         };
@@ -180,13 +180,13 @@ impl Body {
 
     fn attempt(
         &self,
-        plans: &mut Planned,
+        plans: &mut BodyPlans,
         inputs: &[TValue],
         with_values: bool,
     ) -> Result<TVec<TValue>, Failure> {
         let is_constant = |value: &TValue| {
             let is_number = value.datum_type().is_float();
-            with_values && !is_number && value.len() <= MAX_CONSTANT
+            with_values && !is_number && value.len() <= MAX_CONSTANT_ELEMENTS
         };
         let key = inputs.iter().map(|value| {
             let bytes = is_constant(value).then(|| value.as_bytes().to_vec());
@@ -201,7 +201,7 @@ impl Body {
             };
             let runner = planned(true)
                 .or_else(|unplanned| {
-                    if unplanned.optimising {
+                    if unplanned.is_optimiser_error {
                         planned(false)
                     } else {
                         Err(unplanned)

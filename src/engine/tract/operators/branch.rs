@@ -169,7 +169,7 @@ impl InferenceOp for If {
             (Ok(one), Err(_)) | (Err(_), Ok(one)) => one.iter().map(without_sizes).collect(),
         };
         let facts = found.iter().map(|fact| outer_fact(target, fact));
-        let chosen = Chosen {
+        let chosen = RuntimeIf {
             branches: self.branches.clone(),
             facts: facts.collect::<TractResult<_>>()?,
         };
@@ -193,20 +193,20 @@ fn place(condition: &Tensor) -> TractResult<usize> {
 
 /// An `If` whose condition is known only when it runs.
 #[derive(Debug, Clone)]
-struct Chosen {
+struct RuntimeIf {
     branches: [Branch; 2],
     facts: TVec<TypedFact>,
 }
 
-impl PartialEq for Chosen {
+impl PartialEq for RuntimeIf {
     fn eq(&self, _: &Self) -> bool {
         false
     }
 }
 
-impl Eq for Chosen {}
+impl Eq for RuntimeIf {}
 
-impl Op for Chosen {
+impl Op for RuntimeIf {
     fn name(&self) -> StaticName {
         "If".into()
     }
@@ -218,7 +218,7 @@ impl Op for Chosen {
     op_as_typed_op!();
 }
 
-impl EvalOp for Chosen {
+impl EvalOp for RuntimeIf {
     op_out_of_plan!();
 
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -227,7 +227,7 @@ impl EvalOp for Chosen {
     }
 }
 
-impl TypedOp for Chosen {
+impl TypedOp for RuntimeIf {
     fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(self.facts.clone())
     }

@@ -8,7 +8,7 @@ use tract_onnx::tract_hir::ops::array::GatherNd as Rules;
 
 use super::super::graph::integer;
 use super::super::guard::InvalidInput;
-use super::super::library::usual_expansion;
+use super::super::library::library_expansion;
 
 /// The result of building a node's operator.
 pub(in crate::engine::tract) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -22,7 +22,7 @@ pub(super) fn gather(_: &ParsingContext, node: &NodeProto) -> Built {
 
 /// Builds a `ScatterND`: the library's operator, with corrected indices.
 pub(super) fn scatter(context: &ParsingContext, node: &NodeProto) -> Built {
-    let usual = usual_expansion(context, node)?;
+    let usual = library_expansion(context, node)?;
     Ok((expand(Scatter { usual }), vec![]))
 }
 
@@ -45,14 +45,14 @@ fn places(data: &[usize], indices: &Tensor, batch_dims: usize) -> TractResult<Ve
     let place = |tuple: usize| {
         let tuple = &values[tuple * depth..(tuple + 1) * depth];
         tuple.iter().zip(sizes).try_fold(0, |place, (index, size)| {
-            Ok(place * size + checked(*index, *size)?)
+            Ok(place * size + checked_index(*index, *size)?)
         })
     };
     (0..count).map(place).collect()
 }
 
 /// Returns the index, counted from the start, or an error if it is out of range.
-pub(super) fn checked(index: i64, size: usize) -> TractResult<usize> {
+pub(super) fn checked_index(index: i64, size: usize) -> TractResult<usize> {
     let from_end = if index < 0 { i64::try_from(size)? } else { 0 };
     let found = usize::try_from(index.saturating_add(from_end)).ok();
     let found = found.filter(|index| *index < size);
@@ -189,7 +189,7 @@ impl Expansion for Scatter {
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let name = format!("{prefix}.indices");
-        let indices = model.wire_node(name, Normal, &[inputs[0], inputs[1]])?[0];
+        let indices = model.wire_node(name, NonNegativeIndices, &[inputs[0], inputs[1]])?[0];
         let mut inputs: TVec<OutletId> = inputs.into();
         inputs[1] = indices;
         self.usual.wire(prefix, model, &inputs)
@@ -198,9 +198,9 @@ impl Expansion for Scatter {
 
 /// Converts indices into a tensor to non-negative ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Normal;
+struct NonNegativeIndices;
 
-impl Op for Normal {
+impl Op for NonNegativeIndices {
     fn name(&self) -> StaticName {
         "Indices".into()
     }
@@ -208,7 +208,7 @@ impl Op for Normal {
     op_as_typed_op!();
 }
 
-impl EvalOp for Normal {
+impl EvalOp for NonNegativeIndices {
     op_out_of_plan!();
 
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -226,13 +226,13 @@ impl EvalOp for Normal {
         );
         let mut view = indices.try_as_plain_ram_mut()?;
         for (at, index) in view.as_slice_mut::<i64>()?.iter_mut().enumerate() {
-            *index = i64::try_from(checked(*index, data.shape()[at % depth])?)?;
+            *index = i64::try_from(checked_index(*index, data.shape()[at % depth])?)?;
         }
         Ok(tvec!(indices.into_tvalue()))
     }
 }
 
-impl TypedOp for Normal {
+impl TypedOp for NonNegativeIndices {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec!(i64::datum_type().fact(inputs[1].shape.clone())))
     }

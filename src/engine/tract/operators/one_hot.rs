@@ -5,7 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::integer;
-use super::indices::{Built, checked};
+use super::indices::{Built, checked_index};
 
 /// Builds a `OneHot`.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
@@ -145,13 +145,13 @@ impl EvalOp for Encode {
                 product.checked_mul(*size)
             });
         ensure!(
-            bytes.is_some_and(|bytes| bytes as u64 <= crate::tensor::MAX_BYTES),
+            bytes.is_some_and(|bytes| bytes as u64 <= crate::tensor::MAX_TENSOR_BYTES),
             "a one-hot encoding of shape {shape:?} is too large"
         );
         let indices = indices.cast_to::<i64>()?;
         let indices = indices.try_as_plain_ram()?;
         let hot = indices.as_slice::<i64>()?.iter();
-        let hot: Vec<Option<usize>> = hot.map(|index| checked(*index, depth).ok()).collect();
+        let hot: Vec<Option<usize>> = hot.map(|index| checked_index(*index, depth).ok()).collect();
         let encoded = dispatch_copy!(encode(values.datum_type())(
             &values,
             &shape,

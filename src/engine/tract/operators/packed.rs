@@ -12,11 +12,11 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::logic::wire_with_rank_broadcast;
 
 use super::super::graph::{has_input, integer};
-use super::super::library::usual;
+use super::super::library::library_operator;
 use super::super::rows::{product_of_rows, rules_of_rows};
 use super::indices::Built;
 use crate::kernels::Cpu;
-use crate::kernels::rows::{Bits, PackedProduct, Sizes};
+use crate::kernels::rows::{Bits, FloatRowProduct, MatrixSizes};
 
 /// The operator's name.
 pub(super) const NAME: &str = "MatMulNBits";
@@ -26,14 +26,14 @@ pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     if let Some(product) = Product::of(node) {
         return Ok((expand(product), vec![]));
     }
-    usual(context, node)
+    library_operator(context, node)
 }
 
 /// Number of bits of a stored number. The first number of a byte is in its lowest bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stored(usize);
+pub(super) struct StoredBits(usize);
 
-impl Stored {
+impl StoredBits {
     const TWO: Self = Self(2);
 
     /// Returns the number of bits of a node's weights, if it is supported here.
@@ -71,8 +71,8 @@ impl Stored {
 
 #[derive(Debug, Clone)]
 struct Product {
-    stored: Stored,
-    sizes: Sizes,
+    stored: StoredBits,
+    sizes: MatrixSizes,
     zeros: Option<usize>,
     bias: Option<usize>,
 }
@@ -80,9 +80,9 @@ struct Product {
 impl Product {
     /// Returns the product in a node, if it is supported here.
     fn of(node: &NodeProto) -> Option<Self> {
-        let stored = Stored::of(node)?;
+        let stored = StoredBits::of(node)?;
         let size = |name| usize::try_from(integer(node, name, 0)).ok();
-        let sizes = Sizes {
+        let sizes = MatrixSizes {
             inputs: size("K")?,
             outputs: size("N")?,
             group: size("block_size")?,
@@ -107,8 +107,8 @@ impl Product {
         weights: &Tensor,
         scales: &Tensor,
         zeros: Option<&Tensor>,
-    ) -> TractResult<PackedProduct> {
-        let Sizes {
+    ) -> TractResult<FloatRowProduct> {
+        let MatrixSizes {
             inputs,
             outputs,
             group,
@@ -142,14 +142,14 @@ impl Product {
         });
         let zeros = match zeros.transpose()? {
             // The default zero point is the middle. Packing two bits as four moves the middle.
-            None if self.stored == Stored::TWO => {
-                Some(vec![Stored::TWO.middle(); outputs * groups])
+            None if self.stored == StoredBits::TWO => {
+                Some(vec![StoredBits::TWO.middle(); outputs * groups])
             }
             zeros => zeros,
         };
         let scales = scales.cast_to::<f32>()?;
         let scales = scales.try_as_plain_ram()?;
-        let product = PackedProduct::new(
+        let product = FloatRowProduct::new(
             Cpu::chosen(),
             self.stored.packed(),
             self.sizes,

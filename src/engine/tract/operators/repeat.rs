@@ -202,7 +202,7 @@ impl InferenceOp for Loop {
             .outputs
             .iter()
             .map(|place| outer_fact(target, &found[*place]));
-        let turning = Turning {
+        let turning = RuntimeLoop {
             facts: facts.collect::<TractResult<_>>()?,
             empty: found.iter().map(empty).collect(),
             of: self.clone(),
@@ -225,22 +225,22 @@ fn empty(fact: &InferenceFact) -> Option<(DatumType, TVec<usize>)> {
 
 /// A `Loop` in a graph that can run.
 #[derive(Debug, Clone)]
-struct Turning {
+struct RuntimeLoop {
     of: Loop,
     facts: TVec<TypedFact>,
     /// For each output, its value after zero iterations.
     empty: Vec<Option<(DatumType, TVec<usize>)>>,
 }
 
-impl PartialEq for Turning {
+impl PartialEq for RuntimeLoop {
     fn eq(&self, _: &Self) -> bool {
         false
     }
 }
 
-impl Eq for Turning {}
+impl Eq for RuntimeLoop {}
 
-impl Op for Turning {
+impl Op for RuntimeLoop {
     fn name(&self) -> StaticName {
         "Loop".into()
     }
@@ -252,7 +252,7 @@ impl Op for Turning {
     op_as_typed_op!();
 }
 
-impl EvalOp for Turning {
+impl EvalOp for RuntimeLoop {
     op_out_of_plan!();
 
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -315,7 +315,7 @@ fn stack(slices: &[TValue]) -> TractResult<TValue> {
     Ok(Tensor::stack_tensors(0, &slices)?.into_tvalue())
 }
 
-impl TypedOp for Turning {
+impl TypedOp for RuntimeLoop {
     fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(self.facts.clone())
     }

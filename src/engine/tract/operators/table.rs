@@ -13,35 +13,35 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::integer;
 use super::super::kernel::Kernel;
-use super::super::library::{usual, usual_expansion};
-use super::indices::{Built, checked};
-use super::packed::Stored;
+use super::super::library::{library_expansion, library_operator};
+use super::indices::{Built, checked_index};
+use super::packed::StoredBits;
 
 /// The operator's name.
 pub(super) const NAME: &str = "GatherBlockQuantized";
 
 /// Builds a `GatherBlockQuantized`.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
-    let Some(form) = Form::of(node) else {
-        return usual(context, node);
+    let Some(form) = TableForm::of(node) else {
+        return library_operator(context, node);
     };
     let rows = Rows {
         form,
         // The library reports errors of nodes that are not of these forms.
-        library: usual_expansion(context, node).ok(),
+        library: library_expansion(context, node).ok(),
     };
     Ok((expand(rows), vec![]))
 }
 
 /// The storage form of a table.
 #[derive(Debug, Clone)]
-struct Form {
-    stored: Stored,
+struct TableForm {
+    stored: StoredBits,
     block: usize,
     zeros: Option<usize>,
 }
 
-impl Form {
+impl TableForm {
     fn of(node: &NodeProto) -> Option<Self> {
         let block = usize::try_from(integer(node, "block_size", 128)).ok()?;
         let is_by_rows = integer(node, "gather_axis", 0) == 0
@@ -49,7 +49,7 @@ impl Form {
         let given: Vec<Option<usize>> = optional_inputs(node).take(4).collect();
         (is_by_rows && block > 0).then_some(())?;
         Some(Self {
-            stored: Stored::of(node)?,
+            stored: StoredBits::of(node)?,
             block,
             zeros: given[3],
         })
@@ -58,13 +58,13 @@ impl Form {
 
 #[derive(Debug, Clone)]
 struct Rows {
-    form: Form,
+    form: TableForm,
     library: Option<Box<dyn Expansion>>,
 }
 
 /// The data that a run reads.
 struct Table {
-    stored: Stored,
+    stored: StoredBits,
     block: usize,
     columns: usize,
     rows: usize,
@@ -76,7 +76,7 @@ struct Table {
 impl Table {
     /// Creates the table of these stored tensors, if they are consistent.
     fn new(
-        form: &Form,
+        form: &TableForm,
         data: Arc<Tensor>,
         scales: &Tensor,
         zeros: Option<Arc<Tensor>>,
@@ -139,7 +139,7 @@ impl Table {
             let mut plain = rows.try_as_plain_ram_mut()?;
             let to = plain.as_slice_mut::<f32>()?;
             for (index, to) in indices.iter().zip(to.chunks_exact_mut(self.columns)) {
-                let row = checked(*index, self.rows)?;
+                let row = checked_index(*index, self.rows)?;
                 let from = &data[row * of_data..(row + 1) * of_data];
                 for (block, to) in to.chunks_mut(self.block).enumerate() {
                     let scale = self.scales[row * blocks + block];
@@ -213,7 +213,11 @@ impl Expansion for Rows {
         let kernel = Kernel::new("PackedRows", facts, move |inputs: &[TValue]| {
             Ok(tvec!(table.gather(&inputs[0])?))
         });
-        let rows = model.wire_node(format!("{prefix}.rows"), kernel.holding(bytes), &places)?;
+        let rows = model.wire_node(
+            format!("{prefix}.rows"),
+            kernel.with_weight_bytes(bytes),
+            &places,
+        )?;
         model.wire_node(prefix, cast(dtype), &rows)
     }
 }

@@ -234,7 +234,7 @@ mod tests {
             builder.model.select_output_outlets(&[output])?;
             Ok(builder.model)
         };
-        let planned = Runner::new(&Executor::SingleThread, true, build, exact::MENDING);
+        let planned = Runner::new(&Executor::SingleThread, true, build, exact::CORRECTIONS);
         let mut runner = planned.unwrap_or_else(|unplanned| panic!("{:?}", unplanned.failure));
         let inputs = tensors.iter().zip(&shapes).map(|(values, shape)| {
             let tensor = Tensor::from_shape(shape, values);

@@ -17,7 +17,7 @@ use tract_onnx::tract_core::ops::logic::comp_ne;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 
 use super::super::kernel::Kernel;
-use super::{Size, datum_type};
+use super::{InputSize, datum_type};
 use crate::tensor::DType;
 
 /// A value in the graph, with its dtype in the program.
@@ -48,7 +48,7 @@ impl Builder {
     }
 
     /// Sets the prefix of the names of the nodes that are added from now on.
-    pub(super) fn enter(&mut self, scope: String) {
+    pub(super) fn set_scope(&mut self, scope: String) {
         self.scope = scope;
     }
 
@@ -97,10 +97,10 @@ impl Builder {
     }
 
     /// Returns a size of an input; an unknown size becomes a symbol with its bound.
-    pub(super) fn dim(&mut self, size: &Size) -> TractResult<TDim> {
+    pub(super) fn dim(&mut self, size: &InputSize) -> TractResult<TDim> {
         match size {
-            Size::Known(size) => Ok(i64::try_from(*size)?.to_dim()),
-            Size::Any { name, most } => {
+            InputSize::Known(size) => Ok(i64::try_from(*size)?.to_dim()),
+            InputSize::Any { name, most } => {
                 let symbols = &self.model.symbols;
                 let known = symbols.get(name);
                 let symbol = symbols.sym(name);
@@ -158,7 +158,7 @@ impl Builder {
     }
 
     /// Returns the content of a value if it is constant.
-    pub(super) fn known(&self, outlet: OutletId) -> TractResult<Option<Arc<Tensor>>> {
+    pub(super) fn constant_value(&self, outlet: OutletId) -> TractResult<Option<Arc<Tensor>>> {
         Ok(self.model.outlet_fact(outlet)?.konst.clone())
     }
 
@@ -183,7 +183,7 @@ impl Builder {
         } else if from != to {
             outlet = self.wire(cast(to), &[outlet])?;
         }
-        if narrows(wire.dtype, dtype) {
+        if needs_rounding(wire.dtype, dtype) {
             outlet = self.round(outlet, dtype)?;
         }
         Ok(Wire { outlet, dtype })
@@ -206,7 +206,7 @@ impl Builder {
             return self.wire(cast(DatumType::F32), &[half]);
         }
         let shape = self.shape(outlet)?;
-        let round = |inputs: &[TValue]| map_f32(&inputs[0], |x| bf16::from_f32(x).to_f32());
+        let round = |inputs: &[TValue]| map_float32(&inputs[0], |x| bf16::from_f32(x).to_f32());
         Ok(self
             .kernel("ToBfloat16", dtype, &shape, &[outlet], round)?
             .outlet)
@@ -461,7 +461,7 @@ pub(super) fn number(value: f64, dtype: DType) -> TractResult<Tensor> {
 }
 
 /// Returns whether converting a value from `from` to `to` may need rounding.
-fn narrows(from: DType, to: DType) -> bool {
+fn needs_rounding(from: DType, to: DType) -> bool {
     match to {
         DType::Float16 => !matches!(from, DType::Bool | DType::Int8 | DType::Uint8),
         DType::Bfloat16 => from != DType::Bool,
@@ -470,7 +470,7 @@ fn narrows(from: DType, to: DType) -> bool {
 }
 
 /// Applies a function to float32 elements.
-pub(super) fn map_f32(input: &Tensor, function: impl Fn(f32) -> f32) -> TractResult<Tensor> {
+pub(super) fn map_float32(input: &Tensor, function: impl Fn(f32) -> f32) -> TractResult<Tensor> {
     let mut output = input.deep_clone();
     let mut view = output.try_as_plain_ram_mut()?;
     for x in view.as_slice_mut::<f32>()? {

@@ -1,13 +1,13 @@
 //! Calls operators of the operator table by name, with arguments from outside of a method.
 //!
 //! A delegate whose graph is lowered through the operator table describes each call by its
-//! arguments ([`Arg`]) and results ([`Out`]). The call is lowered as a separate method with a
+//! arguments ([`CallArg`]) and results ([`CallResult`]). The call is lowered as a separate method with a
 //! single call, so that an operator always means the same. This module is independent of backends.
 
 use tract_onnx::tract_core::internal::*;
 
 use super::builder::{Builder, Wire};
-use super::frame::{Frame, Number, Slot};
+use super::frame::{Frame, RuntimeNumber, Slot};
 use super::operators;
 use super::weights::Weights;
 use crate::model::executorch::body::{BodyValue, MethodBody, TensorBody, TensorData};
@@ -16,13 +16,13 @@ use crate::tensor::DType;
 
 /// An argument of a call.
 #[derive(Debug, Clone)]
-pub(super) enum Arg {
+pub(super) enum CallArg {
     /// No argument.
     None,
     /// An integer, which may depend on sizes known only at run time.
     Int(TDim),
     /// A number computed at run time.
-    Number(Number),
+    Number(RuntimeNumber),
     /// A floating-point number.
     Double(f64),
     /// A boolean.
@@ -43,7 +43,7 @@ pub(super) enum Arg {
 
 /// A result of a call.
 #[derive(Debug, Clone)]
-pub(super) enum Out {
+pub(super) enum CallResult {
     /// A tensor of this dtype.
     Tensor(DType),
     /// A list of tensors of these dtypes.
@@ -60,37 +60,37 @@ pub(super) struct Caller<'b, 'w> {
     pub(super) weights: &'w Weights,
 }
 
-impl From<Wire> for Arg {
+impl From<Wire> for CallArg {
     fn from(wire: Wire) -> Self {
         Self::Tensor(wire)
     }
 }
 
-impl From<i64> for Arg {
+impl From<i64> for CallArg {
     fn from(value: i64) -> Self {
         Self::Int(value.to_dim())
     }
 }
 
-impl From<f64> for Arg {
+impl From<f64> for CallArg {
     fn from(value: f64) -> Self {
         Self::Double(value)
     }
 }
 
-impl From<bool> for Arg {
+impl From<bool> for CallArg {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<&[i64]> for Arg {
+impl From<&[i64]> for CallArg {
     fn from(values: &[i64]) -> Self {
         Self::Ints(values.iter().map(ToDim::to_dim).collect())
     }
 }
 
-impl<T: Into<Arg>> From<Option<T>> for Arg {
+impl<T: Into<CallArg>> From<Option<T>> for CallArg {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::None, Into::into)
     }
@@ -98,12 +98,12 @@ impl<T: Into<Arg>> From<Option<T>> for Arg {
 
 /// The values of a method with a single call.
 #[derive(Default)]
-struct Values {
+struct CallValues {
     bodies: Vec<BodyValue>,
     slots: Vec<(usize, Slot)>,
 }
 
-impl Values {
+impl CallValues {
     fn push(&mut self, body: BodyValue) -> usize {
         self.bodies.push(body);
         self.bodies.len() - 1
@@ -116,29 +116,31 @@ impl Values {
     }
 
     fn tensor(&mut self, wire: Wire) -> usize {
-        self.slot(body_of(wire.dtype), Slot::Tensor(wire))
+        self.slot(tensor_body(wire.dtype), Slot::Tensor(wire))
     }
 
-    fn arg(&mut self, arg: Arg) -> usize {
+    fn arg(&mut self, arg: CallArg) -> usize {
         match arg {
-            Arg::None => self.push(BodyValue::Null),
-            Arg::Int(value) => self.slot(BodyValue::Int(0), Slot::Int(value)),
-            Arg::Number(number) => self.slot(BodyValue::Int(0), Slot::Number(number)),
-            Arg::Double(value) => self.push(BodyValue::Double(value)),
-            Arg::Bool(value) => self.push(BodyValue::Bool(value)),
-            Arg::Text(text) => self.push(BodyValue::String(text)),
-            Arg::Doubles(values) => self.push(BodyValue::DoubleList(values)),
-            Arg::Tensor(wire) => self.tensor(wire),
-            Arg::Ints(values) => {
-                let values = values.into_iter().map(|value| self.arg(Arg::Int(value)));
+            CallArg::None => self.push(BodyValue::Null),
+            CallArg::Int(value) => self.slot(BodyValue::Int(0), Slot::Int(value)),
+            CallArg::Number(number) => self.slot(BodyValue::Int(0), Slot::Number(number)),
+            CallArg::Double(value) => self.push(BodyValue::Double(value)),
+            CallArg::Bool(value) => self.push(BodyValue::Bool(value)),
+            CallArg::Text(text) => self.push(BodyValue::String(text)),
+            CallArg::Doubles(values) => self.push(BodyValue::DoubleList(values)),
+            CallArg::Tensor(wire) => self.tensor(wire),
+            CallArg::Ints(values) => {
+                let values = values
+                    .into_iter()
+                    .map(|value| self.arg(CallArg::Int(value)));
                 let values = values.collect();
                 self.push(BodyValue::IntList(values))
             }
-            Arg::Tensors(wires) => {
+            CallArg::Tensors(wires) => {
                 let wires = wires.into_iter().map(|wire| self.tensor(wire)).collect();
                 self.push(BodyValue::TensorList(wires))
             }
-            Arg::Optional(wires) => {
+            CallArg::Optional(wires) => {
                 let wires = wires.into_iter();
                 let wires = wires.map(|wire| wire.map(|wire| self.tensor(wire)));
                 let wires = wires.collect();
@@ -149,18 +151,18 @@ impl Values {
 
     /// Allocates a result. Returns its index among the call's arguments, and the index of each of
     /// its values.
-    fn out(&mut self, out: &Out) -> (usize, Vec<usize>) {
+    fn out(&mut self, out: &CallResult) -> (usize, Vec<usize>) {
         match out {
-            Out::Tensor(dtype) => {
-                let at = self.push(body_of(*dtype));
+            CallResult::Tensor(dtype) => {
+                let at = self.push(tensor_body(*dtype));
                 (at, vec![at])
             }
-            Out::Tensors(dtypes) => {
-                let places = dtypes.iter().map(|dtype| self.push(body_of(*dtype)));
+            CallResult::Tensors(dtypes) => {
+                let places = dtypes.iter().map(|dtype| self.push(tensor_body(*dtype)));
                 let places: Vec<usize> = places.collect();
                 (self.push(BodyValue::TensorList(places.clone())), places)
             }
-            Out::Number => {
+            CallResult::Number => {
                 let at = self.push(BodyValue::Int(0));
                 (at, vec![at])
             }
@@ -169,7 +171,7 @@ impl Values {
 }
 
 /// Describes a tensor of a dtype, with room for any sizes.
-pub(super) fn body_of(dtype: DType) -> BodyValue {
+pub(super) fn tensor_body(dtype: DType) -> BodyValue {
     let element = match crate::package::DType::from_name(dtype.name()) {
         Some(known) => ElementType::Known(known),
         None => ElementType::Other(dtype.name().to_owned()),
@@ -192,10 +194,10 @@ impl Caller<'_, '_> {
     pub(super) fn call(
         &mut self,
         name: &str,
-        args: Vec<Arg>,
-        outs: &[Out],
+        args: Vec<CallArg>,
+        outs: &[CallResult],
     ) -> TractResult<Vec<Slot>> {
-        let mut values = Values::default();
+        let mut values = CallValues::default();
         let mut places: Vec<usize> = args.into_iter().map(|arg| values.arg(arg)).collect();
         let mut results = Vec::new();
         for out in outs {
@@ -226,8 +228,13 @@ impl Caller<'_, '_> {
     }
 
     /// Calls an operator that returns one tensor.
-    pub(super) fn tensor(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
-        let given = self.call(name, args, &[Out::Tensor(dtype)])?;
+    pub(super) fn tensor(
+        &mut self,
+        name: &str,
+        args: Vec<CallArg>,
+        dtype: DType,
+    ) -> TractResult<Wire> {
+        let given = self.call(name, args, &[CallResult::Tensor(dtype)])?;
         match given.first() {
             Some(Slot::Tensor(wire)) => Ok(*wire),
             _ => bail!("`{name}` did not return a tensor"),
@@ -244,10 +251,10 @@ impl Caller<'_, '_> {
         let float = DType::Float32;
         let input = self.builder.cast(input, float)?;
         let square = self.tensor("aten::mul.out", vec![input.into(), input.into()], float)?;
-        let last = Arg::from([-1].as_slice());
-        let args = vec![square.into(), last, Arg::Bool(true), Arg::None];
+        let last = CallArg::from([-1].as_slice());
+        let args = vec![square.into(), last, CallArg::Bool(true), CallArg::None];
         let mean = self.tensor("aten::mean.out", args, float)?;
-        let args = vec![mean.into(), Arg::Double(epsilon), Arg::from(1)];
+        let args = vec![mean.into(), CallArg::Double(epsilon), CallArg::from(1)];
         let mean = self.tensor("aten::add.Scalar_out", args, float)?;
         let factor = self.tensor("aten::rsqrt.out", vec![mean.into()], float)?;
         let normed = self.tensor("aten::mul.out", vec![input.into(), factor.into()], float)?;
@@ -269,7 +276,7 @@ impl Caller<'_, '_> {
         let args = vec![
             rows.into(),
             indices.into(),
-            Arg::from(-1),
+            CallArg::from(-1),
             false.into(),
             false.into(),
         ];

@@ -100,7 +100,7 @@ impl Window {
         let shape = builder.shape(input)?;
         ensure!(
             shape.len() == self.kernel.len() + 2,
-            "unsupported rank of an image: {}",
+            "invalid rank of an image: {}",
             shape.len()
         );
         Ok(shape[self.axes().0].to_usize()?)
@@ -214,7 +214,7 @@ impl Convolution {
         );
         ensure!(
             sizes.len() == self.window.kernel.len() + 2,
-            "unsupported rank of a kernel: {}",
+            "invalid rank of a kernel: {}",
             sizes.len()
         );
         let per_group = self.input_channels / self.groups;

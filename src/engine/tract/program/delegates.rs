@@ -13,45 +13,45 @@ use crate::package::Backend;
 pub(super) const CORE_ML: &str = Backend::CoreMl.delegate_id();
 
 /// A backend whose graphs can be lowered.
-struct Portable {
+struct PortableBackend {
     backend: Backend,
     /// Whether results match the backend's own code, bit for bit where it is quantised.
     exact: bool,
-    lower: Lower,
+    lower: LowerCall,
     /// Finds unsupported operators in a payload, for backends that are only partly supported.
-    missing: Option<Missing>,
+    missing: Option<FindUnsupported>,
 }
 
 /// Reads a payload and lowers the call of its graph.
 ///
 /// Arguments: the frame, the name of the call's place in the program, the payload, the arguments of
 /// the call.
-type Lower = fn(&mut Frame<'_>, &str, ByteRange, &[usize]) -> Result<(), Failure>;
+type LowerCall = fn(&mut Frame<'_>, &str, ByteRange, &[usize]) -> Result<(), Failure>;
 
 /// Returns the names of the operators in a payload that cannot be lowered.
-type Missing = fn(&Weights, ByteRange) -> Result<BTreeSet<String>, Failure>;
+type FindUnsupported = fn(&Weights, ByteRange) -> Result<BTreeSet<String>, Failure>;
 
 /// All backends whose graphs can be lowered.
-static PORTABLE: &[Portable] = &[
-    Portable {
+static PORTABLE_BACKENDS: &[PortableBackend] = &[
+    PortableBackend {
         backend: Backend::Xnnpack,
         exact: true,
         lower: xnnpack::lower,
         missing: None,
     },
-    Portable {
+    PortableBackend {
         backend: Backend::CoreMl,
         exact: false,
         lower: coreml::lower,
         missing: Some(coreml::missing),
     },
-    Portable {
+    PortableBackend {
         backend: Backend::Mlx,
         exact: false,
         lower: mlx::lower,
         missing: Some(mlx::missing),
     },
-    Portable {
+    PortableBackend {
         backend: Backend::Vulkan,
         exact: false,
         lower: vulkan::lower,
@@ -59,21 +59,21 @@ static PORTABLE: &[Portable] = &[
     },
 ];
 
-fn find(id: &str) -> Option<&'static Portable> {
-    PORTABLE
+fn find(id: &str) -> Option<&'static PortableBackend> {
+    PORTABLE_BACKENDS
         .iter()
         .find(|portable| portable.backend.delegate_id() == id)
 }
 
 /// Returns the delegate ids of all backends in the table.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    PORTABLE
+    PORTABLE_BACKENDS
         .iter()
         .map(|portable| portable.backend.delegate_id())
 }
 
 /// Returns whether graphs of a delegate can be lowered.
-pub(super) fn is_known(id: &str) -> bool {
+pub(super) fn is_supported(id: &str) -> bool {
     find(id).is_some()
 }
 
@@ -90,7 +90,7 @@ pub(super) fn may_miss(id: &str) -> bool {
 }
 
 /// Returns the unsupported operators of the first delegate payload that has any, with the reason.
-pub(super) fn first_missing(
+pub(super) fn first_unsupported(
     delegates: &[DelegateBody],
     weights: &Weights,
 ) -> Result<Option<(BTreeSet<String>, String)>, Failure> {
@@ -101,7 +101,7 @@ pub(super) fn first_missing(
         };
         let names = missing(weights, payload)?;
         if !names.is_empty() {
-            let reason = refusal(&delegate.id, &names);
+            let reason = unsupported_reason(&delegate.id, &names);
             return Ok(Some((names, reason)));
         }
     }
@@ -110,7 +110,7 @@ pub(super) fn first_missing(
 
 /// Explains why a payload with these operators cannot be lowered, and names the runtime that
 /// supports them.
-fn refusal(id: &str, missing: &BTreeSet<String>) -> String {
+fn unsupported_reason(id: &str, missing: &BTreeSet<String>) -> String {
     let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
     let (names, runner) = (names.join(", "), runner(id));
     format!("operators of {id} not implemented: {names}; {runner} runs them")

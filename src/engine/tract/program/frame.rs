@@ -35,16 +35,16 @@ pub(super) enum Slot {
     /// A tensor.
     Tensor(Wire),
     /// A number computed at run time.
-    Number(Number),
+    Number(RuntimeNumber),
 }
 
 /// A number computed at run time: a tensor without dimensions, plus an integer known earlier.
 #[derive(Debug, Clone)]
-pub(super) struct Number {
+pub(super) struct RuntimeNumber {
     /// The tensor: int64, float64 or bool.
     pub(super) wire: Wire,
     /// Added to the tensor, if it is an integer.
-    pub(super) plus: TDim,
+    pub(super) offset: TDim,
 }
 
 /// A method that is being lowered.
@@ -58,7 +58,7 @@ pub(super) struct Frame<'a> {
     /// Rounding of delegates' half-precision graphs.
     pub(super) rounding: Rounding,
     /// Values written so far.
-    pub(super) now: Written,
+    pub(super) now: CurrentValues,
     /// States: the index of each, its value before this run, and its value before the first run.
     pub(super) states: Vec<(usize, Wire, Arc<Tensor>)>,
     constants: HashMap<usize, Wire>,
@@ -68,7 +68,7 @@ pub(super) struct Frame<'a> {
 
 /// Values written so far on one path through a method.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Written {
+pub(super) struct CurrentValues {
     /// Latest content of each written value.
     pub(super) slots: HashMap<usize, Slot>,
     /// Value last written at each memory location.
@@ -78,7 +78,7 @@ pub(super) struct Written {
 impl<'a> Frame<'a> {
     /// Splits the arguments of a delegate call into its inputs and outputs, after checking their
     /// number.
-    pub(super) fn begin_call<'v>(
+    pub(super) fn split_call_args<'v>(
         &mut self,
         scope: &str,
         args: &'v [usize],
@@ -90,7 +90,7 @@ impl<'a> Frame<'a> {
                 args.len()
             )));
         }
-        self.builder.enter(scope.to_owned());
+        self.builder.set_scope(scope.to_owned());
         Ok(args.split_at(inputs))
     }
 
@@ -101,12 +101,12 @@ impl<'a> Frame<'a> {
             method,
             weights,
             rounding: Rounding::default(),
-            now: Written::default(),
+            now: CurrentValues::default(),
             states: Vec::new(),
             constants: HashMap::new(),
             own: Vec::new(),
         };
-        frame.place_states();
+        frame.register_states();
         frame
     }
 
@@ -127,11 +127,11 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns a number computed at run time as one tensor.
-    pub(super) fn sum(&mut self, number: &Number) -> TractResult<Wire> {
-        if number.plus == TDim::Val(0) {
+    pub(super) fn number_as_tensor(&mut self, number: &RuntimeNumber) -> TractResult<Wire> {
+        if number.offset == TDim::Val(0) {
             return Ok(number.wire);
         }
-        let plus = self.builder.size(&number.plus, number.wire.dtype)?;
+        let plus = self.builder.size(&number.offset, number.wire.dtype)?;
         let outlet = self
             .builder
             .binary(Box::new(Add), number.wire.outlet, plus)?;
@@ -153,7 +153,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Registers states at their memory locations before anything is written.
-    fn place_states(&mut self) {
+    fn register_states(&mut self) {
         for (value, body) in self.method.values.iter().enumerate() {
             if let Some(tensor) = body.tensor()
                 && let (TensorData::State(_), Some(place)) = (&tensor.data, tensor.memory)
@@ -238,7 +238,7 @@ impl<'a> Frame<'a> {
         let wire = self.builder.constant(read, dtype)?;
         let outlet = self
             .builder
-            .transpose(wire.outlet, &logical(&tensor.dim_order))?;
+            .transpose(wire.outlet, &memory_positions(&tensor.dim_order))?;
         let wire = Wire { outlet, dtype };
         self.constants.insert(value, wire);
         Ok(wire)
@@ -248,7 +248,7 @@ impl<'a> Frame<'a> {
     ///
     /// Each name is one state, at an index past the method's own values. It starts as `initial`, or
     /// else as zeros.
-    pub(super) fn own_state(
+    pub(super) fn delegate_state(
         &mut self,
         name: &str,
         (dtype, shape): (DType, &[u64]),
@@ -294,14 +294,14 @@ impl<'a> Frame<'a> {
 pub(super) fn dtype_of(tensor: &TensorBody) -> Result<DType, Failure> {
     DType::from_element(&tensor.element).ok_or_else(|| {
         Failure::new(format!(
-            "unsupported dtype of a tensor: {}",
+            "invalid dtype of a tensor: {}",
             tensor.element.name()
         ))
     })
 }
 
 /// Returns the position in memory of each dimension of a tensor.
-fn logical(dim_order: &[usize]) -> Vec<usize> {
+fn memory_positions(dim_order: &[usize]) -> Vec<usize> {
     let mut places = vec![0; dim_order.len()];
     for (place, &dim) in dim_order.iter().enumerate() {
         places[dim] = place;
@@ -310,7 +310,7 @@ fn logical(dim_order: &[usize]) -> Vec<usize> {
 }
 
 fn permuted(tensor: &Arc<Tensor>, dim_order: &[usize]) -> TractResult<Arc<Tensor>> {
-    let places = logical(dim_order);
+    let places = memory_positions(dim_order);
     if places.iter().copied().eq(0..places.len()) {
         return Ok(Arc::clone(tensor));
     }

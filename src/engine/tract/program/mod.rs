@@ -55,11 +55,11 @@ pub(super) struct Lowered {
     /// Dtypes of the outputs.
     pub(super) outputs: Vec<DType>,
     /// State that the method keeps between runs.
-    pub(super) states: Vec<State>,
+    pub(super) states: Vec<StateTensor>,
 }
 
 /// A tensor that a method keeps between runs.
-pub(super) struct State {
+pub(super) struct StateTensor {
     /// Index of the value in the method.
     pub(super) value: usize,
     /// Content before the first run.
@@ -67,11 +67,11 @@ pub(super) struct State {
 }
 
 /// Sizes of each input that a method is lowered for.
-pub(super) type Shapes = Vec<Vec<Size>>;
+pub(super) type InputShapes = Vec<Vec<InputSize>>;
 
 /// A size of an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum InputSize {
     /// A fixed size.
     Known(u64),
     /// Any size up to a bound; sizes with the same name are equal.
@@ -91,7 +91,7 @@ pub(super) fn datum_type(dtype: DType) -> DatumType {
 }
 
 /// Returns the full names of all supported operators and delegates.
-pub(super) fn known() -> Vec<&'static str> {
+pub(super) fn supported_names() -> Vec<&'static str> {
     operators::names().chain(delegates::names()).collect()
 }
 
@@ -101,19 +101,22 @@ pub(super) fn missing<'a>(
     delegates: impl Iterator<Item = &'a str>,
 ) -> BTreeSet<String> {
     let operators = operators.filter(|name| !operators::is_known(name));
-    let delegates = delegates.filter(|id| !delegates::is_known(id));
+    let delegates = delegates.filter(|id| !delegates::is_supported(id));
     operators.chain(delegates).map(str::to_owned).collect()
 }
 
 /// Returns whether payloads of a delegate may contain unsupported operators.
-pub(super) fn may_miss(id: &str) -> bool {
+pub(super) fn may_be_unsupported(id: &str) -> bool {
     delegates::may_miss(id)
 }
 
 /// Returns the unsupported operators of the first delegate payload that has any, with the reason.
 ///
 /// Returns `None` for a file that cannot be read.
-pub(super) fn missing_inside(model: &Path, method: &str) -> Option<(BTreeSet<String>, String)> {
+pub(super) fn unsupported_in_payloads(
+    model: &Path,
+    method: &str,
+) -> Option<(BTreeSet<String>, String)> {
     let source = FileSource::open(model).ok()?;
     let body = ProgramBody::read(&source).ok()?;
     let weights = Weights::open(model, body.named).ok()?;
@@ -121,18 +124,18 @@ pub(super) fn missing_inside(model: &Path, method: &str) -> Option<(BTreeSet<Str
         .methods
         .into_iter()
         .find(|found| found.name == method)?;
-    delegates::first_missing(&method.delegates, &weights)
+    delegates::first_unsupported(&method.delegates, &weights)
         .unwrap_or_else(|failure| Some((BTreeSet::new(), failure.reason)))
 }
 
 /// Returns the backend of a delegate if its half-precision graphs are computed differently from its
 /// hardware.
-pub(super) fn reading(id: &str) -> Option<Backend> {
+pub(super) fn inexact_backend(id: &str) -> Option<Backend> {
     delegates::reading(id)
 }
 
 /// Explains why these names cannot be lowered, and names the runtime that supports them.
-pub(super) fn refusal(missing: &BTreeSet<String>) -> String {
+pub(super) fn unsupported_reason(missing: &BTreeSet<String>) -> String {
     let (operators, delegates): (Vec<_>, Vec<_>) =
         missing.iter().partition(|name| name.contains("::"));
     let mut reasons = Vec::new();
@@ -156,7 +159,7 @@ pub(super) fn refusal(missing: &BTreeSet<String>) -> String {
 pub(super) fn give(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor, Failure> {
     let widened = matches!(tensor.dtype(), DType::Float16 | DType::Bfloat16);
     if !widened {
-        return super::elements::give(tensor);
+        return super::elements::to_tract(tensor);
     }
     let (halves, _) = tensor.bytes().as_chunks::<2>();
     let values = halves

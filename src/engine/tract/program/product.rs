@@ -7,7 +7,7 @@ use super::operators::einsum;
 use crate::tensor::DType;
 
 /// Multiplies the last two dimensions in float32; either side may be transposed.
-pub(super) fn matrices(
+pub(super) fn matrix_product(
     builder: &mut Builder,
     (x, swap_x): (OutletId, bool),
     (y, swap_y): (OutletId, bool),
@@ -17,7 +17,7 @@ pub(super) fn matrices(
     let rank = of_x.len();
     ensure!(
         (2..=6).contains(&rank),
-        "unsupported rank of a matrix product: expected 2 to 6, got {rank}"
+        "invalid rank of a matrix product: expected 2 to 6, got {rank}"
     );
     let broadcast = |axis: usize| match (&of_x[axis], &of_y[axis]) {
         (a, b) if a.is_one() => Ok(b.clone()),

@@ -6,10 +6,10 @@ use super::builder::{Builder, Wire};
 use crate::tensor::DType;
 
 /// For each output position: two input positions, and the weight of the second one.
-type Line = Vec<(usize, usize, f32)>;
+type LinearWeights = Vec<(usize, usize, f32)>;
 
 /// For each output position: the first input position that counts, and the weights from there on.
-type Shares = Vec<(usize, Vec<f32>)>;
+type FilterWeights = Vec<(usize, Vec<f32>)>;
 
 /// How an output position maps to input positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,21 +20,21 @@ pub(super) enum Sampling {
         factor: Option<f32>,
     },
     /// Linear interpolation with aligned pixel centres.
-    Centres {
+    AlignedCentres {
         /// Input positions per output position; by default the ratio of the sizes.
         factor: Option<f32>,
     },
     /// Linear interpolation with aligned corners.
-    Corners,
+    AlignedCorners,
     /// Linear interpolation with the first positions aligned.
-    Beginnings,
+    AlignedStarts,
     /// The input position that contains the centre of the output pixel.
     NearestCentre,
     /// Linear interpolation with aligned corners; a single output position lies in the middle.
     CornersOrMiddle,
     /// Linear interpolation at the centres of equal parts of the range from the first to the last
     /// input position.
-    Inside,
+    EqualParts,
 }
 
 /// Resizes the dimensions `axis` and `axis + 1` to these sizes.
@@ -48,7 +48,7 @@ pub(super) fn resize(
     let mut shape = builder.shape(input)?;
     ensure!(
         axis + 1 < shape.len(),
-        "unsupported rank of an image: {}",
+        "invalid rank of an image: {}",
         shape.len()
     );
     shape[axis] = sizes[0].clone();
@@ -76,7 +76,7 @@ pub(super) fn resize(
     clippy::cast_sign_loss,
     reason = "positions in an image"
 )]
-fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<Line> {
+fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<LinearWeights> {
     ensure!(from > 0, "the image is empty");
     let last = from - 1;
     let ratio = |factor: Option<f32>| factor.unwrap_or(from as f32 / to as f32);
@@ -96,13 +96,13 @@ fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<Line> {
             let nearest = |at| ((at as f32 * ratio) as usize).min(last);
             places.map(|at| (nearest(at), nearest(at), 0.0)).collect()
         }
-        Sampling::Centres { factor } => {
+        Sampling::AlignedCentres { factor } => {
             let ratio = ratio(factor);
             places
                 .map(|at| between((at as f32 + 0.5) * ratio - 0.5))
                 .collect()
         }
-        Sampling::Corners => {
+        Sampling::AlignedCorners => {
             let ratio = if to > 1 {
                 last as f32 / (to - 1) as f32
             } else {
@@ -110,7 +110,7 @@ fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<Line> {
             };
             places.map(|at| between(at as f32 * ratio)).collect()
         }
-        Sampling::Beginnings => {
+        Sampling::AlignedStarts => {
             let ratio = ratio(None);
             places.map(|at| between(at as f32 * ratio)).collect()
         }
@@ -126,14 +126,19 @@ fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<Line> {
             };
             places.map(|at| between(at as f32 * ratio)).collect()
         }
-        Sampling::Inside => {
+        Sampling::EqualParts => {
             let part = last.max(1) as f32 / to as f32;
             places.map(|at| between((at as f32 + 0.5) * part)).collect()
         }
     })
 }
 
-fn apply(input: &Tensor, axis: usize, rows: &Line, columns: &Line) -> TractResult<Tensor> {
+fn apply(
+    input: &Tensor,
+    axis: usize,
+    rows: &LinearWeights,
+    columns: &LinearWeights,
+) -> TractResult<Tensor> {
     let from = input.shape();
     let outer: usize = from[..axis].iter().product();
     let inner: usize = from[axis + 2..].iter().product();
@@ -175,7 +180,7 @@ fn apply(input: &Tensor, axis: usize, rows: &Line, columns: &Line) -> TractResul
 ///
 /// Each output position is a weighted mean of all input positions that it covers. Factors are
 /// ratios of input size to output size.
-pub(super) fn resize_smoothly(
+pub(super) fn resize_antialiased(
     builder: &mut Builder,
     input: OutletId,
     sizes: [usize; 2],
@@ -186,7 +191,7 @@ pub(super) fn resize_smoothly(
     let rank = shape.len();
     ensure!(
         rank == 4,
-        "unsupported rank of an image: expected 4, got {rank}"
+        "invalid rank of an image: expected 4, got {rank}"
     );
     shape[2] = sizes[0].to_dim();
     shape[3] = sizes[1].to_dim();
@@ -197,8 +202,8 @@ pub(super) fn resize_smoothly(
         &[input],
         move |inputs| {
             let from = inputs[0].shape();
-            let rows = shares(from[2], sizes[0], factors[0], corners);
-            let columns = shares(from[3], sizes[1], factors[1], corners);
+            let rows = filter_weights(from[2], sizes[0], factors[0], corners);
+            let columns = filter_weights(from[3], sizes[1], factors[1], corners);
             let view = inputs[0].try_as_plain_ram()?;
             let mut output = Vec::with_capacity(from[0] * from[1] * sizes[0] * sizes[1]);
             for plane in view.as_slice::<f32>()?.chunks((from[2] * from[3]).max(1)) {
@@ -226,7 +231,7 @@ pub(super) fn resize_smoothly(
     clippy::cast_sign_loss,
     reason = "positions in an image"
 )]
-fn shares(from: usize, to: usize, factor: Option<f32>, corners: bool) -> Shares {
+fn filter_weights(from: usize, to: usize, factor: Option<f32>, corners: bool) -> FilterWeights {
     let scale = match factor {
         _ if corners && to > 1 => (from - 1) as f32 / (to - 1) as f32,
         _ if corners => 0.0,

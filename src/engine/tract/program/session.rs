@@ -5,7 +5,7 @@
 //! outputs as the plan for the current shapes.
 //!
 //! States belong to the session, not to a plan. Every run starts from the states of the last
-//! successful run, until `forget` resets them.
+//! successful run, until `reset_state` resets them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,14 +17,17 @@ use tract_onnx::prelude::{DatumType, IntoTValue, TValue, TVec};
 use super::super::agreement::agree;
 use super::super::exact;
 use super::super::guard::{Failure, guarded};
-use super::super::holdings::Holdings;
+use super::super::holdings::MemoryUse;
 use super::super::overwrite::address;
-use super::super::plans::{Planned, Plans};
+use super::super::plans::{CachedPlan, Plans};
 use super::super::runner::Runner;
 use super::super::session::{answer, executor, placement};
 use super::super::{failed, unsupported};
 use super::weights::Weights;
-use super::{Lowered, Shapes, Size, delegates, give, lower, missing, refusal, standalone};
+use super::{
+    InputShapes, InputSize, Lowered, delegates, give, lower, missing, standalone,
+    unsupported_reason,
+};
 use crate::engine::{Answer, EngineError, LoadRequest, Placement, Rounding, Session};
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
 use crate::model::{Dim, Dynamism, ModelInfo};
@@ -32,7 +35,7 @@ use crate::source::FileSource;
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
 
 /// Part of tract's error about a node that its optimiser removed but still refers to.
-const OPTIMISED_AWAY: &str = "Dummy op";
+const REMOVED_NODE_ERROR: &str = "Dummy op";
 
 /// A loaded program.
 pub(in super::super) struct ProgramSession {
@@ -45,7 +48,7 @@ pub(in super::super) struct ProgramSession {
     /// States after the last successful run. A missing entry has its initial value.
     states: States,
     /// Initial values of the states.
-    initial: HashMap<usize, Initial>,
+    initial: HashMap<usize, InitialState>,
     nodes: u64,
 }
 
@@ -59,12 +62,12 @@ struct Plan {
     /// Indices of states, in the order of the graph's inputs and outputs.
     states: Vec<usize>,
     /// Whether the run may overwrite each state.
-    lent: Vec<bool>,
+    overwritable: Vec<bool>,
 }
 
-impl Planned for Plan {
-    fn holdings(&self) -> &Holdings {
-        self.runner.holdings()
+impl CachedPlan for Plan {
+    fn memory_use(&self) -> &MemoryUse {
+        self.runner.memory_use()
     }
 }
 
@@ -94,7 +97,7 @@ impl ProgramSession {
             method.delegates.iter().map(|delegate| delegate.id.as_str()),
         );
         if !missing.is_empty() {
-            let reason = refusal(&missing);
+            let reason = unsupported_reason(&missing);
             return Err(unsupported(missing, &reason));
         }
         let unbounded = |value: &BodyValue| {
@@ -129,7 +132,7 @@ impl ProgramSession {
         weights: Weights,
         request: &LoadRequest,
     ) -> Result<Self, EngineError> {
-        let missing = delegates::first_missing(&method.delegates, &weights);
+        let missing = delegates::first_unsupported(&method.delegates, &weights);
         if let Some((names, reason)) = missing.map_err(|failure| failed(&failure))? {
             return Err(unsupported(names, &reason));
         }
@@ -152,7 +155,7 @@ impl ProgramSession {
         Ok(session)
     }
 
-    fn make(&mut self, shapes: &Shapes, optimise: bool) -> Result<Plan, Failure> {
+    fn make(&mut self, shapes: &InputShapes, optimise: bool) -> Result<Plan, Failure> {
         let lower = || lower(&self.method, shapes, &self.weights, self.rounding);
         let Lowered {
             model,
@@ -160,17 +163,17 @@ impl ProgramSession {
             outputs,
             states,
         } = lower()?;
-        let planned = Runner::new(&self.executor, optimise, || Ok(model), exact::MENDING);
+        let planned = Runner::new(&self.executor, optimise, || Ok(model), exact::CORRECTIONS);
         let runner = planned.or_else(|unplanned| {
             // tract's optimiser fuses a repeated tensor into a product, and fails if both operands
             // are repeated.
             let model = lower().map_err(|_| unplanned.failure.clone())?.model;
             let model = || exact::repeated(model);
-            let planned = Runner::new(&self.executor, optimise, model, exact::MENDING);
+            let planned = Runner::new(&self.executor, optimise, model, exact::CORRECTIONS);
             planned.map_err(|_| unplanned.failure)
         })?;
         for state in &states {
-            let initial = || Initial::of(&state.initial);
+            let initial = || InitialState::of(&state.initial);
             self.initial.entry(state.value).or_insert_with(initial);
         }
         let first = given.len();
@@ -178,7 +181,7 @@ impl ProgramSession {
         Ok(Plan {
             given,
             outputs,
-            lent: lent.collect(),
+            overwritable: lent.collect(),
             states: states.into_iter().map(|state| state.value).collect(),
             runner,
         })
@@ -214,12 +217,12 @@ impl ProgramSession {
             .collect();
         let before = self.plans.made();
         self.prepare(&shapes)?;
-        let is_tried = self.plans.made() > before && self.plans.wants_general();
+        let is_tried = self.plans.made() > before && self.plans.should_try_general();
         // The extra reference keeps the run from overwriting these states.
         let held = is_tried.then(|| self.states.clone());
         let (outputs, states) = match self.run_last(inputs) {
             // tract's optimiser left a node behind that it cannot run.
-            Err(failure) if failure.reason.contains(OPTIMISED_AWAY) => {
+            Err(failure) if failure.reason.contains(REMOVED_NODE_ERROR) => {
                 self.plans.drop_last();
                 let plan = self.make(&known_shapes(&shapes), false)?;
                 self.plans.keep(shapes, plan);
@@ -234,7 +237,7 @@ impl ProgramSession {
         Ok(outputs)
     }
 
-    fn run_last(&mut self, inputs: &[Tensor]) -> Result<Ran, Failure> {
+    fn run_last(&mut self, inputs: &[Tensor]) -> Result<RunResult, Failure> {
         let Some(plan) = self.plans.last_mut() else {
             return Err(Failure::new("no plan exists"));
         };
@@ -283,7 +286,7 @@ impl ProgramSession {
 }
 
 /// Outputs, and the states after the run.
-type Ran = (Vec<Tensor>, States);
+type RunResult = (Vec<Tensor>, States);
 
 impl Plan {
     /// Runs the plan once.
@@ -295,8 +298,8 @@ impl Plan {
         inputs: &[Tensor],
         signature: &Signature,
         states: &mut States,
-        initial: &HashMap<usize, Initial>,
-    ) -> Result<Ran, Failure> {
+        initial: &HashMap<usize, InitialState>,
+    ) -> Result<RunResult, Failure> {
         let mut values: TVec<TValue> = TVec::new();
         for &place in &self.given {
             values.push(give(&inputs[place])?.into_tvalue());
@@ -310,7 +313,7 @@ impl Plan {
             }
         }
         let mut lent = Vec::new();
-        for (place, is_lent) in self.states.iter().zip(&self.lent) {
+        for (place, is_lent) in self.states.iter().zip(&self.overwritable) {
             let address = is_lent.then(|| address(&states[place])).flatten();
             values.push(states[place].clone());
             if let Some(address) = address {
@@ -322,7 +325,7 @@ impl Plan {
         let mut given = match self.runner.run(values, count) {
             Ok(given) => given,
             Err(failure) => {
-                self.give_back(&lent, states, TVec::new())?;
+                self.restore_states(&lent, states, TVec::new())?;
                 return Err(failure);
             }
         };
@@ -330,28 +333,28 @@ impl Plan {
         let promised = self.outputs.iter().zip(&signature.outputs);
         let outputs = given.into_iter().zip(promised);
         match outputs
-            .map(|(value, (dtype, spec))| take(value, *dtype, spec))
+            .map(|(value, (dtype, spec))| to_output(value, *dtype, spec))
             .collect()
         {
             Ok(outputs) => {
-                self.runner.settle();
+                self.runner.commit_writes();
                 Ok((outputs, self.states.iter().copied().zip(kept).collect()))
             }
             Err(failure) => {
-                self.give_back(&lent, states, kept)?;
+                self.restore_states(&lent, states, kept)?;
                 Err(failure)
             }
         }
     }
 
     /// Puts the states lent to a failed run back.
-    fn give_back(
+    fn restore_states(
         &mut self,
         lent: &[(usize, usize)],
         states: &mut States,
         outputs: TVec<TValue>,
     ) -> Result<(), Failure> {
-        let mut found = self.runner.undone(outputs)?;
+        let mut found = self.runner.undo_writes(outputs)?;
         for (place, address) in lent {
             let Some(state) = found.remove(address) else {
                 states.clear();
@@ -365,13 +368,13 @@ impl Plan {
 }
 
 /// The initial value of a state.
-enum Initial {
+enum InitialState {
     /// Zeros, allocated when they are needed.
     Zeros(DatumType, Vec<usize>),
     Values(TValue),
 }
 
-impl Initial {
+impl InitialState {
     fn of(tensor: &Arc<tract_onnx::prelude::Tensor>) -> Self {
         let bytes = tensor.as_plain_ram().map(|plain| plain.as_bytes());
         if bytes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
@@ -393,9 +396,9 @@ impl Initial {
 }
 
 /// Converts an output to the tensor declared by `spec`.
-fn take(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failure> {
+fn to_output(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failure> {
     if !matches!(dtype, DType::Float16 | DType::Bfloat16) || dtype != spec.dtype {
-        return super::super::elements::take(value, spec);
+        return super::super::elements::from_tract(value, spec);
     }
     let shape: Vec<u64> = value.shape().iter().map(|size| *size as u64).collect();
     let bytes = guarded(|| {
@@ -414,8 +417,8 @@ fn take(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failur
         .map_err(|error| Failure::new(format!("invalid output `{}`: {error}", spec.name)))
 }
 
-fn known_shapes(shapes: &[Vec<u64>]) -> Shapes {
-    let known = |shape: &Vec<u64>| shape.iter().copied().map(Size::Known).collect();
+fn known_shapes(shapes: &[Vec<u64>]) -> InputShapes {
+    let known = |shape: &Vec<u64>| shape.iter().copied().map(InputSize::Known).collect();
     shapes.iter().map(known).collect()
 }
 
@@ -431,24 +434,24 @@ fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
 
 /// Returns shapes in which every variable size is symbolic. Sizes with the same bound that are
 /// equal now share a symbol.
-fn any_shapes(signature: &Signature, inputs: &[Tensor]) -> Shapes {
+fn any_shapes(signature: &Signature, inputs: &[Tensor]) -> InputShapes {
     let inputs = signature.inputs.iter().zip(inputs);
     inputs
         .map(|(spec, input)| {
             let dims = spec.dims.iter().flatten().zip(input.shape());
             dims.map(|(dim, size)| match dim {
-                Dim::Fixed(size) => Size::Known(*size),
-                Dim::Maybe { bound, .. } if *bound > 1 => Size::Any {
+                Dim::Fixed(size) => InputSize::Known(*size),
+                Dim::Maybe { bound, .. } if *bound > 1 => InputSize::Any {
                     name: format!("n{bound}x{size}"),
                     most: *bound,
                 },
                 Dim::Dynamic {
                     bound: Some(bound), ..
-                } => Size::Any {
+                } => InputSize::Any {
                     name: format!("n{bound}x{size}"),
                     most: *bound,
                 },
-                _ => Size::Known(*size),
+                _ => InputSize::Known(*size),
             })
             .collect()
         })
@@ -509,7 +512,7 @@ mod tests {
             let shapes: Vec<Vec<u64>> = sizes.collect();
             session.prepare(&shapes).expect("it can be planned");
             let plan = session.plans.last_mut().expect("it was made");
-            let found = plan.lent.iter().filter(|lent| **lent).count();
+            let found = plan.overwritable.iter().filter(|lent| **lent).count();
             assert_eq!(found, lent, "{name}");
         }
     }

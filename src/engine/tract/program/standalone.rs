@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 use super::super::guard::Failure;
 use super::super::{failed, unsupported};
-use super::calling::body_of;
+use super::calling::tensor_body;
 use super::coreml;
 use super::delegates::CORE_ML;
 use super::weights::Weights;
 use crate::engine::{EngineError, LoadRequest};
 use crate::model::ModelInfo;
-use crate::model::coreml::{Error, Whole};
+use crate::model::coreml::{Error, StandaloneProgram};
 use crate::model::executorch::body::{BodyValue, ByteRange, DelegateBody, Instruction, MethodBody};
 
 /// Returns the unsupported operations of a model's method, the reason, and the runtime that
@@ -23,7 +23,7 @@ pub(in super::super) fn missing<'a>(
     operators: impl Iterator<Item = &'a str>,
 ) -> Option<(BTreeSet<String>, String)> {
     let missing: BTreeSet<String> = operators
-        .filter(|name| !coreml::is_known(name))
+        .filter(|name| !coreml::is_supported(name))
         .map(str::to_owned)
         .collect();
     let first = missing.first()?;
@@ -58,13 +58,16 @@ pub(super) fn read(
     if let Some((missing, reason)) = missing(operators.map(String::as_str)) {
         return Err(unsupported(missing, &reason));
     }
-    let whole = Whole::read(&request.model, &signature.method).map_err(|error| match error {
-        Error::NoProgram { .. } | Error::SeveralFiles { .. } => {
-            unsupported(BTreeSet::new(), &format!("it is {error}"))
-        }
-        other => failed(&Failure::new(other.to_string())),
-    })?;
-    let Whole { package, weights } = whole;
+    let whole =
+        StandaloneProgram::read(&request.model, &signature.method).map_err(
+            |error| match error {
+                Error::NotMlProgram { .. } | Error::SeveralFiles { .. } => {
+                    unsupported(BTreeSet::new(), &format!("it is {error}"))
+                }
+                other => failed(&Failure::new(other.to_string())),
+            },
+        )?;
+    let StandaloneProgram { package, weights } = whole;
     let counts = (package.inputs.len(), package.outputs.len());
     if counts != (signature.inputs.len(), signature.outputs.len()) {
         let reason = "the inputs and outputs in the model's description have changed";
@@ -73,7 +76,7 @@ pub(super) fn read(
     let weights = Weights::of_package(&weights, package).map_err(|failure| failed(&failure))?;
     let values = signature.inputs.iter().chain(&signature.outputs);
     // Inputs bring their sizes with each run; the sizes of outputs follow from them.
-    let values: Vec<BodyValue> = values.map(|spec| body_of(spec.dtype)).collect();
+    let values: Vec<BodyValue> = values.map(|spec| tensor_body(spec.dtype)).collect();
     let args: Vec<usize> = (0..values.len()).collect();
     let (inputs, outputs) = args.split_at(counts.0);
     let method = MethodBody {

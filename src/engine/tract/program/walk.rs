@@ -13,7 +13,7 @@ use super::builder::Wire;
 use super::frame::{Frame, Slot, dtype_of};
 use super::operators;
 use super::weights::Weights;
-use super::{Lowered, Shapes, State, delegates};
+use super::{InputShapes, Lowered, StateTensor, delegates};
 use crate::engine::Rounding;
 use crate::model::executorch::body::{BodyValue, Instruction, MethodBody};
 use crate::tensor::DType;
@@ -29,7 +29,7 @@ struct Walk<'a> {
 /// Lowers a method for inputs of these shapes.
 pub(super) fn lower(
     method: &MethodBody,
-    shapes: &Shapes,
+    shapes: &InputShapes,
     weights: &Weights,
     rounding: Rounding,
 ) -> Result<Lowered, Failure> {
@@ -42,7 +42,7 @@ pub(super) fn lower(
 }
 
 impl Walk<'_> {
-    fn inputs(&mut self, shapes: &Shapes) -> Result<Vec<usize>, Failure> {
+    fn inputs(&mut self, shapes: &InputShapes) -> Result<Vec<usize>, Failure> {
         let mut given = Vec::new();
         let inputs = self.frame.method.inputs.iter().zip(shapes);
         for (place, (&value, shape)) in inputs.enumerate() {
@@ -92,7 +92,7 @@ impl Walk<'_> {
                 let name = &self.frame.method.operators[*operator];
                 self.frame
                     .builder
-                    .enter(format!("{name} (instruction {at})"));
+                    .set_scope(format!("{name} (instruction {at})"));
                 operators::call(&mut self.frame, name, args)
                     .map_err(|failure| failure.at(Some(format!("{name} (instruction {at})"))))?;
             }
@@ -129,7 +129,7 @@ impl Walk<'_> {
             Slot::Bool(true) => return Ok(Some(at + 1)),
             Slot::Bool(false) => return Ok(Some(destination)),
             Slot::Tensor(wire) => wire,
-            Slot::Number(number) => guarded(|| self.frame.sum(&number))?,
+            Slot::Number(number) => guarded(|| self.frame.number_as_tensor(&number))?,
             _ => {
                 return Err(Failure::new(format!(
                     "condition of the jump at instruction {at} is not a boolean"
@@ -146,7 +146,7 @@ impl Walk<'_> {
         self.run(destination, branches + 1)?;
         self.frame
             .builder
-            .enter(format!("branch (instruction {at})"));
+            .set_scope(format!("branch (instruction {at})"));
         guarded(|| self.join(condition, &then.slots))?;
         Ok(None)
     }
@@ -201,7 +201,7 @@ impl Walk<'_> {
     }
 
     fn finish(mut self, given: Vec<usize>) -> Result<Lowered, Failure> {
-        self.frame.builder.enter("outputs".to_owned());
+        self.frame.builder.set_scope("outputs".to_owned());
         let mut outlets = Vec::new();
         let mut outputs = Vec::new();
         for value in self.frame.method.outputs.clone() {
@@ -216,7 +216,7 @@ impl Walk<'_> {
                 _ => source,
             };
             outlets.push(last.outlet);
-            states.push(State { value, initial });
+            states.push(StateTensor { value, initial });
         }
         let mut model = self.frame.builder.model;
         guarded(|| model.select_output_outlets(&outlets))?;
@@ -231,7 +231,7 @@ impl Walk<'_> {
     fn output(&mut self, value: usize) -> TractResult<Wire> {
         Ok(match self.frame.slot(value)? {
             Slot::Tensor(wire) => wire,
-            Slot::Number(number) => self.frame.sum(&number)?,
+            Slot::Number(number) => self.frame.number_as_tensor(&number)?,
             Slot::Int(value) => Wire {
                 outlet: self.frame.builder.size(&value, DType::Int64)?,
                 dtype: DType::Int64,

@@ -13,7 +13,7 @@ use tract_onnx::tract_core::internal::{DatumType, Tensor};
 use super::super::guard::{Failure, guarded};
 use super::datum_type;
 use crate::model::ElementType;
-use crate::model::executorch::Data;
+use crate::model::executorch::ConstantData;
 use crate::model::executorch::body::{ByteRange, DataFile, NamedTensor};
 use crate::model::executorch::coreml::Package;
 use crate::source::{FileSource, ReadAt};
@@ -28,7 +28,7 @@ pub(super) struct Weights {
 }
 
 /// Location of named bytes.
-struct Found<'w> {
+struct Located<'w> {
     source: &'w FileSource,
     bytes: ByteRange,
 }
@@ -124,38 +124,38 @@ impl Weights {
     }
 
     /// Reads at least `size` bytes of a delegate's constant.
-    pub(super) fn bytes(&self, data: &Data, size: u64) -> Result<Vec<u8>, Failure> {
+    pub(super) fn bytes(&self, data: &ConstantData, size: u64) -> Result<Vec<u8>, Failure> {
         let found = match data {
-            Data::Payload(bytes) => Found {
+            ConstantData::Payload(bytes) => Located {
                 source: &self.program,
                 bytes: *bytes,
             },
-            Data::Named(name) => self.find(name, |_| Ok(()))?,
+            ConstantData::Named(name) => self.find(name, |_| Ok(()))?,
         };
-        let range = first(found.bytes, size)?;
+        let range = checked_range(found.bytes, size)?;
         let mut bytes = zeros(range.size)?;
         fill(found.source, range, &mut bytes)?;
         Ok(bytes)
     }
 
     /// Returns the maximum number of bytes of a delegate's constant.
-    pub(super) fn available(&self, data: &Data) -> Result<u64, Failure> {
+    pub(super) fn available(&self, data: &ConstantData) -> Result<u64, Failure> {
         Ok(match data {
-            Data::Payload(bytes) => bytes.size,
-            Data::Named(name) => self.find(name, |_| Ok(()))?.bytes.size,
+            ConstantData::Payload(bytes) => bytes.size,
+            ConstantData::Named(name) => self.find(name, |_| Ok(()))?.bytes.size,
         })
     }
 
     /// Reads a constant of a delegate as a tensor.
     pub(super) fn constant(
         &self,
-        data: &Data,
+        data: &ConstantData,
         dtype: DType,
         shape: &[u64],
     ) -> Result<Arc<Tensor>, Failure> {
         match data {
-            Data::Payload(bytes) => read(&self.program, dtype, shape, *bytes),
-            Data::Named(name) => {
+            ConstantData::Payload(bytes) => read(&self.program, dtype, shape, *bytes),
+            ConstantData::Named(name) => {
                 let found = self.find(name, |_| Ok(()))?;
                 read(found.source, dtype, shape, found.bytes)
             }
@@ -166,9 +166,9 @@ impl Weights {
         &self,
         name: &str,
         check: impl Fn(&NamedTensor) -> Result<(), Failure>,
-    ) -> Result<Found<'_>, Failure> {
+    ) -> Result<Located<'_>, Failure> {
         if let Some(bytes) = self.named.get(name) {
-            return Ok(Found {
+            return Ok(Located {
                 source: &self.program,
                 bytes: *bytes,
             });
@@ -176,7 +176,7 @@ impl Weights {
         for (_, source, file) in &self.data {
             if let Some(entry) = file.named.get(name) {
                 check(entry)?;
-                return Ok(Found {
+                return Ok(Located {
                     source,
                     bytes: entry.bytes,
                 });
@@ -201,7 +201,7 @@ fn element_name(element: &ElementType) -> String {
     element.name().to_owned()
 }
 
-fn first(bytes: ByteRange, size: u64) -> Result<ByteRange, Failure> {
+fn checked_range(bytes: ByteRange, size: u64) -> Result<ByteRange, Failure> {
     if size > bytes.size {
         return Err(Failure::new(format!(
             "constant too short: expected {size} bytes, got {} at offset {}",
@@ -236,7 +236,7 @@ fn read(
     bytes: ByteRange,
 ) -> Result<Arc<Tensor>, Failure> {
     let size = byte_size(dtype, shape).map_err(|error| Failure::new(error.to_string()))?;
-    let range = first(bytes, size)?;
+    let range = checked_range(bytes, size)?;
     let sizes = super::super::elements::sizes(shape)?;
     let mut tensor = guarded(|| Tensor::zero_dt(datum_type(dtype), &sizes))?;
     match dtype {

@@ -17,7 +17,7 @@ const INT32: i32 = 6;
 const INT64: i32 = 7;
 
 /// Maximum number of elements of a list that is read: one per channel.
-const MOST: usize = 1 << 20;
+const MAX_LIST_ELEMENTS: usize = 1 << 20;
 
 /// Reads a tensor's elements, which may be outside of the model file.
 pub(in crate::engine::tract) type Load<'a> = dyn Fn(&TensorProto) -> Option<Tensor> + 'a;
@@ -129,7 +129,8 @@ impl Constant {
         let count = dims
             .iter()
             .try_fold(1_usize, |all, size| all.checked_mul(*size))?;
-        let is_list = count <= MOST && dims.iter().filter(|size| **size != 1).count() <= 1;
+        let is_list =
+            count <= MAX_LIST_ELEMENTS && dims.iter().filter(|size| **size != 1).count() <= 1;
         let values = (is_list && element != Element::Other).then(|| values(tensor, load));
         Some(Self {
             dims,

@@ -15,7 +15,7 @@ use crate::engine::tract::operators::Built;
 use crate::kernels::Cpu;
 use crate::kernels::bytes::elementwise::Grid;
 use crate::kernels::bytes::{Convolution, Sign, convolution};
-use crate::kernels::window::{Channels, Placed};
+use crate::kernels::window::{Channels, WindowPositions};
 
 /// Builds a convolution.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
@@ -128,7 +128,7 @@ impl Operator {
                 turned.extend(weights.iter().skip(tap).step_by(taps));
             }
         }
-        let parts = convolution::Parts {
+        let parts = convolution::Params {
             window: window(&self.spec).map_err(TractError::msg)?,
             channels,
             weights: &turned,
@@ -177,7 +177,7 @@ impl Expansion for Operator {
     ) -> TractResult<TVec<OutletId>> {
         let kernel = self.kernel(&self.weights.bytes.signed(model, inputs[1])?)?;
         let bytes = kernel.bytes();
-        let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
+        let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
             kernel.run(placed, from[0], to, split)
         };
         over_images(prefix, model, inputs[0], |fact| {

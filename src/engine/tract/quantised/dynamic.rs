@@ -171,7 +171,7 @@ impl Expansion for Product {
         });
         let mut wires = tvec!(inputs[0]);
         wires.extend(inputs.get(2).copied());
-        model.wire_node(prefix, kernel.holding(bytes), &wires)
+        model.wire_node(prefix, kernel.with_weight_bytes(bytes), &wires)
     }
 }
 

@@ -8,7 +8,7 @@ use super::bounds::{Bounds, narrowed};
 use super::constants::{Constants, Element, Load};
 use super::function::{Function, function_of, numbers};
 use super::graph::{drop_unread, makers, outputs, readers};
-use super::groups::{Held, Target, group, group_of_word, sums};
+use super::groups::{QuantisedTensor, Target, group, group_of_qlinear, sums};
 use super::node;
 use crate::engine::tract::graph::{
     attribute, each_graph_mut, each_node, has_input, integer, is_default,
@@ -66,7 +66,7 @@ struct Pass<'c> {
     /// Index of the node that computes each tensor.
     makers: HashMap<String, usize>,
     /// Dequantised tensors whose bytes are known.
-    held: HashMap<String, Held>,
+    held: HashMap<String, QuantisedTensor>,
     /// Replacements of nodes, by the index of the node.
     replaced: HashMap<usize, Vec<NodeProto>>,
     /// Indices of nodes that are merged into others.
@@ -77,7 +77,7 @@ struct Pass<'c> {
 }
 
 /// The replacement of a group.
-struct Fused {
+struct FusedGroup {
     nodes: Vec<NodeProto>,
     /// Indices of the nodes of the group.
     parts: Vec<usize>,
@@ -98,7 +98,7 @@ impl Pass<'_> {
                 .or_else(|| self.tabled(at))
                 .or_else(|| self.rounds(at)),
             "QLinearConv" | "QLinearMatMul" if is_default(node) => {
-                group_of_word(self.constants, node).map(|nodes| Fused {
+                group_of_qlinear(self.constants, node).map(|nodes| FusedGroup {
                     nodes,
                     parts: Vec::new(),
                 })
@@ -106,7 +106,7 @@ impl Pass<'_> {
             "MatMulInteger" if is_default(node) => self.sums(node),
             _ => return,
         };
-        let Some(Fused { nodes, parts }) = fused else {
+        let Some(FusedGroup { nodes, parts }) = fused else {
             return;
         };
         for (place, node) in nodes.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Pass<'_> {
     }
 
     /// Returns the input of a `DequantizeLinear`, with its grid.
-    fn dequantized(&self, node: &NodeProto) -> Option<Held> {
+    fn dequantized(&self, node: &NodeProto) -> Option<QuantisedTensor> {
         let bytes = node.input.first()?;
         let scales = self.constants.list(node.input.get(1)?, Element::Float)?;
         let (element, zeros) = if has_input(node, 2) {
@@ -136,7 +136,7 @@ impl Pass<'_> {
             && (!is_wide || zeros.iter().all(|zero| *zero == 0));
         #[expect(clippy::cast_possible_truncation, reason = "float32 values")]
         let scales = scales.iter().map(|scale| *scale as f32).collect();
-        known.then(|| Held {
+        known.then(|| QuantisedTensor {
             bytes: bytes.clone(),
             element,
             scales,
@@ -173,7 +173,7 @@ impl Pass<'_> {
     }
 
     /// Returns the group that ends in the `QuantizeLinear` at this index.
-    fn quantized(&mut self, at: usize) -> Option<Fused> {
+    fn quantized(&mut self, at: usize) -> Option<FusedGroup> {
         let node = &self.nodes[at];
         let (grid, output) = (self.target(node)?, node.output.first()?.clone());
         let mut value = node.input.first()?.clone();
@@ -199,18 +199,18 @@ impl Pass<'_> {
                 output: &output,
             };
             let nodes = group(self.constants, &self.held, found, target)?;
-            return Some(Fused { nodes, parts });
+            return Some(FusedGroup { nodes, parts });
         }
         let name = self.nodes[at].name.clone();
         let bytes = self.rounded(&value, grid, bounds.on(grid), [&name, &output])?;
-        Some(Fused {
+        Some(FusedGroup {
             nodes: vec![bytes],
             parts,
         })
     }
 
     /// Returns the chain of elementwise functions from bytes to the `QuantizeLinear` at this index.
-    fn tabled(&self, at: usize) -> Option<Fused> {
+    fn tabled(&self, at: usize) -> Option<FusedGroup> {
         let node = &self.nodes[at];
         let (grid, output) = (self.target(node)?, node.output.first()?);
         let mut value = node.input.first()?;
@@ -242,14 +242,14 @@ impl Pass<'_> {
         node::put_grid(&mut made, "y", grid);
         node::put_range(&mut made, Range::whole(grid.sign));
         node::put_floats(&mut made, "numbers", &numbers);
-        Some(Fused {
+        Some(FusedGroup {
             nodes: vec![made],
             parts,
         })
     }
 
     /// Returns a `MatMulInteger` with a stored matrix and one zero point for the other operand.
-    fn sums(&self, node: &NodeProto) -> Option<Fused> {
+    fn sums(&self, node: &NodeProto) -> Option<FusedGroup> {
         let [rows, matrix, ..] = node.input.as_slice() else {
             return None;
         };
@@ -266,12 +266,12 @@ impl Pass<'_> {
         }
         let nodes = vec![sums(self.constants, node, [rows, matrix])?];
         let parts = Vec::new();
-        Some(Fused { nodes, parts })
+        Some(FusedGroup { nodes, parts })
     }
 
     /// Returns the `QuantizeLinear` at this index alone. The library multiplies with the scale's
     /// reciprocal, which may be a step off the quotient.
-    fn rounds(&self, at: usize) -> Option<Fused> {
+    fn rounds(&self, at: usize) -> Option<FusedGroup> {
         let node = &self.nodes[at];
         let (value, output) = (node.input.first()?, node.output.first()?);
         if self.constants.get(value).is_some() {
@@ -279,7 +279,7 @@ impl Pass<'_> {
         }
         let mut made = node::new(node::ROUNDED, &node.name, &[value], output);
         node::put_grid(&mut made, "y", self.target(node)?);
-        Some(Fused {
+        Some(FusedGroup {
             nodes: vec![made],
             parts: Vec::new(),
         })

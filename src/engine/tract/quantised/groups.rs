@@ -7,7 +7,7 @@ use tract_onnx::pb::NodeProto;
 use super::axes::axes_of;
 use super::constants::{Constants, Element};
 use super::node;
-use super::windows::are_sound;
+use super::windows::are_supported;
 use crate::engine::tract::graph::{attribute, has_input, integer};
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
@@ -29,7 +29,7 @@ const MOVES: [&str; 12] = [
 
 /// A dequantised tensor whose bytes are known.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct QuantisedTensor {
     /// The name of the bytes.
     pub(super) bytes: String,
     pub(super) element: Element,
@@ -40,7 +40,7 @@ pub(super) struct Held {
     pub(super) axis: i64,
 }
 
-impl Held {
+impl QuantisedTensor {
     /// Returns the grid of all elements, if they share one.
     pub(super) fn grid(&self) -> Option<Grid> {
         let ([scale], [zero_point]) = (&*self.scales, &*self.zeros) else {
@@ -80,7 +80,7 @@ enum Bias {
 /// output.
 pub(super) fn group(
     constants: &Constants,
-    held: &HashMap<String, Held>,
+    held: &HashMap<String, QuantisedTensor>,
     operator: &NodeProto,
     target: Target<'_>,
 ) -> Option<Vec<NodeProto>> {
@@ -118,7 +118,7 @@ pub(super) fn group(
 }
 
 /// Returns the nodes that replace a `QLinearConv` or `QLinearMatMul` with stored weights.
-pub(super) fn group_of_word(constants: &Constants, word: &NodeProto) -> Option<Vec<NodeProto>> {
+pub(super) fn group_of_qlinear(constants: &Constants, word: &NodeProto) -> Option<Vec<NodeProto>> {
     let [x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, ..] = word.input.as_slice()
     else {
         return None;
@@ -128,7 +128,7 @@ pub(super) fn group_of_word(constants: &Constants, word: &NodeProto) -> Option<V
         let scales = constants.list(scale, Element::Float)?;
         let zeros = constants.get(zero)?;
         #[expect(clippy::cast_possible_truncation, reason = "float32, and bytes")]
-        Some(Held {
+        Some(QuantisedTensor {
             bytes: bytes.clone(),
             element: zeros.element,
             scales: scales.iter().map(|scale| *scale as f32).collect(),
@@ -201,13 +201,13 @@ pub(super) fn sums(
 
 struct Group<'a> {
     constants: &'a Constants,
-    held: &'a HashMap<String, Held>,
+    held: &'a HashMap<String, QuantisedTensor>,
     operator: &'a NodeProto,
     target: Target<'a>,
 }
 
 impl Group<'_> {
-    fn input(&self, place: usize) -> Option<&Held> {
+    fn input(&self, place: usize) -> Option<&QuantisedTensor> {
         self.held.get(self.operator.input.get(place)?)
     }
 
@@ -223,7 +223,7 @@ impl Group<'_> {
     }
 
     /// Returns the bias of products with these weights.
-    fn bias(&self, place: usize, weights: &Held) -> Option<Bias> {
+    fn bias(&self, place: usize, weights: &QuantisedTensor) -> Option<Bias> {
         if !has_input(self.operator, place) {
             return Some(Bias::None);
         }
@@ -259,7 +259,7 @@ impl Group<'_> {
     fn weighted(
         &self,
         kind: &str,
-        (input, weights): (&Held, &Held),
+        (input, weights): (&QuantisedTensor, &QuantisedTensor),
         (outputs, axis): (usize, i64),
         bias: &Bias,
     ) -> Option<NodeProto> {
@@ -305,7 +305,12 @@ impl Group<'_> {
         Some(made)
     }
 
-    fn convolution(&self, input: &Held, weights: &Held, bias: &Bias) -> Option<NodeProto> {
+    fn convolution(
+        &self,
+        input: &QuantisedTensor,
+        weights: &QuantisedTensor,
+        bias: &Bias,
+    ) -> Option<NodeProto> {
         let stored = self.constants.get(&weights.bytes)?;
         let [outputs, inputs, window @ ..] = stored.dims.as_slice() else {
             return None;
@@ -333,7 +338,13 @@ impl Group<'_> {
     }
 
     /// Returns the product of rows and a matrix; `turned` if each row of the matrix is an output.
-    fn product(&self, rows: &Held, matrix: &Held, turned: bool, bias: &Bias) -> Option<NodeProto> {
+    fn product(
+        &self,
+        rows: &QuantisedTensor,
+        matrix: &QuantisedTensor,
+        turned: bool,
+        bias: &Bias,
+    ) -> Option<NodeProto> {
         let &[first, second] = self.constants.get(&matrix.bytes)?.dims.as_slice() else {
             return None;
         };
@@ -387,7 +398,7 @@ impl Group<'_> {
 
     fn largest(&self) -> Option<Vec<NodeProto>> {
         let input = self.input(0)?;
-        let sound = are_sound(self.operator)
+        let sound = are_supported(self.operator)
             && integer(self.operator, "storage_order", 0) == 0
             && !self.operator.output.iter().skip(1).any(|it| !it.is_empty());
         if !sound {
@@ -404,7 +415,7 @@ impl Group<'_> {
 
     fn average(&self) -> Option<Vec<NodeProto>> {
         let input = self.input(0)?;
-        if !are_sound(self.operator) {
+        if !are_supported(self.operator) {
             return None;
         }
         let mut made = self.node(node::AVERAGE, &[&input.bytes], &[("x", input.grid()?)]);
@@ -486,7 +497,12 @@ impl Group<'_> {
 
 /// Converts real numbers to steps of the sums of products, if the rounding error is a small part of
 /// a step of the output.
-fn steps_of(numbers: &[f64], scale: f32, weights: &Held, factors: &[f32]) -> Option<Vec<i64>> {
+fn steps_of(
+    numbers: &[f64],
+    scale: f32,
+    weights: &QuantisedTensor,
+    factors: &[f32],
+) -> Option<Vec<i64>> {
     const MOST: f64 = 1e9;
     const FINE: f32 = 1.0 / 64.0;
     let count = numbers.len().max(weights.scales.len());

@@ -23,7 +23,7 @@ pub(super) const TABLE: &str = "Function on bytes";
 
 /// The attribute of an `AveragePool` that divides windows by all their taps, including those beyond
 /// the padding.
-pub(super) const WHOLE: &str = "counts_whole_windows";
+pub(super) const COUNTS_WHOLE_WINDOWS: &str = "counts_whole_windows";
 
 /// ONNX's codes of attribute types.
 const FLOAT: i32 = 1;

@@ -13,10 +13,10 @@ use crate::engine::tract::images::{over_images_of_bytes, too_large, window};
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::operators::Built;
 use crate::engine::tract::pool::computed_bytes;
-use crate::engine::tract::watch::WRONG;
+use crate::engine::tract::watch::WRONG_RESULT;
 use crate::kernels::bytes::Sign;
-use crate::kernels::bytes::pool::{Counted, Mean, Rounding, largest};
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::bytes::pool::{Counted, Mean, MeanRounding, max_pool};
+use crate::kernels::window::{Window, WindowPositions};
 use crate::kernels::{Cpu, Split};
 
 /// Builds a maximum pool.
@@ -47,14 +47,16 @@ fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<Counted> {
     }
     let window = window(spec).map_err(TractError::msg)?;
     Ok(Counted::Padded(match &spec.padding {
-        PaddingSpec::ExplicitOnnxPool(_, after, _) if !is(node::WHOLE) => match **after {
-            [height, width] => [height, width],
-            [width] => [0, width],
-            _ => bail!(
-                "expected a window of one or two dimensions, got {}",
-                after.len()
-            ),
-        },
+        PaddingSpec::ExplicitOnnxPool(_, after, _) if !is(node::COUNTS_WHOLE_WINDOWS) => {
+            match **after {
+                [height, width] => [height, width],
+                [width] => [0, width],
+                _ => bail!(
+                    "expected a window of one or two dimensions, got {}",
+                    after.len()
+                ),
+            }
+        }
         // Counts the whole extent of windows.
         _ => [0, 1].map(|axis| window.kernel[axis] * window.dilation[axis]),
     }))
@@ -72,7 +74,7 @@ fn mean(node: &NodeProto) -> TractResult<Mean> {
         from: node::grid(node, "x")?,
         to: node::grid(node, "y")?,
         range: node::range(node)?,
-        rounding: Rounding::Real,
+        rounding: MeanRounding::Real,
     })
 }
 
@@ -114,9 +116,11 @@ impl Expansion for Largest {
     ) -> TractResult<TVec<OutletId>> {
         let (cpu, sign) = (Cpu::chosen(), self.sign);
         let work =
-            move |windows: (&Window, &Placed), channels, from: &[u8], to: &mut [u8], split| {
-                largest(cpu, sign, windows, channels, from, to, split)
-            };
+            move |windows: (&Window, &WindowPositions),
+                  channels,
+                  from: &[u8],
+                  to: &mut [u8],
+                  split| { max_pool(cpu, sign, windows, channels, from, to, split) };
         over_windows(
             ("LargestBytes", prefix),
             model,
@@ -156,10 +160,13 @@ impl Expansion for Average {
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let (cpu, mean, counted) = (Cpu::chosen(), self.mean, self.counted);
-        let work =
-            move |windows: (&Window, &Placed), channels, from: &[u8], to: &mut [u8], split| {
-                mean.of_windows(cpu, windows, (channels, counted), from, to, split)
-            };
+        let work = move |windows: (&Window, &WindowPositions),
+                         channels,
+                         from: &[u8],
+                         to: &mut [u8],
+                         split| {
+            mean.of_windows(cpu, windows, (channels, counted), from, to, split)
+        };
         over_windows(
             ("AverageBytes", prefix),
             model,
@@ -207,7 +214,7 @@ fn over_windows(
     model: &mut TypedModel,
     images: OutletId,
     (spec, sign): (&PoolSpec, Sign),
-    work: impl Fn((&Window, &Placed), usize, &[u8], &mut [u8], Split) -> Result<(), String>
+    work: impl Fn((&Window, &WindowPositions), usize, &[u8], &mut [u8], Split) -> Result<(), String>
     + Send
     + Sync
     + 'static,
@@ -216,7 +223,7 @@ fn over_windows(
     let window = window(spec).map_err(TractError::msg)?;
     let spec = channels_last(&of_channels(spec, channels));
     let of_run = spec.clone();
-    let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
+    let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
         let sizes = &placed.input[2 - of_run.rank()..];
         check_reach(&of_run, sizes.iter().copied().map(Some))?;
         work((&window, placed), channels, from[0], to, split)
@@ -236,7 +243,7 @@ fn check_reach(spec: &PoolSpec, sizes: impl Iterator<Item = Option<usize>>) -> R
     for (axis, size) in sizes.enumerate() {
         if size == Some(0) {
             return Err(format!(
-                "windows over padding only (dimension {axis} of space) {WRONG}"
+                "windows over padding only (dimension {axis} of space) {WRONG_RESULT}"
             ));
         }
         if let Some(reason) = size.and_then(|size| too_large(spec, axis, size)) {

@@ -388,7 +388,7 @@ fn words_and_sums() {
 }
 
 #[test]
-fn grids_that_are_none_change_nothing() {
+fn invalid_grids_change_nothing() {
     for (name, tensor) in [
         ("s", stored("s", &[], FLOAT, &[0])),
         ("s", stored("s", &[], FLOAT, &[-4])),

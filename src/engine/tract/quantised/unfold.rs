@@ -168,7 +168,7 @@ fn plain(form: &Form, node: &NodeProto, version: i64) -> Option<Unfolded> {
     operator.attribute = attributes.cloned().collect();
     if form.plain == "AveragePool" {
         // ONNX Runtime also counts elements that `ceil_mode` adds beyond the padding.
-        node::put_integer(&mut operator, node::WHOLE, 1);
+        node::put_integer(&mut operator, node::COUNTS_WHOLE_WINDOWS, 1);
     }
     if form.plain == "Softmax" {
         // The softmax may be that of another version than the model's.

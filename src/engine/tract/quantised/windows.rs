@@ -3,14 +3,14 @@
 use tract_onnx::pb::NodeProto;
 
 use crate::engine::tract::graph::{attribute, text};
-use crate::kernels::bytes::pool::MOST_TAPS;
+use crate::kernels::bytes::pool::MAX_TAPS;
 
 /// Maximum stride and dilation.
-const MOST_STEP: i64 = 1 << 20;
+const MAX_STEP: i64 = 1 << 20;
 
 /// Returns `true` if the windows of a pool have one or two dimensions, and attributes that the
 /// standard defines and kernels support. Windows that may cover only padding are unsupported.
-pub(super) fn are_sound(node: &NodeProto) -> bool {
+pub(super) fn are_supported(node: &NodeProto) -> bool {
     let ints = |name: &str| attribute(node, name).map_or(&[][..], |found| &found.ints);
     let kernel = ints("kernel_shape");
     let rank = kernel.len();
@@ -19,7 +19,7 @@ pub(super) fn are_sound(node: &NodeProto) -> bool {
     });
     let steps_fit = ["strides", "dilations"].iter().all(|name| {
         let steps = ints(name);
-        let known = steps.iter().all(|step| (1..=MOST_STEP).contains(step));
+        let known = steps.iter().all(|step| (1..=MAX_STEP).contains(step));
         known && (steps.is_empty() || steps.len() == rank)
     });
     let pads = ints("pads");
@@ -27,7 +27,7 @@ pub(super) fn are_sound(node: &NodeProto) -> bool {
     let pads_fit = known.fold(true, |all, (pad, size)| all && (0..*size).contains(pad));
     (1..=2).contains(&rank)
         && kernel.iter().all(|size| *size > 0)
-        && taps.is_some_and(|taps| taps <= MOST_TAPS)
+        && taps.is_some_and(|taps| taps <= MAX_TAPS)
         && steps_fit
         && pads_fit
         && (pads.is_empty() || pads.len() == 2 * rank)

@@ -26,7 +26,7 @@ impl Kind {
     }
 
     /// Returns the names of a direction's default activations.
-    pub(super) fn usual(self) -> &'static [&'static str] {
+    pub(super) fn default_activations(self) -> &'static [&'static str] {
         match self {
             Self::Rnn => &["Tanh"],
             Self::Gru => &["Sigmoid", "Tanh"],

@@ -105,7 +105,7 @@ fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<S
             .map(|name| String::from_utf8_lossy(name).into_owned())
             .collect()
     });
-    let usual = kind.usual();
+    let usual = kind.default_activations();
     let count = usual.len() * directions.len();
     ensure!(
         names.is_empty() || names.len() == count,

@@ -20,9 +20,9 @@ use super::super::fast;
 use super::cell::Number;
 
 /// Maximum number of multiplications of a small product, which is faster to compute than to plan.
-const SMALL: usize = 1 << 12;
+const MAX_SMALL_MULTIPLICATIONS: usize = 1 << 12;
 /// Number of rows of R that are added at once.
-const AT_ONCE: usize = 4;
+const ROWS_AT_ONCE: usize = 4;
 
 /// A product with some rows of R.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl Product {
         let mut is_finite = false;
         let weights = if let Some(stored) = stored {
             let stored = stored.slice(0, rows.start, rows.end)?;
-            if (1..=SMALL).contains(&stored.len()) {
+            if (1..=MAX_SMALL_MULTIPLICATIONS).contains(&stored.len()) {
                 turned = Some(stored.clone().permute_axes(&[1, 0])?.into_arc_tensor());
             }
             is_finite = match dtype {
@@ -114,7 +114,7 @@ impl Product {
             return Ok(vec![T::zero(); batch * self.rows]);
         }
         if let Some(turned) = &self.turned
-            && batch * turned.len() <= SMALL
+            && batch * turned.len() <= MAX_SMALL_MULTIPLICATIONS
         {
             let view = turned.try_as_plain_ram()?;
             return Ok(small(states, size, view.as_slice::<T>()?));
@@ -152,8 +152,8 @@ fn small<T: Number>(states: &[T], size: usize, turned: &[T]) -> Vec<T> {
     let width = turned.len() / size;
     let mut sums = vec![T::zero(); states.len() / size * width];
     for (state, sums) in states.chunks_exact(size).zip(sums.chunks_exact_mut(width)) {
-        let blocks = turned.chunks(AT_ONCE * width);
-        for (elements, rows) in state.chunks(AT_ONCE).zip(blocks) {
+        let blocks = turned.chunks(ROWS_AT_ONCE * width);
+        for (elements, rows) in state.chunks(ROWS_AT_ONCE).zip(blocks) {
             let &[a, b, c, d] = elements else {
                 for (element, row) in elements.iter().zip(rows.chunks_exact(width)) {
                     for (sum, weight) in sums.iter_mut().zip(row) {

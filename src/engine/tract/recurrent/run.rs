@@ -58,7 +58,7 @@ impl Run {
         let mut hidden = Vec::with_capacity(sides * batch * size);
         let mut memory = Vec::with_capacity(sides * batch * size);
         for side in 0..sides {
-            let mut walk = Walk::<T>::new(self, side, inputs, &lengths)?;
+            let mut walk = DirectionWalk::<T>::new(self, side, inputs, &lengths)?;
             let mut all = all.try_as_plain_ram_mut()?;
             let all = all.as_slice_mut::<T>()?;
             for step in 0..lengths.iter().copied().max().unwrap_or(0) {
@@ -135,7 +135,7 @@ impl Run {
 }
 
 /// One direction's iteration over the sequence.
-struct Walk<'a, T: Number> {
+struct DirectionWalk<'a, T: Number> {
     run: &'a Run,
     /// The index of the direction.
     at: usize,
@@ -153,7 +153,7 @@ struct Walk<'a, T: Number> {
     memory: Vec<T>,
 }
 
-impl<'a, T: Number> Walk<'a, T> {
+impl<'a, T: Number> DirectionWalk<'a, T> {
     fn new(
         run: &'a Run,
         at: usize,

@@ -14,22 +14,24 @@ use super::super::super::Gateway;
 use super::super::super::auth::AdapterCaller;
 use super::super::super::body::read_body;
 use super::super::super::error::Error;
-use super::super::super::observe::Known;
+use super::super::super::observe::RequestFacts;
 use super::super::predict::answered;
-use super::failed::{failed, no_model};
+use super::failed::{call_error, unknown_model};
 use super::relay::Relay;
-use super::split::{Fields, ModelId};
-use super::tally::Tally;
+use super::split::{BodyFields, ModelId};
+use super::tally::UsageTally;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::service::meter::Operation;
-use crate::service::{AdapterCall, AdapterMode, Body, Holding, Prepared, Request, Service, json};
+use crate::service::{
+    AdapterCall, AdapterMode, Body, BodyReservation, Prepared, Request, Service, json,
+};
 
 /// Larger answers are parsed on a blocking thread, in bytes.
-const LARGE_ANSWER: usize = 1 << 18;
+const LARGE_ANSWER_BYTES: usize = 1 << 18;
 
 /// A request of an adapter, for one service.
-struct Asked {
+struct AdapterRequest {
     service: Arc<Service>,
     request: Request,
     /// The client wants events.
@@ -48,19 +50,19 @@ pub(super) async fn answer(
     let limit = gateway.limit(caller)?;
     let admitted = gateway.store.admit(caller, limit, Timestamp::now()).await;
     admitted.map_err(|error| gateway.refusal(caller, error))?;
-    let known = parts.extensions.get::<Arc<Known>>().map(Arc::clone);
+    let known = parts.extensions.get::<Arc<RequestFacts>>().map(Arc::clone);
     let known = known.unwrap_or_default();
     let request = HttpRequest::from_parts(parts, body);
     let (body, memory) = read_body(gateway, caller, request).await?;
     let asked = read(gateway, caller, &known, call, (body, memory)).await?;
-    let Asked {
+    let AdapterRequest {
         service,
         request,
         streams,
     } = asked;
-    let prepared = service.prepare(&request).await.map_err(failed)?;
+    let prepared = service.prepare(&request).await.map_err(call_error)?;
     drop(request);
-    let tally = Tally::new(&gateway.usage, caller, service.id);
+    let tally = UsageTally::new(&gateway.usage, caller, service.id);
     let timeout = Some(service.settings.predict_timeout());
     if streams {
         let ends = call.mode == AdapterMode::Standard;
@@ -75,25 +77,28 @@ pub(super) async fn answer(
 async fn whole(
     prepared: Prepared,
     (caller, timeout): (AccountId, Option<std::time::Duration>),
-    mut tally: Tally,
-    known: &Known,
+    mut tally: UsageTally,
+    known: &RequestFacts,
 ) -> Result<Response, Error> {
-    let answer = prepared.predict(caller, timeout).await.map_err(failed)?;
+    let answer = prepared
+        .predict(caller, timeout)
+        .await
+        .map_err(call_error)?;
     tally.answered(&answer);
     let body = match answer.body {
         Body::Whole(body) => body,
         Body::Stream(chunks) => {
-            let relay = Relay::unasked(chunks, answer.content_type, tally, known.id());
+            let relay = Relay::passthrough(chunks, answer.content_type, tally, known.id());
             return relay.respond().await;
         }
     };
     tally.begins();
-    if body.len() <= LARGE_ANSWER {
-        tally.reported.look_at(&body);
+    if body.len() <= LARGE_ANSWER_BYTES {
+        tally.reported.read_answer(&body);
     } else if answer.spent.is_none() {
         let looked_at = body.clone();
         // The usage is counted even if the client disconnects.
-        let looking = tokio::task::spawn_blocking(move || tally.reported.look_at(&looked_at));
+        let looking = tokio::task::spawn_blocking(move || tally.reported.read_answer(&looked_at));
         // The tally counts the result itself.
         let _ = looking.await;
     }
@@ -104,11 +109,11 @@ async fn whole(
 async fn read(
     gateway: &Gateway,
     caller: AccountId,
-    known: &Known,
+    known: &RequestFacts,
     call: AdapterCall,
-    (body, memory): (Bytes, Arc<Holding>),
-) -> Result<Asked, Error> {
-    let fields = Fields::read(&body)?;
+    (body, memory): (Bytes, Arc<BodyReservation>),
+) -> Result<AdapterRequest, Error> {
+    let fields = BodyFields::read(&body)?;
     let model = fields.model()?;
     let (id, service) = service(gateway, caller, &model)?;
     // It is set once per request.
@@ -130,7 +135,7 @@ async fn read(
     };
     drop(fields);
     drop(body);
-    Ok(Asked {
+    Ok(AdapterRequest {
         service,
         request: Request {
             body: memory.keep(data.into_bytes()),
@@ -150,12 +155,12 @@ pub(super) fn service(
 ) -> Result<(ModelId, Arc<Service>), Error> {
     let id = ModelId::read(model).ok_or_else(|| {
         let expected = "expected author/service, or author/service/model";
-        no_model(&format!("unknown model {}: {expected}", json::shown(model)))
+        unknown_model(&format!("unknown model {}: {expected}", json::shown(model)))
     })?;
     let found = gateway.service_for(caller, &id.author, &id.service);
     let found = found.map_err(|error| {
         if error.status == StatusCode::BAD_REQUEST {
-            return no_model(&format!("unknown model {}", json::shown(model)));
+            return unknown_model(&format!("unknown model {}", json::shown(model)));
         }
         error.with("place", "$.model")
     })?;
@@ -163,7 +168,7 @@ pub(super) fn service(
         let reason = found.inactive_reason();
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         let model = json::shown(model);
-        return Err(no_model(&format!(
+        return Err(unknown_model(&format!(
             "no engine can run the model {model}{reason}"
         )));
     }

@@ -6,23 +6,23 @@
 use bytes::{Bytes, BytesMut};
 
 /// Maximum number of bytes that are buffered until an event is complete.
-const MOST_HELD: usize = 1 << 20;
+const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
 /// The last event of a stream.
 pub(super) const DONE: &str = "data: [DONE]\n\n";
 
 /// A comment that keeps an idle connection alive.
-pub(super) const COMMENT: &str = ": keep-alive\n\n";
+pub(super) const KEEP_ALIVE: &str = ": keep-alive\n\n";
 
 /// Buffers incomplete events.
 #[derive(Debug, Default)]
-pub(super) struct Framer {
+pub(super) struct EventFramer {
     held: BytesMut,
     /// The last output ended within an event.
-    is_amid: bool,
+    is_within_event: bool,
 }
 
-impl Framer {
+impl EventFramer {
     /// Adds bytes, and returns those that can leave now.
     pub(super) fn push(&mut self, mut chunk: Bytes) -> Option<Bytes> {
         if self.held.is_empty() {
@@ -31,34 +31,34 @@ impl Framer {
             self.held.extend_from_slice(&chunk[end..]);
             chunk.truncate(end);
             if end > 0 {
-                self.is_amid = false;
+                self.is_within_event = false;
                 return Some(chunk);
             }
         } else {
             let looked_at = self.held.len();
             self.held.extend_from_slice(&chunk);
             if let Some(end) = end_of_last(&self.held, looked_at) {
-                self.is_amid = false;
+                self.is_within_event = false;
                 return Some(self.held.split_to(end).freeze());
             }
         }
-        if self.held.len() <= MOST_HELD {
+        if self.held.len() <= MAX_BUFFERED_BYTES {
             return None;
         }
-        self.is_amid = true;
+        self.is_within_event = true;
         Some(self.held.split().freeze())
     }
 
     /// Returns the remaining bytes at the end of a stream.
     pub(super) fn finish(&mut self) -> Bytes {
-        self.is_amid |= !self.held.is_empty();
+        self.is_within_event |= !self.held.is_empty();
         self.held.split().freeze()
     }
 
     /// Returns `true` if the output so far ends within an event. Then only the rest of that event
     /// may follow.
     pub(super) fn is_amid(&self) -> bool {
-        self.is_amid
+        self.is_within_event
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     /// Returns the output for a text that arrives in pieces of `size` bytes.
     fn passed(text: &str, size: usize) -> (Vec<String>, String) {
-        let mut framer = Framer::default();
+        let mut framer = EventFramer::default();
         let pieces = text.as_bytes().chunks(size);
         let out = pieces.filter_map(|piece| framer.push(Bytes::copy_from_slice(piece)));
         let text = |bytes: Bytes| String::from_utf8(bytes.into()).expect("it is text");
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_not_held() {
-        let mut framer = Framer::default();
-        let piece = Bytes::from(vec![b'x'; MOST_HELD / 2 + 1]);
+        let mut framer = EventFramer::default();
+        let piece = Bytes::from(vec![b'x'; MAX_BUFFERED_BYTES / 2 + 1]);
         assert_eq!(framer.push(piece.clone()), None);
         assert!(!framer.is_amid());
         let left = framer.push(piece).expect("too much is held");
-        assert!(left.len() > MOST_HELD && framer.is_amid());
+        assert!(left.len() > MAX_BUFFERED_BYTES && framer.is_amid());
         let end = framer.push(Bytes::from_static(b"\n\ndata"));
         assert_eq!(end.as_deref(), Some(&b"\n\n"[..]));
         assert!(!framer.is_amid());

@@ -8,13 +8,13 @@ use super::super::super::error::Error;
 use crate::service::CallError;
 
 /// Returns the error of an unknown model.
-pub(super) fn no_model(message: &str) -> Error {
+pub(super) fn unknown_model(message: &str) -> Error {
     let message = format!("{message}; GET models lists the available models");
     Error::new(StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", message).with("place", "$.model")
 }
 
 /// Converts the error of a call. An inactive model is "not found"; other errors are the usual ones.
-pub(super) fn failed(error: CallError) -> Error {
+pub(super) fn call_error(error: CallError) -> Error {
     let is_inactive = matches!(error, CallError::NoInstances(_));
     let mut error = Error::from(error);
     if is_inactive {

@@ -28,7 +28,7 @@ use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::error::{Error, ErrorBody};
-use super::path::{Routes, only, taking};
+use super::path::{Routes, only, with_methods};
 use crate::service::{AdapterCall, AdapterMethod, AdapterMode};
 
 /// Spellings of the prefix in standard mode; the first is in the OpenAPI document.
@@ -53,8 +53,8 @@ pub(super) fn standard() -> Routes {
         .routes(only(routes!(chat)))
         .routes(only(routes!(completion)))
         .routes(only(routes!(embeddings)))
-        .route("/completion", taking(post(completion), "POST"))
-        .route("/embedding", taking(post(embeddings), "POST"))
+        .route("/completion", with_methods(post(completion), "POST"))
+        .route("/embedding", with_methods(post(embeddings), "POST"))
         .merge(models::routes())
 }
 
@@ -64,8 +64,8 @@ pub(super) fn direct() -> Routes {
         .routes(only(routes!(direct_chat)))
         .routes(only(routes!(direct_completion)))
         .routes(only(routes!(direct_embeddings)))
-        .route("/completion", taking(post(direct_completion), "POST"))
-        .route("/embedding", taking(post(direct_embeddings), "POST"))
+        .route("/completion", with_methods(post(direct_completion), "POST"))
+        .route("/embedding", with_methods(post(direct_embeddings), "POST"))
         .merge(models::routes().undescribed())
 }
 

@@ -116,5 +116,5 @@ async fn read(
 /// Returns `true` if a service supports at least one method of the adapters.
 fn is_model(service: &Service) -> bool {
     let mut methods = AdapterMethod::ALL.into_iter();
-    service.is_active() && methods.any(|method| service.adapts(method).is_ok())
+    service.is_active() && methods.any(|method| service.check_adapter_method(method).is_ok())
 }

@@ -16,17 +16,17 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 
 use super::super::super::error::Error;
-use super::events::{COMMENT, DONE, Framer};
-use super::failed::failed;
-use super::tally::Tally;
+use super::events::{DONE, EventFramer, KEEP_ALIVE};
+use super::failed::call_error;
+use super::tally::UsageTally;
 use super::unstreamed;
 use crate::service::{self, Answer, CallError, Chunks};
 
 /// Idle time after which a comment is sent.
-const SILENCE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Media type of events.
-const EVENTS: &str = "text/event-stream; charset=utf-8";
+const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
 /// The header that disables buffering in proxies on the way.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -36,9 +36,9 @@ pub(super) type Call = Pin<Box<dyn Future<Output = Result<Answer, CallError>> + 
 
 /// A streamed answer on its way to a client.
 pub(super) struct Relay {
-    source: Source,
-    framer: Framer,
-    tally: Tally,
+    source: AnswerSource,
+    framer: EventFramer,
+    tally: UsageTally,
     request_id: String,
     media_type: Option<String>,
     /// The client asked for events: it gets only events, and comments while it waits.
@@ -48,7 +48,7 @@ pub(super) struct Relay {
     is_done: bool,
 }
 
-enum Source {
+enum AnswerSource {
     Call(Call),
     Chunks(Chunks),
     Over,
@@ -56,10 +56,10 @@ enum Source {
 
 impl Relay {
     /// Relays a call whose client asked for events. With `ends`, the last event is always `[DONE]`.
-    pub(super) fn asked(call: Call, tally: Tally, request_id: &str, ends: bool) -> Self {
+    pub(super) fn asked(call: Call, tally: UsageTally, request_id: &str, ends: bool) -> Self {
         Self {
-            source: Source::Call(call),
-            framer: Framer::default(),
+            source: AnswerSource::Call(call),
+            framer: EventFramer::default(),
             tally,
             request_id: request_id.to_owned(),
             media_type: None,
@@ -70,15 +70,15 @@ impl Relay {
     }
 
     /// Relays chunks that the client did not ask for, unchanged.
-    pub(super) fn unasked(
+    pub(super) fn passthrough(
         chunks: Chunks,
         media_type: String,
-        tally: Tally,
+        tally: UsageTally,
         request_id: &str,
     ) -> Self {
         Self {
-            source: Source::Chunks(chunks),
-            framer: Framer::default(),
+            source: AnswerSource::Chunks(chunks),
+            framer: EventFramer::default(),
             tally,
             request_id: request_id.to_owned(),
             media_type: Some(media_type),
@@ -92,15 +92,15 @@ impl Relay {
     pub(super) async fn respond(mut self) -> Result<Response, Error> {
         let first = match self.next_in_time().await {
             Some(next) => next.transpose()?,
-            None => Some(Bytes::from_static(COMMENT.as_bytes())),
+            None => Some(Bytes::from_static(KEEP_ALIVE.as_bytes())),
         };
         self.tally.begins();
-        let media_type = self.media_type.as_deref().unwrap_or(EVENTS);
+        let media_type = self.media_type.as_deref().unwrap_or(EVENT_STREAM);
         let media_type = HeaderValue::from_str(media_type);
         let head = [
             (
                 header::CONTENT_TYPE,
-                media_type.unwrap_or(HeaderValue::from_static(EVENTS)),
+                media_type.unwrap_or(HeaderValue::from_static(EVENT_STREAM)),
             ),
             (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
             (BUFFERING, HeaderValue::from_static("no")),
@@ -118,10 +118,10 @@ impl Relay {
         loop {
             match self.next_in_time().await {
                 Some(Some(Ok(bytes))) => return Some(bytes),
-                Some(Some(Err(error))) => return Some(self.broken(error)),
+                Some(Some(Err(error))) => return Some(self.error_event(error)),
                 Some(None) => return None,
                 None if self.framer.is_amid() => {}
-                None => return Some(Bytes::from_static(COMMENT.as_bytes())),
+                None => return Some(Bytes::from_static(KEEP_ALIVE.as_bytes())),
             }
         }
     }
@@ -132,38 +132,40 @@ impl Relay {
         if !self.is_asked {
             return Some(self.next().await);
         }
-        tokio::time::timeout(SILENCE, self.next()).await.ok()
+        tokio::time::timeout(KEEP_ALIVE_INTERVAL, self.next())
+            .await
+            .ok()
     }
 
     /// Returns the next event. Cancel-safe: dropping the future loses no data.
     async fn next(&mut self) -> Option<Result<Bytes, Error>> {
         loop {
             match &mut self.source {
-                Source::Over => return None,
-                Source::Call(call) => {
+                AnswerSource::Over => return None,
+                AnswerSource::Call(call) => {
                     let answer = call.as_mut().await;
-                    self.source = Source::Over;
+                    self.source = AnswerSource::Over;
                     match answer {
                         Ok(answer) => {
                             if let Some(whole) = self.take(answer) {
                                 return Some(whole);
                             }
                         }
-                        Err(error) => return Some(Err(failed(error))),
+                        Err(error) => return Some(Err(call_error(error))),
                     }
                 }
-                Source::Chunks(chunks) => match chunks.next().await {
+                AnswerSource::Chunks(chunks) => match chunks.next().await {
                     Some(Ok(chunk)) => {
                         if let Some(events) = self.framer.push(chunk) {
                             return Some(Ok(self.seen(events)));
                         }
                     }
                     Some(Err(error)) => {
-                        self.source = Source::Over;
-                        return Some(Err(failed(error)));
+                        self.source = AnswerSource::Over;
+                        return Some(Err(call_error(error)));
                     }
                     None => {
-                        self.source = Source::Over;
+                        self.source = AnswerSource::Over;
                         let rest = self.framer.finish();
                         return self.end(rest).map(Ok);
                     }
@@ -178,7 +180,7 @@ impl Relay {
         let body = match answer.body {
             service::Body::Stream(chunks) => {
                 self.media_type = Some(answer.content_type);
-                self.source = Source::Chunks(chunks);
+                self.source = AnswerSource::Chunks(chunks);
                 return None;
             }
             service::Body::Whole(body) => body,
@@ -192,13 +194,13 @@ impl Relay {
             let status = StatusCode::BAD_GATEWAY;
             return Some(Err(Error::new(status, "SERVICE_DOES_NOT_STREAM", message)));
         };
-        self.tally.reported.look_at(&body);
+        self.tally.reported.read_answer(&body);
         self.is_done = true;
         Some(Ok(events.into()))
     }
 
     fn seen(&mut self, events: Bytes) -> Bytes {
-        self.is_done |= self.tally.reported.look_at_events(&events);
+        self.is_done |= self.tally.reported.read_events(&events);
         events
     }
 
@@ -213,7 +215,7 @@ impl Relay {
     }
 
     /// Returns an error as the last event.
-    fn broken(&mut self, mut error: Error) -> Bytes {
+    fn error_event(&mut self, mut error: Error) -> Bytes {
         let (request, code) = (&self.request_id, &error.code);
         tracing::warn!(
             request,

@@ -6,20 +6,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::events;
-use crate::service::Tokens;
+use crate::service::TokenCounts;
 
 /// Maximum size of a `usage` that is read, in bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_USAGE_BYTES: usize = 16 << 10;
 
 /// Maximum plausible number of tokens.
-const MOST: u64 = 1 << 40;
+const MAX_TOKENS: u64 = 1 << 40;
 
 /// Text that every event with usage contains.
-const NAME: &[u8] = b"\"usage\"";
+const USAGE_KEY: &[u8] = b"\"usage\"";
 
 /// Token counts reported so far. Later numbers override earlier ones, one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Reported {
+pub(super) struct ReportedUsage {
     prompt: Option<u64>,
     completion: Option<u64>,
     cached: Option<u64>,
@@ -52,9 +52,9 @@ struct Details {
     cached_tokens: Option<u64>,
 }
 
-impl Reported {
+impl ReportedUsage {
     /// Reads a whole answer.
-    pub(super) fn look_at(&mut self, answer: &[u8]) {
+    pub(super) fn read_answer(&mut self, answer: &[u8]) {
         let Ok(answer) = serde_json::from_slice::<Answer<'_>>(answer) else {
             return;
         };
@@ -68,20 +68,23 @@ impl Reported {
     }
 
     /// Reads whole events; returns `true` if the last event of the stream is among them.
-    pub(super) fn look_at_events(&mut self, events: &[u8]) -> bool {
+    pub(super) fn read_events(&mut self, events: &[u8]) -> bool {
         let mut is_done = false;
         for data in events::data(events) {
             is_done = data == b"[DONE]";
-            if data.windows(NAME.len()).any(|window| window == NAME) {
-                self.look_at(data);
+            if data
+                .windows(USAGE_KEY.len())
+                .any(|window| window == USAGE_KEY)
+            {
+                self.read_answer(data);
             }
         }
         is_done
     }
 
     /// Returns the token counts; missing ones are zero.
-    pub(super) fn tokens(self) -> Tokens {
-        Tokens {
+    pub(super) fn tokens(self) -> TokenCounts {
+        TokenCounts {
             prompt: self.prompt.unwrap_or(0),
             completion: self.completion.unwrap_or(0),
             cached: self.cached.unwrap_or(0),
@@ -89,7 +92,7 @@ impl Reported {
     }
 
     fn read(&mut self, usage: &str) {
-        if usage.len() > LONGEST {
+        if usage.len() > MAX_USAGE_BYTES {
             return;
         }
         // `null` in all events but the last.
@@ -106,7 +109,7 @@ impl Reported {
             ),
             (&mut self.cached, cached.or(usage.cache_read_input_tokens)),
         ] {
-            *known = said.filter(|said| *said <= MOST).or(*known);
+            *known = said.filter(|said| *said <= MAX_TOKENS).or(*known);
         }
     }
 }
@@ -115,17 +118,17 @@ impl Reported {
 mod tests {
     use super::*;
 
-    fn tokens(prompt: u64, completion: u64, cached: u64) -> Tokens {
-        Tokens {
+    fn tokens(prompt: u64, completion: u64, cached: u64) -> TokenCounts {
+        TokenCounts {
             prompt,
             completion,
             cached,
         }
     }
 
-    fn of(answer: &str) -> Tokens {
-        let mut reported = Reported::default();
-        reported.look_at(answer.as_bytes());
+    fn of(answer: &str) -> TokenCounts {
+        let mut reported = ReportedUsage::default();
+        reported.read_answer(answer.as_bytes());
         reported.tokens()
     }
 
@@ -148,29 +151,29 @@ mod tests {
             r#"{"usage":{"prompt_tokens":99999999999999999}}"#,
             r#"{"message":"text"}"#,
         ] {
-            assert_eq!(of(nothing), Tokens::default(), "{nothing}");
+            assert_eq!(of(nothing), TokenCounts::default(), "{nothing}");
         }
         let long = format!(
             r#"{{"usage":{{"prompt_tokens":3,"x":"{}"}}}}"#,
-            "x".repeat(LONGEST)
+            "x".repeat(MAX_USAGE_BYTES)
         );
-        assert_eq!(of(&long), Tokens::default());
+        assert_eq!(of(&long), TokenCounts::default());
     }
 
     #[test]
     fn the_last_that_events_say_counts() {
-        let mut reported = Reported::default();
+        let mut reported = ReportedUsage::default();
         let first = b"data: {\"usage\":null}\n\ndata: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n";
-        assert!(!reported.look_at_events(first));
+        assert!(!reported.read_events(first));
         assert_eq!(reported.tokens(), tokens(3, 1, 0));
         let last = b"data: {\"usage\":{\"completion_tokens\":5}}\r\n\r\ndata: [DONE]\n\n";
-        assert!(reported.look_at_events(last));
+        assert!(reported.read_events(last));
         assert_eq!(reported.tokens(), tokens(3, 5, 0));
-        let mut nested = Reported::default();
+        let mut nested = ReportedUsage::default();
         let start =
             b"event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":2}}}\n\n";
-        assert!(!nested.look_at_events(start));
-        assert!(!nested.look_at_events(b"data: {\"usage\":{\"output_tokens\":4}}\n\n"));
+        assert!(!nested.read_events(start));
+        assert!(!nested.read_events(b"data: {\"usage\":{\"output_tokens\":4}}\n\n"));
         assert_eq!(nested.tokens(), tokens(2, 4, 0));
     }
 }

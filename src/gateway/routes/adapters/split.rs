@@ -23,7 +23,7 @@ pub(super) struct ModelId {
 }
 
 /// The members of a body, with their positions.
-pub(super) struct Fields<'a> {
+pub(super) struct BodyFields<'a> {
     text: &'a str,
     members: Vec<Member<'a>>,
 }
@@ -37,7 +37,7 @@ struct Member<'a> {
 
 /// The parts of a body for a service, in standard mode.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Split {
+pub(super) struct SplitBody {
     /// `model`, `stream` and the method's own field.
     pub(super) data: String,
     /// All other fields, which override the service's default config.
@@ -58,7 +58,7 @@ impl ModelId {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> BodyFields<'a> {
     /// Parses the members of a body. Duplicate keys are an error.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Refusal> {
         let text = json::text(body)?;
@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
         method: AdapterMethod,
         model: Option<&str>,
         default: Option<&str>,
-    ) -> Result<Split, Refusal> {
+    ) -> Result<SplitBody, Refusal> {
         let own = method.field();
         self.require(method)?;
         let is_data = |key: &str| key == "model" || key == "stream" || key == own;
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
         config.extend(kept.map(|member| &default[member.whole.clone()]));
         let rest = self.members.iter().filter(|member| !is_data(&member.key));
         config.extend(rest.map(|member| &self.text[member.whole.clone()]));
-        Ok(Split {
+        Ok(SplitBody {
             data: format!("{{{}}}", data.join(",")),
             config: format!("{{{}}}", config.join(",")),
         })
@@ -211,8 +211,8 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn fields(body: &str) -> Fields<'_> {
-        Fields::read(body.as_bytes()).expect("it is an object")
+    fn fields(body: &str) -> BodyFields<'_> {
+        BodyFields::read(body.as_bytes()).expect("it is an object")
     }
 
     #[test]
@@ -295,10 +295,10 @@ mod tests {
     fn what_is_wrong_has_its_field() {
         let place = |result: Result<_, Refusal>| result.map(drop).expect_err("wrong").place;
         for body in ["[]", "", "{", "{\"a\":1,\"a\":2}", "\"{}\""] {
-            let read = Fields::read(body.as_bytes());
+            let read = BodyFields::read(body.as_bytes());
             assert_eq!(place(read.map(drop)).as_deref(), Some("$"), "{body}");
         }
-        assert!(Fields::read(b"{\"model\":\"\xff\"}").is_err());
+        assert!(BodyFields::read(b"{\"model\":\"\xff\"}").is_err());
         for body in [
             "{}",
             r#"{"model":1}"#,

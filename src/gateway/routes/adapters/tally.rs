@@ -8,30 +8,30 @@ use std::sync::Arc;
 
 use crate::account::{AccountId, Counted, UsageCounts, UsageKey};
 use crate::database::Timestamp;
-use crate::service::{Answer, Spent, Tokens};
+use crate::service::{Answer, TokenCounts, TokenUsage};
 
-use super::reported::Reported;
+use super::reported::ReportedUsage;
 
 /// Counts one answer when it is dropped.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct UsageTally {
     usage: Arc<UsageCounts>,
     account: AccountId,
     service: i64,
     /// Token counts that the answer reports.
-    pub(super) reported: Reported,
-    spent: Option<Arc<Spent>>,
+    pub(super) reported: ReportedUsage,
+    spent: Option<Arc<TokenUsage>>,
     has_begun: bool,
 }
 
-impl Tally {
+impl UsageTally {
     /// Creates the tally of an account's request to a service.
     pub(super) fn new(usage: &Arc<UsageCounts>, account: AccountId, service: i64) -> Self {
         Self {
             usage: Arc::clone(usage),
             account,
             service,
-            reported: Reported::default(),
+            reported: ReportedUsage::default(),
             spent: None,
             has_begun: false,
         }
@@ -48,11 +48,11 @@ impl Tally {
     }
 }
 
-impl Drop for Tally {
+impl Drop for UsageTally {
     fn drop(&mut self) {
         let spent = self.spent.as_ref().map(|spent| spent.so_far());
         let tokens = spent.unwrap_or_else(|| self.reported.tokens());
-        if !self.has_begun && tokens == Tokens::default() {
+        if !self.has_begun && tokens == TokenCounts::default() {
             return;
         }
         let key = UsageKey {

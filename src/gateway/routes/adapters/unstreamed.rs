@@ -11,7 +11,7 @@ use super::events::DONE;
 use crate::service::json;
 
 /// Maximum number of choices of an answer, and of tool calls of a choice.
-const MOST: usize = 1024;
+const MAX_CHOICES: usize = 1024;
 
 /// Converts a whole answer to events; returns `None` if it is not a completion.
 pub(super) fn events(answer: &[u8]) -> Option<String> {
@@ -86,7 +86,7 @@ fn object(members: impl Iterator<Item = Option<(String, String)>>) -> Option<Str
 }
 
 fn array(value: &RawValue, each: impl Fn(usize, &RawValue) -> Option<String>) -> Option<String> {
-    let elements = json::elements(value.get(), MOST, "$").ok()?;
+    let elements = json::elements(value.get(), MAX_CHOICES, "$").ok()?;
     let elements = elements.into_iter().enumerate();
     let texts: Option<Vec<String>> = elements.map(|(at, element)| each(at, element)).collect();
     Some(format!("[{}]", texts?.join(",")))

@@ -12,18 +12,18 @@ use sha2::{Digest as _, Sha256};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::gateway::Gateway;
-use crate::gateway::body::LARGE;
+use crate::gateway::body::LARGE_BODY_BYTES;
 use crate::gateway::error::Error;
-use crate::gateway::form::{Call, Coming};
-use crate::gateway::observe::Made;
-use crate::service::{Kind, NoRoom, Request, Service};
+use crate::gateway::form::{PendingTask, PredictCall};
+use crate::gateway::observe::CreatedTask;
+use crate::service::{Kind, OutOfBodyMemory, Request, Service};
 use crate::task::{Content, EnqueueError, Idempotency, NewTask, OnCrash, TaskId};
 
 /// Checks a request and stores it as a task.
 pub(super) async fn enqueue(
     gateway: &Gateway,
-    mut call: Call,
-    coming: Coming,
+    mut call: PredictCall,
+    coming: PendingTask,
 ) -> Result<Response, Error> {
     let (id, caller) = (coming.id, call.caller);
     let was_stored = coming.stored.is_some();
@@ -47,19 +47,19 @@ pub(super) async fn enqueue(
             return Err(error);
         }
     };
-    gateway.metrics.created();
+    gateway.metrics.task_created();
     let body = format!("\"{accepted}\"");
     let answer = ([(header::CONTENT_TYPE, "application/json")], body);
-    Ok((Extension(Made(accepted)), answer).into_response())
+    Ok((Extension(CreatedTask(accepted)), answer).into_response())
 }
 
 /// A task to store, and whether its request already counted toward the rate limit.
-struct New {
+struct CheckedTask {
     task: NewTask,
     is_counted: bool,
 }
 
-async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId, Error> {
+async fn accept(gateway: &Gateway, caller: AccountId, new: CheckedTask) -> Result<TaskId, Error> {
     let refusal = |error| gateway.refusal(caller, error);
     let mut limit = gateway.limit(caller).map_err(refusal)?;
     if new.is_counted {
@@ -67,7 +67,7 @@ async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId
     }
     if limit.quota.bytes > 0 {
         let beside = gateway.stored_beside_tasks(caller).await?;
-        limit.quota.beside = beside.beside_tasks();
+        limit.quota.other_bytes = beside.beside_tasks();
         if beside.caches > 0 {
             let first = gateway
                 .store
@@ -76,7 +76,7 @@ async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId
                 Err(EnqueueError::TooManyBytes { .. }) => gateway.drop_caches(caller).await,
                 accepted => return accepted.map_err(refusal),
             }
-            limit.quota.beside = beside.beside_tasks() - beside.caches;
+            limit.quota.other_bytes = beside.beside_tasks() - beside.caches;
         }
     }
     let accepted = gateway.store.enqueue(new.task, limit, Timestamp::now());
@@ -87,7 +87,7 @@ async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId
 /// only, and only if the service parses it.
 async fn check(
     gateway: &Gateway,
-    call: &mut Call,
+    call: &mut PredictCall,
     id: TaskId,
     stored: Option<&Content>,
 ) -> Result<(), Error> {
@@ -103,7 +103,7 @@ async fn check(
     let limit = gateway.current().timeouts.body();
     let room = gateway.memory.wait(call.caller, size);
     let room = tokio::time::timeout(limit, room).await;
-    let holding = room.map_err(|_| gateway.no_room(call.caller, NoRoom::Share))?;
+    let holding = room.map_err(|_| gateway.no_room(call.caller, OutOfBodyMemory::Share))?;
     let (body, memory) = gateway.blobs.load_body(id, content, holding).await?;
     let request = Request {
         body,
@@ -117,8 +117,12 @@ async fn check(
     Ok(())
 }
 
-async fn new_task(gateway: &Gateway, call: Call, coming: Coming) -> Result<New, Error> {
-    let Call {
+async fn new_task(
+    gateway: &Gateway,
+    call: PredictCall,
+    coming: PendingTask,
+) -> Result<CheckedTask, Error> {
+    let PredictCall {
         service,
         caller,
         request,
@@ -146,7 +150,7 @@ async fn new_task(gateway: &Gateway, call: Call, coming: Coming) -> Result<New, 
         },
         idempotency,
     };
-    Ok(New {
+    Ok(CheckedTask {
         task,
         is_counted: coming.is_counted,
     })
@@ -162,7 +166,7 @@ fn fingerprint(service: &Service, request: &Request, stored: Option<&Content>) -
     let body = match stored {
         Some(Content::Blob { sha256, .. }) => &sha256[..],
         Some(Content::Inline(body)) => body,
-        None if request.body.len() > LARGE => {
+        None if request.body.len() > LARGE_BODY_BYTES => {
             own = Sha256::digest(&request.body).into();
             &own
         }

@@ -19,8 +19,8 @@ use super::super::auth::Caller;
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, InQuery, digits};
 use super::super::form::{
-    Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable, ServicePath, Texts,
-    Whole,
+    JsonForm, Predict2RequestData, PredictRequestData, RawForm, RawParameters, ServicePath,
+    StringForm, TaskRequest,
 };
 use super::super::stopping::Stage;
 use super::path::{Routes, only};
@@ -32,11 +32,11 @@ use crate::task::{BlobError, Deletion, Outcome, Status, Task, TaskId};
 const QUEUE_POSITION: HeaderName = HeaderName::from_static("x-queue-position");
 
 /// Maximum time of a long poll for a status or result, in seconds.
-const LONGEST_WAIT: u64 = 60;
+const MAX_WAIT_SECONDS: u64 = 60;
 
 /// Default and maximum number of listed tasks.
-const LISTED: usize = 100;
-const MOST_LISTED: usize = 1000;
+const DEFAULT_LISTED_TASKS: usize = 100;
+const MAX_LISTED_TASKS: usize = 1000;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
@@ -146,7 +146,7 @@ impl AsyncTaskData {
 )]
 async fn create(
     State(gateway): State<Arc<Gateway>>,
-    Repeatable { call, coming, .. }: Repeatable<Raw>,
+    TaskRequest { call, coming, .. }: TaskRequest<RawForm>,
 ) -> Result<Response, Error> {
     creation::enqueue(&gateway, call, coming).await
 }
@@ -168,7 +168,7 @@ async fn create(
 )]
 async fn create_with_config(
     State(gateway): State<Arc<Gateway>>,
-    Repeatable { call, coming, .. }: Repeatable<Whole>,
+    TaskRequest { call, coming, .. }: TaskRequest<JsonForm>,
 ) -> Result<Response, Error> {
     creation::enqueue(&gateway, call, coming).await
 }
@@ -190,7 +190,7 @@ async fn create_with_config(
 )]
 async fn create_with_config_v2(
     State(gateway): State<Arc<Gateway>>,
-    Repeatable { call, coming, .. }: Repeatable<Texts>,
+    TaskRequest { call, coming, .. }: TaskRequest<StringForm>,
 ) -> Result<Response, Error> {
     creation::enqueue(&gateway, call, coming).await
 }
@@ -395,9 +395,9 @@ async fn list(
             Error::bad_request(format!("invalid task id `{text}`")).with("place", "before")
         })?),
     };
-    let limit = parameters.limit.unwrap_or(LISTED);
-    if !(1..=MOST_LISTED).contains(&limit) {
-        let message = format!("`limit` is {limit}; it must be 1 to {MOST_LISTED}");
+    let limit = parameters.limit.unwrap_or(DEFAULT_LISTED_TASKS);
+    if !(1..=MAX_LISTED_TASKS).contains(&limit) {
+        let message = format!("`limit` is {limit}; it must be 1 to {MAX_LISTED_TASKS}");
         return Err(Error::bad_request(message).with("place", "limit"));
     }
     let status = parameters.status.map(Status::from);
@@ -444,10 +444,10 @@ async fn read(
         parameters?;
         return Ok(task);
     }
-    let deadline = Instant::now() + Duration::from_secs(wait.min(LONGEST_WAIT));
+    let deadline = Instant::now() + Duration::from_secs(wait.min(MAX_WAIT_SECONDS));
     let task = find(gateway, own, id).await?;
-    if wait > LONGEST_WAIT {
-        let message = format!("`wait` is {wait}; it must be 0 to {LONGEST_WAIT} seconds");
+    if wait > MAX_WAIT_SECONDS {
+        let message = format!("`wait` is {wait}; it must be 0 to {MAX_WAIT_SECONDS} seconds");
         return Err(Error::bad_request(message).with("place", "wait"));
     }
     if task.status.is_final() {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::convolution::{self, Convolution};
 use super::product::{self, Product, SumProduct};
 use super::{Requantize, Sign};
-use crate::kernels::window::{Channels, Placed, Window};
+use crate::kernels::window::{Channels, Window, WindowPositions};
 use crate::kernels::{Cpu, Split};
 
 /// Bytes from a seed, with many extreme values.
@@ -134,7 +134,12 @@ impl Arithmetic {
     }
 }
 
-fn convolution(window: Window, placed: Placed, channels: Channels, arithmetic: &Arithmetic) {
+fn convolution(
+    window: Window,
+    placed: WindowPositions,
+    channels: Channels,
+    arithmetic: &Arithmetic,
+) {
     let inputs = channels.input / channels.groups;
     let taps = window.taps();
     let weights: Vec<i8> = bytes(arithmetic.seed + 2, channels.output * taps * inputs)
@@ -179,7 +184,7 @@ fn convolution(window: Window, placed: Placed, channels: Channels, arithmetic: &
         }
     }
     for cpu in Cpu::all() {
-        let parts = convolution::Parts {
+        let parts = convolution::Params {
             window,
             channels,
             weights: &weights,
@@ -209,7 +214,7 @@ fn convolution(window: Window, placed: Placed, channels: Channels, arithmetic: &
 }
 
 /// Windows over small images.
-pub(super) fn windows() -> impl Strategy<Value = (Window, Placed)> {
+pub(super) fn windows() -> impl Strategy<Value = (Window, WindowPositions)> {
     let window = (
         [1_usize..=5, 1..=5],
         [1_usize..=3, 1..=3],
@@ -236,7 +241,7 @@ pub(super) fn windows() -> impl Strategy<Value = (Window, Placed)> {
                 stride,
                 dilation,
             };
-            let placed = Placed {
+            let placed = WindowPositions {
                 batch,
                 input,
                 output,
@@ -270,7 +275,7 @@ proptest! {
         arithmetic in arithmetic(),
     ) {
         let channels = Channels { input: inputs, output: outputs, groups: 1 };
-        let placed = Placed { batch, input, output: input, before: [0; 2] };
+        let placed = WindowPositions { batch, input, output: input, before: [0; 2] };
         convolution(Window::PIXEL, placed, channels, &arithmetic);
     }
 

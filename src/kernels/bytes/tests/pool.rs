@@ -6,8 +6,8 @@ use super::elementwise::{byte, grids, steps};
 use super::{bytes, number, on_threads, windows};
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Range};
-use crate::kernels::bytes::pool::{self, Counted, Mean, Rounding};
-use crate::kernels::window::{Placed, Window};
+use crate::kernels::bytes::pool::{self, Counted, Mean, MeanRounding};
+use crate::kernels::window::{Window, WindowPositions};
 use crate::kernels::{Cpu, Split};
 
 /// The part of an image that the window of an output pixel covers.
@@ -19,7 +19,7 @@ struct View {
 }
 
 /// Computed tap by tap; `after` is the padding below and on the right.
-fn view((window, placed): (&Window, &Placed), after: [usize; 2], pixel: usize) -> View {
+fn view((window, placed): (&Window, &WindowPositions), after: [usize; 2], pixel: usize) -> View {
     let [image, row, column] = placed.pixel(pixel);
     let mut view = View {
         pixels: Vec::new(),
@@ -49,8 +49,8 @@ fn averaged(mean: &Mean, sum: i32, count: usize) -> u8 {
     let (sum, count) = (sum as f32, count.max(1) as f32);
     let (scale, to) = (mean.from.scale, (mean.to, mean.range));
     match mean.rounding {
-        Rounding::Moved => byte(to, sum * (scale / (mean.to.scale * count)), true),
-        Rounding::Real => byte(to, sum * scale / count / mean.to.scale, false),
+        MeanRounding::Fused => byte(to, sum * (scale / (mean.to.scale * count)), true),
+        MeanRounding::Real => byte(to, sum * scale / count / mean.to.scale, false),
     }
 }
 
@@ -86,9 +86,9 @@ proptest! {
         for cpu in Cpu::all() {
             on_threads(|split| {
                 let mut output = vec![7; pixels * channels];
-                pool::largest(cpu, from.0.sign, windows, channels, &input, &mut output, split).expect("a pool");
+                pool::max_pool(cpu, from.0.sign, windows, channels, &input, &mut output, split).expect("a pool");
                 assert!(output == largest, "{:?} differs", cpu.level());
-                for rounding in [Rounding::Moved, Rounding::Real] {
+                for rounding in [MeanRounding::Fused, MeanRounding::Real] {
                     let mean = Mean { from: from.0, to: to.0, range: to.1, rounding };
                     for counted in [Counted::Pixels, Counted::Padded(after)] {
                         output.fill(7);
@@ -130,15 +130,15 @@ fn sizes_that_are_none_are_told() {
         from: grid,
         to: grid,
         range: Range::whole(grid.sign),
-        rounding: Rounding::Real,
+        rounding: MeanRounding::Real,
     };
-    let placed = Placed {
+    let placed = WindowPositions {
         batch: 1,
         input: [2, 2],
         output: [1, 1],
         before: [0; 2],
     };
-    let of = |kernel, placed: Placed, input: &[u8]| {
+    let of = |kernel, placed: WindowPositions, input: &[u8]| {
         let window = Window {
             kernel,
             ..Window::PIXEL
@@ -153,9 +153,9 @@ fn sizes_that_are_none_are_told() {
     assert!(of([0, 2], placed, &[1, 2, 3, 5]).is_err());
     assert!(of([1 << 10, 1 << 10], placed, &[1, 2, 3, 5]).is_err());
     assert!(of([2, 2], placed, &[1, 2, 3]).is_err());
-    let empty = Placed { batch: 0, ..placed };
+    let empty = WindowPositions { batch: 0, ..placed };
     assert_eq!(of([2, 2], empty, &[]), Ok(Vec::new()));
-    let nothing = Placed {
+    let nothing = WindowPositions {
         input: [0, 2],
         before: [1, 0],
         ..placed

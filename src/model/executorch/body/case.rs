@@ -1,6 +1,7 @@
-//! The test cases of a bundled program (`.bpte`): inputs, and what should come out.
+//! Reads the test cases of a bundled program (`.bpte`): inputs and expected outputs.
 //!
-//! `bundled_program_schema.fbs` (identifier `BP08`) of ExecuTorch 1.5. Elements stay in the file.
+//! Source: `bundled_program_schema.fbs` (identifier `BP08`) of ExecuTorch 1.5. Elements of tensors
+//! stay in the file.
 
 use super::super::container::Container;
 use super::super::element::element_of;
@@ -21,9 +22,9 @@ const SCALAR_TYPE: Field = Field(0, "scalar_type");
 const SIZES: Field = Field(1, "sizes");
 const DATA: Field = Field(2, "data");
 const DIM_ORDER: Field = Field(3, "dim_order");
-/// Bytes a value takes in memory, about.
+/// Approximate memory per value, in bytes.
 const VALUE_COST: u64 = 128;
-/// Most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 const MAX_RANK: u64 = 64;
 
 /// One test case.
@@ -31,26 +32,26 @@ const MAX_RANK: u64 = 64;
 pub struct BundledCase {
     /// The method it calls.
     pub method: String,
-    /// Its place among the cases of the method.
+    /// Its index among the cases of the method.
     pub index: usize,
-    /// What it is called with.
+    /// Inputs of the call.
     pub inputs: Vec<BundledValue>,
-    /// What should come out; empty if the case only runs.
+    /// Expected outputs; empty if the case only checks that the method runs.
     pub expected: Vec<BundledValue>,
 }
 
 /// An input or an expected output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BundledValue {
-    /// A tensor, row major in its dimension order.
+    /// A tensor, row-major in its dimension order.
     Tensor {
         /// dtype.
         element: ElementType,
         /// Sizes, outermost first.
         sizes: Vec<u64>,
-        /// Dimensions in the order of memory, from the outermost.
+        /// Dimensions in memory order, outermost first.
         dim_order: Vec<usize>,
-        /// Its elements.
+        /// Position of its elements in the file.
         bytes: ByteRange,
     },
     /// An integer.
@@ -61,7 +62,7 @@ pub enum BundledValue {
     Double(f64),
 }
 
-/// The cases of a program; none if it is not bundled with any.
+/// Returns the test cases of a program; empty if it is not bundled.
 pub fn bundled_cases(source: &dyn ReadAt) -> Result<Vec<BundledCase>, Error> {
     let pages = Pages::with_budget(source, BASE_BUDGET);
     let container = Container::find(&pages)?;
@@ -98,7 +99,7 @@ fn read_values(values: &Vector<'_>) -> Result<Vec<BundledValue>, Error> {
 
 fn read_value(value: &Table<'_>) -> Result<BundledValue, Error> {
     let tag = value.u8(UNION_TYPE)?;
-    let table = value.required(UNION)?;
+    let table = value.required_table(UNION)?;
     match tag {
         1 => read_tensor(&table),
         2 => Ok(BundledValue::Int(table.i64(SCALAR)?)),

@@ -1,14 +1,16 @@
-//! Data files (`.ptd`): tensors and other bytes by name, for programs that do not hold them.
+//! Reads data files (`.ptd`): named tensors and other bytes that programs store outside their own
+//! file.
 //!
-//! `flat_tensor.fbs` (identifier `FT01`, extended header `FH01`) of ExecuTorch 1.5. Invariant: every
-//! range of a [`DataFile`] lies inside its file, every tensor has the bytes that its sizes say. The
-//! runtime believes these files, so all that it believes is checked here.
+//! Source: `flat_tensor.fbs` (identifier `FT01`, extended header `FH01`) of ExecuTorch 1.5.
+//! Invariant: every range of a [`DataFile`] lies inside its file, and every tensor has the size
+//! that its shape requires. The runtime does not check these files, so this reader checks
+//! everything that the runtime relies on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::super::element::{LAST_CODE, element_of};
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::shape::FLAT_TENSOR;
 use super::super::verify::verify;
@@ -18,14 +20,14 @@ use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
 const IDENTIFIER: &str = "FT01";
-const EXTENDED: &str = "FH01";
-/// Bytes of the file that the runtime reads as the header.
-const HEADER: u64 = 48;
-/// Bytes that the extended header says it has, at least.
-const HEADER_LENGTH: u32 = 40;
-/// Most dimensions of a tensor.
+const EXTENDED_HEADER_MAGIC: &str = "FH01";
+/// Size of the file's head that the runtime reads as the header, in bytes.
+const HEADER_BYTES: u64 = 48;
+/// Minimum length that the extended header states, in bytes.
+const MIN_HEADER_LENGTH: u32 = 40;
+/// Maximum number of dimensions of a tensor.
 const MAX_RANK: u64 = 16;
-/// Bytes an entry takes in memory, about.
+/// Approximate memory per entry, in bytes.
 const ENTRY_COST: u64 = 160;
 
 const SEGMENTS: Field = Field(1, "segments");
@@ -39,21 +41,21 @@ const SCALAR_TYPE: Field = Field(0, "scalar_type");
 const SIZES: Field = Field(1, "sizes");
 const DIM_ORDER: Field = Field(2, "dim_order");
 
-/// What a data file holds.
+/// The contents of a data file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataFile {
-    /// By name.
+    /// Entries by name.
     pub named: BTreeMap<String, NamedTensor>,
     /// The FlatBuffer, then the segments.
     pub(in super::super) areas: Vec<ByteRange>,
 }
 
-/// Named bytes.
+/// A named entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedTensor {
-    /// Where they are.
+    /// Position of its bytes in the file.
     pub bytes: ByteRange,
-    /// dtype and sizes, where they are a tensor.
+    /// dtype and sizes, if the entry is a tensor.
     pub layout: Option<(ElementType, Vec<u64>)>,
 }
 
@@ -75,8 +77,8 @@ impl DataFile {
         let buffer = Buffer::new(&pages, 0, extent.flatbuffer);
         let root = buffer.root("FlatTensor")?;
         verify(&pages, (0, extent.flatbuffer), "FlatTensor", &FLAT_TENSOR)?;
-        present(&root, SEGMENTS)?;
-        present(&root, NAMED)?;
+        check_present(&root, SEGMENTS)?;
+        check_present(&root, NAMED)?;
         let segments = read_segments(&root, &extent)?;
         let mut named = BTreeMap::new();
         for entry in root.tables(NAMED)?.iter_tables() {
@@ -94,7 +96,7 @@ impl DataFile {
             let layout = layout
                 .map(|layout| read_layout(&layout, bytes))
                 .transpose()?;
-            present(&entry, KEY)?;
+            check_present(&entry, KEY)?;
             let key = entry.name(KEY)?.unwrap_or_default();
             named.insert(key, NamedTensor { bytes, layout });
         }
@@ -109,7 +111,7 @@ impl DataFile {
     }
 }
 
-fn present(table: &Table<'_>, field: Field) -> Result<(), Error> {
+fn check_present(table: &Table<'_>, field: Field) -> Result<(), Error> {
     if table.has(field)? {
         return Ok(());
     }
@@ -122,13 +124,13 @@ struct Header<'a> {
     pages: &'a Pages<'a>,
 }
 
-/// Where a data file has its parts.
+/// The positions of a data file's parts.
 struct Extent {
     /// End of the FlatBuffer.
     flatbuffer: u64,
-    /// Where segments begin.
+    /// Start of the segments.
     base: u64,
-    /// Where the last ends at the latest.
+    /// Maximum end of the last segment.
     end: u64,
 }
 
@@ -147,17 +149,17 @@ impl Header<'_> {
 
     fn extent(&self) -> Result<Extent, Error> {
         let len = self.pages.len();
-        if len < HEADER || self.text(8)? != EXTENDED {
+        if len < HEADER_BYTES || self.text(8)? != EXTENDED_HEADER_MAGIC {
             return Err(Error::DataHeader {
                 place: place("header.magic", 8),
                 len,
             });
         }
         let length = u32::from_le_bytes(self.array(12)?);
-        if length < HEADER_LENGTH {
+        if length < MIN_HEADER_LENGTH {
             return Err(Error::Value {
                 place: place("header.length", 12),
-                expected: format!("an extended header of at least {HEADER_LENGTH} bytes"),
+                expected: format!("an extended header of at least {MIN_HEADER_LENGTH} bytes"),
                 found: length.into(),
             });
         }
@@ -189,8 +191,8 @@ impl Header<'_> {
     }
 }
 
-fn place(field: &str, offset: u64) -> Place {
-    Place {
+fn place(field: &str, offset: u64) -> FieldPosition {
+    FieldPosition {
         path: format!("FlatTensor {field}"),
         offset,
     }
@@ -221,10 +223,10 @@ fn read_segments(root: &Table<'_>, extent: &Extent) -> Result<Vec<ByteRange>, Er
     Ok(segments)
 }
 
-/// A tensor's dtype and sizes, if its bytes are in the segment and its order is one.
+/// Reads a tensor's dtype and sizes, and checks its size and its dimension order.
 fn read_layout(layout: &Table<'_>, bytes: ByteRange) -> Result<(ElementType, Vec<u64>), Error> {
-    present(layout, SIZES)?;
-    present(layout, DIM_ORDER)?;
+    check_present(layout, SIZES)?;
+    check_present(layout, DIM_ORDER)?;
     let code = layout.i8(SCALAR_TYPE)?;
     if !(0..=LAST_CODE).contains(&code) {
         return Err(Error::EnumValue {
@@ -277,13 +279,13 @@ fn read_layout(layout: &Table<'_>, bytes: ByteRange) -> Result<(ElementType, Vec
     Ok((element, sizes))
 }
 
-/// The data files beside a program, sorted by name. The format does not tell which ones a program
-/// needs; a name it looks for is found in at most one of them.
+/// Returns the data files beside a program, sorted by name. The format does not record the needed
+/// files; a name occurs in at most one of them.
 pub fn data_files(program: &Path) -> Vec<PathBuf> {
     data_files_in(program.parent().unwrap_or(Path::new("")))
 }
 
-/// The data files in a directory, sorted by name.
+/// Returns the data files in a directory, sorted by name.
 pub fn data_files_in(directory: &Path) -> Vec<PathBuf> {
     let folder = if directory.as_os_str().is_empty() {
         Path::new(".")

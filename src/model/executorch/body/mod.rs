@@ -1,8 +1,8 @@
-//! A program as an executor needs it: all values, instructions and delegates of its methods.
+//! Reads a complete program for an engine: all values, instructions and delegates of its methods.
 //!
-//! Owned data, no weights: bytes are named by their [`ByteRange`] in the file. Invariant: every index
-//! between values, operators, delegates and instructions is in range, every range lies inside the
-//! file. What the values mean to an operator is the executor's matter.
+//! The result owns its data and excludes weights, which are referenced by their [`ByteRange`] in
+//! the file. Invariant: every index between values, operators, delegates and instructions is in
+//! range, and every range lies inside the file. The engine checks that values suit their operators.
 
 mod case;
 mod data;
@@ -15,10 +15,10 @@ pub use super::storage::ByteRange;
 pub use case::{BundledCase, BundledValue, bundled_cases};
 pub use data::{DataFile, NamedTensor, data_files, data_files_in};
 pub use value::{BodyValue, TensorBody, TensorData};
-pub use wrong::{KnownWrong, known_wrong};
+pub use wrong::{KnownDefect, known_defects};
 
 use super::container::Container;
-use super::error::{Error, Place};
+use super::error::{Error, FieldPosition};
 use super::flatbuffer::{Buffer, Field, Table, Vector};
 use super::program::BASE_BUDGET;
 use super::schema::{chain, plan, program};
@@ -26,17 +26,17 @@ use super::storage::Storage;
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
-/// Bytes an index takes in memory, about, with its share of a list.
+/// Approximate memory per index in a list, in bytes.
 const INDEX_COST: u64 = 16;
-/// Bytes a name takes in memory beside its text, about.
+/// Approximate memory of a name beyond its text, in bytes.
 const NAME_COST: u64 = 64;
 
-/// A program's methods and the bytes they share.
+/// The methods of a program, and the data they share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramBody {
-    /// In the file's order.
+    /// Methods in file order.
     pub methods: Vec<MethodBody>,
-    /// What the program stores under names.
+    /// Named data stored in the program.
     pub named: BTreeMap<String, ByteRange>,
 }
 
@@ -47,15 +47,15 @@ pub struct MethodBody {
     pub name: String,
     /// Its values.
     pub values: Vec<BodyValue>,
-    /// Values that are its inputs, in order.
+    /// Indices of the values that are its inputs, in order.
     pub inputs: Vec<usize>,
-    /// Values that are its outputs, in order.
+    /// Indices of the values that are its outputs, in order.
     pub outputs: Vec<usize>,
     /// Full names of its operators (`aten::add.out`).
     pub operators: Vec<String>,
     /// Its delegates.
     pub delegates: Vec<DelegateBody>,
-    /// Its instructions. Jumps are to places in this list, or right behind it.
+    /// Its instructions. A jump targets an index of this list, or its end.
     pub instructions: Vec<Instruction>,
 }
 
@@ -64,42 +64,42 @@ pub struct MethodBody {
 pub struct DelegateBody {
     /// Its backend (`XnnpackBackend`).
     pub id: String,
-    /// Its payload; none is stored for some backends.
+    /// Its payload; some backends store none.
     pub payload: Option<ByteRange>,
 }
 
-/// An instruction. Numbers are places in the method's lists.
+/// An instruction. Numbers are indices into the method's lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instruction {
     /// Call an operator.
     Kernel {
-        /// Which.
+        /// Index of the operator.
         operator: usize,
-        /// Values: the schema's arguments, outputs, then what is returned.
+        /// Values: the arguments of the schema, the outputs, then the returned values.
         args: Vec<usize>,
     },
     /// Call a delegate.
     Delegate {
-        /// Which.
+        /// Index of the delegate.
         delegate: usize,
         /// Values: its inputs, then its outputs.
         args: Vec<usize>,
     },
-    /// Let a value be another one.
+    /// Assign one value to another.
     Move {
-        /// The value that is read.
+        /// The source value.
         from: usize,
-        /// The value that is written.
+        /// The destination value.
         to: usize,
     },
-    /// Go on elsewhere if a value is false.
+    /// Jump if a value is false.
     JumpFalse {
-        /// The value.
+        /// The condition.
         condition: usize,
-        /// Where to go on.
+        /// Index of the target instruction.
         destination: usize,
     },
-    /// Give a value's memory back.
+    /// Release a value's memory.
     Free {
         /// The value.
         value: usize,
@@ -128,7 +128,7 @@ impl ProgramBody {
         })
     }
 
-    /// The method of this name.
+    /// Returns the method of this name.
     pub fn method(&self, name: &str) -> Option<&MethodBody> {
         self.methods.iter().find(|method| method.name == name)
     }
@@ -162,7 +162,7 @@ impl MethodBody {
         })
     }
 
-    /// Whether it may keep something from run to run: a cache, a counter.
+    /// Returns whether the method may keep state from run to run, such as a cache or a counter.
     pub fn has_state(&self) -> bool {
         let writes = ["aten::copy_", "aten::index_put_", "llama::update_cache.out"];
         let stored = |value: &BodyValue| {
@@ -203,7 +203,7 @@ fn read_operators(table: &Table<'_>) -> Result<Vec<String>, Error> {
     names.collect()
 }
 
-/// What indices of a method are held against.
+/// Reads indices of a method and checks that they are in range.
 struct Reader {
     values: u64,
     operators: u64,
@@ -233,7 +233,7 @@ impl Reader {
         let keep = |size| table.buffer().keep(size, || table.here());
         keep(NAME_COST)?;
         let tag = table.u8(chain::ARGS_TYPE)?;
-        let args = table.required(chain::INSTR_ARGS)?;
+        let args = table.required_table(chain::INSTR_ARGS)?;
         let value = |field| index(&args, field, self.values, "values");
         Ok(match tag {
             1 => Instruction::Kernel {
@@ -270,7 +270,7 @@ impl Reader {
     }
 }
 
-/// Indices of values.
+/// Reads indices of values.
 fn value_indices(vector: &Vector<'_>, values: u64) -> Result<Vec<usize>, Error> {
     vector.keep(INDEX_COST)?;
     let indices = (0..vector.len()).map(|position| {
@@ -289,7 +289,7 @@ fn in_range(
     found: i64,
     count: u64,
     what: &'static str,
-    place: impl FnOnce() -> Place,
+    place: impl FnOnce() -> FieldPosition,
 ) -> Result<usize, Error> {
     let index = u64::try_from(found).ok().filter(|&index| index < count);
     index

@@ -1,18 +1,18 @@
-//! The values of a method, as an executor needs them.
+//! The values of a method, in the form that an engine uses.
 
 use super::super::error::Error;
 use super::super::flatbuffer::{Table, Vector};
 use super::super::schema::{tensor, value};
 use super::super::storage::Storage;
 use super::super::value as evalue;
-use super::super::value::{Evalue, Home, Tensor};
+use super::super::value::{Evalue, Tensor, TensorSource};
 use super::{ByteRange, INDEX_COST, in_range, value_indices};
 use crate::model::{Dynamism, ElementType};
 
-/// Bytes a value takes in memory, about.
+/// Approximate memory per value, in bytes.
 const VALUE_COST: u64 = 160;
 
-/// A value. Numbers in lists are places of other values.
+/// A value. Lists of `usize` hold indices of other values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BodyValue {
     /// None.
@@ -27,15 +27,15 @@ pub enum BodyValue {
     String(String),
     /// A tensor.
     Tensor(TensorBody),
-    /// Integers, each a value of its own.
+    /// Integers, as indices of values.
     IntList(Vec<usize>),
     /// Numbers.
     DoubleList(Vec<f64>),
     /// Booleans.
     BoolList(Vec<bool>),
-    /// Tensors, each a value of its own.
+    /// Tensors, as indices of values.
     TensorList(Vec<usize>),
-    /// Tensors, each a value of its own, or none.
+    /// Optional tensors, as indices of values.
     OptionalTensorList(Vec<Option<usize>>),
 }
 
@@ -46,25 +46,25 @@ pub struct TensorBody {
     pub element: ElementType,
     /// Sizes or their upper bounds, outermost first.
     pub sizes: Vec<u64>,
-    /// Dimensions in the order of memory, from the outermost.
+    /// Dimensions in memory order, outermost first.
     pub dim_order: Vec<usize>,
-    /// Whether sizes are bounds.
+    /// Whether sizes are exact or upper bounds.
     pub dynamism: Dynamism,
-    /// Where its elements come from.
+    /// The source of its elements.
     pub data: TensorData,
-    /// Where its elements are kept while the method runs, if that was planned: memory and offset.
-    /// Tensors at one place are views of each other, as long as nothing else is written there.
+    /// Planned memory and offset of its elements while the method runs, if any. Tensors at the same
+    /// position are views of each other, as long as other values are not written there.
     pub memory: Option<(u32, u64)>,
 }
 
-/// Where a tensor's elements come from.
+/// The source of a tensor's elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TensorData {
-    /// Nothing is stored.
+    /// The file stores no elements.
     None,
-    /// Stored, never written: row major in the tensor's dimension order.
+    /// Stored in the file and never written; row-major in the tensor's dimension order.
     Constant(ByteRange),
-    /// Stored to begin with, written by the program, kept between runs.
+    /// Initialised from the file, written by the program, and kept between runs.
     State(ByteRange),
     /// Stored under this name in the program or in a data file.
     External(String),
@@ -83,7 +83,9 @@ impl BodyValue {
             evalue::INT => Self::Int(table.i64(value::INT)?),
             evalue::BOOL => Self::Bool(table.u8(value::BOOL)? != 0),
             evalue::DOUBLE => Self::Double(table.f64(value::DOUBLE)?),
-            evalue::STRING => Self::String(table.cut_text(value::STRING)?.unwrap_or_default()),
+            evalue::STRING => {
+                Self::String(table.truncated_text(value::STRING)?.unwrap_or_default())
+            }
             evalue::TENSOR => Self::Tensor(TensorBody::read(table, storage)?),
             evalue::INT_LIST => {
                 Self::IntList(wide_indices(&table.vector(value::ITEMS, 8)?, count)?)
@@ -105,7 +107,7 @@ impl BodyValue {
         })
     }
 
-    /// The tensor, if it is one.
+    /// Returns the tensor, if the value is one.
     pub fn tensor(&self) -> Option<&TensorBody> {
         match self {
             Self::Tensor(tensor) => Some(tensor),
@@ -130,11 +132,11 @@ impl TensorBody {
         let bytes = bytes.filter(|_| found.width.is_some());
         let data = match (found.external, found.home, bytes) {
             (Some(name), ..) => TensorData::External(name),
-            (None, Home::Constant(stored), Some(size)) => TensorData::Constant(ByteRange {
+            (None, TensorSource::Constant(stored), Some(size)) => TensorData::Constant(ByteRange {
                 offset: stored.offset,
                 size,
             }),
-            (None, Home::State(stored), Some(size)) => TensorData::State(ByteRange {
+            (None, TensorSource::State(stored), Some(size)) => TensorData::State(ByteRange {
                 offset: stored.offset,
                 size,
             }),
@@ -153,7 +155,9 @@ impl TensorBody {
 
 fn read_memory(table: &Table<'_>) -> Result<Option<(u32, u64)>, Error> {
     let allocation = table.table(tensor::ALLOCATION)?;
-    allocation.map(|found| evalue::memory(&found)).transpose()
+    allocation
+        .map(|found| evalue::planned_memory(&found))
+        .transpose()
 }
 
 fn each<T>(items: &Vector<'_>, read: impl Fn(u64) -> Result<T, Error>) -> Result<Vec<T>, Error> {

@@ -1,7 +1,8 @@
-//! What ExecuTorch's own runtime is known to compute wrongly, where a method shows that it does.
+//! Known wrong results of ExecuTorch's own runtime, detected from the operators of a method.
 //!
-//! The one list of it. Engines that compute it rightly answer otherwise than a device does: whoever
-//! compares the two should know. Nothing is read of a delegate that is not XNNPACK's.
+//! This is the only list of them. An engine that computes correctly differs from a device in these
+//! cases, so comparisons between the two report them. Of delegates, only XNNPACK payloads are
+//! searched.
 
 use super::super::xnnpack::{Datatype, Graph, NodeKind};
 use super::{BodyValue, Instruction, MethodBody, TensorBody};
@@ -9,58 +10,58 @@ use crate::model::ElementType;
 use crate::package::{Backend, DType};
 use crate::source::ReadAt;
 
-/// The backend whose graphs are looked into.
+/// The backend whose payloads are searched.
 const XNNPACK: &str = Backend::Xnnpack.delegate_id();
 
-/// Something that the runtime computes wrongly.
+/// An operator that the runtime computes incorrectly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KnownWrong {
-    /// The operator's full name, or that of a delegate's node.
+pub struct KnownDefect {
+    /// The operator's full name, or the name of a delegate's node kind.
     pub operator: &'static str,
-    /// What is wrong. The text goes on after the name.
+    /// Description of the error. The text follows the operator's name.
     pub what: &'static str,
-    /// Whether most inputs give the right answer all the same.
-    pub rare: bool,
+    /// True if most inputs still give the right result.
+    pub is_rare: bool,
 }
 
-/// Whether a call is one of those, by its output.
-type Shows = fn(&TensorBody) -> bool;
+/// Returns whether a call is affected, given its output.
+type AffectsCall = fn(&TensorBody) -> bool;
 
-/// Operators that are wrong for some of their calls.
-const OPERATORS: [(KnownWrong, Shows); 2] = [
+/// Operators with wrong results for some of their calls.
+const OPERATORS: [(KnownDefect, AffectsCall); 2] = [
     (
-        KnownWrong {
+        KnownDefect {
             operator: "aten::nonzero.out",
             what: "writes indices row by row into a result that is planned column by column, so \
-                   they are those of no element",
-            rare: false,
+                   the indices are wrong",
+            is_rare: false,
         },
         |output| !output.dim_order.is_sorted(),
     ),
     (
-        KnownWrong {
+        KnownDefect {
             operator: "aten::sum.IntList_out",
             what: "adds 64-bit integers up in float64, which rounds sums above 2⁵³",
-            rare: true,
+            is_rare: true,
         },
         |output| output.element == ElementType::Known(DType::Int64),
     ),
 ];
 
-/// Convolutions of what is quantised when the program runs.
-const CONVOLUTION: KnownWrong = KnownWrong {
+/// Convolutions with dynamically quantised inputs.
+const DYNAMIC_CONVOLUTION: KnownDefect = KnownDefect {
     operator: "XNNConv2d",
-    what: "finds a scale for each pixel of an input that is quantised when it runs, and uses one of \
-           them for all",
-    rare: false,
+    what: "computes a scale for each pixel of a dynamically quantised input, but uses one of them for \
+           all",
+    is_rare: false,
 };
 
-/// What the runtime computes wrongly in a method of the program in `source`, each once.
-pub fn known_wrong(source: &dyn ReadAt, method: &MethodBody) -> Vec<KnownWrong> {
-    let mut found: Vec<KnownWrong> = method
+/// Returns the known wrong operators in a method of the program in `source`, without duplicates.
+pub fn known_defects(source: &dyn ReadAt, method: &MethodBody) -> Vec<KnownDefect> {
+    let mut found: Vec<KnownDefect> = method
         .instructions
         .iter()
-        .filter_map(|instruction| of_call(method, instruction))
+        .filter_map(|instruction| defect_of_call(method, instruction))
         .collect();
     let delegates = method.delegates.iter();
     let mut payloads = delegates
@@ -76,14 +77,14 @@ pub fn known_wrong(source: &dyn ReadAt, method: &MethodBody) -> Vec<KnownWrong> 
         })
     };
     if payloads.any(|payload| Graph::read(source, payload).is_ok_and(|graph| convolves(&graph))) {
-        found.push(CONVOLUTION);
+        found.push(DYNAMIC_CONVOLUTION);
     }
     found.sort_unstable();
     found.dedup();
     found
 }
 
-fn of_call(method: &MethodBody, instruction: &Instruction) -> Option<KnownWrong> {
+fn defect_of_call(method: &MethodBody, instruction: &Instruction) -> Option<KnownDefect> {
     let Instruction::Kernel { operator, args } = instruction else {
         return None;
     };

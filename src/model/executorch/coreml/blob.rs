@@ -1,32 +1,33 @@
-//! Records of a weight file (`weight.bin`): a header for each, its elements behind it, packed below a byte.
+//! Reads records of a Core ML weight file (`weight.bin`): each has a header, followed by its
+//! elements.
 //!
-//! `MILBlob` of coremltools 9: `u32` 0xDEADBEEF, `u32` dtype, `u64` size, `u64` offset in the file. Invariant: a
-//! record's elements lie inside the file.
+//! Elements below one byte are packed. Format: `MILBlob` of coremltools 9: `u32` 0xDEADBEEF, `u32`
+//! dtype, `u64` size, `u64` offset in the file. Invariant: a record's elements lie inside the file.
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use super::program::Kind;
 use crate::source::Pages;
 
 const SENTINEL: u32 = 0xDEAD_BEEF;
 
-/// The elements of a record.
+/// A record: type and position of its elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// What they are.
+    /// Their type.
     pub kind: Kind,
-    /// Where they lie in the program's file.
+    /// Their position in the program's file.
     pub bytes: ByteRange,
 }
 
 impl Blob {
-    /// The record at an offset of a weight file.
+    /// Reads the record at an offset of a weight file.
     pub(in crate::model) fn read(
         pages: &Pages<'_>,
         file: ByteRange,
         offset: u64,
     ) -> Result<Self, Error> {
-        let place = || Place {
+        let place = || FieldPosition {
             path: "Core ML weight record".to_owned(),
             offset: file.offset.saturating_add(offset),
         };
@@ -68,7 +69,7 @@ impl Blob {
     }
 }
 
-/// Types of elements by their numbers in weight files.
+/// Returns the element type for its number in weight files.
 fn kind(code: u32) -> Kind {
     match code {
         1 => Kind::Float16,

@@ -1,25 +1,26 @@
-//! What the package in a payload of Core ML holds: its description and the operations of a function are walked.
+//! Summarises the package in a Core ML payload: its description, and the operations of the called
+//! function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::content::{Content, State};
+use super::super::content::{PayloadSummary, StateTensor};
 use super::super::error::Error;
 use super::super::storage::ByteRange;
-use super::located::{Located, Part};
+use super::located::{LocatedPackage, ModelPart};
 use super::package::place;
 use super::program::{Kind, Type};
 use super::proto;
-use super::stored::{Operand, Operands, stored};
+use super::stored::{Operand, Operands, weight_storage};
 use super::walk::{Field, Message, Walk};
 use crate::model::Dim;
 use crate::source::{Pages, ReadAt};
 
-/// Reads that the walk may take; models of thousands of operations need some hundred thousand.
-const BUDGET: u64 = 4_000_000;
-/// What coremltools writes into a model's metadata begins with.
-const TOOLS: &str = "com.github.apple.coremltools.";
-/// What devices need at least for a version of the specification.
-const TARGETS: [(u64, &str); 7] = [
+/// Maximum number of reads; models with thousands of operations need some hundred thousand.
+const MAX_READS: u64 = 4_000_000;
+/// Prefix of the metadata keys that coremltools writes.
+const TOOL_METADATA_PREFIX: &str = "com.github.apple.coremltools.";
+/// Minimum systems for a version of the specification.
+const DEPLOYMENT_TARGETS: [(u64, &str); 7] = [
     (4, "iOS 13, macOS 10.15"),
     (5, "iOS 14, macOS 11"),
     (6, "iOS 15, macOS 12"),
@@ -29,31 +30,31 @@ const TARGETS: [(u64, &str); 7] = [
     (10, "iOS 26, macOS 26"),
 ];
 
-/// What stands in a delegate's payload.
+/// Returns the contents of a delegate's payload.
 pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
     named: &dyn Fn(&str) -> Option<ByteRange>,
-) -> Result<Content, Error> {
-    let pages = Pages::with_budget(source, BUDGET);
-    let located = Located::find(&pages, payload, named)?;
+) -> Result<PayloadSummary, Error> {
+    let pages = Pages::with_budget(source, MAX_READS);
+    let located = LocatedPackage::find(&pages, payload, named)?;
     let walk = Walk::new(&pages);
-    let mut content = Content::default();
+    let mut content = PayloadSummary::default();
     let mut functions = BTreeMap::new();
     located.walk(&walk, &mut |part| {
         match part {
-            Part::Function(name, function) => {
+            ModelPart::Function(name, function) => {
                 functions.insert(name, function);
             }
-            Part::Other(field) if field.number == 1 => version(&mut content, field.number()?),
-            Part::Other(field) if field.number == 2 => description(&mut content, &field)?,
-            Part::Other(_) => {}
+            ModelPart::Other(field) if field.number == 1 => version(&mut content, field.number()?),
+            ModelPart::Other(field) if field.number == 2 => description(&mut content, &field)?,
+            ModelPart::Other(_) => {}
         }
         Ok(())
     })?;
     let (name, function) = located.choose(&functions).ok_or_else(|| {
         let wanted = located.function.as_deref().unwrap_or("main");
-        Error::Listing {
+        Error::InvalidListing {
             place: place("program", located.model.offset),
             found: format!("no function `{wanted}`"),
         }
@@ -66,16 +67,18 @@ pub(in super::super) fn content(
     Ok(content)
 }
 
-fn version(content: &mut Content, version: u64) {
-    let target = TARGETS.iter().find(|(known, _)| *known == version);
+fn version(content: &mut PayloadSummary, version: u64) {
+    let target = DEPLOYMENT_TARGETS
+        .iter()
+        .find(|(known, _)| *known == version);
     let facts = [("specification version", version.to_string())];
     content.facts.extend(facts);
     let target = target.map(|(_, target)| ("deployment target", (*target).to_owned()));
     content.facts.extend(target);
 }
 
-/// What the description's metadata say of the tools that made the model.
-fn description(content: &mut Content, field: &Field<'_>) -> Result<(), Error> {
+/// Adds the metadata about the tools that created the model.
+fn description(content: &mut PayloadSummary, field: &Field<'_>) -> Result<(), Error> {
     for field in field.message("description")?.fields() {
         let field = field?;
         if field.number != 100 {
@@ -89,7 +92,7 @@ fn description(content: &mut Content, field: &Field<'_>) -> Result<(), Error> {
             let (key, Some(value)) = field.entry()? else {
                 continue;
             };
-            let fact = match key.strip_prefix(TOOLS) {
+            let fact = match key.strip_prefix(TOOL_METADATA_PREFIX) {
                 Some("version") => "coremltools",
                 Some("source") => "converted from",
                 _ => continue,
@@ -100,17 +103,17 @@ fn description(content: &mut Content, field: &Field<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The operations of a function, as they are walked.
+/// State of the walk over a function's operations.
 #[derive(Default)]
 struct Operations {
     /// Constants that may be weights.
     constants: BTreeMap<String, Operand>,
-    /// Those of them that belong to weights that are stored otherwise.
+    /// Constants that are parameters of compressed weights.
     taken: BTreeSet<String>,
 }
 
 impl Operations {
-    fn function(mut self, content: &mut Content, message: Message<'_>) -> Result<(), Error> {
+    fn function(mut self, content: &mut PayloadSummary, message: Message<'_>) -> Result<(), Error> {
         let mut opset = String::new();
         for field in message.fields() {
             let field = field?;
@@ -151,7 +154,7 @@ impl Operations {
         Ok(())
     }
 
-    fn block(&mut self, content: &mut Content, block: Message<'_>) -> Result<(), Error> {
+    fn block(&mut self, content: &mut PayloadSummary, block: Message<'_>) -> Result<(), Error> {
         for field in block.fields() {
             let field = field?;
             if field.number == 3 {
@@ -161,7 +164,11 @@ impl Operations {
         Ok(())
     }
 
-    fn operation(&mut self, content: &mut Content, operation: Message<'_>) -> Result<(), Error> {
+    fn operation(
+        &mut self,
+        content: &mut PayloadSummary,
+        operation: Message<'_>,
+    ) -> Result<(), Error> {
         let (mut kind, mut results) = (String::new(), Vec::new());
         for field in operation.fields() {
             let field = field?;
@@ -179,7 +186,7 @@ impl Operations {
         if kind.starts_with("constexpr_") {
             let operands = self.operands(operation)?;
             if let Some((_, ty)) = results.first()
-                && let Some(stored) = stored(&kind, &operands, ty)
+                && let Some(stored) = weight_storage(&kind, &operands, ty)
             {
                 content.weight(stored, ty.count().unwrap_or(0));
             }
@@ -195,7 +202,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Notes a constant that may be weights: floats, or what is stored in the weight file.
+    /// Records a constant that may be a weight: floats, or data in the weight file.
     fn constant(
         &mut self,
         operation: Message<'_>,
@@ -221,7 +228,8 @@ impl Operations {
         Ok(())
     }
 
-    /// The operands of an operation on stored weights, which are arguments or attributes.
+    /// Returns the operands of an operation on compressed weights, which are arguments or
+    /// attributes.
     fn operands(&mut self, operation: Message<'_>) -> Result<Operands, Error> {
         let mut operands = Operands::new();
         for field in operation.fields() {
@@ -265,7 +273,7 @@ impl Operations {
     }
 }
 
-/// The type of a value, and where it is.
+/// Reads the type of a value, and whether it is in the weight file.
 fn operand(value: &Field<'_>) -> Result<Operand, Error> {
     let mut operand = Operand::default();
     for field in value.message("value")?.fields() {
@@ -279,7 +287,7 @@ fn operand(value: &Field<'_>) -> Result<Operand, Error> {
     Ok(operand)
 }
 
-/// A name with its type.
+/// Reads a name with its type.
 pub(super) fn named_type(field: &Field<'_>) -> Result<(String, Type), Error> {
     let (mut name, mut found) = (String::new(), Type::default());
     for field in field.message("named type")?.fields() {
@@ -298,7 +306,7 @@ fn ty(field: &Field<'_>) -> Result<Type, Error> {
     Type::read(proto::Message::new(&bytes, field.range()?.offset, "type"))
 }
 
-fn state(name: String, ty: &Type) -> State {
+fn state(name: String, ty: &Type) -> StateTensor {
     let dim = |dim: &Option<u64>| match dim {
         Some(size) => Dim::Fixed(*size),
         None => Dim::Dynamic {
@@ -307,7 +315,7 @@ fn state(name: String, ty: &Type) -> State {
             allowed: None,
         },
     };
-    State {
+    StateTensor {
         name: Some(name),
         element: Kind::name(ty.kind).to_owned(),
         dims: ty.dims.iter().map(dim).collect(),

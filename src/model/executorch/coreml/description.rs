@@ -1,36 +1,36 @@
-//! What a model's description says of the sizes of a function's inputs.
+//! Reads the sizes of a function's inputs from a Core ML model description.
 //!
-//! `Model.proto` and `FeatureTypes.proto` of coremltools 9. Invariant: a size is only said where the description
-//! states it; what it leaves open, or says twice in different ways, is open.
+//! Source: `Model.proto` and `FeatureTypes.proto` of coremltools 9. Invariant: a size is returned
+//! only if the description states it; unspecified or contradictory sizes stay open.
 
 use std::collections::BTreeMap;
 
 use super::super::error::Error;
 use super::walk::{Field, Message};
 
-/// Most dimensions of a feature that is looked at.
+/// Maximum number of dimensions of a feature.
 const MAX_RANK: usize = 16;
-/// Most shapes of one feature that are looked at.
+/// Maximum number of shapes of a feature.
 const MAX_SHAPES: usize = 1 << 12;
-/// Most inputs that are looked at.
+/// Maximum number of inputs.
 const MAX_INPUTS: usize = 1 << 12;
 
-/// Sizes that a dimension may have.
+/// The allowed sizes of a dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(super) struct SizeRange {
     /// The smallest.
     pub(super) least: u64,
-    /// The largest; none where there is none.
+    /// The largest; `None` without a limit.
     pub(super) most: Option<u64>,
 }
 
-/// Inputs by their names; those that are no arrays are not there.
-pub(super) type Inputs = BTreeMap<String, Vec<Sizes>>;
+/// Sizes of array inputs, by name.
+pub(super) type InputSizes = BTreeMap<String, Vec<SizeRange>>;
 
-/// What a description says of the inputs of a function, or of the model where it lists no functions.
-pub(super) fn inputs(description: &Field<'_>, function: &str) -> Result<Inputs, Error> {
+/// Returns the inputs of a function, or of the model if its description lists no functions.
+pub(super) fn inputs(description: &Field<'_>, function: &str) -> Result<InputSizes, Error> {
     let description = description.message("description")?;
-    let mut inputs = Inputs::new();
+    let mut inputs = InputSizes::new();
     for field in description.fields() {
         let field = field?;
         match field.number {
@@ -57,8 +57,8 @@ fn name_of(message: Message<'_>) -> Result<String, Error> {
     Ok(String::new())
 }
 
-fn features(message: Message<'_>, number: u64) -> Result<Inputs, Error> {
-    let mut found = Inputs::new();
+fn features(message: Message<'_>, number: u64) -> Result<InputSizes, Error> {
+    let mut found = InputSizes::new();
     for field in message.fields() {
         let field = field?;
         if field.number == number {
@@ -68,7 +68,7 @@ fn features(message: Message<'_>, number: u64) -> Result<Inputs, Error> {
     Ok(found)
 }
 
-fn feature(field: &Field<'_>, into: &mut Inputs) -> Result<(), Error> {
+fn feature(field: &Field<'_>, into: &mut InputSizes) -> Result<(), Error> {
     let (mut name, mut dims) = (String::new(), None);
     for field in field.message("feature")?.fields() {
         let field = field?;
@@ -91,8 +91,9 @@ fn feature(field: &Field<'_>, into: &mut Inputs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The sizes of an array. Ranges and lists of shapes say all of them, its shape is then only the usual one.
-fn array(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
+/// Reads the sizes of an array. Ranges and enumerated shapes are complete; the plain shape is then
+/// only the default.
+fn array(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, Error> {
     let (mut usual, mut said) = (Vec::new(), Vec::new());
     for field in message.fields() {
         let field = field?;
@@ -104,31 +105,31 @@ fn array(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
         }
     }
     let dims = match (said.pop(), said.pop()) {
-        (None, _) => Some(usual.into_iter().map(exactly).collect()),
+        (None, _) => Some(usual.into_iter().map(literal_sizes).collect()),
         (Some(said), None) => said,
-        // The last one counts in protobuf, but two kinds of them say two things.
+        // Protobuf lets the last member win, but two kinds of sizes contradict each other.
         (Some(_), Some(_)) => None,
     };
-    Ok(dims.filter(|dims: &Vec<Sizes>| dims.len() <= MAX_RANK))
+    Ok(dims.filter(|dims: &Vec<SizeRange>| dims.len() <= MAX_RANK))
 }
 
-/// A size that a shape has. One below zero says that there is none.
-fn exactly(size: u64) -> Sizes {
+/// Returns the sizes for a literal size. A negative one means that the size is unspecified.
+fn literal_sizes(size: u64) -> SizeRange {
     match i64::try_from(size) {
-        Ok(_) => Sizes {
+        Ok(_) => SizeRange {
             least: size,
             most: Some(size),
         },
-        Err(_) => Sizes {
+        Err(_) => SizeRange {
             least: 0,
             most: None,
         },
     }
 }
 
-/// Whole shapes: of each dimension the smallest and the largest size.
-fn enumerated(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
-    let mut all: Option<Vec<Sizes>> = None;
+/// Reads enumerated shapes: the smallest and the largest size of each dimension.
+fn enumerated(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, Error> {
+    let mut all: Option<Vec<SizeRange>> = None;
     for (count, field) in message.fields().enumerate() {
         let field = field?;
         if field.number != 1 {
@@ -145,13 +146,13 @@ fn enumerated(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
             }
         }
         let Some(known) = &mut all else {
-            all = Some(shape.into_iter().map(exactly).collect());
+            all = Some(shape.into_iter().map(literal_sizes).collect());
             continue;
         };
         if known.len() != shape.len() {
             return Ok(None);
         }
-        for (known, other) in known.iter_mut().zip(shape.into_iter().map(exactly)) {
+        for (known, other) in known.iter_mut().zip(shape.into_iter().map(literal_sizes)) {
             known.least = known.least.min(other.least);
             known.most = known
                 .most
@@ -162,7 +163,7 @@ fn enumerated(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
     Ok(all)
 }
 
-fn ranges(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
+fn ranges(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, Error> {
     let mut dims = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -172,7 +173,7 @@ fn ranges(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
         if dims.len() >= MAX_RANK {
             return Ok(None);
         }
-        // What is zero is absent.
+        // Protobuf omits zeros.
         let (mut least, mut most) = (0, 0);
         for field in field.message("size range")?.fields() {
             let field = field?;
@@ -182,12 +183,12 @@ fn ranges(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
                 _ => {}
             }
         }
-        // A negative size is no limit.
+        // A negative size means "no limit".
         let most = i64::try_from(most).ok().map(i64::unsigned_abs);
         if most.is_some_and(|most| most < least) {
             return Ok(None);
         }
-        dims.push(Sizes { least, most });
+        dims.push(SizeRange { least, most });
     }
     Ok(Some(dims))
 }
@@ -195,11 +196,11 @@ fn ranges(message: Message<'_>) -> Result<Option<Vec<Sizes>>, Error> {
 #[cfg(test)]
 mod tests {
     use super::super::walk::Walk;
-    use super::{Sizes, array};
+    use super::{SizeRange, array};
     use crate::model::executorch::body::ByteRange;
     use crate::source::Pages;
 
-    fn sizes(shape: &[u8], varies: &[u8]) -> Option<Vec<Sizes>> {
+    fn sizes(shape: &[u8], varies: &[u8]) -> Option<Vec<SizeRange>> {
         let length = u8::try_from(shape.len()).expect("short");
         let bytes = [&[0x0a, length][..], shape, varies].concat();
         let pages = Pages::new(&bytes);
@@ -211,18 +212,18 @@ mod tests {
     #[test]
     fn a_size_below_zero_is_no_limit() {
         let minus_one = [&[0xff; 9][..], &[1]].concat();
-        let fixed = |size| Sizes {
+        let fixed = |size| SizeRange {
             least: size,
             most: Some(size),
         };
-        let open = Sizes {
+        let open = SizeRange {
             least: 0,
             most: None,
         };
         assert_eq!(sizes(&[1, 4], &[]), Some(vec![fixed(1), fixed(4)]));
         let shape = [&minus_one[..], &[4]].concat();
         assert_eq!(sizes(&shape, &[]), Some(vec![open, fixed(4)]));
-        // Two shapes, one of which leaves its first size open.
+        // Two shapes, one with an unspecified first size.
         let other = [&[0x0a, 13, 0x0a, 11][..], &shape].concat();
         let shapes = [&[0x0a, 4, 0x0a, 2, 2, 4][..], &other].concat();
         let length = u8::try_from(shapes.len()).expect("short");

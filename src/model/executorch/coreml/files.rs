@@ -1,27 +1,29 @@
-//! The file system in a payload: contents one after another, then a JSON object whose bytes are reversed.
+//! Reads the file system in a Core ML payload: file contents, then a JSON listing whose bytes are
+//! reversed.
 //!
-//! `inmemoryfs` of ExecuTorch 1.5: `{"nodes":[{"name","kind","dataRegion":{"offset","size"},"children"}]}`, the
-//! root last. Invariant: every file lies inside the payload, and a folder's children stand before it, so walks
-//! end.
+//! Format: `inmemoryfs` of ExecuTorch 1.5:
+//! `{"nodes":[{"name","kind","dataRegion":{"offset","size"},"children"}]}`, with the root last.
+//! Invariant: every file lies inside the payload, and a folder's children precede it, so walks
+//! terminate.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use crate::source::Pages;
 
-/// So much is read first for the description, and four times as much as long as it does not close.
-const FIRST_JSON: u64 = 1 << 14;
-/// Longest description.
-const MAX_JSON: u64 = 1 << 20;
-/// Most files and folders.
+/// Number of bytes first read for the listing; multiplied by four until the listing is complete.
+const FIRST_LISTING_READ_BYTES: u64 = 1 << 14;
+/// Maximum size of the listing, in bytes.
+const MAX_LISTING_BYTES: u64 = 1 << 20;
+/// Maximum number of files and folders.
 const MAX_NODES: usize = 1 << 12;
 
 /// The files of a payload.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct PayloadFiles {
     nodes: Vec<Node>,
     payload: ByteRange,
 }
@@ -47,7 +49,7 @@ struct Region {
 }
 
 impl Listing {
-    /// The description that ends at a payload's end, of these bytes.
+    /// Reads the listing from this many bytes at a payload's end.
     fn read(
         pages: &Pages<'_>,
         start: u64,
@@ -55,21 +57,21 @@ impl Listing {
     ) -> Result<Result<Self, serde_json::Error>, Error> {
         let mut bytes = vec![0; usize::try_from(size).expect("at most a mebibyte")];
         pages.read(start, &mut bytes).map_err(|error| Error::Read {
-            place: Place {
+            place: FieldPosition {
                 path: "Core ML payload".to_owned(),
                 offset: start,
             },
             error,
         })?;
         bytes.reverse();
-        // The file before it is no part of it.
+        // Bytes of the preceding file may follow the listing in reversed order.
         Ok(Self::deserialize(
             &mut serde_json::Deserializer::from_slice(&bytes),
         ))
     }
 }
 
-/// Two files of which one lies over the other.
+/// Returns two files that overlap.
 fn overlap(nodes: &[Node]) -> Option<(usize, usize)> {
     let regions = nodes.iter().enumerate().filter_map(|(at, node)| {
         let region = node.data_region.as_ref()?;
@@ -83,22 +85,22 @@ fn overlap(nodes: &[Node]) -> Option<(usize, usize)> {
     Some((pair[0].2, pair[1].2))
 }
 
-impl Files {
+impl PayloadFiles {
     /// Reads the listing at a payload's end.
     pub(super) fn read(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
-        let mut size = payload.size.min(FIRST_JSON);
+        let mut size = payload.size.min(FIRST_LISTING_READ_BYTES);
         let (start, listing) = loop {
             let start = payload.offset + (payload.size - size);
             let listing = Listing::read(pages, start, size)?;
-            let more = payload.size.min(MAX_JSON);
+            let more = payload.size.min(MAX_LISTING_BYTES);
             match listing {
-                // It may begin further away.
+                // The listing may begin further ahead.
                 Err(error) if error.is_eof() && size < more => size = (4 * size).min(more),
                 listing => break (start, listing),
             }
         };
-        let fail = |found: String| Error::Listing {
-            place: Place {
+        let fail = |found: String| Error::InvalidListing {
+            place: FieldPosition {
                 path: "Core ML payload listing".to_owned(),
                 offset: start,
             },
@@ -126,7 +128,7 @@ impl Files {
         Ok(Self { nodes, payload })
     }
 
-    /// The file at a path from the root, if there is one.
+    /// Returns the file at a path from the root, if it exists.
     pub(super) fn find(&self, path: &[&str]) -> Option<ByteRange> {
         let region = self.node(path)?.data_region.as_ref()?;
         Some(ByteRange {
@@ -135,7 +137,7 @@ impl Files {
         })
     }
 
-    /// Whether something stands at a path.
+    /// Returns whether a path exists.
     pub(super) fn has(&self, path: &[&str]) -> bool {
         self.node(path).is_some()
     }

@@ -1,9 +1,17 @@
-//! The payloads of Core ML's delegate: a package of Core ML's in a file system of its own.
+//! Reader for the payloads of Core ML delegates: a Core ML package in an in-memory file system.
 //!
-//! `files` reads that file system, `proto` walks protobuf messages, `program` reads the ML Program in one,
-//! `blob` finds weights in its weight file, `package` puts them together. Compiled packages are refused by name.
-//! What only describes one is walked in the file (`walk`, `located`): `content` is what it holds, with how weights
-//! are `stored`; `relations` is what it and its `description` tell of dynamic dimensions.
+//! | module | role |
+//! |---|---|
+//! | `files` | reads the file system |
+//! | `proto` | parses protobuf messages in memory |
+//! | `program` | reads an ML Program |
+//! | `blob` | reads records of the weight file |
+//! | `package` | reads a complete package for an engine |
+//! | `walk`, `located` | walk a package in the file without loading it |
+//! | `content`, `stored` | summarise a payload and the storage of its weights |
+//! | `relations`, `description` | extract evidence of dynamic dimensions |
+//!
+//! Compiled packages are rejected with a specific error.
 
 mod blob;
 mod content;
@@ -20,8 +28,8 @@ mod walk;
 pub use blob::Blob;
 pub(super) use content::content;
 pub use package::Package;
-pub(in crate::model) use program::functions;
-pub use program::{Argument, Block, Content, Function, Kind, Operation, Type, Value};
+pub(in crate::model) use program::read_functions;
+pub use program::{Argument, Block, Function, Kind, Operation, Type, Value, ValueContent};
 pub(in crate::model) use proto::{Field, Message};
 pub(super) use relations::{count_ports, relate};
 pub(in crate::model) use walk::Walk;

@@ -1,28 +1,29 @@
-//! A payload as an executor needs it: the function that a delegate calls, and its weight file.
+//! Reads a Core ML payload for an engine: the function that a delegate calls, and its weight file.
 //!
-//! Several methods may share one package: their payloads then name it (`CMJR`) and the function in it.
+//! Several methods may share one package; their payloads then reference it by name (`CMJR`), with
+//! the function in it.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use super::blob::Blob;
-use super::files::Files;
-use super::program::{Function, functions};
+use super::files::PayloadFiles;
+use super::program::{Function, read_functions};
 use super::proto::Message;
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
-/// The largest model description without its weights.
-const MAX_MODEL: u64 = 64 << 20;
-/// The largest of the small files.
-pub(super) const MAX_SMALL: u64 = 1 << 20;
-/// The field of `Model` that an ML Program is.
-const ML_PROGRAM: u64 = 502;
-/// What a payload begins with that names another.
-const REFERENCE: &[u8] = b"CMJR";
+/// Maximum size of a model message without its weights, in bytes.
+const MAX_MODEL_BYTES: u64 = 64 << 20;
+/// Maximum size of the other files, in bytes.
+pub(super) const MAX_SMALL_FILE_BYTES: u64 = 1 << 20;
+/// Field number of an ML Program in `Model`.
+const ML_PROGRAM_FIELD: u64 = 502;
+/// Magic bytes of a payload that references another package.
+const REFERENCE_MAGIC: &[u8] = b"CMJR";
 
 /// A function of a package.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,28 +37,28 @@ pub struct Package {
     weights: Option<ByteRange>,
 }
 
-/// What `metadata.json` says.
+/// The parsed `metadata.json`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {
     #[serde(flatten)]
-    names: Option<Names>,
+    names: Option<PortNames>,
     #[serde(default)]
-    methods: BTreeMap<String, Names>,
+    methods: BTreeMap<String, PortNames>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Names {
-    /// Of inputs, in the order of a call's arguments.
+pub(super) struct PortNames {
+    /// Input names in the order of a call's arguments.
     pub(super) input_names: Vec<String>,
-    /// Of outputs, likewise.
+    /// Output names in the order of a call's arguments.
     pub(super) output_names: Vec<String>,
 }
 
 impl Metadata {
-    /// The names of a function, or of the only one.
-    pub(super) fn of(self, function: Option<&str>) -> Option<Names> {
+    /// Returns the names of a function, or of the only one.
+    pub(super) fn of(self, function: Option<&str>) -> Option<PortNames> {
         match (function, self.names) {
             (Some(wanted), _) => self.methods.get(wanted).cloned(),
             (None, Some(found)) => Some(found),
@@ -66,29 +67,31 @@ impl Metadata {
     }
 }
 
-/// What a payload says that names another.
+/// A reference from a payload to another package.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Reference {
-    /// What the other is stored under.
+    /// The key of the other package in the program's named data.
     pub(super) key: String,
     /// The function in it.
     pub(super) function_name: String,
 }
 
-pub(super) fn place(path: &str, offset: u64) -> Place {
-    Place {
+pub(super) fn place(path: &str, offset: u64) -> FieldPosition {
+    FieldPosition {
         path: format!("Core ML {path}"),
         offset,
     }
 }
 
 impl Package {
-    /// Reads the package in a payload, or the one that it names among the program's named data.
+    /// Reads the package in a payload, or the package that it references in the program's named
+    /// data.
     ///
     /// # Errors
     ///
-    /// Where the payload is broken, with the file in it and the offset; where it is compiled or no ML Program.
+    /// Fails if the payload is invalid, compiled or not an ML Program; names the file in it and the
+    /// offset.
     pub fn read(
         source: &dyn ReadAt,
         payload: ByteRange,
@@ -98,21 +101,21 @@ impl Package {
         let (payload, wanted) = match reference(&pages, payload)? {
             None => (payload, None),
             Some(reference) => {
-                let found = named(&reference.key).ok_or_else(|| Error::Listing {
+                let found = named(&reference.key).ok_or_else(|| Error::InvalidListing {
                     place: place("payload", payload.offset),
-                    found: format!("`{}`, which the program does not hold", reference.key),
+                    found: format!("`{}`, which the program does not contain", reference.key),
                 })?;
                 (found, Some(reference.function_name))
             }
         };
-        let files = Files::read(&pages, payload)?;
-        let missing = |what: &str| Error::Listing {
+        let files = PayloadFiles::read(&pages, payload)?;
+        let missing = |what: &str| Error::InvalidListing {
             place: place("payload", payload.offset),
             found: what.to_owned(),
         };
         if files.has(&["model.mlmodelc"]) {
             return Err(missing(
-                "a compiled model (model.mlmodelc), which only Core ML itself reads",
+                "a compiled model (model.mlmodelc), which only Core ML itself can read",
             ));
         }
         let folder = ["model.mlpackage", "Data", "com.apple.CoreML"];
@@ -121,16 +124,19 @@ impl Package {
         let model = model.ok_or_else(|| missing("no model.mlmodel"))?;
         let metadata = files.find(&["metadata.json"]);
         let metadata = metadata.ok_or_else(|| missing("no metadata.json"))?;
-        let said: Metadata = json(&bytes(&pages, metadata, MAX_SMALL)?, metadata.offset)?;
-        let bytes = bytes(&pages, model, MAX_MODEL)?;
+        let said: Metadata = json(
+            &bytes(&pages, metadata, MAX_SMALL_FILE_BYTES)?,
+            metadata.offset,
+        )?;
+        let bytes = bytes(&pages, model, MAX_MODEL_BYTES)?;
         let mut program = None;
         for field in Message::new(&bytes, model.offset, "model").fields() {
             let field = field?;
-            if field.number == ML_PROGRAM {
-                program = Some(functions(field.message("program")?)?);
+            if field.number == ML_PROGRAM_FIELD {
+                program = Some(read_functions(field.message("program")?)?);
             }
         }
-        let mut program = program.ok_or_else(|| missing("a model that is no ML Program"))?;
+        let mut program = program.ok_or_else(|| missing("a model that is not an ML Program"))?;
         let name = wanted.as_deref().unwrap_or("main");
         let function = match program.remove(name) {
             Some(function) => Some(function),
@@ -148,7 +154,8 @@ impl Package {
         })
     }
 
-    /// A function that stands by itself, with the names of its inputs and outputs, and where its weights are.
+    /// Creates a package for a standalone function, with the names of its inputs and outputs and
+    /// the position of its weights.
     pub(in crate::model) fn new(
         function: Function,
         inputs: Vec<String>,
@@ -163,11 +170,11 @@ impl Package {
         }
     }
 
-    /// The record at an offset of the weight file.
+    /// Reads the record at an offset of the weight file.
     ///
     /// # Errors
     ///
-    /// Where there is none, or it reaches past the file's end.
+    /// Fails if the record is missing or extends past the file's end.
     pub fn blob(&self, source: &dyn ReadAt, offset: u64) -> Result<Blob, Error> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
         let file = self.weights.ok_or_else(|| Error::MissingField {
@@ -177,11 +184,11 @@ impl Package {
     }
 }
 
-/// What a payload says, if it names another.
+/// Returns the reference in a payload, if the payload is one.
 pub(super) fn reference(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Reference>, Error> {
     let size = payload.size.min(4096);
     let found = bytes(pages, ByteRange { size, ..payload }, size)?;
-    let Some(text) = found.strip_prefix(REFERENCE) else {
+    let Some(text) = found.strip_prefix(REFERENCE_MAGIC) else {
         return Ok(None);
     };
     json(text, payload.offset).map(Some)
@@ -190,7 +197,7 @@ pub(super) fn reference(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<
 pub(super) fn bytes(pages: &Pages<'_>, range: ByteRange, most: u64) -> Result<Vec<u8>, Error> {
     let here = || place("payload file", range.offset);
     if range.size > most {
-        return Err(Error::TooMuch {
+        return Err(Error::DescriptionTooLarge {
             place: here(),
             most,
         });
@@ -206,7 +213,7 @@ pub(super) fn bytes(pages: &Pages<'_>, range: ByteRange, most: u64) -> Result<Ve
 }
 
 pub(super) fn json<'a, T: Deserialize<'a>>(bytes: &'a [u8], offset: u64) -> Result<T, Error> {
-    serde_json::from_slice(bytes).map_err(|error| Error::Listing {
+    serde_json::from_slice(bytes).map_err(|error| Error::InvalidListing {
         place: place("JSON", offset),
         found: error.to_string(),
     })

@@ -1,7 +1,7 @@
-//! An ML Program: functions of operations by name (`MIL.proto` of coremltools 9).
+//! Reads an ML Program: named functions that consist of operations (`MIL.proto` of coremltools 9).
 //!
-//! Invariant: an operation's type, outputs and arguments are those the file says; names that nothing gives and
-//! operators that nobody knows are the executor's matter. Scalars that are absent are zero or false.
+//! Invariant: an operation's type, outputs and arguments are those in the file. The engine checks
+//! names and operators. Absent scalars are zero or false.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use super::proto::{Field, Message};
 /// A function of a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function {
-    /// Its inputs; states among them.
+    /// Its inputs, including states.
     pub inputs: Vec<(String, Type)>,
-    /// The block of the operator set that it is made for.
+    /// The block for the operator set that it targets.
     pub block: Block,
 }
 
-/// Operations in their order.
+/// A sequence of operations.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
-    /// Names of what it gives.
+    /// Names of its outputs.
     pub outputs: Vec<String>,
-    /// Operations, each after those it needs.
+    /// Operations in execution order.
     pub operations: Vec<Operation>,
 }
 
@@ -33,18 +33,18 @@ pub struct Operation {
     pub kind: String,
     /// Arguments by name.
     pub inputs: BTreeMap<String, Vec<Argument>>,
-    /// What it gives.
+    /// Its outputs with their types.
     pub outputs: Vec<(String, Type)>,
-    /// Values beside the arguments.
+    /// Named values other than arguments.
     pub attributes: BTreeMap<String, Value>,
-    /// Whether blocks stand in it: a loop or a branch.
+    /// True if it contains blocks: a loop or a branch.
     pub has_blocks: bool,
 }
 
 /// An argument.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Argument {
-    /// What another operation gives.
+    /// The output of another operation, or an input.
     Name(String),
     /// A value.
     Value(Value),
@@ -53,11 +53,11 @@ pub enum Argument {
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Type {
-    /// What it is of.
+    /// Its element type.
     pub kind: Kind,
-    /// Sizes; none where they are not known before a run.
+    /// Sizes; `None` for one that is unknown before a run.
     pub dims: Vec<Option<u64>>,
-    /// Whether it is a state that holds such a tensor.
+    /// True for a state that holds such a tensor.
     pub is_state: bool,
 }
 
@@ -95,12 +95,12 @@ pub struct Value {
     /// Its type.
     pub ty: Type,
     /// Its elements.
-    pub content: Content,
+    pub content: ValueContent,
 }
 
 /// The elements of a value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Content {
+pub enum ValueContent {
     /// Floats.
     Floats(Vec<f64>),
     /// Integers.
@@ -109,7 +109,7 @@ pub enum Content {
     Bools(Vec<bool>),
     /// Texts.
     Texts(Vec<String>),
-    /// Elements as they lie in memory.
+    /// Elements in their in-memory encoding.
     Bytes(Vec<u8>),
     /// A record at this offset of the weight file.
     Blob(u64),
@@ -152,7 +152,7 @@ impl Kind {
         }
     }
 
-    /// Its name, as other formats write it.
+    /// Returns its name, as other formats write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -180,15 +180,15 @@ impl Kind {
     }
 }
 
-/// The functions of a program by name.
-pub(in crate::model) fn functions(
+/// Returns the functions of a program by name.
+pub(in crate::model) fn read_functions(
     program: Message<'_>,
 ) -> Result<BTreeMap<String, Function>, Error> {
     let mut functions = BTreeMap::new();
     for field in program.fields() {
         let field = field?;
         if field.number == 2 {
-            let (name, value) = entry(&field)?;
+            let (name, value) = map_entry(&field)?;
             let function = value.map(Function::read).transpose()?;
             if let Some(function) = function {
                 functions.insert(name, function);
@@ -198,8 +198,8 @@ pub(in crate::model) fn functions(
     Ok(functions)
 }
 
-/// Key and value of a map's entry.
-fn entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), Error> {
+/// Reads key and value of a map entry.
+fn map_entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), Error> {
     let (mut name, mut value) = (String::new(), None);
     for field in field.message("entry")?.fields() {
         let field = field?;
@@ -221,7 +221,7 @@ impl Function {
                 1 => inputs.push(named_type(&field)?),
                 2 => opset = field.text()?,
                 3 => {
-                    let (name, block) = entry(&field)?;
+                    let (name, block) = map_entry(&field)?;
                     blocks.insert(
                         name,
                         block.map(Block::read).transpose()?.unwrap_or_default(),
@@ -263,14 +263,14 @@ impl Operation {
             match field.number {
                 1 => operation.kind = field.text()?,
                 2 => {
-                    let (name, argument) = entry(&field)?;
+                    let (name, argument) = map_entry(&field)?;
                     let bindings = argument.map(arguments).transpose()?;
                     operation.inputs.insert(name, bindings.unwrap_or_default());
                 }
                 3 => operation.outputs.push(named_type(&field)?),
                 4 => operation.has_blocks = true,
                 5 => {
-                    let (name, value) = entry(&field)?;
+                    let (name, value) = map_entry(&field)?;
                     if let Some(value) = value {
                         operation.attributes.insert(name, Value::read(value)?);
                     }
@@ -353,7 +353,7 @@ impl Type {
         Ok(ty)
     }
 
-    /// How many elements it has, if that is known and can be.
+    /// Returns the number of elements, if it is known and fits 64 bits.
     pub fn count(&self) -> Option<u64> {
         self.dims
             .iter()
@@ -365,7 +365,7 @@ fn dimension(message: Message<'_>) -> Result<Option<u64>, Error> {
     for field in message.fields() {
         let field = field?;
         if field.number == 1 {
-            // A size of zero is absent.
+            // Protobuf omits a size of zero.
             let mut size = 0;
             for inner in field.message("constant dimension")?.fields() {
                 let inner = inner?;
@@ -395,7 +395,7 @@ impl Value {
                             offset = inner.number()?;
                         }
                     }
-                    content = Some(Content::Blob(offset));
+                    content = Some(ValueContent::Blob(offset));
                 }
                 _ => {}
             }
@@ -407,8 +407,8 @@ impl Value {
     }
 }
 
-/// The elements of a tensor; nothing for lists and dictionaries.
-fn immediate(message: Message<'_>) -> Result<Option<Content>, Error> {
+/// Reads the elements of a tensor; `None` for lists and dictionaries.
+fn immediate(message: Message<'_>) -> Result<Option<ValueContent>, Error> {
     for field in message.fields() {
         let field = field?;
         if field.number != 1 {
@@ -422,7 +422,7 @@ fn immediate(message: Message<'_>) -> Result<Option<Content>, Error> {
     Ok(None)
 }
 
-fn elements(kind: u64, message: Message<'_>) -> Result<Option<Content>, Error> {
+fn elements(kind: u64, message: Message<'_>) -> Result<Option<ValueContent>, Error> {
     let (mut ints, mut floats) = (Vec::new(), Vec::new());
     let (mut texts, mut bytes) = (Vec::new(), Vec::new());
     for field in message.fields() {
@@ -443,10 +443,10 @@ fn elements(kind: u64, message: Message<'_>) -> Result<Option<Content>, Error> {
         }
     }
     Ok(Some(match kind {
-        1 | 6 => Content::Floats(floats),
-        3 => Content::Bools(ints.into_iter().map(|int| int != 0).collect()),
-        4 => Content::Texts(texts),
-        7 => Content::Bytes(bytes),
-        _ => Content::Ints(ints),
+        1 | 6 => ValueContent::Floats(floats),
+        3 => ValueContent::Bools(ints.into_iter().map(|int| int != 0).collect()),
+        4 => ValueContent::Texts(texts),
+        7 => ValueContent::Bytes(bytes),
+        _ => ValueContent::Ints(ints),
     }))
 }

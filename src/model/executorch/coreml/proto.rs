@@ -1,18 +1,19 @@
-//! The protobuf wire format over bytes in memory: <https://protobuf.dev/programming-guides/encoding/>.
+//! A parser for the protobuf wire format in memory:
+//! <https://protobuf.dev/programming-guides/encoding/>.
 //!
-//! Invariant: a field never reaches past its message; nothing is allocated for a length that was not found to
-//! be there.
+//! Invariant: a field never extends past its message, and memory is allocated only for bytes that
+//! exist.
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 
-/// Deepest message that is read: those of the schema are ten deep.
+/// Maximum nesting depth of messages; those of the schema have ten levels.
 const MAX_DEPTH: u8 = 24;
 
 /// A message.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct Message<'a> {
     bytes: &'a [u8],
-    /// Where its bytes begin in the file.
+    /// File offset of its bytes.
     offset: u64,
     name: &'static str,
     depth: u8,
@@ -38,7 +39,7 @@ enum Payload<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The outermost message; its bytes begin at `offset` of the file.
+    /// Creates the outermost message; its bytes begin at `offset` of the file.
     pub(in crate::model) fn new(bytes: &'a [u8], offset: u64, name: &'static str) -> Self {
         Self {
             bytes,
@@ -48,12 +49,12 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Where it stands.
-    pub(in crate::model) fn place(&self) -> Place {
+    /// Returns its position.
+    pub(in crate::model) fn place(&self) -> FieldPosition {
         place(self.name, self.offset)
     }
 
-    /// Its fields in their order.
+    /// Iterates over its fields in order.
     pub(in crate::model) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
         let mut rest = self.bytes;
         let mut failed = false;
@@ -64,7 +65,7 @@ impl<'a> Message<'a> {
             let at = self.offset + (self.bytes.len() - rest.len()) as u64;
             let field = next(&mut rest, at, self.name, self.depth);
             failed = field.is_none();
-            let broken = || Error::Wire {
+            let broken = || Error::InvalidProtobuf {
                 place: place(self.name, at),
             };
             Some(field.ok_or_else(broken))
@@ -72,8 +73,8 @@ impl<'a> Message<'a> {
     }
 }
 
-fn place(name: &str, offset: u64) -> Place {
-    Place {
+fn place(name: &str, offset: u64) -> FieldPosition {
+    FieldPosition {
         path: format!("Core ML {name}"),
         offset,
     }
@@ -115,7 +116,7 @@ fn next<'a>(
     })
 }
 
-/// The varint at the beginning, which is taken away.
+/// Removes the varint at the beginning and returns it.
 pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in 0..10 {
@@ -131,17 +132,17 @@ pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
 
 impl<'a> Field<'a> {
     fn wrong(&self) -> Error {
-        Error::Wire {
+        Error::InvalidProtobuf {
             place: place(self.message, self.offset),
         }
     }
 
-    /// An error at this field.
-    pub(in crate::model) fn place(&self) -> Place {
+    /// Returns its position for an error.
+    pub(in crate::model) fn place(&self) -> FieldPosition {
         place(self.message, self.offset)
     }
 
-    /// A message.
+    /// Returns its value as a message.
     pub(in crate::model) fn message(&self, name: &'static str) -> Result<Message<'a>, Error> {
         let bytes = self.bytes()?;
         if self.depth >= MAX_DEPTH {
@@ -155,7 +156,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Bytes.
+    /// Returns its value as bytes.
     pub(in crate::model) fn bytes(&self) -> Result<&'a [u8], Error> {
         match self.payload {
             Payload::Bytes(bytes) => Ok(bytes),
@@ -163,13 +164,13 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A text.
+    /// Returns its value as text.
     pub(in crate::model) fn text(&self) -> Result<String, Error> {
         let text = std::str::from_utf8(self.bytes()?);
         text.map(str::to_owned).map_err(|_| self.wrong())
     }
 
-    /// An unsigned integer.
+    /// Returns its value as an unsigned integer.
     pub(in crate::model) fn number(&self) -> Result<u64, Error> {
         match self.payload {
             Payload::Varint(value) => Ok(value),
@@ -177,7 +178,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Signed integers, packed or one by one.
+    /// Reads signed integers, packed or one by one.
     pub(in crate::model) fn integers(&self, into: &mut Vec<i64>) -> Result<(), Error> {
         match self.payload {
             Payload::Varint(value) => into.push(value.cast_signed()),
@@ -192,7 +193,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// float32 or float64, packed or one by one.
+    /// Reads float32 or float64 values, packed or one by one.
     pub(in crate::model) fn floats(&self, wide: bool, into: &mut Vec<f64>) -> Result<(), Error> {
         match self.payload {
             Payload::Fixed32(four) if !wide => into.push(f32::from_le_bytes(four).into()),

@@ -1,24 +1,24 @@
-//! What a package of Core ML tells of dynamic dimensions.
+//! Extracts evidence of dynamic dimensions from a Core ML package.
 //!
-//! Its description says of each input which sizes it takes: one that takes several varies. The types in its
-//! program say which sizes are fixed, of every value; one that is unknown there may still be always the same.
-//! Of operations, those in [`Values::operation`] tell how dimensions hang together. Shapes that are enumerated
-//! count as the range from the smallest to the largest.
+//! The description lists the accepted sizes of each input: an input with several sizes is dynamic.
+//! The types in the program mark the fixed sizes of every value; a size that is unknown there may
+//! still be constant. The operations in [`Values::operation`] show how dimensions depend on each
+//! other. Enumerated shapes count as the range from the smallest to the largest size.
 
 use std::collections::BTreeMap;
 
 use super::super::error::Error;
-use super::super::evidence::Certain;
-use super::super::payload_graph::{ANY_SIZE, Graph, MAX_PORTS, Ports, Shape};
+use super::super::evidence::DimFact;
+use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape, UNKNOWN_SIZE};
 use super::super::storage::ByteRange;
 use super::content::named_type;
-use super::description::{Inputs, Sizes, inputs};
-use super::located::{Located, Part};
+use super::description::{InputSizes, SizeRange, inputs};
+use super::located::{LocatedPackage, ModelPart};
 use super::program::Type;
 use super::walk::{Field, Message, Walk};
 use crate::source::Pages;
 
-/// Most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 const MAX_RANK: usize = 16;
 
 /// Operations that keep the shape of `x`.
@@ -57,7 +57,7 @@ const ELEMENTWISE: &[&str] = &[
     "tanh",
     "thresholded_relu",
 ];
-/// Operations whose arguments `x` and `y` broadcast.
+/// Operations that broadcast their arguments `x` and `y`.
 const BROADCAST: &[&str] = &[
     "add",
     "equal",
@@ -79,14 +79,14 @@ const BROADCAST: &[&str] = &[
     "sub",
 ];
 
-/// Adds what the package says; the inputs and outputs of the function that is called.
+/// Adds the facts in the package; returns the inputs and outputs of the called function.
 pub(in super::super) fn relate(
     pages: &Pages<'_>,
     payload: ByteRange,
     named: &dyn Fn(&str) -> Option<ByteRange>,
     graph: &mut Graph<'_>,
 ) -> Result<Option<Ports>, Error> {
-    let located = Located::find(pages, payload, named)?;
+    let located = LocatedPackage::find(pages, payload, named)?;
     let Some(ports) = &located.ports else {
         return Ok(None);
     };
@@ -94,11 +94,11 @@ pub(in super::super) fn relate(
     let (mut description, mut functions) = (None, BTreeMap::new());
     located.walk(&walk, &mut |part| {
         match part {
-            Part::Function(name, function) => {
+            ModelPart::Function(name, function) => {
                 functions.insert(name, function);
             }
-            Part::Other(field) if field.number == 2 => description = Some(field),
-            Part::Other(_) => {}
+            ModelPart::Other(field) if field.number == 2 => description = Some(field),
+            ModelPart::Other(_) => {}
         }
         Ok(())
     })?;
@@ -107,7 +107,7 @@ pub(in super::super) fn relate(
     };
     let described = match &description {
         Some(field) => inputs(field, name)?,
-        None => Inputs::new(),
+        None => InputSizes::new(),
     };
     let mut values = Values {
         graph,
@@ -126,13 +126,13 @@ pub(in super::super) fn relate(
     }))
 }
 
-/// Returns how many inputs and outputs a payload has, if it says so.
+/// Returns the number of inputs and outputs of a payload, if it records them.
 pub(in super::super) fn count_ports(
     pages: &Pages<'_>,
     payload: ByteRange,
     named: &dyn Fn(&str) -> Option<ByteRange>,
 ) -> Result<Option<u64>, Error> {
-    let ports = Located::find(pages, payload, named)?.ports;
+    let ports = LocatedPackage::find(pages, payload, named)?.ports;
     Ok(ports.map(|ports| (ports.input_names.len() + ports.output_names.len()) as u64))
 }
 
@@ -143,7 +143,7 @@ struct Values<'g, 'r> {
 }
 
 impl Values<'_, '_> {
-    fn function(&mut self, function: Message<'_>, described: &Inputs) -> Result<(), Error> {
+    fn function(&mut self, function: Message<'_>, described: &InputSizes) -> Result<(), Error> {
         let mut opset = String::new();
         for field in function.fields() {
             let field = field?;
@@ -176,26 +176,26 @@ impl Values<'_, '_> {
         Ok(())
     }
 
-    /// An input: what the description says, where it agrees with the program.
-    fn input(&mut self, name: String, ty: &Type, sizes: &[Sizes]) {
+    /// Adds an input with the sizes in the description, if these agree with the program.
+    fn input(&mut self, name: String, ty: &Type, sizes: &[SizeRange]) {
         let sizes = Some(sizes).filter(|sizes| sizes.len() == ty.dims.len());
         let known = ty.dims.iter().enumerate().map(|(dim, size)| {
             let said = sizes.map(|sizes| sizes[dim]);
             match (*size, said) {
-                // A size in the program that the description does not allow is none.
-                (Some(size), Some(said)) if !said.is_only(size) => (ANY_SIZE, None, 0),
-                (Some(size), _) => (size, Some(Certain::Fixed), 0),
+                // A size in the program that the description excludes is ignored.
+                (Some(size), Some(said)) if !said.is_only(size) => (UNKNOWN_SIZE, None, 0),
+                (Some(size), _) => (size, Some(DimFact::Fixed), 0),
                 (None, Some(said)) if said.most != Some(said.least) => {
-                    let bound = said.most.unwrap_or(ANY_SIZE);
-                    (bound, Some(Certain::Dynamic), said.least)
+                    let bound = said.most.unwrap_or(UNKNOWN_SIZE);
+                    (bound, Some(DimFact::Dynamic), said.least)
                 }
-                (None, _) => (ANY_SIZE, None, 0),
+                (None, _) => (UNKNOWN_SIZE, None, 0),
             }
         });
         self.tensor(name, known.collect());
     }
 
-    fn tensor(&mut self, name: String, known: Vec<(u64, Option<Certain>, u64)>) {
+    fn tensor(&mut self, name: String, known: Vec<(u64, Option<DimFact>, u64)>) {
         let bounds = known.iter().map(|(bound, _, _)| *bound).collect();
         let Some(shape) = Some(bounds)
             .filter(|bounds: &Vec<u64>| bounds.len() <= MAX_RANK)
@@ -214,7 +214,7 @@ impl Values<'_, '_> {
         self.shapes.insert(name, shape);
     }
 
-    /// The results of an operation, and what their shapes have of its arguments.
+    /// Adds the results of an operation, and the rules between their shapes and its arguments.
     fn operation(&mut self, operation: &Field<'_>) -> Result<(), Error> {
         let operation = operation.message("operation")?;
         let (mut kind, mut results) = (String::new(), Vec::new());
@@ -234,12 +234,12 @@ impl Values<'_, '_> {
         let names: Vec<String> = results.iter().map(|(name, _)| name.clone()).collect();
         for (name, ty) in results {
             let known = ty.dims.iter().map(|size| match size {
-                Some(size) => (*size, Some(Certain::Fixed), 0),
-                None => (ANY_SIZE, None, 0),
+                Some(size) => (*size, Some(DimFact::Fixed), 0),
+                None => (UNKNOWN_SIZE, None, 0),
             });
             self.tensor(name, known.collect());
         }
-        // What is fixed already needs no rule.
+        // Fixed results need no rule.
         if let Some(result) = names.first().filter(|_| single && is_open) {
             self.rule(&kind, result, operation)?;
         }
@@ -287,13 +287,13 @@ impl Values<'_, '_> {
     }
 }
 
-impl Sizes {
+impl SizeRange {
     fn is_only(self, size: u64) -> bool {
         self.least == size && self.most == Some(size)
     }
 }
 
-/// The name that an argument is bound to; nothing for a value.
+/// Returns the name that an argument is bound to; `None` for a value.
 fn name_of(argument: &Field<'_>) -> Result<Option<String>, Error> {
     for field in argument.message("argument")?.fields() {
         let field = field?;

@@ -1,32 +1,33 @@
-//! The protobuf wire format of a file, field by field: what is not asked for is stepped over, not read.
+//! A streaming parser for the protobuf wire format in a file: unrequested fields are skipped
+//! without reading them.
 //!
-//! For what describes a package; `proto` is the same over bytes in memory, for what is executed. Invariant: a
-//! field never reaches past its message; nothing is allocated for a length that was not found to be small, and
-//! what is taken into memory is counted against [`MAX_TAKEN`].
+//! It serves descriptions of packages; `proto` parses bytes in memory for execution. Invariant: a
+//! field never extends past its message, memory is allocated only after a length was checked, and
+//! all bytes read are counted against [`MAX_READ_BYTES`].
 
 use std::cell::Cell;
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use super::proto;
 use crate::source::Pages;
 
-/// Deepest message that is read; loops and branches lie in one another.
+/// Maximum nesting depth of messages; loops and branches nest.
 const MAX_DEPTH: u8 = 64;
-/// Longest text, and longest message that is read whole.
-const MAX_TEXT: u64 = 1 << 16;
-/// Longest tag with a number behind it.
-const MAX_HEAD: u64 = 20;
-/// Most bytes that are taken into memory of one payload, one after another.
-const MAX_TAKEN: u64 = 32 << 20;
+/// Maximum length of a text, and of a message that is read whole, in bytes.
+const MAX_VALUE_BYTES: u64 = 1 << 16;
+/// Maximum length of a tag with the following number, in bytes.
+const MAX_TAG_BYTES: u64 = 20;
+/// Maximum total number of bytes that are read into memory per payload.
+const MAX_READ_BYTES: u64 = 32 << 20;
 
-/// A file that is walked.
+/// A file being parsed, with the number of bytes read so far.
 pub(in crate::model) struct Walk<'a> {
     pages: &'a Pages<'a>,
-    taken: Cell<u64>,
+    bytes_read: Cell<u64>,
 }
 
-/// A message between two places of the file.
+/// A message between two file offsets.
 #[derive(Clone, Copy)]
 pub(in crate::model) struct Message<'a> {
     walk: &'a Walk<'a>,
@@ -53,15 +54,15 @@ enum Payload {
 }
 
 impl<'a> Walk<'a> {
-    /// Nothing taken yet.
+    /// Starts with no bytes read.
     pub(in crate::model) fn new(pages: &'a Pages<'a>) -> Self {
         Self {
             pages,
-            taken: Cell::new(0),
+            bytes_read: Cell::new(0),
         }
     }
 
-    /// The outermost message.
+    /// Returns the outermost message.
     pub(in crate::model) fn message(&'a self, bytes: ByteRange, name: &'static str) -> Message<'a> {
         Message {
             walk: self,
@@ -73,12 +74,12 @@ impl<'a> Walk<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Where it stands.
-    pub(super) fn here(&self) -> Place {
+    /// Returns its position.
+    pub(super) fn here(&self) -> FieldPosition {
         self.place(self.bytes.offset)
     }
 
-    /// Its fields in their order.
+    /// Iterates over its fields in order.
     pub(in crate::model) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
         let end = self.bytes.offset.saturating_add(self.bytes.size);
         let mut at = self.bytes.offset;
@@ -92,12 +93,12 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The field at a place, and where the next one is.
+    /// Returns the field at an offset, and the offset of the next one.
     fn next(self, at: u64, end: u64) -> Result<(Field<'a>, u64), Error> {
         let place = || self.place(at);
-        let wrong = || Error::Wire { place: place() };
+        let wrong = || Error::InvalidProtobuf { place: place() };
         let mut head = [0; 20];
-        let window = usize::try_from((end - at).min(MAX_HEAD)).expect("at most 20");
+        let window = usize::try_from((end - at).min(MAX_TAG_BYTES)).expect("at most 20");
         let window = &mut head[..window];
         let read = self.walk.pages.read(at, window);
         read.map_err(|error| Error::Read {
@@ -134,8 +135,8 @@ impl<'a> Message<'a> {
         Ok((field, next.ok_or_else(wrong)?))
     }
 
-    fn place(&self, offset: u64) -> Place {
-        Place {
+    fn place(&self, offset: u64) -> FieldPosition {
+        FieldPosition {
             path: format!("Core ML {}", self.name),
             offset,
         }
@@ -144,12 +145,12 @@ impl<'a> Message<'a> {
 
 impl<'a> Field<'a> {
     fn wrong(&self) -> Error {
-        Error::Wire {
+        Error::InvalidProtobuf {
             place: self.message.place(self.offset),
         }
     }
 
-    /// Its value, if it is a number.
+    /// Returns its value, if it is a number.
     pub(in crate::model) fn value(&self) -> Option<u64> {
         match self.payload {
             Payload::Varint(value) => Some(value),
@@ -157,7 +158,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Where its bytes are, if it has a length.
+    /// Returns the range of its bytes, if it is length-delimited.
     pub(in crate::model) fn inside(&self) -> Option<ByteRange> {
         match self.payload {
             Payload::Bytes(bytes) => Some(bytes),
@@ -165,7 +166,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A message.
+    /// Returns its value as a message.
     pub(super) fn message(&self, name: &'static str) -> Result<Message<'a>, Error> {
         let depth = self.message.depth + 1;
         if depth > MAX_DEPTH {
@@ -179,7 +180,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Key and value of a map's entry.
+    /// Returns key and value of a map entry.
     pub(super) fn entry(&self) -> Result<(String, Option<Field<'a>>), Error> {
         let (mut key, mut value) = (String::new(), None);
         for field in self.message("entry")?.fields() {
@@ -193,26 +194,26 @@ impl<'a> Field<'a> {
         Ok((key, value))
     }
 
-    /// Where the bytes of its value are.
+    /// Returns the range of its value; fails if it is not length-delimited.
     pub(super) fn range(&self) -> Result<ByteRange, Error> {
         self.inside().ok_or_else(|| self.wrong())
     }
 
-    /// Its value, read whole; it must be short.
+    /// Reads its whole value, which must be short.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, Error> {
         let range = self.range()?;
         let place = || self.message.place(self.offset);
         let walk = self.message.walk;
-        let taken = walk.taken.get().saturating_add(range.size);
-        for (size, most) in [(range.size, MAX_TEXT), (taken, MAX_TAKEN)] {
+        let taken = walk.bytes_read.get().saturating_add(range.size);
+        for (size, most) in [(range.size, MAX_VALUE_BYTES), (taken, MAX_READ_BYTES)] {
             if size > most {
-                return Err(Error::TooMuch {
+                return Err(Error::DescriptionTooLarge {
                     place: place(),
                     most,
                 });
             }
         }
-        walk.taken.set(taken);
+        walk.bytes_read.set(taken);
         let size = usize::try_from(range.size).expect("at most 64 KiB");
         let bytes = walk.pages.bytes(range.offset, size);
         bytes.map_err(|error| Error::Read {
@@ -221,17 +222,17 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// A text.
+    /// Returns its value as text.
     pub(super) fn text(&self) -> Result<String, Error> {
         String::from_utf8(self.bytes()?).map_err(|_| self.wrong())
     }
 
-    /// An unsigned integer.
+    /// Returns its value as an unsigned integer.
     pub(super) fn number(&self) -> Result<u64, Error> {
         self.value().ok_or_else(|| self.wrong())
     }
 
-    /// Unsigned integers, packed or one by one.
+    /// Reads unsigned integers, packed or one by one.
     pub(super) fn numbers(&self, into: &mut Vec<u64>) -> Result<(), Error> {
         let Payload::Bytes(_) = self.payload else {
             into.push(self.number()?);

@@ -1,61 +1,65 @@
-//! What delegates want of their payloads when a device loads a program.
+//! Applies the checks that backends make on delegate payloads when a device loads a program.
 //!
-//! Invariant: reads of all payloads of a program are counted against one budget, and a payload that is
-//! delegated several times is read once.
+//! Invariant: one read budget covers all payloads of a program. A payload that several delegates
+//! share is read once.
 
 use std::collections::BTreeMap;
 
 use super::super::error::Error;
-use super::super::payload_graph::Taken;
+use super::super::payload_graph::AcceptedArguments;
 use super::super::storage::{ByteRange, Externals, Storage};
 use crate::source::pages::PageError;
 use crate::source::{Pages, ReadAt};
 
-/// Reads that all payloads of a program have together.
-const BUDGET: u64 = 8_000_000;
+/// Maximum number of reads for all payloads of a program.
+const MAX_CHECK_READS: u64 = 8_000_000;
 
-/// Checks a payload as its backend does; names of constants that the program does not hold are added to
-/// those of other files. Returns what a call of the delegate must pass, where the payload tells.
-pub(in super::super) type Check =
-    fn(&Pages<'_>, ByteRange, &Storage<'_>, &mut Externals) -> Result<Option<Taken>, Error>;
+/// Checks a payload as its backend does. Adds the names of constants outside the program to the
+/// external tensors. Returns the arguments that a call must pass, if the payload records them.
+pub(in super::super) type PayloadCheck = fn(
+    &Pages<'_>,
+    ByteRange,
+    &Storage<'_>,
+    &mut Externals,
+) -> Result<Option<AcceptedArguments>, Error>;
 
-/// The payloads of a program that were checked.
-pub(in super::super) struct Checked<'a> {
+/// The checked payloads of a program.
+pub(in super::super) struct CheckedPayloads<'a> {
     pages: Pages<'a>,
-    /// What was found of payloads, by their offsets.
-    seen: BTreeMap<u64, Option<Taken>>,
+    /// Results by payload offset.
+    results: BTreeMap<u64, Option<AcceptedArguments>>,
 }
 
-impl<'a> Checked<'a> {
-    /// None yet of this file.
+impl<'a> CheckedPayloads<'a> {
+    /// Starts with no checked payloads of this file.
     pub(in super::super) fn new(source: &'a dyn ReadAt) -> Self {
         Self {
-            pages: Pages::with_budget(source, BUDGET),
-            seen: BTreeMap::new(),
+            pages: Pages::with_budget(source, MAX_CHECK_READS),
+            results: BTreeMap::new(),
         }
     }
 
-    /// Checks a payload; returns what a call must pass, where it tells.
+    /// Checks a payload; returns the arguments that a call must pass, if the payload records them.
     pub(in super::super) fn check(
         &mut self,
-        check: Check,
+        check: PayloadCheck,
         payload: ByteRange,
         storage: &Storage<'_>,
         externals: &mut Externals,
-    ) -> Result<Option<Taken>, Error> {
-        if let Some(known) = self.seen.get(&payload.offset) {
+    ) -> Result<Option<AcceptedArguments>, Error> {
+        if let Some(known) = self.results.get(&payload.offset) {
             return Ok(*known);
         }
-        self.seen.insert(payload.offset, None);
+        self.results.insert(payload.offset, None);
         let arguments = match check(&self.pages, payload, storage, externals) {
-            // So large a graph is the device's matter.
+            // Such a large graph is left to the device.
             Err(Error::Read {
                 error: PageError::BudgetSpent { .. },
                 ..
             }) => None,
             outcome => outcome?,
         };
-        self.seen.insert(payload.offset, arguments);
+        self.results.insert(payload.offset, arguments);
         Ok(arguments)
     }
 }

@@ -1,42 +1,48 @@
-//! What is read of the payloads of delegates.
+//! Reads delegate payloads for evidence of dynamic dimensions, and dispatches to the backends'
+//! readers.
 //!
-//! [`READERS`] is the list of those that can be read, by the id of their backend. Each keeps a graph: `coreml` and
-//! `mlx` say of each dimension whether it varies, `vulkan` and `xnnpack` how dimensions hang together. Payloads of
-//! Qualcomm's tell nothing here. Reading is bounded: no weights, a budget of accesses of its own for all
-//! payloads of a program, a limit to what is kept. Invariant: a payload that is unknown or broken tells nothing
-//! and is no error here: the program can be described without it. What a device refuses is found by `checked`.
+//! A delegate payload is the part of an ExecuTorch program that a backend such as XNNPACK runs.
+//! [`READERS`] lists the readable payloads by backend. `coreml` and `mlx` payloads record which
+//! dimensions are dynamic; `vulkan` and `xnnpack` payloads show how dimensions depend on each
+//! other; QNN payloads give no evidence. Weights are never read. A common read budget and a limit
+//! on retained data apply to all payloads of a program.
+//!
+//! Invariant: an unknown or invalid payload yields no evidence and no error, because the program
+//! can be described without it. `checked` reports payloads that a device rejects.
 
 mod checked;
 
-pub(super) use checked::{Check, Checked};
+pub(super) use checked::{CheckedPayloads, PayloadCheck};
 
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
-use super::payload_graph::{Graph, Ports, Room, Taken};
+use super::payload_graph::{AcceptedArguments, Graph, Ports, RuleBudget};
 use super::relations::Relations;
 use super::storage::ByteRange;
 use super::{coreml, mlx, vulkan, xnnpack};
 use crate::package::Backend;
 use crate::source::{Pages, ReadAt};
 
-/// Reads that all payloads of a program have together.
-const BUDGET: u64 = 4_000_000;
+/// Maximum number of reads for all payloads of a program.
+const MAX_EVIDENCE_READS: u64 = 4_000_000;
 
-/// Finds what a program stores under a name.
-pub(super) type Named<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
+/// Finds the bytes that a program stores under a name.
+pub(super) type FindNamed<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
 
-/// Adds the rules of the graph in a payload; the graph's inputs and outputs, if it is one of this backend's.
-type Relate = fn(&Pages<'_>, ByteRange, Named<'_>, &mut Graph<'_>) -> Result<Option<Ports>, Error>;
+/// Adds the rules of the graph in a payload. Returns the graph's inputs and outputs, if the payload
+/// belongs to this backend.
+type AddRules =
+    fn(&Pages<'_>, ByteRange, FindNamed<'_>, &mut Graph<'_>) -> Result<Option<Ports>, Error>;
 
-/// A backend whose payloads are read.
+/// The reader for the payloads of a backend.
 struct Reader {
     backend: Backend,
-    relate: Relate,
-    /// What a device refuses.
-    check: Check,
+    relate: AddRules,
+    /// The checks that a device makes.
+    check: PayloadCheck,
 }
 
-/// All of them.
+/// All readers.
 static READERS: &[Reader] = &[
     Reader {
         backend: Backend::Xnnpack,
@@ -56,7 +62,7 @@ static READERS: &[Reader] = &[
         },
         check: |pages, payload, _, _| {
             let found = in_flatbuffer(pages, vulkan::find(pages, payload), vulkan::count_ports);
-            Ok(at_least(found))
+            Ok(min_arguments(found))
         },
     },
     Reader {
@@ -68,7 +74,7 @@ static READERS: &[Reader] = &[
         },
         check: |pages, payload, _, _| {
             let found = in_flatbuffer(pages, mlx::find(pages, payload), mlx::count_ports);
-            Ok(at_least(found))
+            Ok(min_arguments(found))
         },
     },
     Reader {
@@ -76,19 +82,20 @@ static READERS: &[Reader] = &[
         relate: coreml::relate,
         check: |pages, payload, storage, _| {
             let named = |name: &str| storage.find_named(name).map(Into::into);
-            Ok(at_least(coreml::count_ports(pages, payload, &named)))
+            Ok(min_arguments(coreml::count_ports(pages, payload, &named)))
         },
     },
 ];
 
-/// What a call passes to a payload with so many inputs and outputs. A broken payload is the device's matter.
-fn at_least(ports: Result<Option<u64>, Error>) -> Option<Taken> {
+/// Returns the arguments of a call for a payload with this many inputs and outputs. Invalid
+/// payloads are left to the device.
+fn min_arguments(ports: Result<Option<u64>, Error>) -> Option<AcceptedArguments> {
     let count = ports.ok().flatten()?;
     let are_tensors = false;
-    Some(Taken { count, are_tensors })
+    Some(AcceptedArguments { count, are_tensors })
 }
 
-/// What the FlatBuffer here tells, if there is one.
+/// Applies a function to the FlatBuffer at this position, if there is a valid one.
 fn in_flatbuffer<T>(
     pages: &Pages<'_>,
     found: Option<ByteRange>,
@@ -108,33 +115,33 @@ fn find(id: &str) -> Option<&'static Reader> {
         .find(|reader| reader.backend.delegate_id() == id)
 }
 
-/// How the payloads of a delegate are checked, if they are.
-pub(super) fn check_of(id: &str) -> Option<Check> {
+/// Returns the check for the payloads of a delegate, if the backend has one.
+pub(super) fn check_of(id: &str) -> Option<PayloadCheck> {
     Some(find(id)?.check)
 }
 
 /// Access to the payloads of a program.
-pub(super) struct Payloads<'a> {
+pub(super) struct PayloadReader<'a> {
     pages: Pages<'a>,
-    /// What more may be kept.
-    pub(super) room: Room,
+    /// Remaining room for dimensions and rules.
+    pub(super) room: RuleBudget,
 }
 
-impl<'a> Payloads<'a> {
-    /// The payloads in this file.
+impl<'a> PayloadReader<'a> {
+    /// Gives access to the payloads in this file.
     pub(super) fn new(source: &'a dyn ReadAt) -> Self {
         Self {
-            pages: Pages::with_budget(source, BUDGET),
-            room: Room::default(),
+            pages: Pages::with_budget(source, MAX_EVIDENCE_READS),
+            room: RuleBudget::default(),
         }
     }
 
-    /// Adds what the payload of a delegate tells; nothing if it cannot be read.
+    /// Adds the evidence in a delegate's payload; does nothing if the payload cannot be read.
     pub(super) fn read(
         &self,
         id: &str,
         payload: ByteRange,
-        named: Named<'_>,
+        named: FindNamed<'_>,
         relations: &mut Relations,
     ) -> Option<Ports> {
         let mut graph = Graph::new(relations, &self.room);

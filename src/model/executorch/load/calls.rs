@@ -1,61 +1,63 @@
-//! What instructions call, and with what: operators that exist, and arguments of the kinds that kernels and delegates
-//! take.
+//! Checks the calls in a method's instructions: operators must exist, and arguments must have types
+//! that kernels and delegates accept.
 //!
-//! The table of operators holds ExecuTorch's own. What is of another namespace is an application's, and not checked.
-//! Invariant: every instruction and argument is read at most twice.
+//! The operator table covers ExecuTorch's own operators. Operators in other namespaces belong to
+//! applications and are not checked. Invariant: every instruction and argument is read at most
+//! twice.
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Field, Table, Vector};
-use super::super::payload_graph::Taken;
+use super::super::payload_graph::AcceptedArguments;
 use super::super::schema::{chain, plan, tensor};
 use super::super::value::{BOOL, Evalue, TENSOR};
-use super::kinds::{self, Kinds};
-use super::operators::Operators;
-use super::present;
+use super::kinds::{self, ValueTypes};
+use super::operators::OperatorTable;
+use super::require_field;
 
-/// Bytes that an operator's full name must stay below.
-const NAME_ROOM: usize = 100;
-/// Bytes that are kept of an operator, about.
-const OPERATOR_COST: u64 = 24;
-/// Bytes that are kept of a value, about.
-const VALUE_COST: u64 = 3;
-/// The type of tensors that a jump may depend on.
-const BOOL_ELEMENTS: i8 = 11;
+/// Size limit of an operator's full name in bytes (exclusive).
+const NAME_BUFFER_BYTES: usize = 100;
+/// Approximate memory per operator, in bytes.
+const OPERATOR_MEMORY_BYTES: u64 = 24;
+/// Approximate memory per value, in bytes.
+const VALUE_MEMORY_BYTES: u64 = 3;
+/// `ScalarType` of the tensors that a jump may depend on.
+const BOOL_SCALAR_TYPE: i8 = 11;
 
-/// An operator of a method, by what is known of it.
+/// A called operator, by the result of its lookup.
 #[derive(Clone, Copy)]
 enum Callee {
-    /// None of this name exists.
+    /// The operator does not exist.
     Missing,
-    /// One whose arguments are not known.
-    Foreign,
-    /// One of ExecuTorch's own, with the letters of its arguments.
+    /// The arguments of the operator are unknown.
+    Unchecked,
+    /// A kernel of ExecuTorch, with the type letters of its arguments.
     Kernel(&'static str),
 }
 
-/// A method's instructions, and what they are held against.
-struct Calls<'c, 'a> {
+/// A check of a method's instructions.
+struct CallChecker<'c, 'a> {
     operators: Vector<'a>,
     callees: Vec<Callee>,
     values: &'c Vector<'a>,
-    kinds: Vec<Kinds>,
-    delegates: &'c [Option<Taken>],
+    value_types: Vec<ValueTypes>,
+    delegates: &'c [Option<AcceptedArguments>],
 }
 
-/// Checks the instructions of a plan; `delegates` is what calls of each delegate must pass.
+/// Checks the instructions of a plan; `delegates` are the arguments that calls of each delegate
+/// must pass.
 pub(super) fn check(
     plan: &Table<'_>,
     values: &Vector<'_>,
-    delegates: &[Option<Taken>],
+    delegates: &[Option<AcceptedArguments>],
 ) -> Result<(), Error> {
     let operators = plan.tables(plan::OPERATORS)?;
-    operators.keep(OPERATOR_COST)?;
-    values.keep(VALUE_COST)?;
-    let mut calls = Calls {
-        callees: callees(&operators)?,
+    operators.keep(OPERATOR_MEMORY_BYTES)?;
+    values.keep(VALUE_MEMORY_BYTES)?;
+    let mut calls = CallChecker {
+        callees: look_up_callees(&operators)?,
         operators,
         values,
-        kinds: Vec::new(),
+        value_types: Vec::new(),
         delegates,
     };
     let chains = plan.tables(plan::CHAINS)?;
@@ -67,29 +69,29 @@ pub(super) fn check(
         });
     }
     for chain in chains.iter_tables() {
-        present(&chain?, chain::INSTRUCTIONS)?;
+        require_field(&chain?, chain::INSTRUCTIONS)?;
     }
-    calls.kinds = kinds::of_values(values, &calls.replaced(&chains)?)?;
-    each(&chains, |kind, call| calls.instruction(kind, call))
+    calls.value_types = kinds::types_of_values(values, &calls.replaced_values(&chains)?)?;
+    visit_instructions(&chains, |kind, call| calls.check_instruction(kind, call))
 }
 
 /// Looks up the operators of a plan.
-fn callees(operators: &Vector<'_>) -> Result<Vec<Callee>, Error> {
+fn look_up_callees(operators: &Vector<'_>) -> Result<Vec<Callee>, Error> {
     let mut callees = Vec::new();
     for operator in operators.iter_tables() {
         let operator = operator?;
-        present(&operator, plan::OPERATOR_NAME)?;
+        require_field(&operator, plan::OPERATOR_NAME)?;
         let length = super::super::plan::operator_name(&operator)?.len();
-        if length >= NAME_ROOM {
+        if length >= NAME_BUFFER_BYTES {
             return Err(Error::StringLength {
                 place: operator.place(plan::OPERATOR_NAME),
                 found: u32::try_from(length).unwrap_or(u32::MAX),
-                most: NAME_ROOM as u64 - 1,
+                most: NAME_BUFFER_BYTES as u64 - 1,
             });
         }
         callees.push(match look_up(&operator)? {
             Err(_) => Callee::Missing,
-            Ok(None) => Callee::Foreign,
+            Ok(None) => Callee::Unchecked,
             Ok(Some(letters)) => Callee::Kernel(letters),
         });
     }
@@ -99,11 +101,11 @@ fn callees(operators: &Vector<'_>) -> Result<Vec<Callee>, Error> {
 fn look_up(operator: &Table<'_>) -> Result<Result<Option<&'static str>, String>, Error> {
     let name = operator.name(plan::OPERATOR_NAME)?.unwrap_or_default();
     let overload = operator.name(plan::OVERLOAD)?.unwrap_or_default();
-    Ok(Operators::get().arguments(&name, &overload))
+    Ok(OperatorTable::get().arguments(&name, &overload))
 }
 
-/// Visits all instructions: the number of their kind, and what they are.
-fn each<'a>(
+/// Visits all instructions with their type number and table.
+fn visit_instructions<'a>(
     chains: &Vector<'a>,
     mut visit: impl FnMut(u8, &Table<'a>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -111,20 +113,20 @@ fn each<'a>(
         for instruction in chain?.tables(chain::INSTRUCTIONS)?.iter_tables() {
             let instruction = instruction?;
             let kind = instruction.u8(chain::ARGS_TYPE)?;
-            visit(kind, &instruction.required(chain::INSTR_ARGS)?)?;
+            visit(kind, &instruction.required_table(chain::INSTR_ARGS)?)?;
         }
     }
     Ok(())
 }
 
-impl<'a> Calls<'_, 'a> {
+impl<'a> CallChecker<'_, 'a> {
     /// Returns for each value whether an instruction replaces it.
-    fn replaced(&self, chains: &Vector<'a>) -> Result<Vec<bool>, Error> {
+    fn replaced_values(&self, chains: &Vector<'a>) -> Result<Vec<bool>, Error> {
         let count = usize::try_from(self.values.len()).unwrap_or(usize::MAX);
         let mut replaced = vec![false; count];
-        each(chains, |kind, call| {
+        visit_instructions(chains, |kind, call| {
             let value = match kind {
-                1 => self.result(call)?,
+                1 => self.replaced_result(call)?,
                 3 => usize::try_from(call.i32(chain::MOVE_TO)?).ok(),
                 _ => None,
             };
@@ -136,11 +138,12 @@ impl<'a> Calls<'_, 'a> {
         Ok(replaced)
     }
 
-    /// Returns the value that a call of an operator replaces: its last argument, unless the kernel only writes into it.
-    fn result(&self, call: &Table<'a>) -> Result<Option<usize>, Error> {
+    /// Returns the value that an operator call replaces: its last argument, unless the kernel only
+    /// writes into it.
+    fn replaced_result(&self, call: &Table<'a>) -> Result<Option<usize>, Error> {
         let writes = match self.callee(call)? {
             Callee::Kernel(letters) => !letters.ends_with('#'),
-            Callee::Foreign | Callee::Missing => false,
+            Callee::Unchecked | Callee::Missing => false,
         };
         let args = call.vector(chain::ARGS, 4)?;
         if writes || args.is_empty() {
@@ -152,27 +155,27 @@ impl<'a> Calls<'_, 'a> {
     fn callee(&self, call: &Table<'a>) -> Result<Callee, Error> {
         let index = usize::try_from(call.i32(chain::OP_INDEX)?).ok();
         let callee = index.and_then(|index| self.callees.get(index));
-        Ok(callee.copied().unwrap_or(Callee::Foreign))
+        Ok(callee.copied().unwrap_or(Callee::Unchecked))
     }
 
-    fn instruction(&self, kind: u8, call: &Table<'a>) -> Result<(), Error> {
+    fn check_instruction(&self, kind: u8, call: &Table<'a>) -> Result<(), Error> {
         match kind {
-            1 => self.operator_call(call),
-            2 => self.delegate_call(call),
-            4 => self.jump(call),
-            5 => self.one(call, chain::FREED, &[TENSOR], "an instruction that frees"),
+            1 => self.check_operator_call(call),
+            2 => self.check_delegate_call(call),
+            4 => self.check_jump(call),
+            5 => self.one(call, chain::FREED, &[TENSOR], "a free instruction"),
             _ => Ok(()),
         }
     }
 
-    fn operator_call(&self, call: &Table<'a>) -> Result<(), Error> {
-        present(call, chain::ARGS)?;
+    fn check_operator_call(&self, call: &Table<'a>) -> Result<(), Error> {
+        require_field(call, chain::ARGS)?;
         let operator = || {
             self.operators
                 .table(call.i32(chain::OP_INDEX)?.try_into().unwrap_or(0))
         };
         let letters = match self.callee(call)? {
-            Callee::Foreign => return Ok(()),
+            Callee::Unchecked => return Ok(()),
             Callee::Kernel(letters) => letters,
             Callee::Missing => {
                 let operator = operator()?;
@@ -193,47 +196,47 @@ impl<'a> Calls<'_, 'a> {
             });
         }
         for (position, letter) in (0..).zip(letters.bytes()) {
-            let wanted = Kinds::of_letter(letter).unwrap_or(Kinds::ANY);
+            let wanted = ValueTypes::from_letter(letter).unwrap_or(ValueTypes::ANY);
             let value = args.i32(position)?;
             if self.is(value, wanted) {
                 continue;
             }
             let name = super::super::plan::operator_name(&operator()?)?;
             let taker = format!("argument {position} of `{name}`");
-            return Err(self.wrong(args.place(position), &taker, wanted, value));
+            return Err(self.type_error(args.place(position), &taker, wanted, value));
         }
         Ok(())
     }
 
-    /// Checks that a call passes what the delegate's payload takes.
-    fn delegate_call(&self, call: &Table<'a>) -> Result<(), Error> {
-        present(call, chain::ARGS)?;
+    /// Checks that a call passes the arguments that the delegate's payload takes.
+    fn check_delegate_call(&self, call: &Table<'a>) -> Result<(), Error> {
+        require_field(call, chain::ARGS)?;
         let delegate = usize::try_from(call.i32(chain::DELEGATE_INDEX)?).ok();
         let payload = delegate.and_then(|index| *self.delegates.get(index)?);
-        let Some(Taken { count, are_tensors }) = payload else {
+        let Some(AcceptedArguments { count, are_tensors }) = payload else {
             return Ok(());
         };
         let args = call.vector(chain::ARGS, 4)?;
         if args.len() < count {
             return Err(Error::Value {
                 place: args.here(),
-                expected: format!("at least {count} arguments, as the delegate's payload takes"),
+                expected: format!("at least {count} arguments for the delegate's payload"),
                 found: args.len(),
             });
         }
-        let wanted = Kinds::of(&[TENSOR]);
+        let wanted = ValueTypes::of(&[TENSOR]);
         for position in (0..count).filter(|_| are_tensors) {
             let value = args.i32(position)?;
             if !self.is(value, wanted) {
                 let taker = "the delegate's payload";
-                return Err(self.wrong(args.place(position), taker, wanted, value));
+                return Err(self.type_error(args.place(position), taker, wanted, value));
             }
         }
         Ok(())
     }
 
-    /// Checks that a jump depends on a truth value.
-    fn jump(&self, call: &Table<'a>) -> Result<(), Error> {
+    /// Checks that a jump depends on a boolean.
+    fn check_jump(&self, call: &Table<'a>) -> Result<(), Error> {
         let taker = "a conditional jump";
         self.one(call, chain::CONDITION, &[BOOL, TENSOR], taker)?;
         let value = call.i32(chain::CONDITION)?;
@@ -242,43 +245,49 @@ impl<'a> Calls<'_, 'a> {
         }
         let found = Evalue::read(self.values.table(value.try_into().unwrap_or(0))?)?;
         let code = found.table()?.i8(tensor::SCALAR_TYPE)?;
-        if code == BOOL_ELEMENTS {
+        if code == BOOL_SCALAR_TYPE {
             return Ok(());
         }
         Err(Error::Value {
             place: found.table()?.place(tensor::SCALAR_TYPE),
-            expected: format!("{BOOL_ELEMENTS} (bool), as {taker} takes"),
+            expected: format!("{BOOL_SCALAR_TYPE} (bool) for {taker}"),
             found: code.unsigned_abs().into(),
         })
     }
 
-    /// Checks the one value that an instruction names.
+    /// Checks the single value that an instruction names.
     fn one(&self, call: &Table<'a>, field: Field, tags: &[u8], taker: &str) -> Result<(), Error> {
         let value = call.i32(field)?;
-        let wanted = Kinds::of(tags);
+        let wanted = ValueTypes::of(tags);
         if self.is(value, wanted) {
             return Ok(());
         }
-        Err(self.wrong(call.place(field), taker, wanted, value))
+        Err(self.type_error(call.place(field), taker, wanted, value))
     }
 
-    fn is(&self, value: i32, wanted: Kinds) -> bool {
-        self.kind(value).may_be(wanted)
+    fn is(&self, value: i32, wanted: ValueTypes) -> bool {
+        self.kind(value).overlaps(wanted)
     }
 
-    /// Returns the kind of a value; the readers have found its index to be in range.
-    fn kind(&self, value: i32) -> Kinds {
+    /// Returns the type of a value; the readers have checked its index.
+    fn kind(&self, value: i32) -> ValueTypes {
         let index = usize::try_from(value).ok();
-        let kind = index.and_then(|index| self.kinds.get(index));
-        kind.copied().unwrap_or(Kinds::ANY)
+        let kind = index.and_then(|index| self.value_types.get(index));
+        kind.copied().unwrap_or(ValueTypes::ANY)
     }
 
-    fn wrong(&self, place: Place, taker: &str, wanted: Kinds, value: i32) -> Error {
+    fn type_error(
+        &self,
+        place: FieldPosition,
+        taker: &str,
+        wanted: ValueTypes,
+        value: i32,
+    ) -> Error {
         let found = self.kind(value).names();
         Error::Kind {
             place,
-            expected: format!("{}, as {taker} takes", wanted.names()),
-            found: format!("value {value}, which is {found}"),
+            expected: format!("{} for {taker}", wanted.names()),
+            found: format!("value {value} ({found})"),
         }
     }
 }

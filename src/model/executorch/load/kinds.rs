@@ -1,6 +1,7 @@
-//! Kinds of values while a method runs.
+//! The types that values may have while a method runs, as sets of types.
 //!
-//! A value keeps the kind that the file gives it, unless an instruction replaces it: then it may be anything.
+//! A value keeps the type that the file gives it. A value that an instruction replaces may have any
+//! type. `calls` compares these sets with the types that operators and delegates accept.
 
 use super::super::error::Error;
 use super::super::flatbuffer::Vector;
@@ -10,12 +11,12 @@ use super::super::value::{
     STRING, TENSOR, TENSOR_LIST,
 };
 
-/// A set of kinds: a bit for each member of the union `KernelTypes`.
+/// A set of types, one bit per member of the union `KernelTypes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kinds(u16);
+pub(super) struct ValueTypes(u16);
 
-/// Names of kinds, by their numbers.
-const NAMES: [(u8, &str); 12] = [
+/// Display names of types, by number.
+const TYPE_NAMES: [(u8, &str); 12] = [
     (NULL, "none"),
     (INT, "an int"),
     (BOOL, "a bool"),
@@ -27,23 +28,23 @@ const NAMES: [(u8, &str); 12] = [
     (BOOL_LIST, "a list of bools"),
     (TENSOR_LIST, "a list of tensors"),
     (OPTIONAL_TENSOR_LIST, "a list of optional tensors"),
-    (OTHER_LIST, "a list of ints with items that are not ints"),
+    (MIXED_LIST, "a list of ints with items that are not ints"),
 ];
 
-/// A list of ints whose items are not all ints.
-const OTHER_LIST: u8 = 12;
+/// Number of the type for a list of ints with items that are not ints.
+const MIXED_LIST: u8 = 12;
 
-impl Kinds {
-    /// Any kind.
+impl ValueTypes {
+    /// Any type.
     pub(super) const ANY: Self = Self(u16::MAX);
 
-    /// Returns the set of some kinds.
+    /// Returns the set of these types.
     pub(super) fn of(tags: &[u8]) -> Self {
         Self(tags.iter().fold(0, |bits, tag| bits | 1 << tag))
     }
 
-    /// Returns what an argument of this letter of the table may be.
-    pub(super) fn of_letter(letter: u8) -> Option<Self> {
+    /// Returns the types that an argument with this letter of the table accepts.
+    pub(super) fn from_letter(letter: u8) -> Option<Self> {
         let tags: &[u8] = match letter.to_ascii_lowercase() {
             b't' => &[TENSOR],
             b'v' => &[TENSOR_LIST],
@@ -67,51 +68,59 @@ impl Kinds {
         Some(kinds)
     }
 
-    /// Returns whether a value of one of these kinds may be one of `others`.
-    pub(super) fn may_be(self, others: Self) -> bool {
+    /// Returns whether a value of one of these types may have one of the types in `others`.
+    pub(super) fn overlaps(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// Returns whether a value is certainly of this kind.
+    /// Returns whether a value certainly has this type.
     pub(super) fn is(self, tag: u8) -> bool {
         self == Self::of(&[tag])
     }
 
-    /// Returns the names of the kinds.
+    /// Returns the names of the types.
     pub(super) fn names(self) -> String {
-        let names = NAMES.iter().filter(|(tag, _)| self.0 & 1 << tag != 0);
+        let names = TYPE_NAMES.iter().filter(|(tag, _)| self.0 & 1 << tag != 0);
         let names: Vec<&str> = names.map(|(_, name)| *name).collect();
         names.join(" or ")
     }
 }
 
-/// Returns the kind of each value; `is_replaced` tells of which an instruction makes another.
-pub(super) fn of_values(values: &Vector<'_>, is_replaced: &[bool]) -> Result<Vec<Kinds>, Error> {
+/// Returns the possible types of each value; `is_replaced` marks the values that an instruction
+/// replaces.
+pub(super) fn types_of_values(
+    values: &Vector<'_>,
+    is_replaced: &[bool],
+) -> Result<Vec<ValueTypes>, Error> {
     let mut kinds = Vec::new();
     for (table, is_replaced) in values.iter_tables().zip(is_replaced) {
         let tag = Evalue::read(table?)?.tag;
         kinds.push(if *is_replaced {
-            Kinds::ANY
+            ValueTypes::ANY
         } else {
-            Kinds::of(&[tag])
+            ValueTypes::of(&[tag])
         });
     }
     for position in 0..kinds.len() {
-        if kinds[position].is(INT_LIST) && !holds_ints(values, position as u64, &kinds)? {
-            kinds[position] = Kinds::of(&[OTHER_LIST]);
+        if kinds[position].is(INT_LIST) && !contains_only_ints(values, position as u64, &kinds)? {
+            kinds[position] = ValueTypes::of(&[MIXED_LIST]);
         }
     }
     Ok(kinds)
 }
 
-/// Returns whether the items of the list of ints at `index` are ints.
-fn holds_ints(values: &Vector<'_>, index: u64, kinds: &[Kinds]) -> Result<bool, Error> {
+/// Returns whether all items of the list of ints at `index` are ints.
+fn contains_only_ints(
+    values: &Vector<'_>,
+    index: u64,
+    kinds: &[ValueTypes],
+) -> Result<bool, Error> {
     let found = Evalue::read(values.table(index)?)?;
     let items = found.table()?.vector(value::ITEMS, 8)?;
     for position in 0..items.len() {
         let item = usize::try_from(items.i64(position)?).ok();
         let kind = item.and_then(|item| kinds.get(item));
-        if kind.is_some_and(|kind| !kind.may_be(Kinds::of(&[INT]))) {
+        if kind.is_some_and(|kind| !kind.overlaps(ValueTypes::of(&[INT]))) {
             return Ok(false);
         }
     }

@@ -1,17 +1,19 @@
-//! What ExecuTorch's runtime wants of a program when it loads it, beyond what the readers here need.
+//! Checks that ExecuTorch's runtime would load a program. The reader itself has already checked
+//! what it needs.
 //!
-//! Each check stands for one of the runtime's (`program.cpp`, `method.cpp`, the tensor parser), or for
-//! a field that it uses without a look. Invariant: a program that passes is loaded by a runtime that has
-//! its backends, operators, data files and memory. The FlatBuffer was verified before.
+//! Each check reproduces one of the runtime's (`program.cpp`, `method.cpp`, the tensor parser), or
+//! covers a field that the runtime uses without checking. Invariant: a runtime with the needed
+//! backends, operators, data files and memory loads every program that passes. The FlatBuffer has
+//! been verified before.
 
 mod calls;
 mod kinds;
 mod operators;
 
-use super::delegate::{self, Checked};
+use super::delegate::{self, CheckedPayloads};
 use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
-use super::payload_graph::Taken;
+use super::payload_graph::AcceptedArguments;
 use super::schema::{inline, plan, program, segment, tensor, value};
 use super::storage::{Externals, Storage};
 use super::value::{
@@ -19,27 +21,27 @@ use super::value::{
 };
 use super::value::{NULL, Tensor};
 
-/// Most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 const MAX_RANK: u64 = 16;
 
-/// What is checked beside the program's own FlatBuffer.
-pub(super) struct Beside<'b, 'a> {
+/// The inputs of the check beyond the program's own FlatBuffer.
+pub(super) struct LoadInputs<'b, 'a> {
     /// Payloads of delegates.
-    pub(super) payloads: &'b mut Checked<'a>,
-    /// Where they are.
+    pub(super) payloads: &'b mut CheckedPayloads<'a>,
+    /// The program's stored bytes, which locate the payloads.
     pub(super) storage: &'b mut Storage<'a>,
-    /// Tensors that a data file must have; names that payloads need are added.
+    /// Tensors that a data file must provide; the check adds the names that payloads need.
     pub(super) externals: &'b mut Externals,
 }
 
 /// Checks a program.
-pub(super) fn check(root: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(), Error> {
-    present(root, program::EXECUTION_PLAN)?;
+pub(super) fn check(root: &Table<'_>, beside: &mut LoadInputs<'_, '_>) -> Result<(), Error> {
+    require_field(root, program::EXECUTION_PLAN)?;
     if root.has(program::NAMED_DATA)? {
-        present(root, program::SEGMENTS)?;
+        require_field(root, program::SEGMENTS)?;
     }
     for named in root.tables(program::NAMED_DATA)?.iter_tables() {
-        present(&named?, segment::KEY)?;
+        require_field(&named?, segment::KEY)?;
     }
     let inline = root.tables(program::CONSTANT_BUFFER)?;
     if let Some(constants) = root.table(program::CONSTANT_SEGMENT)? {
@@ -47,7 +49,7 @@ pub(super) fn check(root: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(),
         if offsets > 1 && !inline.is_empty() {
             return Err(Error::Value {
                 place: root.place(program::CONSTANT_BUFFER),
-                expected: "no constants beside those of the segment".to_owned(),
+                expected: "no constants outside the segment".to_owned(),
                 found: inline.len(),
             });
         }
@@ -63,12 +65,12 @@ pub(super) fn check(root: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(),
             plan::DELEGATES,
             plan::MEMORY_SIZES,
         ] {
-            present(&plan, field)?;
+            require_field(&plan, field)?;
         }
         let method = Method {
             values: plan.tables(plan::VALUES)?,
-            memories: memories(&plan.vector(plan::MEMORY_SIZES, 8)?)?,
-            inline: inline.clone(),
+            memory_sizes: memories(&plan.vector(plan::MEMORY_SIZES, 8)?)?,
+            inline_constants: inline.clone(),
         };
         method.check_values()?;
         let arguments = check_delegates(&plan, beside)?;
@@ -77,7 +79,7 @@ pub(super) fn check(root: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(),
     Ok(())
 }
 
-fn present(table: &Table<'_>, field: Field) -> Result<(), Error> {
+fn require_field(table: &Table<'_>, field: Field) -> Result<(), Error> {
     if table.has(field)? {
         return Ok(());
     }
@@ -86,10 +88,10 @@ fn present(table: &Table<'_>, field: Field) -> Result<(), Error> {
     })
 }
 
-/// Sizes of the planned memories, by their ids from 1.
+/// Returns the sizes of the planned memories, by their ids from 1.
 fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, Error> {
     sizes.keep(8)?;
-    // The first stands for no memory.
+    // Entry 0 is reserved.
     let sizes = (1..sizes.len()).map(|index| {
         let found = sizes.i64(index)?;
         u64::try_from(found).map_err(|_| Error::NegativeSize {
@@ -100,25 +102,26 @@ fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, Error> {
     sizes.collect()
 }
 
-/// Checks delegates; returns for each what a call must pass, where its payload tells.
+/// Checks delegates; returns for each the arguments that a call must pass, if its payload records
+/// them.
 fn check_delegates(
     plan: &Table<'_>,
-    beside: &mut Beside<'_, '_>,
-) -> Result<Vec<Option<Taken>>, Error> {
+    beside: &mut LoadInputs<'_, '_>,
+) -> Result<Vec<Option<AcceptedArguments>>, Error> {
     let mut arguments = Vec::new();
     for delegate in plan.tables(plan::DELEGATES)?.iter_tables() {
         let delegate = delegate?;
         for field in [plan::DELEGATE_ID, plan::PROCESSED, plan::COMPILE_SPECS] {
-            present(&delegate, field)?;
+            require_field(&delegate, field)?;
         }
         for spec in delegate.tables(plan::COMPILE_SPECS)?.iter_tables() {
             let spec = spec?;
-            present(&spec, plan::SPEC_KEY)?;
-            present(&spec, plan::SPEC_VALUE)?;
+            require_field(&spec, plan::SPEC_KEY)?;
+            require_field(&spec, plan::SPEC_VALUE)?;
         }
         let id = delegate.name(plan::DELEGATE_ID)?.unwrap_or_default();
         if let Some(check) = delegate::check_of(&id) {
-            let data = delegate.required(plan::PROCESSED)?;
+            let data = delegate.required_table(plan::PROCESSED)?;
             let payload = super::plan::find_payload(&data, &id, beside.storage)?;
             let payloads = &mut *beside.payloads;
             let needed = payloads.check(check, payload.into(), beside.storage, beside.externals)?;
@@ -131,11 +134,11 @@ fn check_delegates(
     Ok(arguments)
 }
 
-/// What the values of a method are held against.
+/// A check of a method's values.
 struct Method<'a> {
     values: Vector<'a>,
-    memories: Vec<u64>,
-    inline: Vector<'a>,
+    memory_sizes: Vec<u64>,
+    inline_constants: Vector<'a>,
 }
 
 impl Method<'_> {
@@ -143,9 +146,9 @@ impl Method<'_> {
         for index in 0..self.values.len() {
             let found = Evalue::read(self.values.table(index)?)?;
             match found.tag {
-                STRING => present(found.table()?, value::STRING)?,
+                STRING => require_field(found.table()?, value::STRING)?,
                 INT_LIST => self.check_ints(found.table()?)?,
-                DOUBLE_LIST | BOOL_LIST => present(found.table()?, value::ITEMS)?,
+                DOUBLE_LIST | BOOL_LIST => require_field(found.table()?, value::ITEMS)?,
                 TENSOR_LIST => self.check_list(found.table()?, index, false)?,
                 OPTIONAL_TENSOR_LIST => self.check_list(found.table()?, index, true)?,
                 TENSOR => self.check_tensor(found.table()?)?,
@@ -155,9 +158,9 @@ impl Method<'_> {
         Ok(())
     }
 
-    /// Integers of a list are values, of which some are made later.
+    /// Checks a list of ints. Its items are values, and some of these are created later.
     fn check_ints(&self, list: &Table<'_>) -> Result<(), Error> {
-        present(list, value::ITEMS)?;
+        require_field(list, value::ITEMS)?;
         let items = list.vector(value::ITEMS, 8)?;
         for position in 0..items.len() {
             let found = items.i64(position)?;
@@ -173,9 +176,9 @@ impl Method<'_> {
         Ok(())
     }
 
-    /// A list is made of what was made before it.
+    /// Checks a list of tensors, whose items must precede it.
     fn check_list(&self, list: &Table<'_>, index: u64, optional: bool) -> Result<(), Error> {
-        present(list, value::ITEMS)?;
+        require_field(list, value::ITEMS)?;
         let items = list.vector(value::ITEMS, 4)?;
         for position in 0..items.len() {
             let found = items.i32(position)?;
@@ -202,7 +205,7 @@ impl Method<'_> {
     }
 
     fn check_tensor(&self, table: &Table<'_>) -> Result<(), Error> {
-        present(table, tensor::SIZES)?;
+        require_field(table, tensor::SIZES)?;
         let rank = table.vector(tensor::SIZES, 4)?;
         if rank.len() > MAX_RANK {
             return Err(Error::Rank {
@@ -211,7 +214,7 @@ impl Method<'_> {
                 most: MAX_RANK,
             });
         }
-        present(table, tensor::DIM_ORDER)?;
+        require_field(table, tensor::DIM_ORDER)?;
         let order = table.vector(tensor::DIM_ORDER, 1)?;
         let offset = table.i32(tensor::STORAGE_OFFSET)?;
         let in_order = order.len() == rank.len() && {
@@ -235,21 +238,21 @@ impl Method<'_> {
         if let Some(extra) = table.table(tensor::EXTRA)?
             && extra.i8(tensor::LOCATION)? == 1
         {
-            present(&extra, tensor::FULL_NAME)?;
+            require_field(&extra, tensor::FULL_NAME)?;
         }
         match table.table(tensor::ALLOCATION)? {
-            Some(allocation) => self.check_place(&allocation, bytes),
+            Some(allocation) => self.check_memory(&allocation, bytes),
             None => self.check_inline(table, bytes),
         }
     }
 
-    /// A planned tensor lies inside its memory.
-    fn check_place(&self, allocation: &Table<'_>, bytes: u64) -> Result<(), Error> {
-        let (memory, offset) = super::value::memory(allocation)?;
+    /// Checks that a planned tensor lies inside its memory.
+    fn check_memory(&self, allocation: &Table<'_>, bytes: u64) -> Result<(), Error> {
+        let (memory, offset) = super::value::planned_memory(allocation)?;
         let index = usize::try_from(memory)
             .ok()
             .and_then(|id| id.checked_sub(1));
-        let available = index.and_then(|index| self.memories.get(index));
+        let available = index.and_then(|index| self.memory_sizes.get(index));
         let fits = available.is_some_and(|available| {
             let end = offset.checked_add(bytes);
             end.is_some_and(|end| end <= *available)
@@ -266,19 +269,22 @@ impl Method<'_> {
         })
     }
 
-    /// A constant inside the FlatBuffer is no larger than its tensor.
+    /// Checks that a constant inside the FlatBuffer is at most as large as its tensor.
     fn check_inline(&self, table: &Table<'_>, bytes: u64) -> Result<(), Error> {
         let index = u64::from(table.u32(tensor::DATA_INDEX)?);
-        if index == 0 || index >= self.inline.len() {
+        if index == 0 || index >= self.inline_constants.len() {
             return Ok(());
         }
-        let stored = self.inline.table(index)?.vector(inline::STORAGE, 1)?;
+        let stored = self
+            .inline_constants
+            .table(index)?
+            .vector(inline::STORAGE, 1)?;
         if stored.len() <= bytes {
             return Ok(());
         }
         Err(Error::Value {
             place: table.place(tensor::DATA_INDEX),
-            expected: format!("a constant of {bytes} bytes, as its tensor has"),
+            expected: format!("a constant of at most {bytes} bytes, the size of its tensor"),
             found: stored.len(),
         })
     }

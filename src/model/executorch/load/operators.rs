@@ -1,35 +1,36 @@
-//! The operators that programs call, from `operators.txt`.
+//! The table of operators that ExecuTorch programs may call, from `operators.txt`.
 //!
-//! `tests/operators/kernels.py` writes that file, which says how its lines read. The text is indexed once a process.
+//! `tests/operators/kernels.py` generates that file and documents its line format. The text is
+//! indexed once per process.
 
 use std::sync::OnceLock;
 
 use crate::source::hashed::{Map, Set};
 
-/// The table.
-const TEXT: &str = include_str!("operators.txt");
+/// The text of the table.
+const TABLE_TEXT: &str = include_str!("operators.txt");
 
-/// What is wrong with the table, if reading it fails; a test reads all of it.
-const MALFORMED: &str = "the table is written by a script and tested as a whole";
+/// Panic message for an invalid table; a test parses all of it.
+const INVALID_TABLE: &str = "operators.txt is generated and tested as a whole";
 
-/// Most overloads that a message lists.
-const MOST_LISTED: usize = 12;
+/// Maximum number of overloads listed in a message.
+const MAX_LISTED_OVERLOADS: usize = 12;
 
-/// All operators of the namespaces that are known.
+/// All operators of the known namespaces.
 #[derive(Debug)]
-pub(super) struct Operators {
-    /// The version of ExecuTorch that the table is of.
+pub(super) struct OperatorTable {
+    /// The ExecuTorch version of the table.
     version: &'static str,
     namespaces: Set<&'static str>,
-    /// Lines of overloads by namespace and name.
+    /// Lines of overloads, by namespace and name.
     lines: Map<(&'static str, &'static str), &'static str>,
 }
 
-impl Operators {
+impl OperatorTable {
     /// Returns the table.
     pub(super) fn get() -> &'static Self {
-        static TABLE: OnceLock<Operators> = OnceLock::new();
-        TABLE.get_or_init(|| Self::index(TEXT))
+        static TABLE: OnceLock<OperatorTable> = OnceLock::new();
+        TABLE.get_or_init(|| Self::index(TABLE_TEXT))
     }
 
     fn index(text: &'static str) -> Self {
@@ -40,7 +41,7 @@ impl Operators {
         };
         let mut namespace = "";
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let (word, rest) = line.split_once(' ').expect(MALFORMED);
+            let (word, rest) = line.split_once(' ').expect(INVALID_TABLE);
             match word {
                 "version" => table.version = rest,
                 "namespace" => {
@@ -55,8 +56,9 @@ impl Operators {
         table
     }
 
-    /// Returns the letters of the arguments of an operator's kernel; `None` where ExecuTorch's own libraries have no
-    /// kernel for it, and for those of other namespaces. Fails with what was expected if there is no such operator.
+    /// Returns the type letters of the arguments of an operator's kernel. Returns `None` for an
+    /// operator without a kernel in ExecuTorch's own libraries, and for other namespaces. Fails
+    /// with the expected names if the operator does not exist.
     pub(super) fn arguments(
         &self,
         name: &str,
@@ -71,7 +73,7 @@ impl Operators {
         let version = self.version;
         let Some(line) = self.lines.get(&(namespace, base)) else {
             return Err(format!(
-                "one that the namespace `{namespace}` has in ExecuTorch {version}"
+                "an operator of the namespace `{namespace}` in ExecuTorch {version}"
             ));
         };
         let wanted = if overload.is_empty() { "-" } else { overload };
@@ -83,7 +85,7 @@ impl Operators {
             return Ok(Some(letters).filter(|letters| !letters.is_empty()));
         }
         let listed: Vec<String> = known()
-            .take(MOST_LISTED)
+            .take(MAX_LISTED_OVERLOADS)
             .map(|(overload, _)| match overload {
                 "-" => format!("`{name}`"),
                 _ => format!("`{name}.{overload}`"),
@@ -95,12 +97,12 @@ impl Operators {
 
 #[cfg(test)]
 mod tests {
-    use super::Operators;
-    use crate::model::executorch::load::kinds::Kinds;
+    use super::OperatorTable;
+    use crate::model::executorch::load::kinds::ValueTypes;
 
     #[test]
-    fn every_line_reads() {
-        let table = Operators::get();
+    fn parses_every_line() {
+        let table = OperatorTable::get();
         let mut kernels = 0;
         for (namespace, base) in table.lines.keys() {
             for word in table.lines[&(*namespace, *base)].split(' ') {
@@ -110,7 +112,7 @@ mod tests {
                 let letters = table.arguments(&name, overload).expect("it is listed");
                 kernels += usize::from(letters.is_some());
                 let mut letters = letters.unwrap_or_default().bytes();
-                assert!(letters.all(|letter| Kinds::of_letter(letter).is_some()));
+                assert!(letters.all(|letter| ValueTypes::from_letter(letter).is_some()));
             }
         }
         assert!(kernels > 230, "{kernels}");
@@ -118,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn names_and_overloads_are_told_apart() {
-        let arguments = |name, overload| Operators::get().arguments(name, overload);
+    fn distinguishes_names_and_overloads() {
+        let arguments = |name, overload| OperatorTable::get().arguments(name, overload);
         assert_eq!(arguments("aten::add", "out"), Ok(Some("ttst.")));
         assert_eq!(arguments("aten::add", "Tensor"), Ok(None));
         assert_eq!(arguments("own::add", "out"), Ok(None));

@@ -1,8 +1,8 @@
-//! What a graph of `MLXBackend` holds.
+//! Summarises the payload of an MLX delegate: operators, weights, states, inputs and outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::content::{Content, Port, Scheme, State, Stored};
+use super::super::content::{PayloadSummary, Port, QuantizationScheme, StateTensor, WeightStorage};
 use super::super::element::element_of;
 use super::super::error::Error;
 use super::super::storage::ByteRange;
@@ -10,27 +10,30 @@ use super::{Field, Graph, Instruction, Number, Slot, Tensor};
 use crate::model::{Dim, Dynamism, TensorInfo};
 use crate::source::{Pages, ReadAt};
 
-/// Reads that finding the graph may take.
-const BUDGET: u64 = 1000;
+/// Maximum number of reads to locate the graph.
+const MAX_LOCATE_READS: u64 = 1000;
 
-/// What stands in a delegate's payload.
-pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Result<Content, Error> {
+/// Returns the contents of a delegate's payload.
+pub(in super::super) fn content(
+    source: &dyn ReadAt,
+    payload: ByteRange,
+) -> Result<PayloadSummary, Error> {
     let graph = Graph::read(source, payload)?;
-    let mut content = Content::default();
-    let pages = Pages::with_budget(source, BUDGET);
+    let mut content = PayloadSummary::default();
+    let pages = Pages::with_budget(source, MAX_LOCATE_READS);
     content.version(source, super::find(&pages, payload))?;
-    let weights = Weights::of(&graph);
+    let weights = QuantisedWeights::of(&graph);
     for instruction in graph.init.iter().chain(&graph.main) {
         content.operator(instruction.kind);
-        // Temporary slots have no type of their own; what writes one may say it.
-        let code = int(instruction, "scalar_type").and_then(|code| i8::try_from(code).ok());
+        // Temporary slots lack a type; an instruction that writes one may state it.
+        let code = int_field(instruction, "scalar_type").and_then(|code| i8::try_from(code).ok());
         if let Some(code) = code {
             content.computed(element_of(code).0.name());
         }
     }
     for (slot, tensor) in (0..).zip(&graph.tensors) {
         let element = tensor.element.name();
-        if slot >= graph.constants {
+        if slot >= graph.constant_count {
             content.computed(element);
             continue;
         }
@@ -43,59 +46,65 @@ pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Resu
             let codes = 32 / u64::from(stored.bits.clamp(1, 32));
             content.weight(stored.clone(), elements.saturating_mul(codes));
         } else {
-            content.weight(Stored::plain(element), elements);
+            content.weight(WeightStorage::plain(element), elements);
             if elements > 1 {
                 content.computed(element);
             }
         }
     }
-    content.states = graph.kept.iter().map(|slot| state(&graph, *slot)).collect();
+    content.states = graph
+        .persistent_slots
+        .iter()
+        .map(|slot| describe_state(&graph, *slot))
+        .collect();
     content.inputs = graph
         .inputs
         .iter()
-        .map(|slot| port(&graph, *slot))
+        .map(|slot| describe_port(&graph, *slot))
         .collect();
     content.outputs = graph
         .outputs
         .iter()
-        .map(|slot| port(&graph, *slot))
+        .map(|slot| describe_port(&graph, *slot))
         .collect();
     Ok(content)
 }
 
-/// Slots that instructions with codes take.
-struct Weights {
-    /// Codes, and what they are.
-    stored: BTreeMap<u32, Stored>,
-    /// Scales and the like.
+/// Slots with quantised weights, as the instructions use them.
+struct QuantisedWeights {
+    /// Slots with quantised codes, and their storage form.
+    stored: BTreeMap<u32, WeightStorage>,
+    /// Slots with scales and other parameters of the quantisation.
     beside: BTreeSet<u32>,
 }
 
-impl Weights {
+impl QuantisedWeights {
     fn of(graph: &Graph) -> Self {
         let (mut stored, mut beside) = (BTreeMap::new(), BTreeSet::new());
-        // Words of codes may pass through other instructions on their way.
+        // Packed codes may pass through other instructions first.
         let mut from: BTreeMap<u32, u32> = BTreeMap::new();
         for instruction in graph.init.iter().chain(&graph.main) {
-            let source =
-                |name| slot(instruction, name).map(|at| from.get(&at).copied().unwrap_or(at));
-            if let Some(bits) = int(instruction, "bits") {
-                let group = int(instruction, "group_size").unwrap_or(0);
+            let source = |name| {
+                tensor_field(instruction, name).map(|at| from.get(&at).copied().unwrap_or(at))
+            };
+            if let Some(bits) = int_field(instruction, "bits") {
+                let group = int_field(instruction, "group_size").unwrap_or(0);
                 let scheme = if group > 0 {
-                    Scheme::Groups(group)
+                    QuantizationScheme::Groups(group)
                 } else {
-                    Scheme::Steps
+                    QuantizationScheme::UnknownGrouping
                 };
                 let float = matches!(text(instruction, "mode"), Some("mxfp4" | "nvfp4" | "mxfp8"));
                 let element = format!("{}{bits}", if float { "float" } else { "int" });
                 if let Some(words) = source("w") {
-                    stored.insert(words, Stored::steps(&element, scheme));
+                    stored.insert(words, WeightStorage::new_quantised(&element, scheme));
                 }
                 let found = ["scales", "biases", "global_scale"]
                     .into_iter()
                     .filter_map(source);
                 beside.extend(found);
-            } else if let (Some(taken), Some(out)) = (source("x"), slot(instruction, "out")) {
+            } else if let (Some(taken), Some(out)) = (source("x"), tensor_field(instruction, "out"))
+            {
                 from.insert(out, taken);
             }
         }
@@ -103,9 +112,9 @@ impl Weights {
     }
 }
 
-fn state(graph: &Graph, slot: u32) -> State {
+fn describe_state(graph: &Graph, slot: u32) -> StateTensor {
     let tensor = tensor(graph, slot);
-    State {
+    StateTensor {
         name: graph.names.get(&slot).cloned(),
         element: tensor
             .map_or("unknown", |tensor| tensor.element.name())
@@ -114,8 +123,8 @@ fn state(graph: &Graph, slot: u32) -> State {
     }
 }
 
-/// What a slot of a call is. Values have no types here, and no names.
-fn port(graph: &Graph, slot: Slot) -> Port {
+/// Describes an input or output slot. Slots lack names, and value slots lack types.
+fn describe_port(graph: &Graph, slot: Slot) -> Port {
     let Slot::Tensor(slot) = slot else {
         return Port {
             name: None,
@@ -154,14 +163,14 @@ fn dims(tensor: &Tensor) -> Vec<Dim> {
     tensor.dims.iter().map(dim).collect()
 }
 
-fn slot(instruction: &Instruction, name: &str) -> Option<u32> {
+fn tensor_field(instruction: &Instruction, name: &str) -> Option<u32> {
     match instruction.fields.get(name)? {
         Field::Tensor(slot) => Some(*slot),
         _ => None,
     }
 }
 
-fn int(instruction: &Instruction, name: &str) -> Option<u64> {
+fn int_field(instruction: &Instruction, name: &str) -> Option<u64> {
     match instruction.fields.get(name)? {
         Field::Number(Number::Int(int)) => u64::try_from(*int).ok(),
         _ => None,

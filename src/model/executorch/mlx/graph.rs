@@ -1,46 +1,48 @@
-//! The graph of `MLXBackend`, as an executor needs it: instructions over slots that are written again and again.
+//! Reads the graph of an MLX delegate for an engine: instructions that read and write numbered
+//! slots.
 //!
-//! `mlx/serialization/schema.fbs` of ExecuTorch 1.5.1. Invariant: every slot of an instruction is one of the
-//! graph's; constants have names. Sizes that vary are not read: shapes follow from the inputs.
+//! Source: `mlx/serialization/schema.fbs` of ExecuTorch 1.5.1. Invariant: every slot that an
+//! instruction uses is in range. The program stores the contents of constants under names. Dynamic
+//! sizes are not read: shapes follow from the inputs.
 
 use std::collections::BTreeMap;
 
 use super::super::element::element_of;
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{self, Buffer, Table, Vector};
 use super::super::storage::ByteRange;
-use super::kinds::KINDS;
+use super::kinds::INSTRUCTION_KINDS;
 use crate::model::ElementType;
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
-/// Length of the header.
-const HEADER: u64 = 24;
-/// Bytes an instruction or a tensor takes in memory, about.
-const ENTRY_COST: u64 = 512;
-/// Bytes an element of a list takes in memory.
-const ITEM_COST: u64 = 24;
-/// Most dimensions of a tensor.
+/// Length of the header in bytes.
+const HEADER_BYTES: u64 = 24;
+/// Approximate memory per instruction or tensor, in bytes.
+const ENTRY_MEMORY_BYTES: u64 = 512;
+/// Memory per list element, in bytes.
+const ITEM_MEMORY_BYTES: u64 = 24;
+/// Maximum number of dimensions of a tensor.
 const MAX_RANK: u64 = 16;
 
 /// A graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
-    /// Instructions that run once when it is loaded.
+    /// Instructions that run once at load time.
     pub init: Vec<Instruction>,
-    /// Instructions of a run.
+    /// Instructions of each run.
     pub main: Vec<Instruction>,
-    /// Its inputs in the order of a call's arguments.
+    /// Inputs in the order of a call's arguments.
     pub inputs: Vec<Slot>,
-    /// Its outputs in the order of a call's arguments.
+    /// Outputs in the order of a call's arguments.
     pub outputs: Vec<Slot>,
-    /// Tensor slots that are constants: they come first.
-    pub constants: u32,
-    /// Tensor slots that are kept from run to run.
-    pub kept: Vec<u32>,
-    /// Names of tensor slots, under which the program stores what they hold.
+    /// Number of leading tensor slots that are constants.
+    pub constant_count: u32,
+    /// Tensor slots that persist from run to run.
+    pub persistent_slots: Vec<u32>,
+    /// Names under which the program stores the contents of tensor slots.
     pub names: BTreeMap<u32, String>,
-    /// Tensors, by their slots, of all but temporary ones.
+    /// Tensors by slot, without temporary ones.
     pub tensors: Vec<Tensor>,
 }
 
@@ -56,9 +58,9 @@ pub enum Slot {
 /// A tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
-    /// dtype.
+    /// Element type.
     pub element: ElementType,
-    /// Sizes; none where they vary.
+    /// Sizes; `None` for a dynamic one.
     pub dims: Vec<Option<u64>>,
 }
 
@@ -67,7 +69,7 @@ pub struct Tensor {
 pub struct Instruction {
     /// Its kind (`Addmm`).
     pub kind: &'static str,
-    /// Its fields by name; absent ones that have no value are not there.
+    /// Its fields by name, without absent fields that lack a default.
     pub fields: BTreeMap<&'static str, Field>,
 }
 
@@ -80,40 +82,43 @@ pub enum Field {
     Tensors(Vec<u32>),
     /// A value slot.
     Value(u32),
-    /// A number, or the value slot that has it.
+    /// A number, or the slot that holds it.
     Number(Number),
-    /// Integers, or the value slots that have them.
+    /// Integers, or the value slots that hold them.
     Numbers(Vec<Number>),
     /// A text.
     Text(String),
 }
 
-/// A number, or where it is.
+/// A number, or the slot that holds it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     /// An integer.
     Int(i64),
     /// A float.
     Float(f64),
-    /// In a value slot.
+    /// A value slot.
     Value(u32),
-    /// In a tensor slot.
+    /// A tensor slot.
     Tensor(u32),
 }
 
-/// Where the FlatBuffer of a payload is, if it is one of this backend's.
+/// Returns the position of a payload's FlatBuffer, if the payload belongs to this backend.
 pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
-    let size = payload.size.checked_sub(HEADER).filter(|size| *size >= 8)?;
+    let size = payload
+        .size
+        .checked_sub(HEADER_BYTES)
+        .filter(|size| *size >= 8)?;
     let head: [u8; 8] = pages.array(payload.offset).ok()?;
     (&head[4..] == b"MLX0").then_some(ByteRange {
-        offset: payload.offset + HEADER,
+        offset: payload.offset + HEADER_BYTES,
         size,
     })
 }
 
-/// How many slots there are.
+/// The number of tensor and value slots of a graph.
 #[derive(Clone, Copy)]
-struct Slots {
+struct SlotCounts {
     tensors: u64,
     values: u64,
 }
@@ -127,16 +132,16 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// Where the payload is broken, with the table and the offset.
+    /// Fails if the payload is invalid, with the table and the offset.
     pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, Error> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
         let range = find(&pages, payload).ok_or_else(|| Error::PayloadMagic {
-            place: Place {
+            place: FieldPosition {
                 path: "MLX payload header.magic".to_owned(),
                 offset: payload.offset.saturating_add(4),
             },
             expected: "MLX0",
-            found: "other bytes, or too few".to_owned(),
+            found: "other or too few bytes".to_owned(),
         })?;
         let buffer = Buffer::new(&pages, range.offset, range.offset + range.size);
         let root = buffer.root("MLXGraph")?;
@@ -145,12 +150,12 @@ impl Graph {
             .zip(counts)
             .map(|(at, name)| root.u32(field(at, name)));
         let counts: Vec<u32> = counts.collect::<Result<_, _>>()?;
-        let slots = Slots {
+        let slots = SlotCounts {
             tensors: counts.iter().map(|count| u64::from(*count)).sum(),
             values: root.u32(field(6, "num_values"))?.into(),
         };
         let chains = root.tables(field(7, "instruction_chains"))?;
-        let chain = |index: i64, place: Place| -> Result<Vec<Instruction>, Error> {
+        let chain = |index: i64, place: FieldPosition| -> Result<Vec<Instruction>, Error> {
             match u64::try_from(index) {
                 Ok(at) if at < chains.len() => read_chain(&chains.table(at)?, slots),
                 _ => Err(Error::Index {
@@ -171,11 +176,11 @@ impl Graph {
         Ok(Self {
             init,
             main: chain(root.u32(main)?.into(), root.place(main))?,
-            inputs: slots.variants(&root.tables(field(10, "input_map"))?)?,
-            outputs: slots.variants(&root.tables(field(11, "output_map"))?)?,
-            constants: counts[0],
-            kept: slots
-                .variants(&root.tables(field(12, "mutable_buffer_map"))?)?
+            inputs: slots.read_slots(&root.tables(field(10, "input_map"))?)?,
+            outputs: slots.read_slots(&root.tables(field(11, "output_map"))?)?,
+            constant_count: counts[0],
+            persistent_slots: slots
+                .read_slots(&root.tables(field(12, "mutable_buffer_map"))?)?
                 .into_iter()
                 .filter_map(|slot| match slot {
                     Slot::Tensor(slot) => Some(slot),
@@ -188,13 +193,13 @@ impl Graph {
     }
 }
 
-fn read_names(root: &Table<'_>, slots: Slots) -> Result<BTreeMap<u32, String>, Error> {
+fn read_names(root: &Table<'_>, slots: SlotCounts) -> Result<BTreeMap<u32, String>, Error> {
     let named = root.tables(field(13, "named_slots"))?;
-    named.keep(ENTRY_COST)?;
+    named.keep(ENTRY_MEMORY_BYTES)?;
     let mut found = BTreeMap::new();
     for entry in named.iter_tables() {
         let entry = entry?;
-        let slot = slots.variant(&entry.required(field(1, "slot"))?)?;
+        let slot = slots.read_slot(&entry.required_table(field(1, "slot"))?)?;
         if let (Slot::Tensor(slot), Some(name)) = (slot, entry.name(field(0, "name"))?) {
             found.insert(slot, name);
         }
@@ -204,7 +209,7 @@ fn read_names(root: &Table<'_>, slots: Slots) -> Result<BTreeMap<u32, String>, E
 
 fn read_tensors(root: &Table<'_>) -> Result<Vec<Tensor>, Error> {
     let tensors = root.tables(field(14, "tensor_meta"))?;
-    tensors.keep(ENTRY_COST)?;
+    tensors.keep(ENTRY_MEMORY_BYTES)?;
     let tensors = tensors.iter_tables().map(|tensor| {
         let tensor = tensor?;
         let dims = tensor.tables(field(0, "shape"))?;
@@ -227,26 +232,28 @@ fn read_tensors(root: &Table<'_>) -> Result<Vec<Tensor>, Error> {
     tensors.collect()
 }
 
-fn read_chain(chain: &Table<'_>, slots: Slots) -> Result<Vec<Instruction>, Error> {
+fn read_chain(chain: &Table<'_>, slots: SlotCounts) -> Result<Vec<Instruction>, Error> {
     let instructions = chain.tables(field(0, "instructions"))?;
-    instructions.keep(ENTRY_COST)?;
+    instructions.keep(ENTRY_MEMORY_BYTES)?;
     let instructions = instructions.iter_tables().map(|instruction| {
         let instruction = instruction?;
         let tag_field = field(0, "op_type");
         let tag = instruction.u8(tag_field)?;
-        let kind = tag.checked_sub(1).and_then(|at| KINDS.get(usize::from(at)));
+        let kind = tag
+            .checked_sub(1)
+            .and_then(|at| INSTRUCTION_KINDS.get(usize::from(at)));
         let Some((kind, fields)) = kind else {
             return Err(Error::UnionType {
                 place: instruction.place(tag_field),
                 found: tag,
-                most: u8::try_from(KINDS.len()).unwrap_or(u8::MAX),
+                most: u8::try_from(INSTRUCTION_KINDS.len()).unwrap_or(u8::MAX),
             });
         };
-        let table = instruction.required(field(1, "op"))?;
+        let table = instruction.required_table(field(1, "op"))?;
         let mut read = BTreeMap::new();
         for (number, described) in (0..).zip(fields.split_whitespace()) {
             let (name, ty) = described.split_once(':').expect("`name:type`");
-            if let Some(value) = slots.field(&table, field(number, name), ty)? {
+            if let Some(value) = slots.read_field(&table, field(number, name), ty)? {
                 read.insert(name, value);
             }
         }
@@ -255,12 +262,12 @@ fn read_chain(chain: &Table<'_>, slots: Slots) -> Result<Vec<Instruction>, Error
     instructions.collect()
 }
 
-impl Slots {
+impl SlotCounts {
     fn check(
         self,
         found: u32,
         is_value: bool,
-        place: impl FnOnce() -> Place,
+        place: impl FnOnce() -> FieldPosition,
     ) -> Result<u32, Error> {
         let (what, count) = if is_value {
             ("values", self.values)
@@ -278,7 +285,7 @@ impl Slots {
         })
     }
 
-    fn variant(self, table: &Table<'_>) -> Result<Slot, Error> {
+    fn read_slot(self, table: &Table<'_>) -> Result<Slot, Error> {
         let is_value = table.u8(field(1, "slot_type"))? != 0;
         let index = field(0, "idx");
         let slot = self.check(table.u32(index)?, is_value, || table.place(index))?;
@@ -289,16 +296,17 @@ impl Slots {
         })
     }
 
-    fn variants(self, tables: &Vector<'_>) -> Result<Vec<Slot>, Error> {
-        tables.keep(ITEM_COST)?;
+    fn read_slots(self, tables: &Vector<'_>) -> Result<Vec<Slot>, Error> {
+        tables.keep(ITEM_MEMORY_BYTES)?;
         tables
             .iter_tables()
-            .map(|table| self.variant(&table?))
+            .map(|table| self.read_slot(&table?))
             .collect()
     }
 
-    /// A field of a type as `kinds` writes it; nothing where it is absent and has no value then.
-    fn field(
+    /// Reads a field of a type in the notation of `kinds`; `None` if it is absent and lacks a
+    /// default.
+    fn read_field(
         self,
         table: &Table<'_>,
         at: flatbuffer::Field,
@@ -326,33 +334,33 @@ impl Slots {
             "v" => Some(Field::Value(self.check(table.u32(at)?, true, place)?)),
             "T" => {
                 let items = table.vector(at, 4)?;
-                items.keep(ITEM_COST)?;
+                items.keep(ITEM_MEMORY_BYTES)?;
                 let items = (0..items.len())
                     .map(|item| self.check(items.u32(item)?, false, || items.place(item)));
                 Some(Field::Tensors(items.collect::<Result<_, _>>()?))
             }
             "I" => {
                 let items = table.vector(at, 4)?;
-                items.keep(ITEM_COST)?;
+                items.keep(ITEM_MEMORY_BYTES)?;
                 let items = (0..items.len()).map(|item| Ok(Number::Int(items.i32(item)?.into())));
                 Some(Field::Numbers(items.collect::<Result<_, Error>>()?))
             }
             "N" => {
                 let items = table.tables(at)?;
-                items.keep(ITEM_COST)?;
+                items.keep(ITEM_MEMORY_BYTES)?;
                 let items = items.iter_tables().map(|item| self.number(&item?, "n"));
                 Some(Field::Numbers(items.collect::<Result<_, _>>()?))
             }
             "n" | "d" | "e" | "o" => {
-                let number = self.number(&table.required(at)?, ty)?;
+                let number = self.number(&table.required_table(at)?, ty)?;
                 Some(Field::Number(number))
             }
-            // What only instructions have that no executor here knows.
+            // Types that only occur in instructions without an implementation.
             _ => None,
         })
     }
 
-    /// A literal, or the slot that has the number.
+    /// Reads a literal, or the slot that holds the number.
     fn number(self, table: &Table<'_>, ty: &str) -> Result<Number, Error> {
         let slot = |number: u16, is_value: bool| {
             let at = field(number, "slot");

@@ -1,17 +1,30 @@
-//! The kinds of MLX's instructions: the members of `OpNode` in their order, each with the fields of its table.
+//! The instruction kinds of MLX graphs: the members of `OpNode` in order, each with the fields of
+//! its table.
 //!
-//! `mlx/serialization/schema.fbs` of ExecuTorch 1.5.1; numbers are only ever appended. A field is `name:type`, with
-//! what it is where it is absent if that is not zero. Types: `t` a tensor slot, `T` several, `v` a value slot, `i`
-//! `u` integers, `I` several, `f` a float, `b` a boolean, `s` a text, `S` several, `c` a code of a dtype, `C`
-//! several, `n` an integer or a value slot, `N` several, `d` a number or a value slot, `e` a value or a tensor
-//! slot, `o` any of these three.
+//! Source: `mlx/serialization/schema.fbs` of ExecuTorch 1.5.1; new numbers are only appended. A
+//! field is written `name:type`, followed by `=default` if the default is not zero. A capital
+//! letter marks a list.
+//!
+//! | letter | type |
+//! |---|---|
+//! | `t`, `T` | tensor slot |
+//! | `v` | value slot |
+//! | `i`, `u`, `I` | integer |
+//! | `f` | float |
+//! | `b` | boolean |
+//! | `s`, `S` | text |
+//! | `c`, `C` | dtype code |
+//! | `n`, `N` | integer or value slot |
+//! | `d` | number or value slot |
+//! | `e` | value slot or tensor slot |
+//! | `o` | integer, value slot or tensor slot |
 
-/// A kind: its name and its fields.
+/// An instruction kind: its name and its fields.
 pub(super) type Kind = (&'static str, &'static str);
 
-/// All of them; the first is number 1.
+/// All instruction kinds; the first has number 1.
 #[rustfmt::skip]
-pub(super) const KINDS: &[Kind] = &[
+pub(super) const INSTRUCTION_KINDS: &[Kind] = &[
     ("Noop", ""),
     ("IdCopy", "x:t out:t"),
     ("Addmm", "mat1:t mat2:t out:t bias:t alpha:f=1.0 beta:f=1.0"),

@@ -1,7 +1,12 @@
-//! The payloads of MLX's delegate: `MLXGraph` behind a header `MLX0`.
+//! Reader for the payloads of MLX delegates: an `MLXGraph` behind a header `MLX0`.
 //!
-//! `kinds` lists the kinds of instructions with their fields, `graph` is a graph whole, for an executor;
-//! `relations` is what one tells of dynamic dimensions, `content` what one holds.
+//! A delegate payload is the part of an ExecuTorch program that a backend runs; MLX runs its graph
+//! on Apple GPUs.
+//!
+//! - `kinds` lists the kinds of instructions with their fields.
+//! - `graph` reads a complete graph for an engine.
+//! - `relations` extracts evidence of dynamic dimensions.
+//! - `content` summarises a payload.
 
 mod content;
 mod graph;

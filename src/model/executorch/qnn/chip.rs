@@ -1,9 +1,10 @@
-//! Names of what context binaries were compiled for.
+//! Display names of the chips and backends that QNN context binaries are compiled for.
 //!
-//! Chips are `QcomChipset` of ExecuTorch's `backends/qualcomm/serialization/qc_compiler_spec.fbs`, where those of
-//! Qualcomm's processors that are known by name stand; `QNN_BACKEND_ID_HTP` is 6 (`QnnHtpCommon.h`).
+//! Chip names come from `QcomChipset` in ExecuTorch's
+//! `backends/qualcomm/serialization/qc_compiler_spec.fbs`. `QNN_BACKEND_ID_HTP` is 6
+//! (`QnnHtpCommon.h`).
 
-/// Chips by their numbers.
+/// Chip names by number.
 const CHIPS: [(u32, &str); 21] = [
     (30, "SM8350"),
     (36, "SM8450"),
@@ -28,8 +29,8 @@ const CHIPS: [(u32, &str); 21] = [
     (97, "SM8845"),
 ];
 
-/// A chip: `SM8650 (57)`, or its number alone.
-pub(super) fn chip(model: u32) -> String {
+/// Formats a chip as `SM8650 (57)`, or as its number if it is unknown.
+pub(super) fn format_chip(model: u32) -> String {
     let known = CHIPS.iter().find(|(number, _)| *number == model);
     match known {
         Some((_, name)) => format!("{name} ({model})"),
@@ -37,7 +38,7 @@ pub(super) fn chip(model: u32) -> String {
     }
 }
 
-/// A backend of QNN: `HTP`, or its number.
+/// Formats a QNN backend as `HTP`, or as its number.
 pub(super) fn backend(id: u32) -> String {
     match id {
         6 => "HTP".to_owned(),

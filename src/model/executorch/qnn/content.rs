@@ -1,33 +1,36 @@
-//! What a payload of `QnnBackend` holds: how it is wrapped, and what a context binary says of itself.
+//! Summarises the payload of a QNN delegate: its wrapper, and the description in a context binary.
 
-use super::super::content::Content;
+use super::super::content::PayloadSummary;
 use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::context::Context;
-use super::wrapper::{self, Inside};
+use super::wrapper::{self, WrappedContent};
 use crate::source::{Pages, ReadAt};
 
-/// Reads that a look at the wrapper may take.
-const BUDGET: u64 = 1000;
+/// Maximum number of reads for the wrapper.
+const MAX_WRAPPER_READS: u64 = 1000;
 
-/// What stands in a delegate's payload.
-pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Result<Content, Error> {
-    let wrapped = wrapper::find(&Pages::with_budget(source, BUDGET), payload)?;
-    let mut content = Content {
-        is_closed: true,
-        ..Content::default()
+/// Returns the contents of a delegate's payload.
+pub(in super::super) fn content(
+    source: &dyn ReadAt,
+    payload: ByteRange,
+) -> Result<PayloadSummary, Error> {
+    let wrapped = wrapper::find(&Pages::with_budget(source, MAX_WRAPPER_READS), payload)?;
+    let mut content = PayloadSummary {
+        is_opaque: true,
+        ..PayloadSummary::default()
     };
     let size = wrapped.range.size;
-    let header = match wrapped.header {
+    let header = match wrapped.header_bytes {
         0 => "none".to_owned(),
         bytes => format!("{bytes} bytes"),
     };
     content.facts.push(("wrapper", header));
     let unread = match wrapped.inside {
-        Inside::Context => return described(content, source, wrapped.range),
-        Inside::Container => "deep learning container (DLC), to be compiled on the device",
-        Inside::Graph => "graph of ExecuTorch's, to be compiled on the device",
-        Inside::Other => "of a form that is not known here",
+        WrappedContent::Context => return described(content, source, wrapped.range),
+        WrappedContent::Container => "deep learning container (DLC), to be compiled on the device",
+        WrappedContent::Graph => "ExecuTorch graph, to be compiled on the device",
+        WrappedContent::Other => "of an unknown format",
     };
     content
         .facts
@@ -35,12 +38,13 @@ pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Resu
     Ok(content)
 }
 
-/// Adds what a context binary says of itself. Which of several graphs is called, a payload does not say.
+/// Adds the description of a context binary. With several graphs, the payload does not record the
+/// called one.
 fn described(
-    mut content: Content,
+    mut content: PayloadSummary,
     source: &dyn ReadAt,
     range: ByteRange,
-) -> Result<Content, Error> {
+) -> Result<PayloadSummary, Error> {
     let found = Context::read(source, range)?;
     let size = range.size;
     let facts = &mut content.facts;

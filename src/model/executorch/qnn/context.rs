@@ -1,14 +1,20 @@
-//! A QNN context binary: what it says of itself before the compiled graphs.
+//! Parses the description at the start of a QNN context binary, before the compiled graphs.
 //!
-//! The form is Qualcomm's own and written down nowhere in public. What is read here was found in binaries that ONNX
-//! Runtime's provider for QNN 2.47 and 2.51 compiled from known models: two numbers of four bytes and one of eight,
-//! big-endian (2, 3, 1); the size of a FlatBuffer, then offset and size of the compiled graphs, of eight bytes each,
-//! little-endian; from byte 40 that FlatBuffer. Its tables mirror the public structures of `QnnSystemContext.h` and
-//! `QnnTypes.h`: `QnnSystemContext_BinaryInfoV3_t`, `QnnSystemContext_GraphInfoV1_t` within V2 within V3, `Qnn_Tensor_t`.
-//! Binaries that begin otherwise are not recognised. Invariant: the compiled graphs are never read.
+//! Qualcomm has not published the format. It was derived from binaries that ONNX Runtime's
+//! execution provider for QNN 2.47 and 2.51 compiled from known models:
+//!
+//! - two numbers of four bytes and one of eight, big-endian: 2, 3, 1
+//! - the size of a FlatBuffer, then offset and size of the compiled graphs: eight bytes each,
+//!   little-endian
+//! - the FlatBuffer, from byte 40
+//!
+//! Its tables mirror the public structures of `QnnSystemContext.h` and `QnnTypes.h`:
+//! `QnnSystemContext_BinaryInfoV3_t`, `QnnSystemContext_GraphInfoV1_t` within V2 within V3,
+//! `Qnn_Tensor_t`. Binaries with another beginning are not recognised. Invariant: the compiled
+//! graphs are never read.
 
 use super::super::content::Port;
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::storage::ByteRange;
 use super::chip;
@@ -16,28 +22,29 @@ use super::element::element_of;
 use crate::model::{Dim, Dynamism, TensorInfo};
 use crate::source::{Pages, ReadAt};
 
-/// What every binary of this form begins with.
+/// The first bytes of every binary in this format.
 const MAGIC: [u8; 16] = [0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1];
-/// Bytes before the FlatBuffer.
-const HEADER: u64 = 40;
-/// Kind of the unions of the description and of a graph that are known: the third of each.
+/// Number of bytes before the FlatBuffer.
+const HEADER_BYTES: u64 = 40;
+/// The supported member of the description's union and of a graph's union: the third of each.
 const KIND: u8 = 3;
-/// Reads for each byte of the description, and beside: offsets may lead to one table again and again.
-const BUDGET_PER_BYTE: u64 = 16;
-const BASE_BUDGET: u64 = 10_000;
-/// Largest description in bytes; one of a graph with a hundred tensors takes some 20 kB.
-const MAX_DESCRIPTION: u64 = 64 * 1024 * 1024;
-/// Most dimensions of a tensor.
+/// Read budget per byte of the description, and its base; offsets may lead to the same table many
+/// times.
+const READS_PER_BYTE: u64 = 16;
+const BASE_READS: u64 = 10_000;
+/// Maximum size of a description in bytes; a graph with a hundred tensors takes some 20 kB.
+const MAX_DESCRIPTION_BYTES: u64 = 64 * 1024 * 1024;
+/// Maximum number of dimensions of a tensor.
 const MAX_RANK: u64 = 32;
-/// Bytes a graph or a tensor takes in memory, about.
-const COST: u64 = 256;
+/// Approximate memory per graph or tensor, in bytes.
+const ENTRY_MEMORY_BYTES: u64 = 256;
 
-/// The fields that are read, by their numbers in the FlatBuffer.
+/// Field numbers of the FlatBuffer's tables.
 mod fields {
     use super::Field;
     /// Root: the description's union.
     pub(super) const INFO: Field = Field(0, "info");
-    /// Description and graph: the kind of the union.
+    /// Description and graph: the type of the union.
     pub(super) const KIND: Field = Field(1, "info_type");
     /// Description and graph: the union.
     pub(super) const UNION: Field = Field(2, "info");
@@ -49,8 +56,8 @@ mod fields {
     pub(super) const GRAPHS: Field = Field(10, "graphs");
     /// `socModel`.
     pub(super) const CHIP: Field = Field(16, "socModel");
-    /// The information of the version before, within that of a graph.
-    pub(super) const BEFORE: Field = Field(0, "before");
+    /// The structure of the previous version, nested in that of a graph.
+    pub(super) const PREVIOUS_VERSION: Field = Field(0, "before");
     /// `graphName`.
     pub(super) const GRAPH_NAME: Field = Field(0, "graphName");
     /// `graphInputs`.
@@ -63,79 +70,81 @@ mod fields {
     pub(super) const RANK: Field = Field(6, "rank");
     /// `dimensions`.
     pub(super) const DIMENSIONS: Field = Field(7, "dimensions");
-    /// Bytes behind the dimensions, empty in all binaries that were looked into.
-    pub(super) const BESIDE: Field = Field(8, "dimensions_beside");
+    /// Bytes after the dimensions; empty in all examined binaries.
+    pub(super) const UNKNOWN_BYTES: Field = Field(8, "dimensions_beside");
     /// `name`.
     pub(super) const NAME: Field = Field(9, "name");
 }
 
-/// What a context binary says of itself.
+/// The description of a context binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
-    /// The backend it was compiled for: `HTP`.
+    /// The target backend: `HTP`.
     pub backend: String,
-    /// The tools that compiled it: `v2.51.0.260929181845`.
+    /// The version of the compiler: `v2.51.0.260929181845`.
     pub build: Option<String>,
-    /// The chip it was compiled for: `SM8650 (57)`.
+    /// The target chip: `SM8650 (57)`.
     pub chip: Option<String>,
     /// Its graphs.
     pub graphs: Vec<Graph>,
-    /// Where the description is in the file.
+    /// Position of the description in the file.
     pub description: ByteRange,
-    /// Where the compiled graphs are, with their weights.
+    /// Position of the compiled graphs with their weights.
     pub compiled: ByteRange,
 }
 
 /// A graph of a context binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
-    /// Its name; compilers that are given none make one up.
+    /// Its name; compilers generate one if it is not specified.
     pub name: String,
-    /// What it takes, in order.
+    /// Inputs in order.
     pub inputs: Vec<Port>,
-    /// What it gives, in order.
+    /// Outputs in order.
     pub outputs: Vec<Port>,
 }
 
-/// Whether these first bytes are those of a context binary.
+/// Returns whether these first bytes begin a context binary.
 #[must_use]
 pub fn begins(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(&MAGIC)
 }
 
-/// Whether a context binary is in these bytes of a file.
+/// Returns whether these bytes of a file begin a context binary.
 pub(super) fn is_context(pages: &Pages<'_>, range: ByteRange) -> bool {
-    let head: Option<[u8; 16]> = (range.size >= HEADER)
+    let head: Option<[u8; 16]> = (range.size >= HEADER_BYTES)
         .then(|| pages.array(range.offset).ok())
         .flatten();
     head.is_some_and(|head| begins(&head))
 }
 
 impl Context {
-    /// Reads the description of the context binary in these bytes of the file.
+    /// Parses the description of the context binary in these bytes of the file.
     ///
     /// # Errors
     ///
-    /// Where it is broken, with the field and the offset.
+    /// Fails if the description is invalid, with the field and the offset.
     pub fn read(source: &dyn ReadAt, range: ByteRange) -> Result<Self, Error> {
-        let (description, compiled) = parts(source, range)?;
-        let budget = description.size.saturating_mul(BUDGET_PER_BYTE);
-        let pages = Pages::with_budget(source, budget.saturating_add(BASE_BUDGET));
+        let (description, compiled) = locate_parts(source, range)?;
+        let budget = description.size.saturating_mul(READS_PER_BYTE);
+        let pages = Pages::with_budget(source, budget.saturating_add(BASE_READS));
         let end = description.offset + description.size;
         let buffer = Buffer::new(&pages, description.offset, end);
         let root = buffer.root("QnnContext")?;
-        let info = union(&root.required(fields::INFO)?)?;
+        let info = supported_member(&root.required_table(fields::INFO)?)?;
         let chip_number = info.u32(fields::CHIP)?;
         let mut graphs = Vec::new();
         for found in info.tables(fields::GRAPHS)?.iter_tables() {
             let found = found?;
-            buffer.keep(COST, || found.here())?;
+            buffer.keep(ENTRY_MEMORY_BYTES, || found.here())?;
             graphs.push(graph(&found)?);
         }
         Ok(Self {
             backend: chip::backend(info.u32(fields::BACKEND)?),
-            build: info.cut_text(fields::BUILD)?.filter(|id| !id.is_empty()),
-            chip: (chip_number != 0).then(|| chip::chip(chip_number)),
+            build: info
+                .truncated_text(fields::BUILD)?
+                .filter(|id| !id.is_empty()),
+            chip: (chip_number != 0).then(|| chip::format_chip(chip_number)),
             graphs,
             description,
             compiled,
@@ -143,10 +152,10 @@ impl Context {
     }
 }
 
-/// Where the description and the compiled graphs are.
-fn parts(source: &dyn ReadAt, range: ByteRange) -> Result<(ByteRange, ByteRange), Error> {
-    let pages = Pages::with_budget(source, BASE_BUDGET);
-    let place = |field: &str, at: u64| Place {
+/// Returns the positions of the description and of the compiled graphs.
+fn locate_parts(source: &dyn ReadAt, range: ByteRange) -> Result<(ByteRange, ByteRange), Error> {
+    let pages = Pages::with_budget(source, BASE_READS);
+    let place = |field: &str, at: u64| FieldPosition {
         path: format!("QNN context binary.{field}"),
         offset: range.offset.saturating_add(at),
     };
@@ -154,7 +163,7 @@ fn parts(source: &dyn ReadAt, range: ByteRange) -> Result<(ByteRange, ByteRange)
         return Err(Error::PayloadMagic {
             place: place("magic", 0),
             expected: "the numbers 2, 3 and 1 of a context binary",
-            found: "other bytes, or too few".to_owned(),
+            found: "other or too few bytes".to_owned(),
         });
     }
     let number = |field: &str, at: u64| -> Result<u64, Error> {
@@ -167,8 +176,8 @@ fn parts(source: &dyn ReadAt, range: ByteRange) -> Result<(ByteRange, ByteRange)
     };
     let size = number("description_size", 16)?;
     let (offset, compiled) = (number("compiled_offset", 24)?, number("compiled_size", 32)?);
-    let most = offset.min(range.size).saturating_sub(HEADER);
-    let most = most.min(MAX_DESCRIPTION);
+    let most = offset.min(range.size).saturating_sub(HEADER_BYTES);
+    let most = most.min(MAX_DESCRIPTION_BYTES);
     if size < 8 || size > most {
         return Err(Error::ProgramSize {
             place: place("description_size", 16),
@@ -193,11 +202,11 @@ fn parts(source: &dyn ReadAt, range: ByteRange) -> Result<(ByteRange, ByteRange)
         offset: range.offset + at,
         size,
     };
-    Ok((inside(HEADER, size), inside(offset, compiled)))
+    Ok((inside(HEADER_BYTES, size), inside(offset, compiled)))
 }
 
-/// What is in a union of the known kind.
-fn union<'a>(table: &Table<'a>) -> Result<Table<'a>, Error> {
+/// Returns the table in a union of the supported type.
+fn supported_member<'a>(table: &Table<'a>) -> Result<Table<'a>, Error> {
     let kind = table.u8(fields::KIND)?;
     if kind != KIND {
         return Err(Error::Value {
@@ -206,26 +215,29 @@ fn union<'a>(table: &Table<'a>) -> Result<Table<'a>, Error> {
             found: kind.into(),
         });
     }
-    table.required(fields::UNION)
+    table.required_table(fields::UNION)
 }
 
 fn graph(wrapper: &Table<'_>) -> Result<Graph, Error> {
-    let second = union(wrapper)?.required(fields::BEFORE)?;
-    let first = second.required(fields::BEFORE)?;
+    let second = supported_member(wrapper)?.required_table(fields::PREVIOUS_VERSION)?;
+    let first = second.required_table(fields::PREVIOUS_VERSION)?;
     Ok(Graph {
         name: first.name(fields::GRAPH_NAME)?.unwrap_or_default(),
-        inputs: ports(&first, fields::INPUTS)?,
-        outputs: ports(&first, fields::OUTPUTS)?,
+        inputs: read_ports(&first, fields::INPUTS)?,
+        outputs: read_ports(&first, fields::OUTPUTS)?,
     })
 }
 
-fn ports(graph: &Table<'_>, field: Field) -> Result<Vec<Port>, Error> {
+fn read_ports(graph: &Table<'_>, field: Field) -> Result<Vec<Port>, Error> {
     let tensors = graph.tables(field)?;
-    tensors.keep(COST)?;
-    tensors.iter_tables().map(|found| port(&found?)).collect()
+    tensors.keep(ENTRY_MEMORY_BYTES)?;
+    tensors
+        .iter_tables()
+        .map(|found| read_port(&found?))
+        .collect()
 }
 
-fn port(tensor: &Table<'_>) -> Result<Port, Error> {
+fn read_port(tensor: &Table<'_>) -> Result<Port, Error> {
     let sizes = tensor.vector(fields::DIMENSIONS, 4)?;
     let rank = u64::from(tensor.u32(fields::RANK)?);
     if sizes.len() > MAX_RANK {
@@ -242,8 +254,8 @@ fn port(tensor: &Table<'_>) -> Result<Port, Error> {
             found: rank,
         });
     }
-    // What these bytes say of the sizes is not known: with some there, only type and rank are believed.
-    let varies = !tensor.vector(fields::BESIDE, 1)?.is_empty();
+    // The meaning of these bytes is unknown. If they are present, only type and rank are reliable.
+    let varies = !tensor.vector(fields::UNKNOWN_BYTES, 1)?.is_empty();
     let dim = |size: u64| {
         if !varies {
             return Dim::Fixed(size);

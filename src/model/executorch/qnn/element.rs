@@ -1,12 +1,12 @@
-//! The types of QNN's tensors (`Qnn_DataType_t` of Qualcomm's public `QnnTypes.h`).
+//! The tensor types of QNN (`Qnn_DataType_t` of Qualcomm's public `QnnTypes.h`).
 //!
-//! The low byte counts bits in decimal digits (`0x0232` is a float of 32 bits). Integers that stand for floats are,
-//! to a caller, the integers that they are stored as.
+//! The low byte counts bits in decimal digits (`0x0232` is a 32-bit float). For a caller, quantised
+//! values have the type of the stored integers.
 
 use crate::model::ElementType;
 use crate::package::DType;
 
-/// The type of this number.
+/// Returns the type of this number.
 pub(super) fn element_of(code: u32) -> ElementType {
     use DType::{Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, Uint8};
     let other = |name: &str| ElementType::Other(name.to_owned());

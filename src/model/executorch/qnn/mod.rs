@@ -1,8 +1,15 @@
-//! The payloads of QNN's delegate: a wrapper of ExecuTorch's around what Qualcomm's tools made.
+//! Reader for the payloads of QNN delegates: an ExecuTorch wrapper around a binary of Qualcomm's
+//! tools.
 //!
-//! `wrapper` finds what is inside, `context` reads the description in a context binary, `element` and `chip` give
-//! numbers their names, `content` is what a payload tells. The compiled graphs themselves are Qualcomm's matter:
-//! nothing here reads them.
+//! A delegate payload is the part of an ExecuTorch program that a backend runs; QNN runs its graph
+//! on a Qualcomm accelerator.
+//!
+//! - `wrapper` locates the binary.
+//! - `context` parses the description in a context binary.
+//! - `element` and `chip` map numbers to names.
+//! - `content` summarises a payload.
+//!
+//! The compiled graphs have a private format and are never read.
 
 mod chip;
 mod content;

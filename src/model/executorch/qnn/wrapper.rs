@@ -1,54 +1,56 @@
-//! What ExecuTorch's delegate for QNN puts before a binary of Qualcomm's tools.
+//! Parses the header that ExecuTorch's QNN delegate writes before a binary of Qualcomm's tools.
 //!
-//! `backends/qualcomm/runtime/backends/QnnCustomProtocol.h` of ExecuTorch: a magic number, a signature, the size of
-//! the binary. The header has 256 bytes since binaries are aligned to them, and had 20 before. Releases between
-//! also wrote the graph itself (`QnnQcirCustomProtocol`), to be compiled on the device. Invariant: what is found lies
-//! inside the payload.
+//! Source: `backends/qualcomm/runtime/backends/QnnCustomProtocol.h` of ExecuTorch: a magic number,
+//! a signature, the size of the binary. Current releases align the binary with a header of 256
+//! bytes; older ones wrote 20 bytes. Some releases in between also wrote the graph itself
+//! (`QnnQcirCustomProtocol`), which the device compiles. Invariant: the located bytes lie inside
+//! the payload.
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use super::context::is_context;
 use crate::source::Pages;
 
 /// Magic number before a binary.
-const BINARY: u32 = 0x5678_ABCD;
-/// Magic number before a graph that is not compiled.
-const GRAPH: u32 = 0x1234_ABCD;
-/// Bytes of the fields of the header before a binary: magic number, signature, size.
-const FIELDS: u64 = 20;
-/// Bytes of that header where binaries are aligned (`QNN_CTX_BIN_ALIGNMENT`).
-const ALIGNED: u64 = 256;
-/// Bytes of the header before a graph: magic number, size of the FlatBuffer, size of the tensors.
-const GRAPH_FIELDS: u64 = 16;
-/// What a zip archive begins with, and so a deep learning container (DLC), which is one.
-const ZIP: [u8; 4] = *b"PK\x03\x04";
+const BINARY_MAGIC: u32 = 0x5678_ABCD;
+/// Magic number before an uncompiled graph.
+const GRAPH_MAGIC: u32 = 0x1234_ABCD;
+/// Size of the header fields before a binary, in bytes: magic number, signature, size.
+const UNALIGNED_HEADER_BYTES: u64 = 20;
+/// Size of that header with alignment (`QNN_CTX_BIN_ALIGNMENT`), in bytes.
+const ALIGNED_HEADER_BYTES: u64 = 256;
+/// Size of the header before a graph, in bytes: magic number, size of the FlatBuffer, size of the
+/// tensors.
+const GRAPH_HEADER_BYTES: u64 = 16;
+/// Magic number of zip archives, including deep learning containers (DLC).
+const ZIP_MAGIC: [u8; 4] = *b"PK\x03\x04";
 
-/// What a payload is.
+/// A parsed wrapper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wrapped {
-    /// Bytes of the header; none of a binary that has no wrapper.
-    pub(super) header: u64,
-    /// What is behind it.
-    pub(super) inside: Inside,
-    /// Where that is.
+pub(super) struct Wrapper {
+    /// Size of the header in bytes; 0 for a binary without a wrapper.
+    pub(super) header_bytes: u64,
+    /// The type of the content.
+    pub(super) inside: WrappedContent,
+    /// Position of the content.
     pub(super) range: ByteRange,
 }
 
-/// What is behind the header.
+/// The type of the content behind the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Inside {
-    /// A context binary whose description can be read.
+pub(super) enum WrappedContent {
+    /// A context binary with a readable description.
     Context,
     /// A deep learning container: graphs that the device compiles.
     Container,
-    /// ExecuTorch's own form of a graph, with its tensors: the device compiles it.
+    /// A graph in ExecuTorch's own format with its tensors; the device compiles it.
     Graph,
-    /// A binary with none of the beginnings that are known here.
+    /// A binary in an unknown format.
     Other,
 }
 
-/// Looks at the head of a payload.
-pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapped, Error> {
+/// Parses the header of a payload.
+pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, Error> {
     let ByteRange { offset, size } = payload;
     let read = |at: u64, error| Error::Read {
         place: place("magic", at),
@@ -61,9 +63,9 @@ pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapped, Err
         Some(u32::from_le_bytes(bytes))
     };
     let (header, range) = match magic {
-        Some(BINARY) => binary(pages, payload)?,
-        Some(GRAPH) => return graph(pages, payload),
-        // Early releases wrote context binaries as they are.
+        Some(BINARY_MAGIC) => binary(pages, payload)?,
+        Some(GRAPH_MAGIC) => return graph(pages, payload),
+        // Early releases wrote context binaries without a wrapper.
         _ if is_context(pages, payload) => (0, payload),
         _ => {
             let found = magic.map_or("too few bytes".to_owned(), |magic| format!("{magic:#010x}"));
@@ -75,27 +77,28 @@ pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapped, Err
         }
     };
     let inside = if is_context(pages, range) {
-        Inside::Context
+        WrappedContent::Context
     } else if range.size >= 4 {
         let bytes: [u8; 4] = pages
             .array(range.offset)
             .map_err(|error| read(range.offset, error))?;
-        if bytes == ZIP {
-            Inside::Container
+        if bytes == ZIP_MAGIC {
+            WrappedContent::Container
         } else {
-            Inside::Other
+            WrappedContent::Other
         }
     } else {
-        Inside::Other
+        WrappedContent::Other
     };
-    Ok(Wrapped {
-        header,
+    Ok(Wrapper {
+        header_bytes: header,
         inside,
         range,
     })
 }
 
-/// Where the binary behind a header is. Both headers say the same: what fits tells which one it is.
+/// Returns the position of the binary behind a header. Both headers have the same fields; the size
+/// decides between them.
 fn binary(pages: &Pages<'_>, payload: ByteRange) -> Result<(u64, ByteRange), Error> {
     let at = payload.offset + 12;
     let size = number(pages, payload, 12)?;
@@ -103,12 +106,14 @@ fn binary(pages: &Pages<'_>, payload: ByteRange) -> Result<(u64, ByteRange), Err
         let end = header.checked_add(size);
         end.is_some_and(|end| end <= payload.size)
     };
-    let header = [ALIGNED, FIELDS].into_iter().find(|header| fits(*header));
+    let header = [ALIGNED_HEADER_BYTES, UNALIGNED_HEADER_BYTES]
+        .into_iter()
+        .find(|header| fits(*header));
     let header = header.ok_or_else(|| Error::Truncated {
         place: place("binary_size", at),
         size,
-        base: FIELDS,
-        needs: u128::from(FIELDS) + u128::from(size),
+        base: UNALIGNED_HEADER_BYTES,
+        needs: u128::from(UNALIGNED_HEADER_BYTES) + u128::from(size),
         len: payload.size,
     })?;
     let range = ByteRange {
@@ -118,33 +123,33 @@ fn binary(pages: &Pages<'_>, payload: ByteRange) -> Result<(u64, ByteRange), Err
     Ok((header, range))
 }
 
-/// A graph that is not compiled: a FlatBuffer, then tensors.
-fn graph(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapped, Error> {
+/// Locates an uncompiled graph: a FlatBuffer, then tensors.
+fn graph(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, Error> {
     let sizes = number(pages, payload, 4)?;
     let flatbuffer = sizes & u64::from(u32::MAX);
     let tensors = number(pages, payload, 8)?;
     let size = flatbuffer.saturating_add(tensors);
-    let end = size.checked_add(GRAPH_FIELDS);
+    let end = size.checked_add(GRAPH_HEADER_BYTES);
     if end.is_none_or(|end| end > payload.size) {
         return Err(Error::Truncated {
             place: place("tensor_size", payload.offset + 8),
             size: tensors,
-            base: GRAPH_FIELDS + flatbuffer,
-            needs: u128::from(GRAPH_FIELDS) + u128::from(flatbuffer) + u128::from(tensors),
+            base: GRAPH_HEADER_BYTES + flatbuffer,
+            needs: u128::from(GRAPH_HEADER_BYTES) + u128::from(flatbuffer) + u128::from(tensors),
             len: payload.size,
         });
     }
-    Ok(Wrapped {
-        header: GRAPH_FIELDS,
-        inside: Inside::Graph,
+    Ok(Wrapper {
+        header_bytes: GRAPH_HEADER_BYTES,
+        inside: WrappedContent::Graph,
         range: ByteRange {
-            offset: payload.offset + GRAPH_FIELDS,
+            offset: payload.offset + GRAPH_HEADER_BYTES,
             size,
         },
     })
 }
 
-/// The number of eight bytes at this place of the payload.
+/// Reads the eight-byte number at this offset of the payload.
 fn number(pages: &Pages<'_>, payload: ByteRange, at: u64) -> Result<u64, Error> {
     let here = payload.offset + at;
     if at + 8 > payload.size {
@@ -163,8 +168,8 @@ fn number(pages: &Pages<'_>, payload: ByteRange, at: u64) -> Result<u64, Error> 
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn place(field: &str, offset: u64) -> Place {
-    Place {
+fn place(field: &str, offset: u64) -> FieldPosition {
+    FieldPosition {
         path: format!("QNN payload header.{field}"),
         offset,
     }

@@ -1,7 +1,13 @@
-//! The payloads of Vulkan's delegate: `VkGraph` behind a header `VH00`.
+//! Reader for the payloads of Vulkan delegates: a `VkGraph` behind a header `VH00`.
 //!
-//! `payload` finds the parts of one, `graph` is a graph whole, for an executor; `relations` is what one tells
-//! of dynamic dimensions, `content` what one holds; `schema` has the numbers of fields.
+//! A delegate payload is the part of an ExecuTorch program that a backend runs; Vulkan runs its
+//! graph on the GPU.
+//!
+//! - `payload` locates the parts of a payload.
+//! - `graph` reads a complete graph for an engine.
+//! - `relations` extracts evidence of dynamic dimensions.
+//! - `content` summarises a payload.
+//! - `schema` has the field numbers.
 
 mod content;
 mod graph;

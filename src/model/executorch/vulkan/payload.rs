@@ -1,33 +1,35 @@
-//! Where the parts of a payload are: `VkGraph` behind a header `VH00`, and constants behind it.
+//! Locates the parts of a Vulkan payload: a `VkGraph` behind a header `VH00`, then constants.
 //!
 //! Invariant: both parts lie inside the payload.
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
 use crate::source::Pages;
 
-/// What a graph's FlatBuffer is marked as.
+/// Identifier of the graph's FlatBuffer.
 const IDENTIFIER: [u8; 4] = *b"VK00";
 
-/// The parts.
-pub(super) struct Parts {
+/// The positions of the parts.
+pub(super) struct PayloadParts {
     /// The graph's FlatBuffer.
     pub(super) graph: ByteRange,
-    /// Constants that the graph refers to.
+    /// Constants that the graph references.
     pub(super) constants: ByteRange,
 }
 
-/// Where the FlatBuffer of a payload is, if it is one of this backend's.
+/// Returns the position of a payload's FlatBuffer, if the payload belongs to this backend.
 pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
-    Parts::find(pages, payload).ok().map(|parts| parts.graph)
+    PayloadParts::find(pages, payload)
+        .ok()
+        .map(|parts| parts.graph)
 }
 
-impl Parts {
-    /// Those of a payload, which must be one of Vulkan's.
+impl PayloadParts {
+    /// Locates the parts of a payload; fails if the payload belongs to another backend.
     pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
         let ByteRange { offset, size: len } = payload;
-        let place = |at: u64, field: &str| Place {
+        let place = |at: u64, field: &str| FieldPosition {
             path: format!("Vulkan payload header.{field}"),
             offset: offset + at,
         };

@@ -1,14 +1,14 @@
-//! What a graph of `VulkanBackend` tells of dynamic dimensions.
+//! Extracts evidence of dynamic dimensions from the graph of a Vulkan delegate.
 //!
-//! Its tensors have no dynamism, but its operators are those of the exporter, by name: `sym_size`
-//! is only there for a dimension that is dynamic, and a view takes a literal for a fixed size and a
-//! symbol for another. Of the rest, the operators in [`Calls::call`] tell how dimensions hang
-//! together.
+//! Its tensors do not record dynamism, but its operators are those of the exporter. `add_sym_size`
+//! occurs only for a dynamic dimension. A view takes a literal for a fixed size and a symbol for a
+//! dynamic one. Other common operators (matrix products, elementwise operators, permutations) show
+//! how dimensions depend on each other.
 
 use std::collections::BTreeMap;
 
 use super::super::error::Error;
-use super::super::evidence::Certain;
+use super::super::evidence::DimFact;
 use super::super::flatbuffer::{Table, Vector};
 use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
 use super::schema::{
@@ -16,30 +16,30 @@ use super::schema::{
     IS_VALUE_LIST, ITEMS, NAME, OUTPUTS, TYPE, VALUE, VALUES,
 };
 
-/// Most dimensions of a tensor, and most arguments that are looked at.
+/// Maximum number of dimensions of a tensor, and of arguments of a call.
 const MAX_ITEMS: u64 = 16;
 
-/// The tensors that a graph's calls connect.
-struct Calls<'g, 'r, 'b> {
+/// The tensors that a graph's calls use.
+struct RuleBuilder<'g, 'r, 'b> {
     graph: &'g mut Graph<'r>,
     values: Vector<'b>,
     shapes: BTreeMap<u64, Shape>,
 }
 
-/// Adds the rules of a graph; its inputs and outputs.
+/// Adds the rules of a graph; returns its inputs and outputs.
 pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
-    let mut calls = Calls {
+    let mut calls = RuleBuilder {
         graph,
         values: root.tables(VALUES)?,
         shapes: BTreeMap::new(),
     };
-    calls.tensors()?;
+    calls.add_tensors()?;
     for call in root.tables(CHAIN)?.iter_tables() {
         let call = call?;
         let args = call.vector(ARGS, 4)?;
         if args.len() <= MAX_ITEMS {
             let name = call.name(NAME)?.unwrap_or_default();
-            calls.call(&name, &indices(&args)?)?;
+            calls.add_call(&name, &read_indices(&args)?)?;
         }
     }
     let mut shapes = Vec::new();
@@ -55,13 +55,13 @@ pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Resul
     })
 }
 
-/// Returns how many inputs and outputs a graph has.
+/// Returns the number of inputs and outputs of a graph.
 pub(in super::super) fn count_ports(root: &Table<'_>) -> Result<u64, Error> {
     Ok(root.vector(INPUTS, 4)?.len() + root.vector(OUTPUTS, 4)?.len())
 }
 
-impl<'b> Calls<'_, '_, 'b> {
-    fn tensors(&mut self) -> Result<(), Error> {
+impl<'b> RuleBuilder<'_, '_, 'b> {
+    fn add_tensors(&mut self) -> Result<(), Error> {
         for index in 0..self.values.len() {
             let Some(tensor) = self.member(index, IS_TENSOR)? else {
                 continue;
@@ -74,7 +74,7 @@ impl<'b> Calls<'_, '_, 'b> {
             let Some(shape) = self.graph.shape(dims.collect::<Result<_, _>>()?) else {
                 return Ok(());
             };
-            // Absent is 0: a constant.
+            // The default 0 marks a constant.
             if tensor.i32(CONSTANT)? >= 0 {
                 self.graph.fixed(&shape);
             }
@@ -83,7 +83,7 @@ impl<'b> Calls<'_, '_, 'b> {
         Ok(())
     }
 
-    /// The value at `index` if it is of this type.
+    /// Returns the value at `index`, if it has this type.
     fn member(&self, index: u64, tag: u8) -> Result<Option<Table<'b>>, Error> {
         if index >= self.values.len() {
             return Ok(None);
@@ -96,15 +96,15 @@ impl<'b> Calls<'_, '_, 'b> {
         }
     }
 
-    fn int(&self, index: u64) -> Result<Option<i64>, Error> {
+    fn int_value(&self, index: u64) -> Result<Option<i64>, Error> {
         match self.member(index, IS_INT)? {
             Some(table) => table.i64(INT).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Operators by name. Arguments are those of the operator, the result is the last.
-    fn call(&mut self, name: &str, args: &[u64]) -> Result<(), Error> {
+    /// Adds the rules of an operator call. The last argument is the result.
+    fn add_call(&mut self, name: &str, args: &[u64]) -> Result<(), Error> {
         let shape = |index: usize| {
             args.get(index)
                 .and_then(|arg| self.shapes.get(arg))
@@ -115,8 +115,8 @@ impl<'b> Calls<'_, '_, 'b> {
         };
         let last = args.len().checked_sub(1).and_then(shape);
         match (name, second, last) {
-            ("sym_size.int", None, None) => self.sym_size(&first, args),
-            ("aten.view_copy.default", None, Some(to)) => self.view(&to, args),
+            ("sym_size.int", None, None) => self.add_sym_size(&first, args),
+            ("aten.view_copy.default", None, Some(to)) => self.add_view(&to, args),
             ("aten.linear.default", Some(matrix), Some(to)) => {
                 self.graph.linear(&to, &first, &matrix, false);
                 Ok(())
@@ -146,14 +146,16 @@ impl<'b> Calls<'_, '_, 'b> {
                 self.graph.elementwise(&to, &first);
                 Ok(())
             }
-            ("aten.permute_copy.default", None, Some(to)) => self.permute(&to, &first, args),
+            ("aten.permute_copy.default", None, Some(to)) => {
+                self.add_permutation(&to, &first, args)
+            }
             _ => Ok(()),
         }
     }
 
-    fn sym_size(&mut self, tensor: &Shape, args: &[u64]) -> Result<(), Error> {
+    fn add_sym_size(&mut self, tensor: &Shape, args: &[u64]) -> Result<(), Error> {
         let &[_, dim, _] = args else { return Ok(()) };
-        let Some(dim) = self.int(dim)? else {
+        let Some(dim) = self.int_value(dim)? else {
             return Ok(());
         };
         let rank = i64::try_from(tensor.rank()).expect("a rank is small");
@@ -164,12 +166,12 @@ impl<'b> Calls<'_, '_, 'b> {
         };
         let dim = usize::try_from(dim).ok();
         if let Some(dim) = dim.filter(|&dim| tensor.bounds.get(dim).is_some_and(|&n| n > 1)) {
-            self.graph.fact(tensor.dim(dim), Certain::Dynamic);
+            self.graph.fact(tensor.dim(dim), DimFact::Dynamic);
         }
         Ok(())
     }
 
-    fn view(&mut self, to: &Shape, args: &[u64]) -> Result<(), Error> {
+    fn add_view(&mut self, to: &Shape, args: &[u64]) -> Result<(), Error> {
         let &[_, sizes, _] = args else { return Ok(()) };
         let Some(list) = self.member(sizes, IS_VALUE_LIST)? else {
             return Ok(());
@@ -178,20 +180,20 @@ impl<'b> Calls<'_, '_, 'b> {
         if items.len() != to.rank() as u64 {
             return Ok(());
         }
-        let items = indices(&items)?;
+        let items = read_indices(&items)?;
         for (dim, item) in items.into_iter().enumerate() {
-            if let Some(size) = self.int(item)? {
+            if let Some(size) = self.int_value(item)? {
                 if let Ok(size) = u64::try_from(size) {
                     self.graph.literal(to, dim, size);
                 }
             } else if self.member(item, IS_SYMBOL)?.is_some() && to.bounds[dim] > 1 {
-                self.graph.fact(to.dim(dim), Certain::Dynamic);
+                self.graph.fact(to.dim(dim), DimFact::Dynamic);
             }
         }
         Ok(())
     }
 
-    fn permute(&mut self, to: &Shape, from: &Shape, args: &[u64]) -> Result<(), Error> {
+    fn add_permutation(&mut self, to: &Shape, from: &Shape, args: &[u64]) -> Result<(), Error> {
         let &[_, order, _] = args else { return Ok(()) };
         let Some(list) = self.member(order, IS_INT_LIST)? else {
             return Ok(());
@@ -207,8 +209,8 @@ impl<'b> Calls<'_, '_, 'b> {
     }
 }
 
-/// Indices of values; a negative one leads nowhere.
-fn indices(vector: &Vector<'_>) -> Result<Vec<u64>, Error> {
+/// Reads indices of values; a negative one becomes an invalid index.
+fn read_indices(vector: &Vector<'_>) -> Result<Vec<u64>, Error> {
     (0..vector.len())
         .map(|index| Ok(u64::try_from(vector.i32(index)?).unwrap_or(u64::MAX)))
         .collect()

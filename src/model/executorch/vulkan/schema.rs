@@ -1,4 +1,4 @@
-//! The fields of `VkGraph` by their numbers: `vulkan/serialization/schema.fbs` of ExecuTorch 1.5.
+//! Field numbers of `VkGraph`: `vulkan/serialization/schema.fbs` of ExecuTorch 1.5.
 
 use super::super::flatbuffer::Field;
 
@@ -8,20 +8,20 @@ pub(super) const INPUTS: Field = Field(3, "input_ids");
 pub(super) const OUTPUTS: Field = Field(4, "output_ids");
 pub(super) const CONSTANTS: Field = Field(5, "constants");
 
-/// Of an `OperatorCall`.
+/// Fields of an `OperatorCall`.
 pub(super) const NAME: Field = Field(1, "name");
 pub(super) const ARGS: Field = Field(2, "args");
 
-/// Of a `VkValue`.
+/// Fields of a `VkValue`.
 pub(super) const TYPE: Field = Field(0, "value_type");
 pub(super) const VALUE: Field = Field(1, "value");
 
-/// Of a `VkTensor`.
+/// Fields of a `VkTensor`.
 pub(super) const DATATYPE: Field = Field(0, "datatype");
 pub(super) const DIMS: Field = Field(1, "dims");
 pub(super) const CONSTANT: Field = Field(2, "constant_id");
 
-/// Of the other members of the union.
+/// Fields of the other members of the union.
 pub(super) const INT: Field = Field(0, "int_val");
 pub(super) const BOOL: Field = Field(0, "bool_val");
 pub(super) const DOUBLE: Field = Field(0, "double_val");
@@ -29,7 +29,7 @@ pub(super) const TEXT: Field = Field(0, "string_val");
 pub(super) const ITEMS: Field = Field(0, "items");
 pub(super) const SYMBOL: Field = Field(0, "value");
 
-/// Of `VkBytes`.
+/// Fields of `VkBytes`.
 pub(super) const OFFSET: Field = Field(0, "offset");
 pub(super) const LENGTH: Field = Field(1, "length");
 pub(super) const KEY: Field = Field(2, "named_key");

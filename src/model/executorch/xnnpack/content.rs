@@ -1,21 +1,24 @@
-//! What a graph of `XnnpackBackend` holds.
+//! Summarises the payload of an XNNPACK delegate: operators, computation types and weights.
 
-use super::super::content::{Content, Scheme, Stored};
+use super::super::content::{PayloadSummary, QuantizationScheme, WeightStorage};
 use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::graph::{Datatype, Graph, Quantization};
-use super::payload::Parts;
+use super::payload::PayloadParts;
 use crate::source::{Pages, ReadAt};
 
-/// Reads that finding the graph may take.
-const BUDGET: u64 = 1000;
+/// Maximum number of reads to locate the graph.
+const MAX_LOCATE_READS: u64 = 1000;
 
-/// What stands in a delegate's payload.
-pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Result<Content, Error> {
+/// Returns the contents of a delegate's payload.
+pub(in super::super) fn content(
+    source: &dyn ReadAt,
+    payload: ByteRange,
+) -> Result<PayloadSummary, Error> {
     let graph = Graph::read(source, payload)?;
-    let mut content = Content::default();
-    let pages = Pages::with_budget(source, BUDGET);
-    let parts = Parts::find(&pages, payload)?;
+    let mut content = PayloadSummary::default();
+    let pages = Pages::with_budget(source, MAX_LOCATE_READS);
+    let parts = PayloadParts::find(&pages, payload)?;
     content.version(source, parts.map(|parts| parts.graph))?;
     for node in &graph.nodes {
         content.operator(node.name);
@@ -31,23 +34,25 @@ pub(in super::super) fn content(source: &dyn ReadAt, payload: ByteRange) -> Resu
             continue;
         }
         let scheme = match value.quantization {
-            Some(Quantization::PerTensor { .. }) => Scheme::Tensor,
-            Some(Quantization::PerChannel { .. }) => Scheme::Channel,
-            Some(Quantization::PerGroup { group_size, .. }) => Scheme::Groups(group_size),
-            Some(Quantization::PerToken { .. }) => Scheme::Steps,
-            None if is_quantised => Scheme::Steps,
-            None => Scheme::Plain,
+            Some(Quantization::PerTensor { .. }) => QuantizationScheme::Tensor,
+            Some(Quantization::PerChannel { .. }) => QuantizationScheme::Channel,
+            Some(Quantization::PerGroup { group_size, .. }) => {
+                QuantizationScheme::Groups(group_size)
+            }
+            Some(Quantization::PerToken { .. }) => QuantizationScheme::UnknownGrouping,
+            None if is_quantised => QuantizationScheme::UnknownGrouping,
+            None => QuantizationScheme::Plain,
         };
         let elements = value
             .dims
             .iter()
             .fold(1_u64, |product, dim| product.saturating_mul(*dim));
-        content.weight(Stored::steps(element, scheme), elements);
+        content.weight(WeightStorage::new_quantised(element, scheme), elements);
     }
     Ok(content)
 }
 
-/// Type of the elements, and whether they are steps.
+/// Returns the element type, and whether it is quantised.
 fn element_of(datatype: Datatype) -> (&'static str, bool) {
     match datatype {
         Datatype::Fp32 | Datatype::Pfp32 => ("float32", false),

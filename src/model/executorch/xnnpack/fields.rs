@@ -1,36 +1,36 @@
-//! The tables of a graph's nodes: their fields as the verifier walks them, and how they are read.
+//! The tables of XNNPACK graph nodes: their schemas for the verifier, and functions that read them.
 //!
-//! One shape and one function for each table of `runtime_schema.fbs`; several kinds of node share one. Invariant:
-//! every id was found to be one that its reader knows.
+//! Each table of `runtime_schema.fbs` has one schema and one function; several kinds of node share
+//! a table. Invariant: every id has been checked by [`ValueIds`].
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Field, Table};
 use super::super::verify::Kind::{Number, Numbers};
-use super::super::verify::Shape;
+use super::super::verify::TableSchema;
 use super::node::{BinaryKind, Conv, ConvKind, NodeKind, Pool, UnaryKind};
 
-/// XNNPACK's own limit of dimensions.
-const RANK: usize = 6;
-/// The same, as files have it.
-pub(super) const MAX_RANK: u64 = RANK as u64;
-/// Which member of its union a node or a value is.
+/// XNNPACK's own limit on the number of dimensions.
+const MAX_DIMS: usize = 6;
+/// The same limit, in the type of file fields.
+pub(super) const MAX_RANK: u64 = MAX_DIMS as u64;
+/// Member number in the union of a node or value.
 pub(super) const UNION_TYPE: Field = Field(0, "union_type");
-/// That member.
+/// The table of that member.
 pub(super) const UNION: Field = Field(1, "union");
-/// The id of nothing, `XNN_INVALID_VALUE_ID`.
-const NOTHING: u32 = u32::MAX;
-/// `XNN_FLAG_TRANSPOSE_WEIGHTS`, and `XNN_FLAG_TRANSPOSE_B` of a product of matrices.
-const TRANSPOSED: u32 = 0x1;
+/// The invalid id, `XNN_INVALID_VALUE_ID`.
+const INVALID_ID: u32 = u32::MAX;
+/// `XNN_FLAG_TRANSPOSE_WEIGHTS`; also `XNN_FLAG_TRANSPOSE_B` of a matrix product.
+const FLAG_TRANSPOSE_WEIGHTS: u32 = 0x1;
 /// `XNN_FLAG_TENSORFLOW_SAME_PADDING`
-const SAME_PADDING: u32 = 0x4;
+const FLAG_SAME_PADDING: u32 = 0x4;
 /// `XNN_FLAG_ALIGN_CORNERS`
-const ALIGN_CORNERS: u32 = 0x8;
+const FLAG_ALIGN_CORNERS: u32 = 0x8;
 /// `XNN_FLAG_TENSORFLOW_LEGACY_MODE`
-const LEGACY: u32 = 0x4;
+const FLAG_LEGACY_RESIZE: u32 = 0x4;
 /// `XNN_FLAG_KEEP_DIMS`
-const KEEP_DIMS: u32 = 0x40;
+const FLAG_KEEP_DIMS: u32 = 0x40;
 
-pub(super) static BINARY: Shape = Shape {
+pub(super) static BINARY: TableSchema = TableSchema {
     fields: &[
         ("input1_id", Number(4)),
         ("input2_id", Number(4)),
@@ -39,7 +39,7 @@ pub(super) static BINARY: Shape = Shape {
     ],
 };
 
-pub(super) static UNARY: Shape = Shape {
+pub(super) static UNARY: TableSchema = TableSchema {
     fields: &[
         ("input_id", Number(4)),
         ("output_id", Number(4)),
@@ -47,7 +47,7 @@ pub(super) static UNARY: Shape = Shape {
     ],
 };
 
-pub(super) static FULLY_CONNECTED: Shape = Shape {
+pub(super) static FULLY_CONNECTED: TableSchema = TableSchema {
     fields: &[
         ("input1_id", Number(4)),
         ("filter_id", Number(4)),
@@ -57,7 +57,7 @@ pub(super) static FULLY_CONNECTED: Shape = Shape {
     ],
 };
 
-pub(super) static STATIC_TRANSPOSE: Shape = Shape {
+pub(super) static STATIC_TRANSPOSE: TableSchema = TableSchema {
     fields: &[
         ("num_dims", Number(4)),
         ("perm", Numbers(4)),
@@ -67,7 +67,7 @@ pub(super) static STATIC_TRANSPOSE: Shape = Shape {
     ],
 };
 
-pub(super) static CONVOLUTION: Shape = Shape {
+pub(super) static CONVOLUTION: TableSchema = TableSchema {
     fields: &[
         ("padding_top", Number(4)),
         ("padding_right", Number(4)),
@@ -92,7 +92,7 @@ pub(super) static CONVOLUTION: Shape = Shape {
     ],
 };
 
-pub(super) static STATIC_RESIZE_BILINEAR: Shape = Shape {
+pub(super) static STATIC_RESIZE_BILINEAR: TableSchema = TableSchema {
     fields: &[
         ("new_height", Number(4)),
         ("new_width", Number(4)),
@@ -102,7 +102,7 @@ pub(super) static STATIC_RESIZE_BILINEAR: Shape = Shape {
     ],
 };
 
-pub(super) static STATIC_CONSTANT_PAD: Shape = Shape {
+pub(super) static STATIC_CONSTANT_PAD: TableSchema = TableSchema {
     fields: &[
         ("pre_paddings", Numbers(4)),
         ("post_paddings", Numbers(4)),
@@ -113,7 +113,7 @@ pub(super) static STATIC_CONSTANT_PAD: Shape = Shape {
     ],
 };
 
-pub(super) static POOLING: Shape = Shape {
+pub(super) static POOLING: TableSchema = TableSchema {
     fields: &[
         ("padding_top", Number(4)),
         ("padding_right", Number(4)),
@@ -131,7 +131,7 @@ pub(super) static POOLING: Shape = Shape {
     ],
 };
 
-pub(super) static ARG_MAX_POOLING: Shape = Shape {
+pub(super) static ARG_MAX_POOLING: TableSchema = TableSchema {
     fields: &[
         ("padding_top", Number(4)),
         ("padding_right", Number(4)),
@@ -146,7 +146,7 @@ pub(super) static ARG_MAX_POOLING: Shape = Shape {
     ],
 };
 
-pub(super) static STATIC_RESHAPE: Shape = Shape {
+pub(super) static STATIC_RESHAPE: TableSchema = TableSchema {
     fields: &[
         ("num_dims", Number(4)),
         ("new_shape", Numbers(4)),
@@ -156,7 +156,7 @@ pub(super) static STATIC_RESHAPE: Shape = Shape {
     ],
 };
 
-pub(super) static LEAKY_RELU: Shape = Shape {
+pub(super) static LEAKY_RELU: TableSchema = TableSchema {
     fields: &[
         ("negative_slope", Number(4)),
         ("input_id", Number(4)),
@@ -165,7 +165,7 @@ pub(super) static LEAKY_RELU: Shape = Shape {
     ],
 };
 
-pub(super) static ELU: Shape = Shape {
+pub(super) static ELU: TableSchema = TableSchema {
     fields: &[
         ("alpha", Number(4)),
         ("input_id", Number(4)),
@@ -174,7 +174,7 @@ pub(super) static ELU: Shape = Shape {
     ],
 };
 
-pub(super) static CAT: Shape = Shape {
+pub(super) static CAT: TableSchema = TableSchema {
     fields: &[
         ("axis", Number(4)),
         ("input1_id", Number(4)),
@@ -187,7 +187,7 @@ pub(super) static CAT: Shape = Shape {
     ],
 };
 
-pub(super) static STATIC_SLICE: Shape = Shape {
+pub(super) static STATIC_SLICE: TableSchema = TableSchema {
     fields: &[
         ("num_dims", Number(4)),
         ("offsets", Numbers(4)),
@@ -198,7 +198,7 @@ pub(super) static STATIC_SLICE: Shape = Shape {
     ],
 };
 
-pub(super) static SCALED_DOT_PRODUCT_ATTENTION: Shape = Shape {
+pub(super) static SCALED_DOT_PRODUCT_ATTENTION: TableSchema = TableSchema {
     fields: &[
         ("query_id", Number(4)),
         ("key_id", Number(4)),
@@ -210,17 +210,21 @@ pub(super) static SCALED_DOT_PRODUCT_ATTENTION: Shape = Shape {
     ],
 };
 
-/// The ids that a node may name.
-pub(super) struct Ids<'v>(pub(super) &'v dyn Fn(u32) -> bool);
+/// The ids that a node may use.
+pub(super) struct ValueIds<'v>(pub(super) &'v dyn Fn(u32) -> bool);
 
-impl Ids<'_> {
-    pub(super) fn check(&self, id: u32, place: impl FnOnce() -> Place) -> Result<u32, Error> {
+impl ValueIds<'_> {
+    pub(super) fn check(
+        &self,
+        id: u32,
+        place: impl FnOnce() -> FieldPosition,
+    ) -> Result<u32, Error> {
         if (self.0)(id) {
             return Ok(id);
         }
         Err(Error::Value {
             place: place(),
-            expected: "the id of a value of the graph".to_owned(),
+            expected: "the id of a value in the graph".to_owned(),
             found: id.into(),
         })
     }
@@ -231,21 +235,21 @@ impl Ids<'_> {
 
     fn optional(&self, table: &Table<'_>, field: Field) -> Result<Option<u32>, Error> {
         match table.u32(field)? {
-            NOTHING => Ok(None),
+            INVALID_ID => Ok(None),
             id => self.check(id, || table.place(field)).map(Some),
         }
     }
 }
 
-/// The table of a node that is being read.
-pub(super) struct Fields<'a, 'k> {
-    /// It.
+/// A reader for the table of a node.
+pub(super) struct NodeReader<'a, 'k> {
+    /// The table.
     pub(super) table: Table<'a>,
-    /// What its ids are held against.
-    pub(super) ids: &'k Ids<'k>,
+    /// The valid ids.
+    pub(super) ids: &'k ValueIds<'k>,
 }
 
-impl Fields<'_, '_> {
+impl NodeReader<'_, '_> {
     fn id(&self, slot: u16) -> Result<u32, Error> {
         self.ids.required(&self.table, Field(slot, "id"))
     }
@@ -255,7 +259,7 @@ impl Fields<'_, '_> {
     }
 
     fn sizes(&self, slot: u16, name: &'static str) -> Result<Vec<u64>, Error> {
-        numbers(&self.table, Field(slot, name))
+        read_sizes(&self.table, Field(slot, name))
     }
 
     fn number(&self, slot: u16, name: &'static str) -> Result<u64, Error> {
@@ -279,8 +283,11 @@ impl Fields<'_, '_> {
         })
     }
 
-    /// A unary node with a number before its ids.
-    pub(super) fn scaled(&self, kind: impl FnOnce(f32) -> UnaryKind) -> Result<NodeKind, Error> {
+    /// Reads a unary node with a number before its ids.
+    pub(super) fn unary_with_parameter(
+        &self,
+        kind: impl FnOnce(f32) -> UnaryKind,
+    ) -> Result<NodeKind, Error> {
         Ok(NodeKind::Unary {
             kind: kind(self.table.f32(Field(0, "alpha"))?),
             input: self.id(1)?,
@@ -305,7 +312,7 @@ impl Fields<'_, '_> {
             filter: self.id(16)?,
             bias: self.ids.optional(&self.table, Field(17, "bias_id"))?,
             output: self.id(18)?,
-            same_padding: self.flags(19)? & SAME_PADDING != 0,
+            same_padding: self.flags(19)? & FLAG_SAME_PADDING != 0,
         }))
     }
 
@@ -319,7 +326,7 @@ impl Fields<'_, '_> {
             dilation: numbers(8)?,
             input: self.id(10)?,
             output: self.id(11)?,
-            same_padding: self.flags(12)? & SAME_PADDING != 0,
+            same_padding: self.flags(12)? & FLAG_SAME_PADDING != 0,
         })
     }
 
@@ -336,19 +343,19 @@ impl Fields<'_, '_> {
     }
 }
 
-pub(super) fn fully_connected(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn fully_connected(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     let flags = node.flags(4)?;
     Ok(NodeKind::FullyConnected {
         input: node.id(0)?,
         filter: node.id(1)?,
         bias: node.ids.optional(&node.table, Field(2, "bias_id"))?,
         output: node.id(3)?,
-        transposed: flags & TRANSPOSED != 0,
-        other_flags: flags & !TRANSPOSED != 0,
+        transposed: flags & FLAG_TRANSPOSE_WEIGHTS != 0,
+        other_flags: flags & !FLAG_TRANSPOSE_WEIGHTS != 0,
     })
 }
 
-pub(super) fn transpose(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn transpose(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     Ok(NodeKind::Transpose {
         perm: node.sizes(1, "perm")?,
         input: node.id(2)?,
@@ -356,19 +363,19 @@ pub(super) fn transpose(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn resize(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn resize(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     let flags = node.flags(4)?;
     Ok(NodeKind::Resize {
         height: node.number(0, "new_height")?,
         width: node.number(1, "new_width")?,
         input: node.id(2)?,
         output: node.id(3)?,
-        align_corners: flags & ALIGN_CORNERS != 0,
-        legacy: flags & LEGACY != 0,
+        align_corners: flags & FLAG_ALIGN_CORNERS != 0,
+        legacy: flags & FLAG_LEGACY_RESIZE != 0,
     })
 }
 
-pub(super) fn pad(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn pad(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     Ok(NodeKind::Pad {
         before: node.sizes(0, "pre_paddings")?,
         after: node.sizes(1, "post_paddings")?,
@@ -378,7 +385,7 @@ pub(super) fn pad(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn arg_max_pool(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn arg_max_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     let number = |slot| node.number(slot, "number");
     let size = [number(4)?, number(5)?];
     Ok(NodeKind::ArgMaxPool {
@@ -389,21 +396,21 @@ pub(super) fn arg_max_pool(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
             dilation: [1, 1],
             input: node.id(6)?,
             output: node.id(7)?,
-            same_padding: node.flags(9)? & SAME_PADDING != 0,
+            same_padding: node.flags(9)? & FLAG_SAME_PADDING != 0,
         },
         index: node.id(8)?,
     })
 }
 
-pub(super) fn global_average(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn global_avg_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     Ok(NodeKind::GlobalAvgPool {
         input: node.id(0)?,
         output: node.id(1)?,
-        keep_dims: node.flags(2)? & KEEP_DIMS != 0,
+        keep_dims: node.flags(2)? & FLAG_KEEP_DIMS != 0,
     })
 }
 
-pub(super) fn reshape(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn reshape(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     Ok(NodeKind::Reshape {
         shape: node.sizes(1, "new_shape")?,
         input: node.id(2)?,
@@ -411,7 +418,7 @@ pub(super) fn reshape(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn slice(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn slice(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     Ok(NodeKind::Slice {
         offsets: node.sizes(1, "offsets")?,
         sizes: node.sizes(2, "sizes")?,
@@ -420,7 +427,7 @@ pub(super) fn slice(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn attention(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn attention(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     Ok(NodeKind::Attention {
         query: node.id(0)?,
         key: node.id(1)?,
@@ -431,19 +438,19 @@ pub(super) fn attention(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn product(node: &Fields<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn matmul(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     let flags = node.flags(3)?;
     Ok(NodeKind::MatMul {
         a: node.id(0)?,
         b: node.id(1)?,
         output: node.id(2)?,
-        transposed: flags & TRANSPOSED != 0,
-        other_flags: flags & !TRANSPOSED != 0,
+        transposed: flags & FLAG_TRANSPOSE_WEIGHTS != 0,
+        other_flags: flags & !FLAG_TRANSPOSE_WEIGHTS != 0,
     })
 }
 
-/// A short vector of numbers.
-pub(super) fn numbers(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error> {
+/// Reads a short vector of numbers.
+pub(super) fn read_sizes(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error> {
     let vector = table.vector(field, 4)?;
     if vector.len() > MAX_RANK {
         return Err(Error::Rank {
@@ -452,5 +459,5 @@ pub(super) fn numbers(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error
             most: MAX_RANK,
         });
     }
-    vector.numbers::<RANK>()
+    vector.numbers::<MAX_DIMS>()
 }

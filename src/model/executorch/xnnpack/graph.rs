@@ -1,36 +1,38 @@
-//! The graph of `XnnpackBackend`, as an executor needs it.
+//! Reads the graph of an XNNPACK delegate for an engine.
 //!
-//! `xnnpack/serialization/schema.fbs` (`XN01`) and `runtime_schema.fbs` (`XN00`) of ExecuTorch 1.5,
-//! bare or behind a header `XH00`. Invariant: every id of a node is that of a value; every range lies
-//! inside the payload. Sizes of values are bounds from the export, not to be believed.
+//! Source: `xnnpack/serialization/schema.fbs` (`XN01`) and `runtime_schema.fbs` (`XN00`) of
+//! ExecuTorch 1.5, bare or behind a header `XH00`. Invariant: every id of a node refers to a value,
+//! and every range lies inside the payload. Sizes of values are upper bounds from the export and
+//! unreliable.
 
 use std::collections::BTreeMap;
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
-use super::super::stored::Data;
-use super::fields::{Ids, MAX_RANK, UNION_TYPE, numbers};
+use super::super::stored::ConstantData;
+use super::fields::{MAX_RANK, UNION_TYPE, ValueIds, read_sizes};
 use super::node::Node;
-use super::payload::Parts;
+use super::payload::PayloadParts;
 use super::schema::{
-    BUFFERS, CONSTANT, CONSTANTS, DIMS, ID, INPUTS, KEY, NODES, OFFSET, OUTPUTS, VALUES, tensor,
+    BUFFERS, CONSTANT_INDEX, CONSTANTS, DIMS, ID, INPUTS, NAMED_KEY, NODES, OFFSET, OUTPUTS,
+    VALUES, tensor,
 };
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
-/// Bytes a value or a node takes in memory, about.
-const ENTRY_COST: u64 = 256;
-/// Bytes of the smallest payload.
-const LEAST: u64 = Header::SIZE as u64 + 8;
+/// Approximate memory per value or node, in bytes.
+const ENTRY_MEMORY_BYTES: u64 = 256;
+/// Minimum size of a payload, in bytes.
+const MIN_PAYLOAD_BYTES: u64 = Header::SIZE as u64 + 8;
 
 /// A graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
-    /// Values by their ids.
+    /// Values by id.
     pub values: BTreeMap<u32, Value>,
-    /// Nodes, each after those it needs.
+    /// Nodes in execution order.
     pub nodes: Vec<Node>,
     /// Ids of the inputs, in the order of a call's arguments.
     pub inputs: Vec<u32>,
@@ -41,21 +43,21 @@ pub struct Graph {
 /// A value of a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
-    /// dtype.
+    /// Element type.
     pub datatype: Datatype,
     /// Sizes at export: upper bounds.
     pub dims: Vec<u64>,
-    /// Where a constant's elements are.
-    pub data: Option<Data>,
-    /// What integers stand for.
+    /// Position of a constant's elements.
+    pub data: Option<ConstantData>,
+    /// Parameters of a quantised value.
     pub quantization: Option<Quantization>,
-    /// Its place among the inputs and outputs of the graph; meaningless for other values.
+    /// Its position among the inputs and outputs of the graph; meaningless for other values.
     pub external_id: u32,
 }
 
 /// dtype of a value (`XNNDatatype`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "XNNPACK's own names say it")]
+#[expect(missing_docs, reason = "the variants have XNNPACK's names")]
 pub enum Datatype {
     Fp32,
     Fp16,
@@ -73,7 +75,7 @@ pub enum Datatype {
     Bf16,
 }
 
-/// What integers stand for.
+/// Parameters of a quantised value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Quantization {
     /// `scale * (q - zero_point)`
@@ -83,39 +85,39 @@ pub enum Quantization {
         /// Zero point.
         zero_point: i32,
     },
-    /// A scale for each place of one dimension; the zero point is 0 (8 for 4 bits).
+    /// One scale per index of a dimension; the zero point is 0 (8 for 4 bits).
     PerChannel {
         /// The dimension.
         channel_dim: usize,
         /// The scales.
         scales: Scales,
     },
-    /// A scale for each group of neighbours in a channel.
+    /// One scale per group of neighbouring elements in a channel.
     PerGroup {
-        /// The dimension of channels.
+        /// The channel dimension.
         channel_dim: usize,
-        /// Elements in a group.
+        /// Number of elements per group.
         group_size: u64,
-        /// The scales: channels × groups, row major.
+        /// The scales: channels × groups, row-major.
         scales: Scales,
     },
-    /// Scale and zero point are found when the program runs, for each row.
+    /// Scale and zero point are computed at run time, for each row.
     PerToken {
-        /// Inner dimensions that share them.
+        /// Number of inner dimensions that share them.
         nonbatch_dims: usize,
     },
 }
 
-/// Scales of a quantization.
+/// Scales of a quantisation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scales {
     /// In the graph.
     Inline(Vec<f32>),
-    /// Stored like a constant: float32, or bfloat16 where they are half as many bytes.
+    /// Stored like a constant: float32, or bfloat16 if the data has half the size.
     Stored {
-        /// Where.
-        data: Data,
-        /// How many.
+        /// Position of the data.
+        data: ConstantData,
+        /// Number of scales.
         count: u64,
     },
 }
@@ -132,16 +134,16 @@ impl Graph {
         let mut values = BTreeMap::new();
         for value in root.tables(VALUES)?.iter_tables() {
             let value = value?;
-            buffer.keep(ENTRY_COST, || value.here())?;
+            buffer.keep(ENTRY_MEMORY_BYTES, || value.here())?;
             let (id, value) = Value::read(&value, &constants)?;
             values.insert(id, value);
         }
         let is_known = |id| values.contains_key(&id);
-        let known = Ids(&is_known);
+        let known = ValueIds(&is_known);
         let mut nodes = Vec::new();
         for node in root.tables(NODES)?.iter_tables() {
             let node = node?;
-            buffer.keep(ENTRY_COST, || node.here())?;
+            buffer.keep(ENTRY_MEMORY_BYTES, || node.here())?;
             nodes.push(Node::read(&node, &known)?);
         }
         let ids = |field| -> Result<Vec<u32>, Error> {
@@ -151,7 +153,7 @@ impl Graph {
             ids.collect()
         };
         let (mut inputs, mut outputs) = (ids(INPUTS)?, ids(OUTPUTS)?);
-        // A call's arguments are in the order of external ids, which the lists need not be.
+        // A call's arguments follow the order of external ids, which may differ from these lists.
         for ids in [&mut inputs, &mut outputs] {
             ids.sort_by_key(|id| values[id].external_id);
         }
@@ -164,40 +166,40 @@ impl Graph {
     }
 }
 
-/// The parts of a payload, which must be one of XNNPACK's.
-fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Parts, Error> {
+/// Locates the parts of a payload; fails if the payload belongs to another backend.
+fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<PayloadParts, Error> {
     let wrong = |found: [u8; 4]| Error::PayloadMagic {
-        place: Place {
+        place: FieldPosition {
             path: "XNNPACK payload identifier".to_owned(),
             offset: payload.offset + 4,
         },
         expected: "XH00, XN00 or XN01",
         found: found.escape_ascii().to_string(),
     };
-    if payload.size < LEAST {
+    if payload.size < MIN_PAYLOAD_BYTES {
         return Err(wrong([0; 4]));
     }
-    let Some(parts) = Parts::find(pages, payload)? else {
+    let Some(parts) = PayloadParts::find(pages, payload)? else {
         let magic = pages.array(payload.offset + 4);
         return Err(wrong(magic.unwrap_or_default()));
     };
-    match parts.other_mark(pages)? {
+    match parts.unexpected_identifier(pages)? {
         Some(found) => Err(wrong(found)),
         None => Ok(parts),
     }
 }
 
-/// Constants by their index, which counts from 1.
-fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<Data>, Error> {
+/// Returns the constants by their index, which counts from 1.
+fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantData>, Error> {
     let constants = graph.tables(CONSTANTS)?;
-    constants.keep(ENTRY_COST)?;
-    // The first of both lists stands for "no constant".
+    constants.keep(ENTRY_MEMORY_BYTES)?;
+    // Entry 0 of both lists means "no constant".
     if constants.is_empty() {
         let buffers = graph.tables(BUFFERS)?;
-        buffers.keep(ENTRY_COST)?;
+        buffers.keep(ENTRY_MEMORY_BYTES)?;
         let ranges = buffers.iter_tables().map(|buffer| {
             let bytes = buffer?.vector(Field(0, "storage"), 1)?;
-            Ok(Data::Payload(ByteRange {
+            Ok(ConstantData::Payload(ByteRange {
                 offset: bytes.first(),
                 size: bytes.len(),
             }))
@@ -206,18 +208,18 @@ fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<Data>, Err
     }
     let found = constants.iter_tables().map(|constant| {
         let constant = constant?;
-        let name = constant.name(KEY)?;
+        let name = constant.name(NAMED_KEY)?;
         if let Some(name) = name.filter(|name| !name.is_empty()) {
-            return Ok(Data::Named(name));
+            return Ok(ConstantData::Named(name));
         }
         let (offset, size) = (constant.u64(OFFSET)?, constant.u64(Field(1, "size"))?);
-        Data::part(stored, offset, size, || constant.place(OFFSET))
+        ConstantData::part(stored, offset, size, || constant.place(OFFSET))
     });
     found.collect()
 }
 
 impl Value {
-    fn read(outer: &Table<'_>, constants: &[Data]) -> Result<(u32, Self), Error> {
+    fn read(outer: &Table<'_>, constants: &[ConstantData]) -> Result<(u32, Self), Error> {
         let Some((tensor, quantized)) = tensor(outer)? else {
             return Err(Error::UnionType {
                 place: outer.place(UNION_TYPE),
@@ -225,8 +227,8 @@ impl Value {
                 most: 2,
             });
         };
-        let dims = numbers(&tensor, DIMS)?;
-        let data = constant(&tensor, CONSTANT, constants)?;
+        let dims = read_sizes(&tensor, DIMS)?;
+        let data = constant(&tensor, CONSTANT_INDEX, constants)?;
         let quantization = match &quantized {
             Some(table) => Quantization::read(table, constants)?,
             None => None,
@@ -242,7 +244,11 @@ impl Value {
     }
 }
 
-fn constant(table: &Table<'_>, field: Field, constants: &[Data]) -> Result<Option<Data>, Error> {
+fn constant(
+    table: &Table<'_>,
+    field: Field,
+    constants: &[ConstantData],
+) -> Result<Option<ConstantData>, Error> {
     let index = table.u32(field)?;
     if index == 0 {
         return Ok(None);
@@ -286,20 +292,20 @@ impl Datatype {
 }
 
 impl Quantization {
-    fn read(quantized: &Table<'_>, constants: &[Data]) -> Result<Option<Self>, Error> {
+    fn read(quantized: &Table<'_>, constants: &[ConstantData]) -> Result<Option<Self>, Error> {
         let tag_field = Field(1, "quant_params_type");
         let tag = quantized.u8(tag_field)?;
         if tag == 0 {
             return Ok(None);
         }
-        let table = quantized.required(Field(2, "quant_params"))?;
+        let table = quantized.required_table(Field(2, "quant_params"))?;
         let dim = |field| -> Result<usize, Error> {
             let found = table.i32(field)?;
             match usize::try_from(found) {
                 Ok(dim) if (dim as u64) < MAX_RANK => Ok(dim),
                 _ => Err(Error::Value {
                     place: table.place(field),
-                    expected: "a dimension".to_owned(),
+                    expected: "a valid dimension index".to_owned(),
                     found: u64::from(found.unsigned_abs()),
                 }),
             }
@@ -342,7 +348,12 @@ impl Quantization {
 }
 
 impl Scales {
-    fn read(table: &Table<'_>, index: u16, count: u16, constants: &[Data]) -> Result<Self, Error> {
+    fn read(
+        table: &Table<'_>,
+        index: u16,
+        count: u16,
+        constants: &[ConstantData],
+    ) -> Result<Self, Error> {
         let stored = constant(table, Field(index, "scale_buffer_idx"), constants)?;
         if let Some(data) = stored {
             let count = table.u32(Field(count, "num_scales"))?.into();
@@ -355,7 +366,7 @@ impl Scales {
         if !inline.is_empty() {
             return Ok(Self::Inline(inline));
         }
-        // Older programs keep a group's scales as the upper halves of floats.
+        // Older programs store a group's scales as the upper halves of floats.
         let halves = table.vector(Field(3, "scale_bf16"), 2)?;
         halves.keep(4)?;
         let halves = (0..halves.len()).map(|at| {

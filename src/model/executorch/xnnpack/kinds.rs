@@ -1,37 +1,37 @@
-//! The kinds of node: the members of `XNodeUnion`.
+//! The table of XNNPACK node kinds: the members of `XNodeUnion`.
 //!
-//! The one list of them. What a profile calls a kind, how the verifier walks its table and how that is read
-//! stand side by side; what it tells of dimensions follows from what was read (`relations.rs`).
+//! This is the only list of them. Each entry has the node's name in profiles, the schema of its
+//! table for the verifier, and the function that reads it into a [`NodeKind`].
 
 use super::super::error::Error;
 use super::super::flatbuffer::{Field, Table};
-use super::super::verify::Shape;
+use super::super::verify::TableSchema;
 use super::fields::{
-    self, ARG_MAX_POOLING, BINARY, CAT, CONVOLUTION, ELU, FULLY_CONNECTED, Fields, Ids, LEAKY_RELU,
+    self, ARG_MAX_POOLING, BINARY, CAT, CONVOLUTION, ELU, FULLY_CONNECTED, LEAKY_RELU, NodeReader,
     POOLING, SCALED_DOT_PRODUCT_ATTENTION, STATIC_CONSTANT_PAD, STATIC_RESHAPE,
-    STATIC_RESIZE_BILINEAR, STATIC_SLICE, STATIC_TRANSPOSE, UNARY, UNION, UNION_TYPE,
+    STATIC_RESIZE_BILINEAR, STATIC_SLICE, STATIC_TRANSPOSE, UNARY, UNION, UNION_TYPE, ValueIds,
 };
 use super::node::{BinaryKind as B, ConvKind, Node, NodeKind, UnaryKind as U};
 
 const DEBUG_HANDLE: Field = Field(2, "debug_handle");
-const RANGE: Field = Field(3, "output_min_max");
+const OUTPUT_RANGE: Field = Field(3, "output_min_max");
 
 /// A member of the union.
 struct Kind {
     name: &'static str,
-    shape: &'static Shape,
-    read: Read,
+    shape: &'static TableSchema,
+    read: ReadNode,
 }
 
-/// Reads a node's table.
-type Read = fn(&Fields<'_, '_>) -> Result<NodeKind, Error>;
+/// A function that reads a node's table.
+type ReadNode = fn(&NodeReader<'_, '_>) -> Result<NodeKind, Error>;
 
-const fn kind(name: &'static str, shape: &'static Shape, read: Read) -> Kind {
+const fn kind(name: &'static str, shape: &'static TableSchema, read: ReadNode) -> Kind {
     Kind { name, shape, read }
 }
 
-/// All of them, by number from 1.
-static KINDS: [Kind; 47] = [
+/// All node kinds, by number from 1.
+static NODE_ENTRIES: [Kind; 47] = [
     kind("XNNAdd", &BINARY, |node| node.binary(B::Add)),
     kind(
         "XNNFullyConnected",
@@ -64,19 +64,21 @@ static KINDS: [Kind; 47] = [
     kind("XNNSubtract", &BINARY, |node| node.binary(B::Subtract)),
     kind("XNNFloor", &UNARY, |node| node.unary(U::Floor)),
     kind("XNNConvert", &UNARY, |node| node.unary(U::Convert)),
-    kind("XNNGlobalAvgPooling2d", &UNARY, fields::global_average),
+    kind("XNNGlobalAvgPooling2d", &UNARY, fields::global_avg_pool),
     kind("XNNStaticReshape", &STATIC_RESHAPE, fields::reshape),
     kind("XNNArgMaxPooling2d", &ARG_MAX_POOLING, fields::arg_max_pool),
     kind("XNNSquareRoot", &UNARY, |node| node.unary(U::SquareRoot)),
     kind("XNNCeiling", &UNARY, |node| node.unary(U::Ceiling)),
     kind("XNNHardswish", &UNARY, |node| node.unary(U::Hardswish)),
     kind("XNNLeakyReLU", &LEAKY_RELU, |node| {
-        node.scaled(|slope| U::LeakyRelu { slope })
+        node.unary_with_parameter(|slope| U::LeakyRelu { slope })
     }),
     kind("XNNMaximum", &BINARY, |node| node.binary(B::Maximum)),
     kind("XNNNegate", &UNARY, |node| node.unary(U::Negate)),
     kind("XNNSquare", &UNARY, |node| node.unary(U::Square)),
-    kind("XNNELU", &ELU, |node| node.scaled(|alpha| U::Elu { alpha })),
+    kind("XNNELU", &ELU, |node| {
+        node.unary_with_parameter(|alpha| U::Elu { alpha })
+    }),
     kind("XNNAbs", &UNARY, |node| node.unary(U::Abs)),
     kind("XNNPReLU", &BINARY, |node| node.binary(B::PRelu)),
     kind("XNNConcatenate", &CAT, |node| node.concatenate(&[1, 2])),
@@ -90,7 +92,7 @@ static KINDS: [Kind; 47] = [
         &SCALED_DOT_PRODUCT_ATTENTION,
         fields::attention,
     ),
-    kind("XNNBatchMatrixMultiply", &BINARY, fields::product),
+    kind("XNNBatchMatrixMultiply", &BINARY, fields::matmul),
     kind("XNNConcatenate", &CAT, |node| {
         node.concatenate(&[1, 2, 3, 4, 7])
     }),
@@ -109,42 +111,45 @@ static KINDS: [Kind; 47] = [
     kind("XNNCos", &UNARY, |node| node.unary(U::Cos)),
 ];
 
-/// Their tables, in the same order.
-pub(super) static SHAPES: [&Shape; KINDS.len()] = {
-    let mut shapes = [KINDS[0].shape; KINDS.len()];
+/// Schemas of their tables, in the same order.
+pub(super) static NODE_SCHEMAS: [&TableSchema; NODE_ENTRIES.len()] = {
+    let mut shapes = [NODE_ENTRIES[0].shape; NODE_ENTRIES.len()];
     let mut at = 0;
     while at < shapes.len() {
-        shapes[at] = KINDS[at].shape;
+        shapes[at] = NODE_ENTRIES[at].shape;
         at += 1;
     }
     shapes
 };
 
 fn find(tag: u8) -> Option<&'static Kind> {
-    KINDS.get(usize::from(tag).checked_sub(1)?)
+    NODE_ENTRIES.get(usize::from(tag).checked_sub(1)?)
 }
 
-/// What a node computes; nothing where a later schema has its kind.
-pub(super) fn computes(outer: &Table<'_>, ids: &Ids<'_>) -> Result<Option<NodeKind>, Error> {
+/// Returns the computation of a node; `None` for a kind of a later schema.
+pub(super) fn read_computation(
+    outer: &Table<'_>,
+    ids: &ValueIds<'_>,
+) -> Result<Option<NodeKind>, Error> {
     let Some(kind) = find(outer.u8(UNION_TYPE)?) else {
         return Ok(None);
     };
-    let table = outer.required(UNION)?;
-    (kind.read)(&Fields { table, ids }).map(Some)
+    let table = outer.required_table(UNION)?;
+    (kind.read)(&NodeReader { table, ids }).map(Some)
 }
 
 impl Node {
-    /// Reads a node whose kind must be known.
-    pub(super) fn read(outer: &Table<'_>, ids: &Ids<'_>) -> Result<Self, Error> {
+    /// Reads a node; fails if its kind is unknown.
+    pub(super) fn read(outer: &Table<'_>, ids: &ValueIds<'_>) -> Result<Self, Error> {
         let tag = outer.u8(UNION_TYPE)?;
-        let table = outer.required(UNION)?;
+        let table = outer.required_table(UNION)?;
         let kind = find(tag).ok_or_else(|| Error::UnionType {
             place: outer.place(UNION_TYPE),
             found: tag,
-            most: u8::try_from(KINDS.len()).expect("a member's number is a byte"),
+            most: u8::try_from(NODE_ENTRIES.len()).expect("a member's number is a byte"),
         })?;
-        let computed = (kind.read)(&Fields { table, ids })?;
-        let clamp = outer.table(RANGE)?;
+        let computed = (kind.read)(&NodeReader { table, ids })?;
+        let clamp = outer.table(OUTPUT_RANGE)?;
         let clamp = clamp.map(|range| -> Result<_, Error> {
             Ok((
                 range.f32(Field(0, "output_min"))?,

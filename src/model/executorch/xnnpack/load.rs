@@ -1,34 +1,35 @@
-//! What XNNPACK's delegate wants of its payload when a device loads it.
+//! Applies the checks that the XNNPACK delegate makes on its payload when a device loads it.
 //!
-//! Its header, its FlatBuffer, and that constants are where their values say. A payload that does not
-//! begin like one of XNNPACK's is not looked into.
+//! It checks the header, the FlatBuffer, and that constants exist where values refer to them. A
+//! payload that does not begin like an XNNPACK payload is skipped.
 
 use super::super::error::Error;
 use super::super::flatbuffer::{Buffer, Field, Table};
-use super::super::payload_graph::Taken;
+use super::super::payload_graph::AcceptedArguments;
 use super::super::storage::{ByteRange, Externals, Storage};
 use super::super::verify::verify;
-use super::payload::Parts;
+use super::payload::PayloadParts;
 use super::schema::{
-    BUFFERS, CONSTANT, CONSTANTS, EXTERNAL_ID, FLAGS, GRAPH, KEY, NODES, OFFSET, TENSOR, VALUES,
+    BUFFERS, CONSTANT_INDEX, CONSTANTS, EXTERNAL_ID, FLAGS, GRAPH, NAMED_KEY, NODES, OFFSET,
+    TENSOR, VALUES,
 };
 use crate::source::Pages;
 
-/// Bits of a value's flags: input and output of the graph.
+/// Flag bits of a value: input and output of the graph.
 const KNOWN_FLAGS: u32 = 3;
 
 const UNION_TYPE: Field = Field(0, "xvalue_union_type");
 const UNION: Field = Field(1, "xvalue_union");
 
-/// Checks a payload; names of constants that the program does not hold are added to `externals`. Returns what
-/// a call must pass, if it is one of XNNPACK's.
+/// Checks a payload. Adds the names of constants outside the program to `externals`. Returns the
+/// arguments that a call must pass, if it is an XNNPACK payload.
 pub(in super::super) fn check(
     pages: &Pages<'_>,
     payload: ByteRange,
     storage: &Storage<'_>,
     externals: &mut Externals,
-) -> Result<Option<Taken>, Error> {
-    let Some(parts) = Parts::find(pages, payload)? else {
+) -> Result<Option<AcceptedArguments>, Error> {
+    let Some(parts) = PayloadParts::find(pages, payload)? else {
         return Ok(None);
     };
     let ByteRange { offset, size } = parts.graph;
@@ -48,10 +49,10 @@ pub(in super::super) fn check(
     for value in root.tables(VALUES)?.iter_tables() {
         count = count.max(check_value(&value?, constants_end)?);
     }
-    // The first stands for no constant.
+    // Entry 0 means "no constant".
     for index in 1..constants.len() {
         let constant = constants.table(index)?;
-        let key = constant.name(KEY)?.filter(|key| !key.is_empty());
+        let key = constant.name(NAMED_KEY)?.filter(|key| !key.is_empty());
         match key {
             Some(key) if storage.has_named(&key) => {}
             Some(key) => {
@@ -71,24 +72,24 @@ pub(in super::super) fn check(
         }
     }
     let are_tensors = true;
-    Ok(Some(Taken { count, are_tensors }))
+    Ok(Some(AcceptedArguments { count, are_tensors }))
 }
 
-/// Checks a value; returns how many arguments a call must pass for it.
+/// Checks a value; returns the number of arguments that a call must pass for it.
 fn check_value(value: &Table<'_>, constants: u64) -> Result<u64, Error> {
     let Some(mut tensor) = value.table(UNION)? else {
         return Err(Error::MissingField {
             place: value.place(UNION),
         });
     };
-    // A quantised one holds a plain one.
+    // A quantised value contains a plain one.
     if value.u8(UNION_TYPE)? == 2 {
-        tensor = tensor.required(TENSOR)?;
+        tensor = tensor.required_table(TENSOR)?;
     }
-    let index = u64::from(tensor.u32(CONSTANT)?);
+    let index = u64::from(tensor.u32(CONSTANT_INDEX)?);
     if index != 0 && index >= constants {
         return Err(Error::Index {
-            place: tensor.place(CONSTANT),
+            place: tensor.place(CONSTANT_INDEX),
             what: "constants",
             count: constants,
             found: i64::try_from(index).unwrap_or(i64::MAX),
@@ -102,7 +103,7 @@ fn check_value(value: &Table<'_>, constants: u64) -> Result<u64, Error> {
             found: flags.into(),
         });
     }
-    // Inputs and outputs of the graph are arguments of the call, by their positions.
+    // Inputs and outputs of the graph are arguments of the call, by position.
     let is_argument = flags != 0;
     let position = u64::from(tensor.u32(EXTERNAL_ID)?);
     Ok(if is_argument { position + 1 } else { 0 })

@@ -1,8 +1,14 @@
-//! The payloads of XNNPACK's delegate.
+//! Reader for the payloads of XNNPACK delegates.
 //!
-//! `payload` finds the parts of one, `kinds` lists the kinds of node, each with its table (`fields`), which is
-//! read into what the node computes (`node`). `graph` is a graph whole, for an executor; `relations` is what one
-//! tells of dynamic dimensions, `content` what one holds; `load` checks what a device checks, by the rest of the `schema`.
+//! A delegate payload is the part of an ExecuTorch program that a backend runs; XNNPACK runs its
+//! graph on the CPU. A payload is an `XNNGraph` (a FlatBuffer), usually behind a header `XH00`.
+//!
+//! - `payload` locates the parts of a payload.
+//! - `kinds` lists the node kinds; `fields` reads their tables into the computations in `node`.
+//! - `graph` reads a complete graph for an engine.
+//! - `relations` extracts evidence of dynamic dimensions.
+//! - `content` summarises a payload.
+//! - `load` applies the checks of a device; `schema` has the remaining tables.
 
 mod content;
 mod fields;

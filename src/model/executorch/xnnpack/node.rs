@@ -1,26 +1,27 @@
-//! What the nodes of a graph compute: all members of `XNodeUnion`, as `kinds` reads them.
+//! The computations of XNNPACK graph nodes: one variant per kind in `XNodeUnion`, as `kinds` reads
+//! them.
 //!
-//! Ids are those of the graph's values. Invariant: what is here was read of the file and is not believed: sizes
-//! and axes may be anything.
+//! Ids refer to the graph's values. The contents are unchecked file data: sizes and axes may have
+//! any value.
 
-/// A node: what it computes, then the range its result is held to.
+/// A node: its computation, and the range that its result is clamped to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// Its kind's name, as profiles show it.
     pub name: &'static str,
-    /// What it computes.
+    /// Its computation.
     pub kind: NodeKind,
-    /// Least and largest value of the output.
+    /// Minimum and maximum value of the output.
     pub clamp: Option<(f32, f32)>,
     /// The node's number in the exporter's trace.
     pub debug_handle: u32,
 }
 
-/// What a node computes. Images are `[n, h, w, c]`.
+/// The computation of a node. Images are `[n, h, w, c]`.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(
     missing_docs,
-    reason = "ids of inputs and outputs, and the schema's own names"
+    reason = "the fields are ids of inputs and outputs, or have the schema's names"
 )]
 pub enum NodeKind {
     Binary {
@@ -41,7 +42,7 @@ pub enum NodeKind {
         bias: Option<u32>,
         output: u32,
         transposed: bool,
-        /// Flags are set that are not known here.
+        /// True if unknown flags are set.
         other_flags: bool,
     },
     Transpose {
@@ -56,7 +57,7 @@ pub enum NodeKind {
         input: u32,
         output: u32,
         align_corners: bool,
-        /// Neither corners nor centres of pixels are aligned.
+        /// True if neither the corners nor the centres of pixels are aligned.
         legacy: bool,
     },
     Pad {
@@ -68,7 +69,7 @@ pub enum NodeKind {
     },
     AvgPool(Pool),
     MaxPool(Pool),
-    /// Largest value of a window, and its place in the window.
+    /// Maximum value of a window, and its position in the window.
     ArgMaxPool {
         pool: Pool,
         index: u32,
@@ -79,7 +80,7 @@ pub enum NodeKind {
         keep_dims: bool,
     },
     Reshape {
-        /// 0 is the size that follows from the others.
+        /// 0 marks the size inferred from the others.
         shape: Vec<u64>,
         input: u32,
         output: u32,
@@ -91,7 +92,7 @@ pub enum NodeKind {
     },
     Slice {
         offsets: Vec<u64>,
-        /// 0 is up to the end.
+        /// 0 means up to the end.
         sizes: Vec<u64>,
         input: u32,
         output: u32,
@@ -105,20 +106,20 @@ pub enum NodeKind {
         mask: u32,
         output: u32,
     },
-    /// Products of the last two dimensions.
+    /// Matrix product over the last two dimensions.
     MatMul {
         a: u32,
         b: u32,
         output: u32,
-        /// `b` is stored as `[.., n, k]`.
+        /// True if `b` is stored as `[.., n, k]`.
         transposed: bool,
-        /// Flags are set that are not known here.
+        /// True if unknown flags are set.
         other_flags: bool,
     },
 }
 
 impl NodeKind {
-    /// Ids of the values that it reads.
+    /// Returns the ids of the values that it reads.
     #[must_use]
     pub fn inputs(&self) -> Vec<u32> {
         match self {
@@ -161,9 +162,9 @@ impl NodeKind {
     }
 }
 
-/// Elementwise, with broadcasting.
+/// Elementwise operation on two inputs, with broadcasting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "XNNPACK's own names say it")]
+#[expect(missing_docs, reason = "the variants have XNNPACK's names")]
 pub enum BinaryKind {
     Add,
     Subtract,
@@ -174,9 +175,9 @@ pub enum BinaryKind {
     PRelu,
 }
 
-/// Elementwise, and softmax over the last dimension.
+/// Elementwise operation on one input, or softmax over the last dimension.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[expect(missing_docs, reason = "XNNPACK's own names say it")]
+#[expect(missing_docs, reason = "the variants have XNNPACK's names")]
 pub enum UnaryKind {
     Softmax,
     Sigmoid,
@@ -214,7 +215,7 @@ pub enum ConvKind {
 
 /// A convolution. Pairs are height, width.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the schema's own names say it")]
+#[expect(missing_docs, reason = "the fields have the schema's names")]
 pub struct Conv {
     pub kind: ConvKind,
     /// Top, right, bottom, left.
@@ -225,19 +226,19 @@ pub struct Conv {
     pub group_input_channels: u64,
     pub group_output_channels: u64,
     pub groups: u64,
-    /// What a transposed convolution adds to its output.
+    /// Additional output size of a transposed convolution.
     pub adjustment: [u64; 2],
     pub input: u32,
     pub filter: u32,
     pub bias: Option<u32>,
     pub output: u32,
-    /// Padding follows from the sizes instead.
+    /// True if the padding follows from the sizes instead.
     pub same_padding: bool,
 }
 
 /// A pooling. Pairs are height, width.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the schema's own names say it")]
+#[expect(missing_docs, reason = "the fields have the schema's names")]
 pub struct Pool {
     /// Top, right, bottom, left.
     pub padding: [u64; 4],
@@ -246,6 +247,6 @@ pub struct Pool {
     pub dilation: [u64; 2],
     pub input: u32,
     pub output: u32,
-    /// Padding follows from the sizes instead.
+    /// True if the padding follows from the sizes instead.
     pub same_padding: bool,
 }

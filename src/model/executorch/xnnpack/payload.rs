@@ -1,31 +1,32 @@
-//! Where the parts of a payload are: `XNNGraph`, bare or behind a header `XH00`, and constants behind it.
+//! Locates the parts of an XNNPACK payload: an `XNNGraph`, bare or behind a header `XH00`, then
+//! constants.
 //!
 //! Invariant: both parts lie inside the payload.
 
-use super::super::error::{Error, Place};
+use super::super::error::{Error, FieldPosition};
 use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
 use crate::source::Pages;
 
-/// What a graph's FlatBuffer is marked as.
+/// Identifiers of the graph's FlatBuffer.
 const IDENTIFIERS: [[u8; 4]; 2] = [*b"XN00", *b"XN01"];
 
-/// The parts.
-pub(super) struct Parts {
+/// The positions of the parts.
+pub(super) struct PayloadParts {
     /// The graph's FlatBuffer.
     pub(super) graph: ByteRange,
-    /// Constants that the graph refers to.
+    /// Constants that the graph references.
     pub(super) constants: ByteRange,
 }
 
-impl Parts {
-    /// Those of a payload; nothing if it does not begin like one of XNNPACK's.
+impl PayloadParts {
+    /// Locates the parts of a payload; `None` if it does not begin like an XNNPACK payload.
     pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Self>, Error> {
         let ByteRange { offset, size: len } = payload;
         if len < Header::SIZE as u64 {
             return Ok(None);
         }
-        let place = |at: u64, field: &str| Place {
+        let place = |at: u64, field: &str| FieldPosition {
             path: format!("XNNPACK payload header.{field}"),
             offset: offset + at,
         };
@@ -50,11 +51,14 @@ impl Parts {
         Ok(Some(Self { graph, constants }))
     }
 
-    /// What the FlatBuffer is marked as, if it is not as XNNPACK's graphs are.
-    pub(super) fn other_mark(&self, pages: &Pages<'_>) -> Result<Option<[u8; 4]>, Error> {
+    /// Returns the identifier of the FlatBuffer, if it is not one of XNNPACK's graphs.
+    pub(super) fn unexpected_identifier(
+        &self,
+        pages: &Pages<'_>,
+    ) -> Result<Option<[u8; 4]>, Error> {
         let at = self.graph.offset + 4;
         let mark = pages.array(at).map_err(|error| Error::Read {
-            place: Place {
+            place: FieldPosition {
                 path: "XNNPACK payload FlatBuffer".to_owned(),
                 offset: at,
             },

@@ -1,9 +1,9 @@
-//! What the graph of a payload tells of dimensions.
+//! Extracts evidence of dynamic dimensions from the graph of an XNNPACK delegate.
 //!
-//! XNNPACK says nothing of dynamism. But its nodes say how dimensions hang together, and weights have fixed
-//! ones: what a fully connected layer reads is as wide as its filter. Invariant: a value or a node that is
-//! broken, or of a kind that is not known, tells nothing and is no error; no weights are read. Images are
-//! `[n, h, w, c]` here.
+//! XNNPACK graphs do not record dynamism. But their nodes show how dimensions depend on each other,
+//! and weights have fixed dimensions: the input of a fully connected layer is as wide as its
+//! filter. Invariant: an invalid or unknown value or node yields no evidence and no error; weights
+//! are never read. Images are `[n, h, w, c]`.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ use super::super::error::Error;
 use super::super::flatbuffer::Table;
 use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
 use super::super::storage::ByteRange;
-use super::fields::{Ids, numbers};
-use super::kinds::computes;
+use super::fields::{ValueIds, read_sizes};
+use super::kinds::read_computation;
 use super::node::{BinaryKind, Conv, ConvKind, NodeKind};
-use super::payload::Parts;
-use super::schema::{CONSTANT, DIMS, ID, INPUTS, NODES, NUM_DIMS, OUTPUTS, VALUES, tensor};
+use super::payload::PayloadParts;
+use super::schema::{CONSTANT_INDEX, DIMS, ID, INPUTS, NODES, NUM_DIMS, OUTPUTS, VALUES, tensor};
 use crate::source::Pages;
 
-/// Where the graph of a payload is, if it is one of XNNPACK's.
+/// Returns the position of a payload's graph, if the payload belongs to XNNPACK.
 pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
-    let parts = Parts::find(pages, payload).ok().flatten()?;
-    let mark = parts.other_mark(pages).ok()?;
+    let parts = PayloadParts::find(pages, payload).ok().flatten()?;
+    let mark = parts.unexpected_identifier(pages).ok()?;
     mark.is_none().then_some(parts.graph)
 }
 
-/// Adds the rules of a graph; its inputs and outputs.
+/// Adds the rules of a graph; returns its inputs and outputs.
 pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
-    let mut nodes = Nodes {
+    let mut nodes = RuleBuilder {
         graph,
         shapes: BTreeMap::new(),
     };
     nodes.values(root)?;
-    // Those of no value lead to no shape.
-    let ids = Ids(&|_| true);
+    // All ids are accepted; an unknown id simply lacks a shape.
+    let ids = ValueIds(&|_| true);
     for node in root.tables(NODES)?.iter_tables() {
-        if let Ok(Some(kind)) = computes(&node?, &ids) {
+        if let Ok(Some(kind)) = read_computation(&node?, &ids) {
             nodes.node(&kind);
         }
     }
@@ -52,37 +52,37 @@ pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Resul
     })
 }
 
-/// The tensors of a graph by their ids.
-struct Nodes<'g, 'r> {
+/// The tensors of a graph, by id.
+struct RuleBuilder<'g, 'r> {
     graph: &'g mut Graph<'r>,
     shapes: BTreeMap<u32, Shape>,
 }
 
-/// What is read of a value.
-struct Read {
+/// The parsed part of a value.
+struct ParsedValue {
     id: u32,
     dims: Vec<u64>,
     is_constant: bool,
 }
 
-/// A value's sizes; none where its rank is another.
-fn read_value(value: &Table<'_>) -> Result<Option<Read>, Error> {
+/// Reads a value's sizes; `None` if their number differs from its rank.
+fn read_value(value: &Table<'_>) -> Result<Option<ParsedValue>, Error> {
     let Some((tensor, _)) = tensor(value)? else {
         return Ok(None);
     };
     let rank = u64::from(tensor.u32(NUM_DIMS)?);
-    let dims = numbers(&tensor, DIMS)?;
+    let dims = read_sizes(&tensor, DIMS)?;
     if dims.len() as u64 != rank {
         return Ok(None);
     }
-    Ok(Some(Read {
+    Ok(Some(ParsedValue {
         id: tensor.u32(ID)?,
         dims,
-        is_constant: tensor.u32(CONSTANT)? != 0,
+        is_constant: tensor.u32(CONSTANT_INDEX)? != 0,
     }))
 }
 
-impl Nodes<'_, '_> {
+impl RuleBuilder<'_, '_> {
     fn values(&mut self, root: &Table<'_>) -> Result<(), Error> {
         for value in root.tables(VALUES)?.iter_tables() {
             let Ok(Some(value)) = read_value(&value?) else {
@@ -99,16 +99,16 @@ impl Nodes<'_, '_> {
         Ok(())
     }
 
-    /// The shapes of all of these.
+    /// Returns the shapes of all ids; `None` if one is unknown.
     fn shapes<const N: usize>(&self, ids: [u32; N]) -> Option<[Shape; N]> {
         let shapes = ids.iter().filter_map(|id| self.shapes.get(id).cloned());
         shapes.collect::<Vec<_>>().try_into().ok()
     }
 
-    /// Each needs all its tensors.
+    /// Adds the rules of a node; does nothing if one of its tensors is unknown.
     fn node(&mut self, kind: &NodeKind) {
         match kind {
-            // Slopes have the channels.
+            // The slopes have the size of the channel dimension.
             NodeKind::Binary {
                 kind: BinaryKind::PRelu,
                 a: input,
@@ -116,7 +116,7 @@ impl Nodes<'_, '_> {
                 ..
             }
             | NodeKind::Unary { input, output, .. } => {
-                self.moves([*input, *output], |graph, from, to| {
+                self.add_unary_rules([*input, *output], |graph, from, to| {
                     graph.elementwise(to, from);
                 });
             }
@@ -152,47 +152,47 @@ impl Nodes<'_, '_> {
                 perm,
                 input,
                 output,
-            } => self.moves([*input, *output], |graph, from, to| {
+            } => self.add_unary_rules([*input, *output], |graph, from, to| {
                 graph.transpose(to, from, perm);
             }),
-            NodeKind::Conv(conv) => self.convolution(conv),
+            NodeKind::Conv(conv) => self.add_convolution(conv),
             NodeKind::Resize {
                 height,
                 width,
                 input,
                 output,
                 ..
-            } => self.moves([*input, *output], |graph, from, to| {
+            } => self.add_unary_rules([*input, *output], |graph, from, to| {
                 resize(graph, from, to, [*height, *width]);
             }),
             NodeKind::Pad { input, output, .. } => {
-                self.moves([*input, *output], |graph, from, to| graph.pad(to, from));
+                self.add_unary_rules([*input, *output], |graph, from, to| graph.pad(to, from));
             }
             NodeKind::AvgPool(pool) | NodeKind::MaxPool(pool) => {
-                self.moves([pool.input, pool.output], |graph, from, to| {
+                self.add_unary_rules([pool.input, pool.output], |graph, from, to| {
                     graph.window(to, from, pool.stride);
                     graph.equal((to, 3), (from, 3));
                 });
             }
             NodeKind::GlobalAvgPool { input, output, .. } => {
-                self.moves([*input, *output], global_average);
+                self.add_unary_rules([*input, *output], relate_global_avg_pool);
             }
             NodeKind::Reshape {
                 shape,
                 input,
                 output,
-            } => self.moves([*input, *output], |graph, from, to| {
+            } => self.add_unary_rules([*input, *output], |graph, from, to| {
                 graph.reshape(to, from, shape);
             }),
             NodeKind::Concatenate {
                 axis,
                 inputs,
                 output,
-            } => self.concatenate(*axis, inputs, *output),
-            // The exporter writes bounds for sizes that it does not change.
+            } => self.add_concatenation(*axis, inputs, *output),
+            // The exporter writes upper bounds for sizes that it does not change.
             NodeKind::Slice { input, output, .. } => {
-                self.moves([*input, *output], |graph, from, to| {
-                    graph.each_from_its_own(to, from);
+                self.add_unary_rules([*input, *output], |graph, from, to| {
+                    graph.each_dim_from_same(to, from);
                 });
             }
             NodeKind::FullyConnected { .. }
@@ -202,8 +202,8 @@ impl Nodes<'_, '_> {
         }
     }
 
-    /// A node with one argument that says something.
-    fn moves(
+    /// Adds the rules of a node with one argument.
+    fn add_unary_rules(
         &mut self,
         [input, output]: [u32; 2],
         relate: impl FnOnce(&mut Graph<'_>, &Shape, &Shape),
@@ -213,20 +213,20 @@ impl Nodes<'_, '_> {
         }
     }
 
-    fn convolution(&mut self, conv: &Conv) {
-        // A transposed convolution makes an image larger: no two sizes become one.
+    fn add_convolution(&mut self, conv: &Conv) {
+        // A transposed convolution enlarges an image, so different sizes stay different.
         let steps = match conv.kind {
             ConvKind::Transposed => [1, 1],
             ConvKind::Plain | ConvKind::Depthwise => conv.stride,
         };
-        self.moves([conv.input, conv.output], |graph, from, to| {
+        self.add_unary_rules([conv.input, conv.output], |graph, from, to| {
             graph.window(to, from, steps);
             graph.literal(from, 3, conv.groups * conv.group_input_channels);
             graph.literal(to, 3, conv.groups * conv.group_output_channels);
         });
     }
 
-    fn concatenate(&mut self, axis: i64, inputs: &[u32], output: u32) {
+    fn add_concatenation(&mut self, axis: i64, inputs: &[u32], output: u32) {
         let from = inputs.iter().filter_map(|id| self.shapes.get(id).cloned());
         let from: Vec<Shape> = from.collect();
         let to = self.shapes.get(&output).cloned();
@@ -243,7 +243,7 @@ fn resize(graph: &mut Graph<'_>, from: &Shape, to: &Shape, [height, width]: [u64
     graph.equal((to, 3), (from, 3));
 }
 
-fn global_average(graph: &mut Graph<'_>, from: &Shape, to: &Shape) {
+fn relate_global_avg_pool(graph: &mut Graph<'_>, from: &Shape, to: &Shape) {
     if from.rank() != 4 {
         return;
     }

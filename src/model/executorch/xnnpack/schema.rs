@@ -1,14 +1,14 @@
-//! The schema of XNNPACK's graphs, as the verifier walks it, and the numbers of fields that are read.
+//! The schema of XNNPACK graphs for the verifier, and the field numbers that the reader uses.
 //!
-//! `xnnpack/serialization/runtime_schema.fbs` of ExecuTorch 1.5, for both identifiers. The tables of nodes are
-//! in `fields.rs`.
+//! Source: `xnnpack/serialization/runtime_schema.fbs` of ExecuTorch 1.5, for both identifiers.
+//! `fields.rs` has the tables of the nodes.
 
 use super::super::error::Error;
 use super::super::flatbuffer::{self, Field};
 use super::super::verify::Kind::{Deprecated, Member, Number, Numbers, Table, Tables, Text, Union};
-use super::super::verify::Shape;
+use super::super::verify::TableSchema;
 use super::fields::{UNION, UNION_TYPE};
-use super::kinds::SHAPES;
+use super::kinds::NODE_SCHEMAS;
 
 pub(super) const NODES: Field = Field(1, "xnodes");
 pub(super) const VALUES: Field = Field(2, "xvalues");
@@ -21,32 +21,32 @@ pub(super) const CONSTANTS: Field = Field(8, "constant_data");
 pub(super) const TENSOR: Field = Field(0, "tensor_value");
 pub(super) const NUM_DIMS: Field = Field(1, "num_dims");
 pub(super) const DIMS: Field = Field(2, "dims");
-pub(super) const CONSTANT: Field = Field(3, "constant_buffer_idx");
+pub(super) const CONSTANT_INDEX: Field = Field(3, "constant_buffer_idx");
 pub(super) const EXTERNAL_ID: Field = Field(4, "external_id");
 pub(super) const FLAGS: Field = Field(5, "flags");
 pub(super) const ID: Field = Field(6, "id_out");
 
-/// Where a constant begins.
+/// Offset of a constant.
 pub(super) const OFFSET: Field = Field(0, "offset");
-/// The name that a constant is stored under.
-pub(super) const KEY: Field = Field(2, "named_key");
+/// Name under which a constant is stored.
+pub(super) const NAMED_KEY: Field = Field(2, "named_key");
 
-/// The tensor that a value is, and the table around it if it is quantised; nothing where a later schema has
-/// its kind.
+/// Returns the tensor of a value, and the enclosing table if it is quantised; `None` for a kind of
+/// a later schema.
 pub(super) fn tensor<'a>(
     value: &flatbuffer::Table<'a>,
 ) -> Result<Option<(flatbuffer::Table<'a>, Option<flatbuffer::Table<'a>>)>, Error> {
     let tag = value.u8(UNION_TYPE)?;
-    let table = value.required(UNION)?;
+    let table = value.required_table(UNION)?;
     Ok(match tag {
         1 => Some((table, None)),
-        2 => Some((table.required(TENSOR)?, Some(table))),
+        2 => Some((table.required_table(TENSOR)?, Some(table))),
         _ => None,
     })
 }
 
 /// `XNNGraph`, the root.
-pub(super) static GRAPH: Shape = Shape {
+pub(super) static GRAPH: TableSchema = TableSchema {
     fields: &[
         ("version", Text),
         ("xnodes", Tables(&NODE)),
@@ -60,11 +60,11 @@ pub(super) static GRAPH: Shape = Shape {
     ],
 };
 
-static BUFFER: Shape = Shape {
+static BUFFER: TableSchema = TableSchema {
     fields: &[("storage", Numbers(1))],
 };
 
-static PER_CHANNEL_QUANT: Shape = Shape {
+static PER_CHANNEL_QUANT: TableSchema = TableSchema {
     fields: &[
         ("scale", Numbers(4)),
         ("channel_dim", Number(4)),
@@ -73,15 +73,15 @@ static PER_CHANNEL_QUANT: Shape = Shape {
     ],
 };
 
-static PER_TOKEN_DYNAMIC_QUANT: Shape = Shape {
+static PER_TOKEN_DYNAMIC_QUANT: TableSchema = TableSchema {
     fields: &[("num_nonbatch_dims", Number(4))],
 };
 
-static PER_TENSOR_QUANT: Shape = Shape {
+static PER_TENSOR_QUANT: TableSchema = TableSchema {
     fields: &[("scale", Number(4)), ("zero_point", Number(4))],
 };
 
-static PER_CHANNEL_GROUP_QUANT: Shape = Shape {
+static PER_CHANNEL_GROUP_QUANT: TableSchema = TableSchema {
     fields: &[
         ("scale", Numbers(4)),
         ("channel_dim", Number(4)),
@@ -92,7 +92,7 @@ static PER_CHANNEL_GROUP_QUANT: Shape = Shape {
     ],
 };
 
-static TENSOR_VALUE: Shape = Shape {
+static TENSOR_VALUE: TableSchema = TableSchema {
     fields: &[
         ("datatype", Number(2)),
         ("num_dims", Number(4)),
@@ -105,7 +105,7 @@ static TENSOR_VALUE: Shape = Shape {
     ],
 };
 
-static QUANTIZED_TENSOR_VALUE: Shape = Shape {
+static QUANTIZED_TENSOR_VALUE: TableSchema = TableSchema {
     fields: &[
         ("tensor_value", Table(&TENSOR_VALUE)),
         ("quant_params_type", Member),
@@ -121,20 +121,20 @@ static QUANTIZED_TENSOR_VALUE: Shape = Shape {
     ],
 };
 
-static OUTPUT_MIN_MAX: Shape = Shape {
+static OUTPUT_MIN_MAX: TableSchema = TableSchema {
     fields: &[("output_min", Number(4)), ("output_max", Number(4))],
 };
 
-static NODE: Shape = Shape {
+static NODE: TableSchema = TableSchema {
     fields: &[
         ("xnode_union_type", Member),
-        ("xnode_union", Union(&SHAPES)),
+        ("xnode_union", Union(&NODE_SCHEMAS)),
         ("debug_handle", Number(4)),
         ("output_min_max", Table(&OUTPUT_MIN_MAX)),
     ],
 };
 
-static VALUE: Shape = Shape {
+static VALUE: TableSchema = TableSchema {
     fields: &[
         ("xvalue_union_type", Member),
         (
@@ -144,7 +144,7 @@ static VALUE: Shape = Shape {
     ],
 };
 
-static CONSTANT_DATA_OFFSET: Shape = Shape {
+static CONSTANT_DATA_OFFSET: TableSchema = TableSchema {
     fields: &[
         ("offset", Number(8)),
         ("size", Number(8)),

@@ -2,12 +2,16 @@
 
 use super::infer;
 use super::node::{Attribute, Node, kind_name};
-use super::operators::{Formal, Operators, Presence, Schema, Types};
+use super::operators::{FormalParameter, Operators, Presence, Schema, TypeSet};
 use crate::model::onnx::fault::Fault;
 
 /// Checks `node` against `schema`. `inputs` are the types of its inputs, 0 for an unknown type.
 /// Returns the types bound to the schema's type parameters.
-pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
+pub(super) fn check(
+    node: &Node,
+    schema: &Schema,
+    inputs: &[TypeSet],
+) -> Result<Vec<TypeSet>, Fault> {
     count(
         node,
         "inputs",
@@ -22,8 +26,8 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Ve
         schema.min_outputs,
         &schema.outputs,
     )?;
-    present(node, "input", &node.inputs, &schema.inputs)?;
-    present(node, "output", &node.outputs, &schema.outputs)?;
+    check_required(node, "input", &node.inputs, &schema.inputs)?;
+    check_required(node, "output", &node.outputs, &schema.outputs)?;
     attributes(node, schema)?;
     bind(node, schema, inputs)
 }
@@ -32,7 +36,7 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Ve
 /// does outside functions.
 pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), Fault> {
     if node.outputs.len() != 1 {
-        return Err(Fault::Count {
+        return Err(Fault::ArgumentCount {
             operator: node.operator.clone(),
             what: "outputs",
             found: node.outputs.len(),
@@ -41,7 +45,7 @@ pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), Fault> {
     }
     let first = node.attributes.first();
     if is_converted && !first.is_some_and(infer::is_constant) {
-        return Err(Fault::NoConstant);
+        return Err(Fault::MissingConstantValue);
     }
     Ok(())
 }
@@ -51,7 +55,7 @@ fn count(
     what: &'static str,
     names: &[Vec<u8>],
     least: usize,
-    formals: &[Formal],
+    formals: &[FormalParameter],
 ) -> Result<(), Fault> {
     let most = Schema::most(formals);
     let found = names.len();
@@ -63,7 +67,7 @@ fn count(
         Some(most) if most == least => least.to_string(),
         Some(most) => format!("{least} to {most}"),
     };
-    Err(Fault::Count {
+    Err(Fault::ArgumentCount {
         operator: node.operator.clone(),
         what,
         found,
@@ -71,20 +75,20 @@ fn count(
     })
 }
 
-fn present(
+fn check_required(
     node: &Node,
     what: &'static str,
     names: &[Vec<u8>],
-    formals: &[Formal],
+    formals: &[FormalParameter],
 ) -> Result<(), Fault> {
     let is_needed = |position: usize| {
         let formal = formals.get(position);
-        formal.is_some_and(|formal| formal.option == Presence::Single)
+        formal.is_some_and(|formal| formal.presence == Presence::Single)
     };
     let mut empty = names.iter().enumerate().filter(|(_, name)| name.is_empty());
     match empty.find(|(position, _)| is_needed(*position)) {
         None => Ok(()),
-        Some((position, _)) => Err(Fault::Empty {
+        Some((position, _)) => Err(Fault::OmittedArgument {
             operator: node.operator.clone(),
             what,
             position,
@@ -112,7 +116,7 @@ fn attributes(node: &Node, schema: &Schema) -> Result<(), Fault> {
                 name: name(),
             });
         };
-        let found = attribute.stated.or(attribute.value().map(i64::from));
+        let found = attribute.stated_type.or(attribute.value().map(i64::from));
         if let Some(found) = found.filter(|found| *found != i64::from(known.kind)) {
             return Err(Fault::AttributeType {
                 name: name(),
@@ -137,14 +141,14 @@ fn value(attribute: &Attribute) -> Result<(), Fault> {
     if attribute.name.is_empty() {
         return Err(Fault::AttributeUnnamed);
     }
-    let Some(stated) = attribute.stated else {
+    let Some(stated) = attribute.stated_type else {
         return Ok(());
     };
     // Protobuf readers cannot distinguish a default number or text from a missing one.
     let is_default = attribute.is_empty() && !matches!(stated, 4 | 5);
     let found = match attribute.value() {
         Some(value) if i64::from(value) == stated => return Ok(()),
-        None if is_default || attribute.refers => return Ok(()),
+        None if is_default || attribute.is_reference => return Ok(()),
         Some(value) => kind_name(value.into()),
         None if attribute.is_empty() => "missing",
         None => "of several types",
@@ -157,7 +161,7 @@ fn value(attribute: &Attribute) -> Result<(), Fault> {
 }
 
 /// Binds the schema's type parameters to the types of the inputs.
-fn bind(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
+fn bind(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, Fault> {
     let table = Operators::get();
     let parameters = schema.inputs.iter().filter_map(|formal| formal.parameter);
     let mut bound = vec![0; parameters.max().map_or(0, |last| last + 1)];

@@ -1,24 +1,24 @@
 //! Records the declarations of a graph or function: inputs, outputs, initializers, and types of
 //! intermediate values.
 
-use super::operators::{Operators, Types};
-use super::scope::{Maker, Output, Stated, Untyped, Value};
-use super::typing::{self, Declared};
-use super::{Load, shown, unsound};
+use super::operators::{Operators, TypeSet};
+use super::scope::{Definition, Output, StatedType, UntypedInput, Value};
+use super::typing::{self, ValueDeclaration};
+use super::{LoadChecks, rejected, shown};
 use crate::model::onnx::Error;
 use crate::model::onnx::fault::Fault;
 use crate::model::onnx::wire::Field;
 
-impl Load {
+impl LoadChecks {
     /// Records an input of the graph, declared by a `ValueInfoProto`.
     pub(in crate::model::onnx) fn input(&mut self, field: &Field<'_>) -> Result<(), Error> {
         let declared = typing::declared(field)?;
-        self.valid(field, &declared)?;
-        let Declared { name, types, .. } = declared;
+        self.check_element_type(field, &declared)?;
+        let ValueDeclaration { name, types, .. } = declared;
         if !declared.has_type && self.takes_room() {
             let place = field.place().to_string();
             field.keep((name.len() + place.len()) as u64)?;
-            let untyped = Untyped {
+            let untyped = UntypedInput {
                 name: shown(&name),
                 place,
                 offset: field.offset(),
@@ -26,12 +26,12 @@ impl Load {
             let key = self.key(&name);
             self.scope().untyped.insert(key, untyped);
         }
-        self.given(field, &name, types, Maker::Input)
+        self.given(field, &name, types, Definition::Input)
     }
 
     /// Records the type that the graph declares for a value.
     pub(in crate::model::onnx) fn value_info(&mut self, field: &Field<'_>) -> Result<(), Error> {
-        let Declared {
+        let ValueDeclaration {
             name,
             types,
             has_type,
@@ -39,7 +39,9 @@ impl Load {
         } = typing::declared(field)?;
         if has_type && self.takes_room() {
             let key = self.key(&name);
-            self.scope().stated.insert(key, Stated { types, invalid });
+            self.scope()
+                .stated
+                .insert(key, StatedType { types, invalid });
         }
         Ok(())
     }
@@ -50,7 +52,7 @@ impl Load {
         field: &Field<'_>,
     ) -> Result<(), Error> {
         let name = field.identifier()?;
-        self.given(field, &name, 0, Maker::Input)
+        self.given(field, &name, 0, Definition::Input)
     }
 
     /// Records an initializer of the graph.
@@ -60,16 +62,21 @@ impl Load {
         name: &[u8],
         data_type: i64,
     ) -> Result<(), Error> {
-        if self.is_on && !typing::is_element(data_type) {
-            return Err(unsound(field, Fault::ElementType { found: data_type }));
+        if self.is_active && !typing::is_element(data_type) {
+            return Err(rejected(field, Fault::ElementType { found: data_type }));
         }
-        self.given(field, name, typing::tensor(data_type), Maker::Initializer)
+        self.given(
+            field,
+            name,
+            typing::tensor(data_type),
+            Definition::Initializer,
+        )
     }
 
     /// Records a declared output of the graph.
     pub(in crate::model::onnx) fn output(&mut self, field: &Field<'_>) -> Result<(), Error> {
         let declared = typing::declared(field)?;
-        self.valid(field, &declared)?;
+        self.check_element_type(field, &declared)?;
         if declared.has_type && self.takes_room() {
             let key = self.key(&declared.name);
             self.scope().typed_outputs.insert(key);
@@ -87,14 +94,18 @@ impl Load {
     }
 
     /// Checks that the element type exists.
-    fn valid(&self, field: &Field<'_>, declared: &Declared) -> Result<(), Error> {
-        match declared.invalid.filter(|_| self.is_on) {
+    fn check_element_type(
+        &self,
+        field: &Field<'_>,
+        declared: &ValueDeclaration,
+    ) -> Result<(), Error> {
+        match declared.invalid.filter(|_| self.is_active) {
             None => Ok(()),
-            Some(found) => Err(unsound(field, Fault::ElementType { found })),
+            Some(found) => Err(rejected(field, Fault::ElementType { found })),
         }
     }
 
-    fn declared(&mut self, field: &Field<'_>, name: &[u8], types: Types) -> Result<(), Error> {
+    fn declared(&mut self, field: &Field<'_>, name: &[u8], types: TypeSet) -> Result<(), Error> {
         if !self.takes_room() {
             return Ok(());
         }
@@ -113,14 +124,14 @@ impl Load {
         &mut self,
         field: &Field<'_>,
         name: &[u8],
-        types: Types,
-        maker: Maker,
+        types: TypeSet,
+        maker: Definition,
     ) -> Result<(), Error> {
         if name.is_empty() || !self.takes_room() {
             return Ok(());
         }
         let key = self.key(name);
-        let is_input = |maker| maker == Maker::Input;
+        let is_input = |maker| maker == Definition::Input;
         let scope = self.scope();
         if is_input(maker) {
             scope.inputs.push(key);
@@ -131,12 +142,12 @@ impl Load {
         };
         if is_input(maker) && is_input(earlier.maker) {
             let (what, name) = ("the input", shown(name));
-            return Err(unsound(field, Fault::Twice { what, name }));
+            return Err(rejected(field, Fault::DuplicateName { what, name }));
         }
         let differs = earlier.types != 0 && types != 0 && earlier.types != types;
         if differs && is_input(maker) != is_input(earlier.maker) {
             let (declared, found) = match maker {
-                Maker::Input => (types, earlier.types),
+                Definition::Input => (types, earlier.types),
                 _ => (earlier.types, types),
             };
             let table = Operators::get();
@@ -145,13 +156,13 @@ impl Load {
                 declared: table.type_name(declared),
                 found: table.type_name(found),
             };
-            return Err(unsound(field, fault));
+            return Err(rejected(field, fault));
         }
         if earlier.types == 0 || is_input(maker) && types != 0 {
             earlier.types = types;
         }
         if is_input(maker) != is_input(earlier.maker) {
-            earlier.maker = Maker::Input;
+            earlier.maker = Definition::Input;
             scope.initialized += 1;
             scope.untyped.remove(&key);
         }

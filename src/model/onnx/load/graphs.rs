@@ -2,12 +2,12 @@
 //! their inputs and outputs.
 
 use super::node::Node;
-use super::operators::{Operators, Schema, Types};
+use super::operators::{Operators, Schema, TypeSet};
 use super::scope::Interface;
 use crate::model::onnx::fault::Fault;
 
 /// A control-flow operator.
-struct Runner {
+struct ControlFlowOperator {
     operator: &'static str,
     attributes: &'static [&'static str],
     /// True if the node passes its inputs to the graph.
@@ -20,22 +20,22 @@ struct Runner {
 
 /// All control-flow operators. The graph of `Loop` receives a counter and a condition instead of
 /// the node's limit and condition, and returns a condition.
-const RUNNERS: [Runner; 3] = [
-    Runner {
+const CONTROL_FLOW_OPERATORS: [ControlFlowOperator; 3] = [
+    ControlFlowOperator {
         operator: "If",
         attributes: &["then_branch", "else_branch"],
         passes: false,
         own_outputs: 0,
         own_inputs: 1,
     },
-    Runner {
+    ControlFlowOperator {
         operator: "Loop",
         attributes: &["body"],
         passes: true,
         own_outputs: 1,
         own_inputs: 2,
     },
-    Runner {
+    ControlFlowOperator {
         operator: "Scan",
         attributes: &["body"],
         passes: true,
@@ -45,7 +45,7 @@ const RUNNERS: [Runner; 3] = [
 ];
 
 /// Checks the graphs of a node; `inputs` are the types of its inputs.
-pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<(), Fault> {
+pub(super) fn check(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<(), Fault> {
     // The first version of `Scan` has a batch dimension.
     let is_batched = schema
         .attributes
@@ -56,7 +56,7 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<()
     };
     let mut first: Option<&Interface> = None;
     for (name, graph) in runner.graphs(node) {
-        let check = Check { node, name };
+        let check = GraphCheck { node, name };
         let passed = if runner.passes { inputs.len() } else { 0 };
         let all = graph.inputs.len();
         check.count(
@@ -74,7 +74,11 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<()
             check.types("input", taken.zip(passed), runner.own_inputs)?;
         }
         if runner.operator == "Loop" {
-            check.types("input", graph.inputs.iter().copied().zip([counter()]), 0)?;
+            check.types(
+                "input",
+                graph.inputs.iter().copied().zip([counter_type()]),
+                0,
+            )?;
             // A loop-carried value keeps its type.
             let carried = inputs.iter().skip(2).copied();
             check.types(
@@ -97,7 +101,7 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<()
 }
 
 /// Returns the types of a node's outputs, if it is a control-flow operator.
-pub(super) fn outputs(node: &Node, inputs: &[Types]) -> Option<Vec<Types>> {
+pub(super) fn outputs(node: &Node, inputs: &[TypeSet]) -> Option<Vec<TypeSet>> {
     let runner = runner(node)?;
     let mut graphs = runner.graphs(node).map(|(_, graph)| graph);
     let first = graphs.next();
@@ -120,17 +124,17 @@ pub(super) fn outputs(node: &Node, inputs: &[Types]) -> Option<Vec<Types>> {
     Some((0..node.outputs.len()).map(known).collect())
 }
 
-fn runner(node: &Node) -> Option<&'static Runner> {
-    RUNNERS
+fn runner(node: &Node) -> Option<&'static ControlFlowOperator> {
+    CONTROL_FLOW_OPERATORS
         .iter()
         .find(|runner| runner.operator == node.operator)
 }
 
-fn counter() -> Types {
+fn counter_type() -> TypeSet {
     Operators::get().type_of("tensor(int64)").unwrap_or(0)
 }
 
-impl Runner {
+impl ControlFlowOperator {
     fn graphs<'n>(&self, node: &'n Node) -> impl Iterator<Item = (&'static str, &'n Interface)> {
         let names = self.attributes.iter().copied();
         names.filter_map(|name| {
@@ -142,12 +146,12 @@ impl Runner {
 }
 
 /// A check of one graph of a node.
-struct Check<'n> {
+struct GraphCheck<'n> {
     node: &'n Node,
     name: &'static str,
 }
 
-impl Check<'_> {
+impl GraphCheck<'_> {
     fn count(
         &self,
         what: &'static str,
@@ -171,7 +175,7 @@ impl Check<'_> {
     fn types(
         &self,
         what: &'static str,
-        pairs: impl Iterator<Item = (Types, Types)>,
+        pairs: impl Iterator<Item = (TypeSet, TypeSet)>,
         start: usize,
     ) -> Result<(), Fault> {
         let table = Operators::get();

@@ -6,11 +6,11 @@
 
 use super::graphs;
 use super::node::{Attribute, Node};
-use super::operators::{Operators, Schema, Types};
+use super::operators::{Operators, Schema, TypeSet};
 use super::typing;
 
 /// Source of an output type if the attribute is absent.
-enum Otherwise {
+enum FallbackType {
     /// A fixed element type.
     Element(i64),
     /// The type of this input.
@@ -21,38 +21,42 @@ enum Otherwise {
 
 /// Operators whose attribute determines the type of the first output: operator, attribute,
 /// fallback.
-const TOLD: [(&str, &str, Otherwise); 14] = [
-    ("Bernoulli", "dtype", Otherwise::Input(0)),
-    ("Cast", "to", Otherwise::Schema),
-    ("ConstantOfShape", "value", Otherwise::Element(FLOAT)),
-    ("DequantizeLinear", "output_dtype", Otherwise::Schema),
-    ("EyeLike", "dtype", Otherwise::Input(0)),
+const ATTRIBUTE_TYPED_OPERATORS: [(&str, &str, FallbackType); 14] = [
+    ("Bernoulli", "dtype", FallbackType::Input(0)),
+    ("Cast", "to", FallbackType::Schema),
+    ("ConstantOfShape", "value", FallbackType::Element(FLOAT)),
+    ("DequantizeLinear", "output_dtype", FallbackType::Schema),
+    ("EyeLike", "dtype", FallbackType::Input(0)),
     (
         "HammingWindow",
         "output_datatype",
-        Otherwise::Element(FLOAT),
+        FallbackType::Element(FLOAT),
     ),
-    ("HannWindow", "output_datatype", Otherwise::Element(FLOAT)),
+    (
+        "HannWindow",
+        "output_datatype",
+        FallbackType::Element(FLOAT),
+    ),
     (
         "BlackmanWindow",
         "output_datatype",
-        Otherwise::Element(FLOAT),
+        FallbackType::Element(FLOAT),
     ),
     (
         "MelWeightMatrix",
         "output_datatype",
-        Otherwise::Element(FLOAT),
+        FallbackType::Element(FLOAT),
     ),
-    ("Multinomial", "dtype", Otherwise::Element(INT32)),
-    ("RandomNormal", "dtype", Otherwise::Element(FLOAT)),
-    ("RandomUniform", "dtype", Otherwise::Element(FLOAT)),
-    ("RandomNormalLike", "dtype", Otherwise::Input(0)),
-    ("RandomUniformLike", "dtype", Otherwise::Input(0)),
+    ("Multinomial", "dtype", FallbackType::Element(INT32)),
+    ("RandomNormal", "dtype", FallbackType::Element(FLOAT)),
+    ("RandomUniform", "dtype", FallbackType::Element(FLOAT)),
+    ("RandomNormalLike", "dtype", FallbackType::Input(0)),
+    ("RandomUniformLike", "dtype", FallbackType::Input(0)),
 ];
 
 /// Operators that wrap or unwrap the type of their first input, such as sequences and optionals.
 /// Each row has the prefix removed from the input type and the prefix added to the output type.
-const WRAPPED: [(&str, &str, &str); 5] = [
+const WRAPPING_OPERATORS: [(&str, &str, &str); 5] = [
     ("ConcatFromSequence", "seq(", ""),
     ("SequenceAt", "seq(", ""),
     ("SequenceConstruct", "", "seq("),
@@ -62,7 +66,7 @@ const WRAPPED: [(&str, &str, &str); 5] = [
 
 /// Types of constants, by the type number of their attribute: a float, an int, a string, or lists
 /// of these.
-const CONSTANTS: [(i64, i64); 6] = [
+const CONSTANT_TYPES: [(i64, i64); 6] = [
     (1, FLOAT),
     (2, INT64),
     (3, STRING),
@@ -86,21 +90,21 @@ const SPARSE_TENSOR: i64 = 11;
 pub(super) fn outputs(
     node: &Node,
     schema: &Schema,
-    inputs: &[Types],
-    bound: &[Types],
-) -> Vec<Types> {
+    inputs: &[TypeSet],
+    bound: &[TypeSet],
+) -> Vec<TypeSet> {
     if let Some(types) = graphs::outputs(node, inputs) {
         return types;
     }
     let mut types = by_schema(node, schema, bound);
-    if let (Some(first), Some(special)) = (types.first_mut(), special(node, inputs)) {
+    if let (Some(first), Some(special)) = (types.first_mut(), by_operator(node, inputs)) {
         *first = special;
     }
     types
 }
 
 /// Returns the types of a node's outputs that follow from the schema, 0 for an unknown type.
-pub(super) fn by_schema(node: &Node, schema: &Schema, bound: &[Types]) -> Vec<Types> {
+pub(super) fn by_schema(node: &Node, schema: &Schema, bound: &[TypeSet]) -> Vec<TypeSet> {
     let positions = 0..node.outputs.len();
     positions
         .map(|position| {
@@ -117,29 +121,34 @@ pub(super) fn by_schema(node: &Node, schema: &Schema, bound: &[Types]) -> Vec<Ty
 }
 
 /// Returns the type of the first output for operators whose schema does not determine it.
-fn special(node: &Node, inputs: &[Types]) -> Option<Types> {
+fn by_operator(node: &Node, inputs: &[TypeSet]) -> Option<TypeSet> {
     let operator = node.operator.as_str();
     if operator == "Constant" {
         return Some(node.attributes.first().map_or(0, of_constant));
     }
     let input = |position: usize| inputs.get(position).copied().unwrap_or(0);
-    if let Some((_, attribute, otherwise)) = TOLD.iter().find(|(known, ..)| *known == operator) {
+    if let Some((_, attribute, otherwise)) = ATTRIBUTE_TYPED_OPERATORS
+        .iter()
+        .find(|(known, ..)| *known == operator)
+    {
         let mut given = node.attributes.iter();
         if let Some(given) = given.find(|given| given.name == *attribute) {
             return Some(given.tensors);
         }
         return match otherwise {
-            Otherwise::Element(number) => Some(typing::tensor(*number)),
-            Otherwise::Input(position) => Some(input(*position)),
-            Otherwise::Schema => None,
+            FallbackType::Element(number) => Some(typing::tensor(*number)),
+            FallbackType::Input(position) => Some(input(*position)),
+            FallbackType::Schema => None,
         };
     }
-    let (_, outer, around) = WRAPPED.iter().find(|(known, ..)| *known == operator)?;
+    let (_, outer, around) = WRAPPING_OPERATORS
+        .iter()
+        .find(|(known, ..)| *known == operator)?;
     Some(wrapped(input(0), outer, around))
 }
 
 /// Returns the type after removing the wrapper `outer`, or after adding the wrapper `around`.
-fn wrapped(input: Types, outer: &str, around: &str) -> Types {
+fn wrapped(input: TypeSet, outer: &str, around: &str) -> TypeSet {
     if !input.is_power_of_two() {
         return 0;
     }
@@ -159,17 +168,17 @@ fn wrapped(input: Types, outer: &str, around: &str) -> Types {
 
 /// Returns whether an attribute is the value of a constant.
 pub(super) fn is_constant(attribute: &Attribute) -> bool {
-    let Some(stated) = attribute.stated else {
+    let Some(stated) = attribute.stated_type else {
         return false;
     };
     let is_tensor = matches!(stated, TENSOR | SPARSE_TENSOR);
-    is_tensor && attribute.has(stated) || CONSTANTS.iter().any(|(kind, _)| *kind == stated)
+    is_tensor && attribute.has(stated) || CONSTANT_TYPES.iter().any(|(kind, _)| *kind == stated)
 }
 
 /// Returns the type of a constant with this attribute; 0 if it is unknown.
-fn of_constant(attribute: &Attribute) -> Types {
-    let mut known = CONSTANTS.iter();
-    match known.find(|(kind, _)| Some(*kind) == attribute.stated) {
+fn of_constant(attribute: &Attribute) -> TypeSet {
+    let mut known = CONSTANT_TYPES.iter();
+    match known.find(|(kind, _)| Some(*kind) == attribute.stated_type) {
         Some((_, number)) => typing::tensor(*number),
         None => attribute.tensors,
     }

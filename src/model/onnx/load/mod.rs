@@ -3,7 +3,7 @@
 //!
 //! Each check reproduces one that ONNX Runtime makes before it reads weights (`graph.cc`,
 //! `model.cc` and the ONNX checker that it calls), and accepts everything that ONNX Runtime
-//! accepts. `body` calls [`Load`] for every declaration and node. The checks use names and the
+//! accepts. `body` calls [`LoadChecks`] for every declaration and node. The checks use names and the
 //! headers of attributes; they infer element types but no shapes. Invariant: [`MAX_NAMES`] bounds
 //! the memory. Order and cycles of the nodes of a larger model are not checked.
 
@@ -28,10 +28,10 @@ use super::fault::Fault;
 use super::wire::Field;
 use crate::source::hashed::Map;
 pub(super) use node::{Attribute, Node};
-use operators::{Entry, Operators, Schema, Types};
-use scope::{Interface, Maker, Scope, Value};
+use operators::{OperatorLookup, Operators, Schema, TypeSet};
+use scope::{Definition, Interface, Scope, Value};
 pub(super) use scope::{Kind, Use};
-use version::{CONTRIBUTED, STANDARD, by_domain, canonical, is_runtimes_own};
+use version::{ONNX_DOMAIN, ORT_DOMAIN, by_domain, canonical, is_ort_domain};
 pub(super) use version::{check_import, check_ir_version};
 
 /// Maximum number of names and uses kept per model; real models have some ten thousand.
@@ -49,7 +49,7 @@ pub(super) struct Signature {
 
 /// Result of walking a graph.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct WalkedGraph {
     /// Values of the enclosing graphs that it uses.
     pub(super) open: Vec<Use>,
     /// Its interface to the enclosing node, if it was checked.
@@ -57,7 +57,7 @@ pub(super) struct Left {
 }
 
 /// State of the load checks of one model.
-pub(super) struct Load {
+pub(super) struct LoadChecks {
     table: &'static Operators,
     ir_version: i64,
     /// Imported versions by domain, of the model or of the current function.
@@ -74,14 +74,14 @@ pub(super) struct Load {
     inside: Option<u32>,
     scopes: Vec<Scope>,
     /// Cached operator lookups, by hash of the name.
-    entries: Map<u64, Rc<Entry>>,
+    entries: Map<u64, Rc<OperatorLookup>>,
     hasher: RandomState,
     /// Number of names that may still be kept.
-    left: usize,
-    is_on: bool,
+    names_left: usize,
+    is_active: bool,
 }
 
-impl Load {
+impl LoadChecks {
     /// Starts the checks of a model with these imports, in file order, and these functions. Fails
     /// with the position of a function that is defined twice.
     pub(super) fn new(
@@ -96,7 +96,7 @@ impl Load {
             let key = hasher.hash_one((domain, &function.name, &function.overload));
             if places.insert(key, index).is_some() {
                 let (what, name) = ("the function", function.name.clone());
-                return Err((index, Fault::Twice { what, name }));
+                return Err((index, Fault::DuplicateName { what, name }));
             }
         }
         Ok(Self {
@@ -112,8 +112,8 @@ impl Load {
             scopes: Vec::new(),
             entries: Map::default(),
             hasher,
-            left: MAX_NAMES,
-            is_on: true,
+            names_left: MAX_NAMES,
+            is_active: true,
         })
     }
 
@@ -131,7 +131,7 @@ impl Load {
 
     /// Stops the checks: the remaining functions are never loaded.
     pub(super) fn stop(&mut self) {
-        self.is_on = false;
+        self.is_active = false;
     }
 
     /// Returns a function that calls itself, directly or indirectly.
@@ -153,15 +153,15 @@ impl Load {
         node: &Node,
         inner: Vec<Use>,
     ) -> Result<(), Error> {
-        if !self.is_on || self.scopes.is_empty() {
+        if !self.is_active || self.scopes.is_empty() {
             return Ok(());
         }
         let inputs = self.resolve(field, node, inner)?;
         let outputs = self
             .conform(node, &inputs)
-            .map_err(|fault| unsound(field, fault))?;
+            .map_err(|fault| rejected(field, fault))?;
         self.define(node, &outputs)
-            .map_err(|fault| unsound(field, fault))
+            .map_err(|fault| rejected(field, fault))
     }
 
     /// Resolves the inputs of a node and returns their types.
@@ -170,7 +170,7 @@ impl Load {
         field: &Field<'_>,
         node: &Node,
         inner: Vec<Use>,
-    ) -> Result<Vec<Types>, Error> {
+    ) -> Result<Vec<TypeSet>, Error> {
         let position = self.scope().nodes;
         for open in inner {
             self.uses(open.key, position, |position| {
@@ -207,11 +207,11 @@ impl Load {
         key: u64,
         user: u32,
         open: impl FnOnce(u32) -> Result<Use, Error>,
-    ) -> Result<Types, Error> {
+    ) -> Result<TypeSet, Error> {
         if !self.takes_room() {
             return Ok(0);
         }
-        let around = self.around(key);
+        let around = self.outer_value(key);
         let scope = self.scope();
         if let Some(value) = scope.values.get(&key).copied() {
             scope.uses(value, user);
@@ -225,7 +225,7 @@ impl Load {
     }
 
     /// Checks a node against its operator's schema and returns the types of its outputs.
-    fn conform(&mut self, node: &Node, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
+    fn conform(&mut self, node: &Node, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, Fault> {
         let unknown = vec![0; node.outputs.len()];
         let names = (canonical(&node.domain), &node.operator, &node.overload);
         if let Some(&index) = self.places.get(&self.hasher.hash_one(names)) {
@@ -233,9 +233,9 @@ impl Load {
         }
         let domain = canonical(&node.domain);
         let version = self.imports.get(domain).copied();
-        if version.is_none() && (self.inside.is_some() || !is_runtimes_own(domain)) {
+        if version.is_none() && (self.inside.is_some() || !is_ort_domain(domain)) {
             let domain = domain.to_owned();
-            return Err(Fault::NoImport { domain });
+            return Err(Fault::MissingImport { domain });
         }
         let Some(known) = self.table.domain(domain) else {
             return Ok(unknown);
@@ -251,17 +251,19 @@ impl Load {
         let entry = self.entry(domain, &node.operator, version);
         match &*entry {
             // ONNX Runtime's own operators differ between builds.
-            Entry::Unknown if !domain.starts_with(STANDARD) && version > 0 => Ok(unknown),
-            Entry::Unknown => Err(Fault::NoOperator {
+            OperatorLookup::Unknown if !domain.starts_with(ONNX_DOMAIN) && version > 0 => {
+                Ok(unknown)
+            }
+            OperatorLookup::Unknown => Err(Fault::UnknownOperator {
                 operator: node.operator.clone(),
                 domain: domain.to_owned(),
                 version,
             }),
-            Entry::Deprecated(since) => Err(Fault::Deprecated {
+            OperatorLookup::Deprecated(since) => Err(Fault::Deprecated {
                 operator: node.operator.clone(),
                 since: *since,
             }),
-            Entry::Known(schema) => self.follow(node, schema, inputs),
+            OperatorLookup::Known(schema) => self.follow(node, schema, inputs),
         }
     }
 
@@ -269,8 +271,8 @@ impl Load {
         &mut self,
         node: &Node,
         schema: &Schema,
-        inputs: &[Types],
-    ) -> Result<Vec<Types>, Fault> {
+        inputs: &[TypeSet],
+    ) -> Result<Vec<TypeSet>, Fault> {
         // ONNX Runtime converts constants to initializers and checks little else of them.
         let bound = if is_constant(node) {
             let is_converted = self.scope().kind != Kind::Function && self.ir_version >= 2;
@@ -279,7 +281,7 @@ impl Load {
         } else {
             let bound = conform::check(node, schema, inputs)?;
             let mut attributes = node.attributes.iter();
-            let untyped = attributes.find(|attribute| attribute.stated.is_none());
+            let untyped = attributes.find(|attribute| attribute.stated_type.is_none());
             if let Some(untyped) = untyped.filter(|_| self.ir_version >= 2) {
                 let name = untyped.name.clone();
                 return Err(Fault::AttributeUntyped { name });
@@ -287,11 +289,11 @@ impl Load {
             bound
         };
         match canonical(&node.domain) {
-            STANDARD => {
+            ONNX_DOMAIN => {
                 graphs::check(node, schema, inputs)?;
                 Ok(infer::outputs(node, schema, inputs, &bound))
             }
-            CONTRIBUTED => Ok(infer::by_schema(node, schema, &bound)),
+            ORT_DOMAIN => Ok(infer::by_schema(node, schema, &bound)),
             _ => Ok(vec![0; node.outputs.len()]),
         }
     }
@@ -313,7 +315,7 @@ impl Load {
         ];
         match sides.into_iter().find(|(_, found, most)| found > most) {
             None => Ok(()),
-            Some((what, found, most)) => Err(Fault::Count {
+            Some((what, found, most)) => Err(Fault::ArgumentCount {
                 operator: node.operator.clone(),
                 what,
                 found,
@@ -322,7 +324,7 @@ impl Load {
         }
     }
 
-    fn entry(&mut self, domain: &str, operator: &str, version: i64) -> Rc<Entry> {
+    fn entry(&mut self, domain: &str, operator: &str, version: i64) -> Rc<OperatorLookup> {
         let key = self.hasher.hash_one((domain, operator));
         if let Some(known) = self.entries.get(&key) {
             return Rc::clone(known);
@@ -330,14 +332,14 @@ impl Load {
         let domain = self.table.domain(domain).expect("it was just found");
         let entry = Rc::new(self.table.entry(domain, operator, version));
         // The table bounds the number of entries.
-        if matches!(*entry, Entry::Known(_)) {
+        if matches!(*entry, OperatorLookup::Known(_)) {
             self.entries.insert(key, Rc::clone(&entry));
         }
         entry
     }
 
     /// Records the values that a node defines.
-    fn define(&mut self, node: &Node, types: &[Types]) -> Result<(), Fault> {
+    fn define(&mut self, node: &Node, types: &[TypeSet]) -> Result<(), Fault> {
         let kind = self.scope().kind;
         let position = self.scope().nodes;
         self.scope().nodes = position.saturating_add(1);
@@ -349,7 +351,7 @@ impl Load {
             let key = self.key(&node.name);
             if !self.scope().node_names.insert(key) {
                 let (what, name) = ("the name of a node", shown(&node.name));
-                return Err(Fault::Twice { what, name });
+                return Err(Fault::DuplicateName { what, name });
             }
         }
         for (name, &types) in node.outputs.iter().zip(types) {
@@ -358,20 +360,22 @@ impl Load {
             }
             let key = self.key(name);
             if !is_constant(node) {
-                self.scope().agrees(key, name, types)?;
+                self.scope().check_stated_type(key, name, types)?;
             }
             let maker = if is_constant(node) {
-                Maker::Initializer
+                Definition::Initializer
             } else {
-                Maker::Node(position)
+                Definition::Node(position)
             };
             let value = Value { maker, types };
             if self.scope().values.insert(key, value).is_some() {
                 let (what, name) = ("the value", shown(name));
-                return Err(Fault::Twice { what, name });
+                return Err(Fault::DuplicateName { what, name });
             }
-            let around = self.around(key).map(|value| value.maker);
-            if matches!(around, Some(Maker::Input | Maker::Initializer)) && kind == Kind::Subgraph {
+            let around = self.outer_value(key).map(|value| value.maker);
+            if matches!(around, Some(Definition::Input | Definition::Initializer))
+                && kind == Kind::Subgraph
+            {
                 let name = shown(name);
                 return Err(Fault::Shadows { name });
             }
@@ -380,12 +384,12 @@ impl Load {
     }
 
     /// Leaves a graph; returns its interface to the enclosing graphs.
-    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<Left, Error> {
+    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<WalkedGraph, Error> {
         let Some(mut scope) = self.scopes.pop() else {
-            return Ok(Left::default());
+            return Ok(WalkedGraph::default());
         };
-        if !self.is_on || self.left == 0 {
-            return Ok(Left::default());
+        if !self.is_active || self.names_left == 0 {
+            return Ok(WalkedGraph::default());
         }
         scope.check_inputs()?;
         self.check_outputs(graph, &scope)?;
@@ -406,18 +410,18 @@ impl Load {
                 (Some(_), _) => Fault::Unsorted { name: using.name },
                 (None, _) => Fault::Undefined { name: using.name },
             };
-            return Err(Error::Unsound {
+            return Err(Error::RejectedByRuntime {
                 place: using.place,
                 offset: using.offset,
                 fault,
             });
         }
         match scope.cycle().filter(|_| !is_ordered) {
-            None => Ok(Left {
+            None => Ok(WalkedGraph {
                 open: outer,
                 interface: (scope.kind == Kind::Subgraph).then(|| scope.interface()),
             }),
-            Some(node) => Err(Error::Unsound {
+            Some(node) => Err(Error::RejectedByRuntime {
                 place: format!("{}.node[{node}]", graph.place()),
                 offset: graph.offset(),
                 fault: Fault::Cycle,
@@ -441,7 +445,7 @@ impl Load {
             } else {
                 continue;
             };
-            return Err(Error::Unsound {
+            return Err(Error::RejectedByRuntime {
                 place: format!("{}.output[{index}]", graph.place()),
                 offset: output.offset,
                 fault,
@@ -458,7 +462,7 @@ impl Load {
     }
 
     /// Returns the value of this name in the enclosing graphs.
-    fn around(&self, key: u64) -> Option<Value> {
+    fn outer_value(&self, key: u64) -> Option<Value> {
         let mut outer = self.scopes.iter().rev().skip(1);
         outer.find_map(|scope| scope.values.get(&key)).copied()
     }
@@ -469,8 +473,8 @@ impl Load {
 
     /// Reserves room for a name; returns `false` if the limit is reached or the checks are off.
     fn takes_room(&mut self) -> bool {
-        let is_left = self.is_on && !self.scopes.is_empty() && self.left > 0;
-        self.left -= usize::from(is_left);
+        let is_left = self.is_active && !self.scopes.is_empty() && self.names_left > 0;
+        self.names_left -= usize::from(is_left);
         is_left
     }
 
@@ -480,8 +484,8 @@ impl Load {
 }
 
 /// Converts a fault at a field to an error.
-pub(super) fn unsound(field: &Field<'_>, fault: Fault) -> Error {
-    Error::Unsound {
+pub(super) fn rejected(field: &Field<'_>, fault: Fault) -> Error {
+    Error::RejectedByRuntime {
         place: field.place().to_string(),
         offset: field.offset(),
         fault,
@@ -489,7 +493,7 @@ pub(super) fn unsound(field: &Field<'_>, fault: Fault) -> Error {
 }
 
 fn is_standard(node: &Node) -> bool {
-    canonical(&node.domain) == STANDARD
+    canonical(&node.domain) == ONNX_DOMAIN
 }
 
 fn is_constant(node: &Node) -> bool {

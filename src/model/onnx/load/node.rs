@@ -1,13 +1,13 @@
 //! A node and its attributes while they are checked.
 
-use super::operators::Types;
+use super::operators::TypeSet;
 use super::scope::Interface;
 use super::typing;
 use crate::model::onnx::Error;
 use crate::model::onnx::wire::Field;
 
 /// Display names of attribute types, by their numbers in `AttributeProto.AttributeType`.
-const KINDS: [&str; 15] = [
+const TYPE_NAMES: [&str; 15] = [
     "of no type",
     "a float",
     "an int",
@@ -40,9 +40,9 @@ pub(in crate::model::onnx) struct Node {
 }
 
 /// Maximum size of a node's names in bytes; real nodes have some hundred bytes.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_NODE_BYTES: u64 = 1 << 20;
 /// Approximate memory of a name beyond its bytes.
-const NAME_SIZE: u64 = 64;
+const NAME_COST: u64 = 64;
 
 impl Node {
     /// Reserves room for a name or attribute in `field`; returns `false` if the node is larger than
@@ -50,8 +50,8 @@ impl Node {
     pub(in crate::model::onnx) fn takes_room(&mut self, field: &Field<'_>) -> bool {
         self.bytes = self
             .bytes
-            .saturating_add(field.size().saturating_add(NAME_SIZE));
-        self.bytes <= MAX_BYTES
+            .saturating_add(field.size().saturating_add(NAME_COST));
+        self.bytes <= MAX_NODE_BYTES
     }
 }
 
@@ -60,13 +60,13 @@ impl Node {
 pub(in crate::model::onnx) struct Attribute {
     pub(super) name: String,
     /// Its stated type number.
-    pub(super) stated: Option<i64>,
+    pub(super) stated_type: Option<i64>,
     /// True if it refers to an attribute of the enclosing function.
-    pub(super) refers: bool,
+    pub(super) is_reference: bool,
     /// Bit set of the type numbers of its values.
     values: u16,
     /// The type of the tensors that it names or holds; 0 if none.
-    pub(super) tensors: Types,
+    pub(super) tensors: TypeSet,
     /// The interface of its graph, if that was checked.
     pub(in crate::model::onnx) graph: Option<Interface>,
 }
@@ -84,11 +84,11 @@ impl Attribute {
                 return Ok(());
             }
             "type" => {
-                self.stated = Some(field.int()?);
+                self.stated_type = Some(field.int()?);
                 return Ok(());
             }
             "ref_attr_name" => {
-                self.refers = field.size() > 0;
+                self.is_reference = field.size() > 0;
                 return Ok(());
             }
             "f" => 1,
@@ -145,7 +145,7 @@ impl Attribute {
 pub(super) fn kind_name(kind: i64) -> &'static str {
     let index = usize::try_from(kind).ok();
     index
-        .and_then(|index| KINDS.get(index))
+        .and_then(|index| TYPE_NAMES.get(index))
         .copied()
         .unwrap_or("of an unknown type")
 }

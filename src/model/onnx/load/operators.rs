@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use crate::source::hashed::Map;
 
 /// The table of schemas.
-const TEXT: &str = include_str!("operators.txt");
+const TABLE_TEXT: &str = include_str!("operators.txt");
 
 /// A set of types, one bit per type of the table.
-pub(super) type Types = u128;
+pub(super) type TypeSet = u128;
 
 /// Panic message for an invalid table; a test parses all of it.
-const MALFORMED: &str = "the table is written by a script and tested as a whole";
+const INVALID_TABLE: &str = "the table is written by a script and tested as a whole";
 
 /// All domains and their operators.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Operators {
     /// The latest IR version.
     pub(super) ir_version: i64,
     types: Vec<&'static str>,
-    sets: Vec<Types>,
+    sets: Vec<TypeSet>,
     domains: Map<&'static str, Domain>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Domain {
 
 /// Result of looking up an operator in one version of its domain.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(super) enum OperatorLookup {
     /// The operator does not exist in this version.
     Unknown,
     /// The operator was deprecated in the given version.
@@ -51,19 +51,19 @@ pub(super) enum Entry {
 pub(super) struct Schema {
     pub(super) min_inputs: usize,
     pub(super) min_outputs: usize,
-    pub(super) inputs: Vec<Formal>,
-    pub(super) outputs: Vec<Formal>,
+    pub(super) inputs: Vec<FormalParameter>,
+    pub(super) outputs: Vec<FormalParameter>,
     pub(super) attributes: Vec<AttributeSchema>,
 }
 
 /// An input or output of a schema.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Formal {
+pub(super) struct FormalParameter {
     /// Its allowed types.
-    pub(super) types: Types,
+    pub(super) types: TypeSet,
     /// The number of its type parameter, if all values of that parameter must have the same type.
     pub(super) parameter: Option<usize>,
-    pub(super) option: Presence,
+    pub(super) presence: Presence,
 }
 
 /// How often an input or output may occur.
@@ -87,7 +87,7 @@ impl Operators {
     /// Returns the table.
     pub(super) fn get() -> &'static Self {
         static TABLE: OnceLock<Operators> = OnceLock::new();
-        TABLE.get_or_init(|| Self::index(TEXT))
+        TABLE.get_or_init(|| Self::index(TABLE_TEXT))
     }
 
     fn index(text: &'static str) -> Self {
@@ -99,23 +99,23 @@ impl Operators {
         };
         let mut domain = "";
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let (word, rest) = line.split_once(' ').expect(MALFORMED);
+            let (word, rest) = line.split_once(' ').expect(INVALID_TABLE);
             match word {
                 "ir" => table.ir_version = number(rest),
                 "types" => table.types = rest.split(' ').collect(),
                 "set" => table
                     .sets
-                    .push(Types::from_str_radix(rest, 16).expect(MALFORMED)),
+                    .push(TypeSet::from_str_radix(rest, 16).expect(INVALID_TABLE)),
                 "domain" => {
-                    let (name, latest) = rest.split_once(' ').expect(MALFORMED);
+                    let (name, latest) = rest.split_once(' ').expect(INVALID_TABLE);
                     domain = name;
                     let latest = number(latest);
                     let operators = Map::default();
                     table.domains.insert(name, Domain { latest, operators });
                 }
                 operator => {
-                    let (since, rest) = rest.split_once(' ').expect(MALFORMED);
-                    let domain = table.domains.get_mut(domain).expect(MALFORMED);
+                    let (since, rest) = rest.split_once(' ').expect(INVALID_TABLE);
+                    let domain = table.domains.get_mut(domain).expect(INVALID_TABLE);
                     let versions = domain.operators.entry(operator).or_default();
                     versions.push((number(since), rest));
                 }
@@ -130,41 +130,41 @@ impl Operators {
     }
 
     /// Looks an operator up in a version of its domain.
-    pub(super) fn entry(&self, domain: &Domain, operator: &str, version: i64) -> Entry {
+    pub(super) fn entry(&self, domain: &Domain, operator: &str, version: i64) -> OperatorLookup {
         let versions = domain
             .operators
             .get(operator)
             .map_or(&[][..], Vec::as_slice);
         let newest = versions.iter().rev().find(|(since, _)| *since <= version);
         match newest {
-            None => Entry::Unknown,
-            Some((since, "x")) => Entry::Deprecated(*since),
-            Some((_, line)) => Entry::Known(self.schema(line)),
+            None => OperatorLookup::Unknown,
+            Some((since, "x")) => OperatorLookup::Deprecated(*since),
+            Some((_, line)) => OperatorLookup::Known(self.schema(line)),
         }
     }
 
     fn schema(&self, line: &'static str) -> Schema {
         let mut parts = line.split('|');
-        let mut part = || parts.next().expect(MALFORMED);
-        let (min_inputs, min_outputs) = part().split_once(' ').expect(MALFORMED);
+        let mut part = || parts.next().expect(INVALID_TABLE);
+        let (min_inputs, min_outputs) = part().split_once(' ').expect(INVALID_TABLE);
         let (inputs, outputs, parameters, attributes) = (part(), part(), part(), part());
-        let parameters: Vec<(&str, Types)> = words(parameters)
+        let parameters: Vec<(&str, TypeSet)> = words(parameters)
             .map(|word| {
-                let (name, set) = word.split_once('=').expect(MALFORMED);
+                let (name, set) = word.split_once('=').expect(INVALID_TABLE);
                 (name, self.set(set))
             })
             .collect();
         let formals = |text| words(text).map(|word| self.formal(word, &parameters));
         Schema {
-            min_inputs: usize::try_from(number(min_inputs)).expect(MALFORMED),
-            min_outputs: usize::try_from(number(min_outputs)).expect(MALFORMED),
+            min_inputs: usize::try_from(number(min_inputs)).expect(INVALID_TABLE),
+            min_outputs: usize::try_from(number(min_outputs)).expect(INVALID_TABLE),
             inputs: formals(inputs).collect(),
             outputs: formals(outputs).collect(),
             attributes: words(attributes).map(AttributeSchema::read).collect(),
         }
     }
 
-    fn formal(&self, word: &str, parameters: &[(&str, Types)]) -> Formal {
+    fn formal(&self, word: &str, parameters: &[(&str, TypeSet)]) -> FormalParameter {
         let name = word.trim_end_matches(['?', '*', '+']);
         let option = match &word[name.len()..] {
             "" => Presence::Single,
@@ -173,33 +173,33 @@ impl Operators {
         };
         if let Some(set) = name.strip_prefix('=') {
             let types = self.set(set);
-            return Formal {
+            return FormalParameter {
                 types,
                 parameter: None,
-                option,
+                presence: option,
             };
         }
         let index = parameters.iter().position(|(known, _)| *known == name);
-        let index = index.expect(MALFORMED);
-        Formal {
+        let index = index.expect(INVALID_TABLE);
+        FormalParameter {
             types: parameters[index].1,
             parameter: Some(index).filter(|_| !word.ends_with('+')),
-            option,
+            presence: option,
         }
     }
 
-    fn set(&self, text: &str) -> Types {
-        self.sets[usize::try_from(number(text)).expect(MALFORMED)]
+    fn set(&self, text: &str) -> TypeSet {
+        self.sets[usize::try_from(number(text)).expect(INVALID_TABLE)]
     }
 
     /// Returns the set with the single type of this name; `None` if no operator uses it.
-    pub(super) fn type_of(&self, name: &str) -> Option<Types> {
+    pub(super) fn type_of(&self, name: &str) -> Option<TypeSet> {
         let index = self.types.iter().position(|known| *known == name)?;
         Some(1 << index)
     }
 
     /// Returns the name of the single type in `types`.
-    pub(super) fn type_name(&self, types: Types) -> &'static str {
+    pub(super) fn type_name(&self, types: TypeSet) -> &'static str {
         let index = usize::try_from(types.trailing_zeros()).unwrap_or(usize::MAX);
         self.types.get(index).copied().unwrap_or("another type")
     }
@@ -207,11 +207,11 @@ impl Operators {
 
 impl AttributeSchema {
     fn read(word: &'static str) -> Self {
-        let (name, kind) = word.rsplit_once(':').expect(MALFORMED);
+        let (name, kind) = word.rsplit_once(':').expect(INVALID_TABLE);
         let bare = kind.trim_end_matches('!');
         Self {
             name,
-            kind: u8::try_from(number(bare)).expect(MALFORMED),
+            kind: u8::try_from(number(bare)).expect(INVALID_TABLE),
             required: bare != kind,
         }
     }
@@ -220,18 +220,18 @@ impl AttributeSchema {
 impl Schema {
     /// Returns the maximum number of inputs or outputs that `formals` allow; `None` without a
     /// limit.
-    pub(super) fn most(formals: &[Formal]) -> Option<usize> {
+    pub(super) fn most(formals: &[FormalParameter]) -> Option<usize> {
         let is_open = formals
             .last()
-            .is_some_and(|last| last.option == Presence::Variadic);
+            .is_some_and(|last| last.presence == Presence::Variadic);
         (!is_open).then_some(formals.len())
     }
 
     /// Returns the schema of the input or output at `position`.
-    pub(super) fn formal(formals: &[Formal], position: usize) -> Option<&Formal> {
+    pub(super) fn formal(formals: &[FormalParameter], position: usize) -> Option<&FormalParameter> {
         let last = formals
             .last()
-            .filter(|last| last.option == Presence::Variadic);
+            .filter(|last| last.presence == Presence::Variadic);
         formals.get(position).or(last)
     }
 }
@@ -241,12 +241,12 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn number(text: &str) -> i64 {
-    text.parse().expect(MALFORMED)
+    text.parse().expect(INVALID_TABLE)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Operators, Presence, Schema};
+    use super::{OperatorLookup, Operators, Presence, Schema};
 
     #[test]
     fn every_line_reads() {
@@ -256,9 +256,9 @@ mod tests {
             for (operator, versions) in &domain.operators {
                 for (since, _) in versions {
                     match table.entry(domain, operator, *since) {
-                        Entry::Known(_) => schemas += 1,
-                        Entry::Deprecated(at) => assert_eq!(at, *since),
-                        Entry::Unknown => panic!("{operator} is listed"),
+                        OperatorLookup::Known(_) => schemas += 1,
+                        OperatorLookup::Deprecated(at) => assert_eq!(at, *since),
+                        OperatorLookup::Unknown => panic!("{operator} is listed"),
                     }
                 }
             }
@@ -270,20 +270,23 @@ mod tests {
     fn versions_differ() {
         let table = Operators::get();
         let domain = table.domain("ai.onnx").expect("the standard");
-        let Entry::Known(clip) = table.entry(domain, "Clip", 18) else {
+        let OperatorLookup::Known(clip) = table.entry(domain, "Clip", 18) else {
             panic!("Clip is an operator");
         };
         assert_eq!(Schema::most(&clip.inputs), Some(3));
-        assert_eq!(clip.inputs[1].option, Presence::Optional);
+        assert_eq!(clip.inputs[1].presence, Presence::Optional);
         assert!(clip.attributes.is_empty());
-        let Entry::Known(clip) = table.entry(domain, "Clip", 6) else {
+        let OperatorLookup::Known(clip) = table.entry(domain, "Clip", 6) else {
             panic!("Clip is an operator");
         };
         assert_eq!(clip.attributes.len(), 2);
-        assert!(matches!(table.entry(domain, "Clip", 0), Entry::Unknown));
+        assert!(matches!(
+            table.entry(domain, "Clip", 0),
+            OperatorLookup::Unknown
+        ));
         assert!(matches!(
             table.entry(domain, "Upsample", 18),
-            Entry::Deprecated(10)
+            OperatorLookup::Deprecated(10)
         ));
     }
 }

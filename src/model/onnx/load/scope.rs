@@ -2,7 +2,7 @@
 //!
 //! Names are stored as hashes, so the number of names alone determines the memory.
 
-use super::operators::{Operators, Types};
+use super::operators::{Operators, TypeSet};
 use crate::model::onnx::Error;
 use crate::model::onnx::fault::Fault;
 use crate::source::hashed::{Map, Set};
@@ -20,7 +20,7 @@ pub(in crate::model::onnx) enum Kind {
 
 /// The definition of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Maker {
+pub(super) enum Definition {
     Input,
     Initializer,
     /// The node at this position.
@@ -30,9 +30,9 @@ pub(super) enum Maker {
 /// A value of a graph.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Value {
-    pub(super) maker: Maker,
+    pub(super) maker: Definition,
     /// Its type; 0 if unknown.
-    pub(super) types: Types,
+    pub(super) types: TypeSet,
 }
 
 /// A use of a value that is not defined yet.
@@ -51,22 +51,22 @@ pub(in crate::model::onnx) struct Use {
 pub(super) struct Output {
     pub(super) key: u64,
     pub(super) name: String,
-    pub(super) types: Types,
+    pub(super) types: TypeSet,
     pub(super) offset: u64,
 }
 
 /// The declared type of a value that is neither input nor output.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stated {
+pub(super) struct StatedType {
     /// Its type; 0 if it is missing or unused by operators.
-    pub(super) types: Types,
+    pub(super) types: TypeSet,
     /// The element type number, if it is invalid.
     pub(super) invalid: Option<i64>,
 }
 
 /// An input that lacks a type.
 #[derive(Debug)]
-pub(super) struct Untyped {
+pub(super) struct UntypedInput {
     pub(super) name: String,
     pub(super) place: String,
     pub(super) offset: u64,
@@ -76,11 +76,11 @@ pub(super) struct Untyped {
 #[derive(Debug, Clone, Default)]
 pub(in crate::model::onnx) struct Interface {
     /// Types of its inputs, 0 for an unknown type.
-    pub(super) inputs: Vec<Types>,
+    pub(super) inputs: Vec<TypeSet>,
     /// Number of inputs with an initializer, which are optional.
     pub(super) initialized: usize,
     /// Types of its outputs, 0 for an unknown type.
-    pub(super) outputs: Vec<Types>,
+    pub(super) outputs: Vec<TypeSet>,
 }
 
 /// The values of one graph.
@@ -94,12 +94,12 @@ pub(super) struct Scope {
     /// Number of inputs with an initializer.
     pub(super) initialized: usize,
     /// Inputs without a type, by key.
-    pub(super) untyped: Map<u64, Untyped>,
+    pub(super) untyped: Map<u64, UntypedInput>,
     pub(super) outputs: Vec<Output>,
     /// Keys of the outputs that declare a type.
     pub(super) typed_outputs: Set<u64>,
     /// Declared types of values that nodes define, by key.
-    pub(super) stated: Map<u64, Stated>,
+    pub(super) stated: Map<u64, StatedType>,
     /// Uses of values that were not defined yet.
     pub(super) open: Vec<Use>,
     /// Keys of these, for graphs that need only one use of each.
@@ -131,13 +131,18 @@ impl Scope {
 
     /// Records that the node at `user` uses a value.
     pub(super) fn uses(&mut self, value: Value, user: u32) {
-        if let Maker::Node(maker) = value.maker {
+        if let Definition::Node(maker) = value.maker {
             self.edges.push((maker, user));
         }
     }
 
     /// Checks that a value has the type that the graph declares for it.
-    pub(super) fn agrees(&self, key: u64, name: &[u8], types: Types) -> Result<(), Fault> {
+    pub(super) fn check_stated_type(
+        &self,
+        key: u64,
+        name: &[u8],
+        types: TypeSet,
+    ) -> Result<(), Fault> {
         // The declaration as an output takes precedence.
         let stated = self.stated.get(&key);
         let Some(stated) = stated.filter(|_| !self.typed_outputs.contains(&key)) else {
@@ -163,11 +168,11 @@ impl Scope {
         let first = first.min_by_key(|untyped| untyped.offset);
         match first.filter(|_| self.kind == Kind::Main) {
             None => Ok(()),
-            Some(Untyped {
+            Some(UntypedInput {
                 name,
                 place,
                 offset,
-            }) => Err(Error::Unsound {
+            }) => Err(Error::RejectedByRuntime {
                 place,
                 offset,
                 fault: Fault::InputUntyped { name },

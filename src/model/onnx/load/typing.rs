@@ -1,6 +1,6 @@
 //! Reads the types of values from `TypeProto` messages, in the notation of the operator table.
 
-use super::operators::{Operators, Types};
+use super::operators::{Operators, TypeSet};
 use crate::model::onnx::wire::Field;
 use crate::model::onnx::{Error, schema};
 
@@ -8,7 +8,7 @@ use crate::model::onnx::{Error, schema};
 const MAX_DEPTH: u32 = 4;
 
 /// Names by `TensorProto.DataType`; number 0 is undefined.
-const ELEMENTS: [&str; 29] = [
+const ELEMENT_NAMES: [&str; 29] = [
     "",
     "float",
     "uint8",
@@ -41,22 +41,22 @@ const ELEMENTS: [&str; 29] = [
 ];
 
 /// Returns the type of tensors with this element type number; 0 if operators never use it.
-pub(super) fn tensor(number: i64) -> Types {
+pub(super) fn tensor(number: i64) -> TypeSet {
     let name = tensor_name(number);
     name.and_then(|name| Operators::get().type_of(&name))
         .unwrap_or(0)
 }
 
 fn tensor_name(number: i64) -> Option<String> {
-    let name = ELEMENTS.get(usize::try_from(number).ok()?)?;
+    let name = ELEMENT_NAMES.get(usize::try_from(number).ok()?)?;
     (!name.is_empty()).then(|| format!("tensor({name})"))
 }
 
 /// A parsed `ValueInfoProto`.
-pub(super) struct Declared {
+pub(super) struct ValueDeclaration {
     pub(super) name: Vec<u8>,
     /// Its type; 0 if it is missing or unused by operators.
-    pub(super) types: Types,
+    pub(super) types: TypeSet,
     /// True if it declares a type.
     pub(super) has_type: bool,
     /// The element type number, if it is invalid.
@@ -64,8 +64,8 @@ pub(super) struct Declared {
 }
 
 /// Reads a `ValueInfoProto`.
-pub(super) fn declared(field: &Field<'_>) -> Result<Declared, Error> {
-    let mut found = Declared {
+pub(super) fn declared(field: &Field<'_>) -> Result<ValueDeclaration, Error> {
+    let mut found = ValueDeclaration {
         name: Vec::new(),
         types: 0,
         has_type: false,
@@ -76,12 +76,12 @@ pub(super) fn declared(field: &Field<'_>) -> Result<Declared, Error> {
         match field.name() {
             "name" => found.name = field.identifier()?,
             "type" => {
-                let read = TypeRead::read(&field, MAX_DEPTH)?;
+                let read = ParsedType::read(&field, MAX_DEPTH)?;
                 let name = read.name;
                 found.types = name
                     .and_then(|name| Operators::get().type_of(&name))
                     .unwrap_or(0);
-                found.has_type = read.has_case;
+                found.has_type = read.has_kind;
                 found.invalid = read.invalid;
             }
             _ => {}
@@ -97,16 +97,16 @@ pub(super) fn is_element(number: i64) -> bool {
 
 /// A parsed `TypeProto`.
 #[derive(Default)]
-struct TypeRead {
+struct ParsedType {
     /// Its name, such as `seq(tensor(float))`, if known.
     name: Option<String>,
     /// True if the kind of type is set.
-    has_case: bool,
+    has_kind: bool,
     /// The element type number, if it is invalid.
     invalid: Option<i64>,
 }
 
-impl TypeRead {
+impl ParsedType {
     fn read(field: &Field<'_>, depth: u32) -> Result<Self, Error> {
         let mut found = Self::default();
         let mut message = field.message(schema::TYPE)?;
@@ -114,7 +114,7 @@ impl TypeRead {
             let outer = match field.name() {
                 "tensor_type" => {
                     let number = element(&field)?;
-                    found.has_case = true;
+                    found.has_kind = true;
                     found.name = tensor_name(number);
                     found.invalid = Some(number).filter(|_| found.name.is_none());
                     continue;
@@ -123,14 +123,14 @@ impl TypeRead {
                 "optional_type" => "optional",
                 "denotation" => continue,
                 _ => {
-                    found.has_case = true;
+                    found.has_kind = true;
                     continue;
                 }
             };
             let inner = Self::inner(&field, depth)?;
-            found.has_case = true;
+            found.has_kind = true;
             found.name = inner.name.map(|inner| format!("{outer}({inner})"));
-            found.invalid = inner.invalid.or((!inner.has_case).then_some(0));
+            found.invalid = inner.invalid.or((!inner.has_kind).then_some(0));
         }
         Ok(found)
     }
@@ -146,7 +146,7 @@ impl TypeRead {
             found = match depth.checked_sub(1) {
                 Some(depth) => Self::read(&field, depth)?,
                 None => Self {
-                    has_case: true,
+                    has_kind: true,
                     ..Self::default()
                 },
             };

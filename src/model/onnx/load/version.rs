@@ -7,9 +7,9 @@ use super::operators::Operators;
 use crate::model::onnx::fault::Fault;
 
 /// ONNX's own domain.
-pub(super) const STANDARD: &str = "ai.onnx";
+pub(super) const ONNX_DOMAIN: &str = "ai.onnx";
 /// ONNX Runtime's main domain.
-pub(super) const CONTRIBUTED: &str = "com.microsoft";
+pub(super) const ORT_DOMAIN: &str = "com.microsoft";
 
 /// Checks the IR version of the format.
 pub(in crate::model::onnx) fn check_ir_version(found: i64) -> Result<(), Fault> {
@@ -24,7 +24,7 @@ pub(in crate::model::onnx) fn check_ir_version(found: i64) -> Result<(), Fault> 
 pub(in crate::model::onnx) fn check_import(domain: &str, found: i64) -> Result<(), Fault> {
     // ONNX Runtime checks the spelling `ai.onnx` only when a node uses it.
     let known = Operators::get().domain(canonical(domain));
-    match known.filter(|known| found > known.latest && domain != STANDARD) {
+    match known.filter(|known| found > known.latest && domain != ONNX_DOMAIN) {
         None => Ok(()),
         Some(known) => Err(Fault::Opset {
             domain: canonical(domain).to_owned(),
@@ -44,11 +44,15 @@ pub(super) fn by_domain(imports: &[(String, i64)]) -> BTreeMap<String, i64> {
 
 /// Returns the canonical name of a domain; ONNX's own has two spellings.
 pub(super) fn canonical(domain: &str) -> &str {
-    if domain.is_empty() { STANDARD } else { domain }
+    if domain.is_empty() {
+        ONNX_DOMAIN
+    } else {
+        domain
+    }
 }
 
 /// Returns whether ONNX Runtime knows a domain without an import.
-pub(super) fn is_runtimes_own(domain: &str) -> bool {
+pub(super) fn is_ort_domain(domain: &str) -> bool {
     let mut known = ["ai.onnx", "com.microsoft", "com.ms.", "org.pytorch."].iter();
     known.any(|known| domain.starts_with(known))
 }

@@ -15,7 +15,7 @@ use super::{Allowed, Sandbox, syscalls};
 
 /// Paths that every process may read: system libraries, its own state, information about the
 /// processor, the local time.
-const READ: &[&str] = &[
+const READABLE_PATHS: &[&str] = &[
     "/dev/null",
     "/dev/urandom",
     "/dev/zero",
@@ -40,7 +40,7 @@ const READ: &[&str] = &[
 ];
 
 /// Paths that drivers of graphics and neural processors read.
-const READ_FOR_DEVICES: &[&str] = &[
+const READABLE_DEVICE_PATHS: &[&str] = &[
     "/etc/OpenCL",
     "/etc/drirc",
     "/etc/vulkan",
@@ -64,9 +64,9 @@ const DEVICES: &[&str] = &[
 ];
 
 /// The Landlock version of Linux 6.2, the first that prevents files from being truncated.
-const FILES: ABI = ABI::V3;
+const REQUIRED_ABI: ABI = ABI::V3;
 /// The newest Landlock version that is used if the system supports it.
-const NEWEST: ABI = ABI::V6;
+const NEWEST_ABI: ABI = ABI::V6;
 
 pub(super) fn confine(allowed: &Allowed) -> Sandbox {
     let mut missing = Vec::new();
@@ -109,7 +109,7 @@ fn restrict_files(allowed: &Allowed) -> Result<(), String> {
     let status = rules.restrict_self().map_err(failed)?;
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
-        RulesetStatus::PartiallyEnforced if has_files() => Ok(()),
+        RulesetStatus::PartiallyEnforced if can_restrict_files() => Ok(()),
         RulesetStatus::PartiallyEnforced => Err(
             "it can truncate and move files of the user (Linux before 6.2 has no protection)"
                 .to_owned(),
@@ -123,22 +123,22 @@ fn restrict_files(allowed: &Allowed) -> Result<(), String> {
 
 /// Returns `true` if the system can restrict all relevant accesses to files. The filter of system
 /// calls covers the accesses that only newer systems restrict.
-fn has_files() -> bool {
+fn can_restrict_files() -> bool {
     let required = Ruleset::default()
         .set_compatibility(landlock::CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(FILES));
+        .handle_access(AccessFs::from_all(REQUIRED_ABI));
     required.is_ok()
 }
 
 fn rules(allowed: &Allowed) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(NEWEST))?
-        .handle_access(AccessNet::from_all(NEWEST))?
-        .scope(Scope::from_all(NEWEST))?
+        .handle_access(AccessFs::from_all(NEWEST_ABI))?
+        .handle_access(AccessNet::from_all(NEWEST_ABI))?
+        .scope(Scope::from_all(NEWEST_ABI))?
         .create()?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::ReadFile | AccessFs::WriteFile;
-    for path in READ {
+    for path in READABLE_PATHS {
         rules = allow(rules, Path::new(path), read)?;
     }
     for path in &allowed.read {
@@ -149,11 +149,11 @@ fn rules(allowed: &Allowed) -> Result<RulesetCreated, RulesetError> {
     }
     rules = allow(rules, Path::new("/dev/null"), write)?;
     if let Some(scratch) = &allowed.scratch {
-        let all = AccessFs::from_all(FILES) & !AccessFs::Execute;
+        let all = AccessFs::from_all(REQUIRED_ABI) & !AccessFs::Execute;
         rules = allow(rules, scratch, all)?;
     }
     if allowed.devices.is_some() {
-        for path in READ_FOR_DEVICES {
+        for path in READABLE_DEVICE_PATHS {
             rules = allow(rules, Path::new(path), read)?;
         }
         for path in DEVICES.iter().flat_map(|pattern| matching(pattern)) {
@@ -175,7 +175,7 @@ fn allow(
     let access = if path.is_dir() {
         access
     } else {
-        access & AccessFs::from_file(NEWEST)
+        access & AccessFs::from_file(NEWEST_ABI)
     };
     let rules = rules.add_rule(PathBeneath::new(&file, access))?;
     if path == Path::new("/proc/self") {

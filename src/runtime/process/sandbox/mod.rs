@@ -69,7 +69,7 @@ pub struct Sandbox {
 }
 
 /// The mode for child processes of this program.
-static CHOSEN: OnceLock<Mode> = OnceLock::new();
+static CHOSEN_MODE: OnceLock<Mode> = OnceLock::new();
 
 impl Mode {
     /// Every mode.
@@ -87,12 +87,12 @@ impl Mode {
     /// Sets the mode for all child processes. Only the first call counts.
     pub fn choose(self) {
         // Commands set it once, when they start.
-        let _ = CHOSEN.set(self);
+        let _ = CHOSEN_MODE.set(self);
     }
 
     /// Returns the chosen mode, or the default.
     pub fn chosen() -> Self {
-        CHOSEN.get().copied().unwrap_or_default()
+        CHOSEN_MODE.get().copied().unwrap_or_default()
     }
 }
 

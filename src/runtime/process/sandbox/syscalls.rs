@@ -154,7 +154,7 @@ const DENIED_HERE: &[i64] = &[];
 const FCHMODAT2: i64 = 452;
 
 /// `TIOCSTI`, which types into a terminal, and `TIOCLINUX`, which pastes.
-const TYPING: [u64; 2] = [0x5412, 0x541C];
+const TERMINAL_INPUT_IOCTLS: [u64; 2] = [0x5412, 0x541C];
 
 /// The first number of the x32 system calls, which duplicate those of x86-64.
 #[cfg(target_arch = "x86_64")]
@@ -249,7 +249,7 @@ fn denied() -> Result<Rules, String> {
     let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
     let no_thread = is(0, SeccompCmpOp::MaskedEq(thread), 0)?;
     rules.insert(libc::SYS_clone, vec![rule(vec![no_thread])?]);
-    let typing = TYPING.map(|request| rule(vec![is(1, SeccompCmpOp::Eq, request)?]));
+    let typing = TERMINAL_INPUT_IOCTLS.map(|request| rule(vec![is(1, SeccompCmpOp::Eq, request)?]));
     let typing: Result<Vec<_>, String> = typing.into_iter().collect();
     rules.insert(libc::SYS_ioctl, typing?);
     Ok(rules)

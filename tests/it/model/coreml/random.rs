@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use pkgtool::model;
-use pkgtool::model::coreml::Whole;
+use pkgtool::model::coreml::StandaloneProgram;
 use proptest::prelude::*;
 
 use super::folder::{Folder, MODEL, WEIGHTS};
@@ -52,7 +52,7 @@ fn survives_as_folder(folder: &Folder) {
         Err(error) => assert!(!error.to_string().is_empty()),
         Ok((info, _)) => {
             for method in &info.methods {
-                let whole = Whole::read(&folder.root(), &method.name);
+                let whole = StandaloneProgram::read(&folder.root(), &method.name);
                 assert!(whole.map_or_else(|error| !error.to_string().is_empty(), |_| true));
             }
         }

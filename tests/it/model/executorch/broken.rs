@@ -1,6 +1,6 @@
 //! Broken programs: each invariant has an error that names place, expectation and finding.
 
-use pkgtool::model::Breach;
+use pkgtool::model::FormatError;
 use pkgtool::model::executorch::{Error, ExecuTorch};
 use pkgtool::model::{ElementType, ModelFormat, TensorInfo, ValueKind};
 use std::path::Path;
@@ -53,7 +53,7 @@ fn other_files_are_named_for_what_they_are() {
         assert_eq!(broken.to_string(), format!("{other}{found}"));
         assert_eq!(broken.offset(), Some(4));
     }
-    let version = "an ExecuTorch program of another version: expected identifier ";
+    let version = "unsupported version of an ExecuTorch program: expected identifier ";
     let newer = error(b"\x20\0\0\0ET13\0\0\0\0").to_string();
     assert_eq!(newer, format!("{version}ET12 at offset 4, found ET13"));
     let bundle = error(b"\x20\0\0\0BP09\0\0\0\0").to_string();
@@ -172,7 +172,7 @@ fn vtables_are_checked() {
     let message = error(&patched(name, at, &i32::MIN.to_le_bytes())).to_string();
     assert_eq!(
         message,
-        "Program at offset 60: expected a vtable inside the FlatBuffer, found its distance to be \
+        "Program at offset 60: expected a vtable inside the FlatBuffer, found a distance of \
          -2147483648"
     );
     let bytes = bytes_of(name);
@@ -359,7 +359,7 @@ fn method_names_are_unique() {
     let method = || constant("get", integer(1));
     let broken = error(&file(&program(vec![method(), method()])));
     assert!(matches!(&broken, Error::DuplicateMethod { found, .. } if found == "get"));
-    let rest = "expected a method name of its own, found \"get\" again";
+    let rest = "expected a unique method name, found \"get\" again";
     starts(&broken.to_string(), "Program.execution_plan[1].name", rest);
 }
 
@@ -481,7 +481,7 @@ fn a_flatbuffer_is_verified_as_a_device_does() {
     let rest = rest.split_once(": ").map(|(_, rest)| rest);
     assert_eq!(
         rest,
-        Some("expected a zero byte behind the string, found another")
+        Some("expected a zero byte after the string, found another byte")
     );
 
     // A version at an odd place: it is read nowhere here.

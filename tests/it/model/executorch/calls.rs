@@ -92,13 +92,13 @@ fn arguments_are_of_the_kinds_that_kernels_take() {
         "aten::add.out",
         &[0, 2, 2, 1, 1],
         2,
-        "expected a tensor, as argument 1 of `aten::add.out` takes, found value 2, which is an int",
+        "expected a tensor for argument 1 of `aten::add.out`, found value 2 (an int)",
     );
     refused(
         "aten::add.out",
         &[0, 0, 5, 1, 1],
         2,
-        "expected an int or a bool or a double, as argument 2",
+        "expected an int or a bool or a double for argument 2",
     );
     // What may be left out is none.
     read(&calling(
@@ -116,7 +116,7 @@ fn arguments_are_of_the_kinds_that_kernels_take() {
         "dim_order_ops::_empty_dim_order.out",
         &[4, 5, 1, 1],
         0,
-        "which is a list of ints with items that are not ints",
+        "(a list of ints with items that are not ints)",
     );
 }
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use pkgtool::model::executorch::body::ProgramBody;
-use pkgtool::model::executorch::{Content, Lowered, contents};
+use pkgtool::model::executorch::{PayloadSummary, LoweredPrecision, contents};
 use pkgtool::package::Backend;
 
 /// What the payloads of a program hold, those of all methods.
-fn read(folder: &str, name: &str) -> Vec<(Backend, Content)> {
+fn read(folder: &str, name: &str) -> Vec<(Backend, PayloadSummary)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
         .join(folder);
@@ -25,18 +25,18 @@ fn read(folder: &str, name: &str) -> Vec<(Backend, Content)> {
 }
 
 /// The first payload of a program of `payloads`.
-fn first(name: &str) -> Content {
+fn first(name: &str) -> PayloadSummary {
     read("payloads", &format!("{name}.pte")).remove(0).1
 }
 
-fn weights(content: &Content) -> Vec<String> {
+fn weights(content: &PayloadSummary) -> Vec<String> {
     let weights = content.weights.iter();
     let weights =
         weights.map(|(stored, count)| format!("{stored} {}×{}", count.tensors, count.elements));
     weights.collect()
 }
 
-fn words(content: &Content) -> Vec<String> {
+fn words(content: &PayloadSummary) -> Vec<String> {
     content
         .lowered()
         .into_iter()
@@ -63,7 +63,7 @@ fn every_program_is_described() {
         count += 1;
         for (_, content) in found {
             assert!(
-                !content.operators.is_empty() || content.computes.is_empty(),
+                !content.operators.is_empty() || content.computation_types.is_empty(),
                 "{name}"
             );
             let lowest = content
@@ -73,25 +73,25 @@ fn every_program_is_described() {
                 .max();
             // Core ML keeps states in float16, whatever it computes in.
             let keeps = name.ends_with("coreml_fp32.pte") && !content.states.is_empty();
-            let allowed: &[Option<Lowered>] = match precision {
-                _ if keeps => &[Some(Lowered::Float16)],
-                _ if name.contains("_int4_coreml") => &[Some(Lowered::FourBits)],
-                "fp16" if name.contains("int8") => &[Some(Lowered::EightBits)],
-                "fp16" => &[Some(Lowered::Float16)],
-                "bf16" => &[Some(Lowered::Bfloat16)],
-                "4w" | "8da4w" => &[Some(Lowered::FourBits)],
-                "int8" => &[Some(Lowered::EightBits)],
+            let allowed: &[Option<LoweredPrecision>] = match precision {
+                _ if keeps => &[Some(LoweredPrecision::Float16)],
+                _ if name.contains("_int4_coreml") => &[Some(LoweredPrecision::FourBits)],
+                "fp16" if name.contains("int8") => &[Some(LoweredPrecision::EightBits)],
+                "fp16" => &[Some(LoweredPrecision::Float16)],
+                "bf16" => &[Some(LoweredPrecision::Bfloat16)],
+                "4w" | "8da4w" => &[Some(LoweredPrecision::FourBits)],
+                "int8" => &[Some(LoweredPrecision::EightBits)],
                 // Operations by themselves, of whatever they are for.
-                _ if name.starts_with("mil_packed") => &[Some(Lowered::FourBits)],
-                _ if name.starts_with("mil_quantized") => &[Some(Lowered::EightBits)],
-                _ if name.starts_with("mlx_words") => &[Some(Lowered::FourBits)],
-                _ if name.starts_with("vulkan_eights") => &[Some(Lowered::EightBits)],
-                _ if name.starts_with("vulkan_weights") => &[Some(Lowered::FourBits)],
+                _ if name.starts_with("mil_packed") => &[Some(LoweredPrecision::FourBits)],
+                _ if name.starts_with("mil_quantized") => &[Some(LoweredPrecision::EightBits)],
+                _ if name.starts_with("mlx_words") => &[Some(LoweredPrecision::FourBits)],
+                _ if name.starts_with("vulkan_eights") => &[Some(LoweredPrecision::EightBits)],
+                _ if name.starts_with("vulkan_weights") => &[Some(LoweredPrecision::FourBits)],
                 // It has an embedding in groups.
                 _ if name.contains("int4") || name == "pieces_mlx_fp32.pte" => {
-                    &[Some(Lowered::FourBits)]
+                    &[Some(LoweredPrecision::FourBits)]
                 }
-                _ if name.contains("int8") => &[Some(Lowered::EightBits)],
+                _ if name.contains("int8") => &[Some(LoweredPrecision::EightBits)],
                 _ => &[None],
             };
             assert!(allowed.contains(&lowest), "{name}: {lowest:?} {content:#?}");

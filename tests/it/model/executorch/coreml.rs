@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 
 use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool::model::executorch::{Content, Error, contents};
+use pkgtool::model::executorch::{PayloadSummary, Error, contents};
 use pkgtool::source::ReadAt;
 
 use super::delegates::{caller_of, forward};
@@ -118,7 +118,7 @@ impl ReadAt for Counted {
 }
 
 /// What a payload holds; its named data is itself.
-fn content(source: &dyn ReadAt) -> Result<Content, Error> {
+fn content(source: &dyn ReadAt) -> Result<PayloadSummary, Error> {
     let payload = ByteRange {
         offset: 0,
         size: source.len(),

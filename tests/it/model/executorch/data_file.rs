@@ -98,7 +98,7 @@ fn what_a_program_needs_is_held_against_the_data_files() {
     assert_eq!(beside(&[("a.ptd", &good)]), Ok(()));
     assert!(matches!(
         beside(&[]),
-        Err(ExternalDataError::NoDataFile { .. })
+        Err(ExternalDataError::MissingDataFile { .. })
     ));
     let broken = beside(&[("a.ptd", &good), ("b.ptd", b"nothing")]);
     match broken {
@@ -116,7 +116,7 @@ fn what_a_program_needs_is_held_against_the_data_files() {
     let mut other = good.clone();
     other[at.expect("the name is there")] ^= 1;
     match beside(&[("a.ptd", &other)]) {
-        Err(ExternalDataError::NoTensor { name: missing }) => assert_eq!(missing, *name),
+        Err(ExternalDataError::MissingTensor { name: missing }) => assert_eq!(missing, *name),
         found => panic!("{found:?}"),
     }
 }

@@ -113,7 +113,7 @@ proptest! {
         if let Err(error) = inspect(&bytes) {
             let text = error.to_string();
             let own = ["XNNGraph", "XNNPACK payload"].iter().any(|part| text.contains(part));
-            let takes = text.contains("as the delegate's payload takes");
+            let takes = text.contains("for the delegate's payload");
             prop_assert!(takes || own && name.contains("xnnpack"), "{name}: {text}");
         }
         prop_assert!(start.elapsed() < Duration::from_secs(5));
@@ -215,7 +215,7 @@ fn a_call_passes_what_the_payload_takes() {
     for position in [2, 3, u32::MAX] {
         let text = error(&taking(position)).to_string();
         assert!(
-            text.contains("arguments, as the delegate's payload takes"),
+            text.contains("arguments for the delegate's payload"),
             "{text}"
         );
     }

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pkgtool::model::Breach;
+use pkgtool::model::FormatError;
 use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool::model::executorch::{Content, Error, contents, coreml, mlx, vulkan};
+use pkgtool::model::executorch::{PayloadSummary, Error, contents, coreml, mlx, vulkan};
 use proptest::prelude::*;
 
 use super::builder::{Field, Node, byte, file, int, ints, long, tables, text};
@@ -60,7 +60,7 @@ fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
             let package = coreml::Package::read(bytes, payload, &named)?;
             for operation in &package.function.block.operations {
                 for value in operation.attributes.values() {
-                    if let coreml::Content::Blob(offset) = value.content
+                    if let coreml::ValueContent::Blob(offset) = value.content
                         && let Ok(blob) = package.blob(bytes, offset)
                     {
                         let end = blob.bytes.offset.checked_add(blob.bytes.size);
@@ -78,7 +78,7 @@ fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
     clippy::ptr_arg,
     reason = "a vector is a source of bytes, a slice is none"
 )]
-fn describe(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<Content, Error> {
+fn describe(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<PayloadSummary, Error> {
     let named = ProgramBody::read(bytes).map(|body| body.named);
     let body = ProgramBody {
         methods: vec![MethodBody {

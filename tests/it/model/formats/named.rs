@@ -41,7 +41,7 @@ fn every_pair_of_content_and_name_is_told() {
                 .unwrap_or_else(|error| panic!("{content} as {extension}: {error}"));
             assert_eq!(info.format, content, "{content} as {extension}");
             let expected = (name != content && name != "qnn").then_some(name);
-            assert_eq!(info.named_as, expected, "{content} as {extension}");
+            assert_eq!(info.format_by_name, expected, "{content} as {extension}");
         }
     }
 }

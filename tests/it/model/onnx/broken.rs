@@ -23,12 +23,12 @@ fn no_graph() {
 fn other_files() {
     refuses(
         b"hello, this is no model",
-        "ModelProto.field 13 at offset 2: no ONNX model has a field of wire type 4",
+        "ModelProto.field 13 at offset 2: unsupported wire type 4",
         Some(2),
     );
     refuses(
         b"version https://git-lfs.github.com/spec/v1\n",
-        "ModelProto.metadata_props[0] at offset 0: no ONNX model has a field of wire type 6",
+        "ModelProto.metadata_props[0] at offset 0: unsupported wire type 6",
         Some(0),
     );
     refuses(
@@ -43,7 +43,7 @@ fn lengths_past_the_end() {
     let input = [part(1, &[b"x"]), head(2, 50)].concat();
     refuses(
         &model(&[&value(11, "a"), &part(11, &[&input])]),
-        "ModelProto.graph.input[1].type at offset 16: needs 50 bytes, but the message around it \
+        "ModelProto.graph.input[1].type at offset 16: needs 50 bytes, but the enclosing message \
          has 0 left",
         Some(16),
     );
@@ -67,7 +67,7 @@ fn truncated_files() {
     }
     refuses(
         &whole[..300],
-        "ModelProto.graph at offset 58: needs 367 bytes, but the message around it has 242 left",
+        "ModelProto.graph at offset 58: needs 367 bytes, but the enclosing message has 242 left",
         Some(58),
     );
 }
@@ -102,18 +102,18 @@ fn bad_varints() {
 fn wrong_wire_types() {
     refuses(
         &[int(1, 10), int(7, 3)].concat(),
-        "ModelProto.graph at offset 2: expected a length and so many bytes, found a varint",
+        "ModelProto.graph at offset 2: expected a length-delimited value, found a varint",
         Some(2),
     );
     refuses(
         &model(&[&part(5, &[&part(2, &[b"no"])])]),
-        "ModelProto.graph.initializer[0].data_type at offset 6: expected a varint, found a length \
-         and so many bytes",
+        "ModelProto.graph.initializer[0].data_type at offset 6: expected a varint, found a \
+         length-delimited value",
         Some(6),
     );
     refuses(
         &[int(1, 10), varint(7 << 3 | 3)].concat(),
-        "ModelProto.graph at offset 2: no ONNX model has a field of wire type 3",
+        "ModelProto.graph at offset 2: unsupported wire type 3",
         Some(2),
     );
 }
@@ -123,7 +123,7 @@ fn repeated_messages() {
     let twice = [part(7, &[]), part(7, &[])].concat();
     refuses(
         &twice,
-        "ModelProto.graph at offset 2: expected once, found a second time",
+        "ModelProto.graph at offset 2: expected the field once, found it a second time",
         Some(2),
     );
 }
@@ -158,7 +158,7 @@ fn outputs_that_nothing_makes() {
     inspect(&model(&[&value(12, "w"), &stored])).expect("an initializer");
     refuses(
         &model(&[&node, &value(12, "y"), &value(12, "z")]),
-        "ModelProto.graph.output[1] at offset 37: nothing in the graph makes the output \"z\"",
+        "ModelProto.graph.output[1] at offset 37: nothing in the graph defines the output \"z\"",
         Some(37),
     );
     let error = inspect(&model(&[&node, &value(12, "")])).expect_err("an empty name");
@@ -229,7 +229,7 @@ fn deep_nesting() {
         "{error}"
     );
     assert!(
-        error.ends_with("more than 32 graphs within each other"),
+        error.ends_with("more than 32 nested graphs"),
         "{error}"
     );
     let info = inspect(&nested(31)).expect("deep enough");

@@ -42,13 +42,13 @@ fn stated_types_agree_with_what_nodes_make() {
     );
     refused(
         &[&cast, &relu, &ends, &of_type(13, "c", 40)],
-        "40 is no element type",
+        "invalid element type 40",
     );
     // What is stated of other values means nothing.
     inspect(&model(&[&cast, &relu, &ends, &of_type(13, "x", 40)])).expect("an input");
     refused(
         &[&relu, &value(11, "c"), &value(12, "y")],
-        "the input `c` states no type",
+        "the input `c` has no type",
     );
     refused(
         &[&relu, &typed(11, "c"), &of_type(12, "y", 7)],
@@ -64,7 +64,7 @@ fn sequences_have_the_types_of_their_elements() {
     let ends = [typed(11, "x"), of_type(11, "i", 7), value(12, "y")].concat();
     refused(
         &[&make, &take, &not, &ends],
-        "`Not` does not take tensor(float) as input 0",
+        "`Not` does not accept tensor(float) as input 0",
     );
 }
 
@@ -79,7 +79,7 @@ fn constants_have_a_value() {
     );
     refused(
         &[&node("Constant", &[], &["c"], &[float]), &not, &ends],
-        "`Not` does not take tensor(float) as input 0",
+        "`Not` does not accept tensor(float) as input 0",
     );
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pkgtool::account::AccountId;
-use pkgtool::engine::Begins;
+use pkgtool::engine::RunStart;
 use pkgtool::service::engine::{Conversation, Endpoint, EndpointModel};
 use pkgtool::service::{CallError, Isolation, ServiceSettings};
 use pkgtool::tensor::{DType, Tensor};
@@ -381,11 +381,11 @@ async fn steps_carry_what_the_model_gives_and_can_go_back() {
         let mut conversation = endpoint.lease(ANN, LIMIT);
         let mut logits = Vec::new();
         for (begins, token, held) in [
-            (Begins::Anew, 5.0, 1),
-            (Begins::AsLeft, 7.0, 2),
-            (Begins::AsLeft, 9.0, 3),
-            (Begins::Cut(1), 7.0, 2),
-            (Begins::Anew, 5.0, 1),
+            (RunStart::Anew, 5.0, 1),
+            (RunStart::AsLeft, 7.0, 2),
+            (RunStart::AsLeft, 9.0, 3),
+            (RunStart::Cut(1), 7.0, 2),
+            (RunStart::Anew, 5.0, 1),
         ] {
             let integer = |shape: &[u64], values: Vec<f64>| {
                 Tensor::from_f64(DType::Int64, shape.to_vec(), values).expect("it is small")

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pkgtool::engine::{Carrying, Rounding};
-use pkgtool::runtime::target::{Wish, start};
+use pkgtool::runtime::target::{StartRequest, start};
 use pkgtool::runtime::worker::Launcher;
 use pkgtool::service::engine::EndpointModel;
 use pkgtool::service::{Isolation, ServiceSettings};
@@ -28,7 +28,7 @@ fn examples() -> Vec<PathBuf> {
 }
 
 fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
-    let wish = Wish {
+    let wish = StartRequest {
         model: model.model.clone(),
         format: model.format,
         signature: model.signature.clone(),
@@ -49,7 +49,7 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         memory_limit: None,
     };
     let started = start(&wish, inputs, &launcher);
-    started.expect("the examples run").first.outputs
+    started.expect("the examples run").first_answer.outputs
 }
 
 #[tokio::test(flavor = "multi_thread")]

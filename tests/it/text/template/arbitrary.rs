@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pkgtool::text::template::{Conversation, Limits, Renderer, TemplateError};
+use pkgtool::text::template::{Conversation, RenderLimits, Renderer, TemplateError};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -13,10 +13,10 @@ use super::{PROGRAM, template};
 fn shared() -> &'static Renderer {
     static RENDERER: OnceLock<Renderer> = OnceLock::new();
     RENDERER.get_or_init(|| {
-        let limits = Limits {
+        let limits = RenderLimits {
             time: Duration::from_secs(10),
             steps: 100_000,
-            ..Limits::default()
+            ..RenderLimits::default()
         };
         Renderer::of(PathBuf::from(PROGRAM), limits)
     })

@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pkgtool::text::template::{Limits, Renderer, TemplateError};
+use pkgtool::text::template::{RenderLimits, Renderer, TemplateError};
 
 use super::{PROGRAM, hello, template};
 
 fn limited() -> Renderer {
-    let limits = Limits {
+    let limits = RenderLimits {
         memory: 128 << 20,
         time: Duration::from_secs(4),
         steps: 200_000,

@@ -10,16 +10,16 @@ mod takes;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pkgtool::text::template::{Conversation, Limits, Renderer, Template};
+use pkgtool::text::template::{Conversation, RenderLimits, Renderer, Template};
 use serde_json::{Map, Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pkgtool");
 
 /// What a test gives a rendering: little memory, and time for a machine that is busy.
 fn renderer() -> Renderer {
-    let limits = Limits {
+    let limits = RenderLimits {
         time: Duration::from_secs(20),
-        ..Limits::default()
+        ..RenderLimits::default()
     };
     Renderer::of(PathBuf::from(PROGRAM), limits)
 }

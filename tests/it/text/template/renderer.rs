@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pkgtool::text::template::{Conversation, Limits, Renderer, TemplateError};
+use pkgtool::text::template::{Conversation, RenderLimits, Renderer, TemplateError};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -18,9 +18,9 @@ fn stand_in(directory: &Path, script: &str) -> Renderer {
     let program = directory.join("worker.sh");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a script is written");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it may run");
-    let limits = Limits {
+    let limits = RenderLimits {
         time: Duration::from_secs(2),
-        ..Limits::default()
+        ..RenderLimits::default()
     };
     Renderer::of(program, limits)
 }
@@ -132,7 +132,7 @@ fn a_process_that_does_not_work_is_an_error() {
         "{first}"
     );
     assert!(start.elapsed() < Duration::from_mins(1));
-    let nowhere = Renderer::of(PathBuf::from("/nowhere"), Limits::default());
+    let nowhere = Renderer::of(PathBuf::from("/nowhere"), RenderLimits::default());
     let error = nowhere
         .render(&template, &hello())
         .expect_err("there is none");

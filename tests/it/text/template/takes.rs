@@ -1,6 +1,6 @@
 //! What templates take, found by trying.
 
-use pkgtool::text::template::{Limits, Renderer, Takes, TemplateError};
+use pkgtool::text::template::{RenderLimits, Renderer, Takes, TemplateError};
 
 use super::{renderer, style, template};
 
@@ -23,7 +23,7 @@ fn of_the_styles() {
         ("deepseek-r1", [true, false, false, false]),
         ("harmony", [true, false, true, true]),
     ] {
-        let takes = renderer.takes(&style(name)).expect("it is tried");
+        let takes = renderer.accepted_forms(&style(name)).expect("it is tried");
         let found = [
             takes.texts,
             takes.parts,
@@ -38,13 +38,13 @@ fn of_the_styles() {
 fn a_template_that_takes_parts_alone() {
     let text =
         "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}";
-    let takes = renderer().takes(&template(text)).expect("it is tried");
+    let takes = renderer().accepted_forms(&template(text)).expect("it is tried");
     assert!(takes.parts && !takes.texts);
 }
 
 #[test]
 fn a_template_that_fails_on_everything_takes_texts() {
-    let takes = renderer().takes(&template("{{ raise_exception('no') }}"));
+    let takes = renderer().accepted_forms(&template("{{ raise_exception('no') }}"));
     let expected = Takes {
         texts: true,
         parts: false,
@@ -56,12 +56,12 @@ fn a_template_that_fails_on_everything_takes_texts() {
 
 #[test]
 fn a_fault_of_the_machinery_is_no_answer() {
-    let nowhere = Renderer::of("/nowhere".into(), Limits::default());
+    let nowhere = Renderer::of("/nowhere".into(), RenderLimits::default());
     let one = template("{{ messages[0].content }}");
     assert!(matches!(
-        nowhere.takes(&one),
+        nowhere.accepted_forms(&one),
         Err(TemplateError::Start { .. })
     ));
-    let takes = renderer().takes(&one).expect("it is tried");
+    let takes = renderer().accepted_forms(&one).expect("it is tried");
     assert!(takes.texts);
 }

@@ -534,7 +534,7 @@ pub(super) const CASES: &[Case] = &[
                 json!("../../tokenizer.json"),
             );
         },
-        &["PKG048 1b/xnnpack/config.json /tokenizer ~ exchange"],
+        &["PKG048 1b/xnnpack/config.json /tokenizer ~ swap"],
     ),
     case(
         "two licences of one model",
@@ -737,8 +737,8 @@ pub(super) const CASES: &[Case] = &[
         },
         &[
             "PKG009 xnnpack/config.json /variants/1/precision",
-            "PKG025 xnnpack/config.json /variants/0/file ~ add a token that tells the files apart",
-            "PKG025 xnnpack/config.json /variants/1/file ~ add a token that tells the files apart",
+            "PKG025 xnnpack/config.json /variants/0/file ~ add a token that distinguishes the files",
+            "PKG025 xnnpack/config.json /variants/1/file ~ add a token that distinguishes the files",
         ],
     ),
     case(

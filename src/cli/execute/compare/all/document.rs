@@ -39,13 +39,13 @@ pub(super) struct Row {
     /// Worst figures of all outputs.
     pub(super) worst: Option<Agreement>,
     #[serde(flatten)]
-    pub(super) outcome: Outcome,
+    pub(super) outcome: RowOutcome,
 }
 
 /// The outcome of a row.
 #[derive(Debug, Serialize)]
 #[serde(tag = "status", content = "result", rename_all = "lowercase")]
-pub(super) enum Outcome {
+pub(super) enum RowOutcome {
     /// Both sides ran and were compared.
     Compared(Box<ComparisonReport>),
     /// The part failed to run.
@@ -60,7 +60,7 @@ impl Row {
         variant: &PackageVariant,
         engine: Option<&str>,
         part: String,
-        outcome: Outcome,
+        outcome: RowOutcome,
     ) -> Self {
         Self {
             label: variant.label(),
@@ -71,7 +71,7 @@ impl Row {
             engine: engine.map(str::to_owned),
             part,
             worst: match &outcome {
-                Outcome::Compared(report) => report.worst(),
+                RowOutcome::Compared(report) => report.worst(),
                 _ => None,
             },
             outcome,
@@ -86,7 +86,7 @@ impl Row {
     /// Returns the comparison, if there is one.
     pub(super) fn report(&self) -> Option<&ComparisonReport> {
         match &self.outcome {
-            Outcome::Compared(report) => Some(report),
+            RowOutcome::Compared(report) => Some(report),
             _ => None,
         }
     }
@@ -96,9 +96,9 @@ impl Document {
     /// Creates the document. With `require_all`, skipped rows count as failures.
     pub(super) fn new(reference: String, rows: Vec<Row>, require_all: bool) -> Self {
         let keeps = |row: &Row| match &row.outcome {
-            Outcome::Compared(report) => report.agrees,
-            Outcome::Failed(_) => false,
-            Outcome::Skipped(_) => !require_all,
+            RowOutcome::Compared(report) => report.agrees,
+            RowOutcome::Failed(_) => false,
+            RowOutcome::Skipped(_) => !require_all,
         };
         Self {
             version: 1,
@@ -111,7 +111,7 @@ impl Document {
     /// Returns whether anything was compared or failed.
     pub(super) fn has_compared(&self) -> bool {
         let mut rows = self.rows.iter();
-        rows.any(|row| !matches!(row.outcome, Outcome::Skipped(_))) || !self.agrees
+        rows.any(|row| !matches!(row.outcome, RowOutcome::Skipped(_))) || !self.agrees
     }
 
     /// Returns the document with a final newline.

@@ -9,17 +9,17 @@ mod table;
 
 use std::fs;
 
-use super::super::not_selected;
+use super::super::selection_failure;
 use super::super::sides::Side;
-use super::findings::{self, Place};
-use super::pair::{Starter, compared};
+use super::findings::{self, FindingLocation};
+use super::pair::{SideStarter, compare_sides};
 use super::{Args, write};
 use crate::cli::exit::{Exit, Failure};
-use crate::runtime::every::{self, PackageVariant, Part, Wanted};
+use crate::runtime::every::{self, PackageVariant, VariantFilter, VariantMethod};
 use crate::runtime::selection::Selection;
 use crate::runtime::target::{self, StartError};
 use crate::source::text::{defuse_line, escape};
-use document::{Document, Outcome, Row};
+use document::{Document, Row, RowOutcome};
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
@@ -27,13 +27,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let reason = "--all compares the variants of one package: expected one path";
         return Err(Failure::Other(reason.to_owned()));
     };
-    let wanted = Wanted {
+    let wanted = VariantFilter {
         backends: args.sides.backends().to_vec(),
         precisions: args.sides.precisions().to_vec(),
         component: args.target.component.clone(),
         method: args.target.method.clone(),
     };
-    let variants = every::variants(path, &wanted).map_err(|error| not_selected(&error))?;
+    let variants = every::variants(path, &wanted).map_err(|error| selection_failure(&error))?;
     let engines: Vec<Option<&str>> = args.sides.engines().collect();
     if variants.len() * engines.len() < 2 {
         return Err(Failure::Other(format!(
@@ -51,8 +51,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let rows = comparison.rows()?;
     let found = rows.iter().filter_map(|row| found(args, row));
-    let found = findings::merged(found.collect());
-    let document = Document::new(reference::label(reference), rows, args.require_all);
+    let found = findings::merge_reports(found.collect());
+    let document = Document::new(reference::variant_label(reference), rows, args.require_all);
     if let Some(path) = &args.markdown {
         fs::write(path, &*escape(&document.to_markdown()))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
@@ -97,7 +97,7 @@ impl Comparison<'_> {
                 selection: selection.clone(),
                 engine: self.engines[0].map(str::to_owned),
             };
-            let mut starter = Starter::in_a_row(&self.args.target)?;
+            let mut starter = SideStarter::for_series(&self.args.target)?;
             for variant in self.variants {
                 for (place, engine) in self.engines.iter().enumerate() {
                     if place == 0 && std::ptr::eq(variant, self.reference) {
@@ -106,16 +106,17 @@ impl Comparison<'_> {
                     let found = variant.part(&name, of_reference.len() == 1);
                     let outcome = match found {
                         Some(part) => self.compare(&a, part, *engine, &mut starter),
-                        None => {
-                            Outcome::Skipped(format!("the variant has no `{}`", defuse_line(&name)))
-                        }
+                        None => RowOutcome::Skipped(format!(
+                            "the variant has no `{}`",
+                            defuse_line(&name)
+                        )),
                     };
                     rows.push(Row::new(variant, *engine, name.clone(), outcome));
                 }
             }
         }
         for variant in self.variants {
-            let alone = |part: &&Part| {
+            let alone = |part: &&VariantMethod| {
                 let name = part.name(&variant.parts);
                 let is_only = variant.parts.len() == 1;
                 self.reference.part(&name, is_only).is_none()
@@ -123,7 +124,7 @@ impl Comparison<'_> {
             for part in variant.parts.iter().filter(alone) {
                 let reason = "the reference has no such part".to_owned();
                 let name = part.name(&variant.parts);
-                rows.push(Row::new(variant, None, name, Outcome::Skipped(reason)));
+                rows.push(Row::new(variant, None, name, RowOutcome::Skipped(reason)));
             }
         }
         Ok(rows)
@@ -133,16 +134,16 @@ impl Comparison<'_> {
     fn compare(
         &self,
         a: &Side,
-        part: &Part,
+        part: &VariantMethod,
         engine: Option<&str>,
-        starter: &mut Starter,
-    ) -> Outcome {
+        starter: &mut SideStarter,
+    ) -> RowOutcome {
         let selection = match &part.selection {
             Ok(selection) => selection,
-            Err(error) => return Outcome::Failed(error.to_string()),
+            Err(error) => return RowOutcome::Failed(error.to_string()),
         };
-        if let Err(error) = runnable(selection) {
-            return Outcome::Skipped(error.to_string());
+        if let Err(error) = check_runnable(selection) {
+            return RowOutcome::Skipped(error.to_string());
         }
         let b = Side {
             backend: None,
@@ -150,33 +151,33 @@ impl Comparison<'_> {
             engine: engine.map(str::to_owned),
         };
         let sides = [a.clone(), b];
-        match compared(self.args, &sides, starter) {
-            Ok(report) => Outcome::Compared(Box::new(report)),
+        match compare_sides(self.args, &sides, starter) {
+            Ok(report) => RowOutcome::Compared(Box::new(report)),
             Err(failure) => match starter.refused() {
-                Some((1, true)) => Outcome::Skipped(failure.to_string()),
-                _ => Outcome::Failed(failure.to_string()),
+                Some((1, true)) => RowOutcome::Skipped(failure.to_string()),
+                _ => RowOutcome::Failed(failure.to_string()),
             },
         }
     }
 }
 
 /// Checks whether an engine here can run a method, as far as its file shows.
-fn runnable(selection: &Selection) -> Result<(), StartError> {
+fn check_runnable(selection: &Selection) -> Result<(), StartError> {
     let method = &selection.signature.method;
     target::require_method_runnable(&selection.model, &selection.info, method)
 }
 
 /// Returns the findings of a row, located at the variant in its config.
 fn found(args: &Args, row: &Row) -> Option<crate::diagnostic::Report> {
-    let place = Place::in_config(&row.config, &row.path);
+    let place = FindingLocation::in_config(&row.config, &row.path);
     let alone = |reason: &str| {
         let message = format!("{}, {}: {reason}", row.label, row.part);
         Some(findings::does_not_run(&place, message))
     };
     match &row.outcome {
-        Outcome::Compared(report) => Some(findings::of(report, &place)),
-        Outcome::Failed(reason) => alone(reason),
-        Outcome::Skipped(reason) if args.require_all => alone(reason),
-        Outcome::Skipped(_) => None,
+        RowOutcome::Compared(report) => Some(findings::of(report, &place)),
+        RowOutcome::Failed(reason) => alone(reason),
+        RowOutcome::Skipped(reason) if args.require_all => alone(reason),
+        RowOutcome::Skipped(_) => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Chooses the reference variant for `pkgtool compare --all`.
 
-use super::runnable;
+use super::check_runnable;
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::package::Backend;
@@ -9,7 +9,7 @@ use crate::runtime::precision::Precision;
 use crate::runtime::selection::Selection;
 
 /// The parsed value of `--reference`.
-struct Named<'n> {
+struct ReferenceChoice<'n> {
     text: &'n str,
     backend: Option<Backend>,
     precision: Option<&'n str>,
@@ -21,7 +21,7 @@ pub(super) fn choose<'v>(
     variants: &'v [PackageVariant],
     named: Option<&str>,
 ) -> Result<&'v PackageVariant, Failure> {
-    let named = named.map(Named::read);
+    let named = named.map(ReferenceChoice::read);
     let is_named = |variant: &&PackageVariant| named.as_ref().is_none_or(|it| it.is(variant));
     let chosen: Vec<&PackageVariant> = variants.iter().filter(is_named).collect();
     if let Some(named) = named.filter(|_| chosen.is_empty()) {
@@ -34,7 +34,7 @@ pub(super) fn choose<'v>(
     }
     let least = |variants: Vec<&'v PackageVariant>| {
         let ranked = variants.into_iter().filter_map(|variant| {
-            let selection = first(variant)?;
+            let selection = first_selection(variant)?;
             Some((variant, Precision::of(selection)))
         });
         ranked.reduce(|best, other| {
@@ -48,7 +48,10 @@ pub(super) fn choose<'v>(
     let runs = chosen.iter().copied().filter(|variant| runs(variant));
     let runs: Vec<&PackageVariant> = runs.collect();
     let Some((variant, _)) = least(runs) else {
-        let reasons: Vec<String> = chosen.iter().map(|variant| why_not(variant)).collect();
+        let reasons: Vec<String> = chosen
+            .iter()
+            .map(|variant| reason_not_runnable(variant))
+            .collect();
         return Err(Failure::Other(format!(
             "no variant can run as the reference: {}",
             reasons.join("; ")
@@ -60,14 +63,14 @@ pub(super) fn choose<'v>(
         output::note(&format!(
             "the reference is {}, because {}",
             variant.label(),
-            why_not(best)
+            reason_not_runnable(best)
         ));
     }
     Ok(variant)
 }
 
 /// Formats a variant, such as `glimpse fp32 for xnnpack`.
-pub(super) fn label(variant: &PackageVariant) -> String {
+pub(super) fn variant_label(variant: &PackageVariant) -> String {
     let label = variant.label();
     match variant.selected() {
         Some(selected) => format!("{} {label}", selected.package),
@@ -75,7 +78,7 @@ pub(super) fn label(variant: &PackageVariant) -> String {
     }
 }
 
-impl<'n> Named<'n> {
+impl<'n> ReferenceChoice<'n> {
     fn read(text: &'n str) -> Self {
         let (backend, precision) = match text.split_once('/') {
             Some((backend, precision)) => (Backend::from_name(backend), Some(precision)),
@@ -103,7 +106,7 @@ impl<'n> Named<'n> {
 }
 
 /// Returns the first of a variant's parts that can be selected.
-fn first(variant: &PackageVariant) -> Option<&Selection> {
+fn first_selection(variant: &PackageVariant) -> Option<&Selection> {
     let mut parts = variant.parts.iter();
     parts.find_map(|part| part.selection.as_ref().ok())
 }
@@ -112,13 +115,15 @@ fn first(variant: &PackageVariant) -> Option<&Selection> {
 fn runs(variant: &PackageVariant) -> bool {
     let parts = variant.parts.iter();
     let mut selections = parts.filter_map(|part| part.selection.as_ref().ok());
-    selections.any(|selection| runnable(selection).is_ok())
+    selections.any(|selection| check_runnable(selection).is_ok())
 }
 
 /// Describes why no part of a variant can run here.
-fn why_not(variant: &PackageVariant) -> String {
+fn reason_not_runnable(variant: &PackageVariant) -> String {
     let reasons = variant.parts.iter().map(|part| match &part.selection {
-        Ok(selection) => runnable(selection).err().map(|error| error.to_string()),
+        Ok(selection) => check_runnable(selection)
+            .err()
+            .map(|error| error.to_string()),
         Err(error) => Some(error.to_string()),
     });
     let reason = reasons.flatten().next();

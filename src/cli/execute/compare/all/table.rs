@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::figures::{FIGURES, figures};
+use super::super::figures::{FIGURES, format_figures};
 use super::super::report::ComparisonReport;
-use super::document::{Document, Outcome, Row};
+use super::document::{Document, Row, RowOutcome};
 use crate::diagnostic::{Align, Table};
 use crate::source::text::defuse_line;
 
 /// Maximum number of remarks per row.
-const MAX_COMPLAINTS: usize = 4;
+const MAX_REMARKS: usize = 4;
 
 impl Document {
     /// Returns the text with a final newline.
@@ -39,10 +39,10 @@ impl Document {
         }
         write!(text, "{table}")?;
         for (line, places) in self.remarks() {
-            writeln!(text, "{}: {line}", listed(&places))?;
+            writeln!(text, "{}: {line}", join_numbers(&places))?;
         }
         for (place, row) in self.rows.iter().enumerate() {
-            for line in told(row) {
+            for line in row_remarks(row) {
                 writeln!(text, "{}: {line}", place + 1)?;
             }
         }
@@ -67,10 +67,10 @@ impl Document {
         }
         text.push('\n');
         for (remark, places) in self.remarks() {
-            let _ = writeln!(text, "- {}: {}", listed(&places), escaped(&remark));
+            let _ = writeln!(text, "- {}: {}", join_numbers(&places), escaped(&remark));
         }
         for (place, row) in self.rows.iter().enumerate() {
-            for line in told(row) {
+            for line in row_remarks(row) {
                 let _ = writeln!(text, "- {}: {}", place + 1, escaped(&line));
             }
         }
@@ -120,8 +120,8 @@ impl Document {
         let count = |is: fn(&Row) -> bool| self.rows.iter().filter(|row| is(row)).count();
         let agree = count(|row| row.report().is_some_and(|report| report.agrees));
         let differ = count(|row| row.report().is_some_and(|report| !report.agrees));
-        let failed = count(|row| matches!(row.outcome, Outcome::Failed(_)));
-        let skipped = count(|row| matches!(row.outcome, Outcome::Skipped(_)));
+        let failed = count(|row| matches!(row.outcome, RowOutcome::Failed(_)));
+        let skipped = count(|row| matches!(row.outcome, RowOutcome::Skipped(_)));
         let mut words = vec![format!("{agree} agree")];
         for (number, what) in [
             (differ, "differ"),
@@ -151,17 +151,19 @@ fn cells(place: usize, row: &Row, nothing: &str) -> Vec<String> {
     let report = row.report();
     let absent = || nothing.to_owned();
     let worst = row.worst.as_ref();
-    let worst = worst.map_or_else(|| FIGURES.map(|_| absent()), figures);
+    let worst = worst.map_or_else(|| FIGURES.map(|_| absent()), format_figures);
     let on = report.map_or_else(
         || row.engine().map_or_else(absent, str::to_owned),
         |report| report.b.on(),
     );
     let sets = report.map_or_else(absent, |report| report.compared_cases().to_string());
     let verdict = match &row.outcome {
-        Outcome::Compared(report) if report.agrees => format!("agrees ({})", report.demands()),
-        Outcome::Compared(report) => format!("differs ({})", report.demands()),
-        Outcome::Failed(_) => "failed".to_owned(),
-        Outcome::Skipped(_) => "not compared".to_owned(),
+        RowOutcome::Compared(report) if report.agrees => {
+            format!("agrees ({})", report.tolerance_text())
+        }
+        RowOutcome::Compared(report) => format!("differs ({})", report.tolerance_text()),
+        RowOutcome::Failed(_) => "failed".to_owned(),
+        RowOutcome::Skipped(_) => "not compared".to_owned(),
     };
     let mut cells = vec![
         place.to_string(),
@@ -176,22 +178,22 @@ fn cells(place: usize, row: &Row, nothing: &str) -> Vec<String> {
 }
 
 /// Returns the remarks about a single row.
-fn told(row: &Row) -> Vec<String> {
+fn row_remarks(row: &Row) -> Vec<String> {
     let mut lines = match &row.outcome {
-        Outcome::Compared(report) => report.complaints(),
-        Outcome::Failed(reason) => vec![defuse_line(reason)],
-        Outcome::Skipped(reason) => vec![format!("not compared: {}", defuse_line(reason))],
+        RowOutcome::Compared(report) => report.problem_lines(),
+        RowOutcome::Failed(reason) => vec![defuse_line(reason)],
+        RowOutcome::Skipped(reason) => vec![format!("not compared: {}", defuse_line(reason))],
     };
-    let more = lines.len().saturating_sub(MAX_COMPLAINTS);
+    let more = lines.len().saturating_sub(MAX_REMARKS);
     if more > 0 {
-        lines.truncate(MAX_COMPLAINTS);
+        lines.truncate(MAX_REMARKS);
         lines.push(format!("and {more} more"));
     }
     lines
 }
 
 /// Formats a list of numbers, such as `1, 2, 5`.
-fn listed(places: &[usize]) -> String {
+fn join_numbers(places: &[usize]) -> String {
     let places: Vec<String> = places.iter().map(usize::to_string).collect();
     places.join(", ")
 }

@@ -3,13 +3,13 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::held::Held;
-use super::{Lowering, Operation, Table, one};
+use super::super::calling::CallArg;
+use super::held::Operand;
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     // `alpha · x` for negative `x`, then clamped to at most `beta`.
     (&["clamped_relu"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -32,14 +32,14 @@ pub(super) const TABLE: Table = &[
             "TANH_APPROXIMATION" => "tanh",
             // `x · sigmoid(1.702 x)`
             "SIGMOID_APPROXIMATION" => {
-                let gate = lowering.two("mul", x, 1.702)?;
+                let gate = lowering.binary("mul", x, 1.702)?;
                 let gate = lowering.function("sigmoid", gate)?;
-                return lowering.two("mul", x, gate).map(one);
+                return lowering.binary("mul", x, gate).map(one);
             }
             other => bail!("unsupported gelu mode `{other}`"),
         };
         let dtype = lowering.dtype(operation)?;
-        let args = vec![x.into(), Arg::Text(mode.to_owned())];
+        let args = vec![x.into(), CallArg::Text(mode.to_owned())];
         lowering.aten("aten::gelu.out", args, dtype).map(one)
     }),
     (&["leaky_relu"], |lowering, operation| {
@@ -53,16 +53,16 @@ pub(super) const TABLE: Table = &[
     (&["linear_activation"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let (alpha, beta) = factors(lowering, operation)?;
-        let wire = lowering.two("mul", x, alpha)?;
-        lowering.two("add", wire, beta).map(one)
+        let wire = lowering.binary("mul", x, alpha)?;
+        lowering.binary("add", wire, beta).map(one)
     }),
     (&["prelu"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let alpha = by_channel(lowering, operation, "alpha", x)?;
-        let scaled = lowering.two("mul", x, alpha)?;
+        let alpha = channel_factors(lowering, operation, "alpha", x)?;
+        let scaled = lowering.binary("mul", x, alpha)?;
         let args = vec![x.into(), 0.0.into()];
         let kept = lowering.aten("aten::gt.Scalar_out", args, DType::Bool)?;
-        lowering.chosen(kept, x, scaled).map(one)
+        lowering.select(kept, x, scaled).map(one)
     }),
     (&["relu6"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -72,11 +72,11 @@ pub(super) const TABLE: Table = &[
     (&["scaled_tanh"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let (alpha, beta) = factors(lowering, operation)?;
-        let wire = lowering.two("mul", x, beta)?;
+        let wire = lowering.binary("mul", x, beta)?;
         let wire = lowering.function("tanh", wire)?;
-        lowering.two("mul", wire, alpha).map(one)
+        lowering.binary("mul", wire, alpha).map(one)
     }),
-    (&["sigmoid_hard"], hard),
+    (&["sigmoid_hard"], hard_sigmoid),
     (&["softplus"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         softplus(lowering, x).map(one)
@@ -84,18 +84,18 @@ pub(super) const TABLE: Table = &[
     // `alpha · log(1 + exp(beta · x))` with factors for each channel.
     (&["softplus_parametric"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let alpha = by_channel(lowering, operation, "alpha", x)?;
-        let beta = by_channel(lowering, operation, "beta", x)?;
-        let wire = lowering.two("mul", x, beta)?;
+        let alpha = channel_factors(lowering, operation, "alpha", x)?;
+        let beta = channel_factors(lowering, operation, "beta", x)?;
+        let wire = lowering.binary("mul", x, beta)?;
         let wire = softplus(lowering, wire)?;
-        lowering.two("mul", wire, alpha).map(one)
+        lowering.binary("mul", wire, alpha).map(one)
     }),
     // `x / (1 + |x|)`
     (&["softsign"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let size = lowering.function("abs", x)?;
-        let size = lowering.two("add", size, 1.0)?;
-        lowering.two("div", x, size).map(one)
+        let size = lowering.binary("add", size, 1.0)?;
+        lowering.binary("div", x, size).map(one)
     }),
     (&["thresholded_relu"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -129,7 +129,7 @@ fn leaky(lowering: &mut Lowering<'_, '_, '_>, x: Wire, alpha: f64) -> TractResul
 }
 
 /// Returns numbers for each channel, which is the second dimension.
-fn by_channel(
+fn channel_factors(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     name: &str,
@@ -144,13 +144,16 @@ fn by_channel(
 }
 
 /// Computes `alpha · x + beta`, clamped to the range 0 to 1.
-fn hard(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn hard_sigmoid(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let alpha = lowering.float(operation, "alpha", 0.2)?;
     let beta = lowering.float(operation, "beta", 0.5)?;
     let float = DType::Float32;
     let x = lowering.aten("aten::mul.Scalar_out", vec![x.into(), alpha.into()], float)?;
-    let args = vec![x.into(), beta.into(), Arg::from(1)];
+    let args = vec![x.into(), beta.into(), CallArg::from(1)];
     let x = lowering.aten("aten::add.Scalar_out", args, float)?;
     let args = vec![x.into(), 0.0.into(), 1.0.into()];
     let dtype = lowering.dtype(operation)?;
@@ -166,6 +169,6 @@ fn softplus(lowering: &mut Lowering<'_, '_, '_>, x: Wire) -> TractResult<Wire> {
     let small = apply("aten::exp.out", small)?;
     let small = apply("aten::log1p.out", small)?;
     let large = apply("aten::relu.out", x)?;
-    let args = vec![large.into(), small.into(), Arg::from(1)];
+    let args = vec![large.into(), small.into(), CallArg::from(1)];
     lowering.aten("aten::add.out", args, float)
 }

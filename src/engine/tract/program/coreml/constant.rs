@@ -5,8 +5,8 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::Wire;
 use super::super::weights::widen;
 use super::{Lowering, dtype_of};
-use crate::model::executorch::Data;
-use crate::model::executorch::coreml::{Content, Kind, Value};
+use crate::model::executorch::ConstantData;
+use crate::model::executorch::coreml::{Kind, Value, ValueContent};
 use crate::tensor::DType;
 
 /// Maximum number of elements of a constant.
@@ -16,10 +16,10 @@ impl Lowering<'_, '_, '_> {
     /// Adds a constant as a tensor.
     pub(super) fn constant(&mut self, value: &Value) -> TractResult<Wire> {
         let stored = dtype_of(value.ty.kind)?;
-        let dtype = self.rounding.held(stored);
+        let dtype = self.rounding.computed_dtype(stored);
         let dims: Option<Vec<u64>> = value.ty.dims.iter().copied().collect();
         let dims = dims.context("sizes of a constant are not fixed")?;
-        if let (Content::Blob(offset), None) = (&value.content, bits_of(value.ty.kind)) {
+        if let (ValueContent::Blob(offset), None) = (&value.content, bits_of(value.ty.kind)) {
             let blob = self.package.blob(self.frame.weights.program(), *offset)?;
             ensure!(
                 blob.kind == value.ty.kind,
@@ -27,10 +27,10 @@ impl Lowering<'_, '_, '_> {
                 blob.kind,
                 value.ty.kind
             );
-            let read = self
-                .frame
-                .weights
-                .constant(&Data::Payload(blob.bytes), stored, &dims);
+            let read =
+                self.frame
+                    .weights
+                    .constant(&ConstantData::Payload(blob.bytes), stored, &dims);
             let read = read.map_err(|failure| format_err!("{}", failure.reason))?;
             return self.frame.builder.constant(read, dtype);
         }
@@ -48,9 +48,11 @@ impl Lowering<'_, '_, '_> {
             elements.len()
         );
         let tensor = match &value.content {
-            Content::Floats(floats) if !floats.is_empty() => Tensor::from_shape(&shape, floats)?,
-            Content::Bytes(bytes) if dtype.is_float() => {
-                Tensor::from_shape(&shape, &halves(stored, bytes)?)?
+            ValueContent::Floats(floats) if !floats.is_empty() => {
+                Tensor::from_shape(&shape, floats)?
+            }
+            ValueContent::Bytes(bytes) if dtype.is_float() => {
+                Tensor::from_shape(&shape, &decode_halves(stored, bytes)?)?
             }
             _ => Tensor::from_shape(&shape, &elements)?,
         };
@@ -70,14 +72,14 @@ impl Lowering<'_, '_, '_> {
         let count =
             usize::try_from(count.context("sizes of a constant are missing or too large")?)?;
         let elements: Vec<i64> = match &value.content {
-            Content::Ints(ints) => ints.clone(),
-            Content::Bools(bools) => bools.iter().map(|&bool| bool.into()).collect(),
-            Content::Floats(floats) => vec![0; floats.len()],
-            Content::Texts(_) => bail!("expected a tensor, got a text"),
-            Content::Bytes(bytes) => unpacked(value.ty.kind, bytes, count)?,
-            Content::Blob(offset) => {
+            ValueContent::Ints(ints) => ints.clone(),
+            ValueContent::Bools(bools) => bools.iter().map(|&bool| bool.into()).collect(),
+            ValueContent::Floats(floats) => vec![0; floats.len()],
+            ValueContent::Texts(_) => bail!("expected a tensor, got a text"),
+            ValueContent::Bytes(bytes) => unpack_integers(value.ty.kind, bytes, count)?,
+            ValueContent::Blob(offset) => {
                 let (kind, bytes) = self.stored(*offset, count)?;
-                unpacked(kind, &bytes, count)?
+                unpack_integers(kind, &bytes, count)?
             }
         };
         // An all-zero constant has no stored elements.
@@ -95,7 +97,10 @@ impl Lowering<'_, '_, '_> {
             .checked_mul(bits)
             .context("too many elements")?
             .div_ceil(8);
-        let bytes = self.frame.weights.bytes(&Data::Payload(blob.bytes), size);
+        let bytes = self
+            .frame
+            .weights
+            .bytes(&ConstantData::Payload(blob.bytes), size);
         let bytes = bytes.map_err(|failure| format_err!("{}", failure.reason))?;
         Ok((blob.kind, bytes))
     }
@@ -112,7 +117,7 @@ impl Lowering<'_, '_, '_> {
                 None => return Ok(None),
             },
         };
-        let Content::Blob(offset) = value.content else {
+        let ValueContent::Blob(offset) = value.content else {
             let elements = self.elements(value)?;
             return Ok(Some(elements.into_iter().map(|code| code as f32).collect()));
         };
@@ -141,15 +146,15 @@ impl Lowering<'_, '_, '_> {
 
 /// Returns the first of the floats stored as bytes.
 pub(super) fn first_float(value: &Value, bytes: &[u8]) -> TractResult<f64> {
-    let floats = halves(dtype_of(value.ty.kind)?, bytes)?;
+    let floats = decode_halves(dtype_of(value.ty.kind)?, bytes)?;
     Ok(floats.first().copied().unwrap_or(0.0).into())
 }
 
 /// Decodes float16 or bfloat16 from bytes.
-fn halves(dtype: DType, bytes: &[u8]) -> TractResult<Vec<f32>> {
+fn decode_halves(dtype: DType, bytes: &[u8]) -> TractResult<Vec<f32>> {
     ensure!(
         matches!(dtype, DType::Float16 | DType::Bfloat16),
-        "unsupported type of a constant stored as bytes: {dtype}"
+        "invalid type of a constant stored as bytes: {dtype}"
     );
     let (halves, _) = bytes.as_chunks::<2>();
     Ok(halves.iter().map(|half| widen(dtype, *half)).collect())
@@ -168,7 +173,7 @@ fn bits_of(kind: Kind) -> Option<u64> {
 }
 
 /// Unpacks integers from bytes. Elements narrower than a byte are packed, lowest bits first.
-fn unpacked(kind: Kind, bytes: &[u8], count: usize) -> TractResult<Vec<i64>> {
+fn unpack_integers(kind: Kind, bytes: &[u8], count: usize) -> TractResult<Vec<i64>> {
     let bits = bits_of(kind).unwrap_or(dtype_of(kind)?.size() * 8);
     let needed = (count as u64).saturating_mul(bits).div_ceil(8);
     ensure!(

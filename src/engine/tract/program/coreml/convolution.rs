@@ -3,20 +3,23 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::held::Held;
+use super::super::calling::CallArg;
+use super::held::Operand;
 use super::shape::padded;
 use super::window::Window;
-use super::{Lowering, Operation, Table, one};
+use super::{Lowering, Operation, OperationTable, one};
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[(&["conv"], convolution), (&["conv_transpose"], transposed)];
+pub(super) const TABLE: OperationTable = &[
+    (&["conv"], convolution),
+    (&["conv_transpose"], transposed_convolution),
+];
 
 fn spatial(lowering: &Lowering<'_, '_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
     let shape = lowering.shape(weight)?;
     ensure!(
         shape.len() > 2,
-        "unsupported rank of a kernel: expected 3 or more, got {}",
+        "invalid rank of a kernel: expected 3 or more, got {}",
         shape.len()
     );
     shape[2..].iter().map(|size| Ok(size.to_i64()?)).collect()
@@ -25,7 +28,7 @@ fn spatial(lowering: &Lowering<'_, '_, '_>, weight: Wire) -> TractResult<Vec<i64
 fn convolution(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let mut x = lowering.tensor(operation, "x")?;
     let weight = lowering.tensor(operation, "weight")?;
     let bias = lowering.optional_tensor(operation, "bias")?;
@@ -37,7 +40,7 @@ fn convolution(
         sizes.len()
     );
     let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
-    let pads = if let Some(pads) = window.even() {
+    let pads = if let Some(pads) = window.symmetric_padding() {
         pads
     } else {
         x = padded(lowering, x, &window.pads, 0.0)?;
@@ -52,7 +55,7 @@ fn convolution(
         pads.as_slice().into(),
         window.dilations.as_slice().into(),
         false.into(),
-        Arg::from(vec![0; kernel.len()].as_slice()),
+        CallArg::from(vec![0; kernel.len()].as_slice()),
         groups.into(),
     ];
     let dtype = lowering.dtype(operation)?;
@@ -85,10 +88,10 @@ impl Cut {
 
 /// Lowers a transposed convolution. Padding is cropped from the full result; `output_shape` may
 /// extend it at the end.
-fn transposed(
+fn transposed_convolution(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let weight = lowering.tensor(operation, "weight")?;
     let bias = lowering.optional_tensor(operation, "bias")?;

@@ -3,15 +3,15 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::held::Held;
-use super::real::check_room;
+use super::super::calling::CallArg;
+use super::held::Operand;
+use super::real::check_size;
 use super::shape::INDEX;
-use super::{Lowering, Operation, Table, one};
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     // Sets everything outside of a band around the diagonal to zero.
     (&["band_part"], |lowering, operation| {
         let mut x = lowering.tensor(operation, "x")?;
@@ -49,7 +49,7 @@ pub(super) const TABLE: Table = &[
     (&["shape"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let sizes = lowering.shape(x)?;
-        Ok(vec![Held::Sizes {
+        Ok(vec![Operand::Sizes {
             sizes,
             is_number: false,
         }])
@@ -60,8 +60,8 @@ fn filled(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     shape: &[TDim],
-) -> TractResult<Vec<Held>> {
-    check_room(shape)?;
+) -> TractResult<Vec<Operand>> {
+    check_size(shape)?;
     let value = number(lowering, operation, "value", 0.0)?;
     let outlet = lowering.frame.builder.expand(value.outlet, shape)?;
     Ok(one(Wire { outlet, ..value }))
@@ -83,7 +83,10 @@ fn number(
 
 /// Lowers one-hot encoding: one value where the position in a new dimension equals the index,
 /// another value elsewhere.
-fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn one_hot(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let indices = lowering.tensor(operation, "indices")?;
     let mut indices = lowering.frame.builder.cast(indices, INDEX)?;
     let mut shape = lowering.shape(indices)?;
@@ -93,8 +96,8 @@ fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     let count = count.and_then(|count| count.into_iter().next());
     let count = count.context("missing argument `one_hot_vector_size`")?;
     shape.insert(axis, count.clone());
-    check_room(&shape)?;
-    let args = vec![Arg::from(0), Arg::Int(count), Arg::from(1)];
+    check_size(&shape)?;
+    let args = vec![CallArg::from(0), CallArg::Int(count), CallArg::from(1)];
     let places = lowering.aten("aten::arange.start_out", args, INDEX)?;
     let places = lowering.along(places, axis, rank)?;
     let builder = &mut lowering.frame.builder;
@@ -103,19 +106,19 @@ fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     let hit = lowering.aten("aten::eq.Tensor_out", args, DType::Bool)?;
     let on = number(lowering, operation, "on_value", 1.0)?;
     let off = number(lowering, operation, "off_value", 0.0)?;
-    lowering.chosen(hit, on, off).map(one)
+    lowering.select(hit, on, off).map(one)
 }
 
 /// Lowers a range of integers, which may be known only at run time, or of constant floats.
-fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let dtype = lowering.dtype(operation)?;
-    let parts = ["start", "end", "step"].map(|name| -> TractResult<Arg> {
+    let parts = ["start", "end", "step"].map(|name| -> TractResult<CallArg> {
         if dtype.is_float() {
             return Ok(lowering.float(operation, name, 1.0)?.into());
         }
         let sizes = lowering.sizes(operation, name)?;
         let first = sizes.and_then(|sizes| sizes.into_iter().next());
-        Ok(Arg::Int(
+        Ok(CallArg::Int(
             first.with_context(|| format!("missing argument `{name}`"))?,
         ))
     });

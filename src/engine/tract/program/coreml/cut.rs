@@ -4,15 +4,15 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::super::operators::{pick, strides};
-use super::held::Held;
+use super::super::operators::{gather_elements, strides};
+use super::held::Operand;
 use super::shape::INDEX;
 use super::{Lowering, Operation, one};
 use crate::engine::tract::kernel::Kernel;
 
 /// How an operation specifies the ends of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(super) enum SliceEnd {
     /// By end positions (`end`), with masks and strides.
     Places,
     /// By sizes (`size`).
@@ -22,7 +22,7 @@ pub(super) enum Ends {
 /// The parts of a slice that are known before a run.
 #[derive(Debug, Clone)]
 struct Rules {
-    ends: Ends,
+    ends: SliceEnd,
     stride: Vec<i64>,
     /// `begin_mask`, `end_mask` and `squeeze_mask`: start at the first position, end at the last
     /// one, take a single position.
@@ -67,9 +67,9 @@ impl Rules {
         let end = match (self.ends, is(1), forward) {
             (_, true, true) => most,
             (_, true, false) => least,
-            (Ends::Places, false, _) => held(end),
-            (Ends::Sizes, false, _) if end < 1 => most,
-            (Ends::Sizes, false, _) => {
+            (SliceEnd::Places, false, _) => held(end),
+            (SliceEnd::Sizes, false, _) if end < 1 => most,
+            (SliceEnd::Sizes, false, _) => {
                 let end = begin.saturating_add(end);
                 ensure!(
                     end <= count,
@@ -90,16 +90,16 @@ impl Rules {
 
 /// Lowers a slice whose positions are computed at run time. Its sizes are those declared in the
 /// program.
-pub(super) fn by_run(
+pub(super) fn runtime_slice(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     x: Wire,
-    ends: Ends,
-) -> TractResult<Vec<Held>> {
+    ends: SliceEnd,
+) -> TractResult<Vec<Operand>> {
     let rank = lowering.shape(x)?.len();
     let last = match ends {
-        Ends::Places => "end",
-        Ends::Sizes => "size",
+        SliceEnd::Places => "end",
+        SliceEnd::Sizes => "size",
     };
     let mut inputs = vec![x.outlet];
     for name in ["begin", last] {
@@ -122,7 +122,7 @@ pub(super) fn by_run(
     let single: Vec<usize> = (0..rank)
         .filter(|at| rules.masks[2].get(*at) == Some(&true))
         .collect();
-    let (mut dims, is_open) = lowering.declared(operation, 0)?;
+    let (mut dims, is_open) = lowering.declared_sizes(operation, 0)?;
     ensure!(
         dims.len() + single.len() == rank,
         "invalid rank of a slice: {}",
@@ -156,7 +156,7 @@ pub(super) fn by_run(
             from = next;
             to.push(places.len());
         }
-        Ok(tvec!(pick(&inputs[0], &to, &from)?))
+        Ok(tvec!(gather_elements(&inputs[0], &to, &from)?))
     });
     let builder = &mut lowering.frame.builder;
     let kernel = if is_open { kernel.binding() } else { kernel };

@@ -5,12 +5,12 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::Wire;
 use super::constant::first_float;
 use super::{Lowering, Value};
-use crate::model::executorch::coreml::{Argument, Content, Operation};
+use crate::model::executorch::coreml::{Argument, Operation, ValueContent};
 use crate::tensor::DType;
 
 /// A value of a Core ML program.
 #[derive(Debug, Clone)]
-pub(super) enum Held {
+pub(super) enum Operand {
     /// A tensor.
     Tensor(Wire),
     /// Integers that may depend on sizes known only at run time: a number or a list.
@@ -26,14 +26,18 @@ pub(super) enum Held {
 
 impl Lowering<'_, '_, '_> {
     /// Returns the values of an argument; a missing argument is empty.
-    pub(super) fn all(&self, operation: &Operation, name: &str) -> TractResult<Vec<Held>> {
+    pub(super) fn all(&self, operation: &Operation, name: &str) -> TractResult<Vec<Operand>> {
         let Some(arguments) = operation.inputs.get(name) else {
             // The packed weights of iOS16 are stored in attributes instead of arguments.
             let attribute = operation.attributes.get(name);
-            return Ok(attribute.cloned().map(Held::Constant).into_iter().collect());
+            return Ok(attribute
+                .cloned()
+                .map(Operand::Constant)
+                .into_iter()
+                .collect());
         };
         let held = arguments.iter().map(|argument| match argument {
-            Argument::Value(value) => Ok(Held::Constant(value.clone())),
+            Argument::Value(value) => Ok(Operand::Constant(value.clone())),
             Argument::Name(name) => {
                 let held = self.values.get(name).cloned();
                 held.with_context(|| format!("value `{name}` is not computed"))
@@ -43,22 +47,26 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Returns an argument, if it is present.
-    pub(super) fn optional(&self, operation: &Operation, name: &str) -> TractResult<Option<Held>> {
+    pub(super) fn optional(
+        &self,
+        operation: &Operation,
+        name: &str,
+    ) -> TractResult<Option<Operand>> {
         Ok(self.all(operation, name)?.into_iter().next())
     }
 
     /// Returns an argument.
-    pub(super) fn held_arg(&self, operation: &Operation, name: &str) -> TractResult<Held> {
+    pub(super) fn held_arg(&self, operation: &Operation, name: &str) -> TractResult<Operand> {
         let held = self.optional(operation, name)?;
         held.with_context(|| format!("missing argument `{name}`"))
     }
 
     /// Returns a value as a tensor.
-    pub(super) fn wire(&mut self, held: &Held) -> TractResult<Wire> {
+    pub(super) fn wire(&mut self, held: &Operand) -> TractResult<Wire> {
         match held {
-            Held::Tensor(wire) => Ok(*wire),
-            Held::Constant(value) => self.constant(value),
-            Held::Sizes { sizes, is_number } => {
+            Operand::Tensor(wire) => Ok(*wire),
+            Operand::Constant(value) => self.constant(value),
+            Operand::Sizes { sizes, is_number } => {
                 let dtype = DType::Int32;
                 let builder = &mut self.frame.builder;
                 if sizes.is_empty() {
@@ -91,10 +99,10 @@ impl Lowering<'_, '_, '_> {
     pub(super) fn tensor(&mut self, operation: &Operation, name: &str) -> TractResult<Wire> {
         let held = self.held_arg(operation, name)?;
         let wire = self.wire(&held)?;
-        if let (Held::Constant(_), Some([Argument::Name(constant)])) =
+        if let (Operand::Constant(_), Some([Argument::Name(constant)])) =
             (&held, operation.inputs.get(name).map(Vec::as_slice))
         {
-            self.values.insert(constant.clone(), Held::Tensor(wire));
+            self.values.insert(constant.clone(), Operand::Tensor(wire));
         }
         Ok(wire)
     }
@@ -112,18 +120,18 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Returns the number of dimensions of a value.
-    pub(super) fn rank_of(&self, held: &Held) -> TractResult<usize> {
+    pub(super) fn rank_of(&self, held: &Operand) -> TractResult<usize> {
         match held {
-            Held::Sizes { is_number, .. } => Ok(usize::from(!is_number)),
-            Held::Constant(value) => Ok(value.ty.dims.len()),
-            Held::Tensor(wire) => self.frame.builder.rank(wire.outlet),
+            Operand::Sizes { is_number, .. } => Ok(usize::from(!is_number)),
+            Operand::Constant(value) => Ok(value.ty.dims.len()),
+            Operand::Tensor(wire) => self.frame.builder.rank(wire.outlet),
         }
     }
 
     /// Returns the integers of a number or list, if they are known before the run or are sizes.
     ///
     /// Returns `None` for values with more dimensions, whose shape would get lost in a list.
-    pub(super) fn as_sizes(&self, held: &Held) -> TractResult<Option<Vec<TDim>>> {
+    pub(super) fn as_sizes(&self, held: &Operand) -> TractResult<Option<Vec<TDim>>> {
         if self.rank_of(held)? > 1 {
             return Ok(None);
         }
@@ -131,12 +139,12 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Returns the integers of a value, if they are known before the run or are sizes.
-    pub(super) fn sizes_of(&self, held: &Held) -> TractResult<Option<Vec<TDim>>> {
+    pub(super) fn sizes_of(&self, held: &Operand) -> TractResult<Option<Vec<TDim>>> {
         let ints = |ints: &[i64]| Some(ints.iter().map(ToDim::to_dim).collect());
         Ok(match held {
-            Held::Sizes { sizes, .. } => Some(sizes.clone()),
-            Held::Constant(value) => match &value.content {
-                Content::Ints(values) => {
+            Operand::Sizes { sizes, .. } => Some(sizes.clone()),
+            Operand::Constant(value) => match &value.content {
+                ValueContent::Ints(values) => {
                     // An all-zero constant has no stored elements.
                     let count = usize::try_from(value.ty.count().unwrap_or(0))?;
                     if values.is_empty() && count > 0 && count < 64 {
@@ -145,7 +153,7 @@ impl Lowering<'_, '_, '_> {
                         ints(values)
                     }
                 }
-                Content::Bytes(_) => Some(
+                ValueContent::Bytes(_) => Some(
                     self.elements(value)?
                         .into_iter()
                         .map(|x| x.to_dim())
@@ -153,8 +161,8 @@ impl Lowering<'_, '_, '_> {
                 ),
                 _ => None,
             },
-            Held::Tensor(wire) => {
-                let known = self.frame.builder.known(wire.outlet)?;
+            Operand::Tensor(wire) => {
+                let known = self.frame.builder.constant_value(wire.outlet)?;
                 let known = known.filter(|known| known.len() < 64 && !wire.dtype.is_float());
                 known
                     .map(|known| -> TractResult<Vec<TDim>> {
@@ -212,20 +220,20 @@ impl Lowering<'_, '_, '_> {
 
     /// Returns a number known before the run.
     #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
-    fn number(&self, held: &Held) -> TractResult<f64> {
+    fn number(&self, held: &Operand) -> TractResult<f64> {
         Ok(match held {
-            Held::Constant(value) => match &value.content {
-                Content::Floats(floats) => floats.first().copied().unwrap_or(0.0),
-                Content::Ints(ints) => ints.first().copied().unwrap_or(0) as f64,
-                Content::Bytes(bytes) => first_float(value, bytes)?,
+            Operand::Constant(value) => match &value.content {
+                ValueContent::Floats(floats) => floats.first().copied().unwrap_or(0.0),
+                ValueContent::Ints(ints) => ints.first().copied().unwrap_or(0) as f64,
+                ValueContent::Bytes(bytes) => first_float(value, bytes)?,
                 _ => bail!("expected a number, got another constant"),
             },
-            Held::Sizes { sizes, .. } => match sizes.first() {
+            Operand::Sizes { sizes, .. } => match sizes.first() {
                 Some(size) => size.to_i64()? as f64,
                 None => bail!("expected a number, got an empty list"),
             },
-            Held::Tensor(wire) => {
-                let known = self.frame.builder.known(wire.outlet)?;
+            Operand::Tensor(wire) => {
+                let known = self.frame.builder.constant_value(wire.outlet)?;
                 let known = known.context("a number is known only at run time")?;
                 known.cast_to_scalar::<f64>()?
             }
@@ -236,12 +244,12 @@ impl Lowering<'_, '_, '_> {
     pub(super) fn bools(&self, operation: &Operation, name: &str) -> TractResult<Vec<bool>> {
         match self.optional(operation, name)? {
             None => Ok(Vec::new()),
-            Some(Held::Constant(value)) => match value.content {
-                Content::Bools(bools) if bools.is_empty() => {
+            Some(Operand::Constant(value)) => match value.content {
+                ValueContent::Bools(bools) if bools.is_empty() => {
                     let count = value.ty.count().unwrap_or(0).min(64);
                     Ok(vec![false; usize::try_from(count)?])
                 }
-                Content::Bools(bools) => Ok(bools),
+                ValueContent::Bools(bools) => Ok(bools),
                 _ => bail!("`{name}` is not a boolean"),
             },
             Some(_) => bail!("`{name}` is known only at run time"),
@@ -268,8 +276,8 @@ impl Lowering<'_, '_, '_> {
     ) -> TractResult<String> {
         match self.optional(operation, name)? {
             None => Ok(default.to_owned()),
-            Some(Held::Constant(Value {
-                content: Content::Texts(texts),
+            Some(Operand::Constant(Value {
+                content: ValueContent::Texts(texts),
                 ..
             })) => Ok(texts.into_iter().next().unwrap_or_default()),
             Some(_) => bail!("`{name}` is not a text"),

@@ -4,45 +4,45 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::resize::{Sampling, resize};
-use super::held::Held;
-use super::real::check_room;
-use super::{Lowering, Operation, Table, one};
+use super::held::Operand;
+use super::real::check_size;
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["resize"], resized),
     (&["resize_bilinear"], |lowering, operation| {
         let sampling = sampling(&lowering.text(operation, "sampling_mode", "DEFAULT")?)?;
-        to_target(lowering, operation, sampling)
+        resize_to_target(lowering, operation, sampling)
     }),
     (&["resize_nearest_neighbor"], |lowering, operation| {
-        to_target(lowering, operation, Sampling::NearestCentre)
+        resize_to_target(lowering, operation, Sampling::NearestCentre)
     }),
     (&["upsample_bilinear"], |lowering, operation| {
         let corners = lowering.bool(operation, "align_corners", true)?;
         let centres = lowering.bool(operation, "half_pixel_centers", !corners)?;
         let sampling = match (corners, centres) {
-            (true, false) => Sampling::Corners,
-            (false, true) => Sampling::Centres { factor: None },
-            (false, false) => Sampling::Beginnings,
+            (true, false) => Sampling::AlignedCorners,
+            (false, true) => Sampling::AlignedCentres { factor: None },
+            (false, false) => Sampling::AlignedStarts,
             (true, true) => bail!("`align_corners` and `half_pixel_centers` cannot both be true"),
         };
-        by_factors(lowering, operation, |_| sampling)
+        resize_by_factors(lowering, operation, |_| sampling)
     }),
     (&["upsample_nearest_neighbor"], |lowering, operation| {
-        by_factors(lowering, operation, |factor| Sampling::Nearest { factor })
+        resize_by_factors(lowering, operation, |factor| Sampling::Nearest { factor })
     }),
 ];
 
 /// Returns the mapping of output positions to input positions for Core ML's name of it.
 fn sampling(name: &str) -> TractResult<Sampling> {
     Ok(match name {
-        "DEFAULT" => Sampling::Beginnings,
-        "STRICT_ALIGN_CORNERS" => Sampling::Corners,
+        "DEFAULT" => Sampling::AlignedStarts,
+        "STRICT_ALIGN_CORNERS" => Sampling::AlignedCorners,
         "ALIGN_CORNERS" => Sampling::CornersOrMiddle,
-        "UNALIGN_CORNERS" => Sampling::Centres { factor: None },
-        "OFFSET_CORNERS" => Sampling::Inside,
+        "UNALIGN_CORNERS" => Sampling::AlignedCentres { factor: None },
+        "OFFSET_CORNERS" => Sampling::EqualParts,
         other => bail!("unsupported sampling mode `{other}`"),
     })
 }
@@ -53,27 +53,27 @@ fn apply(
     x: Wire,
     sizes: &[TDim; 2],
     sampling: [Sampling; 2],
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let dtype = DType::Float32;
     let x = lowering.frame.builder.cast(x, dtype)?;
     let mut shape = lowering.shape(x)?;
     let rank = shape.len();
     ensure!(
         rank > 2,
-        "unsupported rank of an image: expected 3 or more, got {rank}"
+        "invalid rank of an image: expected 3 or more, got {rank}"
     );
     shape[rank - 2..].clone_from_slice(sizes);
-    check_room(&shape)?;
+    check_size(&shape)?;
     let builder = &mut lowering.frame.builder;
     let outlet = resize(builder, x.outlet, rank - 2, sizes, sampling)?;
     Ok(one(Wire { outlet, dtype }))
 }
 
-fn to_target(
+fn resize_to_target(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     sampling: Sampling,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let sizes = ["target_size_height", "target_size_width"]
         .map(|name| lowering.int(operation, name, 1).map(|size| size.to_dim()));
@@ -81,17 +81,17 @@ fn to_target(
     apply(lowering, x, &[height?, width?], [sampling; 2])
 }
 
-fn by_factors(
+fn resize_by_factors(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     sampling: impl Fn(Option<f32>) -> Sampling,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let rank = shape.len();
     ensure!(
         rank > 2,
-        "unsupported rank of an image: expected 3 or more, got {rank}"
+        "invalid rank of an image: expected 3 or more, got {rank}"
     );
     let mut sizes = Vec::new();
     let mut samplings = Vec::new();
@@ -131,7 +131,10 @@ fn by_factors(
 }
 
 /// Resizes the last one or two dimensions to the end of `shape`; a size of 0 keeps the dimension.
-fn resized(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn resized(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let mode = lowering.text(operation, "sampling_mode", "DEFAULT")?;
     let kind = lowering.text(operation, "interpolation_mode", "LINEAR")?;
     let sampling = match kind.as_str() {
@@ -172,12 +175,12 @@ fn resized(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
         bail!("expected two sizes");
     };
     let first = if count == 1 {
-        Sampling::Corners
+        Sampling::AlignedCorners
     } else {
         sampling
     };
     let held = apply(lowering, x, &sizes, [first, sampling])?;
-    let Some(Held::Tensor(wire)) = held.first() else {
+    let Some(Operand::Tensor(wire)) = held.first() else {
         bail!("resizing returned no tensor");
     };
     lowering.reshaped(*wire, &given).map(one)

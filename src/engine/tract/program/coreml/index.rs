@@ -3,16 +3,16 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::cut::{Ends, by_run};
-use super::held::Held;
+use super::super::calling::CallArg;
+use super::cut::{SliceEnd, runtime_slice};
+use super::held::Operand;
 use super::scatter::gather_in_batches;
 use super::shape::INDEX;
-use super::{Lowering, Operation, Table, one};
+use super::{Lowering, Operation, OperationTable, one};
 use crate::model::executorch::coreml::Argument;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["slice_by_index"], slice),
     (&["slice_by_size"], by_size),
     (&["slice_update"], update),
@@ -50,13 +50,13 @@ fn state<'l>(
 }
 
 /// Start and end of a slice along each dimension, with the masks applied.
-struct Part {
+struct SliceBounds {
     begin: Vec<TDim>,
     end: Vec<TDim>,
     stride: Vec<i64>,
 }
 
-impl Part {
+impl SliceBounds {
     fn read(
         lowering: &Lowering<'_, '_, '_>,
         operation: &Operation,
@@ -111,9 +111,9 @@ impl Part {
     }
 }
 
-fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
-        && let Some(part) = Part::read(lowering, operation, &[sizes.len().to_dim()])?
+fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+    if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+        && let Some(part) = SliceBounds::read(lowering, operation, &[sizes.len().to_dim()])?
     {
         let (begin, end) = (part.begin[0].to_usize()?, part.end[0].to_usize()?);
         let sizes = sizes
@@ -122,12 +122,12 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         let step = usize::try_from(part.stride[0])?;
         let sizes = sizes.iter().step_by(step).cloned().collect();
         let is_number = lowering.bools(operation, "squeeze_mask")?.first() == Some(&true);
-        return Ok(vec![Held::Sizes { sizes, is_number }]);
+        return Ok(vec![Operand::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
-    let Some(part) = Part::read(lowering, operation, &shape)? else {
-        return by_run(lowering, operation, x, Ends::Places);
+    let Some(part) = SliceBounds::read(lowering, operation, &shape)? else {
+        return runtime_slice(lowering, operation, x, SliceEnd::Places);
     };
     let mut wire = x;
     for (at, ((begin, end), stride)) in part
@@ -140,8 +140,8 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         let args = vec![
             wire.into(),
             i64::try_from(at)?.into(),
-            Arg::Int(begin.clone()),
-            Arg::Int(end.clone()),
+            CallArg::Int(begin.clone()),
+            CallArg::Int(end.clone()),
             (*stride).into(),
         ];
         if *begin != TDim::Val(0) || *end != shape[at] || *stride != 1 {
@@ -156,7 +156,10 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 
 /// Lowers a slice of the given sizes from a start position; a size of -1 takes the remaining
 /// elements.
-fn by_size(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn by_size(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [begin, size] = ["begin", "size"].map(|name| -> TractResult<_> {
@@ -164,7 +167,7 @@ fn by_size(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
         lowering.sizes_of(&held)
     });
     let (Some(begin), Some(size)) = (begin?, size?) else {
-        return by_run(lowering, operation, x, Ends::Sizes);
+        return runtime_slice(lowering, operation, x, SliceEnd::Sizes);
     };
     ensure!(
         begin.len() == shape.len() && size.len() == shape.len(),
@@ -190,7 +193,7 @@ fn by_size(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
 }
 
 /// Converts negative indices, which count from the end, to non-negative ones.
-fn from_start(
+fn non_negative_indices(
     lowering: &mut Lowering<'_, '_, '_>,
     indices: Wire,
     size: &TDim,
@@ -216,7 +219,7 @@ fn from_start(
 
 /// Lowers a slice update: replaces a part of a tensor. The start may be known only at run time, and
 /// the size is that of the update.
-fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let part = lowering.tensor(operation, "update")?;
@@ -296,8 +299,8 @@ fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
 }
 
 /// Gathers rows of a tensor along a dimension; the dimensions of the indices replace it.
-fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+    if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && let indices = lowering.held_arg(operation, "indices")?
         && let rank = lowering.rank_of(&indices)?
         && rank <= 1
@@ -311,7 +314,7 @@ fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
         });
         let sizes = chosen.collect::<TractResult<_>>()?;
         let is_number = rank == 0;
-        return Ok(vec![Held::Sizes { sizes, is_number }]);
+        return Ok(vec![Operand::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
     let indices = lowering.tensor(operation, "indices")?;
@@ -322,6 +325,6 @@ fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     if batch > 0 {
         return gather_in_batches(lowering, (x, indices), axis, batch);
     }
-    let indices = from_start(lowering, indices, &lowering.shape(x)?[axis])?;
+    let indices = non_negative_indices(lowering, indices, &lowering.shape(x)?[axis])?;
     lowering.caller().rows(x, indices, axis).map(one)
 }

@@ -5,14 +5,14 @@ use tract_onnx::tract_core::internal::*;
 use super::super::attention::Attention;
 use super::super::builder::Wire;
 use super::super::operators::einsum;
-use super::super::product::matrices;
-use super::held::Held;
-use super::{Lowering, Operation, Table, one};
+use super::super::product::matrix_product;
+use super::held::Operand;
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
-    (&["einsum"], formula),
+pub(super) const TABLE: OperationTable = &[
+    (&["einsum"], einsum_formula),
     (&["linear"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let weight = lowering.tensor(operation, "weight")?;
@@ -37,7 +37,7 @@ pub(super) const TABLE: Table = &[
 ];
 
 /// Multiplies matrices with broadcast leading dimensions; a vector on the left is a row.
-fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let dtype = DType::Float32;
     let [x, y] = ["x", "y"].map(|name| lowering.tensor(operation, name));
     let swapped = ["transpose_x", "transpose_y"].map(|name| lowering.bool(operation, name, false));
@@ -50,7 +50,7 @@ fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     );
     let is_row = builder.rank(x)? == 1;
     x = builder.with_rank(x, 2)?;
-    let mut outlet = matrices(builder, (x, swap_x? && !is_row), (y, swap_y?))?;
+    let mut outlet = matrix_product(builder, (x, swap_x? && !is_row), (y, swap_y?))?;
     if is_row {
         let row = builder.rank(outlet)?.saturating_sub(2);
         outlet = builder.remove(outlet, &[row])?;
@@ -59,7 +59,10 @@ fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
 }
 
 /// Lowers an einsum formula; dimensions of size 1 broadcast.
-fn formula(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn einsum_formula(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let dtype = DType::Float32;
     let text = lowering.text(operation, "equation", "")?;
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();

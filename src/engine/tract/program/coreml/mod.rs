@@ -33,7 +33,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::guard::{Failure, guarded};
 use super::builder::Wire;
-use super::calling::{Arg, Caller, Out};
+use super::calling::{CallArg, CallResult, Caller};
 use super::frame::{Frame, Slot};
 use super::weights::Weights;
 use crate::engine::Rounding;
@@ -41,15 +41,15 @@ use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::coreml::{Kind, Operation, Package, Type, Value};
 use crate::tensor::DType;
 
-use held::Held;
+use held::Operand;
 
 /// Lowers an operation and returns its results, one for each output.
-type Lower = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Held>>;
+type LowerOperation = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Operand>>;
 
 /// Operations by type.
-type Table = &'static [(&'static [&'static str], Lower)];
+type OperationTable = &'static [(&'static [&'static str], LowerOperation)];
 
-const THEMES: [Table; 17] = [
+const OPERATION_TABLES: [OperationTable; 17] = [
     activation::TABLE,
     convolution::TABLE,
     create::TABLE,
@@ -70,12 +70,12 @@ const THEMES: [Table; 17] = [
 ];
 
 /// Returns whether operations of a type are supported.
-pub(super) fn is_known(kind: &str) -> bool {
+pub(super) fn is_supported(kind: &str) -> bool {
     find(kind).is_some()
 }
 
-fn find(kind: &str) -> Option<Lower> {
-    let mut rows = THEMES.into_iter().flatten();
+fn find(kind: &str) -> Option<LowerOperation> {
+    let mut rows = OPERATION_TABLES.into_iter().flatten();
     rows.find(|(names, _)| names.contains(&kind))
         .map(|(_, lower)| *lower)
 }
@@ -85,7 +85,7 @@ struct Lowering<'f, 'm, 'p> {
     frame: &'f mut Frame<'m>,
     package: &'p Package,
     rounding: Rounding,
-    values: HashMap<String, Held>,
+    values: HashMap<String, Operand>,
     /// States by name: their index and current content.
     states: BTreeMap<String, (usize, Wire)>,
 }
@@ -120,7 +120,7 @@ pub(super) fn lower(
 ) -> Result<(), Failure> {
     let package = read(frame.weights, payload)?;
     let counts = (package.inputs.len(), package.outputs.len());
-    let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
+    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
     let rounding = frame.rounding;
     let mut lowering = Lowering {
         frame,
@@ -132,11 +132,14 @@ pub(super) fn lower(
     guarded(|| lowering.inputs(scope, inputs))?;
     for (at, operation) in package.function.block.operations.iter().enumerate() {
         let kind = &operation.kind;
-        lowering.frame.builder.enter(format!("{scope} {kind} {at}"));
+        lowering
+            .frame
+            .builder
+            .set_scope(format!("{scope} {kind} {at}"));
         guarded(|| lowering.operation(operation))
             .map_err(|failure| failure.at(Some(format!("{kind} (operation {at} of {scope})"))))?;
     }
-    lowering.frame.builder.enter(scope.to_owned());
+    lowering.frame.builder.set_scope(scope.to_owned());
     for (name, &value) in package.outputs.iter().zip(outputs) {
         guarded(|| {
             let wire = lowering.named(name)?;
@@ -165,8 +168,8 @@ impl Lowering<'_, '_, '_> {
             };
             let ty = declared.get(name);
             let ty = ty.with_context(|| format!("the function has no input `{name}`"))?;
-            let wire = self.frame.builder.cast(wire, self.held(ty)?)?;
-            self.values.insert(name.clone(), Held::Tensor(wire));
+            let wire = self.frame.builder.cast(wire, self.stored_dtype(ty)?)?;
+            self.values.insert(name.clone(), Operand::Tensor(wire));
         }
         for (name, ty) in &self.package.function.inputs {
             if !ty.is_state {
@@ -174,17 +177,17 @@ impl Lowering<'_, '_, '_> {
             }
             let shape: Option<Vec<u64>> = ty.dims.iter().copied().collect();
             let shape = shape.context("sizes of a state are not fixed")?;
-            let dtype = self.held(ty)?;
+            let dtype = self.stored_dtype(ty)?;
             let name_of = format!("{scope} {name}");
-            let state = self.frame.own_state(&name_of, (dtype, &shape), None)?;
+            let state = self.frame.delegate_state(&name_of, (dtype, &shape), None)?;
             self.states.insert(name.clone(), state);
         }
         Ok(())
     }
 
     /// Returns the dtype in which values of a type are stored.
-    fn held(&self, ty: &Type) -> TractResult<DType> {
-        Ok(self.rounding.held(dtype_of(ty.kind)?))
+    fn stored_dtype(&self, ty: &Type) -> TractResult<DType> {
+        Ok(self.rounding.computed_dtype(dtype_of(ty.kind)?))
     }
 
     /// Lowers one operation and stores its results.
@@ -196,7 +199,7 @@ impl Lowering<'_, '_, '_> {
                 .context("a constant has no value")?;
             for (name, _) in &operation.outputs {
                 self.values
-                    .insert(name.clone(), Held::Constant(value.clone()));
+                    .insert(name.clone(), Operand::Constant(value.clone()));
             }
             return Ok(());
         }
@@ -210,9 +213,9 @@ impl Lowering<'_, '_, '_> {
         );
         for ((name, ty), held) in operation.outputs.iter().zip(given) {
             let held = match held {
-                Held::Tensor(wire) => {
-                    let dtype = self.held(ty)?;
-                    Held::Tensor(self.frame.builder.cast(wire, dtype)?)
+                Operand::Tensor(wire) => {
+                    let dtype = self.stored_dtype(ty)?;
+                    Operand::Tensor(self.frame.builder.cast(wire, dtype)?)
                 }
                 other => other,
             };
@@ -230,13 +233,16 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Calls an operator of the table that returns one tensor.
-    fn aten(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
+    fn aten(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> TractResult<Wire> {
         self.caller().tensor(name, args, dtype)
     }
 
     /// Calls an operator and returns the first of its tensors.
-    fn first(&mut self, name: &str, args: Vec<Arg>, outs: &[DType]) -> TractResult<Wire> {
-        let outs: Vec<Out> = outs.iter().map(|dtype| Out::Tensor(*dtype)).collect();
+    fn first(&mut self, name: &str, args: Vec<CallArg>, outs: &[DType]) -> TractResult<Wire> {
+        let outs: Vec<CallResult> = outs
+            .iter()
+            .map(|dtype| CallResult::Tensor(*dtype))
+            .collect();
         match self.caller().call(name, args, &outs)?.first() {
             Some(Slot::Tensor(wire)) => Ok(*wire),
             _ => bail!("`{name}` did not return a tensor"),
@@ -249,13 +255,13 @@ impl Lowering<'_, '_, '_> {
             .outputs
             .first()
             .context("an operation has no result")?;
-        self.held(ty)
+        self.stored_dtype(ty)
     }
 }
 
 /// Returns one tensor as the result of an operation.
-fn one(wire: Wire) -> Vec<Held> {
-    vec![Held::Tensor(wire)]
+fn one(wire: Wire) -> Vec<Operand> {
+    vec![Operand::Tensor(wire)]
 }
 
 /// Returns the dtype of a type's elements; elements narrower than a byte are stored in a byte.
@@ -276,14 +282,14 @@ fn dtype_of(kind: Kind) -> TractResult<DType> {
         Kind::Uint16 => DType::Uint16,
         Kind::Uint32 => DType::Uint32,
         Kind::Uint64 => DType::Uint64,
-        Kind::Text | Kind::Unknown => bail!("unsupported element type {kind:?}"),
+        Kind::Text | Kind::Unknown => bail!("invalid element type {kind:?}"),
     })
 }
 
 /// Returns the types of all supported operations.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = THEMES.into_iter().flatten();
+    let rows = OPERATION_TABLES.into_iter().flatten();
     rows.flat_map(|(names, _)| names.iter().copied()).collect()
 }
 

@@ -2,24 +2,24 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::calling::Arg;
-use super::held::Held;
+use super::super::calling::CallArg;
+use super::held::Operand;
 use super::shape::padded;
-use super::{Lowering, Operation, Table, one};
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["batch_norm"], batch_norm),
     (&["instance_norm"], instance_norm),
     (&["l2_norm"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let epsilon = lowering.float(operation, "epsilon", 1e-6)?;
-        let square = lowering.two("mul", x, x)?;
+        let square = lowering.binary("mul", x, x)?;
         let sum = lowering.sum(square, &[-3, -2, -1], true)?;
-        let sum = lowering.two("add", sum, epsilon)?;
+        let sum = lowering.binary("add", sum, epsilon)?;
         let root = lowering.function("sqrt", sum)?;
-        lowering.two("div", x, root).map(one)
+        lowering.binary("div", x, root).map(one)
     }),
     (&["layer_norm"], layer_norm),
     (&["local_response_norm"], local),
@@ -29,7 +29,7 @@ pub(super) const TABLE: Table = &[
 fn layer_norm(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let mut x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
     let mut axes = lowering
@@ -46,7 +46,7 @@ fn layer_norm(
     let epsilon = lowering.float(operation, "epsilon", 1e-5)?;
     let args = vec![
         x.into(),
-        Arg::Ints(shape[rank - axes.len()..].to_vec()),
+        CallArg::Ints(shape[rank - axes.len()..].to_vec()),
         gamma.into(),
         beta.into(),
         epsilon.into(),
@@ -63,7 +63,7 @@ fn layer_norm(
 fn batch_norm(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let gamma = lowering.optional_tensor(operation, "gamma")?;
     let beta = lowering.optional_tensor(operation, "beta")?;
@@ -76,7 +76,7 @@ fn batch_norm(
         beta.into(),
         mean.into(),
         variance.into(),
-        Arg::Double(0.1),
+        CallArg::Double(0.1),
         epsilon.into(),
     ];
     let dtype = lowering.dtype(operation)?;
@@ -88,12 +88,12 @@ fn batch_norm(
 fn instance_norm(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     ensure!(
         shape.len() > 2,
-        "unsupported rank of a normalisation: expected 3 or more, got {}",
+        "invalid rank of a normalisation: expected 3 or more, got {}",
         shape.len()
     );
     let gamma = lowering.optional_tensor(operation, "gamma")?;
@@ -104,10 +104,10 @@ fn instance_norm(
         x.into(),
         gamma.into(),
         beta.into(),
-        Arg::Int(shape[0].clone()),
-        Arg::Int(shape[1].clone()),
-        Arg::Int(area),
-        Arg::Int(shape[1].clone()),
+        CallArg::Int(shape[0].clone()),
+        CallArg::Int(shape[1].clone()),
+        CallArg::Int(area),
+        CallArg::Int(shape[1].clone()),
         epsilon.into(),
     ];
     let dtype = lowering.dtype(operation)?;
@@ -117,12 +117,12 @@ fn instance_norm(
 }
 
 /// Divides by a power of the scaled mean square of `size` neighbouring channels plus `k`.
-fn local(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn local(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     ensure!(
         shape.len() > 2,
-        "unsupported rank of a normalisation: expected 3 or more, got {}",
+        "invalid rank of a normalisation: expected 3 or more, got {}",
         shape.len()
     );
     let size = lowering.int(operation, "size", 1)?;
@@ -133,7 +133,7 @@ fn local(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
     let [alpha, beta, k] = [("alpha", 1e-4), ("beta", 0.75), ("k", 1.0)]
         .map(|(name, default)| lowering.float(operation, name, default));
     let (alpha, beta, k) = (alpha?, beta?, k?);
-    let square = lowering.two("mul", x, x)?;
+    let square = lowering.binary("mul", x, x)?;
     let area: TDim = shape[2..].iter().cloned().product();
     let plane = [shape[0].clone(), 1.to_dim(), shape[1].clone(), area];
     let square = lowering.reshaped(square, &plane)?;
@@ -145,13 +145,13 @@ fn local(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         [0, 0].as_slice().into(),
         false.into(),
         true.into(),
-        Arg::None,
+        CallArg::None,
     ];
     let mean = lowering.aten("aten::avg_pool2d.out", args, DType::Float32)?;
     let mean = lowering.reshaped(mean, &shape)?;
-    let sum = lowering.two("mul", mean, alpha)?;
-    let sum = lowering.two("add", sum, k)?;
+    let sum = lowering.binary("mul", mean, alpha)?;
+    let sum = lowering.binary("add", sum, k)?;
     let args = vec![sum.into(), beta.into()];
     let power = lowering.aten("aten::pow.Tensor_Scalar_out", args, DType::Float32)?;
-    lowering.two("div", x, power).map(one)
+    lowering.binary("div", x, power).map(one)
 }

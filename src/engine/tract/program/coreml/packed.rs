@@ -6,13 +6,13 @@ use half::{bf16, f16};
 use tract_onnx::tract_core::internal::*;
 
 use super::super::datum_type;
-use super::held::{Held, axis_of};
-use super::{Lowering, Operation, Table, one};
+use super::held::{Operand, axis_of};
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
-    (&["constexpr_affine_dequantize"], affine),
+pub(super) const TABLE: OperationTable = &[
+    (&["constexpr_affine_dequantize"], affine_dequantise),
     (&["constexpr_blockwise_shift_scale"], blockwise),
     (&["constexpr_cast"], |lowering, operation| {
         lowering.tensor(operation, "source_val").map(one)
@@ -23,7 +23,7 @@ pub(super) const TABLE: Table = &[
         &["constexpr_sparse_blockwise_shift_scale"],
         sparse_blockwise,
     ),
-    (&["constexpr_sparse_to_dense"], sparse),
+    (&["constexpr_sparse_to_dense"], sparse_to_dense),
 ];
 
 /// The elements of a constant; all types of packed weights fit into float32.
@@ -39,7 +39,7 @@ impl Array {
         name: &str,
     ) -> TractResult<Self> {
         let held = lowering.held_arg(operation, name)?;
-        if let Held::Constant(value) = &held
+        if let Operand::Constant(value) = &held
             && let Some(values) = lowering.codes(value)?
         {
             let dims = value.ty.dims.iter();
@@ -52,7 +52,7 @@ impl Array {
             return Self::new(shape, values);
         }
         let wire = lowering.wire(&held)?;
-        let known = lowering.frame.builder.known(wire.outlet)?;
+        let known = lowering.frame.builder.constant_value(wire.outlet)?;
         let known = known.with_context(|| format!("`{name}` is not a constant"))?;
         let cast = known.cast_to::<f32>()?;
         let view = cast.try_as_plain_ram()?;
@@ -82,17 +82,17 @@ impl Array {
     }
 
     /// Adds the array as an operation's result.
-    fn give(
+    fn write_result(
         self,
         lowering: &mut Lowering<'_, '_, '_>,
         operation: &Operation,
         at: usize,
-    ) -> TractResult<Held> {
+    ) -> TractResult<Operand> {
         let (_, ty) = operation
             .outputs
             .get(at)
             .context("the result is not declared")?;
-        let dtype = lowering.held(ty)?;
+        let dtype = lowering.stored_dtype(ty)?;
         let mut values = self.values;
         match dtype {
             DType::Float16 => {
@@ -110,19 +110,19 @@ impl Array {
         let tensor = Tensor::from_shape(&self.shape, &values)?;
         let tensor = tensor.cast_to_dt(datum_type(dtype))?.into_owned();
         let wire = lowering.frame.builder.constant(Arc::new(tensor), dtype)?;
-        Ok(Held::Tensor(wire))
+        Ok(Operand::Tensor(wire))
     }
 }
 
 /// Iterates over an array in row-major order and returns each element's block. `counts` has the
 /// blocks of each dimension.
-struct Blocks {
+struct BlockIndices {
     shape: Vec<usize>,
     counts: Vec<usize>,
     place: Vec<usize>,
 }
 
-impl Blocks {
+impl BlockIndices {
     fn new(shape: &[usize], counts: &[usize]) -> TractResult<Self> {
         let fits = |(size, count): (&usize, &usize)| *count > 0 && size.is_multiple_of(*count);
         ensure!(
@@ -137,7 +137,7 @@ impl Blocks {
     }
 
     /// Returns the block of the next element.
-    fn step(&mut self) -> usize {
+    fn next_block(&mut self) -> usize {
         let mut block = 0;
         for ((at, size), count) in self.place.iter().zip(&self.shape).zip(&self.counts) {
             block = block * count + at / (size / count);
@@ -154,12 +154,12 @@ impl Blocks {
 }
 
 /// Scales of blocks, and offsets subtracted before scaling.
-struct Scales {
+struct BlockScales {
     scale: Array,
     offset: Option<Array>,
 }
 
-impl Scales {
+impl BlockScales {
     fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
         let scale = Array::read(lowering, operation, "scale")?;
         let offset = Array::optional(lowering, operation, "offset")?;
@@ -179,7 +179,10 @@ impl Scales {
 }
 
 /// Computes `scale · (data − zero point)`, with one scale or one for each position of a dimension.
-fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn affine_dequantise(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let mut data = Array::read(lowering, operation, "quantized_data")?;
     let [scale, zero] = ["scale", "zero_point"].map(|name| Array::read(lowering, operation, name));
     let (scale, zero) = (scale?, zero?);
@@ -199,33 +202,36 @@ fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
         let of = |part: &Array| part.values[if part.shape.is_empty() { 0 } else { place }];
         *value = (*value - of(&zero)) * of(&scale);
     }
-    Ok(vec![data.give(lowering, operation, 0)?])
+    Ok(vec![data.write_result(lowering, operation, 0)?])
 }
 
 /// Computes `scale · (data − offset)`, with a scale and offset for each block of the data, along
 /// any dimension.
-fn blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn blockwise(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let mut data = Array::read(lowering, operation, "data")?;
-    let scales = Scales::read(lowering, operation)?;
-    let mut blocks = Blocks::new(&data.shape, &scales.scale.shape)?;
+    let scales = BlockScales::read(lowering, operation)?;
+    let mut blocks = BlockIndices::new(&data.shape, &scales.scale.shape)?;
     for value in &mut data.values {
-        *value = scales.apply(*value, blocks.step());
+        *value = scales.apply(*value, blocks.next_block());
     }
-    Ok(vec![data.give(lowering, operation, 0)?])
+    Ok(vec![data.write_result(lowering, operation, 0)?])
 }
 
 /// Computes the same for the elements selected by a mask.
 fn sparse_blockwise(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let mask = Array::read(lowering, operation, "data_mask")?;
     let mut data = Array::read(lowering, operation, "nonzero_data")?;
-    let scales = Scales::read(lowering, operation)?;
-    let mut blocks = Blocks::new(&mask.shape, &scales.scale.shape)?;
+    let scales = BlockScales::read(lowering, operation)?;
+    let mut blocks = BlockIndices::new(&mask.shape, &scales.scale.shape)?;
     let mut values = data.values.iter_mut();
     for there in &mask.values {
-        let block = blocks.step();
+        let block = blocks.next_block();
         if *there != 0.0 {
             let value = values
                 .next()
@@ -238,8 +244,8 @@ fn sparse_blockwise(
         "more elements than set bits in the mask"
     );
     Ok(vec![
-        mask.give(lowering, operation, 0)?,
-        data.give(lowering, operation, 1)?,
+        mask.write_result(lowering, operation, 0)?,
+        data.write_result(lowering, operation, 1)?,
     ])
 }
 
@@ -254,7 +260,10 @@ fn shape(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<
 
 /// Looks up elements in a palette. Codes are packed in bytes, or have a low-bit type themselves
 /// (iOS18).
-fn palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn palette(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     if lowering.optional(operation, "shape")?.is_none() {
         return grouped_palette(lowering, operation);
     }
@@ -262,19 +271,19 @@ fn palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     let count = table.values.len();
     ensure!(
         table.shape.len() == 1 && count.is_power_of_two() && (2..=256).contains(&count),
-        "unsupported shape of a palette: {:?}",
+        "invalid shape of a palette: {:?}",
         table.shape
     );
     let shape = shape(lowering, operation)?;
     let bits = count.trailing_zeros() as usize;
-    let codes = packed(lowering, operation, "indices", bits, &shape)?;
+    let codes = unpack_bits(lowering, operation, "indices", bits, &shape)?;
     let values = codes.map(|code| table.values[code]).collect();
     let dense = Array::new(shape, values)?;
-    Ok(vec![dense.give(lowering, operation, 0)?])
+    Ok(vec![dense.write_result(lowering, operation, 0)?])
 }
 
 /// Unpacks `bits`-bit numbers from the bytes of an argument, lowest bits first.
-fn packed(
+fn unpack_bits(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     name: &str,
@@ -318,7 +327,7 @@ impl Palettes {
     fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
         let table = Array::read(lowering, operation, "lut")?;
         let Some((blocks, &[count, width])) = table.shape.split_last_chunk::<2>() else {
-            bail!("unsupported shape of a palette: {:?}", table.shape);
+            bail!("invalid shape of a palette: {:?}", table.shape);
         };
         Ok(Self {
             blocks: blocks.to_vec(),
@@ -349,10 +358,10 @@ impl Palettes {
 fn grouped_palette(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let codes = Array::read(lowering, operation, "indices")?;
     let table = Palettes::read(lowering, operation)?;
-    let mut blocks = Blocks::new(&codes.shape, &table.blocks)?;
+    let mut blocks = BlockIndices::new(&codes.shape, &table.blocks)?;
     let rank = codes.shape.len();
     let axis = axis_of(lowering.int(operation, "vector_axis", -1)?, rank)?;
     let mut shape = codes.shape.clone();
@@ -364,18 +373,18 @@ fn grouped_palette(
     let inner: usize = shape[axis + 1..].iter().product();
     for (at, code) in codes.values.iter().enumerate() {
         let (outer, rest) = (at / inner, at % inner);
-        for (part, value) in table.of(blocks.step(), *code)?.iter().enumerate() {
+        for (part, value) in table.of(blocks.next_block(), *code)?.iter().enumerate() {
             values[(outer * table.width + part) * inner + rest] = *value;
         }
     }
     let dense = Array::new(shape, values)?;
-    Ok(vec![dense.give(lowering, operation, 0)?])
+    Ok(vec![dense.write_result(lowering, operation, 0)?])
 }
 
 fn sparse_palette(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let mask = Array::read(lowering, operation, "indices_mask")?;
     let mut codes = Array::read(lowering, operation, "indices_nonzero_data")?;
     let table = Palettes::read(lowering, operation)?;
@@ -383,10 +392,10 @@ fn sparse_palette(
         table.width == 1,
         "unsupported sparse palette with vector entries"
     );
-    let mut blocks = Blocks::new(&mask.shape, &table.blocks)?;
+    let mut blocks = BlockIndices::new(&mask.shape, &table.blocks)?;
     let mut values = codes.values.iter_mut();
     for there in &mask.values {
-        let block = blocks.step();
+        let block = blocks.next_block();
         if *there != 0.0 {
             let code = values
                 .next()
@@ -399,16 +408,19 @@ fn sparse_palette(
         "more elements than set bits in the mask"
     );
     Ok(vec![
-        mask.give(lowering, operation, 0)?,
-        codes.give(lowering, operation, 1)?,
+        mask.write_result(lowering, operation, 0)?,
+        codes.write_result(lowering, operation, 1)?,
     ])
 }
 
 /// Expands sparse elements: zero except where the mask is set.
-fn sparse(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn sparse_to_dense(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let (shape, mask): (_, Vec<bool>) = if lowering.optional(operation, "shape")?.is_some() {
         let shape = shape(lowering, operation)?;
-        let bits = packed(lowering, operation, "mask", 1, &shape)?;
+        let bits = unpack_bits(lowering, operation, "mask", 1, &shape)?;
         (shape, bits.map(|bit| bit != 0).collect())
     } else {
         let mask = Array::read(lowering, operation, "mask")?;
@@ -430,5 +442,5 @@ fn sparse(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
         false => 0.0,
     });
     let dense = Array::new(shape, values.collect())?;
-    Ok(vec![dense.give(lowering, operation, 0)?])
+    Ok(vec![dense.write_result(lowering, operation, 0)?])
 }

@@ -2,9 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::calling::Arg;
-use super::held::Held;
-use super::{Lowering, Operation, Table, one};
+use super::super::calling::CallArg;
+use super::held::Operand;
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// Operations of one tensor, with the portable operator for each.
@@ -52,7 +52,7 @@ const BINARY: &[(&str, &str)] = &[
 ];
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (
         &[
             "abs",
@@ -137,7 +137,7 @@ pub(super) const TABLE: Table = &[
         let held = lowering.held_arg(operation, "x")?;
         let dtype = lowering.dtype(operation)?;
         let is_whole = !dtype.is_float() && dtype != DType::Bool;
-        if is_whole && matches!(held, Held::Sizes { .. }) {
+        if is_whole && matches!(held, Operand::Sizes { .. }) {
             return Ok(vec![held]);
         }
         lowering.tensor(operation, "x").map(one)
@@ -161,13 +161,13 @@ pub(super) const TABLE: Table = &[
             .map(one)
     }),
     (&["rsqrt"], |lowering, operation| {
-        shifted(lowering, operation, "aten::rsqrt.out", 1e-12)
+        with_epsilon(lowering, operation, "aten::rsqrt.out", 1e-12)
     }),
     (&["log"], |lowering, operation| {
-        shifted(lowering, operation, "aten::log.out", 1e-45)
+        with_epsilon(lowering, operation, "aten::log.out", 1e-45)
     }),
     (&["inverse"], |lowering, operation| {
-        shifted(lowering, operation, "aten::reciprocal.out", 1e-4)
+        with_epsilon(lowering, operation, "aten::reciprocal.out", 1e-4)
     }),
     (&["clip"], |lowering, operation| {
         let low = lowering.float(operation, "alpha", f64::NEG_INFINITY)?;
@@ -190,7 +190,7 @@ fn unary(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     name: &str,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let dtype = lowering.dtype(operation)?;
     lowering.aten(name, vec![x.into()], dtype).map(one)
@@ -203,12 +203,12 @@ fn sizes(
     lowering: &Lowering<'_, '_, '_>,
     operation: &Operation,
     compute: fn(TDim, TDim) -> TDim,
-) -> TractResult<Option<Held>> {
+) -> TractResult<Option<Operand>> {
     let (x, y) = (
         lowering.held_arg(operation, "x")?,
         lowering.held_arg(operation, "y")?,
     );
-    let is_size = |held: &Held| matches!(held, Held::Sizes { .. });
+    let is_size = |held: &Operand| matches!(held, Operand::Sizes { .. });
     if !is_size(&x) && !is_size(&y) {
         return Ok(None);
     }
@@ -224,7 +224,7 @@ fn sizes(
     };
     let pairs = (0..count).map(|at| (a[at % a.len()].clone(), b[at % b.len()].clone()));
     let sizes = pairs.map(|(a, b)| compute(a, b).reduce()).collect();
-    Ok(Some(Held::Sizes { sizes, is_number }))
+    Ok(Some(Operand::Sizes { sizes, is_number }))
 }
 
 fn sum(
@@ -232,7 +232,7 @@ fn sum(
     operation: &Operation,
     name: &str,
     compute: fn(TDim, TDim) -> TDim,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     if let Some(held) = sizes(lowering, operation, compute)? {
         return Ok(vec![held]);
     }
@@ -242,12 +242,12 @@ fn sum(
     );
     let dtype = lowering.dtype(operation)?;
     lowering
-        .aten(name, vec![x.into(), y.into(), Arg::from(1)], dtype)
+        .aten(name, vec![x.into(), y.into(), CallArg::from(1)], dtype)
         .map(one)
 }
 
 /// Computes the remainder of a division that rounds down; it has the divisor's sign.
-fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let dtype = lowering.dtype(operation)?;
     let (x, y) = (
         lowering.tensor(operation, "x")?,
@@ -264,21 +264,21 @@ fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let quotient = lowering.aten("aten::floor_divide.out", args, dtype)?;
     let args = vec![quotient.into(), y.into()];
     let product = lowering.aten("aten::mul.out", args, dtype)?;
-    let args = vec![x.into(), product.into(), Arg::from(1)];
+    let args = vec![x.into(), product.into(), CallArg::from(1)];
     lowering.aten("aten::sub.out", args, dtype).map(one)
 }
 
 /// Applies a function to the argument plus epsilon.
-fn shifted(
+fn with_epsilon(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     name: &str,
     default: f64,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let epsilon = lowering.float(operation, "epsilon", default)?;
     let dtype = lowering.dtype(operation)?;
-    let args = vec![x.into(), epsilon.into(), Arg::from(1)];
+    let args = vec![x.into(), epsilon.into(), CallArg::from(1)];
     let x = lowering.aten("aten::add.Scalar_out", args, dtype)?;
     lowering.aten(name, vec![x.into()], dtype).map(one)
 }
@@ -288,7 +288,7 @@ fn clamped(
     operation: &Operation,
     low: f64,
     high: f64,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let dtype = lowering.dtype(operation)?;
     let limit = |limit: f64| Some(limit).filter(|limit| limit.is_finite());

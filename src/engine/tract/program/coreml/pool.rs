@@ -6,15 +6,15 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::held::Held;
+use super::super::calling::CallArg;
+use super::held::Operand;
 use super::shape::padded;
 use super::window::Window;
-use super::{Lowering, Operation, Table, one};
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["avg_pool"], |lowering, operation| {
         let without = lowering.bool(operation, "exclude_padding_from_average", false)?;
         pool(lowering, operation, Kind::Mean { without })
@@ -35,7 +35,7 @@ enum Kind {
 }
 
 /// Pooling over the last two of four dimensions.
-struct Plane {
+struct PlanePool {
     kernel: [i64; 2],
     strides: [i64; 2],
     /// Padding before and after, for each dimension.
@@ -43,7 +43,7 @@ struct Plane {
     ceil: bool,
 }
 
-impl Plane {
+impl PlanePool {
     /// Creates pooling over these axes of a window; a missing axis has size 1.
     fn new(kernel: &[i64], window: &Window, axes: [Option<usize>; 2], ceil: bool) -> Self {
         let of = |numbers: &[i64]| axes.map(|axis| axis.map_or(1, |axis| numbers[axis]));
@@ -81,7 +81,7 @@ impl Plane {
         ones.outlet = lowering.frame.builder.expand(ones.outlet, &shape)?;
         let ones = padded(lowering, ones, &self.pads, 0.0)?;
         let share = self.call(lowering, ones, kind, [0, 0])?;
-        lowering.two("div", given, share)
+        lowering.binary("div", given, share)
     }
 
     fn call(
@@ -104,7 +104,7 @@ impl Plane {
                 lowering.first("aten::max_pool2d_with_indices.out", args, &outs)
             }
             Kind::Mean { without } => {
-                args.extend([self.ceil.into(), (!without).into(), Arg::None]);
+                args.extend([self.ceil.into(), (!without).into(), CallArg::None]);
                 lowering.aten("aten::avg_pool2d.out", args, x.dtype)
             }
         }
@@ -115,21 +115,21 @@ fn pool(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     kind: Kind,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let kernel = lowering
         .ints(operation, "kernel_sizes")?
-        .context("no size of the window")?;
+        .context("missing argument `kernel_sizes`")?;
     let sizes = lowering.shape(x)?;
     ensure!(
         (1..=3).contains(&kernel.len()) && sizes.len() == kernel.len() + 2,
-        "unsupported pooling: window of {} dimensions over a tensor of {}",
+        "invalid pooling: window of {} dimensions over a tensor of {}",
         kernel.len(),
         sizes.len()
     );
     let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
     let ceil = lowering.bool(operation, "ceil_mode", false)?;
-    let plane = |axes| Plane::new(&kernel, &window, axes, ceil);
+    let plane = |axes| PlanePool::new(&kernel, &window, axes, ceil);
     let dims = |dims: &[&TDim]| dims.iter().map(|dim| (*dim).clone()).collect::<Vec<_>>();
     let wire = match sizes.as_slice() {
         [batch, channels, length] => {
@@ -152,7 +152,7 @@ fn pool(
             let depth = &lowering.shape(wire)?[2];
             lowering.reshaped(wire, &dims(&[batch, channels, depth, height, width]))?
         }
-        _ => bail!("unsupported rank of pooling: {}", sizes.len()),
+        _ => bail!("invalid rank of pooling: {}", sizes.len()),
     };
     Ok(one(wire))
 }

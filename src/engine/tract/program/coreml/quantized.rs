@@ -3,25 +3,26 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::{Lowering, Operation, Table, one};
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     // `clip(round(input / scale) + zero point)`
     (&["quantize"], |lowering, operation| {
         let (least, most) = match lowering.dtype(operation)? {
             DType::Int8 => (-128.0, 127.0),
             DType::Uint8 => (0.0, 255.0),
-            other => bail!("unsupported dtype of quantised values: {other}"),
+            other => bail!("invalid dtype of quantised values: {other}"),
         };
         let x = lowering.tensor(operation, "input")?;
         let x = lowering.frame.builder.cast(x, DType::Float32)?;
-        let scale = spread(lowering, operation, "scale", x)?.context("missing argument `scale`")?;
-        let mut wire = lowering.two("div", x, scale)?;
+        let scale = broadcast_param(lowering, operation, "scale", x)?
+            .context("missing argument `scale`")?;
+        let mut wire = lowering.binary("div", x, scale)?;
         wire = lowering.function("round", wire)?;
-        if let Some(zero) = spread(lowering, operation, "zero_point", x)? {
-            wire = lowering.two("add", wire, zero)?;
+        if let Some(zero) = broadcast_param(lowering, operation, "zero_point", x)? {
+            wire = lowering.binary("add", wire, zero)?;
         }
         lowering.clamped(wire, Some(least), Some(most)).map(one)
     }),
@@ -29,16 +30,17 @@ pub(super) const TABLE: Table = &[
     (&["dequantize"], |lowering, operation| {
         let x = lowering.tensor(operation, "input")?;
         let mut wire = lowering.frame.builder.cast(x, DType::Float32)?;
-        if let Some(zero) = spread(lowering, operation, "zero_point", x)? {
-            wire = lowering.two("sub", wire, zero)?;
+        if let Some(zero) = broadcast_param(lowering, operation, "zero_point", x)? {
+            wire = lowering.binary("sub", wire, zero)?;
         }
-        let scale = spread(lowering, operation, "scale", x)?.context("missing argument `scale`")?;
-        lowering.two("mul", wire, scale).map(one)
+        let scale = broadcast_param(lowering, operation, "scale", x)?
+            .context("missing argument `scale`")?;
+        lowering.binary("mul", wire, scale).map(one)
     }),
 ];
 
 /// Returns scales or zero points as float32: one, or one for each position of a dimension.
-fn spread(
+fn broadcast_param(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     name: &str,

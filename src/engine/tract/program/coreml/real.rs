@@ -3,12 +3,12 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
+use super::super::calling::CallArg;
 use super::{Lowering, Operation};
 use crate::tensor::DType;
 
 /// Maximum number of elements of a tensor created from numbers or from a smaller tensor.
-const MAX_MADE: i64 = 1 << 30;
+const MAX_CREATED_ELEMENTS: i64 = 1 << 30;
 
 impl Lowering<'_, '_, '_> {
     /// Applies a function to a tensor (for example `exp`).
@@ -17,15 +17,20 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Computes `add`, `sub`, `mul` or `div` of a tensor and a tensor or number.
-    pub(super) fn two(&mut self, name: &str, x: Wire, y: impl Into<Arg>) -> TractResult<Wire> {
+    pub(super) fn binary(
+        &mut self,
+        name: &str,
+        x: Wire,
+        y: impl Into<CallArg>,
+    ) -> TractResult<Wire> {
         let y = y.into();
         let full = match y {
-            Arg::Tensor(_) => format!("aten::{name}.out"),
+            CallArg::Tensor(_) => format!("aten::{name}.out"),
             _ => format!("aten::{name}.Scalar_out"),
         };
         let mut args = vec![x.into(), y];
         if matches!(name, "add" | "sub") {
-            args.push(Arg::from(1));
+            args.push(CallArg::from(1));
         }
         self.aten(&full, args, DType::Float32)
     }
@@ -43,12 +48,12 @@ impl Lowering<'_, '_, '_> {
 
     /// Sums over these dimensions.
     pub(super) fn sum(&mut self, x: Wire, axes: &[i64], keep: bool) -> TractResult<Wire> {
-        let args = vec![x.into(), axes.into(), keep.into(), Arg::None];
+        let args = vec![x.into(), axes.into(), keep.into(), CallArg::None];
         self.aten("aten::sum.IntList_out", args, DType::Float32)
     }
 
     /// Selects between two tensors by a condition.
-    pub(super) fn chosen(&mut self, condition: Wire, a: Wire, b: Wire) -> TractResult<Wire> {
+    pub(super) fn select(&mut self, condition: Wire, a: Wire, b: Wire) -> TractResult<Wire> {
         let args = vec![condition.into(), a.into(), b.into()];
         self.aten("aten::where.self_out", args, a.dtype)
     }
@@ -83,7 +88,7 @@ impl Lowering<'_, '_, '_> {
 
     /// Returns the declared sizes of an operation's result, and whether any of them is unknown.
     /// Unknown sizes become new symbols.
-    pub(super) fn declared(
+    pub(super) fn declared_sizes(
         &mut self,
         operation: &Operation,
         at: usize,
@@ -103,7 +108,7 @@ impl Lowering<'_, '_, '_> {
 }
 
 /// Rejects a shape that is too large to create from numbers.
-pub(super) fn check_room(shape: &[TDim]) -> TractResult<()> {
+pub(super) fn check_size(shape: &[TDim]) -> TractResult<()> {
     let known: Vec<i64> = shape.iter().filter_map(|size| size.to_i64().ok()).collect();
     ensure!(
         known.iter().all(|size| *size >= 0),
@@ -113,8 +118,8 @@ pub(super) fn check_room(shape: &[TDim]) -> TractResult<()> {
         .iter()
         .fold(1_i64, |count, size| count.saturating_mul(*size));
     ensure!(
-        count <= MAX_MADE,
-        "tensor too large: {count} elements, at most {MAX_MADE} are supported"
+        count <= MAX_CREATED_ELEMENTS,
+        "tensor too large: {count} elements, at most {MAX_CREATED_ELEMENTS} are supported"
     );
     Ok(())
 }

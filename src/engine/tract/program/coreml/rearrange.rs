@@ -3,18 +3,18 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::operators::{ints, pick, strides};
-use super::held::Held;
+use super::super::operators::{gather_elements, ints, strides};
+use super::held::Operand;
 use super::shape::{INDEX, padded};
-use super::{Lowering, Operation, Table, Value, one};
-use crate::model::executorch::coreml::Content;
+use super::{Lowering, Operation, OperationTable, Value, one};
+use crate::model::executorch::coreml::ValueContent;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["batch_to_space"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let [n, c, h, w] = picture(lowering, x)?;
-        let [a, b] = pair(lowering, operation, "block_shape")?;
+        let [n, c, h, w] = image_sizes(lowering, x)?;
+        let [a, b] = block_sizes(lowering, operation, "block_shape")?;
         let batch = n.divide(a * b)?;
         let split = [
             a.to_dim(),
@@ -25,7 +25,7 @@ pub(super) const TABLE: Table = &[
             w.clone(),
         ];
         let to = [batch, c, h * a, w * b];
-        let mut wire = moved(lowering, x, &split, &[2, 3, 4, 0, 5, 1], &to)?;
+        let mut wire = split_and_permute(lowering, x, &split, &[2, 3, 4, 0, 5, 1], &to)?;
         let crops = lowering
             .ints(operation, "crops")?
             .context("missing argument `crops`")?;
@@ -44,7 +44,7 @@ pub(super) const TABLE: Table = &[
     }),
     (&["depth_to_space"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let [n, c, h, w] = picture(lowering, x)?;
+        let [n, c, h, w] = image_sizes(lowering, x)?;
         let block = block(lowering, operation, "block_size")?;
         let inner = c.divide(block * block)?;
         let side = block.to_dim();
@@ -57,7 +57,7 @@ pub(super) const TABLE: Table = &[
             w.clone(),
         ];
         let to = [n, inner, h * block, w * block];
-        moved(lowering, x, &split, &[0, 3, 4, 1, 5, 2], &to).map(one)
+        split_and_permute(lowering, x, &split, &[0, 3, 4, 1, 5, 2], &to).map(one)
     }),
     (&["flatten2d"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -121,8 +121,8 @@ pub(super) const TABLE: Table = &[
             pads.len()
         );
         let x = padded(lowering, x, &pads, 0.0)?;
-        let [n, c, h, w] = picture(lowering, x)?;
-        let [a, b] = pair(lowering, operation, "block_shape")?;
+        let [n, c, h, w] = image_sizes(lowering, x)?;
+        let [a, b] = block_sizes(lowering, operation, "block_shape")?;
         let (h, w) = (h.divide(a)?, w.divide(b)?);
         let split = [
             n.clone(),
@@ -133,11 +133,11 @@ pub(super) const TABLE: Table = &[
             b.to_dim(),
         ];
         let to = [n * (a * b), c, h, w];
-        moved(lowering, x, &split, &[3, 5, 0, 1, 2, 4], &to).map(one)
+        split_and_permute(lowering, x, &split, &[3, 5, 0, 1, 2, 4], &to).map(one)
     }),
     (&["space_to_depth"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let [n, c, h, w] = picture(lowering, x)?;
+        let [n, c, h, w] = image_sizes(lowering, x)?;
         let block = block(lowering, operation, "block_size")?;
         let (h, w) = (h.divide(block)?, w.divide(block)?);
         let side = block.to_dim();
@@ -150,7 +150,7 @@ pub(super) const TABLE: Table = &[
             side,
         ];
         let to = [n, c * (block * block), h, w];
-        moved(lowering, x, &split, &[0, 3, 5, 1, 2, 4], &to).map(one)
+        split_and_permute(lowering, x, &split, &[0, 3, 5, 1, 2, 4], &to).map(one)
     }),
 ];
 
@@ -170,11 +170,11 @@ impl Divide for TDim {
 }
 
 /// Returns the sizes of an image.
-fn picture(lowering: &Lowering<'_, '_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
+fn image_sizes(lowering: &Lowering<'_, '_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
     let shape = lowering.shape(x)?;
     let rank = shape.len();
     <[TDim; 4]>::try_from(shape)
-        .map_err(|_| format_err!("unsupported rank of an image: expected 4, got {rank}"))
+        .map_err(|_| format_err!("invalid rank of an image: expected 4, got {rank}"))
 }
 
 /// Returns the side of a block.
@@ -184,7 +184,7 @@ fn block(lowering: &Lowering<'_, '_, '_>, operation: &Operation, name: &str) -> 
     Ok(block)
 }
 
-fn pair(
+fn block_sizes(
     lowering: &Lowering<'_, '_, '_>,
     operation: &Operation,
     name: &str,
@@ -197,7 +197,7 @@ fn pair(
 }
 
 /// Splits dimensions, permutes them and merges them.
-fn moved(
+fn split_and_permute(
     lowering: &mut Lowering<'_, '_, '_>,
     x: Wire,
     split: &[TDim],
@@ -213,7 +213,7 @@ fn moved(
 fn reshape_like(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let references = lowering.all(operation, "ref_tensors")?;
     let numbers = |name: &str| -> TractResult<Vec<i64>> {
@@ -232,8 +232,8 @@ fn reshape_like(
     let masks: Vec<bool> = masks
         .iter()
         .map(|held| match held {
-            Held::Constant(Value {
-                content: Content::Bools(bools),
+            Operand::Constant(Value {
+                content: ValueContent::Bools(bools),
                 ..
             }) => Ok(bools.first() == Some(&true)),
             _ => bail!("`end_masks` are not constant booleans"),
@@ -275,7 +275,7 @@ fn reshape_like(
 fn reverse_sequence(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [along, batch] =
@@ -310,7 +310,7 @@ fn reverse_sequence(
             })
         });
         let from: Vec<usize> = from.collect::<TractResult<_>>()?;
-        pick(&inputs[0], shape, &from)
+        gather_elements(&inputs[0], shape, &from)
     })?;
     Ok(one(wire))
 }

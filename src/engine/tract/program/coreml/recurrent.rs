@@ -11,14 +11,14 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::held::Held;
-use super::{Lowering, Operation, Table};
+use super::super::calling::CallArg;
+use super::held::Operand;
+use super::{Lowering, Operation, OperationTable};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["lstm"], lstm),
     (&["gru"], |lowering, operation| {
         let bias = lowering.optional_tensor(operation, "bias")?;
@@ -29,7 +29,7 @@ pub(super) const TABLE: Table = &[
         let (outside, inside) = if after {
             (input_bias, bias)
         } else {
-            (joined(lowering, bias, input_bias)?, None)
+            (sum_of_biases(lowering, bias, input_bias)?, None)
         };
         let cell = Cell {
             kind: Kind::Gru { after },
@@ -38,7 +38,7 @@ pub(super) const TABLE: Table = &[
             output: Activation::Linear,
             clip: None,
         };
-        one_way(lowering, operation, &cell, [outside, inside])
+        single_direction(lowering, operation, &cell, [outside, inside])
     }),
     (&["rnn"], |lowering, operation| {
         let bias = lowering.optional_tensor(operation, "bias")?;
@@ -50,7 +50,7 @@ pub(super) const TABLE: Table = &[
             output: activation,
             clip: None,
         };
-        one_way(lowering, operation, &cell, [bias, None])
+        single_direction(lowering, operation, &cell, [bias, None])
     }),
 ];
 
@@ -86,7 +86,7 @@ struct Cell {
 }
 
 /// The weights of one direction.
-struct Side {
+struct DirectionWeights {
     input: Wire,
     state: Wire,
     /// Biases of the products with the sequence and with the state.
@@ -136,31 +136,31 @@ fn activation(
     })
 }
 
-fn joined(
+fn sum_of_biases(
     lowering: &mut Lowering<'_, '_, '_>,
     a: Option<Wire>,
     b: Option<Wire>,
 ) -> TractResult<Option<Wire>> {
     match (a, b) {
-        (Some(a), Some(b)) => lowering.two("add", a, b).map(Some),
+        (Some(a), Some(b)) => lowering.binary("add", a, b).map(Some),
         (a, b) => Ok(a.or(b)),
     }
 }
 
 /// Lowers a recurrence in one direction without a memory besides its state.
-fn one_way(
+fn single_direction(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     cell: &Cell,
     bias: [Option<Wire>; 2],
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let is_reverse = match lowering.text(operation, "direction", "forward")?.as_str() {
         "forward" => false,
         "reverse" => true,
         other => bail!("unsupported direction `{other}`"),
     };
     let x = lowering.tensor(operation, "x")?;
-    let side = Side {
+    let side = DirectionWeights {
         input: lowering.tensor(operation, "weight_ih")?,
         state: lowering.tensor(operation, "weight_hh")?,
         bias,
@@ -170,10 +170,10 @@ fn one_way(
     let states = [lowering.tensor(operation, "initial_h")?];
     let every = lowering.bool(operation, "output_sequence", false)?;
     let given = run(lowering, cell, &side, x, &states, every)?;
-    Ok(given.into_iter().map(Held::Tensor).collect())
+    Ok(given.into_iter().map(Operand::Tensor).collect())
 }
 
-fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let clip = lowering.optional(operation, "clip")?;
     let clip = match clip {
         #[expect(clippy::cast_possible_truncation, reason = "clamps only")]
@@ -204,7 +204,7 @@ fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
             let name = format!("{name}{suffix}");
             lowering.optional_tensor(operation, &name)
         };
-        let side = Side {
+        let side = DirectionWeights {
             input: optional("weight_ih")?.context("missing weights of the input")?,
             state: optional("weight_hh")?.context("missing weights of the state")?,
             bias: [optional("bias")?, None],
@@ -215,10 +215,7 @@ fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
         let mut states = initial;
         for state in &mut states {
             let rank = lowering.shape(*state)?.len();
-            ensure!(
-                rank == 2,
-                "unsupported rank of a state: expected 2, got {rank}"
-            );
+            ensure!(rank == 2, "invalid rank of a state: expected 2, got {rank}");
             let builder = &mut lowering.frame.builder;
             let (start, end) = (at * size, (at + 1) * size);
             state.outlet = builder.slice(state.outlet, 1, start, end)?;
@@ -232,13 +229,17 @@ fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
     for (parts, axis) in parts.iter().zip([2, 1, 1]) {
         let outlet = lowering.frame.builder.concat(parts, axis)?;
         let dtype = DType::Float32;
-        given.push(Held::Tensor(Wire { outlet, dtype }));
+        given.push(Operand::Tensor(Wire { outlet, dtype }));
     }
     Ok(given)
 }
 
 /// Returns the size of a state.
-fn hidden(lowering: &Lowering<'_, '_, '_>, cell: &Cell, side: &Side) -> TractResult<usize> {
+fn hidden(
+    lowering: &Lowering<'_, '_, '_>,
+    cell: &Cell,
+    side: &DirectionWeights,
+) -> TractResult<usize> {
     let shape = lowering.shape(side.state)?;
     let gates = cell.kind.gates();
     let size = match shape.as_slice() {
@@ -254,20 +255,20 @@ fn hidden(lowering: &Lowering<'_, '_, '_>, cell: &Cell, side: &Side) -> TractRes
 fn run(
     lowering: &mut Lowering<'_, '_, '_>,
     cell: &Cell,
-    side: &Side,
+    side: &DirectionWeights,
     x: Wire,
     states: &[Wire],
     every: bool,
 ) -> TractResult<Vec<Wire>> {
     let float = DType::Float32;
     let size = hidden(lowering, cell, side)?;
-    let args = vec![x.into(), side.input.into(), Arg::from(side.bias[0])];
+    let args = vec![x.into(), side.input.into(), CallArg::from(side.bias[0])];
     let gates = lowering.aten("aten::linear.out", args, float)?;
     let shape = lowering.shape(gates)?;
     let wide = size * cell.kind.gates();
     let [steps, batch, last] = shape.as_slice() else {
         bail!(
-            "unsupported rank of a sequence: expected 3, got {}",
+            "invalid rank of a sequence: expected 3, got {}",
             shape.len()
         );
     };
@@ -359,7 +360,7 @@ impl Steps {
         let (bias, peephole) = (optional(self.has[0])?, optional(self.has[1])?);
         let [steps, batch, wide] = inputs[0].shape() else {
             bail!(
-                "unsupported rank of a sequence: expected 3, got {}",
+                "invalid rank of a sequence: expected 3, got {}",
                 inputs[0].rank()
             );
         };

@@ -3,30 +3,30 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::held::Held;
-use super::{Lowering, Operation, Table, one};
+use super::super::calling::CallArg;
+use super::held::Operand;
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["reduce_sum"], |lowering, operation| {
-        plain(lowering, operation, "aten::sum.IntList_out", true)
+        reduce_with(lowering, operation, "aten::sum.IntList_out", true)
     }),
     (&["reduce_mean"], |lowering, operation| {
-        plain(lowering, operation, "aten::mean.out", true)
+        reduce_with(lowering, operation, "aten::mean.out", true)
     }),
     (&["reduce_max"], |lowering, operation| {
-        plain(lowering, operation, "aten::amax.out", false)
+        reduce_with(lowering, operation, "aten::amax.out", false)
     }),
     (&["reduce_min"], |lowering, operation| {
-        plain(lowering, operation, "aten::amin.out", false)
+        reduce_with(lowering, operation, "aten::amin.out", false)
     }),
     (&["reduce_l1_norm"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let dtype = lowering.dtype(operation)?;
         let size = lowering.aten("aten::abs.out", vec![x.into()], dtype)?;
-        total(lowering, operation, size).map(one)
+        sum_over_axes(lowering, operation, size).map(one)
     }),
     (&["reduce_l2_norm"], |lowering, operation| {
         let sum = square_sum(lowering, operation, DType::Float32)?;
@@ -35,7 +35,7 @@ pub(super) const TABLE: Table = &[
     (&["reduce_log_sum"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let x = lowering.frame.builder.cast(x, DType::Float32)?;
-        let args = over(lowering, operation, x, true)?;
+        let args = reduction_args(lowering, operation, x, true)?;
         let sum = lowering.aten("aten::sum.IntList_out", args, DType::Float32)?;
         lowering.function("log", sum).map(one)
     }),
@@ -53,7 +53,7 @@ pub(super) const TABLE: Table = &[
                 x.into(),
                 i64::try_from(axis)?.into(),
                 keep.into(),
-                Arg::None,
+                CallArg::None,
             ];
             x = lowering.aten("aten::prod.int_out", args, dtype)?;
         }
@@ -82,48 +82,52 @@ pub(super) const TABLE: Table = &[
         let axis = lowering.int(operation, "axis", -1)?;
         let ascending = lowering.bool(operation, "ascending", false)?;
         let args = vec![x.into(), axis.into(), (!ascending).into()];
-        let outs = [x.dtype, DType::Int64].map(super::Out::Tensor);
+        let outs = [x.dtype, DType::Int64].map(super::CallResult::Tensor);
         let given = lowering.caller().call("aten::sort.values", args, &outs)?;
         match given.get(1) {
             Some(super::Slot::Tensor(wire)) => Ok(one(*wire)),
             _ => bail!("sorting returned no positions"),
         }
     }),
-    (&["cumsum"], cumulated),
-    (&["topk"], largest),
+    (&["cumsum"], cumulative_sum),
+    (&["topk"], top_k),
 ];
 
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
-fn over(
+fn reduction_args(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     x: Wire,
     with_dtype: bool,
-) -> TractResult<Vec<Arg>> {
+) -> TractResult<Vec<CallArg>> {
     let axes = lowering.ints(operation, "axes")?.unwrap_or_default();
     let keep = lowering.bool(operation, "keep_dims", false)?;
-    let mut args = vec![x.into(), Arg::from(axes.as_slice()), keep.into()];
+    let mut args = vec![x.into(), CallArg::from(axes.as_slice()), keep.into()];
     if with_dtype {
-        args.push(Arg::None);
+        args.push(CallArg::None);
     }
     Ok(args)
 }
 
-fn plain(
+fn reduce_with(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     name: &str,
     with_dtype: bool,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
-    let args = over(lowering, operation, x, with_dtype)?;
+    let args = reduction_args(lowering, operation, x, with_dtype)?;
     let dtype = lowering.dtype(operation)?;
     lowering.aten(name, args, dtype).map(one)
 }
 
 /// Sums over an operation's dimensions, in its dtype.
-fn total(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, x: Wire) -> TractResult<Wire> {
-    let args = over(lowering, operation, x, true)?;
+fn sum_over_axes(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+    x: Wire,
+) -> TractResult<Wire> {
+    let args = reduction_args(lowering, operation, x, true)?;
     let dtype = lowering.dtype(operation)?;
     lowering.aten("aten::sum.IntList_out", args, dtype)
 }
@@ -135,18 +139,21 @@ fn square_sum(
 ) -> TractResult<Wire> {
     let x = lowering.tensor(operation, "x")?;
     let square = lowering.aten("aten::mul.out", vec![x.into(), x.into()], dtype)?;
-    let args = over(lowering, operation, square, true)?;
+    let args = reduction_args(lowering, operation, square, true)?;
     lowering.aten("aten::sum.IntList_out", args, dtype)
 }
 
 /// Lowers a cumulative sum, possibly exclusive or in reverse.
-fn cumulated(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn cumulative_sum(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let mut x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
     let reverse = lowering.bool(operation, "reverse", false)?;
     let dtype = lowering.dtype(operation)?;
-    let flip = |x: Wire| vec![x.into(), Arg::Ints(vec![axis.to_dim()])];
+    let flip = |x: Wire| vec![x.into(), CallArg::Ints(vec![axis.to_dim()])];
     if reverse {
         x = lowering.aten("aten::flip.out", flip(x), dtype)?;
     }
@@ -160,7 +167,7 @@ fn cumulated(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
         let zero = builder.expand(zero, &first)?;
         x.outlet = builder.concat(&[zero, rest], axis)?;
     }
-    let args = vec![x.into(), i64::try_from(axis)?.into(), Arg::None];
+    let args = vec![x.into(), i64::try_from(axis)?.into(), CallArg::None];
     let mut sum = lowering.aten("aten::cumsum.out", args, dtype)?;
     if reverse {
         sum = lowering.aten("aten::flip.out", flip(sum), dtype)?;
@@ -172,19 +179,24 @@ fn cumulated(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
 fn log_sum_exp(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let float = DType::Float32;
     let x = lowering.tensor(operation, "x")?;
     let axes = lowering.ints(operation, "axes")?.unwrap_or_default();
-    let args = vec![x.into(), Arg::from(axes.as_slice()), true.into()];
+    let args = vec![x.into(), CallArg::from(axes.as_slice()), true.into()];
     let most = lowering.aten("aten::amax.out", args, float)?;
-    let args = vec![x.into(), most.into(), Arg::from(1)];
+    let args = vec![x.into(), most.into(), CallArg::from(1)];
     let x = lowering.aten("aten::sub.out", args, float)?;
     let x = lowering.aten("aten::exp.out", vec![x.into()], float)?;
-    let args = vec![x.into(), Arg::from(axes.as_slice()), true.into(), Arg::None];
+    let args = vec![
+        x.into(),
+        CallArg::from(axes.as_slice()),
+        true.into(),
+        CallArg::None,
+    ];
     let sum = lowering.aten("aten::sum.IntList_out", args, float)?;
     let log = lowering.aten("aten::log.out", vec![sum.into()], float)?;
-    let args = vec![log.into(), most.into(), Arg::from(1)];
+    let args = vec![log.into(), most.into(), CallArg::from(1)];
     let sum = lowering.aten("aten::add.out", args, float)?;
     if lowering.bool(operation, "keep_dims", false)? {
         return Ok(one(sum));
@@ -203,7 +215,7 @@ fn extreme(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
     name: &str,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let keep = lowering.bool(operation, "keep_dims", false)?;
@@ -211,7 +223,7 @@ fn extreme(
     lowering.aten(name, args, DType::Int64).map(one)
 }
 
-fn largest(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn top_k(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let count = lowering.int(operation, "k", 1)?;
@@ -223,12 +235,12 @@ fn largest(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
         (!ascending).into(),
         true.into(),
     ];
-    let outs = [x.dtype, DType::Int64].map(super::Out::Tensor);
+    let outs = [x.dtype, DType::Int64].map(super::CallResult::Tensor);
     let given = lowering.caller().call("aten::topk.values", args, &outs)?;
     let given = given.into_iter().map(|slot| match slot {
-        super::Slot::Tensor(wire) => Ok(Held::Tensor(wire)),
+        super::Slot::Tensor(wire) => Ok(Operand::Tensor(wire)),
         _ => bail!("an output is not a tensor"),
     });
-    let given: Vec<Held> = given.collect::<TractResult<_>>()?;
+    let given: Vec<Operand> = given.collect::<TractResult<_>>()?;
     Ok(given.into_iter().take(operation.outputs.len()).collect())
 }

@@ -4,13 +4,13 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::operators::einsum;
-use super::held::Held;
-use super::real::check_room;
-use super::{Lowering, Operation, Table, one};
+use super::held::Operand;
+use super::real::check_size;
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[(&["affine"], affine), (&["resample"], resample)];
+pub(super) const TABLE: OperationTable = &[(&["affine"], affine), (&["resample"], resample)];
 
 /// Interpolation and padding modes, as numbers of `ATen`'s operator.
 struct Sampling {
@@ -55,7 +55,7 @@ impl Sampling {
         lowering: &mut Lowering<'_, '_, '_>,
         x: Wire,
         places: Wire,
-    ) -> TractResult<Vec<Held>> {
+    ) -> TractResult<Vec<Operand>> {
         let args = vec![
             x.into(),
             places.into(),
@@ -70,7 +70,10 @@ impl Sampling {
 }
 
 /// Samples at the positions in a tensor, `(x, y)` each.
-fn resample(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn resample(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let sampling = Sampling::read(lowering, operation)?;
     let x = lowering.tensor(operation, "x")?;
     let places = lowering.tensor(operation, "coordinates")?;
@@ -79,14 +82,14 @@ fn resample(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Tract
     match lowering.text(operation, "coordinates_mode", "")?.as_str() {
         "normalized_minus_one_to_one" => {}
         "normalized_zero_to_one" => {
-            places = lowering.two("mul", places, 2.0)?;
-            places = lowering.two("sub", places, 1.0)?;
+            places = lowering.binary("mul", places, 2.0)?;
+            places = lowering.binary("sub", places, 1.0)?;
         }
         "unnormalized" => {
             let shape = lowering.shape(x)?;
             ensure!(
                 shape.len() == 4,
-                "unsupported rank of an image: expected 4, got {}",
+                "invalid rank of an image: expected 4, got {}",
                 shape.len()
             );
             let sizes = [shape[3].to_i64()?, shape[2].to_i64()?];
@@ -98,8 +101,8 @@ fn resample(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Tract
             let steps = sizes.map(|size| 2.0 / (size - 1) as f32);
             let steps = Arc::new(tensor1(&steps));
             let steps = lowering.frame.builder.constant(steps, DType::Float32)?;
-            places = lowering.two("mul", places, steps)?;
-            places = lowering.two("sub", places, 1.0)?;
+            places = lowering.binary("mul", places, steps)?;
+            places = lowering.binary("sub", places, 1.0)?;
         }
         other => bail!("unsupported coordinates mode `{other}`"),
     }
@@ -107,7 +110,7 @@ fn resample(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Tract
 }
 
 /// Samples at the positions of a regular grid transformed by matrices.
-fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let sampling = Sampling::read(lowering, operation)?;
     let mode = lowering.text(operation, "coordinates_mode", "")?;
     ensure!(
@@ -124,7 +127,7 @@ fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
         height > 0 && width > 0,
         "invalid size of the output: {height} by {width}"
     );
-    check_room(&[height.to_dim(), width.to_dim()])?;
+    check_size(&[height.to_dim(), width.to_dim()])?;
     #[expect(clippy::cast_precision_loss, reason = "positions in an image")]
     let place = |at: i64, size: i64| match size {
         1 => 0.0,

@@ -3,17 +3,19 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::operators::{Indices, floats, ints, of_floats, of_ints, pick, strides};
-use super::held::{Held, axis_of};
-use super::{Lowering, Operation, Table, one};
+use super::super::operators::{
+    IndexCheck, floats, gather_elements, ints, strides, tensor_of_floats, tensor_of_ints,
+};
+use super::held::{Operand, axis_of};
+use super::{Lowering, Operation, OperationTable, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["gather_nd"], gather_nd),
     (&["scatter"], |lowering, operation| {
         let axis = lowering.int(operation, "axis", 0)?;
-        scattered(lowering, operation, move |shape, indices, check| {
+        scatter_with(lowering, operation, move |shape, indices, check| {
             let axis = axis_of(axis, shape.len())?;
             let own = strides(shape);
             let (size, step) = (shape[axis], own[axis]);
@@ -30,7 +32,7 @@ pub(super) const TABLE: Table = &[
     }),
     (&["scatter_along_axis"], |lowering, operation| {
         let axis = lowering.int(operation, "axis", 0)?;
-        scattered(lowering, operation, move |shape, indices, check| {
+        scatter_with(lowering, operation, move |shape, indices, check| {
             let axis = axis_of(axis, shape.len())?;
             let sizes = indices.shape();
             let same = |at: usize| at == axis || sizes[at] <= shape[at];
@@ -51,7 +53,7 @@ pub(super) const TABLE: Table = &[
         })
     }),
     (&["scatter_nd"], |lowering, operation| {
-        scattered(lowering, operation, |shape, indices, check| {
+        scatter_with(lowering, operation, |shape, indices, check| {
             let (starts, block) = starts(shape, indices, 0, check)?;
             Ok(starts
                 .into_iter()
@@ -63,7 +65,7 @@ pub(super) const TABLE: Table = &[
 
 /// How updates are combined with the previous elements.
 #[derive(Debug, Clone, Copy)]
-enum Mode {
+enum ScatterMode {
     Add,
     Div,
     Max,
@@ -73,7 +75,7 @@ enum Mode {
     Update,
 }
 
-impl Mode {
+impl ScatterMode {
     fn read(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
         let mode = lowering.text(operation, "mode", "add")?;
         Ok(match mode.as_str() {
@@ -100,10 +102,10 @@ impl Mode {
         }
     }
 
-    fn of_ints(self, old: i64, new: i64, check: &Indices) -> TractResult<i64> {
+    fn of_ints(self, old: i64, new: i64, check: &IndexCheck) -> TractResult<i64> {
         Ok(match self {
             Self::Add => old.wrapping_add(new),
-            Self::Div if new == 0 => return check.refuse("division by zero".to_owned()),
+            Self::Div if new == 0 => return check.reject("division by zero".to_owned()),
             Self::Div => old.wrapping_div(new),
             Self::Max => old.max(new),
             Self::Min => old.min(new),
@@ -122,7 +124,7 @@ fn starts(
     shape: &[usize],
     indices: &Tensor,
     batch: usize,
-    check: &Indices,
+    check: &IndexCheck,
 ) -> TractResult<(Vec<usize>, usize)> {
     let Some((&depth, rows)) = indices.shape().split_last() else {
         bail!("the indices have no dimensions");
@@ -152,7 +154,10 @@ fn starts(
     Ok((starts, block))
 }
 
-fn gather_nd(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn gather_nd(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let indices = lowering.tensor(operation, "indices")?;
     let indices = lowering.frame.builder.cast(indices, DType::Int64)?;
@@ -167,7 +172,7 @@ fn gather_nd(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
         rest.with_context(|| format!("too many indices: {depth} for {} dimensions", shape.len()))?;
     let to: Vec<TDim> = rows.iter().chain(rest).cloned().collect();
     let inputs = [x.outlet, indices.outlet];
-    let check = Indices::new(&operation.kind, true);
+    let check = IndexCheck::new(&operation.kind, true);
     let builder = &mut lowering.frame.builder;
     let wire = builder.kernel("GatherNd", x.dtype, &to, &inputs, move |inputs| {
         let shape = inputs[0].shape();
@@ -178,7 +183,7 @@ fn gather_nd(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
         let depth = rows.last().copied().unwrap_or(0);
         let rows = rows[..rows.len() - 1].iter();
         let to: Vec<usize> = rows.chain(&shape[batch + depth..]).copied().collect();
-        pick(&inputs[0], &to, &from)
+        gather_elements(&inputs[0], &to, &from)
     })?;
     Ok(one(wire))
 }
@@ -190,7 +195,7 @@ pub(super) fn gather_in_batches(
     (x, indices): (Wire, Wire),
     axis: usize,
     batch: usize,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let (shape, rows) = (lowering.shape(x)?, lowering.shape(indices)?);
     ensure!(
         batch <= axis && axis < shape.len() && batch <= rows.len(),
@@ -200,7 +205,7 @@ pub(super) fn gather_in_batches(
     to.extend_from_slice(&rows[batch..]);
     to.extend_from_slice(&shape[axis + 1..]);
     let inputs = [x.outlet, indices.outlet];
-    let check = Indices::new("gather", true);
+    let check = IndexCheck::new("gather", true);
     let builder = &mut lowering.frame.builder;
     let wire = builder.kernel("GatherBatches", x.dtype, &to, &inputs, move |inputs| {
         let (shape, rows) = (inputs[0].shape(), inputs[1].shape());
@@ -225,19 +230,19 @@ pub(super) fn gather_in_batches(
         let mut to = shape[..axis].to_vec();
         to.extend_from_slice(&rows[batch..]);
         to.extend_from_slice(&shape[axis + 1..]);
-        pick(&inputs[0], &to, &from)
+        gather_elements(&inputs[0], &to, &from)
     })?;
     Ok(one(wire))
 }
 
 /// Combines updates into a tensor. Their positions follow from its shape and the indices, one for
 /// each update.
-fn scattered(
+fn scatter_with(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-    places: impl Fn(&[usize], &Tensor, &Indices) -> TractResult<Vec<usize>> + Send + Sync + 'static,
-) -> TractResult<Vec<Held>> {
-    let mode = Mode::read(lowering, operation)?;
+    places: impl Fn(&[usize], &Tensor, &IndexCheck) -> TractResult<Vec<usize>> + Send + Sync + 'static,
+) -> TractResult<Vec<Operand>> {
+    let mode = ScatterMode::read(lowering, operation)?;
     let data = lowering.tensor(operation, "data")?;
     let indices = lowering.tensor(operation, "indices")?;
     let updates = lowering.tensor(operation, "updates")?;
@@ -246,7 +251,7 @@ fn scattered(
     let indices = builder.cast(indices, DType::Int64)?;
     let updates = builder.cast(updates, data.dtype)?;
     let inputs = [data.outlet, indices.outlet, updates.outlet];
-    let check = Indices::new(&operation.kind, true);
+    let check = IndexCheck::new(&operation.kind, true);
     let wire = builder.kernel("ScatterBy", data.dtype, &shape, &inputs, move |inputs| {
         let (data, updates) = (&inputs[0], &inputs[2]);
         let places = places(data.shape(), &inputs[1], &check)?;
@@ -262,13 +267,13 @@ fn scattered(
             for (place, new) in places.into_iter().zip(floats(updates)?) {
                 values[place] = mode.of_floats(values[place], new);
             }
-            return of_floats(data.shape(), &values, dtype);
+            return tensor_of_floats(data.shape(), &values, dtype);
         }
         let mut values = ints(data)?;
         for (place, new) in places.into_iter().zip(ints(updates)?) {
             values[place] = mode.of_ints(values[place], new, &check)?;
         }
-        of_ints(data.shape(), &values, dtype)
+        tensor_of_ints(data.shape(), &values, dtype)
     })?;
     Ok(one(wire))
 }

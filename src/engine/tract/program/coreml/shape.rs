@@ -3,14 +3,14 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::{Arg, Out};
-use super::held::{Held, axis_of};
-use super::real::check_room;
-use super::{Lowering, Operation, Slot, Table, one};
+use super::super::calling::{CallArg, CallResult};
+use super::held::{Operand, axis_of};
+use super::real::check_size;
+use super::{Lowering, Operation, OperationTable, Slot, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperationTable = &[
     (&["reshape"], reshape),
     (&["expand_dims"], expand),
     (&["squeeze"], squeeze),
@@ -31,8 +31,8 @@ pub(super) const TABLE: Table = &[
             .into_iter()
             .zip(&reps)
             .map(|(size, count)| size * count);
-        check_room(&sizes.collect::<Vec<_>>())?;
-        let args = vec![x.into(), Arg::Ints(reps)];
+        check_size(&sizes.collect::<Vec<_>>())?;
+        let args = vec![x.into(), CallArg::Ints(reps)];
         lowering.aten("aten::repeat.out", args, x.dtype).map(one)
     }),
     (&["concat"], concat),
@@ -43,7 +43,7 @@ pub(super) const TABLE: Table = &[
         let wires = wires(lowering, operation)?;
         let axis = lowering.int(operation, "axis", 0)?;
         let dtype = lowering.dtype(operation)?;
-        let args = vec![Arg::Tensors(wires), axis.into()];
+        let args = vec![CallArg::Tensors(wires), axis.into()];
         lowering.aten("aten::stack.out", args, dtype).map(one)
     }),
     (&["split"], split),
@@ -53,7 +53,7 @@ pub(super) const TABLE: Table = &[
         let axes = lowering.axes(operation, rank)?;
         let axes = axes.unwrap_or_else(|| (0..rank).collect());
         let axes: Vec<TDim> = axes.into_iter().map(|axis| axis.to_dim()).collect();
-        let args = vec![x.into(), Arg::Ints(axes)];
+        let args = vec![x.into(), CallArg::Ints(axes)];
         lowering.aten("aten::flip.out", args, x.dtype).map(one)
     }),
     (&["pad"], pad),
@@ -73,7 +73,10 @@ fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 /// remaining elements.
 ///
 /// Before iOS17, shapes with a 0 keep the number of dimensions.
-fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn reshape(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let from = lowering.shape(x)?;
     let mut wanted = lowering.sizes(operation, "shape")?.unwrap_or_default();
@@ -83,22 +86,22 @@ fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
             *size = own.map_or(TDim::Val(1), |own| from[own].clone());
         }
     }
-    let args = vec![x.into(), Arg::Ints(wanted)];
+    let args = vec![x.into(), CallArg::Ints(wanted)];
     lowering.aten("aten::view_copy.out", args, x.dtype).map(one)
 }
 
-fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let axes = lowering
         .ints(operation, "axes")?
         .context("missing argument `axes`")?;
-    if let Held::Sizes {
+    if let Operand::Sizes {
         sizes,
         is_number: true,
     } = lowering.held_arg(operation, "x")?
         && axes.len() == 1
     {
         let is_number = false;
-        return Ok(vec![Held::Sizes { sizes, is_number }]);
+        return Ok(vec![Operand::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len() + axes.len();
@@ -112,12 +115,15 @@ fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn squeeze(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+fn squeeze(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
+    if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && sizes.len() == 1
     {
         let is_number = true;
-        return Ok(vec![Held::Sizes { sizes, is_number }]);
+        return Ok(vec![Operand::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
@@ -131,7 +137,10 @@ fn squeeze(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn transpose(
+    lowering: &mut Lowering<'_, '_, '_>,
+    operation: &Operation,
+) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
     let order = lowering
@@ -147,9 +156,11 @@ fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
 fn stacked_sizes(
     lowering: &Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Option<Held>> {
+) -> TractResult<Option<Operand>> {
     let held = lowering.all(operation, "values")?;
-    let has_sizes = held.iter().any(|held| matches!(held, Held::Sizes { .. }));
+    let has_sizes = held
+        .iter()
+        .any(|held| matches!(held, Operand::Sizes { .. }));
     let mut list = Vec::new();
     for held in held.iter().filter(|_| has_sizes) {
         if lowering.rank_of(held)? > 0 {
@@ -161,24 +172,27 @@ fn stacked_sizes(
         list.extend(sizes);
     }
     let is_number = false;
-    Ok(has_sizes.then_some(Held::Sizes {
+    Ok(has_sizes.then_some(Operand::Sizes {
         sizes: list,
         is_number,
     }))
 }
 
 /// Concatenates tensors or sizes.
-fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     if lowering.bool(operation, "interleave", false)? {
         return interleaved(lowering, operation);
     }
     let held = lowering.all(operation, "values")?;
-    if held.iter().any(|held| matches!(held, Held::Sizes { .. })) {
+    if held
+        .iter()
+        .any(|held| matches!(held, Operand::Sizes { .. }))
+    {
         let parts = held.iter().map(|held| lowering.as_sizes(held));
         let parts: Option<Vec<Vec<TDim>>> = parts.collect::<TractResult<_>>()?;
         if let Some(parts) = parts {
             let (sizes, is_number) = (parts.concat(), false);
-            return Ok(vec![Held::Sizes { sizes, is_number }]);
+            return Ok(vec![Operand::Sizes { sizes, is_number }]);
         }
     }
     let dtype = lowering.dtype(operation)?;
@@ -191,7 +205,7 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
         wires.push(wire);
     }
     let axis = lowering.int(operation, "axis", 0)?;
-    let args = vec![Arg::Tensors(wires), axis.into()];
+    let args = vec![CallArg::Tensors(wires), axis.into()];
     lowering.aten("aten::cat.out", args, dtype).map(one)
 }
 
@@ -200,19 +214,19 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
 fn interleaved(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Held>> {
+) -> TractResult<Vec<Operand>> {
     let wires = wires(lowering, operation)?;
     let first = *wires.first().context("no tensors to join")?;
     let mut shape = lowering.shape(first)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
     shape[axis] = shape[axis].clone() * wires.len();
     let dtype = lowering.dtype(operation)?;
-    let args = vec![Arg::Tensors(wires), i64::try_from(axis + 1)?.into()];
+    let args = vec![CallArg::Tensors(wires), i64::try_from(axis + 1)?.into()];
     let wire = lowering.aten("aten::stack.out", args, dtype)?;
     lowering.reshaped(wire, &shape).map(one)
 }
 
-fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -227,13 +241,13 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         );
         vec![(size / count).to_dim(); count]
     };
-    let outs = [Out::Tensors(vec![x.dtype; sizes.len()])];
-    let args = vec![x.into(), Arg::Ints(sizes), i64::try_from(axis)?.into()];
+    let outs = [CallResult::Tensors(vec![x.dtype; sizes.len()])];
+    let args = vec![x.into(), CallArg::Ints(sizes), i64::try_from(axis)?.into()];
     let given = lowering
         .caller()
         .call("aten::split_with_sizes_copy.out", args, &outs)?;
     let given = given.into_iter().map(|slot| match slot {
-        Slot::Tensor(wire) => Ok(Held::Tensor(wire)),
+        Slot::Tensor(wire) => Ok(Operand::Tensor(wire)),
         _ => bail!("an output is not a tensor"),
     });
     given.collect()
@@ -241,7 +255,7 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 
 /// Lowers padding. The pairs are for the last dimensions, outermost first; `ATen` expects innermost
 /// first.
-fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let mode = lowering.text(operation, "mode", "constant")?;
     let x = lowering.tensor(operation, "x")?;
     let pads = lowering
@@ -260,7 +274,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResul
     for (size, [before, after]) in shape[first..].iter_mut().zip(pairs) {
         *size = size.clone() + *before + *after;
     }
-    check_room(&shape)?;
+    check_size(&shape)?;
     if mode == "constant" {
         let value = lowering.float(operation, "constant_val", 0.0)?;
         return padded(lowering, x, &pads, value).map(one);
@@ -295,7 +309,7 @@ fn reflected(
         let builder = &mut lowering.frame.builder;
         let outlet = builder.slice(x.outlet, axis, start, end)?;
         let part = Wire { outlet, ..x };
-        let args = vec![part.into(), Arg::Ints(vec![axis.to_dim()])];
+        let args = vec![part.into(), CallArg::Ints(vec![axis.to_dim()])];
         parts.push(lowering.aten("aten::flip.out", args, x.dtype)?.outlet);
     }
     let outlet = lowering
@@ -341,19 +355,19 @@ pub(super) fn padded(
         pads.len()
     );
     let inner: Vec<i64> = pairs.iter().rev().flatten().copied().collect();
-    let args = vec![x.into(), Arg::from(inner.as_slice()), value.into()];
+    let args = vec![x.into(), CallArg::from(inner.as_slice()), value.into()];
     lowering.aten("aten::constant_pad_nd.out", args, x.dtype)
 }
 
 /// Crops rows and columns on both sides.
-fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
+fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
     let x = lowering.tensor(operation, "x")?;
     let mut wire = x;
     for (name, from_end) in [("crop_height", 2), ("crop_width", 1)] {
         let shape = lowering.shape(wire)?;
         ensure!(
             shape.len() >= 2,
-            "unsupported rank of a cropped tensor: {}",
+            "invalid rank of a cropped tensor: {}",
             shape.len()
         );
         let axis = shape.len() - from_end;

@@ -5,7 +5,7 @@ use tract_onnx::tract_core::internal::*;
 use super::{Lowering, Operation};
 
 /// Maximum size, stride, dilation or padding.
-const MOST: i64 = 1 << 24;
+const MAX_WINDOW_PARAM: i64 = 1 << 24;
 
 /// Parameters of a sliding window.
 pub(super) struct Window {
@@ -27,7 +27,9 @@ impl Window {
     ) -> TractResult<Self> {
         let spatial = kernel.len();
         ensure!(
-            kernel.iter().all(|size| (1..=MOST).contains(size)),
+            kernel
+                .iter()
+                .all(|size| (1..=MAX_WINDOW_PARAM).contains(size)),
             "invalid window sizes {kernel:?}"
         );
         let each = |name: &str| -> TractResult<Vec<i64>> {
@@ -35,7 +37,9 @@ impl Window {
             let numbers = numbers.unwrap_or_else(|| vec![1; spatial]);
             ensure!(
                 numbers.len() == spatial
-                    && numbers.iter().all(|number| (1..=MOST).contains(number)),
+                    && numbers
+                        .iter()
+                        .all(|number| (1..=MAX_WINDOW_PARAM).contains(number)),
                 "invalid `{name}`: {numbers:?}"
             );
             Ok(numbers)
@@ -66,7 +70,8 @@ impl Window {
             other => bail!("unsupported padding type `{other}`"),
         };
         ensure!(
-            pads.len() == 2 * spatial && pads.iter().all(|pad| (0..=MOST).contains(pad)),
+            pads.len() == 2 * spatial
+                && pads.iter().all(|pad| (0..=MAX_WINDOW_PARAM).contains(pad)),
             "invalid padding {pads:?} for {spatial} dimensions"
         );
         Ok(Self {
@@ -77,7 +82,7 @@ impl Window {
     }
 
     /// Returns the padding of each dimension if it is the same on both sides.
-    pub(super) fn even(&self) -> Option<Vec<i64>> {
+    pub(super) fn symmetric_padding(&self) -> Option<Vec<i64>> {
         let (pairs, _) = self.pads.as_chunks::<2>();
         let even = pairs
             .iter()

@@ -3,31 +3,31 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Builder;
-use super::super::calling::Arg;
-use super::{Instruction, Lowering, Table};
+use super::super::calling::CallArg;
+use super::{Instruction, InstructionTable, Lowering};
 
 /// Suffixes of the fields for each axis, by the number of spatial dimensions.
-const AXES: [&[&str]; 3] = [&[""], &["_h", "_w"], &["_d", "_h", "_w"]];
+const AXIS_SUFFIXES: [&[&str]; 3] = [&[""], &["_h", "_w"], &["_d", "_h", "_w"]];
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["Conv1D"], |lowering, node| {
-        convolution(lowering, node, AXES[0], false)
+        convolution(lowering, node, AXIS_SUFFIXES[0], false)
     }),
     (&["Conv2D"], |lowering, node| {
-        convolution(lowering, node, AXES[1], false)
+        convolution(lowering, node, AXIS_SUFFIXES[1], false)
     }),
     (&["Conv3D"], |lowering, node| {
-        convolution(lowering, node, AXES[2], false)
+        convolution(lowering, node, AXIS_SUFFIXES[2], false)
     }),
     (&["ConvTranspose1D"], |lowering, node| {
-        convolution(lowering, node, AXES[0], true)
+        convolution(lowering, node, AXIS_SUFFIXES[0], true)
     }),
     (&["ConvTranspose2D"], |lowering, node| {
-        convolution(lowering, node, AXES[1], true)
+        convolution(lowering, node, AXIS_SUFFIXES[1], true)
     }),
     (&["ConvTranspose3D"], |lowering, node| {
-        convolution(lowering, node, AXES[2], true)
+        convolution(lowering, node, AXIS_SUFFIXES[2], true)
     }),
 ];
 
@@ -45,24 +45,24 @@ fn convolution(
         "invalid rank of a convolution over {} dimensions",
         axes.len()
     );
-    let each = |name: &str| -> TractResult<Arg> {
+    let each = |name: &str| -> TractResult<CallArg> {
         let numbers = axes
             .iter()
             .map(|axis| lowering.int(node, &format!("{name}{axis}")));
         let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
-        Ok(Arg::from(numbers.as_slice()))
+        Ok(CallArg::from(numbers.as_slice()))
     };
     let (stride, padding, dilation) = (each("stride")?, each("padding")?, each("dilation")?);
     let more = if transposed {
         each("output_padding")?
     } else {
-        Arg::from(vec![0; axes.len()].as_slice())
+        CallArg::from(vec![0; axes.len()].as_slice())
     };
     let groups = lowering.int(node, "groups")?;
     let channels_first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
     let channels_last: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    let input = lowering.moved(x, &channels_first)?;
-    let mut kernel = lowering.moved_kernel(weight, &channels_first)?;
+    let input = lowering.permute(x, &channels_first)?;
+    let mut kernel = lowering.permute_kernel(weight, &channels_first)?;
     let rest = |transposed: bool| {
         let rest = [
             stride,
@@ -76,19 +76,23 @@ fn convolution(
     };
     let wire = if transposed {
         let builder = &mut lowering.frame.builder;
-        kernel.outlet = swapped(builder, kernel.outlet, usize::try_from(groups)?)?;
-        let mut args = vec![input.into(), kernel.into(), Arg::None];
+        kernel.outlet = swap_kernel_channels(builder, kernel.outlet, usize::try_from(groups)?)?;
+        let mut args = vec![input.into(), kernel.into(), CallArg::None];
         args.extend(rest(true));
         lowering.aten("aten::convolution.out", args, x.dtype)?
     } else {
-        lowering.convolved(input, kernel, rest(false))?
+        lowering.add_convolution(input, kernel, rest(false))?
     };
-    let wire = lowering.moved(wire, &channels_last)?;
-    lowering.give(node, wire)
+    let wire = lowering.permute(wire, &channels_last)?;
+    lowering.write_output(node, wire)
 }
 
 /// Reorders a kernel `[out, in / groups, ..]` to `[in, out / groups, ..]`.
-fn swapped(builder: &mut Builder, kernel: OutletId, groups: usize) -> TractResult<OutletId> {
+fn swap_kernel_channels(
+    builder: &mut Builder,
+    kernel: OutletId,
+    groups: usize,
+) -> TractResult<OutletId> {
     let shape = builder.shape(kernel)?;
     let (out, each) = (shape[0].to_usize()?, shape[1].to_usize()?);
     ensure!(

@@ -3,9 +3,9 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::joined::Step;
-use super::{Instruction, Lowering, Table, float_of, joint};
+use super::super::calling::CallArg;
+use super::joined::Arithmetic;
+use super::{Instruction, InstructionTable, Lowering, float_dtype, joint_dtype};
 use crate::tensor::DType;
 
 /// Instructions of one tensor, with the portable operator for each.
@@ -37,7 +37,7 @@ const UNARY: &[(&str, &str)] = &[
 ];
 
 /// Instructions that keep the argument's dtype.
-const SAME: &[(&str, &str)] = &[
+const DTYPE_PRESERVING: &[(&str, &str)] = &[
     ("Abs", "aten::abs.out"),
     ("Ceil", "aten::ceil.out"),
     ("Floor", "aten::floor.out"),
@@ -64,7 +64,7 @@ const BITWISE: &[(&str, &str)] = &[
 ];
 
 /// Comparisons of two tensors, with boolean results.
-const COMPARED: &[(&str, &str)] = &[
+const COMPARISONS: &[(&str, &str)] = &[
     ("Equal", "aten::eq.Tensor_out"),
     ("Greater", "aten::gt.Tensor_out"),
     ("GreaterEqual", "aten::ge.Tensor_out"),
@@ -75,7 +75,7 @@ const COMPARED: &[(&str, &str)] = &[
     ("NotEqual", "aten::ne.Tensor_out"),
 ];
 
-fn name_in(table: &[(&str, &'static str)], node: &Instruction) -> TractResult<&'static str> {
+fn operator_of(table: &[(&str, &'static str)], node: &Instruction) -> TractResult<&'static str> {
     let found = table.iter().find(|(kind, _)| *kind == node.kind);
     found
         .map(|(_, name)| *name)
@@ -83,7 +83,7 @@ fn name_in(table: &[(&str, &'static str)], node: &Instruction) -> TractResult<&'
 }
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (
         &[
             "Arccos",
@@ -113,16 +113,24 @@ pub(super) const TABLE: Table = &[
         ],
         |lowering, node| {
             let x = lowering.tensor(node, "x")?;
-            let wire = lowering.aten(name_in(UNARY, node)?, vec![x.into()], float_of(x.dtype))?;
-            lowering.give(node, wire)
+            let wire = lowering.aten(
+                operator_of(UNARY, node)?,
+                vec![x.into()],
+                float_dtype(x.dtype),
+            )?;
+            lowering.write_output(node, wire)
         },
     ),
     (
         &["Abs", "Ceil", "Floor", "Neg", "Sign", "Trunc"],
         |lowering, node| {
             let x = lowering.tensor(node, "x")?;
-            let wire = lowering.aten(name_in(SAME, node)?, vec![x.into()], x.dtype)?;
-            lowering.give(node, wire)
+            let wire = lowering.aten(
+                operator_of(DTYPE_PRESERVING, node)?,
+                vec![x.into()],
+                x.dtype,
+            )?;
+            lowering.write_output(node, wire)
         },
     ),
     (
@@ -137,15 +145,15 @@ pub(super) const TABLE: Table = &[
         |lowering, node| {
             let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
             let simpler = match node.kind {
-                "Multiply" => lowering.joined(Step::Multiply, a, b)?,
-                kind => limited(lowering, kind, a, b)?,
+                "Multiply" => lowering.fuse_arithmetic(Arithmetic::Multiply, a, b)?,
+                kind => clamp_by_constant(lowering, kind, a, b)?,
             };
             if let Some(wire) = simpler {
-                return lowering.give(node, wire);
+                return lowering.write_output(node, wire);
             }
             let args = vec![a.into(), b.into()];
-            let wire = lowering.aten(name_in(BINARY, node)?, args, joint(a, b))?;
-            lowering.give(node, wire)
+            let wire = lowering.aten(operator_of(BINARY, node)?, args, joint_dtype(a, b))?;
+            lowering.write_output(node, wire)
         },
     ),
     (
@@ -162,65 +170,69 @@ pub(super) const TABLE: Table = &[
         |lowering, node| {
             let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
             let args = vec![a.into(), b.into()];
-            let wire = lowering.aten(name_in(COMPARED, node)?, args, DType::Bool)?;
-            lowering.give(node, wire)
+            let wire = lowering.aten(operator_of(COMPARISONS, node)?, args, DType::Bool)?;
+            lowering.write_output(node, wire)
         },
     ),
     (&["Add"], |lowering, node| {
-        sum(lowering, node, Step::Add, "aten::add.out")
+        sum(lowering, node, Arithmetic::Add, "aten::add.out")
     }),
     (&["Subtract"], |lowering, node| {
-        sum(lowering, node, Step::Subtract, "aten::sub.out")
+        sum(lowering, node, Arithmetic::Subtract, "aten::sub.out")
     }),
     (&["Divide"], |lowering, node| {
         let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
-        let dtype = float_of(joint(a, b));
+        let dtype = float_dtype(joint_dtype(a, b));
         let wire = lowering.aten("aten::div.out", vec![a.into(), b.into()], dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["FloorDivide"], |lowering, node| {
         let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
         let args = vec![a.into(), b.into()];
-        let wire = lowering.aten("aten::floor_divide.out", args, joint(a, b))?;
-        lowering.give(node, wire)
+        let wire = lowering.aten("aten::floor_divide.out", args, joint_dtype(a, b))?;
+        lowering.write_output(node, wire)
     }),
     (&["LogicalNot"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let wire = lowering.aten("aten::logical_not.out", vec![x.into()], DType::Bool)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (
         &["BitwiseAnd", "BitwiseOr", "BitwiseXor"],
         |lowering, node| {
             let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
             let args = vec![a.into(), b.into()];
-            let wire = lowering.aten(name_in(BITWISE, node)?, args, joint(a, b))?;
-            lowering.give(node, wire)
+            let wire = lowering.aten(operator_of(BITWISE, node)?, args, joint_dtype(a, b))?;
+            lowering.write_output(node, wire)
         },
     ),
     (&["BitwiseInvert"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let wire = lowering.aten("aten::bitwise_not.out", vec![x.into()], x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["LogAddExp"], log_add_exp),
     (&["Square"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let wire = lowering.aten("aten::mul.out", vec![x.into(), x.into()], x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Round"], round),
     (&["Gelu"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let mode = super::text(node, "approximate")?.to_owned();
-        let wire = lowering.aten("aten::gelu.out", vec![x.into(), Arg::Text(mode)], x.dtype)?;
-        lowering.give(node, wire)
+        let wire = lowering.aten(
+            "aten::gelu.out",
+            vec![x.into(), CallArg::Text(mode)],
+            x.dtype,
+        )?;
+        lowering.write_output(node, wire)
     }),
     (&["Clip"], |lowering, node| {
         let mut wire = lowering.tensor(node, "x")?;
         for (name, limit) in [("a_min", "Maximum"), ("a_max", "Minimum")] {
             if let Some(by) = lowering.optional(node, name)? {
-                if let Some(simple) = limited(lowering, limit, wire, by)? {
+                if let Some(simple) = clamp_by_constant(lowering, limit, wire, by)? {
                     wire = simple;
                     continue;
                 }
@@ -229,33 +241,33 @@ pub(super) const TABLE: Table = &[
                 wire = lowering.aten(operator, vec![wire.into(), by.into()], wire.dtype)?;
             }
         }
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Where"], |lowering, node| {
         let condition = lowering.tensor(node, "condition")?;
         let (x, y) = (lowering.tensor(node, "x")?, lowering.tensor(node, "y")?);
         let args = vec![condition.into(), x.into(), y.into()];
-        let wire = lowering.aten("aten::where.self_out", args, joint(x, y))?;
-        lowering.give(node, wire)
+        let wire = lowering.aten("aten::where.self_out", args, joint_dtype(x, y))?;
+        lowering.write_output(node, wire)
     }),
     (&["AsType"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let dtype = lowering
-            .code(node, "scalar_type")?
+            .dtype_field(node, "scalar_type")?
             .context("the dtype is missing")?;
         let wire = lowering.frame.builder.cast(x, dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["IdCopy", "Contiguous"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        lowering.give(node, x)
+        lowering.write_output(node, x)
     }),
     (&["Noop"], |_, _| Ok(())),
 ];
 
 /// Computes the maximum or minimum of a value and a constant number without a tensor for the
 /// number.
-fn limited(
+fn clamp_by_constant(
     lowering: &mut Lowering<'_, '_, '_>,
     kind: &str,
     x: Wire,
@@ -270,9 +282,9 @@ fn limited(
         return Ok(None);
     };
     let (least, most) = if kind == "Maximum" {
-        (Arg::from(number), Arg::None)
+        (CallArg::from(number), CallArg::None)
     } else {
-        (Arg::None, Arg::from(number))
+        (CallArg::None, CallArg::from(number))
     };
     let wire = lowering.aten("aten::clamp.out", vec![x.into(), least, most], x.dtype)?;
     Ok(Some(wire))
@@ -281,16 +293,16 @@ fn limited(
 fn sum(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
-    step: Step,
+    step: Arithmetic,
     name: &str,
 ) -> TractResult<()> {
     let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
-    if let Some(wire) = lowering.joined(step, a, b)? {
-        return lowering.give(node, wire);
+    if let Some(wire) = lowering.fuse_arithmetic(step, a, b)? {
+        return lowering.write_output(node, wire);
     }
-    let args = vec![a.into(), b.into(), Arg::from(1)];
-    let wire = lowering.aten(name, args, joint(a, b))?;
-    lowering.give(node, wire)
+    let args = vec![a.into(), b.into(), CallArg::from(1)];
+    let wire = lowering.aten(name, args, joint_dtype(a, b))?;
+    lowering.write_output(node, wire)
 }
 
 /// Rounds to `decimals` decimals; negative numbers round to a power of ten. Ties go to even.
@@ -299,11 +311,11 @@ fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     let decimals = i32::try_from(lowering.int(node, "decimals")?)?;
     if decimals == 0 || (decimals > 0 && !x.dtype.is_float()) {
         let wire = lowering.aten("aten::round.out", vec![x.into()], x.dtype)?;
-        return lowering.give(node, wire);
+        return lowering.write_output(node, wire);
     }
     ensure!(
         decimals.abs() < 38,
-        "unsupported rounding to {decimals} decimals"
+        "invalid rounding to {decimals} decimals"
     );
     let float = DType::Float32;
     let factor = 10_f64.powi(decimals.abs());
@@ -317,13 +329,13 @@ fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     let wire = lowering.aten("aten::round.out", vec![wire.into()], float)?;
     let wire = lowering.aten(second, vec![wire.into(), factor.into()], float)?;
     let wire = lowering.frame.builder.cast(wire, x.dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Computes `log(exp(a) + exp(b))`.
 fn log_add_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
-    let dtype = float_of(joint(a, b));
+    let dtype = float_dtype(joint_dtype(a, b));
     let builder = &mut lowering.frame.builder;
     let shape = builder.broadcast_shape(&[a.outlet, b.outlet])?;
     let mut wide = [a, b].map(|wire| wire.outlet);
@@ -340,15 +352,15 @@ fn log_add_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tract
             .iter_mut()
             .zip(other.as_slice::<f32>()?)
         {
-            *a = joined(*a, *b);
+            *a = log_sum(*a, *b);
         }
         Ok(output)
     })?;
     let wire = builder.cast(wire, dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
-fn joined(a: f32, b: f32) -> f32 {
+fn log_sum(a: f32, b: f32) -> f32 {
     if a.is_nan() || b.is_nan() {
         return f32::NAN;
     }

@@ -2,32 +2,32 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::product::matrices;
+use super::super::product::matrix_product;
 use super::quantized::real;
-use super::{Instruction, Lowering, Table, Wire, joint};
+use super::{Instruction, InstructionTable, Lowering, Wire, joint_dtype};
 use crate::tensor::DType;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["GatherMm"], |lowering, node| {
         let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
-        let dtype = joint(a, b);
-        let left = chosen(lowering, node, a, "lhs_indices")?;
-        let right = chosen(lowering, node, b, "rhs_indices")?;
+        let dtype = joint_dtype(a, b);
+        let left = gather_matrices(lowering, node, a, "lhs_indices")?;
+        let right = gather_matrices(lowering, node, b, "rhs_indices")?;
         product(lowering, node, left, (right, false), dtype)
     }),
     (&["GatherQmm"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let weights = real(lowering, node)?;
         let swapped = lowering.flag(node, "transpose")?;
-        let left = chosen(lowering, node, x, "lhs_indices")?;
-        let right = chosen(lowering, node, weights, "rhs_indices")?;
+        let left = gather_matrices(lowering, node, x, "lhs_indices")?;
+        let right = gather_matrices(lowering, node, weights, "rhs_indices")?;
         product(lowering, node, left, (right, swapped), x.dtype)
     }),
 ];
 
 /// Gathers matrices of a batch by row-major indices. Without indices, returns all of them.
-fn chosen(
+fn gather_matrices(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
     x: Wire,
@@ -42,7 +42,7 @@ fn chosen(
     let shape = builder.shape(x.outlet)?;
     ensure!(
         shape.len() >= 2,
-        "unsupported rank of matrices: expected 2 or more, got {}",
+        "invalid rank of matrices: expected 2 or more, got {}",
         shape.len()
     );
     let (batch, matrix) = shape.split_at(shape.len() - 2);
@@ -60,7 +60,7 @@ fn product(
     dtype: DType,
 ) -> TractResult<()> {
     let builder = &mut lowering.frame.builder;
-    let outlet = matrices(builder, (left.outlet, false), (right.outlet, swapped))?;
+    let outlet = matrix_product(builder, (left.outlet, false), (right.outlet, swapped))?;
     let wire = builder.rounded(outlet, dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }

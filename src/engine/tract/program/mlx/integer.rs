@@ -3,14 +3,14 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::calling::{Arg, Out};
-use super::super::frame::{Number, Slot};
+use super::super::calling::{CallArg, CallResult};
+use super::super::frame::{RuntimeNumber, Slot};
 use super::shape::axis_of;
-use super::{Field, Instruction, Lowering, Table};
+use super::{Field, Instruction, InstructionTable, Lowering};
 use crate::tensor::DType;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["SymSize"], |lowering, node| {
         let a = lowering.tensor(node, "a")?;
         let shape = lowering.shape(a)?;
@@ -23,13 +23,13 @@ pub(super) const TABLE: Table = &[
         called(lowering, node, "aten::_local_scalar_dense", vec![x.into()])
     }),
     (&["AddInt"], |lowering, node| {
-        of_two(lowering, node, "executorch_prim::add.Scalar")
+        binary(lowering, node, "executorch_prim::add.Scalar")
     }),
     (&["SubtractInt"], |lowering, node| {
-        of_two(lowering, node, "executorch_prim::sub.Scalar")
+        binary(lowering, node, "executorch_prim::sub.Scalar")
     }),
     (&["MultiplyInt"], |lowering, node| {
-        of_two(lowering, node, "executorch_prim::mul.Scalar")
+        binary(lowering, node, "executorch_prim::mul.Scalar")
     }),
     (&["FloorDivideInt"], |lowering, node| {
         divided(lowering, node, "executorch_prim::floordiv.Scalar", quotient)
@@ -41,10 +41,10 @@ pub(super) const TABLE: Table = &[
 
 impl Lowering<'_, '_, '_> {
     /// Returns an integer as a tensor without dimensions.
-    pub(super) fn whole(&mut self, slot: &Slot) -> TractResult<OutletId> {
+    pub(super) fn as_tensor(&mut self, slot: &Slot) -> TractResult<OutletId> {
         let wire = match slot {
             Slot::Int(dim) => return self.frame.builder.size(dim, DType::Int64),
-            Slot::Number(number) => self.frame.sum(number)?,
+            Slot::Number(number) => self.frame.number_as_tensor(number)?,
             _ => bail!("expected an integer"),
         };
         Ok(self.frame.builder.cast(wire, DType::Int64)?.outlet)
@@ -60,7 +60,7 @@ impl Lowering<'_, '_, '_> {
 
     /// Returns a new symbol for a size known only at run time. The operator that outputs the tensor
     /// determines it.
-    pub(super) fn unknown(&mut self) -> TDim {
+    pub(super) fn runtime_size(&mut self) -> TDim {
         let symbols = &self.frame.builder.model.symbols;
         symbols.new_with_prefix("count").into()
     }
@@ -71,13 +71,13 @@ pub(super) fn distance(start: &Slot, stop: &Slot) -> Option<TDim> {
     match (start, stop) {
         (Slot::Int(start), Slot::Int(stop)) => Some((stop.clone() - start).reduce()),
         (Slot::Number(start), Slot::Number(stop)) if start.wire == stop.wire => {
-            Some((stop.plus.clone() - &start.plus).reduce())
+            Some((stop.offset.clone() - &start.offset).reduce())
         }
         _ => None,
     }
 }
 
-fn of_two(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+fn binary(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
     let (a, b) = (lowering.given(node, "a")?, lowering.given(node, "b")?);
     let args = vec![argument(a)?, argument(b)?];
     called(lowering, node, name, args)
@@ -96,7 +96,7 @@ fn divided(
     {
         return called(lowering, node, name, vec![argument(a)?, argument(b)?]);
     }
-    let inputs = [lowering.whole(&a)?, lowering.whole(&b)?];
+    let inputs = [lowering.as_tensor(&a)?, lowering.as_tensor(&b)?];
     let dtype = DType::Int64;
     let builder = &mut lowering.frame.builder;
     let wire = builder.kernel("DivideIntegers", dtype, &[], &inputs, move |inputs| {
@@ -106,7 +106,11 @@ fn divided(
         Ok(tensor0(given))
     })?;
     let plus = TDim::Val(0);
-    value(lowering, node, Slot::Number(Number { wire, plus }))
+    value(
+        lowering,
+        node,
+        Slot::Number(RuntimeNumber { wire, offset: plus }),
+    )
 }
 
 fn quotient(a: i64, b: i64) -> Option<i64> {
@@ -119,10 +123,10 @@ fn remainder(a: i64, b: i64) -> Option<i64> {
     Some(a - quotient(a, b)? * b)
 }
 
-pub(super) fn argument(slot: Slot) -> TractResult<Arg> {
+pub(super) fn argument(slot: Slot) -> TractResult<CallArg> {
     match slot {
-        Slot::Int(dim) => Ok(Arg::Int(dim)),
-        Slot::Number(number) => Ok(Arg::Number(number)),
+        Slot::Int(dim) => Ok(CallArg::Int(dim)),
+        Slot::Number(number) => Ok(CallArg::Number(number)),
         _ => bail!("expected an integer"),
     }
 }
@@ -132,9 +136,9 @@ fn called(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
     name: &str,
-    args: Vec<Arg>,
+    args: Vec<CallArg>,
 ) -> TractResult<()> {
-    let given = lowering.caller().call(name, args, &[Out::Number])?;
+    let given = lowering.caller().call(name, args, &[CallResult::Number])?;
     let first = given
         .into_iter()
         .next()

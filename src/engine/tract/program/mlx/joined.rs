@@ -10,34 +10,34 @@ use std::collections::HashMap;
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::{Builder, Wire};
-use super::super::calling::Arg;
+use super::super::calling::CallArg;
 use super::Lowering;
 use crate::engine::Rounding;
 use crate::tensor::DType;
 
 /// Maximum number of elements of a constant with one element for each channel.
-const MAX_STEP: usize = 1 << 16;
+const MAX_CHANNEL_ELEMENTS: usize = 1 << 16;
 /// Maximum depth of constant folding.
 const MAX_DEPTH: usize = 32;
 
 /// Permutations and convolutions so far, which later steps may fuse with.
 #[derive(Default)]
-pub(super) struct Joined {
+pub(super) struct FusionState {
     /// For each permuted value, the original value and the order of its dimensions.
     moved: HashMap<OutletId, (OutletId, Vec<usize>)>,
-    convolved: HashMap<OutletId, Convolved>,
+    convolved: HashMap<OutletId, FusedConvolution>,
 }
 
 /// A convolution whose result is scaled and shifted by channel.
 #[derive(Clone)]
-struct Convolved {
+struct FusedConvolution {
     /// The input, with channels first.
     input: Wire,
     /// The kernel, before and after scaling.
     kernel: Arc<Tensor>,
     scaled: Wire,
     /// Stride, padding and the other arguments after the bias.
-    rest: Vec<Arg>,
+    rest: Vec<CallArg>,
     scale: Vec<f32>,
     shift: Vec<f32>,
     /// The order of dimensions that turns the convolution's result into the value in the graph.
@@ -46,7 +46,7 @@ struct Convolved {
 
 /// An arithmetic step with two operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Arithmetic {
     Add,
     Subtract,
     Multiply,
@@ -55,7 +55,7 @@ pub(super) enum Step {
 impl Lowering<'_, '_, '_> {
     /// Permutes the dimensions of a value. Permutations that cancel each other return the original
     /// value.
-    pub(super) fn moved(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
+    pub(super) fn permute(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
         let known = self.joined.moved.get(&wire.outlet).cloned();
         let (from, order) = match known.filter(|(_, first)| first.len() == order.len()) {
             Some((from, first)) => {
@@ -82,7 +82,7 @@ impl Lowering<'_, '_, '_> {
         if let Some(convolved) = convolved.filter(|it| it.order.iter().copied().eq(0..order.len()))
         {
             let order = order.clone();
-            let convolved = Convolved { order, ..convolved };
+            let convolved = FusedConvolution { order, ..convolved };
             self.joined.convolved.insert(outlet, convolved);
         }
         self.joined.moved.insert(outlet, (from, order));
@@ -90,34 +90,34 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Permutes the dimensions of a kernel; a constant stays a constant.
-    pub(super) fn moved_kernel(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
+    pub(super) fn permute_kernel(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
         let builder = &mut self.frame.builder;
-        match builder.known(wire.outlet)? {
+        match builder.constant_value(wire.outlet)? {
             Some(value) => {
                 let value = Tensor::clone(&value).permute_axes(order)?;
                 builder.constant(Arc::new(value), wire.dtype)
             }
-            None => self.moved(wire, order),
+            None => self.permute(wire, order),
         }
     }
 
     /// Adds a convolution with channels first, which later arithmetic may fuse with.
-    pub(super) fn convolved(
+    pub(super) fn add_convolution(
         &mut self,
         input: Wire,
         kernel: Wire,
-        rest: Vec<Arg>,
+        rest: Vec<CallArg>,
     ) -> TractResult<Wire> {
-        let mut args = vec![input.into(), kernel.into(), Arg::None];
+        let mut args = vec![input.into(), kernel.into(), CallArg::None];
         args.extend(rest.iter().cloned());
         let wire = self.aten("aten::convolution.out", args, input.dtype)?;
         let shape = self.shape(wire)?;
         let channels = shape.get(1).and_then(|size| size.to_usize().ok());
         let is_exact = input.dtype == DType::Float32 && kernel.dtype == DType::Float32;
-        let known = self.frame.builder.known(kernel.outlet)?;
+        let known = self.frame.builder.constant_value(kernel.outlet)?;
         let known = known.filter(|_| is_exact && self.rounding == Rounding::Wide);
         if let (Some(channels), Some(known)) = (channels, known) {
-            let convolved = Convolved {
+            let convolved = FusedConvolution {
                 input,
                 kernel: known,
                 scaled: kernel,
@@ -134,7 +134,12 @@ impl Lowering<'_, '_, '_> {
     /// Fuses arithmetic into the convolution that computed one operand, if the other one is a
     /// constant for each channel.
     /// each channel.
-    pub(super) fn joined(&mut self, step: Step, a: Wire, b: Wire) -> TractResult<Option<Wire>> {
+    pub(super) fn fuse_arithmetic(
+        &mut self,
+        step: Arithmetic,
+        a: Wire,
+        b: Wire,
+    ) -> TractResult<Option<Wire>> {
         if a.dtype != DType::Float32 || b.dtype != DType::Float32 {
             return Ok(None);
         }
@@ -144,32 +149,32 @@ impl Lowering<'_, '_, '_> {
             (None, Some(convolved)) => (convolved, a, false),
             _ => return Ok(None),
         };
-        let Some(values) = self.by_channel(other, &convolved)? else {
+        let Some(values) = self.channel_values(other, &convolved)? else {
             return Ok(None);
         };
         let channels = convolved.scale.iter_mut().zip(&mut convolved.shift);
         for ((scale, shift), value) in channels.zip(values) {
             match step {
-                Step::Add => *shift += value,
-                Step::Subtract if is_first => *shift -= value,
-                Step::Subtract => (*scale, *shift) = (-*scale, value - *shift),
-                Step::Multiply => (*scale, *shift) = (*scale * value, *shift * value),
+                Arithmetic::Add => *shift += value,
+                Arithmetic::Subtract if is_first => *shift -= value,
+                Arithmetic::Subtract => (*scale, *shift) = (-*scale, value - *shift),
+                Arithmetic::Multiply => (*scale, *shift) = (*scale * value, *shift * value),
             }
         }
-        if step == Step::Multiply || (step == Step::Subtract && !is_first) {
-            convolved.scaled = self.scaled(&convolved)?;
+        if step == Arithmetic::Multiply || (step == Arithmetic::Subtract && !is_first) {
+            convolved.scaled = self.scaled_kernel(&convolved)?;
         }
-        let outlet = self.written(&convolved)?;
+        let outlet = self.add_fused_convolution(&convolved)?;
         let plain: Vec<usize> = (0..convolved.order.len()).collect();
         let order = std::mem::replace(&mut convolved.order, plain);
         self.joined.convolved.insert(outlet, convolved);
         let dtype = DType::Float32;
-        self.moved(Wire { outlet, dtype }, &order).map(Some)
+        self.permute(Wire { outlet, dtype }, &order).map(Some)
     }
 
     /// Returns the single number of a float32 constant.
     pub(super) fn one_number(&self, wire: Wire) -> TractResult<Option<f64>> {
-        let value = constant_of(&self.frame.builder, wire.outlet, MAX_DEPTH)?;
+        let value = evaluate_constant(&self.frame.builder, wire.outlet, MAX_DEPTH)?;
         let value =
             value.filter(|value| value.len() == 1 && value.datum_type() == f32::datum_type());
         let Some(value) = value else { return Ok(None) };
@@ -181,12 +186,12 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Returns a constant's values for each channel, or `None` if it has another form.
-    fn by_channel(&self, wire: Wire, of: &Convolved) -> TractResult<Option<Vec<f32>>> {
+    fn channel_values(&self, wire: Wire, of: &FusedConvolution) -> TractResult<Option<Vec<f32>>> {
         let builder = &self.frame.builder;
         let channels = of.scale.len();
         let rank = of.order.len();
         let axis = of.order.iter().position(|axis| *axis == 1);
-        let Some(value) = constant_of(builder, wire.outlet, MAX_DEPTH)? else {
+        let Some(value) = evaluate_constant(builder, wire.outlet, MAX_DEPTH)? else {
             return Ok(None);
         };
         let shape = value.shape();
@@ -210,8 +215,8 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Returns the scaled kernel.
-    fn scaled(&mut self, convolved: &Convolved) -> TractResult<Wire> {
-        let Convolved { kernel, scale, .. } = convolved;
+    fn scaled_kernel(&mut self, convolved: &FusedConvolution) -> TractResult<Wire> {
+        let FusedConvolution { kernel, scale, .. } = convolved;
         let mut scaled = Tensor::clone(kernel);
         let each = scaled.len() / scale.len().max(1);
         let mut values = scaled.try_as_plain_ram_mut()?;
@@ -226,7 +231,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Adds the convolution with its current scale and shift, with channels first.
-    fn written(&mut self, convolved: &Convolved) -> TractResult<OutletId> {
+    fn add_fused_convolution(&mut self, convolved: &FusedConvolution) -> TractResult<OutletId> {
         let shift = &convolved.shift;
         let bias = Tensor::from_shape(&[shift.len()], shift)?;
         let builder = &mut self.frame.builder;
@@ -240,7 +245,7 @@ impl Lowering<'_, '_, '_> {
 }
 
 /// Evaluates a small value that depends only on constants.
-fn constant_of(
+fn evaluate_constant(
     builder: &Builder,
     outlet: OutletId,
     depth: usize,
@@ -250,7 +255,7 @@ fn constant_of(
         .shape
         .as_concrete()
         .map(|sizes| sizes.iter().product::<usize>());
-    if depth == 0 || elements.is_none_or(|elements| elements > MAX_STEP) {
+    if depth == 0 || elements.is_none_or(|elements| elements > MAX_CHANNEL_ELEMENTS) {
         return Ok(None);
     }
     if let Some(value) = &fact.konst {
@@ -262,7 +267,7 @@ fn constant_of(
     }
     let mut inputs = TVec::new();
     for input in &node.inputs {
-        match constant_of(builder, *input, depth - 1)? {
+        match evaluate_constant(builder, *input, depth - 1)? {
             Some(value) => inputs.push(value.into_tvalue()),
             None => return Ok(None),
         }

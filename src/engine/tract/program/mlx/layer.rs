@@ -5,16 +5,16 @@ use tract_onnx::tract_core::ops::math;
 
 use super::super::attention::Attention;
 use super::super::builder::{Builder, Wire};
-use super::super::calling::{Arg, Out};
-use super::super::product::matrices;
-use super::{Instruction, Lowering, Slot, Table, float_of};
+use super::super::calling::{CallArg, CallResult};
+use super::super::product::matrix_product;
+use super::{Instruction, InstructionTable, Lowering, Slot, float_dtype};
 use crate::tensor::DType;
 
 /// Maximum number of elements of a mask computed before a run.
-const MOST_KEPT: usize = 1 << 22;
+const MAX_CONSTANT_MASK_ELEMENTS: usize = 1 << 22;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["Addmm"], addmm),
     (&["LayerNorm"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -28,17 +28,17 @@ pub(super) const TABLE: Table = &[
         let epsilon = lowering.float(node, "eps")?;
         let args = vec![
             x.into(),
-            Arg::Ints(vec![last]),
+            CallArg::Ints(vec![last]),
             weight.into(),
             bias.into(),
             epsilon.into(),
         ];
-        let outs = [float_of(x.dtype); 3].map(Out::Tensor);
+        let outs = [float_dtype(x.dtype); 3].map(CallResult::Tensor);
         let given = lowering
             .caller()
             .call("aten::native_layer_norm.out", args, &outs)?;
         match given.first() {
-            Some(Slot::Tensor(wire)) => lowering.give(node, *wire),
+            Some(Slot::Tensor(wire)) => lowering.write_output(node, *wire),
             _ => bail!("the layer norm returned nothing"),
         }
     }),
@@ -47,8 +47,8 @@ pub(super) const TABLE: Table = &[
         let weight = lowering.optional(node, "weight")?;
         let epsilon = lowering.float(node, "eps")?;
         let wire = lowering.caller().root_mean_square(x, weight, epsilon)?;
-        let wire = lowering.frame.builder.cast(wire, float_of(x.dtype))?;
-        lowering.give(node, wire)
+        let wire = lowering.frame.builder.cast(wire, float_dtype(x.dtype))?;
+        lowering.write_output(node, wire)
     }),
     (&["Sdpa"], attention),
 ];
@@ -67,7 +67,7 @@ fn addmm(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     let builder = &mut lowering.frame.builder;
     let float = DType::Float32;
     let [left, right] = [a, b].map(|wire| builder.cast(wire, float));
-    let mut outlet = matrices(builder, (left?.outlet, false), (right?.outlet, false))?;
+    let mut outlet = matrix_product(builder, (left?.outlet, false), (right?.outlet, false))?;
     let rank = builder.rank(outlet)?;
     if alpha.to_bits() != 1_f64.to_bits() {
         let alpha = builder.scalar(alpha, float, rank)?.outlet;
@@ -82,7 +82,7 @@ fn addmm(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
         outlet = builder.binary(Box::new(math::Add), outlet, bias)?;
     }
     let wire = builder.rounded(outlet, a.dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 fn attention(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
@@ -92,7 +92,7 @@ fn attention(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRe
     let mask = if lowering.flag(node, "causal")? {
         ensure!(
             mask.is_none(),
-            "unsupported mask in addition to the causal mask"
+            "a mask cannot be combined with the causal mask"
         );
         Some(causal(&mut lowering.frame.builder, queries, keys)?)
     } else {
@@ -108,7 +108,7 @@ fn attention(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRe
     let builder = &mut lowering.frame.builder;
     let outlet = attention.wire(builder)?;
     let wire = builder.rounded(outlet, queries.dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Returns the causal mask: the last query sees all keys, each query before it one key less.
@@ -129,7 +129,7 @@ fn causal(builder: &mut Builder, queries: Wire, keys: Wire) -> TractResult<Wire>
         Tensor::from_shape(&[rows, columns], &places)
     };
     if let (Ok(rows), Ok(columns)) = (rows.to_usize(), columns.to_usize())
-        && rows.saturating_mul(columns) <= MOST_KEPT
+        && rows.saturating_mul(columns) <= MAX_CONSTANT_MASK_ELEMENTS
     {
         return builder.constant(Arc::new(seen(rows, columns)?), DType::Bool);
     }

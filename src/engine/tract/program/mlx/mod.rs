@@ -23,24 +23,24 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::guard::{Failure, guarded};
 use super::builder::Wire;
-use super::calling::{Arg, Caller};
+use super::calling::{CallArg, Caller};
 use super::frame::{Frame, Slot};
 use super::operators::promoted;
 use super::weights::Weights;
 use crate::engine::Rounding;
-use crate::model::executorch::Data;
+use crate::model::executorch::ConstantData;
 use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::mlx::{self, Field, Graph, Instruction, Number};
 use crate::tensor::DType;
-use joined::Joined;
+use joined::FusionState;
 
 /// Lowers an instruction and writes its output slots.
-type Lower = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
+type LowerInstruction = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
 
 /// Instructions by kind.
-type Table = &'static [(&'static [&'static str], Lower)];
+type InstructionTable = &'static [(&'static [&'static str], LowerInstruction)];
 
-const THEMES: [Table; 11] = [
+const INSTRUCTION_TABLES: [InstructionTable; 11] = [
     convolution::TABLE,
     elementwise::TABLE,
     gathered::TABLE,
@@ -54,8 +54,8 @@ const THEMES: [Table; 11] = [
     shape::TABLE,
 ];
 
-fn find(kind: &str) -> Option<Lower> {
-    let mut rows = THEMES.into_iter().flatten();
+fn find(kind: &str) -> Option<LowerInstruction> {
+    let mut rows = INSTRUCTION_TABLES.into_iter().flatten();
     rows.find(|(names, _)| names.contains(&kind))
         .map(|(_, lower)| *lower)
 }
@@ -67,7 +67,7 @@ struct Lowering<'f, 'm, 'g> {
     rounding: Rounding,
     tensors: HashMap<u32, Wire>,
     values: HashMap<u32, Slot>,
-    joined: Joined,
+    joined: FusionState,
 }
 
 fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
@@ -93,7 +93,7 @@ pub(super) fn lower(
 ) -> Result<(), Failure> {
     let graph = read(frame.weights, payload)?;
     let counts = (graph.inputs.len(), graph.outputs.len());
-    let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
+    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
     let rounding = frame.rounding;
     let mut lowering = Lowering {
         frame,
@@ -101,20 +101,23 @@ pub(super) fn lower(
         rounding,
         tensors: HashMap::new(),
         values: HashMap::new(),
-        joined: Joined::default(),
+        joined: FusionState::default(),
     };
     guarded(|| lowering.inputs(inputs))?;
-    let kept = guarded(|| lowering.kept(scope))?;
+    let kept = guarded(|| lowering.kept_states(scope))?;
     for (at, node) in graph.init.iter().chain(&graph.main).enumerate() {
         let kind = node.kind;
-        lowering.frame.builder.enter(format!("{scope} {kind} {at}"));
+        lowering
+            .frame
+            .builder
+            .set_scope(format!("{scope} {kind} {at}"));
         guarded(|| {
             let lower = find(kind).context("unsupported instruction")?;
             lower(&mut lowering, node)
         })
         .map_err(|failure| failure.at(Some(format!("{kind} (instruction {at} of {scope})"))))?;
     }
-    lowering.frame.builder.enter(scope.to_owned());
+    lowering.frame.builder.set_scope(scope.to_owned());
     for (slot, &value) in graph.outputs.iter().zip(outputs) {
         guarded(|| lowering.output(*slot, value))?;
     }
@@ -136,7 +139,10 @@ impl Lowering<'_, '_, '_> {
             match (slot, given) {
                 (mlx::Slot::Tensor(slot), Slot::Tensor(wire)) => {
                     let (dtype, _) = self.declared(*slot)?;
-                    let wire = self.frame.builder.cast(wire, self.rounding.held(dtype))?;
+                    let wire = self
+                        .frame
+                        .builder
+                        .cast(wire, self.rounding.computed_dtype(dtype))?;
                     self.tensors.insert(*slot, wire);
                 }
                 (mlx::Slot::Value(slot), given) => {
@@ -164,11 +170,11 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Returns the states kept between runs, before this run: slots, indices and dtypes.
-    fn kept(&mut self, scope: &str) -> TractResult<Vec<(u32, usize, DType)>> {
+    fn kept_states(&mut self, scope: &str) -> TractResult<Vec<(u32, usize, DType)>> {
         let mut kept = Vec::new();
-        for &slot in &self.graph.kept {
+        for &slot in &self.graph.persistent_slots {
             let (declared, shape) = self.declared(slot)?;
-            let dtype = self.rounding.held(declared);
+            let dtype = self.rounding.computed_dtype(declared);
             let name = self.graph.names.get(&slot);
             let stored = name.filter(|name| self.frame.weights.place(name).is_some());
             let initial = match stored {
@@ -176,7 +182,7 @@ impl Lowering<'_, '_, '_> {
                 None => None,
             };
             let name = format!("{scope} {slot}");
-            let (place, wire) = self.frame.own_state(&name, (dtype, &shape), initial)?;
+            let (place, wire) = self.frame.delegate_state(&name, (dtype, &shape), initial)?;
             self.tensors.insert(slot, wire);
             kept.push((slot, place, dtype));
         }
@@ -189,7 +195,7 @@ impl Lowering<'_, '_, '_> {
         let tensor = tensor.with_context(|| format!("slot {slot} is not declared"))?;
         let dtype = DType::from_element(&tensor.element);
         let dtype = dtype
-            .with_context(|| format!("unsupported dtype of a tensor: {}", tensor.element.name()))?;
+            .with_context(|| format!("invalid dtype of a tensor: {}", tensor.element.name()))?;
         let dims = tensor.dims.iter().map(|dim| dim.unwrap_or(0)).collect();
         Ok((dtype, dims))
     }
@@ -198,7 +204,7 @@ impl Lowering<'_, '_, '_> {
         let read = self
             .frame
             .weights
-            .constant(&Data::Named(name.to_owned()), dtype, shape);
+            .constant(&ConstantData::Named(name.to_owned()), dtype, shape);
         read.map_err(|failure| format_err!("{}", failure.reason))
     }
 
@@ -208,14 +214,14 @@ impl Lowering<'_, '_, '_> {
             return Ok(*wire);
         }
         ensure!(
-            slot < self.graph.constants,
+            slot < self.graph.constant_count,
             "slot {slot} is read before it is written"
         );
         let name = self.graph.names.get(&slot);
         let name = name.with_context(|| format!("constant {slot} has no name"))?;
         let (declared, shape) = self.declared(slot)?;
         let read = self.stored(name, declared, &shape)?;
-        let dtype = self.rounding.held(declared);
+        let dtype = self.rounding.computed_dtype(declared);
         let wire = self.frame.builder.constant(read, dtype)?;
         self.tensors.insert(slot, wire);
         Ok(wire)
@@ -309,7 +315,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Returns the dtype for a code in a field, if it is present.
-    fn code(&self, node: &Instruction, name: &str) -> TractResult<Option<DType>> {
+    fn dtype_field(&self, node: &Instruction, name: &str) -> TractResult<Option<DType>> {
         if !node.fields.contains_key(name) {
             return Ok(None);
         }
@@ -326,9 +332,9 @@ impl Lowering<'_, '_, '_> {
             27 => DType::Uint16,
             28 => DType::Uint32,
             29 => DType::Uint64,
-            other => bail!("unsupported dtype code {other}"),
+            other => bail!("invalid dtype code {other}"),
         };
-        Ok(Some(self.rounding.held(dtype)))
+        Ok(Some(self.rounding.computed_dtype(dtype)))
     }
 
     /// Returns the context for calling operators of the table.
@@ -340,12 +346,12 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// Calls an operator of the table that returns one tensor.
-    fn aten(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
+    fn aten(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> TractResult<Wire> {
         self.caller().tensor(name, args, dtype)
     }
 
     /// Writes the slot of the field `out`.
-    fn give(&mut self, node: &Instruction, wire: Wire) -> TractResult<()> {
+    fn write_output(&mut self, node: &Instruction, wire: Wire) -> TractResult<()> {
         match node.fields.get("out") {
             Some(Field::Tensor(slot)) => {
                 self.tensors.insert(*slot, wire);
@@ -369,7 +375,7 @@ fn text<'n>(node: &'n Instruction, name: &str) -> TractResult<&'n str> {
 }
 
 /// Returns the dtype for floating-point computation; integers become float32.
-fn float_of(dtype: DType) -> DType {
+fn float_dtype(dtype: DType) -> DType {
     if dtype.is_float() {
         dtype
     } else {
@@ -378,14 +384,14 @@ fn float_of(dtype: DType) -> DType {
 }
 
 /// Returns the dtype of the combination of two tensors.
-fn joint(a: Wire, b: Wire) -> DType {
+fn joint_dtype(a: Wire, b: Wire) -> DType {
     promoted(a.dtype, b.dtype)
 }
 
 /// Returns the kinds of all supported instructions.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = THEMES.into_iter().flatten();
+    let rows = INSTRUCTION_TABLES.into_iter().flatten();
     rows.flat_map(|(names, _)| names.iter().copied()).collect()
 }
 

@@ -5,21 +5,21 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::{Arg, Out};
+use super::super::calling::{CallArg, CallResult};
 use super::super::frame::Slot;
 use super::integer::{argument, distance};
 use super::shape::axis_of;
-use super::{Field, Instruction, Lowering, Table};
+use super::{Field, Instruction, InstructionTable, Lowering};
 use crate::engine::tract::guard::InvalidInput;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::program::datum_type;
 use crate::tensor::DType;
 
 /// Maximum number of elements of a range.
-const MOST: usize = 1 << 28;
+const MAX_RANGE_ELEMENTS: usize = 1 << 28;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["Split"], split),
     (&["Slice"], slice),
     (&["SliceUpdate"], update),
@@ -47,10 +47,10 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
         sizes.len(),
         slots.len()
     );
-    let outs = [Out::Tensors(vec![x.dtype; sizes.len()])];
+    let outs = [CallResult::Tensors(vec![x.dtype; sizes.len()])];
     let args = vec![
         x.into(),
-        Arg::Ints(sizes),
+        CallArg::Ints(sizes),
         lowering.int(node, "axis")?.into(),
     ];
     let given = lowering
@@ -66,7 +66,7 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
 
 /// Resolves a position in a dimension: negative values count from the end, the result is clamped to
 /// the dimension.
-fn held(place: i64, size: usize) -> TractResult<usize> {
+fn resolve_position(place: i64, size: usize) -> TractResult<usize> {
     let count = i64::try_from(size)?;
     let place = if place < 0 {
         place.saturating_add(count)
@@ -87,8 +87,8 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     ];
     let step = lowering.int(node, "step")?;
     if let [Slot::Int(start), Slot::Int(stop)] = slots {
-        let wire = fixed(lowering, x, axis, [start, stop], step)?;
-        return lowering.give(node, wire);
+        let wire = constant_slice(lowering, x, axis, [start, stop], step)?;
+        return lowering.write_output(node, wire);
     }
     ensure!(
         step == 1,
@@ -100,26 +100,30 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
         let (start, stop) = (argument(start)?, argument(stop)?);
         let args = vec![x.into(), at.into(), start, stop, 1.into()];
         let wire = lowering.aten("aten::slice_copy.Tensor_out", args, x.dtype)?;
-        return lowering.give(node, wire);
+        return lowering.write_output(node, wire);
     }
     let mut to = shape;
-    to[axis] = lowering.unknown();
-    let inputs = [x.outlet, lowering.whole(&start)?, lowering.whole(&stop)?];
+    to[axis] = lowering.runtime_size();
+    let inputs = [
+        x.outlet,
+        lowering.as_tensor(&start)?,
+        lowering.as_tensor(&stop)?,
+    ];
     let kernel = Kernel::new(
         "Part",
         tvec!(datum_type(x.dtype).fact(&to)),
         move |inputs| {
             let size = inputs[0].shape()[axis];
-            let start = held(inputs[1].cast_to_scalar::<i64>()?, size)?;
-            let stop = held(inputs[2].cast_to_scalar::<i64>()?, size)?;
+            let start = resolve_position(inputs[1].cast_to_scalar::<i64>()?, size)?;
+            let stop = resolve_position(inputs[2].cast_to_scalar::<i64>()?, size)?;
             Ok(tvec!(inputs[0].slice(axis, start, stop.max(start))?))
         },
     );
     let outlet = lowering.frame.builder.wire(kernel.binding(), &inputs)?;
-    lowering.give(node, Wire { outlet, ..x })
+    lowering.write_output(node, Wire { outlet, ..x })
 }
 
-fn fixed(
+fn constant_slice(
     lowering: &mut Lowering<'_, '_, '_>,
     x: Wire,
     axis: usize,
@@ -140,13 +144,13 @@ fn fixed(
     let args = vec![
         x.into(),
         at.into(),
-        Arg::Int(start),
-        Arg::Int(stop),
+        CallArg::Int(start),
+        CallArg::Int(stop),
         step.abs().into(),
     ];
     let wire = lowering.aten("aten::slice_copy.Tensor_out", args, x.dtype)?;
     if step == -1 {
-        let args = vec![wire.into(), Arg::from([at].as_slice())];
+        let args = vec![wire.into(), CallArg::from([at].as_slice())];
         return lowering.aten("aten::flip.out", args, x.dtype);
     }
     Ok(wire)
@@ -173,8 +177,8 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
     let inputs = [
         into.outlet,
         part,
-        lowering.whole(&start)?,
-        lowering.whole(&stop)?,
+        lowering.as_tensor(&start)?,
+        lowering.as_tensor(&stop)?,
     ];
     let builder = &mut lowering.frame.builder;
     let wire = builder.kernel("SliceUpdate", into.dtype, &shape, &inputs, move |inputs| {
@@ -182,7 +186,10 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
         let given = [&inputs[2], &inputs[3]].map(|input| input.cast_to_scalar::<i64>());
         let [start, stop] = given;
         let (start, stop) = (start?, stop?);
-        let (from, to) = (held(start, size)?, held(stop, size)?);
+        let (from, to) = (
+            resolve_position(start, size)?,
+            resolve_position(stop, size)?,
+        );
         let places: Vec<usize> = (from..to.max(from)).step_by(step).collect();
         let count = inputs[1].shape()[axis];
         let fits = places.is_empty() || count == 1 || count == places.len();
@@ -191,13 +198,13 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
             let operator = "SliceUpdate".to_owned();
             return Err(InvalidInput { operator, reason }.into());
         }
-        Ok(put(&inputs[0], &inputs[1], &places, axis))
+        Ok(copy_rows(&inputs[0], &inputs[1], &places, axis))
     })?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Copies rows of another tensor to these positions of a dimension: one for each, or one for all.
-fn put(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Tensor {
+fn copy_rows(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Tensor {
     let shape = into.shape();
     let inner: usize = shape[axis + 1..].iter().product::<usize>() * into.datum_type().size_of();
     let outer: usize = shape[..axis].iter().product();
@@ -218,24 +225,24 @@ fn put(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Tensor {
 fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let [start, stop, step] = ["start", "stop", "step"].map(|name| lowering.given(node, name));
     let (start, stop, step) = (start?, stop?, step?);
-    let dtype = lowering.code(node, "scalar_type")?;
+    let dtype = lowering.dtype_field(node, "scalar_type")?;
     let dtype = dtype.unwrap_or(DType::Int32);
     let known = |slot: &Slot| matches!(slot, Slot::Int(dim) if dim.to_i64().is_ok());
     if [&start, &stop, &step].into_iter().all(known) {
         let args = [start, stop, step].map(argument);
         let args = args.into_iter().collect::<TractResult<_>>()?;
         let wire = lowering.aten("aten::arange.start_out", args, dtype)?;
-        return lowering.give(node, wire);
+        return lowering.write_output(node, wire);
     }
     let by_one = matches!(&step, Slot::Int(step) if step.is_one());
     let length = match distance(&start, &stop) {
         Some(length) if by_one => length,
-        _ => lowering.unknown(),
+        _ => lowering.runtime_size(),
     };
     let inputs = [
-        lowering.whole(&start)?,
-        lowering.whole(&stop)?,
-        lowering.whole(&step)?,
+        lowering.as_tensor(&start)?,
+        lowering.as_tensor(&stop)?,
+        lowering.as_tensor(&step)?,
     ];
     let fact = i64::fact([length]);
     let kernel = Kernel::new("IntegersFrom", tvec!(fact), |inputs| {
@@ -250,7 +257,10 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
             span.unsigned_abs().div_ceil(step.unsigned_abs())
         };
         let count = usize::try_from(count)?;
-        ensure!(count <= MOST, "range too long: {count} elements");
+        ensure!(
+            count <= MAX_RANGE_ELEMENTS,
+            "range too long: {count} elements"
+        );
         let numbers = std::iter::successors(Some(start), |last| last.checked_add(step));
         let numbers: Vec<i64> = numbers.take(count).collect();
         Ok(tvec!(tensor1(&numbers)))
@@ -262,5 +272,5 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
         dtype: whole,
     };
     let wire = lowering.frame.builder.cast(wire, dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }

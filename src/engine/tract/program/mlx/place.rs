@@ -3,14 +3,14 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
+use super::super::calling::CallArg;
 use super::integer::argument;
 use super::shape::axis_of;
-use super::{Field, Instruction, Lowering, Number, Table};
+use super::{Field, Instruction, InstructionTable, Lowering, Number};
 use crate::tensor::DType;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["Take"], take),
     (&["TakeAlongAxis"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -18,7 +18,7 @@ pub(super) const TABLE: Table = &[
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), indices.into(), false.into()];
         let wire = lowering.aten("aten::gather.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["IndexCopy"], copy),
     (&["ScatterAdd"], |lowering, node| {
@@ -28,7 +28,7 @@ pub(super) const TABLE: Table = &[
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), indices.into(), updates.into()];
         let wire = lowering.aten("aten::scatter_add.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Gather"], gather),
 ];
@@ -50,7 +50,7 @@ fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
         let args = vec![x.into(), i64::try_from(axis)?.into(), index];
         lowering.aten("aten::select_copy.int_out", args, x.dtype)?
     };
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Lowers writing rows to the given positions of a dimension.
@@ -66,13 +66,13 @@ fn copy(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
     let inputs = [into.outlet, part, indices];
     let wire = builder.kernel("IndexCopy", into.dtype, &shape, &inputs, move |inputs| {
         let indices = inputs[2].try_as_plain_ram()?;
-        placed(&inputs[0], &inputs[1], indices.as_slice::<i64>()?, axis)
+        copy_rows(&inputs[0], &inputs[1], indices.as_slice::<i64>()?, axis)
     })?;
-    lowering.give(node, Wire { ..wire })
+    lowering.write_output(node, Wire { ..wire })
 }
 
 /// Copies rows of `part` along a dimension to their positions.
-fn placed(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> TractResult<Tensor> {
+fn copy_rows(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> TractResult<Tensor> {
     let shape = into.shape().to_vec();
     let mut wanted = shape.clone();
     wanted[axis] = places.len();
@@ -137,8 +137,8 @@ fn gather(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
         outlet: builder.transpose(x.outlet, &order)?,
         ..x
     };
-    let args = vec![rows.into(), Arg::Tensors(indices)];
+    let args = vec![rows.into(), CallArg::Tensors(indices)];
     let mut wire = lowering.aten("aten::index.Tensor_out", args, x.dtype)?;
     wire.outlet = lowering.frame.builder.reshape(wire.outlet, &to)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }

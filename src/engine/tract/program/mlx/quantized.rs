@@ -6,35 +6,35 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
-use super::super::product::matrices;
-use super::{Instruction, Lowering, Table};
+use super::super::product::matrix_product;
+use super::{Instruction, InstructionTable, Lowering};
 use crate::tensor::DType;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["Dequantize"], |lowering, node| {
         let mut wire = real(lowering, node)?;
         if let Some(factor) = lowering.optional(node, "global_scale")? {
             ensure!(
                 super::text(node, "mode")? == "nvfp4",
-                "unsupported global scale for the quantisation mode {}",
+                "the quantisation mode {} cannot have a global scale",
                 super::text(node, "mode")?
             );
             let builder = &mut lowering.frame.builder;
             let factor = builder.cast(factor, DType::Float32)?.outlet;
-            let most = builder.float(MOST_OF_ALL.recip(), 0)?;
+            let most = builder.float(GLOBAL_SCALE_DIVISOR.recip(), 0)?;
             let factor = builder.binary(Box::new(math::Mul), factor, most)?;
             let factor = builder.reshape(factor, &[])?;
             wire.outlet = builder.binary(Box::new(math::Mul), wire.outlet, factor)?;
         }
         let scales = lowering.tensor(node, "scales")?;
-        let dtype = match lowering.code(node, "dtype")? {
+        let dtype = match lowering.dtype_field(node, "dtype")? {
             Some(dtype) => dtype,
             None if scales.dtype.is_float() => scales.dtype,
-            None => lowering.rounding.held(DType::Bfloat16),
+            None => lowering.rounding.computed_dtype(DType::Bfloat16),
         };
         let wire = lowering.frame.builder.cast(wire, dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["QuantizedMatmul"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -42,18 +42,18 @@ pub(super) const TABLE: Table = &[
         let swapped = lowering.flag(node, "transpose")?;
         let builder = &mut lowering.frame.builder;
         let wide = builder.cast(x, DType::Float32)?.outlet;
-        let outlet = matrices(builder, (wide, false), (weights.outlet, swapped))?;
+        let outlet = matrix_product(builder, (wide, false), (weights.outlet, swapped))?;
         let wire = builder.rounded(outlet, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
 ];
 
 /// Divisor of a global scale: the largest group scale times the largest code (448 · 6).
-const MOST_OF_ALL: f32 = 2688.0;
+const GLOBAL_SCALE_DIVISOR: f32 = 2688.0;
 
 /// Formats of codes and scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum QuantMode {
     /// Integers; scales and biases are floats.
     Affine,
     /// 4-bit floats; scales are powers of two.
@@ -64,7 +64,7 @@ enum Mode {
     Nvfp4,
 }
 
-impl Mode {
+impl QuantMode {
     fn read(name: &str, bits: usize) -> TractResult<Self> {
         let (mode, known) = match name {
             "affine" => (Self::Affine, matches!(bits, 1..=6 | 8)),
@@ -81,21 +81,21 @@ impl Mode {
     fn code(self, code: u32) -> f32 {
         match self {
             Self::Affine => code as f32,
-            Self::Mxfp4 | Self::Nvfp4 => four(code),
-            Self::Mxfp8 => eight(code),
+            Self::Mxfp4 | Self::Nvfp4 => decode_4_bit_float(code),
+            Self::Mxfp8 => decode_8_bit_float(code),
         }
     }
 
     fn scale(self, code: u8) -> f32 {
         match self {
-            Self::Nvfp4 => eight(code.into()),
+            Self::Nvfp4 => decode_8_bit_float(code.into()),
             _ => (f32::from(code) - 127.0).exp2(),
         }
     }
 }
 
 /// Decodes a 4-bit float: sign, two bits of exponent, one of fraction.
-fn four(code: u32) -> f32 {
+fn decode_4_bit_float(code: u32) -> f32 {
     const SIZES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
     let size = SIZES[(code & 7) as usize];
     if code & 8 == 0 { size } else { -size }
@@ -103,7 +103,7 @@ fn four(code: u32) -> f32 {
 
 /// Decodes an 8-bit float: sign, four bits of exponent, three of fraction; without infinities.
 #[expect(clippy::cast_precision_loss, reason = "a few bits")]
-fn eight(code: u32) -> f32 {
+fn decode_8_bit_float(code: u32) -> f32 {
     let (exponent, fraction) = (code >> 3 & 15, (code & 7) as f32 / 8.0);
     let size = match (exponent, code & 7) {
         (15, 7) => f32::NAN,
@@ -114,7 +114,7 @@ fn eight(code: u32) -> f32 {
 }
 
 /// Unpacks codes from words; a code may span two words of a row.
-fn unpacked(words: &Tensor, bits: usize, mode: Mode) -> TractResult<Tensor> {
+fn unpack_codes(words: &Tensor, bits: usize, mode: QuantMode) -> TractResult<Tensor> {
     let (size, lead) = words
         .shape()
         .split_last()
@@ -141,7 +141,7 @@ fn unpacked(words: &Tensor, bits: usize, mode: Mode) -> TractResult<Tensor> {
 /// Dequantises words: `code · scale + bias`, in float32.
 pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<Wire> {
     let bits = usize::try_from(lowering.int(node, "bits")?)?;
-    let mode = Mode::read(super::text(node, "mode")?, bits)?;
+    let mode = QuantMode::read(super::text(node, "mode")?, bits)?;
     let group = lowering.int(node, "group_size")?;
     ensure!(group > 0, "invalid group size {group}");
     let words = lowering.tensor(node, "w")?;
@@ -160,23 +160,23 @@ pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> T
     );
     shape[last] = (row / bits).to_dim();
     let codes = builder.kernel("Unpack", float, &shape, &[words.outlet], move |inputs| {
-        unpacked(&inputs[0], bits, mode)
+        unpack_codes(&inputs[0], bits, mode)
     })?;
     let mut grouped = shape.clone();
     grouped[last] = shape[last].clone() / group;
     grouped.push(group.to_dim());
     let mut outlet = builder.reshape(codes.outlet, &grouped)?;
     let scales = lowering.tensor(node, "scales")?;
-    let scales = if mode == Mode::Affine {
+    let scales = if mode == QuantMode::Affine {
         scales
     } else {
-        decoded(lowering, scales, mode)?
+        decode_scales(lowering, scales, mode)?
     };
     outlet = by_groups(lowering, outlet, scales, last + 1, true)?;
     if let Some(biases) = lowering.optional(node, "biases")? {
         ensure!(
-            mode == Mode::Affine,
-            "unsupported biases of floating-point codes"
+            mode == QuantMode::Affine,
+            "floating-point codes cannot have biases"
         );
         outlet = by_groups(lowering, outlet, biases, last + 1, false)?;
     }
@@ -188,7 +188,11 @@ pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> T
 }
 
 /// Decodes scales stored as bytes.
-fn decoded(lowering: &mut Lowering<'_, '_, '_>, scales: Wire, mode: Mode) -> TractResult<Wire> {
+fn decode_scales(
+    lowering: &mut Lowering<'_, '_, '_>,
+    scales: Wire,
+    mode: QuantMode,
+) -> TractResult<Wire> {
     let builder = &mut lowering.frame.builder;
     let bytes = builder.cast(scales, DType::Uint8)?.outlet;
     let shape = builder.shape(bytes)?;

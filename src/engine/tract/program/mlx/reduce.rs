@@ -3,57 +3,57 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::{Arg, Out};
+use super::super::calling::{CallArg, CallResult};
 use super::shape::axis_of;
-use super::{Instruction, Lowering, Slot, Table, float_of};
+use super::{Instruction, InstructionTable, Lowering, Slot, float_dtype};
 use crate::tensor::DType;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["Sum"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = over(lowering, node, x, true)?;
-        let wire = lowering.aten("aten::sum.IntList_out", args, summed(x.dtype))?;
-        lowering.give(node, wire)
+        let args = reduction_args(lowering, node, x, true)?;
+        let wire = lowering.aten("aten::sum.IntList_out", args, sum_dtype(x.dtype))?;
+        lowering.write_output(node, wire)
     }),
     (&["Mean"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = over(lowering, node, x, true)?;
-        let wire = lowering.aten("aten::mean.out", args, float_of(x.dtype))?;
-        lowering.give(node, wire)
+        let args = reduction_args(lowering, node, x, true)?;
+        let wire = lowering.aten("aten::mean.out", args, float_dtype(x.dtype))?;
+        lowering.write_output(node, wire)
     }),
     (&["Max"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = over(lowering, node, x, false)?;
+        let args = reduction_args(lowering, node, x, false)?;
         let wire = lowering.aten("aten::amax.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Min"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = over(lowering, node, x, false)?;
+        let args = reduction_args(lowering, node, x, false)?;
         let wire = lowering.aten("aten::amin.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Any"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = over(lowering, node, x, false)?;
+        let args = reduction_args(lowering, node, x, false)?;
         let wire = lowering.aten("aten::any.dims_out", args, DType::Bool)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["All"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = over(lowering, node, x, false)?;
+        let args = reduction_args(lowering, node, x, false)?;
         let wire = lowering.aten("aten::all.dims_out", args, DType::Bool)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Var"], |lowering, node| {
         let wire = variance(lowering, node)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Std"], |lowering, node| {
         let wire = variance(lowering, node)?;
         let wire = lowering.aten("aten::sqrt.out", vec![wire.into()], wire.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Median"], median),
     (&["LogSumExp"], log_sum_exp),
@@ -68,10 +68,10 @@ pub(super) const TABLE: Table = &[
         let x = lowering.tensor(node, "x")?;
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), false.into()];
-        let wire = lowering.aten("aten::_softmax.out", args, float_of(x.dtype))?;
-        lowering.give(node, wire)
+        let wire = lowering.aten("aten::_softmax.out", args, float_dtype(x.dtype))?;
+        lowering.write_output(node, wire)
     }),
-    (&["Cumsum"], cumulated),
+    (&["Cumsum"], cumulative_sum),
     // A sorted tensor is also partitioned.
     (&["Sort", "Partition"], |lowering, node| {
         sorted(lowering, node, 0)
@@ -101,16 +101,16 @@ fn all_axes(
     Ok(axes)
 }
 
-fn axes_as_arg(axes: &[usize]) -> TractResult<Arg> {
+fn axes_as_arg(axes: &[usize]) -> TractResult<CallArg> {
     let axes: Vec<i64> = axes
         .iter()
         .map(|&axis| Ok(i64::try_from(axis)?))
         .collect::<TractResult<_>>()?;
-    Ok(Arg::from(axes.as_slice()))
+    Ok(CallArg::from(axes.as_slice()))
 }
 
 /// Returns the dtype of sums and products.
-fn summed(dtype: DType) -> DType {
+fn sum_dtype(dtype: DType) -> DType {
     match dtype {
         DType::Bool | DType::Int8 | DType::Int16 => DType::Int32,
         DType::Uint8 | DType::Uint16 => DType::Uint32,
@@ -124,23 +124,23 @@ fn variance(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRes
     let less = lowering.int(node, "ddof")?;
     let keep = lowering.flag(node, "keepdims")?;
     let args = vec![x.into(), axes_as_arg(&axes)?, less.into(), keep.into()];
-    lowering.aten("aten::var.correction_out", args, float_of(x.dtype))
+    lowering.aten("aten::var.correction_out", args, float_dtype(x.dtype))
 }
 
 fn product(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
-    let dtype = summed(x.dtype);
+    let dtype = sum_dtype(x.dtype);
     let mut wire = lowering.frame.builder.cast(x, dtype)?;
     for &axis in &axes {
         let axis = i64::try_from(axis)?;
-        let args = vec![wire.into(), axis.into(), true.into(), Arg::None];
+        let args = vec![wire.into(), axis.into(), true.into(), CallArg::None];
         wire = lowering.aten("aten::prod.int_out", args, dtype)?;
     }
     if !lowering.flag(node, "keepdims")? {
         wire.outlet = lowering.frame.builder.remove(wire.outlet, &axes)?;
     }
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Computes the median, or the mean of the middle two elements; NaN if any element is NaN.
@@ -148,7 +148,7 @@ fn median(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let keep = lowering.flag(node, "keepdims")?;
-    let dtype = float_of(x.dtype);
+    let dtype = float_dtype(x.dtype);
     let float = DType::Float32;
     let builder = &mut lowering.frame.builder;
     let shape = builder.shape(x.outlet)?;
@@ -169,7 +169,7 @@ fn median(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
         ensure!(*size > 0, "cannot take the median of no elements");
         let view = inputs[0].try_as_plain_ram()?;
         let lines = view.as_slice::<f32>()?.chunks_exact(*size);
-        let middles: Vec<f32> = lines.map(middle).collect();
+        let middles: Vec<f32> = lines.map(median_of).collect();
         Tensor::from_shape(shape, &middles)
     })?;
     let mut wire = builder.cast(wire, dtype)?;
@@ -178,10 +178,10 @@ fn median(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
             wire.outlet = builder.wire(AxisOp::Add(axis), &[wire.outlet])?;
         }
     }
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
-fn middle(line: &[f32]) -> f32 {
+fn median_of(line: &[f32]) -> f32 {
     if line.iter().any(|x| x.is_nan()) {
         return f32::NAN;
     }
@@ -196,7 +196,7 @@ fn middle(line: &[f32]) -> f32 {
 }
 
 /// Lowers a cumulative sum, possibly in reverse or exclusive.
-fn cumulated(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
@@ -208,11 +208,11 @@ fn cumulated(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRe
         x.dtype
     };
     let turned = |lowering: &mut Lowering<'_, '_, '_>, wire: Wire| {
-        let args = vec![wire.into(), Arg::from([at].as_slice())];
+        let args = vec![wire.into(), CallArg::from([at].as_slice())];
         lowering.aten("aten::flip.out", args, wire.dtype)
     };
     let mut wire = if backwards { turned(lowering, x)? } else { x };
-    let args = vec![wire.into(), at.into(), Arg::None];
+    let args = vec![wire.into(), at.into(), CallArg::None];
     wire = lowering.aten("aten::cumsum.out", args, dtype)?;
     if !lowering.flag(node, "inclusive")? {
         let builder = &mut lowering.frame.builder;
@@ -227,21 +227,21 @@ fn cumulated(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRe
     if backwards {
         wire = turned(lowering, wire)?;
     }
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
-fn over(
+fn reduction_args(
     lowering: &Lowering<'_, '_, '_>,
     node: &Instruction,
     x: Wire,
     with_dtype: bool,
-) -> TractResult<Vec<Arg>> {
+) -> TractResult<Vec<CallArg>> {
     let axes = all_axes(lowering, node, x)?;
     let keep = lowering.flag(node, "keepdims")?;
     let mut args = vec![x.into(), axes_as_arg(&axes)?, keep.into()];
     if with_dtype {
-        args.push(Arg::None);
+        args.push(CallArg::None);
     }
     Ok(args)
 }
@@ -252,27 +252,32 @@ fn extreme(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) 
     let keep = lowering.flag(node, "keepdims")?;
     let args = vec![x.into(), axis.into(), keep.into()];
     let wire = lowering.aten(name, args, DType::Int64)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
 fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
-    let float = float_of(x.dtype);
+    let float = float_dtype(x.dtype);
     let axes = lowering.ints(node, "axes")?;
     if axes.is_empty() {
         let wire = lowering.frame.builder.cast(x, float)?;
-        return lowering.give(node, wire);
+        return lowering.write_output(node, wire);
     }
-    let args = vec![x.into(), Arg::from(axes.as_slice()), true.into()];
+    let args = vec![x.into(), CallArg::from(axes.as_slice()), true.into()];
     let most = lowering.aten("aten::amax.out", args, float)?;
-    let args = vec![x.into(), most.into(), Arg::from(1)];
+    let args = vec![x.into(), most.into(), CallArg::from(1)];
     let x = lowering.aten("aten::sub.out", args, float)?;
     let x = lowering.aten("aten::exp.out", vec![x.into()], float)?;
-    let args = vec![x.into(), Arg::from(axes.as_slice()), true.into(), Arg::None];
+    let args = vec![
+        x.into(),
+        CallArg::from(axes.as_slice()),
+        true.into(),
+        CallArg::None,
+    ];
     let sum = lowering.aten("aten::sum.IntList_out", args, float)?;
     let log = lowering.aten("aten::log.out", vec![sum.into()], float)?;
-    let args = vec![log.into(), most.into(), Arg::from(1)];
+    let args = vec![log.into(), most.into(), CallArg::from(1)];
     let mut wire = lowering.aten("aten::add.out", args, float)?;
     if !lowering.flag(node, "keepdims")? {
         let rank = lowering.shape(wire)?.len();
@@ -280,7 +285,7 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tract
         let axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
         wire.outlet = lowering.frame.builder.remove(wire.outlet, &axes)?;
     }
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Sorts a tensor. Returns the sorted values, or the positions of their elements before sorting.
@@ -292,10 +297,10 @@ fn sorted(
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let args = vec![x.into(), axis.into(), false.into()];
-    let outs = [x.dtype, DType::Int64].map(Out::Tensor);
+    let outs = [x.dtype, DType::Int64].map(CallResult::Tensor);
     let given = lowering.caller().call("aten::sort.values", args, &outs)?;
     match given.get(which) {
-        Some(Slot::Tensor(wire)) => lowering.give(node, *wire),
+        Some(Slot::Tensor(wire)) => lowering.write_output(node, *wire),
         _ => bail!("sorting returned nothing"),
     }
 }

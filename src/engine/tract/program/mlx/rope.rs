@@ -3,15 +3,15 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Field, Instruction, Lowering, Number, Table};
+use super::{Field, Instruction, InstructionTable, Lowering, Number};
 use crate::tensor::DType;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[(&["Rope"], rope)];
+pub(super) const TABLE: InstructionTable = &[(&["Rope"], rope)];
 
 /// Parameters of the rotation.
 #[derive(Debug, Clone, Copy)]
-struct Turn {
+struct Rotation {
     /// Number of elements of a row that are rotated.
     size: usize,
     /// Whether neighbours form pairs. Otherwise element i pairs with element i of the second half.
@@ -29,7 +29,7 @@ fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
         clippy::cast_possible_truncation,
         reason = "they are float32 in the file"
     )]
-    let turn = Turn {
+    let turn = Rotation {
         size: usize::try_from(lowering.int(node, "dims")?)?,
         neighbours: lowering.flag(node, "traditional")?,
         scale: lowering.float(node, "scale")? as f32,
@@ -37,7 +37,7 @@ fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
     };
     ensure!(
         shape.len() >= 3,
-        "unsupported rank of a rotary embedding: expected 3 or more, got {}",
+        "invalid rank of a rotary embedding: expected 3 or more, got {}",
         shape.len()
     );
     let width = shape[shape.len() - 1].to_usize()?;
@@ -53,7 +53,7 @@ fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
         }
         Some(Field::Number(number)) => {
             let slot = lowering.number(*number)?;
-            lowering.whole(&slot)?
+            lowering.as_tensor(&slot)?
         }
         _ => bail!("missing field `offset`"),
     };
@@ -82,10 +82,10 @@ fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
         turn.rows(&inputs[0], offsets.as_slice::<i64>()?, &freqs)
     })?;
     let wire = builder.cast(wire, x.dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
-impl Turn {
+impl Rotation {
     /// Returns the growth of each pair's angle from position to position.
     #[expect(clippy::cast_precision_loss, reason = "a few pairs")]
     fn frequencies(&self) -> Vec<f32> {

@@ -4,17 +4,17 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
-use super::{Instruction, Lowering, Slot, Table, joint};
+use super::super::calling::CallArg;
+use super::{Instruction, InstructionTable, Lowering, Slot, joint_dtype};
 use crate::tensor::DType;
 
 /// The instructions of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: InstructionTable = &[
     (&["Reshape"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = vec![x.into(), Arg::Ints(lowering.dims(node, "shape")?)];
+        let args = vec![x.into(), CallArg::Ints(lowering.dims(node, "shape")?)];
         let wire = lowering.aten("aten::view_copy.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Transpose"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -23,8 +23,8 @@ pub(super) const TABLE: Table = &[
         let order: Vec<usize> = axes
             .map(|axis| axis_of(axis, rank))
             .collect::<TractResult<_>>()?;
-        let wire = lowering.moved(x, &order)?;
-        lowering.give(node, wire)
+        let wire = lowering.permute(x, &order)?;
+        lowering.write_output(node, wire)
     }),
     (&["ExpandDims"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -34,7 +34,7 @@ pub(super) const TABLE: Table = &[
             .frame
             .builder
             .wire(AxisOp::Add(axis), &[x.outlet])?;
-        lowering.give(node, Wire { outlet, ..x })
+        lowering.write_output(node, Wire { outlet, ..x })
     }),
     (&["Squeeze"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -48,48 +48,48 @@ pub(super) const TABLE: Table = &[
                 .collect();
         }
         let outlet = lowering.frame.builder.remove(x.outlet, &axes)?;
-        lowering.give(node, Wire { outlet, ..x })
+        lowering.write_output(node, Wire { outlet, ..x })
     }),
     (&["Concatenate"], |lowering, node| {
-        joined(lowering, node, "aten::cat.out")
+        join_tensors(lowering, node, "aten::cat.out")
     }),
     (&["Stack"], |lowering, node| {
-        joined(lowering, node, "aten::stack.out")
+        join_tensors(lowering, node, "aten::stack.out")
     }),
     (&["BroadcastTo"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = vec![
             x.into(),
-            Arg::Ints(lowering.dims(node, "shape")?),
+            CallArg::Ints(lowering.dims(node, "shape")?),
             false.into(),
         ];
         let wire = lowering.aten("aten::expand_copy.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Tile"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = vec![x.into(), Arg::Ints(lowering.dims(node, "reps")?)];
+        let args = vec![x.into(), CallArg::Ints(lowering.dims(node, "reps")?)];
         let wire = lowering.aten("aten::repeat.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Repeat"], repeat),
     (&["Pad"], pad),
     (&["Flip"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let args = vec![x.into(), Arg::Ints(lowering.dims(node, "axes")?)];
+        let args = vec![x.into(), CallArg::Ints(lowering.dims(node, "axes")?)];
         let wire = lowering.aten("aten::flip.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["AsStrided"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = vec![
             x.into(),
-            Arg::Ints(lowering.dims(node, "shape")?),
-            Arg::Ints(lowering.dims(node, "strides")?),
+            CallArg::Ints(lowering.dims(node, "shape")?),
+            CallArg::Ints(lowering.dims(node, "strides")?),
             lowering.int(node, "offset")?.into(),
         ];
         let wire = lowering.aten("aten::as_strided_copy.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
     (&["Full"], |lowering, node| {
         let shape = lowering.dims(node, "shape")?;
@@ -103,7 +103,7 @@ pub(super) const TABLE: Table = &[
     (&["Tri"], |lowering, node| {
         let shape = [lowering.dim(node, "n")?, lowering.dim(node, "m")?];
         let dtype = lowering
-            .code(node, "scalar_type")?
+            .dtype_field(node, "scalar_type")?
             .context("the dtype is missing")?;
         let builder = &mut lowering.frame.builder;
         let one = builder.scalar(1.0, dtype, 2)?;
@@ -122,11 +122,11 @@ pub(super) const TABLE: Table = &[
         let x = lowering.tensor(node, "x")?;
         let args = vec![
             x.into(),
-            Arg::Ints(lowering.dims(node, "shift")?),
-            Arg::Ints(lowering.dims(node, "axes")?),
+            CallArg::Ints(lowering.dims(node, "shift")?),
+            CallArg::Ints(lowering.dims(node, "axes")?),
         ];
         let wire = lowering.aten("aten::roll.out", args, x.dtype)?;
-        lowering.give(node, wire)
+        lowering.write_output(node, wire)
     }),
 ];
 
@@ -149,7 +149,7 @@ fn triangle(
 ) -> TractResult<()> {
     let args = vec![x.into(), lowering.int(node, "k")?.into()];
     let wire = lowering.aten(name, args, x.dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Lowers padding by a constant number or by the border elements.
@@ -161,7 +161,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<(
         "constant" => {
             let value = lowering.float(node, "constant_value")?;
             let inner: Vec<i64> = pairs.iter().rev().flatten().copied().collect();
-            let args = vec![x.into(), Arg::from(inner.as_slice()), value.into()];
+            let args = vec![x.into(), CallArg::from(inner.as_slice()), value.into()];
             lowering.aten("aten::constant_pad_nd.out", args, x.dtype)?
         }
         "edge" => {
@@ -181,7 +181,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<(
         }
         mode => bail!("unsupported padding mode `{mode}`"),
     };
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 fn filled(
@@ -191,7 +191,7 @@ fn filled(
 ) -> TractResult<()> {
     let value = lowering.given(node, "v")?;
     let dtype = match (
-        lowering.code(node, "scalar_type")?,
+        lowering.dtype_field(node, "scalar_type")?,
         lowering.optional(node, "x")?,
     ) {
         (Some(dtype), _) => dtype,
@@ -201,7 +201,7 @@ fn filled(
     let value = match value {
         Slot::Double(value) => lowering.frame.builder.scalar(value, dtype, 0)?,
         given => {
-            let outlet = lowering.whole(&given)?;
+            let outlet = lowering.as_tensor(&given)?;
             let wide = DType::Int64;
             let whole = Wire {
                 outlet,
@@ -211,22 +211,26 @@ fn filled(
         }
     };
     let outlet = lowering.frame.builder.expand(value.outlet, shape)?;
-    lowering.give(node, Wire { outlet, dtype })
+    lowering.write_output(node, Wire { outlet, dtype })
 }
 
-fn joined(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+fn join_tensors(
+    lowering: &mut Lowering<'_, '_, '_>,
+    node: &Instruction,
+    name: &str,
+) -> TractResult<()> {
     let wires = lowering.tensors(node, "tensors")?;
     let Some((first, rest)) = wires.split_first() else {
         bail!("no tensors to join");
     };
     let dtype = rest.iter().fold(*first, |joined, wire| Wire {
-        dtype: joint(joined, *wire),
+        dtype: joint_dtype(joined, *wire),
         ..joined
     });
     let dtype = dtype.dtype;
-    let args = vec![Arg::Tensors(wires), lowering.int(node, "axis")?.into()];
+    let args = vec![CallArg::Tensors(wires), lowering.int(node, "axis")?.into()];
     let wire = lowering.aten(name, args, dtype)?;
-    lowering.give(node, wire)
+    lowering.write_output(node, wire)
 }
 
 /// Repeats each element along a dimension.
@@ -242,5 +246,5 @@ fn repeat(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
     let outlet = builder.expand(outlet, &wide)?;
     shape[axis] = shape[axis].clone() * times;
     let outlet = builder.reshape(outlet, &shape)?;
-    lowering.give(node, Wire { outlet, ..x })
+    lowering.write_output(node, Wire { outlet, ..x })
 }

@@ -6,20 +6,22 @@ use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::call::{Call, Table};
-use super::elements::{broadcast_strides, floats, ints, of_floats, of_ints, places};
+use super::call::{OperatorCall, OperatorTable};
+use super::elements::{broadcast_strides, floats, ints, places, tensor_of_floats, tensor_of_ints};
 use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::add.out", "aten::add.Scalar_out"], |call| {
-        sum(call, Sum::Add)
+        sum(call, SumKind::Add)
     }),
     (&["aten::sub.out", "aten::sub.Scalar_out"], |call| {
-        sum(call, Sum::Sub)
+        sum(call, SumKind::Sub)
     }),
-    (&["aten::rsub.Scalar_out"], |call| sum(call, Sum::Reverse)),
+    (&["aten::rsub.Scalar_out"], |call| {
+        sum(call, SumKind::Reverse)
+    }),
     (&["aten::mul.out", "aten::mul.Scalar_out"], product),
     (&["aten::maximum.out"], |call| extreme(call, true)),
     (&["aten::minimum.out"], |call| extreme(call, false)),
@@ -40,14 +42,16 @@ pub(super) const TABLE: Table = &[
         &["aten::remainder.Tensor_out", "aten::remainder.Scalar_out"],
         |call| {
             // For integers the runtime computes C's remainder, not PyTorch's.
-            pairs(call, |a, b| a - b * (a / b).floor(), c_remainder)
+            elementwise(call, |a, b| a - b * (a / b).floor(), c_remainder)
         },
     ),
     (
         &["aten::fmod.Tensor_out", "aten::fmod.Scalar_out"],
-        |call| pairs(call, |a, b| a % b, c_remainder),
+        |call| elementwise(call, |a, b| a % b, c_remainder),
     ),
-    (&["aten::atan2.out"], |call| float_pairs(call, f64::atan2)),
+    (&["aten::atan2.out"], |call| {
+        float_elementwise(call, f64::atan2)
+    }),
     (
         &[
             "aten::pow.Tensor_Scalar_out",
@@ -61,42 +65,42 @@ pub(super) const TABLE: Table = &[
             "aten::bitwise_and.Tensor_out",
             "aten::bitwise_and.Scalar_out",
         ],
-        |call| whole(call, |a, b| a & b),
+        |call| integer_elementwise(call, |a, b| a & b),
     ),
     (
         &["aten::bitwise_or.Tensor_out", "aten::bitwise_or.Scalar_out"],
-        |call| whole(call, |a, b| a | b),
+        |call| integer_elementwise(call, |a, b| a | b),
     ),
     (
         &[
             "aten::bitwise_xor.Tensor_out",
             "aten::bitwise_xor.Scalar_out",
         ],
-        |call| whole(call, |a, b| a ^ b),
+        |call| integer_elementwise(call, |a, b| a ^ b),
     ),
     (
         &[
             "aten::bitwise_left_shift.Tensor_out",
             "aten::bitwise_left_shift.Tensor_Scalar_out",
         ],
-        |call| whole(call, shift_left),
+        |call| integer_elementwise(call, shift_left),
     ),
     (
         &[
             "aten::bitwise_right_shift.Tensor_out",
             "aten::bitwise_right_shift.Tensor_Scalar_out",
         ],
-        |call| whole(call, shift_right),
+        |call| integer_elementwise(call, shift_right),
     ),
 ];
 
 /// Returns whether an argument is a tensor.
-fn takes_tensor(call: &Call<'_, '_>, at: usize) -> TractResult<bool> {
+fn takes_tensor(call: &OperatorCall<'_, '_>, at: usize) -> TractResult<bool> {
     Ok(call.body(at)?.tensor().is_some())
 }
 
 /// Returns two operands in their common dtype.
-fn operands(call: &mut Call<'_, '_>) -> TractResult<(OutletId, OutletId, DType)> {
+fn operands(call: &mut OperatorCall<'_, '_>) -> TractResult<(OutletId, OutletId, DType)> {
     if !takes_tensor(call, 0)? {
         let kind = call.scalar_kind(0)?;
         let b = call.tensor(1)?;
@@ -119,8 +123,8 @@ fn operands(call: &mut Call<'_, '_>) -> TractResult<(OutletId, OutletId, DType)>
 }
 
 /// Converts booleans to int64, the dtype in which they are counted.
-fn counted(
-    call: &mut Call<'_, '_>,
+fn as_countable(
+    call: &mut OperatorCall<'_, '_>,
     outlet: OutletId,
     dtype: DType,
 ) -> TractResult<(OutletId, DType)> {
@@ -134,25 +138,25 @@ fn counted(
     Ok((wire.outlet, DType::Int64))
 }
 
-fn output(call: &mut Call<'_, '_>, outlet: OutletId, dtype: DType) -> TractResult<()> {
+fn output(call: &mut OperatorCall<'_, '_>, outlet: OutletId, dtype: DType) -> TractResult<()> {
     let out = call.out();
-    call.give(out, Wire { outlet, dtype })
+    call.set_output(out, Wire { outlet, dtype })
 }
 
 #[derive(Clone, Copy)]
-enum Sum {
+enum SumKind {
     Add,
     Sub,
     Reverse,
 }
 
 /// `a ± alpha · b`
-fn sum(call: &mut Call<'_, '_>, kind: Sum) -> TractResult<()> {
+fn sum(call: &mut OperatorCall<'_, '_>, kind: SumKind) -> TractResult<()> {
     let (a, b, dtype) = operands(call)?;
-    let (a, _) = counted(call, a, dtype)?;
-    let (b, dtype) = counted(call, b, dtype)?;
+    let (a, _) = as_countable(call, a, dtype)?;
+    let (b, dtype) = as_countable(call, b, dtype)?;
     let (a, b) = match kind {
-        Sum::Reverse => (b, a),
+        SumKind::Reverse => (b, a),
         _ => (a, b),
     };
     // The factor applies to the second argument, or to the first one of a reversed difference.
@@ -171,9 +175,9 @@ fn sum(call: &mut Call<'_, '_>, kind: Sum) -> TractResult<()> {
             i64::wrapping_mul,
         )?
     };
-    let minus = !matches!(kind, Sum::Add);
+    let minus = !matches!(kind, SumKind::Add);
     let op: fn() -> Box<dyn BinMiniOp> = match kind {
-        Sum::Add => || Box::new(math::Add),
+        SumKind::Add => || Box::new(math::Add),
         _ => || Box::new(math::Sub),
     };
     let outlet = wrapping(call, a, scaled, dtype, op, move |a, b| {
@@ -189,7 +193,7 @@ fn sum(call: &mut Call<'_, '_>, kind: Sum) -> TractResult<()> {
 /// Computes floats with tract, and integers with wrapping arithmetic; tract's integer operators may
 /// panic on overflow.
 fn wrapping(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     a: OutletId,
     b: OutletId,
     dtype: DType,
@@ -199,32 +203,32 @@ fn wrapping(
     if dtype.is_float() {
         return call.frame.builder.binary(op(), a, b);
     }
-    kernel_of_pairs(call, a, b, dtype, |a, _| a, int)
+    elementwise_kernel(call, a, b, dtype, |a, _| a, int)
 }
 
-fn product(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn product(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let (a, b, dtype) = operands(call)?;
     if dtype.is_float() && (is_zero(call, a)? || is_zero(call, b)?) {
         // tract replaces such a product by 0, whatever the sign or the other operand is.
-        return pairs_of(call, a, b, dtype, |a, b| a * b, |a, _| a);
+        return elementwise_of(call, a, b, dtype, |a, b| a * b, |a, _| a);
     }
-    let (a, _) = counted(call, a, dtype)?;
-    let (b, dtype) = counted(call, b, dtype)?;
+    let (a, _) = as_countable(call, a, dtype)?;
+    let (b, dtype) = as_countable(call, b, dtype)?;
     let outlet = wrapping(call, a, b, dtype, || Box::new(math::Mul), i64::wrapping_mul)?;
     output(call, outlet, dtype)
 }
 
-fn is_zero(call: &Call<'_, '_>, outlet: OutletId) -> TractResult<bool> {
-    let known = call.frame.builder.known(outlet)?;
+fn is_zero(call: &OperatorCall<'_, '_>, outlet: OutletId) -> TractResult<bool> {
+    let known = call.frame.builder.constant_value(outlet)?;
     known.map_or(Ok(false), |known| known.is_all_zero())
 }
 
 /// Computes the larger or smaller element. tract's operators lose NaN, so floats that may be NaN
 /// use a separate kernel.
-fn extreme(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
+fn extreme(call: &mut OperatorCall<'_, '_>, largest: bool) -> TractResult<()> {
     let (a, b, dtype) = operands(call)?;
     if dtype.is_float() {
-        return pairs_of(
+        return elementwise_of(
             call,
             a,
             b,
@@ -241,8 +245,8 @@ fn extreme(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
             |a, _| a,
         );
     }
-    let (a, _) = counted(call, a, dtype)?;
-    let (b, dtype) = counted(call, b, dtype)?;
+    let (a, _) = as_countable(call, a, dtype)?;
+    let (b, dtype) = as_countable(call, b, dtype)?;
     let op: Box<dyn BinMiniOp> = if largest {
         Box::new(math::Max)
     } else {
@@ -252,7 +256,7 @@ fn extreme(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
     output(call, outlet, dtype)
 }
 
-fn quotient(call: &mut Call<'_, '_>, mode: Option<&str>) -> TractResult<()> {
+fn quotient(call: &mut OperatorCall<'_, '_>, mode: Option<&str>) -> TractResult<()> {
     match mode {
         None => {
             let (a, b, dtype) = operands(call)?;
@@ -265,14 +269,14 @@ fn quotient(call: &mut Call<'_, '_>, mode: Option<&str>) -> TractResult<()> {
             let a = builder.cast(Wire { outlet: a, dtype }, to)?;
             let b = builder.cast(Wire { outlet: b, dtype }, to)?;
             // For a constant divisor tract multiplies by its inverse, which loses the sign of 0.
-            let known = builder.known(b.outlet)?.is_some();
+            let known = builder.constant_value(b.outlet)?.is_some();
             if known {
-                return pairs_of(call, a.outlet, b.outlet, to, |a, b| a / b, |a, _| a);
+                return elementwise_of(call, a.outlet, b.outlet, to, |a, b| a / b, |a, _| a);
             }
             let outlet = builder.binary(Box::new(math::Div), a.outlet, b.outlet)?;
             output(call, outlet, to)
         }
-        Some("floor") => pairs(call, floor_quotient, |a, b| {
+        Some("floor") => elementwise(call, floor_quotient, |a, b| {
             let (quotient, rest) = (c_quotient(a, b), c_remainder(a, b));
             if rest != 0 && (rest < 0) != (b < 0) {
                 quotient - 1
@@ -280,7 +284,7 @@ fn quotient(call: &mut Call<'_, '_>, mode: Option<&str>) -> TractResult<()> {
                 quotient
             }
         }),
-        Some("trunc") => pairs(call, |a, b| (a / b).trunc(), c_quotient),
+        Some("trunc") => elementwise(call, |a, b| (a / b).trunc(), c_quotient),
         Some(other) => bail!("unsupported rounding mode `{other}`"),
     }
 }
@@ -316,15 +320,15 @@ fn c_remainder(a: i64, b: i64) -> i64 {
     a.checked_rem(b).unwrap_or(0)
 }
 
-fn power(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn power(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let squares = !takes_tensor(call, 1)? && call.double(1).is_ok_and(|exponent| exponent == 2.0);
     if squares && takes_tensor(call, 0)? {
         let (a, _, dtype) = operands(call)?;
-        let (a, dtype) = counted(call, a, dtype)?;
+        let (a, dtype) = as_countable(call, a, dtype)?;
         let outlet = wrapping(call, a, a, dtype, || Box::new(math::Mul), i64::wrapping_mul)?;
         return output(call, outlet, dtype);
     }
-    pairs(call, f64::powf, |a, b| match u32::try_from(b) {
+    elementwise(call, f64::powf, |a, b| match u32::try_from(b) {
         Ok(exponent) => a.wrapping_pow(exponent),
         Err(_) => match a {
             1 => 1,
@@ -341,16 +345,19 @@ fn power(call: &mut Call<'_, '_>) -> TractResult<()> {
 }
 
 /// Computes an operator of two operands that tract lacks.
-fn pairs(
-    call: &mut Call<'_, '_>,
+fn elementwise(
+    call: &mut OperatorCall<'_, '_>,
     float: impl Fn(f64, f64) -> f64 + Send + Sync + 'static,
     int: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
 ) -> TractResult<()> {
     let (a, b, dtype) = operands(call)?;
-    pairs_of(call, a, b, dtype, float, int)
+    elementwise_of(call, a, b, dtype, float, int)
 }
 
-fn float_pairs(call: &mut Call<'_, '_>, float: fn(f64, f64) -> f64) -> TractResult<()> {
+fn float_elementwise(
+    call: &mut OperatorCall<'_, '_>,
+    float: fn(f64, f64) -> f64,
+) -> TractResult<()> {
     let (a, b, dtype) = operands(call)?;
     let to = if dtype.is_float() {
         dtype
@@ -359,23 +366,23 @@ fn float_pairs(call: &mut Call<'_, '_>, float: fn(f64, f64) -> f64) -> TractResu
     };
     let a = call.frame.builder.cast(Wire { outlet: a, dtype }, to)?;
     let b = call.frame.builder.cast(Wire { outlet: b, dtype }, to)?;
-    pairs_of(call, a.outlet, b.outlet, to, float, |a, _| a)
+    elementwise_of(call, a.outlet, b.outlet, to, float, |a, _| a)
 }
 
-fn pairs_of(
-    call: &mut Call<'_, '_>,
+fn elementwise_of(
+    call: &mut OperatorCall<'_, '_>,
     a: OutletId,
     b: OutletId,
     dtype: DType,
     float: impl Fn(f64, f64) -> f64 + Send + Sync + 'static,
     int: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
 ) -> TractResult<()> {
-    let outlet = kernel_of_pairs(call, a, b, dtype, float, int)?;
+    let outlet = elementwise_kernel(call, a, b, dtype, float, int)?;
     output(call, outlet, dtype)
 }
 
-fn kernel_of_pairs(
-    call: &mut Call<'_, '_>,
+fn elementwise_kernel(
+    call: &mut OperatorCall<'_, '_>,
     a: OutletId,
     b: OutletId,
     dtype: DType,
@@ -401,19 +408,22 @@ fn kernel_of_pairs(
                 for (left, right) in places {
                     values.push(int(a[left], b[right]));
                 }
-                return of_ints(&shape, &values, to);
+                return tensor_of_ints(&shape, &values, to);
             }
             let (a, b) = (floats(a)?, floats(b)?);
             let values: Vec<f64> = places
                 .map(|(left, right)| float(a[left], b[right]))
                 .collect();
-            of_floats(&shape, &values, to)
+            tensor_of_floats(&shape, &values, to)
         })?;
     Ok(wire.outlet)
 }
 
-fn whole(call: &mut Call<'_, '_>, int: fn(i64, i64) -> i64) -> TractResult<()> {
-    pairs(call, |a, _| a, int)
+fn integer_elementwise(
+    call: &mut OperatorCall<'_, '_>,
+    int: fn(i64, i64) -> i64,
+) -> TractResult<()> {
+    elementwise(call, |a, _| a, int)
 }
 
 fn shift_left(a: i64, b: i64) -> i64 {

@@ -6,19 +6,19 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::frame::{Frame, Number, Slot};
-use super::elements::Indices;
+use super::super::frame::{Frame, RuntimeNumber, Slot};
+use super::elements::IndexCheck;
 use crate::model::executorch::body::BodyValue;
 use crate::tensor::DType;
 
 /// Lowers one call.
-pub(super) type Lower = fn(&mut Call<'_, '_>) -> TractResult<()>;
+pub(super) type LowerOperator = fn(&mut OperatorCall<'_, '_>) -> TractResult<()>;
 
 /// Operators by full name; the operators of a row share one lowering function.
-pub(super) type Table = &'static [(&'static [&'static str], Lower)];
+pub(super) type OperatorTable = &'static [(&'static [&'static str], LowerOperator)];
 
 /// A call being lowered.
-pub(super) struct Call<'f, 'm> {
+pub(super) struct OperatorCall<'f, 'm> {
     /// The lowering of the method.
     pub(super) frame: &'f mut Frame<'m>,
     /// The operator's full name.
@@ -27,7 +27,7 @@ pub(super) struct Call<'f, 'm> {
     pub(super) args: &'f [usize],
 }
 
-impl Call<'_, '_> {
+impl OperatorCall<'_, '_> {
     pub(super) fn arg(&self, at: usize) -> TractResult<usize> {
         let Some(value) = self.args.get(at) else {
             bail!("missing argument {at}");
@@ -58,13 +58,13 @@ impl Call<'_, '_> {
 
     /// Returns the index check of this operator. `from_end` allows negative indices, counted from
     /// the end.
-    pub(super) fn indices(&self, from_end: bool) -> Indices {
-        Indices::new(self.name, from_end)
+    pub(super) fn indices(&self, from_end: bool) -> IndexCheck {
+        IndexCheck::new(self.name, from_end)
     }
 
     /// Converts indices into a dimension of this size to non-negative ones. A run rejects indices
     /// out of range.
-    pub(super) fn checked(
+    pub(super) fn checked_indices(
         &mut self,
         outlet: OutletId,
         size: &TDim,
@@ -255,7 +255,7 @@ impl Call<'_, '_> {
     /// Returns a number as a tensor of one element, even if it is known only at run time.
     pub(super) fn scalar(&mut self, at: usize, dtype: DType, rank: usize) -> TractResult<OutletId> {
         if let Slot::Number(number) = self.slot(at)? {
-            let wire = self.frame.sum(&number)?;
+            let wire = self.frame.number_as_tensor(&number)?;
             let wire = self.frame.builder.cast(wire, dtype)?;
             return self.frame.builder.with_rank(wire.outlet, rank);
         }
@@ -272,7 +272,7 @@ impl Call<'_, '_> {
         Ok(match self.slot(at)? {
             Slot::Int(_) => DType::Int64,
             Slot::Bool(_) => DType::Bool,
-            Slot::Number(Number { wire, .. }) => wire.dtype,
+            Slot::Number(RuntimeNumber { wire, .. }) => wire.dtype,
             Slot::Double(_) => DType::Float32,
             _ => bail!("argument {at} is not a number"),
         })
@@ -296,7 +296,7 @@ impl Call<'_, '_> {
     }
 
     /// Sets an output, cast to its dtype.
-    pub(super) fn give(&mut self, at: usize, wire: Wire) -> TractResult<()> {
+    pub(super) fn set_output(&mut self, at: usize, wire: Wire) -> TractResult<()> {
         let value = self.arg(at)?;
         self.check_room(at, &self.shape(wire)?)?;
         self.frame.set_tensor(value, wire)
@@ -330,7 +330,7 @@ impl Call<'_, '_> {
     }
 
     /// Sets the outputs of a list.
-    pub(super) fn give_list(&mut self, at: usize, wires: Vec<Wire>) -> TractResult<()> {
+    pub(super) fn set_list_output(&mut self, at: usize, wires: Vec<Wire>) -> TractResult<()> {
         let values = match self.body(at)? {
             BodyValue::TensorList(values) => values.clone(),
             _ => bail!("argument {at} is not a list of tensors"),

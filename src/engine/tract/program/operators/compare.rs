@@ -10,13 +10,13 @@ use tract_onnx::tract_core::ops::logic::{
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::call::{Call, Table};
+use super::call::{OperatorCall, OperatorTable};
 use super::elements::{broadcast_strides, floats, places, strides};
 use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::eq.Tensor_out", "aten::eq.Scalar_out"], |call| {
         compared(call, comp_eq())
     }),
@@ -43,9 +43,13 @@ pub(super) const TABLE: Table = &[
     (&["aten::logical_xor.out"], |call| {
         joined(call, Box::new(Xor))
     }),
-    (&["aten::isnan.out"], |call| told(call, f64::is_nan)),
-    (&["aten::isinf.out"], |call| told(call, f64::is_infinite)),
-    (&["aten::where.self_out"], chosen),
+    (&["aten::isnan.out"], |call| {
+        test_elements(call, f64::is_nan)
+    }),
+    (&["aten::isinf.out"], |call| {
+        test_elements(call, f64::is_infinite)
+    }),
+    (&["aten::where.self_out"], select),
     (&["aten::masked_fill.Scalar_out"], masked_fill),
 ];
 
@@ -56,7 +60,7 @@ fn boolean(outlet: OutletId) -> Wire {
     }
 }
 
-fn compared(call: &mut Call<'_, '_>, op: Box<dyn BinMiniOp>) -> TractResult<()> {
+fn compared(call: &mut OperatorCall<'_, '_>, op: Box<dyn BinMiniOp>) -> TractResult<()> {
     let a = call.tensor(0)?;
     let is_tensor = call.body(1)?.tensor().is_some();
     let dtype = if is_tensor {
@@ -76,23 +80,23 @@ fn compared(call: &mut Call<'_, '_>, op: Box<dyn BinMiniOp>) -> TractResult<()> 
         call.scalar(1, dtype, rank)?
     };
     let outlet = call.frame.builder.binary(op, a, b)?;
-    call.give(2, boolean(outlet))
+    call.set_output(2, boolean(outlet))
 }
 
-fn negated(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn negated(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Bool)?;
     let outlet = call.frame.builder.unary(not(), input)?;
-    call.give(1, boolean(outlet))
+    call.set_output(1, boolean(outlet))
 }
 
-fn joined(call: &mut Call<'_, '_>, op: Box<dyn BinMiniOp>) -> TractResult<()> {
+fn joined(call: &mut OperatorCall<'_, '_>, op: Box<dyn BinMiniOp>) -> TractResult<()> {
     let a = call.tensor_as(0, DType::Bool)?;
     let b = call.tensor_as(1, DType::Bool)?;
     let outlet = call.frame.builder.binary(op, a, b)?;
-    call.give(2, boolean(outlet))
+    call.set_output(2, boolean(outlet))
 }
 
-fn told(call: &mut Call<'_, '_>, test: fn(f64) -> bool) -> TractResult<()> {
+fn test_elements(call: &mut OperatorCall<'_, '_>, test: fn(f64) -> bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let wire = call.frame.builder.kernel(
@@ -105,20 +109,24 @@ fn told(call: &mut Call<'_, '_>, test: fn(f64) -> bool) -> TractResult<()> {
             Tensor::from_shape(inputs[0].shape(), &values)
         },
     )?;
-    call.give(1, wire)
+    call.set_output(1, wire)
 }
 
-fn chosen(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let condition = call.tensor_as(0, DType::Bool)?;
     let (a, b) = (call.tensor(1)?, call.tensor(2)?);
     let dtype = widened(promoted(a.dtype, b.dtype));
     let (a, b) = (call.tensor_as(1, dtype)?, call.tensor_as(2, dtype)?);
-    let wire = either(call, dtype, [condition, a, b])?;
-    call.give(3, wire)
+    let wire = select_broadcast(call, dtype, [condition, a, b])?;
+    call.set_output(3, wire)
 }
 
 /// Selects elements of the second or third tensor by the first one; all three are broadcast.
-fn either(call: &mut Call<'_, '_>, dtype: DType, inputs: [OutletId; 3]) -> TractResult<Wire> {
+fn select_broadcast(
+    call: &mut OperatorCall<'_, '_>,
+    dtype: DType,
+    inputs: [OutletId; 3],
+) -> TractResult<Wire> {
     let shape = call.frame.builder.broadcast_shape(&inputs)?;
     let size = datum_type(dtype).size_of();
     call.frame
@@ -141,13 +149,13 @@ fn choose<const N: usize>(inputs: &[TValue]) -> TractResult<Tensor> {
     let (conditions, _) = inputs[0].as_bytes().as_chunks::<1>();
     let (yes, _) = inputs[1].as_bytes().as_chunks::<N>();
     let (no, _) = inputs[2].as_bytes().as_chunks::<N>();
-    let rows = Rows::of(&shape, shapes);
+    let rows = BroadcastRows::of(&shape, shapes);
     let count = to.len();
     par_chunks_mut(to, rows.row, count, |first, to| {
         for (row, to) in (first..).zip(to.chunks_exact_mut(rows.row)) {
-            let conditions = rows.of_input(0, row, conditions);
-            let (yes, no) = (rows.of_input(1, row, yes), rows.of_input(2, row, no));
-            choose_row(conditions, yes, no, to);
+            let conditions = rows.slice_of(0, row, conditions);
+            let (yes, no) = (rows.slice_of(1, row, yes), rows.slice_of(2, row, no));
+            select_row(conditions, yes, no, to);
         }
         Ok(())
     })?;
@@ -155,7 +163,7 @@ fn choose<const N: usize>(inputs: &[TValue]) -> TractResult<Tensor> {
 }
 
 /// Selects a row. Each slice has the row's length, or a single element that stands for all.
-fn choose_row<T: Copy>(conditions: &[[u8; 1]], yes: &[T], no: &[T], to: &mut [T]) {
+fn select_row<T: Copy>(conditions: &[[u8; 1]], yes: &[T], no: &[T], to: &mut [T]) {
     match (conditions, yes, no) {
         ([condition], _, _) if to.len() > 1 => match if *condition == [0] { no } else { yes } {
             [one] => to.fill(*one),
@@ -188,7 +196,7 @@ fn choose_row<T: Copy>(conditions: &[[u8; 1]], yes: &[T], no: &[T], to: &mut [T]
 
 /// Positions of rows in inputs that are broadcast to a shape. In each input a row is a slice or a
 /// single element.
-struct Rows<const N: usize> {
+struct BroadcastRows<const N: usize> {
     /// Elements in a row, at least 1.
     row: usize,
     /// For each input, the start of each row.
@@ -197,7 +205,7 @@ struct Rows<const N: usize> {
     ones: [bool; N],
 }
 
-impl<const N: usize> Rows<N> {
+impl<const N: usize> BroadcastRows<N> {
     fn of(shape: &[usize], inputs: [&[usize]; N]) -> Self {
         let own = strides(shape);
         let of_inputs = inputs.map(|input| broadcast_strides(input, shape));
@@ -219,18 +227,18 @@ impl<const N: usize> Rows<N> {
     }
 
     /// Returns the slice of an input for a row.
-    fn of_input<'a, T>(&self, input: usize, row: usize, values: &'a [T]) -> &'a [T] {
+    fn slice_of<'a, T>(&self, input: usize, row: usize, values: &'a [T]) -> &'a [T] {
         let length = if self.ones[input] { 1 } else { self.row };
         &values[self.starts[input][row]..][..length]
     }
 }
 
-fn masked_fill(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn masked_fill(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let dtype = widened(input.dtype);
     let input = call.tensor_as(0, dtype)?;
     let mask = call.tensor_as(1, DType::Bool)?;
     let value = call.scalar(2, dtype, 0)?;
-    let wire = either(call, dtype, [mask, value, input])?;
-    call.give(3, wire)
+    let wire = select_broadcast(call, dtype, [mask, value, input])?;
+    call.set_output(3, wire)
 }

@@ -4,12 +4,12 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::call::{Call, Table};
-use super::elements::{of_floats, of_ints};
+use super::call::{OperatorCall, OperatorTable};
+use super::elements::{tensor_of_floats, tensor_of_ints};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::full.out", "aten::full.names_out"], |call| {
         let shape = call.dims(0)?;
         filled(call, 1, &shape)
@@ -32,9 +32,9 @@ pub(super) const TABLE: Table = &[
             "aten::empty.out",
             "dim_order_ops::_empty_dim_order.out",
         ],
-        |call| same_everywhere(call, 0.0),
+        |call| filled_with(call, 0.0),
     ),
-    (&["aten::ones.out"], |call| same_everywhere(call, 1.0)),
+    (&["aten::ones.out"], |call| filled_with(call, 1.0)),
     (&["aten::scalar_tensor.out"], |call| filled(call, 0, &[])),
     (&["aten::arange.out"], |call| range(call, None)),
     (&["aten::arange.start_out"], |call| range(call, Some(2))),
@@ -54,24 +54,24 @@ pub(super) const TABLE: Table = &[
         |call| {
             let input = call.tensor(0)?;
             let out = call.out();
-            call.give(out, input)
+            call.set_output(out, input)
         },
     ),
     (&["aten::copy.out"], |call| {
         let copy = copied(call)?;
         let out = call.out();
-        call.give(out, copy)
+        call.set_output(out, copy)
     }),
     (&["aten::copy_"], |call| {
         let copy = copied(call)?;
-        call.give(0, copy)?;
+        call.set_output(0, copy)?;
         let out = call.out();
-        call.give(out, copy)
+        call.set_output(out, copy)
     }),
 ];
 
 /// Returns the second argument, broadcast to the shape of the first one.
-fn copied(call: &mut Call<'_, '_>) -> TractResult<Wire> {
+fn copied(call: &mut OperatorCall<'_, '_>) -> TractResult<Wire> {
     let value = call.arg(0)?;
     let shape = match call.frame.method.values[value].tensor() {
         // The first tensor is not read, since the copy replaces all of it.
@@ -91,7 +91,7 @@ fn copied(call: &mut Call<'_, '_>) -> TractResult<Wire> {
     })
 }
 
-fn filled(call: &mut Call<'_, '_>, value: usize, shape: &[TDim]) -> TractResult<()> {
+fn filled(call: &mut OperatorCall<'_, '_>, value: usize, shape: &[TDim]) -> TractResult<()> {
     let out = call.out();
     let dtype = call.out_dtype(out)?;
     let value = if call.body(value)?.tensor().is_some() {
@@ -101,21 +101,21 @@ fn filled(call: &mut Call<'_, '_>, value: usize, shape: &[TDim]) -> TractResult<
     };
     call.check_room(out, shape)?;
     let outlet = call.frame.builder.expand(value, shape)?;
-    call.give(out, Wire { outlet, dtype })
+    call.set_output(out, Wire { outlet, dtype })
 }
 
-fn same_everywhere(call: &mut Call<'_, '_>, value: f64) -> TractResult<()> {
+fn filled_with(call: &mut OperatorCall<'_, '_>, value: f64) -> TractResult<()> {
     let out = call.out();
     let dtype = call.out_dtype(out)?;
     let shape = call.dims(0)?;
     call.check_room(out, &shape)?;
     let value = call.frame.builder.scalar(value, dtype, 0)?;
     let outlet = call.frame.builder.expand(value.outlet, &shape)?;
-    call.give(out, Wire { outlet, dtype })
+    call.set_output(out, Wire { outlet, dtype })
 }
 
 /// Lowers a range from a start to an end. Without a step argument the start is 0.
-fn range(call: &mut Call<'_, '_>, step: Option<usize>) -> TractResult<()> {
+fn range(call: &mut OperatorCall<'_, '_>, step: Option<usize>) -> TractResult<()> {
     let out = call.out();
     let dtype = call.out_dtype(out)?;
     let to = datum_type(dtype);
@@ -154,16 +154,16 @@ fn range(call: &mut Call<'_, '_>, step: Option<usize>) -> TractResult<()> {
     let make = move |count: usize| {
         if to.is_float() {
             let values: Vec<f64> = (0..count).map(|at| start + at as f64 * step).collect();
-            return of_floats(&[count], &values, to);
+            return tensor_of_floats(&[count], &values, to);
         }
         let values: Vec<i64> = (0..count)
             .map(|at| start as i64 + at as i64 * step as i64)
             .collect();
-        of_ints(&[count], &values, to)
+        tensor_of_ints(&[count], &values, to)
     };
     if let Ok(count) = length.to_usize() {
         let wire = call.frame.builder.constant(Arc::new(make(count)?), dtype)?;
-        return call.give(out, wire);
+        return call.set_output(out, wire);
     }
     let count = call.frame.builder.size(&length, DType::Int64)?;
     let wire = call
@@ -173,5 +173,5 @@ fn range(call: &mut Call<'_, '_>, step: Option<usize>) -> TractResult<()> {
             let count = inputs[0].cast_to_scalar::<i64>()?;
             make(usize::try_from(count)?)
         })?;
-    call.give(out, wire)
+    call.set_output(out, wire)
 }

@@ -20,7 +20,7 @@ pub(in super::super) fn floats(tensor: &Tensor) -> TractResult<Vec<f64>> {
 }
 
 /// Creates a tensor from integers.
-pub(in super::super) fn of_ints(
+pub(in super::super) fn tensor_of_ints(
     shape: &[usize],
     values: &[i64],
     to: DatumType,
@@ -34,7 +34,7 @@ pub(in super::super) fn of_ints(
 }
 
 /// Creates a tensor from floats.
-pub(in super::super) fn of_floats(
+pub(in super::super) fn tensor_of_floats(
     shape: &[usize],
     values: &[f64],
     to: DatumType,
@@ -65,7 +65,7 @@ pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
 }
 
 /// Copies elements one by one, regardless of their type.
-pub(in super::super) fn pick(
+pub(in super::super) fn gather_elements(
     tensor: &Tensor,
     shape: &[usize],
     from: &[usize],
@@ -89,12 +89,12 @@ pub(in super::super) fn pick(
 
 /// The index check of an operator, as in ExecuTorch's kernel of the same name.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Indices {
+pub(in super::super) struct IndexCheck {
     operator: String,
     from_end: bool,
 }
 
-impl Indices {
+impl IndexCheck {
     /// Creates the index check of this operator; `from_end` allows negative indices, counted from
     /// the end.
     pub(in super::super) fn new(operator: &str, from_end: bool) -> Self {
@@ -120,11 +120,11 @@ impl Indices {
         } else {
             format!("{least} to {} are valid", size - 1)
         };
-        self.refuse(format!("index {index} of a dimension of {count}; {valid}"))
+        self.reject(format!("index {index} of a dimension of {count}; {valid}"))
     }
 
     /// Rejects a value for this reason.
-    pub(in super::super) fn refuse<T>(&self, reason: String) -> TractResult<T> {
+    pub(in super::super) fn reject<T>(&self, reason: String) -> TractResult<T> {
         let operator = self.operator.clone();
         Err(InvalidInput { operator, reason }.into())
     }

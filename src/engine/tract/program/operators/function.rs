@@ -10,14 +10,14 @@ use tract_onnx::tract_core::ops::nn::{leaky_relu, sigmoid};
 use super::super::builder::Wire;
 use super::super::datum_type;
 use super::super::pointwise::Pointwise;
-use super::call::{Call, Table};
-use super::elements::{floats, ints, of_floats, of_ints};
+use super::call::{OperatorCall, OperatorTable};
+use super::elements::{floats, ints, tensor_of_floats, tensor_of_ints};
 use super::promotion::{promoted, widened};
 use crate::engine::tract::error_function::erf;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::bitwise_not.out"], bitwise_not),
     (&["aten::abs.out"], |call| {
         same(call, math::abs, f64::abs, i64::wrapping_abs)
@@ -26,7 +26,7 @@ pub(super) const TABLE: Table = &[
         same(call, math::neg, |x| -x, i64::wrapping_neg)
     }),
     (&["aten::sign.out"], |call| {
-        same_kernel(call, sign, i64::signum)
+        keep_dtype_kernel(call, sign, i64::signum)
     }),
     (&["aten::floor.out"], |call| {
         same(call, math::floor, f64::floor, |x| x)
@@ -38,7 +38,7 @@ pub(super) const TABLE: Table = &[
         same(call, math::round_half_to_even, f64::round_ties_even, |x| x)
     }),
     (&["aten::trunc.out"], |call| {
-        same_kernel(call, f64::trunc, |x| x)
+        keep_dtype_kernel(call, f64::trunc, |x| x)
     }),
     (&["aten::round.decimals_out"], |call| {
         let decimals = i32::try_from(call.int(1)?)?;
@@ -142,7 +142,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-fn bitwise_not(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn bitwise_not(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let bool = input.dtype == DType::Bool;
     mapped(
@@ -164,7 +164,7 @@ fn sign(x: f64) -> f64 {
 
 /// Applies a function that keeps the dtype.
 fn same(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     op: fn() -> ElementWiseOp,
     float: fn(f64) -> f64,
     int: fn(i64) -> i64,
@@ -172,7 +172,7 @@ fn same(
     let input = call.tensor(0)?;
     if widened(input.dtype) == DType::Float32 {
         let outlet = call.frame.builder.unary(op(), input.outlet)?;
-        return call.give(
+        return call.set_output(
             1,
             Wire {
                 outlet,
@@ -183,8 +183,8 @@ fn same(
     mapped(call, input, 1, float, int)
 }
 
-fn same_kernel(
-    call: &mut Call<'_, '_>,
+fn keep_dtype_kernel(
+    call: &mut OperatorCall<'_, '_>,
     float: fn(f64) -> f64,
     int: fn(i64) -> i64,
 ) -> TractResult<()> {
@@ -194,7 +194,7 @@ fn same_kernel(
 
 /// Applies a function whose result is a float.
 fn function(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     op: Option<fn() -> ElementWiseOp>,
     float: fn(f64) -> f64,
 ) -> TractResult<()> {
@@ -208,7 +208,7 @@ fn function(
     match op {
         Some(op) if dtype == DType::Float32 => {
             let outlet = call.frame.builder.unary(op(), outlet)?;
-            call.give(1, Wire { outlet, dtype })
+            call.set_output(1, Wire { outlet, dtype })
         }
         _ => mapped(call, Wire { outlet, dtype }, 1, float, |x| x),
     }
@@ -216,7 +216,7 @@ fn function(
 
 /// Applies a function of floats to each element; `out` is the position of the output.
 fn map(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     out: usize,
     float: impl Fn(f64) -> f64 + Send + Sync + 'static,
 ) -> TractResult<()> {
@@ -231,7 +231,7 @@ fn map(
 }
 
 fn mapped(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     input: Wire,
     out: usize,
     float: impl Fn(f64) -> f64 + Send + Sync + 'static,
@@ -247,15 +247,15 @@ fn mapped(
             let input = &inputs[0];
             if to.is_float() {
                 let values: Vec<f64> = floats(input)?.into_iter().map(&float).collect();
-                return of_floats(input.shape(), &values, to);
+                return tensor_of_floats(input.shape(), &values, to);
             }
             let values: Vec<i64> = ints(input)?.into_iter().map(&int).collect();
-            of_ints(input.shape(), &values, to)
+            tensor_of_ints(input.shape(), &values, to)
         })?;
-    call.give(out, wire)
+    call.set_output(out, wire)
 }
 
-fn logit(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn logit(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let eps = call.optional_double(1)?;
     map(call, 2, move |x| {
         let x = eps.map_or(x, |eps| x.clamp(eps, 1.0 - eps));
@@ -264,7 +264,7 @@ fn logit(call: &mut Call<'_, '_>) -> TractResult<()> {
 }
 
 fn clamped(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     least: Option<f64>,
     most: Option<f64>,
     out: usize,
@@ -282,7 +282,7 @@ fn clamped(
             most: bound(most, f32::INFINITY),
         };
         let outlet = call.frame.builder.unary(clamp.op(), outlet)?;
-        return call.give(out, Wire { outlet, dtype });
+        return call.set_output(out, Wire { outlet, dtype });
     }
     for (bound, largest) in [(least, true), (most, false)] {
         let Some(bound) = bound else { continue };
@@ -294,10 +294,10 @@ fn clamped(
         };
         outlet = call.frame.builder.binary(op, outlet, bound)?;
     }
-    call.give(out, Wire { outlet, dtype })
+    call.set_output(out, Wire { outlet, dtype })
 }
 
-fn clamped_by_tensors(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn clamped_by_tensors(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let dtype = widened(call.out_dtype(3)?);
     let mut outlet = call.tensor_as(0, dtype)?;
     for (at, largest) in [(1, true), (2, false)] {
@@ -312,16 +312,16 @@ fn clamped_by_tensors(call: &mut Call<'_, '_>) -> TractResult<()> {
         };
         outlet = call.frame.builder.binary(op, outlet, bound)?;
     }
-    call.give(3, Wire { outlet, dtype })
+    call.set_output(3, Wire { outlet, dtype })
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a slope is a float32")]
-fn leaky(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn leaky(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let slope = call.double(1)?;
     let input = call.tensor_as(0, DType::Float32)?;
     let op = leaky_relu(slope as f32);
     let outlet = call.frame.builder.unary(op, input)?;
-    call.give(
+    call.set_output(
         2,
         Wire {
             outlet,
@@ -330,7 +330,7 @@ fn leaky(call: &mut Call<'_, '_>) -> TractResult<()> {
     )
 }
 
-fn elu(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn elu(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let (alpha, scale, input_scale) = (call.double(1)?, call.double(2)?, call.double(3)?);
     map(call, 4, move |x| {
         if x > 0.0 {
@@ -341,7 +341,7 @@ fn elu(call: &mut Call<'_, '_>) -> TractResult<()> {
     })
 }
 
-fn gelu(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn gelu(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     if call.text(1)?.as_deref() == Some("tanh") {
         let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
         return map(call, 2, move |x| {
@@ -350,7 +350,7 @@ fn gelu(call: &mut Call<'_, '_>) -> TractResult<()> {
     }
     let input = call.tensor_as(0, DType::Float32)?;
     let outlet = call.frame.builder.unary(gelu_exact(), input)?;
-    call.give(
+    call.set_output(
         2,
         Wire {
             outlet,

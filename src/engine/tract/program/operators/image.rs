@@ -4,23 +4,23 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::Wire;
-use super::super::resize::{Sampling, resize, resize_smoothly};
-use super::call::{Call, Table};
+use super::super::resize::{Sampling, resize, resize_antialiased};
+use super::call::{OperatorCall, OperatorTable};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::upsample_nearest2d.vec_out"], |call| {
         upsample(call, 2, [|factor| Sampling::Nearest { factor }; 2])
     }),
     (&["aten::upsample_bilinear2d.vec_out"], |call| {
         if call.bool(2)? {
-            upsample(call, 3, [|_| Sampling::Corners; 2])
+            upsample(call, 3, [|_| Sampling::AlignedCorners; 2])
         } else {
-            upsample(call, 3, [|factor| Sampling::Centres { factor }; 2])
+            upsample(call, 3, [|factor| Sampling::AlignedCentres { factor }; 2])
         }
     }),
-    (&["aten::_upsample_bilinear2d_aa.out"], smooth),
+    (&["aten::_upsample_bilinear2d_aa.out"], upsample_antialiased),
     (&["aten::grid_sampler_2d.out"], grid),
     (
         &[
@@ -42,7 +42,7 @@ pub(super) const TABLE: Table = &[
 
 /// Lowers resizing. Arguments: image, optional sizes, and optional scale factors at `factors`.
 fn upsample(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     factors: usize,
     sampling: [fn(Option<f32>) -> Sampling; 2],
 ) -> TractResult<()> {
@@ -50,7 +50,7 @@ fn upsample(
     let shape = call.frame.builder.shape(input)?;
     ensure!(
         shape.len() == 4,
-        "unsupported rank of an image: expected 4, got {}",
+        "invalid rank of an image: expected 4, got {}",
         shape.len()
     );
     let scales = call.doubles(factors)?;
@@ -92,7 +92,7 @@ fn upsample(
     let sampling = [sampling[0](ratios[0]), sampling[1](ratios[1])];
     let outlet = resize(&mut call.frame.builder, input, 2, &sizes, sampling)?;
     let out = call.out();
-    call.give(
+    call.set_output(
         out,
         Wire {
             outlet,
@@ -107,7 +107,7 @@ fn upsample(
     clippy::cast_possible_truncation,
     reason = "the runtime computes in float32"
 )]
-fn smooth(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn upsample_antialiased(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let sizes = call.sizes(1)?;
     let Ok(sizes) = <[usize; 2]>::try_from(sizes) else {
@@ -118,9 +118,9 @@ fn smooth(call: &mut Call<'_, '_>) -> TractResult<()> {
     for (factor, at) in factors.iter_mut().zip([3, 4]) {
         *factor = call.optional_double(at)?.map(|scale| (1.0 / scale) as f32);
     }
-    let outlet = resize_smoothly(&mut call.frame.builder, input, sizes, factors, corners)?;
+    let outlet = resize_antialiased(&mut call.frame.builder, input, sizes, factors, corners)?;
     let out = call.out();
-    call.give(
+    call.set_output(
         out,
         Wire {
             outlet,
@@ -139,7 +139,7 @@ struct Sampler {
     corners: bool,
 }
 
-fn grid(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn grid(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let grid = call.tensor_as(1, DType::Float32)?;
     let sampler = Sampler {
@@ -149,7 +149,7 @@ fn grid(call: &mut Call<'_, '_>) -> TractResult<()> {
     };
     ensure!(
         (0..=2).contains(&sampler.mode) && (0..=2).contains(&sampler.padding),
-        "unsupported sampling: interpolation mode {}, padding mode {}",
+        "invalid sampling: interpolation mode {}, padding mode {}",
         sampler.mode,
         sampler.padding
     );
@@ -159,7 +159,7 @@ fn grid(call: &mut Call<'_, '_>) -> TractResult<()> {
     );
     ensure!(
         image.len() == 4 && places.len() == 4,
-        "unsupported rank of an image or grid: expected 4, the image has {}",
+        "invalid rank of an image or grid: expected 4, the image has {}",
         image.len()
     );
     let shape = [
@@ -195,7 +195,7 @@ fn grid(call: &mut Call<'_, '_>) -> TractResult<()> {
             Tensor::from_shape(&[from[0], from[1], to[1], to[2]], &output)
         },
     )?;
-    call.give(5, wire)
+    call.set_output(5, wire)
 }
 
 #[expect(
@@ -308,7 +308,7 @@ fn cubic(t: f32) -> [f32; 4] {
     [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 }
 
-fn pad(call: &mut Call<'_, '_>, mode: PadMode) -> TractResult<()> {
+fn pad(call: &mut OperatorCall<'_, '_>, mode: PadMode) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let pads = call.sizes(1)?;
@@ -325,7 +325,7 @@ fn pad(call: &mut Call<'_, '_>, mode: PadMode) -> TractResult<()> {
         .frame
         .builder
         .wire(Pad { pads: all, mode }, &[input.outlet])?;
-    call.give(
+    call.set_output(
         2,
         Wire {
             outlet,

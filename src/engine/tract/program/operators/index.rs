@@ -7,15 +7,16 @@ use tract_onnx::tract_core::ops::logic::Iff;
 use super::super::builder::Wire;
 use super::super::datum_type;
 use super::super::frame::Slot;
-use super::call::{Call, Table};
+use super::call::{OperatorCall, OperatorTable};
 use super::elements::{
-    Indices, broadcast_strides, floats, ints, of_floats, of_ints, pick, places, strides,
+    IndexCheck, broadcast_strides, floats, gather_elements, ints, places, strides,
+    tensor_of_floats, tensor_of_ints,
 };
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::index.Tensor_out"], index),
     (&["aten::index_put.out"], |call| index_put(call, false)),
     (&["aten::index_put_"], |call| index_put(call, true)),
@@ -42,7 +43,7 @@ struct Indexed {
     together: bool,
 }
 
-fn indexed(call: &mut Call<'_, '_>, at: usize) -> TractResult<Indexed> {
+fn indexed(call: &mut OperatorCall<'_, '_>, at: usize) -> TractResult<Indexed> {
     let mut axes = Vec::new();
     let mut outlets = Vec::new();
     let mut axis = 0;
@@ -52,7 +53,7 @@ fn indexed(call: &mut Call<'_, '_>, at: usize) -> TractResult<Indexed> {
             continue;
         };
         if wire.dtype == DType::Bool {
-            for outlet in places_of_mask(call, wire)? {
+            for outlet in mask_indices(call, wire)? {
                 axes.push(axis);
                 outlets.push(outlet);
                 axis += 1;
@@ -75,9 +76,9 @@ fn indexed(call: &mut Call<'_, '_>, at: usize) -> TractResult<Indexed> {
 }
 
 /// Returns the indices of a mask's true elements, for each of its dimensions.
-fn places_of_mask(call: &mut Call<'_, '_>, mask: Wire) -> TractResult<Vec<OutletId>> {
+fn mask_indices(call: &mut OperatorCall<'_, '_>, mask: Wire) -> TractResult<Vec<OutletId>> {
     let rank = call.rank(mask)?;
-    let count = unknown(call);
+    let count = runtime_size(call);
     let facts = (0..rank).map(|_| i64::fact([count.clone()])).collect();
     let kernel = Kernel::new("MaskPlaces", facts, move |inputs| {
         let shape = inputs[0].shape();
@@ -126,7 +127,7 @@ fn named(
     axes: &[usize],
     together: bool,
     indices: &[&Tensor],
-    check: &Indices,
+    check: &IndexCheck,
 ) -> TractResult<(Vec<usize>, Vec<usize>)> {
     let shapes: Vec<&[usize]> = indices.iter().map(|index| index.shape()).collect();
     let joint = tract_onnx::tract_core::broadcast::multi_broadcast(&shapes)?.to_vec();
@@ -159,7 +160,7 @@ fn named(
     Ok((all, picked_shape(axes, together, shape, &joint)))
 }
 
-fn index(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn index(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let indexed = indexed(call, 1)?;
     let shape = call.shape(input)?;
@@ -168,12 +169,12 @@ fn index(call: &mut Call<'_, '_>) -> TractResult<()> {
         "more index tensors than dimensions"
     );
     if let ([axis], [outlet]) = (indexed.axes.as_slice(), indexed.outlets.as_slice()) {
-        let outlet = &call.checked(*outlet, &shape[*axis], true)?;
+        let outlet = &call.checked_indices(*outlet, &shape[*axis], true)?;
         let outlet = call
             .frame
             .builder
             .wire(Gather::new(*axis), &[input.outlet, *outlet])?;
-        return call.give(2, Wire { outlet, ..input });
+        return call.set_output(2, Wire { outlet, ..input });
     }
     let to = indexed.picked(&shape, &indexed.shape);
     let inputs: Vec<OutletId> = [input.outlet].into_iter().chain(indexed.outlets).collect();
@@ -185,12 +186,12 @@ fn index(call: &mut Call<'_, '_>) -> TractResult<()> {
         .kernel("Index", input.dtype, &to, &inputs, move |inputs| {
             let indices: Vec<&Tensor> = inputs[1..].iter().map(|index| &**index).collect();
             let (from, shape) = named(inputs[0].shape(), &axes, together, &indices, &check)?;
-            pick(&inputs[0], &shape, &from)
+            gather_elements(&inputs[0], &shape, &from)
         })?;
-    call.give(2, wire)
+    call.set_output(2, wire)
 }
 
-fn index_put(call: &mut Call<'_, '_>, in_place: bool) -> TractResult<()> {
+fn index_put(call: &mut OperatorCall<'_, '_>, in_place: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let indexed = indexed(call, 1)?;
     let shape = call.shape(input)?;
@@ -214,17 +215,17 @@ fn index_put(call: &mut Call<'_, '_>, in_place: bool) -> TractResult<()> {
                 let indices: Vec<&Tensor> = inputs[2..].iter().map(|index| &**index).collect();
                 let (to, picked) = named(inputs[0].shape(), &axes, together, &indices, &check)?;
                 let from = places(&picked, &broadcast_strides(inputs[1].shape(), &picked));
-                placed(&inputs[0], &inputs[1], to.into_iter().zip(from), add)
+                put_elements(&inputs[0], &inputs[1], to.into_iter().zip(from), add)
             })?;
     if in_place {
-        call.give(0, wire)?;
+        call.set_output(0, wire)?;
     }
     let out = call.out();
-    call.give(out, wire)
+    call.set_output(out, wire)
 }
 
 /// Copies or adds elements of another tensor to a tensor, by pairs of target and source positions.
-fn placed(
+fn put_elements(
     into: &Tensor,
     from: &Tensor,
     places: impl Iterator<Item = (usize, usize)>,
@@ -238,13 +239,13 @@ fn placed(
             for (to, from) in places {
                 sums[to] += values[from];
             }
-            return of_floats(shape, &sums, dtype);
+            return tensor_of_floats(shape, &sums, dtype);
         }
         let (mut sums, values) = (ints(into)?, ints(from)?);
         for (to, from) in places {
             sums[to] = sums[to].wrapping_add(values[from]);
         }
-        return of_ints(shape, &sums, dtype);
+        return tensor_of_ints(shape, &sums, dtype);
     }
     let size = dtype.size_of();
     let mut output = into.deep_clone();
@@ -262,22 +263,27 @@ fn placed(
     Ok(output)
 }
 
-fn index_select(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn index_select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank)?;
     let indices = call.tensor_as(2, DType::Int64)?;
     let size = call.shape(input)?.get(axis).cloned();
-    let indices = call.checked(indices, &size.unwrap_or(TDim::Val(1)), false)?;
+    let indices = call.checked_indices(indices, &size.unwrap_or(TDim::Val(1)), false)?;
     let outlet = call
         .frame
         .builder
         .wire(Gather::new(axis), &[input.outlet, indices])?;
-    call.give(3, Wire { outlet, ..input })
+    call.set_output(3, Wire { outlet, ..input })
 }
 
 /// Returns the position in the tensor of each element of an index.
-fn along(shape: &[usize], index: &Tensor, axis: usize, check: &Indices) -> TractResult<Vec<usize>> {
+fn axis_positions(
+    shape: &[usize],
+    index: &Tensor,
+    axis: usize,
+    check: &IndexCheck,
+) -> TractResult<Vec<usize>> {
     if shape.is_empty() {
         let places = ints(index)?.into_iter().map(|value| check.place(value, 1));
         return places.collect();
@@ -298,7 +304,7 @@ fn along(shape: &[usize], index: &Tensor, axis: usize, check: &Indices) -> Tract
     Ok(all)
 }
 
-fn gather(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn gather(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank)?;
@@ -310,13 +316,13 @@ fn gather(call: &mut Call<'_, '_>) -> TractResult<()> {
         call.frame
             .builder
             .kernel("Gather", input.dtype, &shape, &inputs, move |inputs| {
-                let from = along(inputs[0].shape(), &inputs[1], axis, &check)?;
-                pick(&inputs[0], inputs[1].shape(), &from)
+                let from = axis_positions(inputs[0].shape(), &inputs[1], axis, &check)?;
+                gather_elements(&inputs[0], inputs[1].shape(), &from)
             })?;
-    call.give(4, wire)
+    call.set_output(4, wire)
 }
 
-fn scatter(call: &mut Call<'_, '_>, add: bool) -> TractResult<()> {
+fn scatter(call: &mut OperatorCall<'_, '_>, add: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
@@ -332,21 +338,21 @@ fn scatter(call: &mut Call<'_, '_>, add: bool) -> TractResult<()> {
         call.frame
             .builder
             .kernel("Scatter", input.dtype, &shape, &inputs, move |inputs| {
-                let to = along(inputs[0].shape(), &inputs[1], axis, &check)?;
+                let to = axis_positions(inputs[0].shape(), &inputs[1], axis, &check)?;
                 let source = &inputs[2];
                 let from = if source.rank() == 0 {
                     vec![0; to.len()]
                 } else {
                     places(inputs[1].shape(), &strides(source.shape()))
                 };
-                placed(&inputs[0], source, to.into_iter().zip(from), add)
+                put_elements(&inputs[0], source, to.into_iter().zip(from), add)
             })?;
     let out = call.out();
-    call.give(out, wire)
+    call.set_output(out, wire)
 }
 
 /// Returns a new symbol for a size known only at run time.
-fn unknown(call: &mut Call<'_, '_>) -> TDim {
+fn runtime_size(call: &mut OperatorCall<'_, '_>) -> TDim {
     call.frame
         .builder
         .model
@@ -355,10 +361,10 @@ fn unknown(call: &mut Call<'_, '_>) -> TDim {
         .into()
 }
 
-fn nonzero(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn nonzero(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
-    let count = unknown(call);
+    let count = runtime_size(call);
     let fact = i64::fact([count, rank.to_dim()]);
     let kernel = Kernel::new("NonZero", tvec!(fact), move |inputs| {
         let shape = inputs[0].shape();
@@ -380,7 +386,7 @@ fn nonzero(call: &mut Call<'_, '_>) -> TractResult<()> {
     });
     let outlet = call.frame.builder.wire(kernel.binding(), &[input.outlet])?;
     let out = call.out();
-    call.give(
+    call.set_output(
         out,
         Wire {
             outlet,
@@ -389,10 +395,10 @@ fn nonzero(call: &mut Call<'_, '_>) -> TractResult<()> {
     )
 }
 
-fn masked_select(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn masked_select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let mask = call.tensor_as(1, DType::Bool)?;
-    let count = unknown(call);
+    let count = runtime_size(call);
     let fact = datum_type(input.dtype).fact([count]);
     let kernel = Kernel::new("MaskedSelect", tvec!(fact), move |inputs| {
         let (input, mask) = (&inputs[0], &inputs[1]);
@@ -407,14 +413,14 @@ fn masked_select(call: &mut Call<'_, '_>) -> TractResult<()> {
             .filter(|(_, at)| chosen[*at] != 0)
             .map(|(from, _)| from)
             .collect();
-        Ok(tvec!(pick(input, &[from.len()], &from)?))
+        Ok(tvec!(gather_elements(input, &[from.len()], &from)?))
     });
     let outlet = call
         .frame
         .builder
         .wire(kernel.binding(), &[input.outlet, mask])?;
     let out = call.out();
-    call.give(
+    call.set_output(
         out,
         Wire {
             outlet,
@@ -423,7 +429,7 @@ fn masked_select(call: &mut Call<'_, '_>) -> TractResult<()> {
     )
 }
 
-fn masked_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn masked_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let mask = call.tensor_as(1, DType::Bool)?;
     let source = call.tensor_as(2, input.dtype)?;
@@ -443,17 +449,17 @@ fn masked_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
                 .into_iter()
                 .enumerate()
                 .filter(|(_, at)| chosen[*at] != 0);
-            placed(&inputs[0], &inputs[2], to.map(|(to, _)| to).zip(0..), false)
+            put_elements(&inputs[0], &inputs[2], to.map(|(to, _)| to).zip(0..), false)
         },
     )?;
-    call.give(3, wire)
+    call.set_output(3, wire)
 }
 
-fn repeat_interleave(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn repeat_interleave(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let repeats = call.tensor_as(0, DType::Int64)?;
     let count = match call.optional_int(1)? {
         Some(count) => count.to_dim(),
-        None => unknown(call),
+        None => runtime_size(call),
     };
     let check = call.indices(false);
     let kernel = Kernel::new(
@@ -463,7 +469,7 @@ fn repeat_interleave(call: &mut Call<'_, '_>) -> TractResult<()> {
             let mut all = Vec::new();
             for (place, count) in ints(&inputs[0])?.into_iter().enumerate() {
                 let Ok(count) = usize::try_from(count) else {
-                    return check.refuse(format!("{count} repetitions; 0 and more are valid"));
+                    return check.reject(format!("{count} repetitions; 0 and more are valid"));
                 };
                 ensure!(
                     all.len().saturating_add(count) < 1 << 30,
@@ -476,7 +482,7 @@ fn repeat_interleave(call: &mut Call<'_, '_>) -> TractResult<()> {
     );
     let outlet = call.frame.builder.wire(kernel.binding(), &[repeats])?;
     let out = call.out();
-    call.give(
+    call.set_output(
         out,
         Wire {
             outlet,
@@ -486,8 +492,8 @@ fn repeat_interleave(call: &mut Call<'_, '_>) -> TractResult<()> {
 }
 
 /// Replaces the part `start..end` of a tensor along an axis by another tensor.
-fn replaced(
-    call: &mut Call<'_, '_>,
+fn replace_part(
+    call: &mut OperatorCall<'_, '_>,
     input: Wire,
     axis: usize,
     [start, end]: [TDim; 2],
@@ -505,10 +511,10 @@ fn replaced(
     }
     let outlet = builder.concat(&parts, axis)?;
     let out = call.out();
-    call.give(out, Wire { outlet, ..input })
+    call.set_output(out, Wire { outlet, ..input })
 }
 
-fn select_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn select_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let part = call.tensor_as(1, input.dtype)?;
@@ -521,10 +527,10 @@ fn select_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
         index.to_dim()
     };
     let end = (at.clone() + 1).reduce();
-    replaced(call, input, axis, [at, end], part)
+    replace_part(call, input, axis, [at, end], part)
 }
 
-fn slice_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn slice_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let part = call.tensor_as(1, input.dtype)?;
@@ -540,7 +546,7 @@ fn slice_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
     for at in [3, 4] {
         ensure!(
             !matches!(call.slot(at)?, Slot::Number(_)),
-            "slice bounds computed at run time are unsupported"
+            "slice bounds must be known before the run"
         );
     }
     let start = held(call.optional_int(3)?.unwrap_or(0));
@@ -548,7 +554,7 @@ fn slice_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
     let step = call.int(5)?;
     ensure!(step > 0, "invalid step {step}: expected a positive integer");
     if step == 1 {
-        return replaced(call, input, axis, [start.to_dim(), end.to_dim()], part);
+        return replace_part(call, input, axis, [start.to_dim(), end.to_dim()], part);
     }
     // Larger steps: a mask selects the elements of the part, spread out along the axis.
     let places: Vec<i64> = (0..size)
@@ -574,5 +580,5 @@ fn slice_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
     let lined = builder.with_rank(lined, rank)?;
     let outlet = builder.wire(Iff, &[lined, spread, input.outlet])?;
     let out = call.out();
-    call.give(out, Wire { outlet, ..input })
+    call.set_output(out, Wire { outlet, ..input })
 }

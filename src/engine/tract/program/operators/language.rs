@@ -4,16 +4,16 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::frame::Slot;
-use super::call::{Call, Table};
-use super::elements::Indices;
+use super::call::{OperatorCall, OperatorTable};
+use super::elements::IndexCheck;
 use crate::engine::tract::overwrite::Overwrite;
 use crate::engine::tract::pool::computed_anew;
 use crate::kernels::Cpu;
-use crate::kernels::float::{Attention, Lines};
+use crate::kernels::float::{Attention, HeadRows};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["llama::update_cache.out"], |call| {
         let position = position(call, 2)?;
         update(call, 0, 1, position, 3)
@@ -21,7 +21,7 @@ pub(super) const TABLE: Table = &[
     (&["llama::custom_sdpa.out"], |call| {
         attention(
             call,
-            Arguments {
+            AttentionArgs {
                 keys: 1,
                 values: 2,
                 position: 3,
@@ -39,7 +39,7 @@ pub(super) const TABLE: Table = &[
         update(call, 2, 4, start, 4)?;
         attention(
             call,
-            Arguments {
+            AttentionArgs {
                 keys: 3,
                 values: 4,
                 position: 5,
@@ -54,7 +54,7 @@ pub(super) const TABLE: Table = &[
 
 /// Positions of the arguments of an attention call; the query is the first argument.
 #[derive(Clone, Copy)]
-struct Arguments {
+struct AttentionArgs {
     keys: usize,
     values: usize,
     position: usize,
@@ -65,13 +65,13 @@ struct Arguments {
 }
 
 /// Returns a position in the sequence as a tensor without dimensions.
-fn position(call: &mut Call<'_, '_>, at: usize) -> TractResult<OutletId> {
+fn position(call: &mut OperatorCall<'_, '_>, at: usize) -> TractResult<OutletId> {
     call.scalar(at, DType::Int64, 0)
 }
 
 /// Writes `[batch, sequence, ..]` into a cache `[batch, most, ..]`, starting at a position.
 fn update(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     value: usize,
     cache: usize,
     position: OutletId,
@@ -84,7 +84,7 @@ fn update(
         let given = inputs[2].cast_to_scalar::<i64>()?;
         let (Some(most), Some(length)) = (inputs[0].shape().get(1), inputs[1].shape().get(1))
         else {
-            bail!("unsupported rank of a cache: {}", inputs[0].rank());
+            bail!("invalid rank of a cache: {}", inputs[0].rank());
         };
         Ok(span(&check, given, *length, *most)?.0)
     });
@@ -96,16 +96,16 @@ fn update(
         outlet,
         dtype: kept.dtype,
     };
-    call.give(cache, wire)?;
+    call.set_output(cache, wire)?;
     if call.arg(out)? != call.arg(cache)? && out != cache {
-        call.give(out, wire)?;
+        call.set_output(out, wire)?;
     }
     Ok(())
 }
 
 /// Returns the start and end of `length` values in a cache of `most` values, starting at a
 /// position.
-fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<(usize, usize)> {
+fn span(check: &IndexCheck, given: i64, length: usize, most: usize) -> TractResult<(usize, usize)> {
     let start = usize::try_from(given).ok();
     let end = start.and_then(|start| start.checked_add(length));
     if let (Some(start), Some(end)) = (start, end.filter(|end| *end <= most)) {
@@ -117,7 +117,7 @@ fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<
     } else {
         format!("0 to {last} are valid")
     };
-    check.refuse(format!(
+    check.reject(format!(
         "position {given} for {length} values in a cache of {most}; {valid}"
     ))
 }
@@ -125,7 +125,7 @@ fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<
 /// Multiplies each row by a Hadamard matrix (Sylvester's construction) and divides it by the root
 /// of its size.
 #[expect(clippy::cast_precision_loss, reason = "width of vectors")]
-fn hadamard(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn hadamard(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
     let width = match shape.last() {
@@ -163,7 +163,7 @@ fn hadamard(call: &mut Call<'_, '_>) -> TractResult<()> {
             Ok(output)
         },
     )?;
-    call.give(1, wire)
+    call.set_output(1, wire)
 }
 
 /// Computes `softmax(query · keysᵀ · scale + mask) · values` over the caches.
@@ -171,7 +171,7 @@ fn hadamard(call: &mut Call<'_, '_>) -> TractResult<()> {
 /// Without a mask, only cache entries up to the position count. All tensors are `[batch, sequence,
 /// heads, width]`. Several query heads may share a cache head.
 #[expect(clippy::cast_possible_truncation, reason = "a scale is a float32")]
-fn attention(call: &mut Call<'_, '_>, at: Arguments) -> TractResult<()> {
+fn attention(call: &mut OperatorCall<'_, '_>, at: AttentionArgs) -> TractResult<()> {
     let float = DType::Float32;
     let query = call.tensor_as(0, float)?;
     let keys = call.tensor_as(at.keys, float)?;
@@ -195,13 +195,13 @@ fn attention(call: &mut Call<'_, '_>, at: Arguments) -> TractResult<()> {
                 let given = inputs[3].cast_to_scalar::<i64>()?;
                 let sizes = (inputs[0].shape().get(1), inputs[1].shape().get(1));
                 let (Some(length), Some(most)) = sizes else {
-                    bail!("unsupported rank of attention inputs: {}", inputs[0].rank());
+                    bail!("invalid rank of attention inputs: {}", inputs[0].rank());
                 };
                 let (start, _) = span(&check, given, *length, *most)?;
                 let mask = inputs.get(4).map(|mask| &**mask);
                 Heads::new(&inputs[0], &inputs[1], &inputs[2], start)?.attend(mask, causal, scale)
             })?;
-    call.give(at.out, Wire { outlet, dtype })
+    call.set_output(at.out, Wire { outlet, dtype })
 }
 
 /// Queries, keys and values of one attention call.
@@ -229,7 +229,7 @@ impl<'t> Heads<'t> {
             (query.shape(), keys.shape())
         else {
             bail!(
-                "unsupported ranks of attention inputs: {} and {}",
+                "invalid ranks of attention inputs: {} and {}",
                 query.rank(),
                 keys.rank()
             );
@@ -297,27 +297,27 @@ impl<'t> Heads<'t> {
             [line / self.length * self.count + head, line % self.length]
         });
         let places: Vec<[usize; 2]> = places.collect();
-        let cached = |elements| Lines {
+        let cached = |elements| HeadRows {
             elements,
             starts: &of_keys,
             stride: self.shared * self.width,
         };
         let attention = Attention {
-            queries: Lines {
+            queries: HeadRows {
                 elements: self.query,
                 starts: &of_queries,
                 stride: self.count * self.width,
             },
             keys: cached(self.keys),
             values: cached(self.values),
-            mask: mask.map(|mask| Lines {
+            mask: mask.map(|mask| HeadRows {
                 elements: mask.values,
                 starts: &of_mask,
                 stride: mask.columns,
             }),
             sizes: [self.length, keys, self.width, self.width],
             scale: scale.unwrap_or_else(|| 1.0 / (self.width as f32).sqrt()),
-            seen: causal.then_some(self.start + 1),
+            first_visible: causal.then_some(self.start + 1),
             zeros: false,
         };
         let shape = [self.batch, self.length, self.count, self.width];
@@ -338,7 +338,7 @@ impl<'t> Mask<'t> {
         let shape = mask.shape();
         let (has, wide) = match shape {
             [.., rows, columns] => (*rows, *columns),
-            _ => bail!("unsupported rank of a mask: {}", shape.len()),
+            _ => bail!("invalid rank of a mask: {}", shape.len()),
         };
         ensure!(
             has >= rows && wide >= columns && mask.len() == has * wide,

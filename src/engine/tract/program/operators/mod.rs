@@ -28,19 +28,21 @@ mod window;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub(super) use elements::{Indices, floats, ints, of_floats, of_ints, pick, strides};
+pub(super) use elements::{
+    IndexCheck, floats, gather_elements, ints, strides, tensor_of_floats, tensor_of_ints,
+};
 pub(super) use neural::einsum;
 pub(super) use promotion::promoted;
 
 use tract_onnx::tract_core::internal::*;
 
-use call::{Call, Lower, Table};
+use call::{LowerOperator, OperatorCall, OperatorTable};
 
 use super::super::guard::{Failure, guarded};
 use super::frame::Frame;
 
 /// The tables of all themes.
-const THEMES: [Table; 17] = [
+const OPERATOR_TABLES: [OperatorTable; 17] = [
     arithmetic::TABLE,
     compare::TABLE,
     create::TABLE,
@@ -60,20 +62,20 @@ const THEMES: [Table; 17] = [
     window::TABLE,
 ];
 
-static KNOWN: LazyLock<BTreeMap<&'static str, Lower>> = LazyLock::new(|| {
-    let rows = THEMES.into_iter().flatten();
+static LOWERINGS: LazyLock<BTreeMap<&'static str, LowerOperator>> = LazyLock::new(|| {
+    let rows = OPERATOR_TABLES.into_iter().flatten();
     rows.flat_map(|(names, lower)| names.iter().map(|name| (*name, *lower)))
         .collect()
 });
 
 /// Returns the full names of all supported operators, sorted.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    KNOWN.keys().copied()
+    LOWERINGS.keys().copied()
 }
 
 /// Returns whether an operator of this name is supported.
 pub(super) fn is_known(name: &str) -> bool {
-    KNOWN.contains_key(name)
+    LOWERINGS.contains_key(name)
 }
 
 /// Lowers a call of the operator of this name. A panic becomes an error.
@@ -83,8 +85,8 @@ pub(super) fn call(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> Result<
 
 /// Lowers a call of the operator of this name, for callers that handle panics themselves.
 pub(super) fn lower(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> TractResult<()> {
-    let Some(lower) = KNOWN.get(name) else {
+    let Some(lower) = LOWERINGS.get(name) else {
         bail!("unsupported operator");
     };
-    lower(&mut Call { frame, name, args })
+    lower(&mut OperatorCall { frame, name, args })
 }

@@ -10,13 +10,13 @@ use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind, sigmoid};
 use super::super::builder::{Builder, Wire};
 use super::super::convolution::{Convolution, Window};
 use super::super::datum_type;
-use super::call::{Call, Table};
-use super::elements::{floats, ints, of_floats, of_ints};
+use super::call::{OperatorCall, OperatorTable};
+use super::elements::{floats, ints, tensor_of_floats, tensor_of_ints};
 use super::promotion::widened;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::mm.out"], |call| product(call, "mk,kn->mn")),
     (&["aten::bmm.out"], |call| product(call, "bmk,bkn->bmn")),
     (&["aten::addmm.out"], addmm),
@@ -44,16 +44,16 @@ pub(in super::super) fn einsum(
     builder.wire(op, inputs)
 }
 
-fn product(call: &mut Call<'_, '_>, formula: &str) -> TractResult<()> {
+fn product(call: &mut OperatorCall<'_, '_>, formula: &str) -> TractResult<()> {
     let dtype = widened(call.out_dtype(2)?);
     let (a, b) = (call.tensor_as(0, dtype)?, call.tensor_as(1, dtype)?);
     let outlet = matrices(call, formula, a, b, dtype)?;
-    call.give(2, Wire { outlet, dtype })
+    call.set_output(2, Wire { outlet, dtype })
 }
 
 /// Multiplies matrices or batches of them. tract's own products support only float32.
 fn matrices(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     formula: &str,
     a: OutletId,
     b: OutletId,
@@ -66,7 +66,7 @@ fn matrices(
     let (left, right) = (builder.shape(a)?, builder.shape(b)?);
     ensure!(
         left.len() == right.len() && left.len() >= 2,
-        "unsupported ranks of matrices: {} and {}",
+        "invalid ranks of matrices: {} and {}",
         left.len(),
         right.len()
     );
@@ -91,11 +91,11 @@ fn matrices(
                 0.0,
                 |sum, a, b| sum + a * b,
             );
-            return of_floats(&shape, &product, to);
+            return tensor_of_floats(&shape, &product, to);
         }
         let add = |sum: i64, a: i64, b: i64| sum.wrapping_add(a.wrapping_mul(b));
         let product = multiply(&ints(&inputs[0])?, &ints(&inputs[1])?, [m, k, n], 0, add);
-        of_ints(&shape, &product, to)
+        tensor_of_ints(&shape, &product, to)
     })?;
     Ok(wire.outlet)
 }
@@ -121,7 +121,7 @@ fn multiply<T: Copy>(
 }
 
 /// `beta · self + alpha · (mat1 · mat2)`
-fn addmm(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn addmm(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let dtype = widened(call.out_dtype(5)?);
     let mut added = call.tensor_as(0, dtype)?;
     let (a, b) = (call.tensor_as(1, dtype)?, call.tensor_as(2, dtype)?);
@@ -144,16 +144,16 @@ fn addmm(call: &mut Call<'_, '_>) -> TractResult<()> {
         .frame
         .builder
         .binary(Box::new(math::Add), outlet, added)?;
-    call.give(5, Wire { outlet, dtype })
+    call.set_output(5, Wire { outlet, dtype })
 }
 
-fn linear(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn linear(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let dtype = widened(call.out_dtype(3)?);
     let (input, weight) = (call.tensor_as(0, dtype)?, call.tensor_as(1, dtype)?);
     let rank = call.frame.builder.rank(input)?;
     ensure!(
         (1..=6).contains(&rank),
-        "unsupported rank of a linear layer's input: expected 1 to 6, got {rank}"
+        "invalid rank of a linear layer's input: expected 1 to 6, got {rank}"
     );
     let lead = &"abcdef"[..rank - 1];
     let formula = format!("{lead}k,nk->{lead}n");
@@ -165,10 +165,10 @@ fn linear(call: &mut Call<'_, '_>) -> TractResult<()> {
             .builder
             .binary(Box::new(math::Add), outlet, bias)?;
     }
-    call.give(3, Wire { outlet, dtype })
+    call.set_output(3, Wire { outlet, dtype })
 }
 
-fn convolution(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn convolution(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let float = DType::Float32;
     let input = call.tensor_as(0, float)?;
     let kernel = call.tensor_as(1, float)?;
@@ -188,7 +188,7 @@ fn convolution(call: &mut Call<'_, '_>) -> TractResult<()> {
         .collect::<TractResult<_>>()?;
     ensure!(
         sizes.len() > 2 && groups > 0,
-        "unsupported convolution: kernel of shape {sizes:?}, {groups} groups"
+        "invalid convolution: kernel of shape {sizes:?}, {groups} groups"
     );
     let spatial = sizes.len() - 2;
     let each = |numbers: Vec<usize>| match numbers.as_slice() {
@@ -219,12 +219,12 @@ fn convolution(call: &mut Call<'_, '_>) -> TractResult<()> {
     let adjustment = each(call.sizes(7)?);
     let builder = &mut call.frame.builder;
     let outlet = if transposed {
-        let kernel = swapped(builder, kernel, &sizes, groups)?;
+        let kernel = swap_kernel_channels(builder, kernel, &sizes, groups)?;
         convolution.wire_transposed(builder, input, kernel, bias, &adjustment)?
     } else {
         convolution.wire(builder, input, kernel, bias)?
     };
-    call.give(
+    call.set_output(
         9,
         Wire {
             outlet,
@@ -234,7 +234,7 @@ fn convolution(call: &mut Call<'_, '_>) -> TractResult<()> {
 }
 
 /// Reorders a kernel `[i, o / groups, ..]` to `[o, i / groups, ..]`.
-fn swapped(
+fn swap_kernel_channels(
     builder: &mut Builder,
     kernel: OutletId,
     sizes: &[usize],
@@ -255,18 +255,18 @@ fn swapped(
     builder.reshape(kernel, &dims(&joined))
 }
 
-fn embedding(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn embedding(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let weight = call.tensor(0)?;
     let indices = call.tensor_as(1, DType::Int64)?;
     let shape = call.shape(weight)?;
     ensure!(!shape.is_empty(), "the embedding table has no dimensions");
-    let indices = call.checked(indices, &shape[0], false)?;
+    let indices = call.checked_indices(indices, &shape[0], false)?;
     let outlet = call
         .frame
         .builder
         .wire(Gather::new(0), &[weight.outlet, indices])?;
     let out = call.out();
-    call.give(
+    call.set_output(
         out,
         Wire {
             outlet,
@@ -275,7 +275,7 @@ fn embedding(call: &mut Call<'_, '_>) -> TractResult<()> {
     )
 }
 
-fn softmax(call: &mut Call<'_, '_>, kind: SoftmaxKind) -> TractResult<()> {
+fn softmax(call: &mut OperatorCall<'_, '_>, kind: SoftmaxKind) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let rank = call.frame.builder.rank(input)?;
     let axis = call.axis(1, rank)?;
@@ -285,7 +285,7 @@ fn softmax(call: &mut Call<'_, '_>, kind: SoftmaxKind) -> TractResult<()> {
         kind,
     };
     let outlet = call.frame.builder.wire(op, &[input])?;
-    call.give(
+    call.set_output(
         3,
         Wire {
             outlet,
@@ -294,7 +294,7 @@ fn softmax(call: &mut Call<'_, '_>, kind: SoftmaxKind) -> TractResult<()> {
     )
 }
 
-fn glu(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn glu(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
     let axis = call.axis(1, shape.len())?;
@@ -304,7 +304,7 @@ fn glu(call: &mut Call<'_, '_>) -> TractResult<()> {
     let second = builder.slice(input, axis, half, 2 * half)?;
     let gate = builder.unary(sigmoid(), second)?;
     let outlet = builder.binary(Box::new(math::Mul), first, gate)?;
-    call.give(
+    call.set_output(
         2,
         Wire {
             outlet,

@@ -4,7 +4,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
-use super::call::{Call, Table};
+use super::call::{OperatorCall, OperatorTable};
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::pool::computed_anew;
 use crate::kernels::Cpu;
@@ -12,7 +12,7 @@ use crate::kernels::float::{Moments, normalise_rows};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::native_layer_norm.out"], layer_norm),
     (&["aten::native_group_norm.out"], group_norm),
     (
@@ -38,7 +38,7 @@ fn normalise(inputs: &[TValue], row: usize, eps: f32) -> TractResult<(Tensor, Ve
 
 /// Normalises rows of the last `inner` dimensions, then scales and shifts them by tensors of that
 /// shape.
-fn layer_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn layer_norm(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let inner = call.dims(1)?.len();
     let eps = epsilon(call, 4)?;
@@ -64,12 +64,12 @@ fn layer_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
     clippy::cast_possible_truncation,
     reason = "the runtime computes in float32"
 )]
-fn epsilon(call: &mut Call<'_, '_>, at: usize) -> TractResult<f32> {
+fn epsilon(call: &mut OperatorCall<'_, '_>, at: usize) -> TractResult<f32> {
     Ok(call.double(at)? as f32)
 }
 
 fn normalised(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     input: OutletId,
     shape: &[TDim],
     moments: &[TDim],
@@ -110,10 +110,10 @@ fn normalised(
 
 /// Multiplies normalised values by the weight and adds the bias, if the call has them.
 fn scaled(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     outlet: OutletId,
     [weight, bias]: [usize; 2],
-    fetch: impl Fn(&mut Call<'_, '_>, usize) -> TractResult<OutletId>,
+    fetch: impl Fn(&mut OperatorCall<'_, '_>, usize) -> TractResult<OutletId>,
 ) -> TractResult<OutletId> {
     let mut outlet = outlet;
     if !call.is_none(weight)? {
@@ -133,9 +133,9 @@ fn scaled(
     Ok(outlet)
 }
 
-fn give(call: &mut Call<'_, '_>, first: usize, outlets: [OutletId; 3]) -> TractResult<()> {
+fn give(call: &mut OperatorCall<'_, '_>, first: usize, outlets: [OutletId; 3]) -> TractResult<()> {
     for (at, outlet) in outlets.into_iter().enumerate() {
-        call.give(
+        call.set_output(
             first + at,
             Wire {
                 outlet,
@@ -147,7 +147,7 @@ fn give(call: &mut Call<'_, '_>, first: usize, outlets: [OutletId; 3]) -> TractR
 }
 
 /// Reshapes a vector of channels to `[c, 1, ..]`, to broadcast with an image of this rank.
-fn channels(call: &mut Call<'_, '_>, at: usize, rank: usize) -> TractResult<OutletId> {
+fn channels(call: &mut OperatorCall<'_, '_>, at: usize, rank: usize) -> TractResult<OutletId> {
     let mut outlet = call.tensor_as(at, DType::Float32)?;
     for axis in 1..rank.saturating_sub(1) {
         outlet = call.frame.builder.wire(AxisOp::Add(axis), &[outlet])?;
@@ -155,7 +155,7 @@ fn channels(call: &mut Call<'_, '_>, at: usize, rank: usize) -> TractResult<Outl
     Ok(outlet)
 }
 
-fn group_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn group_norm(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
     let groups = call.int(6)?;
@@ -179,7 +179,7 @@ fn group_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
 }
 
 /// Computes `(x - mean) / √(variance + eps) · weight + bias` for each channel.
-fn batch_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn batch_norm(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let rank = call.frame.builder.rank(input)?;
     let mean = channels(call, 3, rank)?;
@@ -203,7 +203,7 @@ fn batch_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
 }
 
 /// Batch normalisation with the mean and variance of the input itself.
-fn batch_statistics(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn batch_statistics(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
     let eps = epsilon(call, 5)?;

@@ -4,22 +4,22 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::call::{Call, Table};
-use super::elements::{floats, of_floats, pick};
+use super::call::{OperatorCall, OperatorTable};
+use super::elements::{floats, gather_elements, tensor_of_floats};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::max.dim_max"], |call| {
-        extreme_with_place(call, true)
+        extreme_with_position(call, true)
     }),
     (&["aten::min.dim_min"], |call| {
-        extreme_with_place(call, false)
+        extreme_with_position(call, false)
     }),
     (&["aten::argmax.out"], |call| place(call, true)),
     (&["aten::argmin.out"], |call| place(call, false)),
-    (&["aten::topk.values"], top),
+    (&["aten::topk.values"], top_k),
     (&["aten::sort.values"], |call| sort(call, 1, 2, 3)),
     (&["aten::sort.values_stable"], |call| sort(call, 2, 3, 4)),
     (&["aten::_cdist_forward.out"], distances),
@@ -27,7 +27,7 @@ pub(super) const TABLE: Table = &[
 ];
 
 /// Returns the positions of a line's values in sorted order; NaN is larger than any number.
-fn ordered(line: &[f64], descending: bool) -> Vec<usize> {
+fn sorted_positions(line: &[f64], descending: bool) -> Vec<usize> {
     let mut order: Vec<usize> = (0..line.len()).collect();
     let compare = |a: &usize, b: &usize| match (line[*a].is_nan(), line[*b].is_nan()) {
         (true, true) => std::cmp::Ordering::Equal,
@@ -86,7 +86,7 @@ fn places(
 
 /// Outputs the values and positions of each line's chosen elements.
 fn chosen(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     axis: usize,
     count: TDim,
     choose: impl Fn(&[f64]) -> Vec<usize> + Send + Sync + 'static,
@@ -103,7 +103,7 @@ fn chosen(
         let count = fixed.unwrap_or_else(|| input.shape()[axis]);
         let (from, places, shape) = places(input, axis, &choose, count)?;
         Ok(tvec!(
-            pick(input, &shape, &from)?,
+            gather_elements(input, &shape, &from)?,
             Tensor::from_shape(&shape, &places)?
         ))
     });
@@ -121,7 +121,9 @@ fn chosen(
 
 /// Returns the position of the largest or smallest element, or of the first NaN. Ties go to the
 /// first one.
-pub(super) fn first(largest: bool) -> impl Fn(&[f64]) -> Vec<usize> + Send + Sync + 'static {
+pub(super) fn first_extreme(
+    largest: bool,
+) -> impl Fn(&[f64]) -> Vec<usize> + Send + Sync + 'static {
     move |line| {
         let mut best: Option<usize> = None;
         for (at, value) in line.iter().enumerate() {
@@ -143,7 +145,12 @@ pub(super) fn first(largest: bool) -> impl Fn(&[f64]) -> Vec<usize> + Send + Syn
     }
 }
 
-fn without(call: &mut Call<'_, '_>, wire: Wire, axis: usize, keep: bool) -> TractResult<Wire> {
+fn without(
+    call: &mut OperatorCall<'_, '_>,
+    wire: Wire,
+    axis: usize,
+    keep: bool,
+) -> TractResult<Wire> {
     if keep || call.rank(wire)? == 0 {
         return Ok(wire);
     }
@@ -151,19 +158,19 @@ fn without(call: &mut Call<'_, '_>, wire: Wire, axis: usize, keep: bool) -> Trac
     Ok(Wire { outlet, ..wire })
 }
 
-fn extreme_with_place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
+fn extreme_with_position(call: &mut OperatorCall<'_, '_>, largest: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank)?;
     let keep = call.bool(2)?;
-    let (values, places) = chosen(call, axis, TDim::Val(1), first(largest))?;
+    let (values, places) = chosen(call, axis, TDim::Val(1), first_extreme(largest))?;
     let values = without(call, values, axis, keep)?;
     let places = without(call, places, axis, keep)?;
-    call.give(3, values)?;
-    call.give(4, places)
+    call.set_output(3, values)?;
+    call.set_output(4, places)
 }
 
-fn place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
+fn place(call: &mut OperatorCall<'_, '_>, largest: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     if call.is_none(1)? {
         // The extreme of all elements, with its row-major position.
@@ -173,7 +180,7 @@ fn place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
             &[],
             &[input.outlet],
             move |inputs| {
-                let place = first(largest)(&floats(&inputs[0])?);
+                let place = first_extreme(largest)(&floats(&inputs[0])?);
                 let Some(place) = place.first() else {
                     bail!("cannot take the extreme of an empty tensor")
                 };
@@ -183,36 +190,45 @@ fn place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
         let keep = call.bool(2)?;
         let rank = if keep { call.rank(input)? } else { 0 };
         let outlet = call.frame.builder.with_rank(wire.outlet, rank)?;
-        return call.give(3, Wire { outlet, ..wire });
+        return call.set_output(3, Wire { outlet, ..wire });
     }
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank)?;
     let keep = call.bool(2)?;
-    let (_, places) = chosen(call, axis, TDim::Val(1), first(largest))?;
+    let (_, places) = chosen(call, axis, TDim::Val(1), first_extreme(largest))?;
     let places = without(call, places, axis, keep)?;
-    call.give(3, places)
+    call.set_output(3, places)
 }
 
-fn top(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn top_k(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let count = call.dim(1)?;
     let axis = call.axis(2, rank)?;
     let largest = call.bool(3)?;
-    let (values, places) = chosen(call, axis, count, move |line| ordered(line, largest))?;
-    call.give(5, values)?;
-    call.give(6, places)
+    let (values, places) = chosen(call, axis, count, move |line| {
+        sorted_positions(line, largest)
+    })?;
+    call.set_output(5, values)?;
+    call.set_output(6, places)
 }
 
-fn sort(call: &mut Call<'_, '_>, dim: usize, descending: usize, out: usize) -> TractResult<()> {
+fn sort(
+    call: &mut OperatorCall<'_, '_>,
+    dim: usize,
+    descending: usize,
+    out: usize,
+) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(dim, shape.len())?;
     let descending = call.bool(descending)?;
     let count = shape.get(axis).cloned().unwrap_or(TDim::Val(1));
-    let (values, places) = chosen(call, axis, count, move |line| ordered(line, descending))?;
-    call.give(out, values)?;
-    call.give(out + 1, places)
+    let (values, places) = chosen(call, axis, count, move |line| {
+        sorted_positions(line, descending)
+    })?;
+    call.set_output(out, values)?;
+    call.set_output(out + 1, places)
 }
 
 /// Returns the distance of two vectors in the `p` norm.
@@ -228,7 +244,7 @@ fn distance(a: &[f64], b: &[f64], p: f64) -> f64 {
 }
 
 /// Computes the distances between all rows of two matrices, for each batch.
-fn distances(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn distances(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let (a, b) = (
         call.tensor_as(0, DType::Float32)?,
         call.tensor_as(1, DType::Float32)?,
@@ -266,21 +282,21 @@ fn distances(call: &mut Call<'_, '_>) -> TractResult<()> {
             }
             let mut shape = left.to_vec();
             shape[rank - 1] = n;
-            of_floats(&shape, &found, DatumType::F32)
+            tensor_of_floats(&shape, &found, DatumType::F32)
         },
     )?;
     let out = call.out();
-    call.give(out, wire)
+    call.set_output(out, wire)
 }
 
 /// Computes the distances between all pairs of rows of a matrix.
-fn own_distances(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn own_distances(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let p = call.double(1)?;
     let shape = call.frame.builder.shape(input)?;
     ensure!(
         shape.len() == 2,
-        "unsupported rank of a matrix: expected 2, got {}",
+        "invalid rank of a matrix: expected 2, got {}",
         shape.len()
     );
     let rows = shape[0].to_i64()?;
@@ -298,9 +314,9 @@ fn own_distances(call: &mut Call<'_, '_>) -> TractResult<()> {
             for (at, a) in rows.iter().enumerate() {
                 found.extend(rows[at + 1..].iter().map(|b| distance(a, b, p)));
             }
-            of_floats(&[found.len()], &found, DatumType::F32)
+            tensor_of_floats(&[found.len()], &found, DatumType::F32)
         },
     )?;
     let out = call.out();
-    call.give(out, wire)
+    call.set_output(out, wire)
 }

@@ -3,13 +3,13 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::frame::{Number, Slot};
-use super::call::{Call, Table};
-use super::shape::give;
+use super::super::frame::{RuntimeNumber, Slot};
+use super::call::{OperatorCall, OperatorTable};
+use super::shape::set_only_output;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::split_copy.Tensor_out"], split),
     (&["aten::split_with_sizes_copy.out"], split_with_sizes),
     (&["aten::unbind_copy.int_out"], unbind),
@@ -19,7 +19,12 @@ pub(super) const TABLE: Table = &[
 ];
 
 /// Splits a tensor into consecutive parts of these sizes.
-fn parts(call: &mut Call<'_, '_>, input: Wire, axis: usize, sizes: &[TDim]) -> TractResult<()> {
+fn parts(
+    call: &mut OperatorCall<'_, '_>,
+    input: Wire,
+    axis: usize,
+    sizes: &[TDim],
+) -> TractResult<()> {
     let mut start = TDim::Val(0);
     let mut wires = Vec::new();
     for size in sizes {
@@ -35,10 +40,10 @@ fn parts(call: &mut Call<'_, '_>, input: Wire, axis: usize, sizes: &[TDim]) -> T
         start = end;
     }
     let out = call.out();
-    call.give_list(out, wires)
+    call.set_list_output(out, wires)
 }
 
-fn split(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn split(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(2, shape.len())?;
@@ -56,7 +61,7 @@ fn split(call: &mut Call<'_, '_>) -> TractResult<()> {
     parts(call, input, axis, &sizes)
 }
 
-fn split_with_sizes(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn split_with_sizes(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(2, rank)?;
@@ -64,7 +69,7 @@ fn split_with_sizes(call: &mut Call<'_, '_>) -> TractResult<()> {
     parts(call, input, axis, &sizes)
 }
 
-fn unbind(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn unbind(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
@@ -78,7 +83,7 @@ fn unbind(call: &mut Call<'_, '_>) -> TractResult<()> {
         });
     }
     let out = call.out();
-    call.give_list(out, wires)
+    call.set_list_output(out, wires)
 }
 
 /// Resolves a slice bound: negative values count from the end, the result is clamped to the
@@ -104,7 +109,7 @@ fn bound(value: TDim, size: &TDim) -> TDim {
     }
 }
 
-fn slice(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn slice(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
@@ -112,9 +117,9 @@ fn slice(call: &mut Call<'_, '_>) -> TractResult<()> {
     if slots.iter().any(|slot| matches!(slot, Slot::Number(_))) {
         ensure!(
             call.int(4)? == 1,
-            "slices with a step and bounds computed at run time are unsupported"
+            "slices with a step need bounds that are known before the run"
         );
-        return moving_slice(call, input, axis, slots);
+        return runtime_slice(call, input, axis, slots);
     }
     let size = shape[axis].clone();
     let start = if call.is_none(2)? {
@@ -145,12 +150,12 @@ fn slice(call: &mut Call<'_, '_>) -> TractResult<()> {
         };
         outlet = builder.wire(op, &[outlet])?;
     }
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
 /// Lowers a slice of known length whose start is computed at run time.
-fn moving_slice(
-    call: &mut Call<'_, '_>,
+fn runtime_slice(
+    call: &mut OperatorCall<'_, '_>,
     input: Wire,
     axis: usize,
     [start, end]: [Slot; 2],
@@ -159,25 +164,25 @@ fn moving_slice(
         Slot::Number(start) => start,
         Slot::Int(plus) => {
             let wire = call.frame.builder.scalar(0.0, DType::Int64, 0)?;
-            Number { wire, plus }
+            RuntimeNumber { wire, offset: plus }
         }
         _ => bail!("the start of a slice is missing"),
     };
     let length = match end {
-        Slot::Number(end) if end.wire == start.wire => (end.plus - &start.plus).reduce(),
-        _ => bail!("slices whose length is known only at run time are unsupported"),
+        Slot::Number(end) if end.wire == start.wire => (end.offset - &start.offset).reduce(),
+        _ => bail!("the length of a slice must be known before the run"),
     };
-    moving(call, input, axis, &start, &length)
+    slice_at(call, input, axis, &start, &length)
 }
 
-fn moving(
-    call: &mut Call<'_, '_>,
+fn slice_at(
+    call: &mut OperatorCall<'_, '_>,
     input: Wire,
     axis: usize,
-    start: &Number,
+    start: &RuntimeNumber,
     length: &TDim,
 ) -> TractResult<()> {
-    let start = call.frame.sum(start)?;
+    let start = call.frame.number_as_tensor(start)?;
     let mut shape = call.shape(input)?;
     shape[axis] = length.clone();
     let length = call.frame.builder.size(length, DType::Int64)?;
@@ -200,44 +205,44 @@ fn moving(
                 let end = start.and_then(|start| start.checked_add(length));
                 match (start, end.filter(|end| *end <= size)) {
                     (Some(start), Some(end)) => inputs[0].slice(axis, start, end),
-                    _ => check.refuse(format!(
+                    _ => check.reject(format!(
                         "{length} elements at index {given} of a dimension of {size}; {} to {} are valid",
                         -i64::try_from(size)?,
                         i64::try_from(size)? - i64::try_from(length)?
                     )),
                 }
             })?;
-    give(call, wire.outlet, input.dtype)
+    set_only_output(call, wire.outlet, input.dtype)
 }
 
-fn narrow(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn narrow(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
     let length = call.dim(3)?;
     if let Slot::Number(start) = call.slot(2)? {
-        return moving(call, input, axis, &start, &length);
+        return slice_at(call, input, axis, &start, &length);
     }
     let start = bound(call.dim(2)?, &shape[axis]);
     let end = (start.clone() + length).reduce();
     let outlet = call.frame.builder.slice(input.outlet, axis, start, end)?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
-fn select(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
     if let Slot::Number(start) = call.slot(2)? {
-        moving(call, input, axis, &start, &TDim::Val(1))?;
+        slice_at(call, input, axis, &start, &TDim::Val(1))?;
         let out = call.out();
         let part = call.tensor(out)?;
         let outlet = call.frame.builder.wire(AxisOp::Rm(axis), &[part.outlet])?;
-        return give(call, outlet, input.dtype);
+        return set_only_output(call, outlet, input.dtype);
     }
     let at = bound(call.dim(2)?, &shape[axis]);
     let end = (at.clone() + 1).reduce();
     let outlet = call.frame.builder.slice(input.outlet, axis, at, end)?;
     let outlet = call.frame.builder.wire(AxisOp::Rm(axis), &[outlet])?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }

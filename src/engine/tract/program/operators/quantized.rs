@@ -4,13 +4,13 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::call::{Call, Table};
-use super::elements::{floats, ints, of_floats, of_ints, strides};
+use super::call::{OperatorCall, OperatorTable};
+use super::elements::{floats, ints, strides, tensor_of_floats, tensor_of_ints};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (
         &[
             "quantized_decomposed::quantize_per_tensor.out",
@@ -42,7 +42,7 @@ pub(super) const TABLE: Table = &[
     ),
     (
         &["quantized_decomposed::choose_qparams_per_token_asymmetric.out"],
-        choose_per_token,
+        choose_qparams_per_token,
     ),
     (&["quantized_decomposed::choose_qparams.Tensor_out"], choose),
     (&["quantized_decomposed::embedding_byte.out"], |call| {
@@ -70,8 +70,8 @@ pub(super) const TABLE: Table = &[
 
 /// Quantises or dequantises elements. `group` maps the shape to the run length of one scale and
 /// zero point.
-fn converted(
-    call: &mut Call<'_, '_>,
+fn requantised(
+    call: &mut OperatorCall<'_, '_>,
     scales: OutletId,
     zero_points: Option<OutletId>,
     limits: [i64; 2],
@@ -111,16 +111,16 @@ fn converted(
                         let at = which(place);
                         quantized(x, scales[at], zero(at), limits)
                     });
-                return of_ints(shape, &values.collect::<Vec<_>>(), to);
+                return tensor_of_ints(shape, &values.collect::<Vec<_>>(), to);
             }
             #[expect(clippy::cast_precision_loss, reason = "quantised integers are small")]
             let values = ints(&inputs[0])?.into_iter().enumerate().map(|(place, q)| {
                 let at = which(place);
                 (q - zero(at)) as f64 * scales[at]
             });
-            of_floats(shape, &values.collect::<Vec<_>>(), to)
+            tensor_of_floats(shape, &values.collect::<Vec<_>>(), to)
         })?;
-    call.give(out, wire)
+    call.set_output(out, wire)
 }
 
 /// Quantises a number, computed in float32 as the runtime does.
@@ -136,7 +136,7 @@ fn quantized(x: f64, scale: f64, zero_point: i64, [least, most]: [i64; 2]) -> i6
     (value as i64).clamp(least, most)
 }
 
-fn limits(call: &mut Call<'_, '_>, first: usize) -> TractResult<[i64; 2]> {
+fn limits(call: &mut OperatorCall<'_, '_>, first: usize) -> TractResult<[i64; 2]> {
     let limits = [call.int(first)?, call.int(first + 1)?];
     ensure!(
         limits[0] <= limits[1],
@@ -145,7 +145,7 @@ fn limits(call: &mut Call<'_, '_>, first: usize) -> TractResult<[i64; 2]> {
     Ok(limits)
 }
 
-fn per_tensor(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
+fn per_tensor(call: &mut OperatorCall<'_, '_>, quantize: bool) -> TractResult<()> {
     let limits = limits(call, 3)?;
     let scale = if call.body(1)?.tensor().is_some() {
         call.tensor_as(1, DType::Float64)?
@@ -157,12 +157,12 @@ fn per_tensor(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
     } else {
         call.scalar(2, DType::Int64, 0)?
     };
-    converted(call, scale, Some(zero), limits, quantize, |shape| {
+    requantised(call, scale, Some(zero), limits, quantize, |shape| {
         (shape.iter().product(), 1)
     })
 }
 
-fn per_channel(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
+fn per_channel(call: &mut OperatorCall<'_, '_>, quantize: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(3, rank)?;
@@ -173,7 +173,7 @@ fn per_channel(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
     } else {
         Some(call.tensor_as(2, DType::Int64)?)
     };
-    converted(call, scales, zeros, limits, quantize, move |shape| {
+    requantised(call, scales, zeros, limits, quantize, move |shape| {
         (
             strides(shape).get(axis).copied().unwrap_or(1),
             shape.get(axis).copied().unwrap_or(1),
@@ -181,11 +181,11 @@ fn per_channel(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
     })
 }
 
-fn per_token(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
+fn per_token(call: &mut OperatorCall<'_, '_>, quantize: bool) -> TractResult<()> {
     let limits = limits(call, 3)?;
     let scales = call.tensor_as(1, DType::Float64)?;
     let zeros = call.tensor_as(2, DType::Int64)?;
-    converted(call, scales, Some(zeros), limits, quantize, |shape| {
+    requantised(call, scales, Some(zeros), limits, quantize, |shape| {
         (shape.last().copied().unwrap_or(1), 1)
     })
 }
@@ -219,7 +219,7 @@ fn range_of(values: impl Iterator<Item = f64>, [least, most]: [i64; 2], eps: f32
     (scale, zero)
 }
 
-fn choose(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn choose(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let limits = limits(call, 1)?;
     #[expect(clippy::cast_possible_truncation, reason = "a small number")]
@@ -230,10 +230,10 @@ fn choose(call: &mut Call<'_, '_>) -> TractResult<()> {
         Ok(tvec!(tensor1(&[f64::from(scale)]), tensor1(&[zero])))
     });
     let outlets = call.frame.builder.wire_all(kernel, &[input.outlet])?;
-    give_range(call, 5, &outlets)
+    set_qparams(call, 5, &outlets)
 }
 
-fn choose_per_token(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn choose_qparams_per_token(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let mut shape = call.shape(input)?;
     if let Some(last) = shape.last_mut() {
@@ -257,18 +257,22 @@ fn choose_per_token(call: &mut Call<'_, '_>) -> TractResult<()> {
         ))
     });
     let outlets = call.frame.builder.wire_all(kernel, &[input.outlet])?;
-    give_range(call, 2, &outlets)
+    set_qparams(call, 2, &outlets)
 }
 
-fn give_range(call: &mut Call<'_, '_>, at: usize, outlets: &[OutletId]) -> TractResult<()> {
-    call.give(
+fn set_qparams(
+    call: &mut OperatorCall<'_, '_>,
+    at: usize,
+    outlets: &[OutletId],
+) -> TractResult<()> {
+    call.set_output(
         at,
         Wire {
             outlet: outlets[0],
             dtype: DType::Float64,
         },
     )?;
-    call.give(
+    call.set_output(
         at + 1,
         Wire {
             outlet: outlets[1],
@@ -281,7 +285,7 @@ fn give_range(call: &mut Call<'_, '_>, at: usize, outlets: &[OutletId]) -> Tract
 ///
 /// Argument 1 has a scale for each row, or for groups within a row. Argument 2 has optional zero
 /// points, argument 5 the indices of the rows.
-fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()> {
+fn embedding(call: &mut OperatorCall<'_, '_>, bits: usize, out: usize) -> TractResult<()> {
     let weight = call.tensor(0)?;
     let scales = call.tensor_as(1, DType::Float32)?;
     let zeros = if call.is_none(2)? {
@@ -293,7 +297,7 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
     let table = call.shape(weight)?;
     ensure!(
         table.len() == 2,
-        "unsupported rank of an embedding table: expected 2, got {}",
+        "invalid rank of an embedding table: expected 2, got {}",
         table.len()
     );
     let packed = 8 / bits;
@@ -342,7 +346,7 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
                 let bytes = &table[row * width / packed..(row + 1) * width / packed];
                 for at in 0..width {
                     let place = row * groups + at / group;
-                    let q = f32::from(unpacked(bytes, at, bits, signed));
+                    let q = f32::from(unpack_element(bytes, at, bits, signed));
                     let zero = zeros.map_or(0.0, |zeros| zeros[place]);
                     values.push((q - zero) * scales[place]);
                 }
@@ -352,14 +356,14 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
             Tensor::from_shape(&shape, &values)
         },
     )?;
-    call.give(out, wire)
+    call.set_output(out, wire)
 }
 
 /// Returns element `at` of a row, which is stored without a sign.
 ///
 /// Elements of 4 bits are packed from the highest bits of a byte, elements of 2 bits from the
 /// lowest.
-fn unpacked(bytes: &[u8], at: usize, bits: usize, signed: bool) -> i16 {
+fn unpack_element(bytes: &[u8], at: usize, bits: usize, signed: bool) -> i16 {
     match bits {
         4 => {
             let byte = bytes[at / 2];

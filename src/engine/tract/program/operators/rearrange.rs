@@ -3,13 +3,13 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::call::{Call, Table, axis_of};
-use super::elements::{pick, places, strides};
-use super::shape::give;
+use super::call::{OperatorCall, OperatorTable, axis_of};
+use super::elements::{gather_elements, places, strides};
+use super::shape::set_only_output;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::flip.out"], flip),
     (&["aten::roll.out"], roll),
     (&["aten::as_strided_copy.out"], as_strided),
@@ -22,8 +22,8 @@ pub(super) const TABLE: Table = &[
 ];
 
 /// Gathers elements by positions that depend only on the input's shape.
-fn picked(
-    call: &mut Call<'_, '_>,
+fn gathered(
+    call: &mut OperatorCall<'_, '_>,
     input: Wire,
     shape: &[TDim],
     rule: impl Fn(&[usize]) -> TractResult<(Vec<usize>, Vec<usize>)> + Send + Sync + 'static,
@@ -33,18 +33,18 @@ fn picked(
             .builder
             .kernel("Pick", input.dtype, shape, &[input.outlet], move |inputs| {
                 let (shape, from) = rule(inputs[0].shape())?;
-                pick(&inputs[0], &shape, &from)
+                gather_elements(&inputs[0], &shape, &from)
             })?;
-    give(call, wire.outlet, input.dtype)
+    set_only_output(call, wire.outlet, input.dtype)
 }
 
-fn flip(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn flip(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let rank = shape.len();
     let axes = call.ints(1)?.into_iter().map(|axis| axis_of(axis, rank));
     let axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
-    picked(call, input, &shape, move |shape| {
+    gathered(call, input, &shape, move |shape| {
         let own = strides(shape);
         let from = places(shape, &own);
         let turned = from.into_iter().map(|place| {
@@ -59,7 +59,7 @@ fn flip(call: &mut Call<'_, '_>) -> TractResult<()> {
     })
 }
 
-fn roll(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn roll(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let rank = shape.len();
@@ -72,7 +72,7 @@ fn roll(call: &mut Call<'_, '_>) -> TractResult<()> {
         shifts.len(),
         dims.len()
     );
-    picked(call, input, &shape, move |shape| {
+    gathered(call, input, &shape, move |shape| {
         let own = strides(shape);
         let from = places(shape, &own);
         let mut rolled = Vec::with_capacity(from.len());
@@ -90,7 +90,7 @@ fn roll(call: &mut Call<'_, '_>) -> TractResult<()> {
     })
 }
 
-fn as_strided(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn as_strided(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let (sizes, steps) = (call.sizes(1)?, call.sizes(2)?);
     let offset = usize::try_from(call.optional_int(3)?.unwrap_or(0))?;
@@ -101,7 +101,7 @@ fn as_strided(call: &mut Call<'_, '_>) -> TractResult<()> {
         sizes.len()
     );
     let shape: Vec<TDim> = sizes.iter().map(ToDim::to_dim).collect();
-    picked(call, input, &shape, move |_| {
+    gathered(call, input, &shape, move |_| {
         let from = places(&sizes, &steps)
             .into_iter()
             .map(|place| place + offset);
@@ -109,7 +109,7 @@ fn as_strided(call: &mut Call<'_, '_>) -> TractResult<()> {
     })
 }
 
-fn diagonal(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn diagonal(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let offset = call.int(1)?;
@@ -121,7 +121,7 @@ fn diagonal(call: &mut Call<'_, '_>) -> TractResult<()> {
     sizes.remove(a.max(b));
     sizes.remove(a.min(b));
     sizes.push(length.to_dim());
-    picked(call, input, &sizes, move |shape| {
+    gathered(call, input, &sizes, move |shape| {
         let own = strides(shape);
         let first =
             usize::try_from((-offset).max(0))? * own[a] + usize::try_from(offset.max(0))? * own[b];
@@ -138,7 +138,7 @@ fn diagonal(call: &mut Call<'_, '_>) -> TractResult<()> {
     })
 }
 
-fn unfold(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn unfold(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
@@ -155,7 +155,7 @@ fn unfold(call: &mut Call<'_, '_>) -> TractResult<()> {
     let mut sizes = shape.clone();
     sizes[axis] = count.to_dim();
     sizes.push(size.to_dim());
-    picked(call, input, &sizes, move |shape| {
+    gathered(call, input, &sizes, move |shape| {
         let mut steps = strides(shape);
         let mut sizes = shape.to_vec();
         steps.push(steps[axis]);
@@ -166,7 +166,7 @@ fn unfold(call: &mut Call<'_, '_>) -> TractResult<()> {
     })
 }
 
-fn triangle(call: &mut Call<'_, '_>, upper: bool) -> TractResult<()> {
+fn triangle(call: &mut OperatorCall<'_, '_>, upper: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let k = call.int(1)?;
     let k = call
@@ -175,11 +175,11 @@ fn triangle(call: &mut Call<'_, '_>, upper: bool) -> TractResult<()> {
         .constant(Arc::new(tensor0(k)), DType::Int64)?;
     let op = tract_onnx::tract_core::ops::array::Trilu { upper };
     let outlet = call.frame.builder.wire(op, &[input.outlet, k.outlet])?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
 /// `[.., c · r², h, w]` → `[.., c, h · r, w · r]`
-fn pixel_shuffle(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn pixel_shuffle(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let factor = call.int(1)?;
@@ -188,7 +188,7 @@ fn pixel_shuffle(call: &mut Call<'_, '_>) -> TractResult<()> {
         "invalid pixel shuffle of {} dimensions",
         shape.len()
     );
-    let (lead, [c, h, w]) = tail(&shape)?;
+    let (lead, [c, h, w]) = image_dims(&shape)?;
     let channels = c.to_i64()?;
     ensure!(
         channels % (factor * factor) == 0,
@@ -215,15 +215,15 @@ fn pixel_shuffle(call: &mut Call<'_, '_>) -> TractResult<()> {
     let outlet = builder.reshape(input.outlet, &split)?;
     let outlet = builder.transpose(outlet, &order)?;
     let outlet = builder.reshape(outlet, &joined)?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
 /// `[.., c, h · r, w · r]` → `[.., c · r², h, w]`
-fn pixel_unshuffle(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn pixel_unshuffle(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let factor = call.int(1)?;
-    let (lead, [c, h, w]) = tail(&shape)?;
+    let (lead, [c, h, w]) = image_dims(&shape)?;
     let (rows, columns) = (h.to_i64()?, w.to_i64()?);
     ensure!(
         factor > 0 && rows % factor == 0 && columns % factor == 0,
@@ -251,14 +251,14 @@ fn pixel_unshuffle(call: &mut Call<'_, '_>) -> TractResult<()> {
     let outlet = builder.reshape(input.outlet, &split)?;
     let outlet = builder.transpose(outlet, &order)?;
     let outlet = builder.reshape(outlet, &joined)?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
-fn tail(shape: &[TDim]) -> TractResult<(&[TDim], &[TDim; 3])> {
+fn image_dims(shape: &[TDim]) -> TractResult<(&[TDim], &[TDim; 3])> {
     match shape.split_last_chunk::<3>() {
         Some(parts) => Ok(parts),
         None => bail!(
-            "unsupported rank of an image: expected 3 or more, got {}",
+            "invalid rank of an image: expected 3 or more, got {}",
             shape.len()
         ),
     }

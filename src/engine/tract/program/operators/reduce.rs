@@ -6,15 +6,15 @@ use tract_onnx::tract_core::ops::nn::Reducer;
 
 use super::super::builder::{Builder, Wire};
 use super::super::datum_type;
-use super::call::{Call, Table};
-use super::elements::{floats, ints, of_floats, of_ints};
-use super::order::first;
+use super::call::{OperatorCall, OperatorTable};
+use super::elements::{floats, ints, tensor_of_floats, tensor_of_ints};
+use super::order::first_extreme;
 use super::promotion::widened;
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::sum.IntList_out"], |call| sum(call, false)),
     (&["aten::mean.out"], |call| sum(call, true)),
     (&["aten::mean.dtype_out"], |call| {
@@ -33,13 +33,17 @@ pub(super) const TABLE: Table = &[
     (&["aten::prod.out"], |call| product(call, None)),
     (&["aten::prod.int_out"], |call| product(call, Some(1))),
     (&["aten::any.out", "aten::any.dims_out"], |call| {
-        logic(call, true)
+        any_or_all_of(call, true)
     }),
     (&["aten::all.out", "aten::all.dims_out"], |call| {
-        logic(call, false)
+        any_or_all_of(call, false)
     }),
-    (&["aten::any.all_out"], |call| logic_of_all(call, true)),
-    (&["aten::all.all_out"], |call| logic_of_all(call, false)),
+    (&["aten::any.all_out"], |call| {
+        any_or_all_elements(call, true)
+    }),
+    (&["aten::all.all_out"], |call| {
+        any_or_all_elements(call, false)
+    }),
     (&["aten::var.out"], |call| {
         let correction = if call.bool(2)? { 1.0 } else { 0.0 };
         variance(call, correction, 3, false)
@@ -52,11 +56,11 @@ pub(super) const TABLE: Table = &[
         let correction = call.optional_double(2)?.unwrap_or(1.0);
         variance(call, correction, 3, true)
     }),
-    (&["aten::cumsum.out"], cumulated),
+    (&["aten::cumsum.out"], cumulative_sum),
 ];
 
 /// Returns the dtype in which numbers are summed.
-fn total(dtype: DType) -> DType {
+fn sum_dtype(dtype: DType) -> DType {
     if dtype.is_float() {
         widened(dtype)
     } else {
@@ -64,7 +68,7 @@ fn total(dtype: DType) -> DType {
     }
 }
 
-fn sum(call: &mut Call<'_, '_>, mean: bool) -> TractResult<()> {
+fn sum(call: &mut OperatorCall<'_, '_>, mean: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axes = call.axes(1, rank)?;
@@ -73,17 +77,17 @@ fn sum(call: &mut Call<'_, '_>, mean: bool) -> TractResult<()> {
 }
 
 fn summed(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     out: usize,
     axes: &[usize],
     keep: bool,
     mean: bool,
 ) -> TractResult<()> {
-    let dtype = total(call.out_dtype(out)?);
+    let dtype = sum_dtype(call.out_dtype(out)?);
     let input = call.tensor_as(0, dtype)?;
     let shape = call.frame.builder.shape(input)?;
     if axes.is_empty() || shape.is_empty() {
-        return call.give(
+        return call.set_output(
             out,
             Wire {
                 outlet: input,
@@ -93,7 +97,7 @@ fn summed(
     }
     let empty = shape.iter().any(|dim| *dim == TDim::Val(0));
     if !dtype.is_float() || empty {
-        let wire = by_lines(
+        let wire = reduce_lines(
             call,
             input,
             DType::Int64,
@@ -102,7 +106,7 @@ fn summed(
             |line| line.iter().sum(),
             |line| line.iter().fold(0, |sum, x| sum.wrapping_add(*x)),
         )?;
-        return call.give(out, wire);
+        return call.set_output(out, wire);
     }
     let builder = &mut call.frame.builder;
     let mut outlet = builder.reduce(Reducer::Sum, input, axes, keep)?;
@@ -117,7 +121,7 @@ fn summed(
         let count = builder.size(&count.reduce(), dtype)?;
         outlet = builder.binary(Box::new(math::Div), outlet, count)?;
     }
-    call.give(out, Wire { outlet, dtype })
+    call.set_output(out, Wire { outlet, dtype })
 }
 
 /// A tensor whose reduced dimensions are contiguous, as lines.
@@ -162,8 +166,8 @@ impl Lines {
 }
 
 /// Applies a function to all elements along some dimensions.
-fn by_lines(
-    call: &mut Call<'_, '_>,
+fn reduce_lines(
+    call: &mut OperatorCall<'_, '_>,
     input: OutletId,
     dtype: DType,
     axes: &[usize],
@@ -183,17 +187,17 @@ fn by_lines(
         if to.is_float() {
             let values = floats(&inputs[0])?;
             let made: Vec<f64> = (0..count).map(|at| float(&values[line(at)])).collect();
-            return of_floats(&shape[..depth], &made, to);
+            return tensor_of_floats(&shape[..depth], &made, to);
         }
         let values = ints(&inputs[0])?;
         let made: Vec<i64> = (0..count).map(|at| int(&values[line(at)])).collect();
-        of_ints(&shape[..depth], &made, to)
+        tensor_of_ints(&shape[..depth], &made, to)
     })?;
     let outlet = lines.reduced(builder, wire.outlet, keep)?;
     Ok(Wire { outlet, dtype })
 }
 
-fn extreme(call: &mut Call<'_, '_>, reducer: Reducer) -> TractResult<()> {
+fn extreme(call: &mut OperatorCall<'_, '_>, reducer: Reducer) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axes = call.axes(1, rank)?;
@@ -201,14 +205,14 @@ fn extreme(call: &mut Call<'_, '_>, reducer: Reducer) -> TractResult<()> {
     reduced_extreme(call, reducer, &axes, keep)
 }
 
-fn extreme_of_all(call: &mut Call<'_, '_>, reducer: Reducer) -> TractResult<()> {
+fn extreme_of_all(call: &mut OperatorCall<'_, '_>, reducer: Reducer) -> TractResult<()> {
     let input = call.tensor(0)?;
     let axes: Vec<usize> = (0..call.rank(input)?).collect();
     reduced_extreme(call, reducer, &axes, false)
 }
 
 fn reduced_extreme(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     reducer: Reducer,
     axes: &[usize],
     keep: bool,
@@ -221,18 +225,18 @@ fn reduced_extreme(
     let outlet = call.tensor_as(0, dtype)?;
     let out = call.out();
     if call.frame.builder.rank(outlet)? == 0 {
-        return call.give(out, Wire { outlet, dtype });
+        return call.set_output(out, Wire { outlet, dtype });
     }
     // tract's extremes lose NaN.
     let largest = reducer == Reducer::Max;
-    let wire = by_lines(
+    let wire = reduce_lines(
         call,
         outlet,
         dtype,
         axes,
         keep,
         move |line| {
-            first(largest)(line)
+            first_extreme(largest)(line)
                 .first()
                 .map_or(f64::NAN, |at| line[*at])
         },
@@ -242,31 +246,36 @@ fn reduced_extreme(
             line.fold(first, |a, b| if largest { a.max(b) } else { a.min(b) })
         },
     )?;
-    call.give(out, wire)
+    call.set_output(out, wire)
 }
 
 /// Computes whether any or all elements are non-zero.
-fn logic(call: &mut Call<'_, '_>, any: bool) -> TractResult<()> {
+fn any_or_all_of(call: &mut OperatorCall<'_, '_>, any: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axes = call.axes(1, rank)?;
     let keep = call.bool(2)?;
-    told(call, any, &axes, keep)
+    any_or_all(call, any, &axes, keep)
 }
 
-fn logic_of_all(call: &mut Call<'_, '_>, any: bool) -> TractResult<()> {
+fn any_or_all_elements(call: &mut OperatorCall<'_, '_>, any: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let axes: Vec<usize> = (0..call.rank(input)?).collect();
-    told(call, any, &axes, false)
+    any_or_all(call, any, &axes, false)
 }
 
-fn told(call: &mut Call<'_, '_>, any: bool, axes: &[usize], keep: bool) -> TractResult<()> {
+fn any_or_all(
+    call: &mut OperatorCall<'_, '_>,
+    any: bool,
+    axes: &[usize],
+    keep: bool,
+) -> TractResult<()> {
     let truth = call.tensor_as(0, DType::Bool)?;
     let builder = &mut call.frame.builder;
     let shape = builder.shape(truth)?;
     let out = call.out();
     if shape.is_empty() {
-        return call.give(
+        return call.set_output(
             out,
             Wire {
                 outlet: truth,
@@ -301,19 +310,19 @@ fn told(call: &mut Call<'_, '_>, any: bool, axes: &[usize], keep: bool) -> Tract
         },
     )?;
     let outlet = lines.reduced(builder, wire.outlet, keep)?;
-    call.give(out, Wire { outlet, ..wire })
+    call.set_output(out, Wire { outlet, ..wire })
 }
 
-fn product(call: &mut Call<'_, '_>, dim: Option<usize>) -> TractResult<()> {
+fn product(call: &mut OperatorCall<'_, '_>, dim: Option<usize>) -> TractResult<()> {
     let out = call.out();
-    let dtype = total(call.out_dtype(out)?);
+    let dtype = sum_dtype(call.out_dtype(out)?);
     let input = call.tensor_as(0, dtype)?;
     let rank = call.frame.builder.rank(input)?;
     let (axes, keep) = match dim {
         Some(at) => (vec![call.axis(at, rank)?], call.bool(at + 1)?),
         None => ((0..rank).collect(), false),
     };
-    let wire = by_lines(
+    let wire = reduce_lines(
         call,
         input,
         dtype,
@@ -325,12 +334,12 @@ fn product(call: &mut Call<'_, '_>, dim: Option<usize>) -> TractResult<()> {
                 .fold(1, |product: i64, x| product.wrapping_mul(*x))
         },
     )?;
-    call.give(out, wire)
+    call.set_output(out, wire)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "number of elements")]
 fn variance(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     correction: f64,
     keep: usize,
     with_mean: bool,
@@ -353,7 +362,7 @@ fn variance(
             variances.push(squares / (line.len() as f64 - correction).max(0.0));
             means.push(mean);
         }
-        let of = |values: &[f64]| of_floats(&shape[..depth], values, DatumType::F32);
+        let of = |values: &[f64]| tensor_of_floats(&shape[..depth], values, DatumType::F32);
         Ok(tvec!(of(&variances)?, of(&means)?))
     });
     let outlets = call.frame.builder.wire_all(kernel, &[lines.moved])?;
@@ -366,15 +375,15 @@ fn variance(
         });
     }
     if with_mean {
-        call.give(4, wires[0])?;
-        return call.give(5, wires[1]);
+        call.set_output(4, wires[0])?;
+        return call.set_output(5, wires[1]);
     }
     let out = call.out();
-    call.give(out, wires[0])
+    call.set_output(out, wires[0])
 }
 
-fn cumulated(call: &mut Call<'_, '_>) -> TractResult<()> {
-    let dtype = total(call.out_dtype(3)?);
+fn cumulative_sum(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
+    let dtype = sum_dtype(call.out_dtype(3)?);
     let input = call.tensor_as(0, dtype)?;
     let shape = call.frame.builder.shape(input)?;
     let axis = call.axis(1, shape.len())?;
@@ -394,7 +403,7 @@ fn cumulated(call: &mut Call<'_, '_>) -> TractResult<()> {
                         values[place] += values[place - inner];
                     }
                 }
-                return of_floats(shape, &values, to);
+                return tensor_of_floats(shape, &values, to);
             }
             let mut values = ints(&inputs[0])?;
             for place in 0..values.len() {
@@ -402,7 +411,7 @@ fn cumulated(call: &mut Call<'_, '_>) -> TractResult<()> {
                     values[place] = values[place].wrapping_add(values[place - inner]);
                 }
             }
-            of_ints(shape, &values, to)
+            tensor_of_ints(shape, &values, to)
         })?;
-    call.give(3, wire)
+    call.set_output(3, wire)
 }

@@ -4,11 +4,11 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::Wire;
-use super::call::{Call, Table, axis_of};
+use super::call::{OperatorCall, OperatorTable, axis_of};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (
         &[
             "aten::view_copy.out",
@@ -43,13 +43,17 @@ pub(super) const TABLE: Table = &[
 ];
 
 /// Sets the only output.
-pub(super) fn give(call: &mut Call<'_, '_>, outlet: OutletId, dtype: DType) -> TractResult<()> {
+pub(super) fn set_only_output(
+    call: &mut OperatorCall<'_, '_>,
+    outlet: OutletId,
+    dtype: DType,
+) -> TractResult<()> {
     let out = call.out();
-    call.give(out, Wire { outlet, dtype })
+    call.set_output(out, Wire { outlet, dtype })
 }
 
 /// Resolves a size of -1 to the number of remaining elements.
-fn complete(from: &[TDim], wanted: Vec<TDim>) -> TractResult<Vec<TDim>> {
+fn resolve_sizes(from: &[TDim], wanted: Vec<TDim>) -> TractResult<Vec<TDim>> {
     let open = wanted.iter().position(|dim| *dim == TDim::Val(-1));
     let Some(open) = open else { return Ok(wanted) };
     let all = from.iter().cloned().product::<TDim>();
@@ -66,20 +70,20 @@ fn complete(from: &[TDim], wanted: Vec<TDim>) -> TractResult<Vec<TDim>> {
     Ok(complete)
 }
 
-fn view(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn view(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let wanted = call.dims(1)?;
-    let shape = complete(&call.shape(input)?, wanted)?;
+    let shape = resolve_sizes(&call.shape(input)?, wanted)?;
     let outlet = call.frame.builder.reshape(input.outlet, &shape)?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
-fn ordered(call: &mut Call<'_, '_>, input: Wire, order: &[usize]) -> TractResult<()> {
+fn ordered(call: &mut OperatorCall<'_, '_>, input: Wire, order: &[usize]) -> TractResult<()> {
     let outlet = call.frame.builder.transpose(input.outlet, order)?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
-fn permute(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn permute(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let dims = call.ints(1)?;
@@ -88,7 +92,7 @@ fn permute(call: &mut Call<'_, '_>) -> TractResult<()> {
     ordered(call, input, &order)
 }
 
-fn transpose(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn transpose(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     if rank == 0 {
@@ -100,7 +104,7 @@ fn transpose(call: &mut Call<'_, '_>) -> TractResult<()> {
     ordered(call, input, &order)
 }
 
-fn unsqueeze(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn unsqueeze(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank + 1)?;
@@ -108,10 +112,10 @@ fn unsqueeze(call: &mut Call<'_, '_>) -> TractResult<()> {
         .frame
         .builder
         .wire(AxisOp::Add(axis), &[input.outlet])?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
-fn squeeze(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn squeeze(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let mut axes = Vec::new();
@@ -122,10 +126,10 @@ fn squeeze(call: &mut Call<'_, '_>) -> TractResult<()> {
         }
     }
     let outlet = call.frame.builder.remove(input.outlet, &axes)?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
-fn expand(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn expand(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let from = call.shape(input)?;
     let mut shape = call.dims(1)?;
@@ -138,10 +142,10 @@ fn expand(call: &mut Call<'_, '_>) -> TractResult<()> {
     }
     call.check_room(call.out(), &shape)?;
     let outlet = call.frame.builder.expand(input.outlet, &shape)?;
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
-fn repeat(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn repeat(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let counts = call.dims(1)?;
     let outlet = call.frame.builder.with_rank(input.outlet, counts.len())?;
@@ -173,10 +177,10 @@ fn repeat(call: &mut Call<'_, '_>) -> TractResult<()> {
         split[at] = (split[at].clone() * size).reduce();
         outlet = builder.reshape(expanded, &split)?;
     }
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }
 
-fn cat(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn cat(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let wires = call.tensors(0)?;
     let out = call.out();
     let dtype = call.out_dtype(out)?;
@@ -193,10 +197,10 @@ fn cat(call: &mut Call<'_, '_>) -> TractResult<()> {
     }
     let axis = call.axis(1, rank)?;
     let outlet = call.frame.builder.concat(&outlets, axis)?;
-    give(call, outlet, dtype)
+    set_only_output(call, outlet, dtype)
 }
 
-fn stack(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn stack(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let wires = call.tensors(0)?;
     let out = call.out();
     let dtype = call.out_dtype(out)?;
@@ -208,10 +212,10 @@ fn stack(call: &mut Call<'_, '_>) -> TractResult<()> {
         outlets.push(call.frame.builder.wire(AxisOp::Add(axis), &[wire.outlet])?);
     }
     let outlet = call.frame.builder.concat(&outlets, axis)?;
-    give(call, outlet, dtype)
+    set_only_output(call, outlet, dtype)
 }
 
-fn pad(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn pad(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let pads = call.ints(1)?;
@@ -243,5 +247,5 @@ fn pad(call: &mut Call<'_, '_>) -> TractResult<()> {
         };
         outlet = call.frame.builder.wire(op, &[outlet])?;
     }
-    give(call, outlet, input.dtype)
+    set_only_output(call, outlet, input.dtype)
 }

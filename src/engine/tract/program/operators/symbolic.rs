@@ -6,12 +6,12 @@ use tract_onnx::tract_core::ops::logic::{comp_eq, comp_gt, comp_gte, comp_lt, co
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
-use super::super::frame::{Number, Slot};
-use super::call::{Call, Table};
+use super::super::frame::{RuntimeNumber, Slot};
+use super::call::{OperatorCall, OperatorTable};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
+pub(super) const TABLE: OperatorTable = &[
     (&["aten::sym_size.int"], |call| {
         let input = call.tensor(0)?;
         let shape = call.shape(input)?;
@@ -62,7 +62,7 @@ pub(super) const TABLE: Table = &[
     (&["executorch_prim::sym_max.Scalar"], |call| {
         two(
             call,
-            |a, b| known(a, &b, i64::max),
+            |a, b| fold_known(a, &b, i64::max),
             f64::max,
             || Box::new(math::Max),
         )
@@ -70,7 +70,7 @@ pub(super) const TABLE: Table = &[
     (&["executorch_prim::sym_min.Scalar"], |call| {
         two(
             call,
-            |a, b| known(a, &b, i64::min),
+            |a, b| fold_known(a, &b, i64::min),
             f64::min,
             || Box::new(math::Min),
         )
@@ -129,21 +129,21 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-fn set(call: &mut Call<'_, '_>, slot: Slot) -> TractResult<()> {
+fn set(call: &mut OperatorCall<'_, '_>, slot: Slot) -> TractResult<()> {
     let out = call.arg(call.out())?;
     call.frame.write(out, slot);
     Ok(())
 }
 
 /// Reads the single element of a tensor.
-fn read(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn read(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let dtype = match input.dtype {
         DType::Bool => DType::Bool,
         dtype if dtype.is_float() => DType::Float64,
         _ => DType::Int64,
     };
-    if let Some(known) = call.frame.builder.known(input.outlet)? {
+    if let Some(known) = call.frame.builder.constant_value(input.outlet)? {
         return match dtype {
             DType::Bool => {
                 let value = known.cast_to_scalar::<bool>()?;
@@ -164,26 +164,38 @@ fn read(call: &mut Call<'_, '_>) -> TractResult<()> {
     let wire = Wire { outlet, dtype };
     set(
         call,
-        Slot::Number(Number {
+        Slot::Number(RuntimeNumber {
             wire,
-            plus: TDim::Val(0),
+            offset: TDim::Val(0),
         }),
     )
 }
 
-fn sum(call: &mut Call<'_, '_>, minus: bool) -> TractResult<()> {
+fn sum(call: &mut OperatorCall<'_, '_>, minus: bool) -> TractResult<()> {
     let signed = |dim: TDim| if minus { -dim } else { dim };
     match (call.slot(0)?, call.slot(1)?) {
         (Slot::Number(number), Slot::Int(dim)) if number.wire.dtype == DType::Int64 => {
-            let plus = (number.plus + signed(dim)).reduce();
-            set(call, Slot::Number(Number { plus, ..number }))
+            let plus = (number.offset + signed(dim)).reduce();
+            set(
+                call,
+                Slot::Number(RuntimeNumber {
+                    offset: plus,
+                    ..number
+                }),
+            )
         }
         (Slot::Int(dim), Slot::Number(number)) if !minus && number.wire.dtype == DType::Int64 => {
-            let plus = (number.plus + dim).reduce();
-            set(call, Slot::Number(Number { plus, ..number }))
+            let plus = (number.offset + dim).reduce();
+            set(
+                call,
+                Slot::Number(RuntimeNumber {
+                    offset: plus,
+                    ..number
+                }),
+            )
         }
         (Slot::Number(a), Slot::Number(b)) if minus && a.wire == b.wire => {
-            set(call, Slot::Int((a.plus - b.plus).reduce()))
+            set(call, Slot::Int((a.offset - b.offset).reduce()))
         }
         _ if minus => two(
             call,
@@ -201,7 +213,7 @@ fn sum(call: &mut Call<'_, '_>, minus: bool) -> TractResult<()> {
 }
 
 fn two(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     int: fn(TDim, TDim) -> Option<TDim>,
     float: fn(f64, f64) -> f64,
     op: fn() -> Box<dyn BinMiniOp>,
@@ -223,9 +235,9 @@ fn two(
             };
             set(
                 call,
-                Slot::Number(Number {
+                Slot::Number(RuntimeNumber {
                     wire,
-                    plus: TDim::Val(0),
+                    offset: TDim::Val(0),
                 }),
             )
         }
@@ -236,7 +248,7 @@ fn two(
     }
 }
 
-fn known(a: TDim, b: &TDim, op: fn(i64, i64) -> i64) -> Option<TDim> {
+fn fold_known(a: TDim, b: &TDim, op: fn(i64, i64) -> i64) -> Option<TDim> {
     if a == *b {
         return Some(a);
     }
@@ -265,7 +277,7 @@ fn remainder(a: TDim, b: TDim) -> Option<TDim> {
 }
 
 fn compared(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     test: fn(f64, f64) -> bool,
     op: fn() -> Box<dyn BinMiniOp>,
 ) -> TractResult<()> {
@@ -281,15 +293,15 @@ fn compared(
     };
     set(
         call,
-        Slot::Number(Number {
+        Slot::Number(RuntimeNumber {
             wire,
-            plus: TDim::Val(0),
+            offset: TDim::Val(0),
         }),
     )
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "sizes fit")]
-fn rounded(call: &mut Call<'_, '_>, round: fn(f64) -> f64) -> TractResult<()> {
+fn rounded(call: &mut OperatorCall<'_, '_>, round: fn(f64) -> f64) -> TractResult<()> {
     if let Slot::Int(value) = call.slot(0)? {
         return set(call, Slot::Int(value));
     }

@@ -4,28 +4,28 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::convolution::{Window, average_pool, max_pool};
-use super::call::{Call, Table};
+use super::call::{OperatorCall, OperatorTable};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: Table = &[
-    (&["aten::max_pool2d_with_indices.out"], max),
-    (&["aten::avg_pool2d.out"], average),
-    (&["aten::_adaptive_avg_pool2d.out"], adaptive),
+pub(super) const TABLE: OperatorTable = &[
+    (&["aten::max_pool2d_with_indices.out"], lower_max_pool),
+    (&["aten::avg_pool2d.out"], lower_average_pool),
+    (&["aten::_adaptive_avg_pool2d.out"], lower_adaptive_pool),
 ];
 
 /// Adds a batch dimension to a single image. Returns whether it was missing.
-fn batched(call: &mut Call<'_, '_>, input: OutletId) -> TractResult<(OutletId, bool)> {
+fn batched(call: &mut OperatorCall<'_, '_>, input: OutletId) -> TractResult<(OutletId, bool)> {
     match call.frame.builder.rank(input)? {
         4 => Ok((input, false)),
         3 => Ok((call.frame.builder.wire(AxisOp::Add(0), &[input])?, true)),
-        rank => bail!("unsupported rank of an image: expected 3 or 4, got {rank}"),
+        rank => bail!("invalid rank of an image: expected 3 or 4, got {rank}"),
     }
 }
 
 fn give(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     at: usize,
     outlet: OutletId,
     dtype: DType,
@@ -36,12 +36,12 @@ fn give(
     } else {
         outlet
     };
-    call.give(at, Wire { outlet, dtype })
+    call.set_output(at, Wire { outlet, dtype })
 }
 
 /// Returns the window and padding described by arguments 1 to 3.
 fn window(
-    call: &mut Call<'_, '_>,
+    call: &mut OperatorCall<'_, '_>,
     input: OutletId,
     dilation: Option<usize>,
     ceil: usize,
@@ -86,7 +86,7 @@ fn window(
     })
 }
 
-fn max(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn lower_max_pool(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let (input, single) = batched(call, input)?;
     let window = window(call, input, Some(4), 5)?;
@@ -134,7 +134,7 @@ fn places(input: &Tensor, shape: &[usize], window: &Window) -> TractResult<Tenso
     Tensor::from_shape(shape, &places)
 }
 
-fn average(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn lower_average_pool(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let (input, single) = batched(call, input)?;
     let window = window(call, input, None, 4)?;
@@ -144,15 +144,15 @@ fn average(call: &mut Call<'_, '_>) -> TractResult<()> {
     let outlet = if divisor.is_none() && !(count_padding && ceiled) {
         average_pool(&mut call.frame.builder, &window, input, count_padding)?
     } else {
-        counted(call, input, &window, count_padding, divisor)?
+        counted_mean(call, input, &window, count_padding, divisor)?
     };
     give(call, 7, outlet, DType::Float32, single)
 }
 
 /// Computes means with an explicit divisor, or without the padding that only rounding up added.
 #[expect(clippy::cast_precision_loss, reason = "number of elements")]
-fn counted(
-    call: &mut Call<'_, '_>,
+fn counted_mean(
+    call: &mut OperatorCall<'_, '_>,
     input: OutletId,
     window: &Window,
     count_padding: bool,
@@ -216,7 +216,7 @@ fn span(at: usize, axis: usize, size: usize, window: &Window) -> (std::ops::Rang
     (inside(start)..inside(end), end - start)
 }
 
-fn adaptive(call: &mut Call<'_, '_>) -> TractResult<()> {
+fn lower_adaptive_pool(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let (input, single) = batched(call, input)?;
     let sizes = call.sizes(1)?;

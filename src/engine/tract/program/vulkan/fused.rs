@@ -3,8 +3,8 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::{Wire, map_f32};
-use super::super::calling::{Arg, Out};
+use super::super::builder::{Wire, map_float32};
+use super::super::calling::{CallArg, CallResult};
 use super::super::frame::Slot;
 use super::Lowering;
 use super::args::at;
@@ -14,10 +14,10 @@ use crate::model::executorch::vulkan::Value;
 use crate::tensor::DType;
 
 /// Lowers a call. Receives the arguments, then the result.
-type Lower = fn(&mut Lowering<'_>, &[usize], usize) -> TractResult<()>;
+type LowerCall = fn(&mut Lowering<'_>, &[usize], usize) -> TractResult<()>;
 
 /// The operators by name.
-const TABLE: &[(&[&str], Lower)] = &[
+const FUSED_OPERATORS: &[(&[&str], LowerCall)] = &[
     (
         &[
             "et_vk.prepack.default",
@@ -65,16 +65,16 @@ const TABLE: &[(&[&str], Lower)] = &[
         &["et_vk.q8ta_pixel_shuffle.default"],
         quantized::pixel_shuffle,
     ),
-    (&["aten._weight_int8pack_mm.default"], weights::eight),
+    (&["aten._weight_int8pack_mm.default"], weights::linear_8_bit),
     (
         &["et_vk.linear_q8ta_q8csw.default"],
-        weights::eight_of_eight,
+        weights::linear_8_bit_quantised_input,
     ),
-    (&["et_vk.linear_qcs4w.default"], weights::four),
+    (&["et_vk.linear_qcs4w.default"], weights::linear_4_bit),
     (&["et_vk.embedding_q4gsw.default"], weights::embedding),
     (
         &["et_vk.conv1d_pw.default", "et_vk.conv1d_dw.default"],
-        convolution_of_lines,
+        convolution_1d,
     ),
     (&["et_vk.grid_priors.default"], grid_priors),
     (&["aten.relu6.default"], |lowering, args, out| {
@@ -109,29 +109,37 @@ const TABLE: &[(&[&str], Lower)] = &[
         lowering.set(out, wire)
     }),
     (&["llama.custom_sdpa.default"], |lowering, args, out| {
-        language::of_cache(lowering, args, out, [0, 1, 2, 3, 4, 6, 7])
+        language::cache_attention(lowering, args, out, [0, 1, 2, 3, 4, 6, 7])
     }),
     (&["sdpa_with_kv_cache.default"], |lowering, args, out| {
         language::update(lowering, [at(args, 1)?, at(args, 3)?, at(args, 5)?])?;
         language::update(lowering, [at(args, 2)?, at(args, 4)?, at(args, 5)?])?;
-        language::of_cache(lowering, args, out, [0, 3, 4, 5, 7, 9, 10])
+        language::cache_attention(lowering, args, out, [0, 3, 4, 5, 7, 9, 10])
     }),
-    (&["et_vk.apply_rotary_emb.default"], rotary::of_neighbours),
-    (&["et_vk.apply_rotary_emb_hf.default"], rotary::of_halves),
+    (
+        &["et_vk.apply_rotary_emb.default"],
+        rotary::rotate_neighbours,
+    ),
+    (
+        &["et_vk.apply_rotary_emb_hf.default"],
+        rotary::rotate_halves,
+    ),
     (
         &["et_vk.apply_rotary_emb_interleaved.default"],
-        rotary::of_pairs,
+        rotary::rotate_interleaved,
     ),
 ];
 
 /// Returns the lowering function of an operator in this table.
-pub(super) fn find(name: &str) -> Option<Lower> {
-    let row = TABLE.iter().find(|(names, _)| names.contains(&name));
+pub(super) fn find(name: &str) -> Option<LowerCall> {
+    let row = FUSED_OPERATORS
+        .iter()
+        .find(|(names, _)| names.contains(&name));
     row.map(|(_, lower)| *lower)
 }
 
 /// Returns the positions of the arguments that an operator overwrites.
-pub(super) fn written(name: &str) -> &'static [usize] {
+pub(super) fn overwritten_args(name: &str) -> &'static [usize] {
     match name {
         "update_cache.default" => &[1],
         "sdpa_with_kv_cache.default" => &[3, 4],
@@ -152,41 +160,42 @@ fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> T
         args.len()
     );
     let given = args.iter().map(|&arg| lowering.arg(arg));
-    let mut given: Vec<Arg> = given.collect::<TractResult<_>>()?;
+    let mut given: Vec<CallArg> = given.collect::<TractResult<_>>()?;
     let limits = given.split_off(9);
     let mut caller = lowering.caller();
     let wire = caller.tensor("aten::convolution.out", given, DType::Float32)?;
-    let args = std::iter::once(Arg::Tensor(wire)).chain(limits.into_iter().map(limit));
+    let args = std::iter::once(CallArg::Tensor(wire)).chain(limits.into_iter().map(limit));
     let wire = caller.tensor("aten::clamp.out", args.collect(), dtype)?;
     lowering.set(out, wire)
 }
 
 /// Calls an operator that returns one tensor, and writes the result.
-fn called(lowering: &mut Lowering<'_>, name: &str, args: Vec<Arg>, out: usize) -> TractResult<()> {
+fn called(
+    lowering: &mut Lowering<'_>,
+    name: &str,
+    args: Vec<CallArg>,
+    out: usize,
+) -> TractResult<()> {
     let dtype = lowering.dtype(out)?;
     let wire = lowering.caller().tensor(name, args, dtype)?;
     lowering.set(out, wire)
 }
 
 /// Lowers a convolution of `[batch, channels, positions]` with optional limits.
-fn convolution_of_lines(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
+fn convolution_1d(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     ensure!(
         args.len() == 9,
         "wrong number of arguments: got {}, expected 9",
         args.len()
     );
     let given = args.iter().map(|&arg| lowering.arg(arg));
-    let mut given: Vec<Arg> = given.collect::<TractResult<_>>()?;
-    let limits: Vec<Arg> = given.split_off(7).into_iter().map(limit).collect();
-    given.splice(6..6, [Arg::Bool(false), Arg::from([0].as_slice())]);
+    let mut given: Vec<CallArg> = given.collect::<TractResult<_>>()?;
+    let limits: Vec<CallArg> = given.split_off(7).into_iter().map(limit).collect();
+    given.splice(6..6, [CallArg::Bool(false), CallArg::from([0].as_slice())]);
     let mut caller = lowering.caller();
     let mut wire = caller.tensor("aten::convolution.out", given, DType::Float32)?;
-    if limits.iter().any(|limit| !matches!(limit, Arg::None)) {
-        let args = std::iter::once(Arg::Tensor(wire)).chain(limits);
+    if limits.iter().any(|limit| !matches!(limit, CallArg::None)) {
+        let args = std::iter::once(CallArg::Tensor(wire)).chain(limits);
         wire = caller.tensor("aten::clamp.out", args.collect(), DType::Float32)?;
     }
     lowering.set(out, wire)
@@ -198,7 +207,7 @@ fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tract
     let shape = lowering.builder.shape(x.outlet)?;
     let [.., height, width] = shape.as_slice() else {
         bail!(
-            "unsupported rank of an image: expected 2 or more, got {}",
+            "invalid rank of an image: expected 2 or more, got {}",
             shape.len()
         );
     };
@@ -229,7 +238,7 @@ fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractR
     let wire = lowering
         .builder
         .kernel("Hardshrink", dtype, &shape, &[x], move |inputs| {
-            map_f32(&inputs[0], |x| if x.abs() <= limit { 0.0 } else { x })
+            map_float32(&inputs[0], |x| if x.abs() <= limit { 0.0 } else { x })
         })?;
     lowering.set(out, wire)
 }
@@ -238,8 +247,8 @@ fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractR
 fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let dtype = lowering.dtype(out)?;
     let given = args.iter().map(|&arg| lowering.arg(arg));
-    let given: Vec<Arg> = given.collect::<TractResult<_>>()?;
-    let outs = [dtype, DType::Int64].map(Out::Tensor);
+    let given: Vec<CallArg> = given.collect::<TractResult<_>>()?;
+    let outs = [dtype, DType::Int64].map(CallResult::Tensor);
     let name = "aten::max_pool2d_with_indices.out";
     let pooled = lowering.caller().call(name, given, &outs)?;
     match pooled.first() {
@@ -249,9 +258,9 @@ fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractRes
 }
 
 /// Converts a clamp limit; a limit outside of float32 means no limit.
-fn limit(arg: Arg) -> Arg {
+fn limit(arg: CallArg) -> CallArg {
     match arg {
-        Arg::Double(limit) if limit.abs() > f64::from(f32::MAX) => Arg::None,
+        CallArg::Double(limit) if limit.abs() > f64::from(f32::MAX) => CallArg::None,
         other => other,
     }
 }
@@ -272,6 +281,6 @@ fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractRes
 /// Returns the names of all operators in this table.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = TABLE.iter();
+    let rows = FUSED_OPERATORS.iter();
     rows.flat_map(|(names, _)| names.iter().copied()).collect()
 }

@@ -4,7 +4,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::attention::Attention;
 use super::super::builder::Wire;
-use super::super::calling::{Arg, Out};
+use super::super::calling::{CallArg, CallResult};
 use super::args::at;
 use super::{Lowering, Value};
 use crate::tensor::DType;
@@ -17,8 +17,8 @@ pub(super) fn attention(
 ) -> TractResult<()> {
     let [queries, keys, values] = [0, 1, 2].map(|place| lowering.tensor(at(args, place)?));
     let mask = match lowering.arg(at(args, 3)?)? {
-        Arg::None => None,
-        Arg::Tensor(wire) => Some(lowering.builder.cast(wire, DType::Float32)?),
+        CallArg::None => None,
+        CallArg::Tensor(wire) => Some(lowering.builder.cast(wire, DType::Float32)?),
         _ => bail!("the mask is not a tensor"),
     };
     let scale = at(args, 4)?;
@@ -55,21 +55,21 @@ pub(super) fn update(
 ///
 /// `places` are the argument positions of queries, keys, values, start position, mask, causal flag
 /// and scale.
-pub(super) fn of_cache(
+pub(super) fn cache_attention(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
     places: [usize; 7],
 ) -> TractResult<()> {
     let given = places.map(|place| lowering.arg(at(args, place)?));
-    let given: Vec<Arg> = given.into_iter().collect::<TractResult<_>>()?;
-    let Ok([queries, keys, values, first, mask, causal, scale]) = <[Arg; 7]>::try_from(given)
+    let given: Vec<CallArg> = given.into_iter().collect::<TractResult<_>>()?;
+    let Ok([queries, keys, values, first, mask, causal, scale]) = <[CallArg; 7]>::try_from(given)
     else {
         bail!("missing arguments");
     };
     // A missing flag means causal, as on the device.
     let causal = match causal {
-        Arg::None => Arg::Bool(true),
+        CallArg::None => CallArg::Bool(true),
         other => other,
     };
     let args = vec![
@@ -78,7 +78,7 @@ pub(super) fn of_cache(
         values,
         first,
         mask,
-        Arg::Double(0.0),
+        CallArg::Double(0.0),
         causal,
         scale,
     ];
@@ -99,7 +99,7 @@ pub(super) fn number(lowering: &mut Lowering<'_>, args: &[usize], out: usize) ->
     let mut caller = lowering.caller();
     let chosen = caller.tensor("aten::select_copy.int_out", given, x.dtype)?;
     let args = vec![chosen.into()];
-    let read = caller.call("aten::_local_scalar_dense", args, &[Out::Number])?;
+    let read = caller.call("aten::_local_scalar_dense", args, &[CallResult::Number])?;
     let slot = read
         .into_iter()
         .next()

@@ -18,7 +18,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::guard::{Failure, guarded};
 use super::builder::{Builder, Wire};
-use super::calling::{Arg, Caller, Out};
+use super::calling::{CallArg, CallResult, Caller};
 use super::frame::{Frame, Slot};
 use super::weights::Weights;
 use crate::engine::Rounding;
@@ -40,7 +40,7 @@ pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
     let graph = read(weights, payload)?;
     let names = graph.calls.iter().map(|call| call.name.as_str());
     Ok(names
-        .filter(|name| !is_known(name))
+        .filter(|name| !is_supported(name))
         .map(str::to_owned)
         .collect())
 }
@@ -49,8 +49,8 @@ fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
     Graph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
 }
 
-fn is_known(name: &str) -> bool {
-    fused::find(name).is_some() || names::of_table(name).is_some()
+fn is_supported(name: &str) -> bool {
+    fused::find(name).is_some() || names::table_name(name).is_some()
 }
 
 /// Lowers the call of a payload's graph. The arguments are its inputs, then its outputs.
@@ -62,13 +62,13 @@ pub(super) fn lower(
 ) -> Result<(), Failure> {
     let graph = read(frame.weights, payload)?;
     let counts = (graph.inputs.len(), graph.outputs.len());
-    let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
+    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
     let mut slots = HashMap::new();
     for (id, &value) in graph.inputs.iter().zip(inputs) {
         let slot = guarded(|| frame.slot(value))?;
         slots.insert(*id, slot);
     }
-    let caches = guarded(|| kept(frame, scope, &graph))?;
+    let caches = guarded(|| overwritten_constants(frame, scope, &graph))?;
     slots.extend(
         caches
             .iter()
@@ -84,7 +84,7 @@ pub(super) fn lower(
     guarded(|| lowering.inputs())?;
     for (at, call) in graph.calls.iter().enumerate() {
         let name = &call.name;
-        lowering.builder.enter(format!("{scope} {name} {at}"));
+        lowering.builder.set_scope(format!("{scope} {name} {at}"));
         guarded(|| lowering.call(call))
             .map_err(|failure| failure.at(Some(format!("{name} (call {at} of {scope})"))))?;
     }
@@ -121,10 +121,14 @@ struct Cache {
 }
 
 /// Returns the constants of a graph that are kept between runs.
-fn kept(frame: &mut Frame<'_>, scope: &str, graph: &Graph) -> TractResult<Vec<Cache>> {
+fn overwritten_constants(
+    frame: &mut Frame<'_>,
+    scope: &str,
+    graph: &Graph,
+) -> TractResult<Vec<Cache>> {
     let mut caches: Vec<Cache> = Vec::new();
     for call in &graph.calls {
-        for &at in fused::written(&call.name) {
+        for &at in fused::overwritten_args(&call.name) {
             let value = args::at(&call.args, at)?;
             if caches.iter().any(|cache| cache.value == value) {
                 continue;
@@ -137,12 +141,13 @@ fn kept(frame: &mut Frame<'_>, scope: &str, graph: &Graph) -> TractResult<Vec<Ca
                 bail!("unsupported cache outside of the graph");
             };
             let stored =
-                DType::from_element(&tensor.element).context("unsupported dtype of a tensor")?;
-            let dtype = frame.rounding.held(stored);
+                DType::from_element(&tensor.element).context("invalid dtype of a tensor")?;
+            let dtype = frame.rounding.computed_dtype(stored);
             let initial = frame.weights.constant(data, stored, &tensor.dims);
             let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
             let name = format!("{scope} {value}");
-            let (place, wire) = frame.own_state(&name, (dtype, &tensor.dims), Some(initial))?;
+            let (place, wire) =
+                frame.delegate_state(&name, (dtype, &tensor.dims), Some(initial))?;
             caches.push(Cache { value, place, wire });
         }
     }
@@ -169,8 +174,8 @@ impl Lowering<'_> {
         };
         let dtype = DType::from_element(&tensor.element);
         let dtype = dtype
-            .with_context(|| format!("unsupported dtype of a tensor: {}", tensor.element.name()))?;
-        Ok(self.rounding.held(dtype))
+            .with_context(|| format!("invalid dtype of a tensor: {}", tensor.element.name()))?;
+        Ok(self.rounding.computed_dtype(dtype))
     }
 
     /// Returns the current content of a value.
@@ -185,8 +190,7 @@ impl Lowering<'_> {
         let Some(data) = &tensor.data else {
             bail!("value {value} is read before it is computed");
         };
-        let stored =
-            DType::from_element(&tensor.element).context("unsupported dtype of a tensor")?;
+        let stored = DType::from_element(&tensor.element).context("invalid dtype of a tensor")?;
         let read = self.weights.constant(data, stored, &tensor.dims);
         let read = read.map_err(|failure| format_err!("{}", failure.reason))?;
         let dtype = self.dtype(value)?;
@@ -203,39 +207,39 @@ impl Lowering<'_> {
     }
 
     /// Returns the elements of a constant, also through operators that leave it unchanged.
-    fn known(&mut self, value: usize) -> TractResult<Arc<Tensor>> {
+    fn constant_elements(&mut self, value: usize) -> TractResult<Arc<Tensor>> {
         let wire = self.tensor(value)?;
-        let known = self.builder.known(wire.outlet)?;
+        let known = self.builder.constant_value(wire.outlet)?;
         known.with_context(|| format!("value {value} is not a constant"))
     }
 
     /// Returns a value as an argument.
-    fn arg(&mut self, value: usize) -> TractResult<Arg> {
+    fn arg(&mut self, value: usize) -> TractResult<CallArg> {
         Ok(match &self.graph.values[value] {
-            Value::Null => Arg::None,
-            Value::Int(int) => Arg::from(*int),
-            Value::Double(double) => Arg::Double(*double),
-            Value::Bool(bool) => Arg::Bool(*bool),
-            Value::Text(text) => Arg::Text(text.clone()),
-            Value::Ints(ints) => Arg::from(ints.as_slice()),
-            Value::Doubles(doubles) => Arg::Doubles(doubles.clone()),
+            Value::Null => CallArg::None,
+            Value::Int(int) => CallArg::from(*int),
+            Value::Double(double) => CallArg::Double(*double),
+            Value::Bool(bool) => CallArg::Bool(*bool),
+            Value::Text(text) => CallArg::Text(text.clone()),
+            Value::Ints(ints) => CallArg::from(ints.as_slice()),
+            Value::Doubles(doubles) => CallArg::Doubles(doubles.clone()),
             Value::Bools(bools) => {
-                Arg::Ints(bools.iter().map(|&bool| i64::from(bool).to_dim()).collect())
+                CallArg::Ints(bools.iter().map(|&bool| i64::from(bool).to_dim()).collect())
             }
             Value::Values(values) => self.list(values)?,
             Value::Tensor(_) | Value::Symbol(_) => match self.slot(value)? {
-                Slot::Tensor(wire) => Arg::Tensor(wire),
-                Slot::Int(dim) => Arg::Int(dim),
-                Slot::Number(number) => Arg::Number(number),
-                Slot::Double(double) => Arg::Double(double),
-                Slot::Bool(bool) => Arg::Bool(bool),
+                Slot::Tensor(wire) => CallArg::Tensor(wire),
+                Slot::Int(dim) => CallArg::Int(dim),
+                Slot::Number(number) => CallArg::Number(number),
+                Slot::Double(double) => CallArg::Double(double),
+                Slot::Bool(bool) => CallArg::Bool(bool),
                 Slot::Null | Slot::Text(_) => bail!("value {value} is not a number"),
             },
         })
     }
 
     /// Returns a list of values: sizes, or tensors of which some may be absent.
-    fn list(&mut self, values: &[usize]) -> TractResult<Arg> {
+    fn list(&mut self, values: &[usize]) -> TractResult<CallArg> {
         let graph = self.graph;
         let is_size =
             |value: &usize| matches!(graph.values[*value], Value::Int(_) | Value::Symbol(_));
@@ -247,13 +251,13 @@ impl Lowering<'_> {
                     _ => bail!("value {value} is known only at run time"),
                 },
             });
-            return Ok(Arg::Ints(sizes.collect::<TractResult<_>>()?));
+            return Ok(CallArg::Ints(sizes.collect::<TractResult<_>>()?));
         }
         let tensors = values.iter().map(|&value| match graph.values[value] {
             Value::Null => Ok(None),
             _ => self.tensor(value).map(Some),
         });
-        Ok(Arg::Optional(tensors.collect::<TractResult<_>>()?))
+        Ok(CallArg::Optional(tensors.collect::<TractResult<_>>()?))
     }
 
     /// Returns the context for calling operators of the table.
@@ -272,11 +276,11 @@ impl Lowering<'_> {
         if let Some(lower) = fused::find(&call.name) {
             return lower(self, args, result);
         }
-        let Some((name, most)) = names::of_table(&call.name) else {
+        let Some((name, most)) = names::table_name(&call.name) else {
             bail!("unsupported operator");
         };
         let args = args.iter().take(most).map(|&arg| self.arg(arg));
-        let args: Vec<Arg> = args
+        let args: Vec<CallArg> = args
             .map(|arg| arg.map(tensors))
             .collect::<TractResult<_>>()?;
         let results = match &self.graph.values[result] {
@@ -288,11 +292,11 @@ impl Lowering<'_> {
             _ => Ok(None),
         });
         let dtypes: Vec<Option<DType>> = dtypes.collect::<TractResult<_>>()?;
-        let outs: Vec<Out> = if is_list(&name) {
-            vec![Out::Tensors(dtypes.into_iter().flatten().collect())]
+        let outs: Vec<CallResult> = if is_list(&name) {
+            vec![CallResult::Tensors(dtypes.into_iter().flatten().collect())]
         } else {
             let outs = dtypes.into_iter();
-            outs.map(|dtype| dtype.map_or(Out::Number, Out::Tensor))
+            outs.map(|dtype| dtype.map_or(CallResult::Number, CallResult::Tensor))
                 .collect()
         };
         let given = self.caller().call(&name, args, &outs)?;
@@ -316,10 +320,10 @@ impl Lowering<'_> {
 }
 
 /// Converts a list without absent tensors to a plain list.
-fn tensors(arg: Arg) -> Arg {
+fn tensors(arg: CallArg) -> CallArg {
     match arg {
-        Arg::Optional(wires) if wires.iter().all(Option::is_some) => {
-            Arg::Tensors(wires.into_iter().flatten().collect())
+        CallArg::Optional(wires) if wires.iter().all(Option::is_some) => {
+            CallArg::Tensors(wires.into_iter().flatten().collect())
         }
         other => other,
     }

@@ -8,7 +8,7 @@ use super::super::operators;
 
 /// Functional names that the naming rule does not cover: the name in the table, and the number of
 /// arguments there.
-const OTHERWISE: &[(&str, &str, usize)] = &[
+const IRREGULAR_NAMES: &[(&str, &str, usize)] = &[
     ("aten.any.default", "aten::any.all_out", 1),
     ("aten.all.default", "aten::all.all_out", 1),
     ("aten.arange.start_step", "aten::arange.start_out", 3),
@@ -46,8 +46,8 @@ const OTHERWISE: &[(&str, &str, usize)] = &[
 
 /// Returns the name in the operator table and the number of arguments there, or `None` for
 /// unsupported operators.
-pub(super) fn of_table(name: &str) -> Option<(String, usize)> {
-    let otherwise = OTHERWISE.iter().find(|(known, ..)| *known == name);
+pub(super) fn table_name(name: &str) -> Option<(String, usize)> {
+    let otherwise = IRREGULAR_NAMES.iter().find(|(known, ..)| *known == name);
     if let Some((_, full, count)) = otherwise {
         return Some(((*full).to_owned(), *count));
     }

@@ -9,7 +9,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::{Builder, Wire};
-use super::super::calling::Arg;
+use super::super::calling::CallArg;
 use super::super::operators::einsum;
 use super::args::{at, with_bias};
 use super::{Lowering, Value};
@@ -18,7 +18,7 @@ use crate::tensor::DType;
 
 /// Scale and zero point of a value rounded to 8 bits.
 #[derive(Clone, Copy)]
-struct Steps {
+struct QuantParams {
     scale: f64,
     zero: i64,
 }
@@ -41,8 +41,8 @@ impl Lowering<'_> {
         }
     }
 
-    fn steps(&self, args: &[usize], place: usize) -> TractResult<Steps> {
-        Ok(Steps {
+    fn quant_params(&self, args: &[usize], place: usize) -> TractResult<QuantParams> {
+        Ok(QuantParams {
             scale: self.double(at(args, place)?)?,
             zero: self.int(at(args, place + 1)?)?,
         })
@@ -50,7 +50,7 @@ impl Lowering<'_> {
 
     /// Returns the elements of a constant as floats, and its shape.
     pub(super) fn floats(&mut self, value: usize) -> TractResult<(Vec<f32>, Vec<usize>)> {
-        let known = self.known(value)?;
+        let known = self.constant_elements(value)?;
         let floats = known.cast_to::<f32>()?;
         let floats = floats.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
         Ok((floats, known.shape().to_vec()))
@@ -71,7 +71,7 @@ impl Lowering<'_> {
     }
 
     /// Dequantises a tensor.
-    fn real(&mut self, value: usize, steps: Steps) -> TractResult<Wire> {
+    fn real(&mut self, value: usize, steps: QuantParams) -> TractResult<Wire> {
         let wire = self.tensor(value)?;
         let args = quantization(wire, steps);
         let name = "quantized_decomposed::dequantize_per_tensor.out";
@@ -79,9 +79,9 @@ impl Lowering<'_> {
     }
 
     /// Returns a tensor's 8-bit values as real numbers. Floats are rounded to 8 bits first.
-    pub(super) fn stepped(&mut self, args: &[usize], place: usize) -> TractResult<Wire> {
+    pub(super) fn rounded_to_8_bits(&mut self, args: &[usize], place: usize) -> TractResult<Wire> {
         let value = at(args, 0)?;
-        let steps = self.steps(args, place)?;
+        let steps = self.quant_params(args, place)?;
         let wire = self.tensor(value)?;
         if !wire.dtype.is_float() {
             return self.real(value, steps);
@@ -96,7 +96,7 @@ impl Lowering<'_> {
     }
 
     /// Rounds a result to 8 bits and writes it.
-    fn rounded(&mut self, out: usize, wire: Wire, steps: Steps) -> TractResult<()> {
+    fn write_quantised(&mut self, out: usize, wire: Wire, steps: QuantParams) -> TractResult<()> {
         let args = quantization(wire, steps);
         let name = "quantized_decomposed::quantize_per_tensor.out";
         let wire = self.caller().tensor(name, args, DType::Int8)?;
@@ -118,14 +118,14 @@ impl Lowering<'_> {
 }
 
 /// Returns the arguments of a conversion from or to 8 bits.
-fn quantization(wire: Wire, steps: Steps) -> Vec<Arg> {
+fn quantization(wire: Wire, steps: QuantParams) -> Vec<CallArg> {
     vec![
         wire.into(),
-        Arg::Double(steps.scale),
+        CallArg::Double(steps.scale),
         steps.zero.into(),
-        Arg::from(-128),
-        Arg::from(127),
-        Arg::None,
+        CallArg::from(-128),
+        CallArg::from(127),
+        CallArg::None,
     ]
 }
 
@@ -142,16 +142,13 @@ pub(super) fn constant(
 ///
 /// Bytes are `[out, in / 2]`. The low half of a byte is the even column, and codes are stored plus
 /// 8. The scale of an element is `scales(row, group)`.
-fn four_bits(
+fn unpack_4_bits(
     (bytes, shape): &(Vec<f32>, Vec<usize>),
     group: usize,
     scales: impl Fn(usize, usize) -> Option<f32>,
 ) -> TractResult<Vec<f32>> {
     let &[_, half] = shape.as_slice() else {
-        bail!(
-            "unsupported rank of weights: expected 2, got {}",
-            shape.len()
-        );
+        bail!("invalid rank of weights: expected 2, got {}", shape.len());
     };
     ensure!(
         group > 0 && half > 0,
@@ -195,12 +192,12 @@ pub(super) fn linear4(
     let (scales, of_scales) = lowering.floats(scales?)?;
     let &[_, count] = of_scales.as_slice() else {
         bail!(
-            "unsupported rank of scales: expected 2, got {}",
+            "invalid rank of scales: expected 2, got {}",
             of_scales.len()
         );
     };
     let weights_shape = [weights.1[0], weights.1.get(1).copied().unwrap_or(0) * 2];
-    let weights = four_bits(&weights, group, |row, group| {
+    let weights = unpack_4_bits(&weights, group, |row, group| {
         (row < count).then(|| scales.get(group * count + row).copied())?
     })?;
     let bias = match bias {
@@ -210,7 +207,7 @@ pub(super) fn linear4(
     let mut wire = lowering.tensor(input?)?;
     if let Some(rows) = rows {
         let [scale, zero] = rows.map(|place| lowering.tensor(at(args, place)?));
-        wire = by_rows(lowering, wire, scale?, zero?)?;
+        wire = round_rows(lowering, wire, scale?, zero?)?;
     }
     let weights = constant(lowering.builder, &weights_shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
@@ -231,7 +228,7 @@ pub(super) fn linear(
     let rank = shape.len();
     ensure!(
         (1..=6).contains(&rank),
-        "unsupported rank of a linear layer's input: expected 1 to 6, got {rank}"
+        "invalid rank of a linear layer's input: expected 1 to 6, got {rank}"
     );
     let weights = builder.slice(weights, 1, 0, shape[rank - 1].clone())?;
     let lead = &"abcdef"[..rank - 1];
@@ -244,7 +241,12 @@ pub(super) fn linear(
 }
 
 /// Rounds rows to 8 bits and returns them as real numbers.
-fn by_rows(lowering: &mut Lowering<'_>, wire: Wire, scale: Wire, zero: Wire) -> TractResult<Wire> {
+fn round_rows(
+    lowering: &mut Lowering<'_>,
+    wire: Wire,
+    scale: Wire,
+    zero: Wire,
+) -> TractResult<Wire> {
     let builder = &mut *lowering.builder;
     let input = builder.cast(wire, DType::Float32)?.outlet;
     let scale = builder.cast(scale, DType::Float32)?.outlet;
@@ -319,7 +321,7 @@ pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) ->
         let row = shape.last().copied().unwrap_or(1).max(1);
         let view = inputs[0].try_as_plain_ram()?;
         let rows = view.as_slice::<f32>()?.chunks(row);
-        let chosen: Vec<[f32; 2]> = rows.map(|row| of_row(row, epsilon)).collect();
+        let chosen: Vec<[f32; 2]> = rows.map(|row| row_qparams(row, epsilon)).collect();
         let column = |at: usize| {
             let values: Vec<f32> = chosen.iter().map(|pair| pair[at]).collect();
             Tensor::from_shape(&shape[..shape.len() - 1], &values)
@@ -335,7 +337,7 @@ pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) ->
 }
 
 /// Computes the scale and zero point of a row.
-fn of_row(row: &[f32], epsilon: f32) -> [f32; 2] {
+fn row_qparams(row: &[f32], epsilon: f32) -> [f32; 2] {
     let (low, high) = row.iter().fold((0.0_f32, 0.0_f32), |(low, high), x| {
         (low.min(*x), high.max(*x))
     });
@@ -345,7 +347,7 @@ fn of_row(row: &[f32], epsilon: f32) -> [f32; 2] {
 }
 
 /// Dequantises 8-bit weights `[out, ..]`, with a scale for each row.
-pub(super) fn eight_bits(
+pub(super) fn dequantise_8_bits(
     (codes, shape): (Vec<f32>, Vec<usize>),
     scales: &[f32],
 ) -> TractResult<(Vec<f32>, Vec<usize>)> {
@@ -370,7 +372,7 @@ fn product8(
 ) -> TractResult<Wire> {
     let (scales, _) = lowering.floats(at(args, 5)?)?;
     let weights = lowering.floats(at(args, 3)?)?;
-    let (weights, shape) = eight_bits(weights, &scales)?;
+    let (weights, shape) = dequantise_8_bits(weights, &scales)?;
     let rows = shape[0];
     let weights = constant(lowering.builder, &shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
@@ -385,12 +387,12 @@ fn product8(
 
 /// Lowers a linear layer with 8-bit input and output.
 pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
-    let steps = lowering.steps(args, 1)?;
+    let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let wire = product8(lowering, args, wire, Some(at(args, 8)?))?;
     let wire = lowering.activated(wire, at(args, 9)?)?;
-    let steps = lowering.steps(args, 6)?;
-    lowering.rounded(out, wire, steps)
+    let steps = lowering.quant_params(args, 6)?;
+    lowering.write_quantised(out, wire, steps)
 }
 
 /// Layouts of convolution weights.
@@ -420,7 +422,7 @@ pub(super) fn convolution(
         args.len()
     );
     let (dilation, groups_at, activation) = (args[behind], args[behind + 1], args[behind + 2]);
-    let steps = lowering.steps(args, 1)?;
+    let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(args[0], steps)?;
     let (mut scales, _) = lowering.floats(args[5])?;
     let codes = lowering.floats(args[3])?;
@@ -428,23 +430,20 @@ pub(super) fn convolution(
         bail!("the kernel size is missing");
     };
     let &[height, width] = kernel.as_slice() else {
-        bail!(
-            "unsupported rank of a kernel: expected 2, got {}",
-            kernel.len()
-        );
+        bail!("invalid rank of a kernel: expected 2, got {}", kernel.len());
     };
     let (height, width) = (usize::try_from(height)?, usize::try_from(width)?);
     let groups = usize::try_from(lowering.int(groups_at)?)?.max(1);
     let codes = if kind == Kind::Depthwise {
-        rows_of_depthwise(codes)?
+        depthwise_weights(codes)?
     } else {
         let channels = lowering.builder.shape(wire.outlet)?;
         ensure!(
             channels.len() == 4,
-            "unsupported rank of a convolution: expected 4, got {}",
+            "invalid rank of a convolution: expected 4, got {}",
             channels.len()
         );
-        rows_of_general(codes, [height, width, channels[1].to_usize()? / groups])?
+        general_weights(codes, [height, width, channels[1].to_usize()? / groups])?
     };
     let rows = codes.1[0];
     if transposed && groups > 1 {
@@ -457,10 +456,10 @@ pub(super) fn convolution(
         );
         scales = (0..rows).map(|row| scales[row % each]).collect();
     }
-    let (weights, shape) = eight_bits(codes, &scales)?;
+    let (weights, shape) = dequantise_8_bits(codes, &scales)?;
     let mut weights = constant(lowering.builder, &shape, &weights)?;
     if transposed {
-        weights = turned(lowering.builder, weights, &shape, groups)?;
+        weights = swap_weight_channels(lowering.builder, weights, &shape, groups)?;
     }
     let dtype = DType::Float32;
     let bias = lowering.bias(args[8], rows)?;
@@ -475,7 +474,7 @@ pub(super) fn convolution(
     let more = if transposed {
         lowering.arg(args[12])?
     } else {
-        Arg::from([0, 0].as_slice())
+        CallArg::from([0, 0].as_slice())
     };
     let given = vec![
         wire.into(),
@@ -492,22 +491,19 @@ pub(super) fn convolution(
         .caller()
         .tensor("aten::convolution.out", given, dtype)?;
     let wire = lowering.activated(wire, activation)?;
-    let steps = lowering.steps(args, 6)?;
-    lowering.rounded(out, wire, steps)
+    let steps = lowering.quant_params(args, 6)?;
+    lowering.write_quantised(out, wire, steps)
 }
 
 /// Reorders weights `[out, in / groups, height, width]` to `[in, out / groups, height, width]`.
-fn turned(
+fn swap_weight_channels(
     builder: &mut Builder,
     weights: OutletId,
     shape: &[usize],
     groups: usize,
 ) -> TractResult<OutletId> {
     let &[rows, channels, height, width] = shape else {
-        bail!(
-            "unsupported rank of weights: expected 4, got {}",
-            shape.len()
-        );
+        bail!("invalid rank of weights: expected 4, got {}", shape.len());
     };
     ensure!(
         rows.is_multiple_of(groups),
@@ -522,14 +518,11 @@ fn turned(
 }
 
 /// Reorders weights `[height, width, channels]` to `[channels, 1, height, width]`.
-fn rows_of_depthwise(
+fn depthwise_weights(
     (codes, shape): (Vec<f32>, Vec<usize>),
 ) -> TractResult<(Vec<f32>, Vec<usize>)> {
     let &[height, width, channels] = shape.as_slice() else {
-        bail!(
-            "unsupported rank of weights: expected 3, got {}",
-            shape.len()
-        );
+        bail!("invalid rank of weights: expected 3, got {}", shape.len());
     };
     let mut rows = Vec::with_capacity(codes.len());
     for channel in 0..channels {
@@ -539,15 +532,12 @@ fn rows_of_depthwise(
 }
 
 /// Reorders rows of height, width, channels to `[out, channels, height, width]`.
-fn rows_of_general(
+fn general_weights(
     (codes, shape): (Vec<f32>, Vec<usize>),
     [height, width, channels]: [usize; 3],
 ) -> TractResult<(Vec<f32>, Vec<usize>)> {
     let &[count, stored] = shape.as_slice() else {
-        bail!(
-            "unsupported rank of weights: expected 2, got {}",
-            shape.len()
-        );
+        bail!("invalid rank of weights: expected 2, got {}", shape.len());
     };
     let area = height * width;
     ensure!(
@@ -565,9 +555,9 @@ fn rows_of_general(
 
 /// Adds two 8-bit tensors; the second one is multiplied by a factor.
 pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
-    let steps = lowering.steps(args, 2)?;
+    let steps = lowering.quant_params(args, 2)?;
     let a = lowering.real(at(args, 0)?, steps)?;
-    let steps = lowering.steps(args, 4)?;
+    let steps = lowering.quant_params(args, 4)?;
     let b = lowering.real(at(args, 1)?, steps)?;
     let alpha = lowering.double(at(args, 8)?)?;
     let builder = &mut *lowering.builder;
@@ -576,20 +566,20 @@ pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tr
     let b = builder.binary(Box::new(math::Mul), b.outlet, alpha)?;
     let outlet = builder.binary(Box::new(math::Add), a.outlet, b)?;
     let dtype = DType::Float32;
-    let steps = lowering.steps(args, 6)?;
-    lowering.rounded(out, Wire { outlet, dtype }, steps)
+    let steps = lowering.quant_params(args, 6)?;
+    lowering.write_quantised(out, Wire { outlet, dtype }, steps)
 }
 
 /// Sets negative 8-bit values to zero.
 pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
-    let steps = lowering.steps(args, 1)?;
+    let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let name = "aten::relu.out";
     let wire = lowering
         .caller()
         .tensor(name, vec![wire.into()], DType::Float32)?;
-    let steps = lowering.steps(args, 3)?;
-    lowering.rounded(out, wire, steps)
+    let steps = lowering.quant_params(args, 3)?;
+    lowering.write_quantised(out, wire, steps)
 }
 
 /// Lowers an 8-bit pixel shuffle. The output's scale is passed as its reciprocal.
@@ -598,12 +588,12 @@ pub(super) fn pixel_shuffle(
     args: &[usize],
     out: usize,
 ) -> TractResult<()> {
-    let steps = lowering.steps(args, 1)?;
+    let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let given = vec![wire.into(), lowering.int(at(args, 5)?)?.into()];
     let name = "aten::pixel_shuffle.out";
     let wire = lowering.caller().tensor(name, given, DType::Float32)?;
-    let mut steps = lowering.steps(args, 3)?;
+    let mut steps = lowering.quant_params(args, 3)?;
     steps.scale = steps.scale.recip();
-    lowering.rounded(out, wire, steps)
+    lowering.write_quantised(out, wire, steps)
 }

@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::calling::Arg;
+use super::super::calling::CallArg;
 use super::args::at;
 use super::{Lowering, Value};
 use crate::tensor::DType;
@@ -20,15 +20,18 @@ struct Turn {
 
 /// Rotates queries and keys by neighbouring pairs; angles are `[position, pair]` or `[position,
 /// head, pair]`.
-pub(super) fn of_neighbours(
+pub(super) fn rotate_neighbours(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
 ) -> TractResult<()> {
     let angles = [2, 3].map(|place| lowering.tensor(at(args, place)?));
     let [cos, sin] = angles;
-    let angles = [by_head(lowering, cos?)?, by_head(lowering, sin?)?];
-    for (place, result) in both(lowering, out)?.into_iter().enumerate() {
+    let angles = [
+        with_head_dim(lowering, cos?)?,
+        with_head_dim(lowering, sin?)?,
+    ];
+    for (place, result) in two_results(lowering, out)?.into_iter().enumerate() {
         let x = lowering.tensor(at(args, place)?)?;
         let width = width(lowering, x)?;
         let turn = Turn {
@@ -42,7 +45,7 @@ pub(super) fn of_neighbours(
 }
 
 /// Rotates queries and keys by halves; angles are rows of a table, starting at a position.
-pub(super) fn of_halves(
+pub(super) fn rotate_halves(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
@@ -61,17 +64,17 @@ pub(super) fn of_halves(
             table.into(),
             0.into(),
             first.clone(),
-            Arg::Int(count.clone()),
+            CallArg::Int(count.clone()),
         ];
         let name = "aten::narrow_copy.out";
         let rows = lowering.caller().tensor(name, args, table.dtype)?;
-        angles.push(by_head(lowering, rows)?);
+        angles.push(with_head_dim(lowering, rows)?);
     }
     let &[cos, sin] = angles.as_slice() else {
         bail!("the angles are missing");
     };
     let size = width(lowering, cos)?;
-    for (place, result) in both(lowering, out)?.into_iter().enumerate() {
+    for (place, result) in two_results(lowering, out)?.into_iter().enumerate() {
         let x = lowering.tensor(at(args, place)?)?;
         let turn = Turn {
             size,
@@ -85,14 +88,18 @@ pub(super) fn of_halves(
 
 /// Rotates rows `[batch, position, size]` by neighbouring pairs; angles are pairs of cosine and
 /// sine.
-pub(super) fn of_pairs(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+pub(super) fn rotate_interleaved(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
     let x = lowering.tensor(at(args, 0)?)?;
     let table = lowering.tensor(at(args, 1)?)?;
     let builder = &mut *lowering.builder;
     let shape = builder.shape(x.outlet)?;
     let [_, places, size] = shape.as_slice() else {
         bail!(
-            "unsupported rank of a rotary embedding: expected 3, got {}",
+            "invalid rank of a rotary embedding: expected 3, got {}",
             shape.len()
         );
     };
@@ -118,7 +125,7 @@ pub(super) fn of_pairs(lowering: &mut Lowering<'_>, args: &[usize], out: usize) 
 }
 
 /// Returns both results of a call.
-fn both(lowering: &Lowering<'_>, out: usize) -> TractResult<[usize; 2]> {
+fn two_results(lowering: &Lowering<'_>, out: usize) -> TractResult<[usize; 2]> {
     match &lowering.graph.values[out] {
         Value::Values(values) => match values.as_slice() {
             &[first, second] => Ok([first, second]),
@@ -141,11 +148,11 @@ fn width(lowering: &Lowering<'_>, wire: Wire) -> TractResult<usize> {
 }
 
 /// Adds a dimension for heads to angles `[position, number]`, if it is missing.
-fn by_head(lowering: &mut Lowering<'_>, angles: Wire) -> TractResult<Wire> {
+fn with_head_dim(lowering: &mut Lowering<'_>, angles: Wire) -> TractResult<Wire> {
     let rank = lowering.builder.rank(angles.outlet)?;
     ensure!(
         (2..=3).contains(&rank),
-        "unsupported rank of angles: expected 2 or 3, got {rank}"
+        "invalid rank of angles: expected 2 or 3, got {rank}"
     );
     if rank == 3 {
         return Ok(angles);
@@ -166,7 +173,7 @@ impl Turn {
         let shape = builder.shape(inputs[0])?;
         ensure!(
             shape.len() == 4,
-            "unsupported rank of a rotary embedding: expected 4, got {}",
+            "invalid rank of a rotary embedding: expected 4, got {}",
             shape.len()
         );
         let wanted = if self.neighbours {
@@ -191,7 +198,7 @@ impl Turn {
     fn rows(self, x: &Tensor, cos: &Tensor, sin: &Tensor) -> TractResult<Tensor> {
         let &[_, places, heads, width] = x.shape() else {
             bail!(
-                "unsupported rank of a rotary embedding: expected 4, got {}",
+                "invalid rank of a rotary embedding: expected 4, got {}",
                 x.rank()
             );
         };

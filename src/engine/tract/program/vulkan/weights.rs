@@ -5,22 +5,26 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::Wire;
 use super::Lowering;
 use super::args::{at, with_bias};
-use super::quantized::{constant, eight_bits, linear};
+use super::quantized::{constant, dequantise_8_bits, linear};
 use crate::tensor::DType;
 
 /// Lowers a linear layer with 8-bit weights and a scale for each row.
-pub(super) fn eight(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+pub(super) fn linear_8_bit(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
     let wire = lowering.tensor(at(args, 0)?)?;
     product(lowering, wire, [at(args, 1)?, at(args, 2)?], None, out)
 }
 
 /// Lowers a linear layer with 8-bit weights, on an input in 8 bits or rounded to 8 bits.
-pub(super) fn eight_of_eight(
+pub(super) fn linear_8_bit_quantised_input(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
 ) -> TractResult<()> {
-    let wire = lowering.stepped(args, 1)?;
+    let wire = lowering.rounded_to_8_bits(args, 1)?;
     let bias = args.get(6).copied();
     product(lowering, wire, [at(args, 3)?, at(args, 5)?], bias, out)
 }
@@ -36,10 +40,10 @@ fn product(
     let weights = lowering.floats(weights)?;
     ensure!(
         weights.1.len() == 2,
-        "unsupported rank of weights: expected 2, got {}",
+        "invalid rank of weights: expected 2, got {}",
         weights.1.len()
     );
-    let (weights, shape) = eight_bits(weights, &scales)?;
+    let (weights, shape) = dequantise_8_bits(weights, &scales)?;
     let bias = match bias {
         Some(bias) => lowering.bias(bias, shape[0])?,
         None => None,
@@ -52,15 +56,12 @@ fn product(
 }
 
 /// Unpacks 4-bit codes, stored plus 8, from rows of bytes. `high_first` is the order within a byte.
-fn nibbles(
+fn unpack_4_bits(
     (bytes, shape): &(Vec<f32>, Vec<usize>),
     high_first: bool,
 ) -> TractResult<(Vec<f32>, [usize; 2])> {
     let &[rows, half] = shape.as_slice() else {
-        bail!(
-            "unsupported rank of weights: expected 2, got {}",
-            shape.len()
-        );
+        bail!("invalid rank of weights: expected 2, got {}", shape.len());
     };
     let mut numbers = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -79,11 +80,15 @@ fn nibbles(
 
 /// Lowers a linear layer with 4-bit weights and a scale for each row; the high half of a byte comes
 /// first.
-pub(super) fn four(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+pub(super) fn linear_4_bit(
+    lowering: &mut Lowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> TractResult<()> {
     let bytes = lowering.floats(at(args, 1)?)?;
-    let (numbers, shape) = nibbles(&bytes, true)?;
+    let (numbers, shape) = unpack_4_bits(&bytes, true)?;
     let (scales, _) = lowering.floats(at(args, 2)?)?;
-    let (weights, shape) = eight_bits((numbers, shape.to_vec()), &scales)?;
+    let (weights, shape) = dequantise_8_bits((numbers, shape.to_vec()), &scales)?;
     let wire = lowering.tensor(at(args, 0)?)?;
     let weights = constant(lowering.builder, &shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
@@ -102,7 +107,7 @@ pub(super) fn embedding(
         None => false,
     };
     let bytes = lowering.floats(at(args, 0)?)?;
-    let (mut numbers, [rows, size]) = nibbles(&bytes, !as_layer)?;
+    let (mut numbers, [rows, size]) = unpack_4_bits(&bytes, !as_layer)?;
     let group = usize::try_from(lowering.int(at(args, 2)?)?)?;
     let (scales, of_scales) = lowering.floats(at(args, 1)?)?;
     ensure!(

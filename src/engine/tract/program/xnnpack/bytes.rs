@@ -11,19 +11,19 @@ use super::super::super::images::{over_images, window};
 use super::super::super::kernel::Kernel;
 use super::super::super::pool::computed;
 use super::super::builder::{Builder, Wire};
-use super::{Held, Lowering, grid, limited};
+use super::{Held, Lowering, effective_clamp, grid};
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
-use crate::kernels::bytes::pool::{Mean, Rounding, largest};
-use crate::kernels::window::Placed;
+use crate::kernels::bytes::pool::{Mean, MeanRounding, max_pool};
+use crate::kernels::window::WindowPositions;
 use crate::kernels::{Cpu, Split};
 use crate::model::executorch::xnnpack::{BinaryKind, Pool};
 use crate::tensor::DType;
 
 /// Returns the integers of a grid to which a node's result is clamped.
-pub(super) fn range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
+pub(super) fn clamp_range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
     let (least, most) = grid.sign.range();
-    let Some(real) = limited(clamp) else {
+    let Some(real) = effective_clamp(clamp) else {
         return Range::whole(grid.sign);
     };
     let place = |x: f32| {
@@ -48,7 +48,7 @@ const fn dtype(grid: Grid) -> DType {
 }
 
 /// Adds an operator on the run's threads, whose inputs and output all have the same shape.
-fn filled<F: Datum + Copy, T: Datum + Copy>(
+fn elementwise_kernel<F: Datum + Copy, T: Datum + Copy>(
     builder: &mut Builder,
     name: &'static str,
     inputs: &[OutletId],
@@ -62,7 +62,7 @@ fn filled<F: Datum + Copy, T: Datum + Copy>(
 }
 
 /// Converts the method's integers to bytes on a grid, in the order of the delegate's memory.
-pub(super) fn taken(
+pub(super) fn to_grid_bytes(
     builder: &mut Builder,
     wire: Wire,
     order: &[usize],
@@ -72,11 +72,13 @@ pub(super) fn taken(
     let outlet = builder.transpose(integers.outlet, order)?;
     match grid.sign {
         Sign::Unsigned => Ok(outlet),
-        Sign::Signed => filled::<i8, u8>(builder, "ToBytes", &[outlet], |from, to, _| {
-            let each = to.iter_mut().zip(from[0]);
-            each.for_each(|(to, from)| *to = from.cast_unsigned());
-            Ok(())
-        }),
+        Sign::Signed => {
+            elementwise_kernel::<i8, u8>(builder, "ToBytes", &[outlet], |from, to, _| {
+                let each = to.iter_mut().zip(from[0]);
+                each.for_each(|(to, from)| *to = from.cast_unsigned());
+                Ok(())
+            })
+        }
     }
 }
 
@@ -84,11 +86,13 @@ pub(super) fn taken(
 pub(super) fn given(builder: &mut Builder, outlet: OutletId, grid: Grid) -> TractResult<Wire> {
     let outlet = match grid.sign {
         Sign::Unsigned => outlet,
-        Sign::Signed => filled::<u8, i8>(builder, "OfBytes", &[outlet], |from, to, _| {
-            let each = to.iter_mut().zip(from[0]);
-            each.for_each(|(to, from)| *to = from.cast_signed());
-            Ok(())
-        })?,
+        Sign::Signed => {
+            elementwise_kernel::<u8, i8>(builder, "OfBytes", &[outlet], |from, to, _| {
+                let each = to.iter_mut().zip(from[0]);
+                each.for_each(|(to, from)| *to = from.cast_signed());
+                Ok(())
+            })?
+        }
     };
     Ok(Wire {
         outlet,
@@ -101,7 +105,7 @@ pub(super) fn real(builder: &mut Builder, outlet: OutletId, grid: Grid) -> Tract
     let cpu = Cpu::chosen();
     let work =
         move |from: &[&[u8]], to: &mut [f32], split| grid.dequantize(cpu, from[0], to, split);
-    filled(builder, "OfGrid", &[outlet], work)
+    elementwise_kernel(builder, "OfGrid", &[outlet], work)
 }
 
 /// Quantises real numbers to bytes.
@@ -113,7 +117,7 @@ pub(super) fn rounded(
     let cpu = Cpu::chosen();
     let work =
         move |from: &[&[f32]], to: &mut [u8], split| grid.quantize(cpu, range, from[0], to, split);
-    filled(builder, "ToGrid", &[outlet], work)
+    elementwise_kernel(builder, "ToGrid", &[outlet], work)
 }
 
 impl Lowering<'_> {
@@ -126,7 +130,10 @@ impl Lowering<'_> {
     }
 
     /// Returns a value with its own grid and the output's grid, if both are quantised.
-    fn pair(&self, [input, output]: [u32; 2]) -> TractResult<Option<(OutletId, Grid, Grid)>> {
+    fn input_with_grids(
+        &self,
+        [input, output]: [u32; 2],
+    ) -> TractResult<Option<(OutletId, Grid, Grid)>> {
         let found = (self.bytes(input)?, grid(self.value(output))?);
         let (Some((outlet, from)), Some(to)) = found else {
             return Ok(None);
@@ -146,7 +153,7 @@ impl Lowering<'_> {
             let work = move |bytes: &[&[u8]], output: &mut [u8], split| {
                 from.requantize(cpu, (to, range), bytes[0], output, split)
             };
-            return filled(self.builder, "Regrid", &[outlet], work);
+            return elementwise_kernel(self.builder, "Regrid", &[outlet], work);
         }
         if range == Range::whole(to.sign) {
             return Ok(outlet);
@@ -154,7 +161,7 @@ impl Lowering<'_> {
         let work = move |bytes: &[&[u8]], output: &mut [u8], split| {
             clamp(cpu, (to.sign, range), bytes[0], output, split)
         };
-        filled(self.builder, "ClampBytes", &[outlet], work)
+        elementwise_kernel(self.builder, "ClampBytes", &[outlet], work)
     }
 
     /// Lowers a node that only moves elements, with `how`. Returns whether the value is quantised.
@@ -164,11 +171,11 @@ impl Lowering<'_> {
         clamp: Option<(f32, f32)>,
         how: impl FnOnce(&mut Self, OutletId) -> TractResult<OutletId>,
     ) -> TractResult<bool> {
-        let Some((outlet, from, to)) = self.pair([input, output])? else {
+        let Some((outlet, from, to)) = self.input_with_grids([input, output])? else {
             return Ok(false);
         };
         let moved = how(self, outlet)?;
-        let outlet = self.regrid(moved, (from, to), range(to, clamp))?;
+        let outlet = self.regrid(moved, (from, to), clamp_range(to, clamp))?;
         self.held.insert(output, Held::Bytes(outlet));
         Ok(true)
     }
@@ -188,7 +195,7 @@ impl Lowering<'_> {
         let pair = Pair {
             inputs: [of_left, of_right],
             output: to,
-            range: range(to, clamp),
+            range: clamp_range(to, clamp),
         };
         let sum = match kind {
             BinaryKind::Add | BinaryKind::Subtract => {
@@ -214,7 +221,7 @@ impl Lowering<'_> {
         } else {
             "MultiplyBytes"
         };
-        let outlet = filled(self.builder, name, &[left, right], work)?;
+        let outlet = elementwise_kernel(self.builder, name, &[left, right], work)?;
         self.held.insert(output, Held::Bytes(outlet));
         Ok(true)
     }
@@ -226,15 +233,12 @@ impl Lowering<'_> {
         keep: bool,
         clamp: Option<(f32, f32)>,
     ) -> TractResult<bool> {
-        let Some((outlet, from, to)) = self.pair([input, output])? else {
+        let Some((outlet, from, to)) = self.input_with_grids([input, output])? else {
             return Ok(false);
         };
         let shape = self.builder.shape(outlet)?;
         let [images, _, _, channels] = shape.as_slice() else {
-            bail!(
-                "unsupported rank of an image: expected 4, got {}",
-                shape.len()
-            );
+            bail!("invalid rank of an image: expected 4, got {}", shape.len());
         };
         let one = TDim::Val(1);
         let shape = if keep {
@@ -242,8 +246,8 @@ impl Lowering<'_> {
         } else {
             vec![images.clone(), channels.clone()]
         };
-        let range = range(to, clamp);
-        let rounding = Rounding::Moved;
+        let range = clamp_range(to, clamp);
+        let rounding = MeanRounding::Fused;
         let mean = Mean {
             from,
             to,
@@ -254,7 +258,7 @@ impl Lowering<'_> {
         let kernel = Kernel::new("MeanBytes", tvec!(u8::fact(&shape)), move |inputs| {
             let &[images, height, width, channels] = inputs[0].shape() else {
                 bail!(
-                    "unsupported rank of an image: expected 4, got {}",
+                    "invalid rank of an image: expected 4, got {}",
                     inputs[0].rank()
                 );
             };
@@ -290,8 +294,8 @@ impl Lowering<'_> {
             let fact = lowering.builder.model.outlet_fact(input)?;
             let (window, cpu) = (window(&spec).map_err(TractError::msg)?, Cpu::chosen());
             let channels = spec.input_channels;
-            let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
-                largest(
+            let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
+                max_pool(
                     cpu,
                     grid.sign,
                     (&window, placed),
@@ -315,14 +319,14 @@ impl Lowering<'_> {
     ) -> TractResult<bool> {
         let mut pairs = Vec::new();
         for input in inputs {
-            match self.pair([*input, output])? {
+            match self.input_with_grids([*input, output])? {
                 Some(pair) => pairs.push(pair),
                 None => return Ok(false),
             }
         }
         let mut outlets = Vec::new();
         for (outlet, from, to) in pairs {
-            outlets.push(self.regrid(outlet, (from, to), range(to, clamp))?);
+            outlets.push(self.regrid(outlet, (from, to), clamp_range(to, clamp))?);
         }
         let outlet = self.concatenate(axis, &outlets)?;
         self.held.insert(output, Held::Bytes(outlet));
@@ -337,10 +341,10 @@ impl Lowering<'_> {
         value: f32,
         clamp: Option<(f32, f32)>,
     ) -> TractResult<bool> {
-        let Some((outlet, from, to)) = self.pair([input, output])? else {
+        let Some((outlet, from, to)) = self.input_with_grids([input, output])? else {
             return Ok(false);
         };
-        let range = range(to, clamp);
+        let range = clamp_range(to, clamp);
         let outlet = self.regrid(outlet, (from, to), range)?;
         let mut byte = [0];
         to.quantize(Cpu::PLAIN, range, &[value], &mut byte, Split::ONE)
@@ -367,7 +371,7 @@ mod tests {
             zero_point: -3,
         };
         let of = |least, most| {
-            let range = range(grid, Some((least, most)));
+            let range = clamp_range(grid, Some((least, most)));
             (range.least, range.most)
         };
         assert_eq!(of(0.0, 6.0), (-3, 9));

@@ -24,7 +24,7 @@ pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>>
         return weights.constant(data, dtype, &value.dims).map_err(told);
     }
     let raw = stored(weights, value)?;
-    let scale = Scale::of(weights, value)?;
+    let scale = ElementScales::of(weights, value)?;
     let shape = sizes(&value.dims).map_err(told)?;
     let mut tensor = Tensor::zero::<f32>(&shape)?;
     let mut view = tensor.try_as_plain_ram_mut()?;
@@ -83,7 +83,7 @@ pub(super) fn read_bytes(weights: &Weights, value: &Value) -> TractResult<Option
 }
 
 /// Reads a 32-bit constant with zero point 0. Returns `None` for other constants.
-pub(super) fn read_wide(weights: &Weights, value: &Value) -> TractResult<Option<Vec<i32>>> {
+pub(super) fn read_int32(weights: &Weights, value: &Value) -> TractResult<Option<Vec<i32>>> {
     let wide = matches!(value.datatype, Datatype::Qint32 | Datatype::Qcint32);
     if !wide || value.data.is_none() || channel_scales(weights, value)?.is_none() {
         return Ok(None);
@@ -111,7 +111,7 @@ fn channel_scales(weights: &Weights, value: &Value) -> TractResult<Option<Vec<f3
 ///
 /// Returns `None` unless the zero point is 0 and channels are the first dimension, or the last one
 /// for a depthwise filter.
-pub(super) fn read_whole(
+pub(super) fn read_integers(
     weights: &Weights,
     value: &Value,
 ) -> TractResult<Option<(Arc<Tensor>, Vec<f32>)>> {
@@ -137,7 +137,7 @@ pub(super) fn read_whole(
 }
 
 /// A quantised matrix in its stored form, with zero point 0.
-pub(super) struct Small {
+pub(super) struct PackedMatrix {
     /// Width of the elements.
     pub(super) bits: Bits,
     /// Rows and columns.
@@ -150,18 +150,18 @@ pub(super) struct Small {
     pub(super) group: Option<usize>,
 }
 
-impl Small {
+impl PackedMatrix {
     /// Returns element `at` in memory order.
     pub(super) fn element(&self, at: usize) -> i8 {
         match self.bits {
             Bits::Eight => self.raw[at].cast_signed(),
-            Bits::Four => four_bits(&self.raw, at),
+            Bits::Four => unpack_4_bits(&self.raw, at),
         }
     }
 }
 
 /// Reads a constant as a matrix of 4-bit or 8-bit integers. Returns `None` for other constants.
-pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option<Small>> {
+pub(super) fn read_packed(weights: &Weights, value: &Value) -> TractResult<Option<PackedMatrix>> {
     let (Some(data), &[rows, columns]) = (&value.data, value.dims.as_slice()) else {
         return Ok(None);
     };
@@ -175,7 +175,7 @@ pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option
             Quantization::PerTensor { zero_point: 0, .. }
             | Quantization::PerChannel { .. }
             | Quantization::PerGroup { .. },
-        ) => Scale::of(weights, value)?,
+        ) => ElementScales::of(weights, value)?,
         _ => return Ok(None),
     };
     let told = |failure: super::Failure| format_err!("{}", failure.reason);
@@ -188,7 +188,7 @@ pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option
         Some(Quantization::PerGroup { .. }) => Some(scale.run),
         _ => None,
     };
-    Ok(Some(Small {
+    Ok(Some(PackedMatrix {
         bits,
         sizes: [usize::try_from(rows)?, usize::try_from(columns)?],
         raw: weights.bytes(data, stored).map_err(told)?,
@@ -198,7 +198,7 @@ pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option
 }
 
 /// Returns element `at` of 4-bit elements, packed two in a byte with the first one in the low bits.
-fn four_bits(raw: &[u8], at: usize) -> i8 {
+fn unpack_4_bits(raw: &[u8], at: usize) -> i8 {
     let byte = raw[at / 2];
     let part = if at.is_multiple_of(2) {
         byte & 15
@@ -208,7 +208,12 @@ fn four_bits(raw: &[u8], at: usize) -> i8 {
     part.cast_signed() - 8
 }
 
-fn fill(values: &mut [f32], datatype: Datatype, raw: &[u8], scale: &Scale) -> TractResult<()> {
+fn fill(
+    values: &mut [f32],
+    datatype: Datatype,
+    raw: &[u8],
+    scale: &ElementScales,
+) -> TractResult<()> {
     let each = values.iter_mut().enumerate();
     match datatype {
         Datatype::Qint8 | Datatype::Qcint8 | Datatype::Qpint8 => {
@@ -229,7 +234,7 @@ fn fill(values: &mut [f32], datatype: Datatype, raw: &[u8], scale: &Scale) -> Tr
         }
         Datatype::Qcint4 | Datatype::Qbint4 => {
             for (at, to) in each {
-                *to = scale.real(i32::from(four_bits(raw, at)), at);
+                *to = scale.real(i32::from(unpack_4_bits(raw, at)), at);
             }
         }
         other => bail!("unsupported datatype of a constant: {other:?}"),
@@ -238,14 +243,14 @@ fn fill(values: &mut [f32], datatype: Datatype, raw: &[u8], scale: &Scale) -> Tr
 }
 
 /// Scales of the elements.
-struct Scale {
+struct ElementScales {
     scales: Vec<f32>,
     zero_point: i32,
     /// Number of consecutive elements in memory that share a scale.
     run: usize,
 }
 
-impl Scale {
+impl ElementScales {
     #[expect(clippy::cast_precision_loss, reason = "XNNPACK computes in float32")]
     fn real(&self, q: i32, at: usize) -> f32 {
         let scale = self.scales[at / self.run % self.scales.len()];
@@ -315,7 +320,7 @@ impl Scale {
                 }
             }
             Some(Quantization::PerToken { .. }) => {
-                bail!("unsupported constant with dynamic row quantisation")
+                bail!("a constant cannot have dynamic row quantisation")
             }
         };
         ensure!(

@@ -40,7 +40,7 @@ impl Lowering<'_> {
             let shape = self.builder.shape(input)?;
             ensure!(
                 shape.len() == 4,
-                "unsupported rank of an image: expected 4, got {}",
+                "invalid rank of an image: expected 4, got {}",
                 shape.len()
             );
             for at in 0..2 {

@@ -25,7 +25,7 @@ use super::frame::Frame;
 use super::weights::Weights;
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::Grid;
-use crate::kernels::rows::Steps;
+use crate::kernels::rows::RowQuantization;
 use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::xnnpack::{Datatype, Graph, Quantization, Value};
 use crate::tensor::DType;
@@ -67,14 +67,14 @@ pub(super) fn lower(
 ) -> Result<(), Failure> {
     let graph = Graph::read(frame.weights.program(), payload)
         .map_err(|error| Failure::new(error.to_string()))?;
-    let graph = &ranges::joined(graph);
+    let graph = &ranges::fuse_clamps(graph);
     let counts = (graph.inputs.len(), graph.outputs.len());
-    let (inputs, outputs) = frame.begin_call(scope, args, counts)?;
+    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
     let mut held = HashMap::new();
     for (id, &value) in graph.inputs.iter().zip(inputs) {
         let outlet = guarded(|| {
             let wire = frame.tensor(value)?;
-            take(frame, wire, value, &graph.values[id])
+            to_graph(frame, wire, value, &graph.values[id])
         })?;
         held.insert(*id, outlet);
     }
@@ -88,11 +88,11 @@ pub(super) fn lower(
     };
     for (at, node) in graph.nodes.iter().enumerate() {
         let name = node.name;
-        lowering.builder.enter(format!("{scope} {name} {at}"));
+        lowering.builder.set_scope(format!("{scope} {name} {at}"));
         guarded(|| lowering.node(node))
             .map_err(|failure| failure.at(Some(format!("{name} (node {at} of {scope})"))))?;
     }
-    lowering.builder.enter(scope.to_owned());
+    lowering.builder.set_scope(scope.to_owned());
     let mut outlets = Vec::new();
     for id in &graph.outputs {
         outlets.push(guarded(|| {
@@ -108,7 +108,7 @@ pub(super) fn lower(
     }
     let given = graph.outputs.iter().zip(outlets);
     for ((id, outlet), &value) in given.zip(outputs) {
-        guarded(|| give(frame, outlet, value, &graph.values[id]))?;
+        guarded(|| write_output(frame, outlet, value, &graph.values[id]))?;
     }
     Ok(())
 }
@@ -120,10 +120,10 @@ fn memory_order(frame: &Frame<'_>, value: usize) -> Vec<usize> {
 }
 
 /// Converts a value of the method to the graph's representation.
-fn take(frame: &mut Frame<'_>, wire: Wire, value: usize, to: &Value) -> TractResult<Held> {
+fn to_graph(frame: &mut Frame<'_>, wire: Wire, value: usize, to: &Value) -> TractResult<Held> {
     let order = memory_order(frame, value);
     if let Some(grid) = grid(to)? {
-        let bytes = bytes::taken(&mut frame.builder, wire, &order, grid)?;
+        let bytes = bytes::to_grid_bytes(&mut frame.builder, wire, &order, grid)?;
         return Ok(Held::Bytes(bytes));
     }
     let real = frame.builder.cast(wire, DType::Float32)?;
@@ -132,7 +132,12 @@ fn take(frame: &mut Frame<'_>, wire: Wire, value: usize, to: &Value) -> TractRes
 }
 
 /// Writes a value of the graph to the method; bytes become integers.
-fn give(frame: &mut Frame<'_>, outlet: OutletId, value: usize, from: &Value) -> TractResult<()> {
+fn write_output(
+    frame: &mut Frame<'_>,
+    outlet: OutletId,
+    value: usize,
+    from: &Value,
+) -> TractResult<()> {
     let order = memory_order(frame, value);
     let mut places = vec![0; order.len()];
     for (place, &dim) in order.iter().enumerate() {
@@ -150,7 +155,7 @@ fn give(frame: &mut Frame<'_>, outlet: OutletId, value: usize, from: &Value) -> 
 }
 
 /// Returns the range to which a node's result is clamped, if it has an effect.
-fn limited(clamp: Option<(f32, f32)>) -> Option<(f32, f32)> {
+fn effective_clamp(clamp: Option<(f32, f32)>) -> Option<(f32, f32)> {
     clamp.filter(|(least, most)| *least > f32::MIN || *most < f32::MAX)
 }
 
@@ -163,7 +168,7 @@ fn grid(value: &Value) -> TractResult<Option<Grid>> {
         Datatype::Qint8 | Datatype::Qpint8 => Sign::Signed,
         Datatype::Quint8 => Sign::Unsigned,
         Datatype::Qint32 => return Ok(None),
-        other => bail!("unsupported datatype with a single scale: {other:?}"),
+        other => bail!("invalid datatype with a single scale: {other:?}"),
     };
     ensure!(scale.is_normal() && scale > 0.0, "invalid scale {scale}");
     let (least, most) = sign.range();
@@ -217,13 +222,13 @@ impl Lowering<'_> {
     fn output(&mut self, id: u32, outlet: OutletId, clamp: Option<(f32, f32)>) -> TractResult<()> {
         let value = self.value(id).clone();
         if let Some(grid) = grid(&value)? {
-            let to = (grid, bytes::range(grid, clamp));
+            let to = (grid, bytes::clamp_range(grid, clamp));
             let rounded = bytes::rounded(self.builder, outlet, to)?;
             self.held.insert(id, Held::Bytes(rounded));
             return Ok(());
         }
         let mut outlet = outlet;
-        if let Some((least, most)) = limited(clamp) {
+        if let Some((least, most)) = effective_clamp(clamp) {
             ensure!(
                 !least.is_nan() && !most.is_nan(),
                 "invalid clamp range {least} to {most}"
@@ -240,7 +245,7 @@ impl Lowering<'_> {
                     Some(Quantization::PerToken { nonbatch_dims }) => (*nonbatch_dims).max(1),
                     _ => 1,
                 };
-                self.by_rows(outlet, inner)?
+                self.quantise_rows(outlet, inner)?
             }
             _ => Held::Real(outlet),
         };
@@ -264,7 +269,7 @@ impl Lowering<'_> {
     }
 
     /// Rounds each row of the last `inner` dimensions to 255 steps between its minimum and maximum.
-    fn by_rows(&mut self, outlet: OutletId, inner: usize) -> TractResult<Held> {
+    fn quantise_rows(&mut self, outlet: OutletId, inner: usize) -> TractResult<Held> {
         let shape = self.builder.shape(outlet)?;
         let lead = shape.len().saturating_sub(inner);
         let mut of_steps = shape.clone();
@@ -293,9 +298,9 @@ impl Lowering<'_> {
 
 /// Rounds a row as XNNPACK's dynamic quantisation does, and returns the scale.
 fn round_row(row: &mut [f32]) -> f32 {
-    let steps = Steps::of(row);
+    let steps = RowQuantization::of(row);
     for x in row {
-        *x = steps.whole(*x);
+        *x = steps.steps_from_zero(*x);
     }
-    steps.step()
+    steps.step_size()
 }

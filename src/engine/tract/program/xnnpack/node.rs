@@ -49,7 +49,7 @@ impl Lowering<'_> {
                     .iter()
                     .map(|dim| Ok(usize::try_from(*dim)?))
                     .collect::<TractResult<_>>()?;
-                return self.moved([*input, *output], node.clamp, |lowering, outlet| {
+                return self.move_elements([*input, *output], node.clamp, |lowering, outlet| {
                     lowering.builder.transpose(outlet, &order)
                 });
             }
@@ -67,9 +67,9 @@ impl Lowering<'_> {
                 legacy,
             } => {
                 let sampling = match (align_corners, legacy) {
-                    (true, _) => Sampling::Corners,
-                    (_, true) => Sampling::Beginnings,
-                    _ => Sampling::Centres { factor: None },
+                    (true, _) => Sampling::AlignedCorners,
+                    (_, true) => Sampling::AlignedStarts,
+                    _ => Sampling::AlignedCentres { factor: None },
                 };
                 let input = self.input(*input)?;
                 let sizes = [
@@ -108,7 +108,7 @@ impl Lowering<'_> {
                 input,
                 output,
             } => {
-                return self.moved([*input, *output], node.clamp, |lowering, outlet| {
+                return self.move_elements([*input, *output], node.clamp, |lowering, outlet| {
                     lowering.reshape(outlet, shape)
                 });
             }
@@ -127,7 +127,7 @@ impl Lowering<'_> {
                 input,
                 output,
             } => {
-                return self.moved([*input, *output], node.clamp, |lowering, outlet| {
+                return self.move_elements([*input, *output], node.clamp, |lowering, outlet| {
                     lowering.slice(*input, outlet, offsets, sizes)
                 });
             }
@@ -188,7 +188,7 @@ impl Lowering<'_> {
                     lowering.conv(conv, input, filter, bias)
                 };
                 Ok(self.bytes_conv(conv, node.clamp)?
-                    || self.quantized(values, conv.bias, node.clamp, product)?)
+                    || self.integer_product(values, conv.bias, node.clamp, product)?)
             }
             NodeKind::FullyConnected {
                 input,
@@ -204,7 +204,7 @@ impl Lowering<'_> {
                 };
                 Ok(self.packed(values, *bias, *transposed, node.clamp)?
                     || self.bytes_product(values, *bias, *transposed, node.clamp)?
-                    || self.quantized(values, *bias, node.clamp, product)?)
+                    || self.integer_product(values, *bias, node.clamp, product)?)
             }
             _ => Ok(false),
         }
@@ -212,7 +212,7 @@ impl Lowering<'_> {
 
     /// Lowers a product with quantised weights. `product` combines input, filter and bias, all as
     /// integers.
-    fn quantized(
+    fn integer_product(
         &mut self,
         [input, filter, output]: [u32; 3],
         bias: Option<u32>,
@@ -222,16 +222,16 @@ impl Lowering<'_> {
         match self.held.get(&input).copied() {
             Some(Held::Bytes(_)) => {
                 let (Some((whole, from)), Some(to)) =
-                    (self.whole(input)?, grid(self.value(output))?)
+                    (self.as_integers(input)?, grid(self.value(output))?)
                 else {
                     return Ok(false);
                 };
-                let Some(weights) = self.whole_weights(filter)? else {
+                let Some(weights) = self.weights_as_integers(filter)? else {
                     return Ok(false);
                 };
                 let bias = match bias {
                     None => None,
-                    Some(bias) => match self.whole_weights(bias)? {
+                    Some(bias) => match self.weights_as_integers(bias)? {
                         Some(bias) => Some(bias.outlet),
                         None => return Ok(false),
                     },
@@ -240,11 +240,11 @@ impl Lowering<'_> {
                 let factors = weights.scales.iter();
                 let factors = factors.map(|scale| from.scale * scale / to.scale);
                 let factors: Vec<f32> = factors.collect();
-                self.scaled(output, outlet, &factors, clamp)?;
+                self.write_scaled(output, outlet, &factors, clamp)?;
                 Ok(true)
             }
             Some(Held::Rows { whole, steps, .. }) => {
-                let (weights, scales) = match self.whole_weights(filter)? {
+                let (weights, scales) = match self.weights_as_integers(filter)? {
                     Some(weights) => (weights.outlet, Some(weights.scales)),
                     // Scales of groups are already applied to the weights.
                     None => (self.input(filter)?, None),
@@ -268,7 +268,7 @@ impl Lowering<'_> {
     }
 
     /// Lowers a node that only moves elements.
-    fn moved(
+    fn move_elements(
         &mut self,
         [input, output]: [u32; 2],
         clamp: Option<(f32, f32)>,
@@ -347,7 +347,7 @@ impl Lowering<'_> {
         let rank = self.builder.rank(input)?;
         ensure!(
             (1..=6).contains(&rank),
-            "unsupported rank of a fully connected layer's input: expected 1 to 6, got {rank}"
+            "invalid rank of a fully connected layer's input: expected 1 to 6, got {rank}"
         );
         ensure!(
             self.builder.rank(filter)? == 2,
@@ -367,7 +367,7 @@ impl Lowering<'_> {
         let rank = self.builder.rank(a)?;
         ensure!(
             (2..=7).contains(&rank),
-            "unsupported rank of a matrix product: expected 2 to 7, got {rank}"
+            "invalid rank of a matrix product: expected 2 to 7, got {rank}"
         );
         let lead = &"abcde"[..rank - 2];
         let second = if transposed { "nk" } else { "kn" };
@@ -385,7 +385,7 @@ impl Lowering<'_> {
         let (scale, mask) = (self.input(scale)?, self.input(mask)?);
         ensure!(
             self.builder.rank(query)? == 4,
-            "unsupported rank of an attention query: expected 4"
+            "invalid rank of an attention query: expected 4"
         );
         let scaled = self.builder.binary(Box::new(math::Mul), query, scale)?;
         let scores = einsum(

@@ -5,7 +5,7 @@ use tract_onnx::tract_core::internal::*;
 use super::super::super::rows::product_of_rows;
 use super::{Held, Lowering, constant};
 use crate::kernels::Cpu;
-use crate::kernels::rows::{DynamicProduct, Sizes};
+use crate::kernels::rows::{MatrixSizes, QuantizedRowProduct};
 
 impl Lowering<'_> {
     /// Lowers a product with constant weights. Returns whether a kernel supports it.
@@ -25,7 +25,7 @@ impl Lowering<'_> {
         let Some(product) = self.dynamic_product(filter, bias, transposed)? else {
             return Ok(false);
         };
-        let Sizes {
+        let MatrixSizes {
             inputs, outputs, ..
         } = product.sizes();
         let shape = self.builder.shape(real)?;
@@ -54,13 +54,13 @@ impl Lowering<'_> {
         filter: u32,
         bias: Option<u32>,
         transposed: bool,
-    ) -> TractResult<Option<DynamicProduct>> {
+    ) -> TractResult<Option<QuantizedRowProduct>> {
         let bias = match bias {
             None => None,
             Some(id) if self.value(id).data.is_none() => return Ok(None),
             Some(id) => Some(constant::read(self.weights, self.value(id))?),
         };
-        let Some(weights) = constant::read_small(self.weights, self.value(filter))? else {
+        let Some(weights) = constant::read_packed(self.weights, self.value(filter))? else {
             return Ok(None);
         };
         let [rows, columns] = weights.sizes;
@@ -74,7 +74,7 @@ impl Lowering<'_> {
             (None, [scale]) => vec![*scale; outputs],
             (_, scales) => scales.to_vec(),
         };
-        let sizes = Sizes {
+        let sizes = MatrixSizes {
             inputs,
             outputs,
             group: weights.group.unwrap_or(inputs),
@@ -91,7 +91,7 @@ impl Lowering<'_> {
         let bias = view.as_ref().map(PlainView::as_slice::<f32>);
         let bias = bias.transpose()?;
         let product =
-            DynamicProduct::new(Cpu::chosen(), weights.bits, sizes, weight, &scales, bias);
+            QuantizedRowProduct::new(Cpu::chosen(), weights.bits, sizes, weight, &scales, bias);
         Ok(Some(product.map_err(|told| format_err!("{told}"))?))
     }
 }

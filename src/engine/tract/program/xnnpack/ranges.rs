@@ -8,7 +8,7 @@ use crate::model::executorch::xnnpack::{Conv, Graph, Node, NodeKind, UnaryKind};
 ///
 /// A clamp stays separate if other nodes also read its input, or if its output has another
 /// quantisation.
-pub(super) fn joined(mut graph: Graph) -> Graph {
+pub(super) fn fuse_clamps(mut graph: Graph) -> Graph {
     let mut readers: HashMap<u32, usize> = HashMap::new();
     for id in graph.nodes.iter().flat_map(|node| node.kind.inputs()) {
         *readers.entry(id).or_default() += 1;
@@ -33,8 +33,8 @@ pub(super) fn joined(mut graph: Graph) -> Graph {
             });
             let before = given.get(&input).filter(|_| is_alone && is_same);
             if let Some(&at) = before
-                && let Some(range) = both(nodes[at].clamp, node.clamp)
-                && let Some(place) = output_of(&mut nodes[at].kind)
+                && let Some(range) = combined_range(nodes[at].clamp, node.clamp)
+                && let Some(place) = clampable_output(&mut nodes[at].kind)
             {
                 *place = output;
                 nodes[at].clamp = range;
@@ -43,7 +43,7 @@ pub(super) fn joined(mut graph: Graph) -> Graph {
             }
         }
         let mut node = node;
-        if let Some(output) = output_of(&mut node.kind) {
+        if let Some(output) = clampable_output(&mut node.kind) {
             given.insert(*output, nodes.len());
         }
         nodes.push(node);
@@ -53,7 +53,7 @@ pub(super) fn joined(mut graph: Graph) -> Graph {
 }
 
 /// Returns the output of a node that can clamp its result at no cost.
-fn output_of(kind: &mut NodeKind) -> Option<&mut u32> {
+fn clampable_output(kind: &mut NodeKind) -> Option<&mut u32> {
     match kind {
         NodeKind::Binary { output, .. }
         | NodeKind::FullyConnected { output, .. }
@@ -65,7 +65,7 @@ fn output_of(kind: &mut NodeKind) -> Option<&mut u32> {
 type Clamp = Option<(f32, f32)>;
 
 /// Returns one range that has the effect of two ranges in sequence, if it exists.
-fn both(first: Clamp, second: Clamp) -> Option<Clamp> {
+fn combined_range(first: Clamp, second: Clamp) -> Option<Clamp> {
     let (Some(first), Some(second)) = (first, second) else {
         return Some(first.or(second));
     };
@@ -79,29 +79,41 @@ fn both(first: Clamp, second: Clamp) -> Option<Clamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::both;
+    use super::combined_range;
 
     #[test]
     fn two_ranges_are_one_where_they_meet() {
-        assert_eq!(both(None, None), Some(None));
-        assert_eq!(both(Some((0.0, 6.0)), None), Some(Some((0.0, 6.0))));
-        assert_eq!(both(None, Some((0.0, 6.0))), Some(Some((0.0, 6.0))));
-        let infinite = (f32::NEG_INFINITY, f32::INFINITY);
+        assert_eq!(combined_range(None, None), Some(None));
         assert_eq!(
-            both(Some(infinite), Some((0.0, 6.0))),
+            combined_range(Some((0.0, 6.0)), None),
             Some(Some((0.0, 6.0)))
         );
         assert_eq!(
-            both(Some((0.0, 6.0)), Some((-1.0, 2.0))),
+            combined_range(None, Some((0.0, 6.0))),
+            Some(Some((0.0, 6.0)))
+        );
+        let infinite = (f32::NEG_INFINITY, f32::INFINITY);
+        assert_eq!(
+            combined_range(Some(infinite), Some((0.0, 6.0))),
+            Some(Some((0.0, 6.0)))
+        );
+        assert_eq!(
+            combined_range(Some((0.0, 6.0)), Some((-1.0, 2.0))),
             Some(Some((0.0, 2.0)))
         );
         assert_eq!(
-            both(Some((0.0, 6.0)), Some((6.0, 9.0))),
+            combined_range(Some((0.0, 6.0)), Some((6.0, 9.0))),
             Some(Some((6.0, 6.0)))
         );
         // The last range decides, which no combined range can express.
-        assert_eq!(both(Some((0.0, 6.0)), Some((7.0, 9.0))), None);
-        assert_eq!(both(Some((f32::NAN, 6.0)), Some((0.0, 9.0))), None);
-        assert_eq!(both(Some((0.0, 6.0)), Some((0.0, f32::NAN))), None);
+        assert_eq!(combined_range(Some((0.0, 6.0)), Some((7.0, 9.0))), None);
+        assert_eq!(
+            combined_range(Some((f32::NAN, 6.0)), Some((0.0, 9.0))),
+            None
+        );
+        assert_eq!(
+            combined_range(Some((0.0, 6.0)), Some((0.0, f32::NAN))),
+            None
+        );
     }
 }

@@ -4,16 +4,16 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::super::images::{over_images, window};
 use super::super::super::rows::{product_of_rows, turned};
-use super::bytes::range;
+use super::bytes::clamp_range;
 use super::{Held, Lowering, constant, grid};
 use crate::kernels::Cpu;
 use crate::kernels::bytes::elementwise::Grid;
 use crate::kernels::bytes::{Convolution, Product, Requantize, convolution, product};
-use crate::kernels::window::{Channels, Placed};
+use crate::kernels::window::{Channels, WindowPositions};
 use crate::model::executorch::xnnpack::{Conv, ConvKind};
 
 /// The parameters of a quantised product: input, grids, weights, bias and requantisation.
-struct Weighted {
+struct WeightedParams {
     input: OutletId,
     from: Grid,
     to: Grid,
@@ -32,14 +32,14 @@ impl Lowering<'_> {
         [input, filter, output]: [u32; 3],
         bias: Option<u32>,
         clamp: Option<(f32, f32)>,
-    ) -> TractResult<Option<Weighted>> {
+    ) -> TractResult<Option<WeightedParams>> {
         let (Some((input, from)), Some(to)) = (self.bytes(input)?, grid(self.value(output))?)
         else {
             return Ok(None);
         };
         let bias = match bias {
             None => None,
-            Some(id) => match constant::read_wide(self.weights, self.value(id))? {
+            Some(id) => match constant::read_int32(self.weights, self.value(id))? {
                 Some(bias) => Some(bias),
                 None => return Ok(None),
             },
@@ -48,8 +48,8 @@ impl Lowering<'_> {
             return Ok(None);
         };
         let scales = weights.scales.iter();
-        let range = range(to, clamp);
-        Ok(Some(Weighted {
+        let range = clamp_range(to, clamp);
+        Ok(Some(WeightedParams {
             input,
             from,
             to,
@@ -103,7 +103,7 @@ impl Lowering<'_> {
             ConvKind::Depthwise => return Ok(false),
             _ => weighted.weights,
         };
-        let parts = convolution::Parts {
+        let parts = convolution::Params {
             window,
             channels,
             weights: &weights,
@@ -119,7 +119,7 @@ impl Lowering<'_> {
         };
         let bytes = kernel.bytes();
         let fact = self.builder.model.outlet_fact(weighted.input)?;
-        let run = move |placed: &Placed, from: &[&[u8]], to: &mut [u8], split| {
+        let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
             kernel.run(placed, from[0], to, split)
         };
         let kernel = over_images("ConvolveBytes", spec, fact, bytes, run)?;

@@ -8,13 +8,13 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::bytes::{range, real, rounded};
+use super::bytes::{clamp_range, real, rounded};
 use super::{Held, Lowering, constant, grid};
 use crate::kernels::bytes::elementwise::Grid;
 use crate::tensor::DType;
 
 /// A constant as integers, with one scale or one for each channel.
-pub(super) struct WholeWeights {
+pub(super) struct IntegerWeights {
     /// The integers.
     pub(super) outlet: OutletId,
     /// The scales.
@@ -22,27 +22,27 @@ pub(super) struct WholeWeights {
 }
 
 /// Returns the grid with scale 1.
-fn steps(grid: Grid) -> Grid {
+fn unit_grid(grid: Grid) -> Grid {
     Grid { scale: 1.0, ..grid }
 }
 
 impl Lowering<'_> {
     /// Returns a quantised value as integers.
-    pub(super) fn whole(&mut self, id: u32) -> TractResult<Option<(OutletId, Grid)>> {
+    pub(super) fn as_integers(&mut self, id: u32) -> TractResult<Option<(OutletId, Grid)>> {
         let Some((bytes, grid)) = self.bytes(id)? else {
             return Ok(None);
         };
-        Ok(Some((real(self.builder, bytes, steps(grid))?, grid)))
+        Ok(Some((real(self.builder, bytes, unit_grid(grid))?, grid)))
     }
 
     /// Returns a quantised constant as integers, if its scales are by channel.
-    pub(super) fn whole_weights(&mut self, id: u32) -> TractResult<Option<WholeWeights>> {
+    pub(super) fn weights_as_integers(&mut self, id: u32) -> TractResult<Option<IntegerWeights>> {
         let value = self.value(id).clone();
-        let Some((tensor, scales)) = constant::read_whole(self.weights, &value)? else {
+        let Some((tensor, scales)) = constant::read_integers(self.weights, &value)? else {
             return Ok(None);
         };
         let wire = self.builder.constant(tensor, DType::Float32)?;
-        Ok(Some(WholeWeights {
+        Ok(Some(IntegerWeights {
             outlet: wire.outlet,
             scales,
         }))
@@ -50,7 +50,7 @@ impl Lowering<'_> {
 
     /// Multiplies integers by one factor, or one for each position of the last dimension, and
     /// writes them rounded to the grid of `id`.
-    pub(super) fn scaled(
+    pub(super) fn write_scaled(
         &mut self,
         id: u32,
         outlet: OutletId,
@@ -67,7 +67,7 @@ impl Lowering<'_> {
         let factors = Arc::new(tensor1(factors));
         let factors = self.builder.constant(factors, DType::Float32)?.outlet;
         let scaled = self.builder.binary(Box::new(math::Mul), outlet, factors)?;
-        let to = (steps(grid), range(grid, clamp));
+        let to = (unit_grid(grid), clamp_range(grid, clamp));
         let bytes = rounded(self.builder, scaled, to)?;
         self.held.insert(id, Held::Bytes(bytes));
         Ok(())
