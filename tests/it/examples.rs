@@ -50,7 +50,7 @@ fn all_are_clean_to_the_last_note() {
         open_models: true,
         jobs: 0,
     };
-    let outcome = validate(&options, &|_, _| {}).expect("it runs");
+    let outcome = validate(&options, &|_, _| {}).expect("validation runs");
     assert_eq!(outcome.report.packages, configs().len());
     let findings: Vec<String> = outcome
         .report

@@ -31,6 +31,6 @@ fn fuzz_targets_are_not_stale() {
         let seeds = fs::read_dir(root.join("seeds").join(&name)).expect("seeds");
         assert!(seeds.count() > 0, "{name} has no seeds");
         let text = fs::read_to_string(root.join(format!("targets/{name}.rs"))).expect("a target");
-        assert!(text.starts_with("//!"), "{name} says what it checks");
+        assert!(text.starts_with("//!"), "{name} must have a `//!` comment");
     }
 }

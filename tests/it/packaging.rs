@@ -20,7 +20,7 @@ fn root() -> &'static Path {
 fn is_there(program: &str, test: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        say(&format!("SKIPPED {test}: there is no {program}"));
+        say(&format!("SKIPPED {test}: {program} is missing"));
     }
     found
 }
@@ -135,7 +135,7 @@ fn the_npm_packages_start_the_binary() {
         "x86_64" => "linux-x64",
         "aarch64" => "linux-arm64",
         other => {
-            say(&format!("SKIPPED {TEST}: there is no package for {other}"));
+            say(&format!("SKIPPED {TEST}: no package for {other}"));
             return;
         }
     };
@@ -219,7 +219,7 @@ fn the_action_passes_its_inputs_on() {
          mkdir -p \"$2/bin\"\nln -s '{PROGRAM}' \"$2/bin/pkgtool\"\necho installed\n"
     );
     fs::write(&python, pip).expect("a script");
-    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("its mode");
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("the mode is set");
     let path = format!(
         "{}:{}",
         bin.display(),

@@ -287,7 +287,7 @@ mod tests {
             (
                 "1_Pooling/config.json",
                 r#"{"pooling_mode": "median"}"#,
-                "not known",
+                "unknown pooling",
             ),
         ] {
             let error = read(&[(name, text)]).expect_err(text);

@@ -41,7 +41,9 @@ impl Prose {
             sentences: sentences.len(),
             clauses: sentences.iter().filter(|it| clause.is_match(it)).count(),
             negated_nouns: find(r"\b(?:is|are) (?:no|none)\b").find_iter(text).count(),
-            tells: find(r"(?i)\b(?:told|tells?|telling)\b").find_iter(text).count(),
+            tells: find(r"(?i)\b(?:told|tells?|telling)\b")
+                .find_iter(text)
+                .count(),
         }
     }
 
@@ -51,7 +53,11 @@ impl Prose {
         let clauses = self.clauses as f64 / self.sentences.max(1) as f64;
         [
             ("sentences that begin with a clause", clauses, MAX_CLAUSES),
-            ("`is no` per 1000 words", per_thousand(self.negated_nouns), MAX_NEGATED_NOUNS),
+            (
+                "`is no` per 1000 words",
+                per_thousand(self.negated_nouns),
+                MAX_NEGATED_NOUNS,
+            ),
             ("`tell` per 1000 words", per_thousand(self.tells), MAX_TELLS),
         ]
         .into_iter()
@@ -63,7 +69,9 @@ impl Prose {
 
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     paths.sort();
     let mut found = Vec::new();
     for path in paths {
@@ -111,7 +119,11 @@ fn without_code(text: &str) -> String {
 
 fn assert_plain(name: &str, text: &str) {
     let complaints = Prose::of(text).complaints();
-    assert_eq!(complaints, Vec::<String>::new(), "{name}; see docs/contributing.md");
+    assert_eq!(
+        complaints,
+        Vec::<String>::new(),
+        "{name}; see docs/contributing.md"
+    );
 }
 
 #[test]
@@ -143,9 +155,20 @@ fn each_habit_is_counted() {
     let text = "What is named is always checked. That is no number at all. The file tells us its size. \
                 The worker returns the result.";
     let prose = Prose::of(text);
-    let counts = (prose.sentences, prose.clauses, prose.negated_nouns, prose.tells);
+    let counts = (
+        prose.sentences,
+        prose.clauses,
+        prose.negated_nouns,
+        prose.tells,
+    );
     assert_eq!(counts, (4, 1, 1, 1));
     assert_eq!(prose.complaints().len(), 3);
-    assert_eq!(comments("/// One `is no` word.\nfn f() {}\n"), " One x word.\n. \n\n");
-    assert_eq!(paragraphs("# What\n| told |\n```\nis no\n```\nPlain.\n"), "Plain.\n");
+    assert_eq!(
+        comments("/// One `is no` word.\nfn f() {}\n"),
+        " One x word.\n. \n\n"
+    );
+    assert_eq!(
+        paragraphs("# What\n| told |\n```\nis no\n```\nPlain.\n"),
+        "Plain.\n"
+    );
 }

@@ -206,7 +206,10 @@ fn what_was_not_compared_is_told_and_counts_where_that_is_asked() {
     all(EXAMPLES, &["scribe-tiny-en", "--require-all"]).expect_code(1);
     for (arguments, told) in [
         (&["glimpse", "hush-sentence"][..], "expected one path"),
-        (&["glimpse/coreml/glimpse_coreml_fp16.pte"], "is not a package"),
+        (
+            &["glimpse/coreml/glimpse_coreml_fp16.pte"],
+            "is not a package",
+        ),
         (&["glimpse/coreml"], "compare needs two sides"),
         (
             &["glimpse", "--precision", "int5"],

@@ -109,7 +109,12 @@ fn a_directory_of_others_is_refused() {
     fs::write(shared.join("notes.txt"), "").expect("it can be made");
     set_mode(&shared, 0o755);
     let error = DataLock::take(&shared).expect_err("it has files of others");
-    assert!(error.to_string().contains("contains files of other programs"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("contains files of other programs"),
+        "{error}"
+    );
     assert_eq!(mode(&shared), 0o755);
     let theirs = directory.path().join("theirs");
     open_in(&theirs).expect("it is new");

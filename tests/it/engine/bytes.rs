@@ -1,5 +1,5 @@
-//! Quantised networks of XNNPACK: the same bytes with every set of instructions, and however often they are
-//! run.
+//! Quantized XNNPACK networks give bit-identical outputs with every CPU instruction set and on
+//! repeated runs.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use pkgtool::tensor::input::{self, Generator, InputArgs};
 use super::program::load;
 use crate::support::run::pkgtool;
 
-/// Programs, fixtures and examples, whose arithmetic is that of bytes.
+/// Fixtures and examples that compute with 8-bit integers.
 const PROGRAMS: [&str; 6] = [
     "tests/fixtures/programs/int8_mobile_block.pte",
     "tests/fixtures/programs/int8_pooling.pte",
@@ -28,7 +28,7 @@ fn path(program: &str) -> PathBuf {
 fn quantised_programs_answer_alike_from_run_to_run() {
     for program in PROGRAMS {
         let (mut session, signature) =
-            load("tract", &path(program), "forward").expect("it is lowered");
+            load("tract", &path(program), "forward").expect("the model loads");
         let inputs = |seed| -> Vec<Tensor> {
             let arguments = InputArgs {
                 default: Some(Generator::Random { seed }),
@@ -37,7 +37,7 @@ fn quantised_programs_answer_alike_from_run_to_run() {
             input::assemble(&signature, &arguments).expect("random values fit")
         };
         let (wanted, other) = (inputs(5), inputs(6));
-        let mut answer = |inputs: &[Tensor]| session.run(inputs).expect("it runs").outputs;
+        let mut answer = |inputs: &[Tensor]| session.run(inputs).expect("the run succeeds").outputs;
         let (first, differing) = (answer(&wanted), answer(&other));
         for _ in 0..2 {
             assert_eq!(answer(&wanted), first, "{program}");
@@ -53,8 +53,8 @@ fn every_set_of_instructions_gives_the_same_bytes() {
         let mut expected = None;
         for set in cpu_features() {
             let folder = tempfile::tempdir().expect("a directory");
-            let written = folder.path().to_str().expect("it is UTF-8");
-            let program = path.to_str().expect("it is UTF-8");
+            let written = folder.path().to_str().expect("the path is UTF-8");
+            let program = path.to_str().expect("the path is UTF-8");
             let arguments = [
                 "run",
                 "--engine",
@@ -75,8 +75,8 @@ fn every_set_of_instructions_gives_the_same_bytes() {
             }
             let outputs = ran.expect_code(0).json()["outputs"].clone();
             let files = outputs.as_array().expect("a list").iter().map(|output| {
-                let file = output["file"].as_str().expect("it is written");
-                std::fs::read(file).expect("it can be read")
+                let file = output["file"].as_str().expect("a path");
+                std::fs::read(file).expect("the file is readable")
             });
             let files: Vec<Vec<u8>> = files.collect();
             assert!(!files.is_empty(), "{program}");

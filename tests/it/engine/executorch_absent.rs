@@ -1,4 +1,4 @@
-//! ExecuTorch in a build without it.
+//! Errors about ExecuTorch in a build without the `executorch` feature.
 
 use pkgtool::engine::{EngineError, engine};
 
@@ -6,7 +6,7 @@ use crate::support::environment::Piece;
 
 #[test]
 fn what_is_not_built_says_so() {
-    let engine = engine("executorch").expect("it has a name in every build");
+    let engine = engine("executorch").expect("the engine is listed in every build");
     match engine.backends() {
         Err(EngineError::Unavailable { help, .. }) => {
             assert_eq!(help, "build with `--features executorch`");

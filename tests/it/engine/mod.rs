@@ -1,4 +1,5 @@
-//! Engines: what each computes, what it refuses, how its library is found.
+//! Tests of the inference engines: their results, the models they reject, and the search for their
+//! libraries.
 
 mod bytes;
 mod conformance;

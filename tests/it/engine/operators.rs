@@ -1,8 +1,8 @@
-//! What the tract engine has operators of its own for, against answers of ONNX Runtime: recurrences over
-//! all attributes, branches, loops, functions, indices from the end.
+//! Operators that the tract engine implements itself, compared with outputs of ONNX Runtime.
 //!
-//! `tests/operators/golden.py` makes the cases. Each runs in one session, again and again on other
-//! inputs, so that nothing is carried from run to run.
+//! They include recurrences with all attributes, branches, loops, functions and negative indices.
+//! `tests/operators/golden.py` generates the cases. Each case runs repeatedly in one session, with
+//! other inputs in between, to detect state that leaks from run to run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use pkgtool::source::FileSource;
 use pkgtool::tensor::{DType, Signature, Tensor};
 use serde_json::Value;
 
-/// Largest difference, as a part of the largest magnitude.
+/// Maximum difference relative to the largest magnitude.
 const TOLERANCE: f64 = 1e-5;
 
 /// Inputs and outputs of one run.
@@ -41,7 +41,7 @@ fn branches_loops_functions_and_indices_are_right_in_every_run() {
     assert_eq!(check("constructs"), 28);
 }
 
-/// Runs all cases of an archive and says how many there are.
+/// Runs all cases of an archive and returns their number.
 fn check(archive: &str) -> usize {
     let folder = tempfile::tempdir().expect("a directory");
     let mut models = 0;
@@ -49,7 +49,7 @@ fn check(archive: &str) -> usize {
     for (name, (bytes, runs)) in cases(archive) {
         models += 1;
         let path = folder.path().join("model.onnx");
-        fs::write(&path, bytes).expect("it can be written");
+        fs::write(&path, bytes).expect("the file is written");
         if let Err(reason) = check_model(&path, &runs) {
             wrong.push(format!("{name}: {reason}"));
         }
@@ -67,7 +67,7 @@ fn check_model(path: &Path, runs: &[Run]) -> Result<(), String> {
         signature: Signature::of(&info.methods[0], None).map_err(|error| error.to_string())?,
         options: LoadOptions::default(),
     };
-    let tract: &dyn Engine = engine("tract").expect("it is always there");
+    let tract: &dyn Engine = engine("tract").expect("the engine is always available");
     let mut session = tract.load(&request).map_err(|error| error.to_string())?;
     let again = [0, 1, 2, 0, 2, 1];
     for (count, at) in again.into_iter().enumerate() {
@@ -107,21 +107,23 @@ fn near(output: &Tensor, expected: &Tensor) -> Result<(), String> {
     Ok(())
 }
 
-/// The models of an archive with their runs.
+/// Returns the models of an archive with their runs.
 fn cases(archive: &str) -> BTreeMap<String, (Vec<u8>, Vec<Run>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/operators");
-    let file = File::open(path.join(format!("{archive}.zip"))).expect("it is there");
-    let mut archive = zip::ZipArchive::new(file).expect("it is an archive");
+    let file = File::open(path.join(format!("{archive}.zip"))).expect("the file exists");
+    let mut archive = zip::ZipArchive::new(file).expect("the file is an archive");
     let mut cases: BTreeMap<String, (Vec<u8>, Vec<Run>)> = BTreeMap::new();
     for at in 0..archive.len() {
-        let mut entry = archive.by_index(at).expect("it is in the archive");
+        let mut entry = archive
+            .by_index(at)
+            .expect("the archive contains the array");
         let name = entry.name().expect("a name").into_owned();
         let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).expect("it can be read");
+        entry.read_to_end(&mut bytes).expect("the file is readable");
         if let Some(name) = name.strip_suffix(".onnx") {
             cases.entry(name.to_owned()).or_default().0 = bytes;
         } else if let Some(name) = name.strip_suffix(".json") {
-            let runs: Vec<Value> = serde_json::from_slice(&bytes).expect("it is JSON");
+            let runs: Vec<Value> = serde_json::from_slice(&bytes).expect("the text is JSON");
             let runs = runs
                 .iter()
                 .map(|run| [tensors(&run["inputs"]), tensors(&run["outputs"])]);
@@ -146,5 +148,5 @@ fn tensor(value: &Value) -> Tensor {
         .map(|size| size.as_u64().expect("a size"))
         .collect();
     let data = numbers("data").map(|number| number.as_f64().expect("a number"));
-    Tensor::from_f64(dtype, shape, data).expect("it is small")
+    Tensor::from_f64(dtype, shape, data).expect("the tensor is valid")
 }

@@ -1,6 +1,7 @@
-//! ONNX Runtime on real models, where its library is on this machine.
+//! The ONNX Runtime engine on real models, on machines with its library.
 //!
-//! A process can have one library, so tests of another one run in worker processes.
+//! A process can load only one ONNX Runtime library, so tests of another one run in worker
+//! processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,10 +20,10 @@ use crate::support::graph::{FLOAT, Graph, Size};
 use crate::support::onnx;
 
 fn request(path: &Path) -> LoadRequest {
-    let (info, _) = model::open(path).expect("it is a model");
+    let (info, _) = model::open(path).expect("the file is a model");
     LoadRequest {
         model: path.to_owned(),
-        signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
+        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
         options: LoadOptions {
             threads: Some(1),
             ..LoadOptions::default()
@@ -38,7 +39,7 @@ fn on(path: &Path, library: PathBuf, provider: Provider) -> LoadRequest {
     request
 }
 
-/// A session in this process: only ever with the library that [`engines::ort`] gives.
+/// Loads a session in this process, always with the library of [`engines::ort`].
 fn load(request: &LoadRequest) -> Box<dyn Session> {
     OnnxRuntime.load(request).expect("the model loads")
 }
@@ -55,7 +56,7 @@ fn worker(request: &LoadRequest) -> Result<Worker, EngineError> {
 fn tensor(spec: &TensorSpec) -> Tensor {
     let size = |dim: &Dim| match dim {
         Dim::Fixed(size) => *size,
-        // A sum, as of what went before and what is new: two for each part.
+        // A sum such as past plus new tokens gets the size two for each term.
         Dim::Dynamic {
             name: Some(name), ..
         } => 2 * name.split('+').count() as u64,
@@ -66,15 +67,17 @@ fn tensor(spec: &TensorSpec) -> Tensor {
         None => vec![4],
     };
     let count: u64 = shape.iter().product();
-    let values = (0..count).map(|index| f64::from(u8::try_from(index % 3).expect("it is small")));
-    Tensor::from_f64(spec.dtype, shape, values.map(|value| value / 2.0)).expect("it is small")
+    let values =
+        (0..count).map(|index| f64::from(u8::try_from(index % 3).expect("the number fits")));
+    Tensor::from_f64(spec.dtype, shape, values.map(|value| value / 2.0))
+        .expect("the tensor is valid")
 }
 
 fn inputs(request: &LoadRequest) -> Vec<Tensor> {
     request.signature.inputs.iter().map(tensor).collect()
 }
 
-/// Every ONNX model of the examples.
+/// Returns every ONNX model of the examples.
 fn examples() -> Vec<PathBuf> {
     let mut models = Vec::new();
     let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples")];
@@ -126,8 +129,8 @@ fn every_example_runs() {
         request.options.observe = true;
         let inputs = inputs(&request);
         let mut session = load(&request);
-        let first = session.run(&inputs).expect("it runs");
-        let second = session.run(&inputs).expect("it runs again");
+        let first = session.run(&inputs).expect("the run succeeds");
+        let second = session.run(&inputs).expect("the run succeeds again");
         assert_eq!(first.outputs.len(), request.signature.outputs.len());
         assert_eq!(first.outputs, second.outputs, "{}", path.display());
         let placement = session.placement();
@@ -145,7 +148,7 @@ fn every_dtype_and_odd_shape_passes_through() {
         let path = directory.path().join(format!("{dtype}.onnx"));
         fs::write(&path, onnx::identity(dtype.name(), None)).expect("a file");
         let mut request = request(&path);
-        // The file does not say the rank.
+        // The file does not declare the rank.
         assert_eq!(request.signature.inputs[0].dims, None);
         request.options.observe = false;
         let mut session = load(&request);
@@ -158,8 +161,8 @@ fn every_dtype_and_odd_shape_passes_through() {
             vec![1, 1, 7],
         ] {
             let given = Tensor::from_f64(dtype, shape, (0_u8..).map(f64::from));
-            let given = [given.expect("it is small")];
-            let answer = session.run(&given).expect("it runs");
+            let given = [given.expect("the tensor is valid")];
+            let answer = session.run(&given).expect("the run succeeds");
             assert_eq!(answer.outputs, given, "{dtype}");
         }
         assert_eq!(session.placement(), Placement::default());
@@ -172,12 +175,15 @@ fn booleans_may_be_any_byte() {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("bool.onnx");
     fs::write(&path, onnx::identity("bool", Some(&[3]))).expect("a file");
-    let given = Tensor::new(DType::Bool, vec![3], vec![0, 7, 1]).expect("it fits");
-    let answer = load(&request(&path)).run(&[given]).expect("it runs");
+    let given = Tensor::new(DType::Bool, vec![3], vec![0, 7, 1]).expect("the data fits the shape");
+    let answer = load(&request(&path))
+        .run(&[given])
+        .expect("the run succeeds");
     assert_eq!(answer.outputs[0].bytes(), [0, 1, 1]);
 }
 
-/// The library's optimiser makes one pair of two, whose answers are steps of neither.
+/// ONNX Runtime's optimizer merges two quantizations into one whose results lie on the grid of
+/// neither.
 #[test]
 fn two_quantisations_in_a_row_are_two() {
     let Some(_) = engines::ort() else { return };
@@ -198,10 +204,12 @@ fn two_quantisations_in_a_row_are_two() {
     let path = directory.path().join("twice.onnx");
     fs::write(&path, graph.bytes()).expect("a file");
     let given = Tensor::from_f64(DType::Float32, vec![4], [-1.183, 0.29, 1.31, 0.09]);
-    let given = given.expect("it is small");
+    let given = given.expect("the tensor is valid");
     let mut session = load(&request(&path));
     for _ in 0..3 {
-        let answer = session.run(std::slice::from_ref(&given)).expect("it runs");
+        let answer = session
+            .run(std::slice::from_ref(&given))
+            .expect("the run succeeds");
         let expected = [-1.2, 0.3, 1.3, 0.05];
         for (found, expected) in answer.outputs[0].to_f64().zip(expected) {
             assert!((found - expected).abs() < 1e-6, "{found}, not {expected}");
@@ -215,7 +223,7 @@ fn a_model_without_inputs_runs() {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("constant.onnx");
     fs::write(&path, onnx::constant()).expect("a file");
-    let answer = load(&request(&path)).run(&[]).expect("it runs");
+    let answer = load(&request(&path)).run(&[]).expect("the run succeeds");
     assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [1.5]);
 }
 
@@ -226,21 +234,21 @@ fn a_failed_run_names_the_operator_and_the_session_lives_on() {
     let path = directory.path().join("add.onnx");
     fs::write(&path, onnx::binary("Add", "float32")).expect("a file");
     let mut session = load(&request(&path));
-    let of = |size: u64| Tensor::zeros(DType::Float32, vec![size]).expect("it is small");
+    let of = |size: u64| Tensor::zeros(DType::Float32, vec![size]).expect("the tensor is valid");
     match session.run(&[of(2), of(3)]) {
         Err(EngineError::Run { operator, .. }) => assert_eq!(operator.as_deref(), Some("Add")),
         other => panic!("{other:?}"),
     }
     session
         .run(&[of(3), of(3)])
-        .expect("it runs after an error");
+        .expect("the run succeeds after an error");
 }
 
 #[test]
 fn operators_without_code_are_unsupported() {
     let Some(_) = engines::ort() else { return };
     let directory = TempDir::new().expect("a directory");
-    // The standard has it, the library has no code for this type.
+    // The ONNX standard defines it, but the library has no kernel for this type.
     let path = directory.path().join("unknown.onnx");
     fs::write(&path, onnx::binary("Min", "int16")).expect("a file");
     match OnnxRuntime.load(&request(&path)).err() {
@@ -313,11 +321,11 @@ fn qnn_runs_beside_the_cpu() {
     let model = example("spotter_s_qnn_fp32.onnx");
     let cpu = request(&model);
     let inputs = inputs(&cpu);
-    let expected = load(&cpu).run(&inputs).expect("it runs").outputs;
+    let expected = load(&cpu).run(&inputs).expect("the run succeeds").outputs;
     let mut wish = on(&model, library, Provider::Qnn);
     wish.options.strict = true;
     let mut session = worker(&wish).expect("QNN is set up");
-    let answer = session.run(&inputs).expect("it runs");
+    let answer = session.run(&inputs).expect("the run succeeds");
     close(&answer.outputs, &expected, 2e-2);
     assert_eq!(providers(&session.placement()), ["QNNExecutionProvider"]);
 }
@@ -334,8 +342,10 @@ fn webgpu_runs_and_strictness_is_kept() {
     wish.options.strict = true;
     let inputs = inputs(&wish);
     let mut session = worker(&wish).expect("WebGPU is set up");
-    let answer = session.run(&inputs).expect("it runs");
-    let expected = load(&request(&model)).run(&inputs).expect("it runs");
+    let answer = session.run(&inputs).expect("the run succeeds");
+    let expected = load(&request(&model))
+        .run(&inputs)
+        .expect("the run succeeds");
     close(&answer.outputs, &expected.outputs, 1e-5);
     assert_eq!(providers(&session.placement()), ["WebGpuExecutionProvider"]);
 
@@ -348,6 +358,6 @@ fn webgpu_runs_and_strictness_is_kept() {
     wish.options.strict = false;
     let inputs: Vec<Tensor> = wish.signature.inputs.iter().map(tensor).collect();
     let mut session = worker(&wish).expect("the CPU takes it");
-    session.run(&inputs).expect("it runs");
+    session.run(&inputs).expect("the run succeeds");
     assert_eq!(providers(&session.placement()), ["CPUExecutionProvider"]);
 }

@@ -1,5 +1,6 @@
-//! Sums of products of 8-bit numbers in ONNX Runtime on x86-64 processors without VNNI. Every test here is
-//! told to sum as on such a processor, so that all processors from AVX2 on take the same way.
+//! Saturating sums of 8-bit products in ONNX Runtime on x86-64 processors without VNNI.
+//!
+//! Every test restricts ONNX Runtime to AVX2, so that all newer processors use the same kernels.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,15 +17,15 @@ use crate::support::graph::{FLOAT, Graph, INT8, INT32, Size, UINT8};
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
 
-/// Length of the sums.
+/// Number of products in a sum.
 const K: u64 = 64;
-/// 64 times 255 times 127: pairs of 16 bits saturate at 32767.
+/// The exact sum 64 * 255 * 127. The 16-bit sums of pairs saturate at 32767.
 const SUM: f64 = 2_072_640.0;
 
-/// The library, where this processor can be told to have AVX2 alone.
+/// Returns the library, if this processor can be restricted to AVX2.
 fn library() -> Option<PathBuf> {
     if !instruction_sets().contains(&"AVX2") {
-        say("SKIPPED sums of bytes in ort: this processor has no AVX2");
+        say("SKIPPED sums of bytes in ort: this processor lacks AVX2");
         return None;
     }
     engines::ort()
@@ -34,13 +35,13 @@ fn load(graph: Graph, library: PathBuf, options: &[&str]) -> Result<Worker, Engi
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("model.onnx");
     fs::write(&path, graph.bytes()).expect("a file");
-    let (info, _) = model::open(&path).expect("it is a model");
+    let (info, _) = model::open(&path).expect("the file is a model");
     let parsed = options
         .iter()
-        .map(|text| text.parse().expect("it is right"));
+        .map(|text| text.parse().expect("the option is valid"));
     let request = LoadRequest {
         model: path,
-        signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
+        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
         options: LoadOptions {
             threads: Some(1),
             library: Some(library),
@@ -60,10 +61,11 @@ fn load(graph: Graph, library: PathBuf, options: &[&str]) -> Result<Worker, Engi
 fn tensor(dtype: DType, shape: &[u64], value: f64) -> Tensor {
     let count: u64 = shape.iter().product();
     let values = (0..count).map(|_| value);
-    Tensor::from_f64(dtype, shape.to_vec(), values).expect("it is small")
+    Tensor::from_f64(dtype, shape.to_vec(), values).expect("the tensor is valid")
 }
 
-/// Runs three times in one session and returns how it sums.
+/// Runs a graph three times in one session, asserts the sum, and returns how the session computes
+/// such sums.
 fn assert_sums(graph: Graph, library: PathBuf, inputs: &[Tensor], sum: f64) -> Option<ByteSums> {
     let mut session = load(graph, library, &[]).unwrap_or_else(|error| panic!("{error}"));
     for _ in 0..3 {
@@ -81,10 +83,10 @@ fn assert_sums(graph: Graph, library: PathBuf, inputs: &[Tensor], sum: f64) -> O
 }
 
 fn weights() -> Vec<u8> {
-    vec![127; usize::try_from(K * 32).expect("it is small")]
+    vec![127; usize::try_from(K * 32).expect("the number fits")]
 }
 
-/// `y = a * w` in whole numbers.
+/// `y = a * w` in integers.
 fn whole() -> Graph {
     Graph::default()
         .input("a", UINT8, &[Size::Of(3), Size::Of(K)])
@@ -93,7 +95,7 @@ fn whole() -> Graph {
         .node("MatMulInteger", &["a", "w"], "y", &[])
 }
 
-/// Two products between conversions, one after the other, with zero points of their own or a shared one.
+/// Two consecutive products between conversions, with separate zero points or a shared one.
 fn converted(is_shared: bool) -> Graph {
     let zero = if is_shared { "z1" } else { "z2" };
     Graph::default()
@@ -122,14 +124,14 @@ fn stored_weights_are_summed_exactly() {
     let bytes = tensor(DType::Uint8, &[3, K], 255.0);
     let sums = assert_sums(whole(), library.clone(), &[bytes], SUM);
     assert_eq!(sums, Some(ByteSums::UnsignedWeights));
-    // 2072640 is 230 steps of 9000.
+    // 2072640 is about 230 steps of 9000.
     let floats = tensor(DType::Float32, &[3, K], 255.0);
     let expected = 230.0 * 9000.0 * 127.0 * 32.0;
     let sums = assert_sums(converted(false), library, &[floats], expected);
     assert_eq!(sums, Some(ByteSums::UnsignedWeights));
 }
 
-/// The library fails to rewrite a zero point twice.
+/// The library fails to rewrite the same zero point twice.
 #[test]
 fn operators_with_a_shared_zero_point_are_left_in_float32() {
     let Some(library) = library() else { return };
@@ -158,7 +160,7 @@ fn signed_products_and_floats_are_left_alone() {
     assert_eq!(sums, None);
 }
 
-/// Nothing makes these exact, so another engine has to run them.
+/// No workaround makes these products exact, so another engine must run them.
 #[test]
 fn computed_weights_are_refused() {
     let Some(library) = library() else { return };
@@ -187,7 +189,7 @@ fn computed_weights_are_refused() {
         (replaceable, "MatMulInteger"),
         (left, "ConvInteger"),
     ] {
-        let error = load(graph, library.clone(), &[]).expect_err("it would saturate");
+        let error = load(graph, library.clone(), &[]).expect_err("the sums would saturate");
         assert!(error.is_about_the_engine(), "{error}");
         let text = error.to_string();
         assert!(text.contains(operator) && text.contains("VNNI"), "{text}");
@@ -207,7 +209,8 @@ fn options_of_the_user_go_over_ours_and_are_named_in_errors() {
     let sums = session.placement().byte_sums;
     assert_eq!(sums, Some(ByteSums::Saturating));
     let wrong = ["optimization.minimal_build_optimizations=garbage"];
-    let error = load(whole(), library.clone(), &wrong).expect_err("it is no value of this key");
+    let error =
+        load(whole(), library.clone(), &wrong).expect_err("the value is invalid for this key");
     let text = error.to_string();
     assert!(
         text.contains("--ort-option") && text.contains("garbage"),
@@ -222,7 +225,7 @@ fn options_of_the_user_go_over_ours_and_are_named_in_errors() {
     );
 }
 
-/// `run` and `compare` say how each engine sums.
+/// `run` and `compare` report how each engine computes such sums.
 #[test]
 fn answers_say_how_they_were_summed() {
     let Some(library) = library() else { return };
@@ -266,7 +269,7 @@ fn answers_say_how_they_were_summed() {
     );
 }
 
-/// Without a name the best engine that is exact is taken.
+/// Without `--engine`, the best exact engine is used.
 #[test]
 fn what_would_saturate_runs_on_the_embedded_engine() {
     let Some(library) = library() else { return };

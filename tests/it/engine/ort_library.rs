@@ -1,4 +1,4 @@
-//! The search for ONNX Runtime on machines that are made up.
+//! The search for ONNX Runtime, on simulated machines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,13 +29,13 @@ impl Machine {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        let root = self.root.path().canonicalize().expect("it exists");
+        let root = self.root.path().canonicalize().expect("the path exists");
         root.join(path)
     }
 
     fn file(&self, path: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(path);
-        let directory = path.parent().expect("it is in a directory");
+        let directory = path.parent().expect("the path has a parent");
         fs::create_dir_all(directory).expect("a directory");
         fs::write(&path, bytes).expect("a file");
         path
@@ -157,7 +157,7 @@ fn versions_come_from_names_packages_and_symbols() {
 fn providers_are_told_by_the_code_of_the_library() {
     let mut machine = Machine::new("linux");
     machine.set("VIRTUAL_ENV", "venv");
-    // The text lies across the border of two pieces that are read.
+    // The text crosses the boundary between two chunks of the search.
     let mut bytes = LIBRARY.to_vec();
     bytes.resize((1 << 20) + 64 - 10, b'.');
     bytes.extend(b"Invalid Dawn backend type: \0");

@@ -1,5 +1,7 @@
-//! What ONNX Runtime computes wrongly when it is left to itself: rewrites that are left out for models
-//! that they make wrong, and nodes that are refused. Answers are taken three times in one session.
+//! Bugs of ONNX Runtime and their workarounds: graph rewrites that are disabled for affected
+//! models, and nodes that are rejected.
+//!
+//! Each test computes its answers three times in one session.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,15 +18,15 @@ use crate::support::graph::{Attribute, DOUBLE, FLOAT, Graph, INT64, Size};
 /// -2 as an attribute.
 const LAST_BUT_ONE: u64 = u64::MAX - 1;
 
-/// Loads the model in a worker, which a crash ends, not the test.
+/// Loads the model in a worker process, so that a crash does not end the test.
 fn load(graph: Graph) -> Result<Worker, EngineError> {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("model.onnx");
     fs::write(&path, graph.bytes()).expect("a file");
-    let (info, _) = model::open(&path).expect("it is a model");
+    let (info, _) = model::open(&path).expect("the file is a model");
     let request = LoadRequest {
         model: path,
-        signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
+        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
         options: LoadOptions {
             threads: Some(1),
             library: engines::ort(),
@@ -40,19 +42,19 @@ fn load(graph: Graph) -> Result<Worker, EngineError> {
 }
 
 fn tensor(dtype: DType, shape: &[u64], values: &[f64]) -> Tensor {
-    Tensor::from_f64(dtype, shape.to_vec(), values.iter().copied()).expect("it is small")
+    Tensor::from_f64(dtype, shape.to_vec(), values.iter().copied()).expect("the tensor is valid")
 }
 
 fn float(shape: &[u64], values: &[f64]) -> Tensor {
     tensor(DType::Float32, shape, values)
 }
 
-/// Runs three times, with zeros between, and compares the outputs each time.
+/// Runs a graph three times, with zeros in between, and compares the outputs each time.
 fn assert_answers(graph: Graph, inputs: &[Tensor], expected: &[(&[u64], &[f64])]) {
     let mut session = load(graph).unwrap_or_else(|error| panic!("{error}"));
     let zeros: Vec<Tensor> = inputs
         .iter()
-        .map(|it| Tensor::zeros(it.dtype(), it.shape().to_vec()).expect("it is small"))
+        .map(|it| Tensor::zeros(it.dtype(), it.shape().to_vec()).expect("the tensor is valid"))
         .collect();
     for _ in 0..3 {
         let answer = session
@@ -79,7 +81,8 @@ fn assert_refused(error: &EngineError, words: &str) {
     assert!(error.to_string().contains(words), "{error}");
 }
 
-/// Before a transposition whose result is quantised, its input is quantised too, for everybody.
+/// ONNX Runtime moves a quantization before a transposition, which also changes other uses of the
+/// transposition's input.
 #[test]
 fn an_output_before_a_quantisation_is_not_quantised() {
     let Some(_) = engines::ort() else { return };
@@ -91,7 +94,7 @@ fn an_output_before_a_quantisation_is_not_quantised() {
             .number("step", 0.5)
             .byte("zero", 128)
             .node("Neg", &["x"], "plain", &[]);
-        // What is taken away stands between them.
+        // A removable node stands between the two.
         if is_hidden {
             graph = graph.node("Identity", &["plain"], "same", &[]);
         }
@@ -107,14 +110,14 @@ fn an_output_before_a_quantisation_is_not_quantised() {
             .node("DequantizeLinear", &["bytes", "step", "zero"], "y", &[]);
         let plain = [0.625, -1.125, 2.25, 3.375];
         let x = plain.map(|value: f64| -value);
-        // Half way is rounded to even.
+        // Ties round to even.
         let steps = [0.5, 2.0, -1.0, 3.5];
         let expected: [(&[u64], &[f64]); 2] = [(&[2, 2], &plain), (&[2, 2], &steps)];
         assert_answers(graph, &[float(&[2, 2], &x)], &expected);
     }
 }
 
-/// The zeros of a pad become the least number, as a pool's own padding is.
+/// ONNX Runtime fuses a pad of zeros into a max pool, whose own padding is the least number.
 #[test]
 fn zeros_before_a_maximum_count() {
     let Some(_) = engines::ort() else { return };
@@ -133,7 +136,7 @@ fn zeros_before_a_maximum_count() {
     assert_answers(graph, &[x], &[(&[1, 1, 2], &[0.0, -1.0])]);
 }
 
-/// What is fused normalises the last axis only.
+/// The fused operator normalizes only the last axis.
 #[test]
 fn a_sum_is_normalised_over_all_its_axes() {
     let Some(_) = engines::ort() else { return };
@@ -186,7 +189,7 @@ fn what_is_expanded_to_nothing_is_nothing() {
     assert_answers(graph, &[float(&[1], &[2.0])], &[(&[0], &[])]);
 }
 
-/// It crashed when a cast was put before the transposition.
+/// ONNX Runtime crashed when its optimizer moved a cast before the transposition.
 #[test]
 fn a_cast_between_transposition_and_product_is_no_crash() {
     let Some(_) = engines::ort() else { return };
@@ -209,7 +212,7 @@ fn a_cast_between_transposition_and_product_is_no_crash() {
         let graph = graph
             .node("Cast", &[before], "f", &[Attribute::Int("to", FLOAT)])
             .node("MatMul", &inputs, "y", &[]);
-        // The matrix 1 2 / 3 4, and w from the other side.
+        // The matrix 1 2 / 3 4, and the transposed weights.
         let x = tensor(DType::Int64, &[2, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
         let expected = if is_left {
             [201.0, 2010.0, 403.0, 4030.0]
@@ -220,7 +223,7 @@ fn a_cast_between_transposition_and_product_is_no_crash() {
     }
 }
 
-/// Numbers of float64 were read as float32: what is little there was nothing.
+/// ONNX Runtime read float64 numbers as float32, so small numbers became zero.
 #[test]
 fn little_numbers_of_float64_count() {
     let Some(_) = engines::ort() else { return };
@@ -255,7 +258,7 @@ fn little_numbers_of_float64_count() {
     assert_answers(normalised, &[x], &[(&[1, 2], &[half, -half])]);
 }
 
-/// Two samples of chance were made one.
+/// ONNX Runtime merged two random samples into one.
 #[test]
 fn samples_of_chance_are_different() {
     let Some(_) = engines::ort() else { return };
@@ -272,7 +275,7 @@ fn samples_of_chance_are_different() {
     assert!(differing > 100, "{differing}");
 }
 
-/// Of a tensor without elements, axes below zero are not counted from the end.
+/// For tensors without elements, ONNX Runtime does not count negative axes from the end.
 #[test]
 fn nothing_is_not_reduced_over_axes_from_the_end() {
     let Some(_) = engines::ort() else { return };
@@ -283,7 +286,7 @@ fn nothing_is_not_reduced_over_axes_from_the_end() {
             .integers("axes", &[axis])
             .node("ReduceMax", &["x", "axes"], "y", &[])
     };
-    let error = load(graph(Size::Of(0), -1)).expect_err("it is refused");
+    let error = load(graph(Size::Of(0), -1)).expect_err("the model is rejected");
     assert_refused(&error, "without elements");
 
     let mut session = load(graph(Size::Open("n"), -1)).unwrap_or_else(|error| panic!("{error}"));
@@ -296,7 +299,7 @@ fn nothing_is_not_reduced_over_axes_from_the_end() {
         assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [3.0, 4.0]);
         let error = session
             .run(std::slice::from_ref(&nothing))
-            .expect_err("it is refused");
+            .expect_err("the input is rejected");
         assert_refused(&error, "without elements");
     }
 
@@ -307,7 +310,7 @@ fn nothing_is_not_reduced_over_axes_from_the_end() {
     assert_eq!(answer.outputs[0].shape(), [2, 1]);
 }
 
-/// Along an axis whose size does not change nothing is cropped.
+/// ONNX Runtime does not crop along an axis whose size stays the same.
 #[test]
 fn crops_that_keep_a_size_are_refused() {
     let Some(_) = engines::ort() else { return };
@@ -328,7 +331,7 @@ fn crops_that_keep_a_size_are_refused() {
             )
     };
     for (size, sizes) in [(Size::Of(5), [1, 5]), (Size::Open("n"), [1, 3])] {
-        let error = load(graph(size, &sizes)).expect_err("it is refused");
+        let error = load(graph(size, &sizes)).expect_err("the model is rejected");
         assert_refused(&error, "cropped");
     }
     let x = float(&[1, 5], &[0.0, 1.0, 2.0, 3.0, 4.0]);
@@ -336,7 +339,7 @@ fn crops_that_keep_a_size_are_refused() {
     assert_answers(graph(Size::Of(5), &[1, 3]), &[x], &[expected]);
 }
 
-/// What is not finite is lost between the maximum and the sum of float64.
+/// ONNX Runtime loses non-finite float64 values between the maximum and the sum.
 #[test]
 fn a_logarithm_of_a_softmax_of_float64_is_refused() {
     let Some(_) = engines::ort() else { return };
@@ -348,7 +351,7 @@ fn a_logarithm_of_a_softmax_of_float64_is_refused() {
             .node("LogSoftmax", &["n"], "l", &[])
             .node("Neg", &["l"], "y", &[])
     };
-    let error = load(graph(DOUBLE)).expect_err("it is refused");
+    let error = load(graph(DOUBLE)).expect_err("the model is rejected");
     assert_refused(&error, "float64");
     let two = 2_f64.ln();
     let x = float(&[1, 2], &[3.0, 3.0]);

@@ -1,5 +1,7 @@
-//! Programs for Core ML, MLX and Vulkan, run without these: the answers of `tests/fixtures/payloads` are what
-//! the networks themselves answered (`tests/programs/payloads.py`).
+//! Programs for Core ML, MLX and Vulkan, run without these backends.
+//!
+//! The outputs in `tests/fixtures/payloads` are those of the original networks
+//! (`tests/programs/payloads.py`).
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use serde_json::Value;
 
 use super::program::{Arrays, load, load_rounding};
 
-/// The directory of programs: the fixtures, or others that were exported in the same form.
+/// Returns the directory of programs: the fixtures, or others exported in the same form.
 fn fixtures() -> PathBuf {
     match std::env::var_os("PKGTOOL_TEST_PAYLOADS") {
         Some(directory) => PathBuf::from(directory),
@@ -18,7 +20,8 @@ fn fixtures() -> PathBuf {
     }
 }
 
-/// How many programs of a backend there are at least: the fixtures' are many, others may be few.
+/// Returns the minimum number of programs per backend: many for the fixtures, few for other
+/// directories.
 fn least() -> usize {
     if std::env::var_os("PKGTOOL_TEST_PAYLOADS").is_some() {
         1
@@ -29,22 +32,26 @@ fn least() -> usize {
 
 fn cases() -> Value {
     let text = std::fs::read_to_string(fixtures().join("cases.json"));
-    serde_json::from_str(&text.expect("fixtures can be read")).expect("it is JSON")
+    serde_json::from_str(&text.expect("fixtures can be read")).expect("the text is JSON")
 }
 
-/// Largest difference, as a part of the largest magnitude in the output, by what a variant computes in.
+/// Returns the maximum difference relative to the largest magnitude of the output, by the precision
+/// of a variant.
 fn tolerance(variant: &str) -> f64 {
     match variant.split_once('_').map(|(_, precision)| precision) {
         Some("bf16") => 2e-2,
-        // A difference of the last bit may move a number across one of 255 steps, 127 of them to either side.
+        // A difference in the last bit may move a number by one of 255 steps, 127 to either side.
         Some("int8") => 8e-3,
         Some("fp16" | "8da4w") => 5e-3,
         _ => 1e-5,
     }
 }
 
-/// Outputs that an exporter writes otherwise than the network has them, and how far that is off: Core ML's
-/// takes gelu by tanh for the exact one, and adds 1e-4 to what it divides by.
+/// Outputs for which an exporter writes something else than the network computes, with the size of
+/// the error.
+///
+/// The Core ML exporter replaces exact gelu with its tanh approximation, and adds 1e-4 to a
+/// divisor.
 const EXPORTED_OTHERWISE: [(&str, &str, f64); 2] = [
     ("unary_coreml_fp32", "gelu tanh", 5e-4),
     ("unary_coreml_fp32", "reciprocal", 5e-4),
@@ -56,10 +63,11 @@ fn allowed(name: &str, variant: &str, label: &str) -> f64 {
     found.map_or(tolerance(variant), |(.., allowed)| *allowed)
 }
 
-/// A case, the labels of its outputs, and how far each may be off.
+/// A case, the labels of its outputs, and the tolerance of each output.
 type Asked<'c> = (&'c Value, &'c [Value], &'c dyn Fn(&str) -> f64);
 
-/// The worst difference of two tensors of one shape, as a part of the largest magnitude.
+/// Returns the largest difference of two tensors of the same shape, relative to the largest
+/// magnitude.
 pub(super) fn difference(found: &Tensor, expected: &Tensor) -> Result<f64, String> {
     if found.shape() != expected.shape() {
         return Err(format!("{found:?} instead of {expected:?}"));
@@ -87,7 +95,7 @@ pub(super) fn difference(found: &Tensor, expected: &Tensor) -> Result<f64, Strin
     Ok(worst / magnitude)
 }
 
-/// A tensor in the dtype that a program takes.
+/// Converts a tensor to the type that a program takes.
 pub(super) fn fitted(tensor: Tensor, dtype: DType) -> Tensor {
     if tensor.dtype() == dtype {
         return tensor;
@@ -96,7 +104,7 @@ pub(super) fn fitted(tensor: Tensor, dtype: DType) -> Tensor {
     Tensor::from_f64(dtype, shape, tensor.to_f64()).expect("the same number of elements")
 }
 
-/// One run of a case: what differs, by output, and the worst difference.
+/// Runs a case once and returns the differing outputs and the largest difference.
 fn run_case(
     session: &mut dyn Session,
     signature: &Signature,
@@ -134,7 +142,7 @@ fn run_case(
     worst
 }
 
-/// Runs all methods of a variant: its report, and the worst difference.
+/// Runs all methods of a variant and returns a report and the largest difference.
 fn run_variant(program: &Value, variant: &str) -> (String, f64) {
     let program_name = program["name"].as_str().expect("a name");
     let path = fixtures().join(format!("{program_name}_{variant}.pte"));
@@ -150,7 +158,7 @@ fn run_variant(program: &Value, variant: &str) -> (String, f64) {
         };
         let none = Vec::new();
         let labels = method["labels"].as_array().unwrap_or(&none);
-        // What is kept from run to run is kept within a round and forgotten after it.
+        // State persists within a round and is reset after it.
         for _ in 0..3 {
             for case in method["cases"].as_array().expect("cases") {
                 let full = format!("{program_name}_{variant}");
@@ -159,13 +167,13 @@ fn run_variant(program: &Value, variant: &str) -> (String, f64) {
                 let apart = run_case(&mut *session, &signature, &mut arrays, what, &mut report);
                 worst = worst.max(apart);
             }
-            session.reset_state().expect("states can be forgotten");
+            session.reset_state().expect("the state is reset");
         }
     }
     (report, worst)
 }
 
-/// Runs every program of a backend; how many there were.
+/// Runs every program of a backend and returns their number.
 fn run_all(backend: &str) -> usize {
     let (mut ran, mut failures) = (0, String::new());
     for program in cases()["programs"].as_array().expect("programs") {
@@ -204,11 +212,13 @@ fn mlx_programs_answer_as_their_networks() {
     assert!(run_all("mlx") >= least());
 }
 
-/// float16 programs that say what they give where every result is rounded, and how far that may be off: sums
-/// are exact, products are added up in some order before they are rounded.
+/// float16 programs whose expected outputs assume rounding after every operation, with their
+/// tolerances.
+///
+/// Sums are exact. Products are accumulated in an unspecified order before they are rounded.
 const ROUNDED: [(&str, f64); 2] = [("mil_half_sums", 0.0), ("mil_half_layers", 1e-3)];
 
-/// Whether float16 has all elements of a tensor.
+/// Returns true if float16 represents all elements of a tensor exactly.
 fn is_half(tensor: &Tensor) -> bool {
     let half = fitted(tensor.clone(), DType::Float16);
     let mut pairs = half.to_f64().zip(tensor.to_f64());
@@ -228,13 +238,13 @@ fn every_result_of_a_half_precision_program_is_rounded_where_that_is_asked_for()
         for case in cases.expect("cases") {
             let mut run = |rounding: Rounding| {
                 let loaded = load_rounding("tract", &path, "forward", rounding);
-                let (mut session, signature) = loaded.expect("it is loaded");
+                let (mut session, signature) = loaded.expect("the model loads");
                 let inputs = case["inputs"].as_array().expect("inputs").iter();
                 let inputs: Vec<Tensor> = inputs
                     .zip(&signature.inputs)
                     .map(|(described, spec)| fitted(arrays.tensor(described), spec.dtype))
                     .collect();
-                session.run(&inputs).expect("it runs").outputs
+                session.run(&inputs).expect("the run succeeds").outputs
             };
             let (wide, rounded) = (run(Rounding::Wide), run(Rounding::Half));
             let halves = case["halves"].as_array().expect("rounded outputs");
@@ -252,7 +262,10 @@ fn every_result_of_a_half_precision_program_is_rounded_where_that_is_asked_for()
             let apart = wide.iter().zip(&rounded);
             let apart =
                 apart.map(|(wide, rounded)| difference(wide, rounded).expect("the same shape"));
-            assert!(apart.fold(0.0, f64::max) > 1e-4, "{name}: nothing differs");
+            assert!(
+                apart.fold(0.0, f64::max) > 1e-4,
+                "{name}: both readings are equal"
+            );
         }
     }
 }
@@ -260,7 +273,7 @@ fn every_result_of_a_half_precision_program_is_rounded_where_that_is_asked_for()
 #[test]
 fn indices_outside_of_a_tensor_are_refused() {
     let path = fixtures().join("mil_scatter_coreml_fp32.pte");
-    let (mut session, signature) = load("tract", &path, "forward").expect("it is loaded");
+    let (mut session, signature) = load("tract", &path, "forward").expect("the model loads");
     let listed = cases();
     let mut programs = listed["programs"].as_array().expect("programs").iter();
     let program = programs.find(|program| program["name"] == "mil_scatter");
@@ -271,10 +284,12 @@ fn indices_outside_of_a_tensor_are_refused() {
         .zip(&signature.inputs)
         .map(|(described, spec)| fitted(arrays.tensor(described), spec.dtype))
         .collect();
-    session.run(&inputs).expect("it runs");
+    session.run(&inputs).expect("the run succeeds");
     let indices = Tensor::from_f64(inputs[1].dtype(), vec![3], [0.0, 9.0, 1.0]);
     inputs[1] = indices.expect("three indices");
-    let error = session.run(&inputs).expect_err("there are four rows");
+    let error = session
+        .run(&inputs)
+        .expect_err("the index exceeds the four rows");
     let error = error.to_string();
     assert!(
         error.contains("index 9 of a dimension of 4; -4 to 3 are valid"),
@@ -293,7 +308,7 @@ fn what_is_not_lowered_is_refused_by_its_name() {
             let name = program["name"].as_str().expect("a name");
             let path = fixtures().join(format!("{name}_{variant}.pte"));
             let error = match load("tract", &path, "forward") {
-                Ok(_) => panic!("{name} is loaded"),
+                Ok(_) => panic!("{name} was loaded"),
                 Err(error) => error.to_string(),
             };
             for what in names {

@@ -1,8 +1,9 @@
-//! A session that is run with one batch size after another keeps some of their plans: within a bound of
-//! memory, right when a size comes back, and without losing what a program keeps from run to run.
+//! A session that runs with many batch sizes keeps some of their plans.
 //!
-//! The models here have two inputs whose first dimensions are equal without saying so. So no plan for all
-//! sizes can be made, and there is one for each.
+//! The plans stay within a memory bound, give right answers when a size returns, and preserve the
+//! state of a program between runs. The models in this file have two inputs whose first dimensions
+//! must be equal, without declaring it. So a common plan for all sizes is impossible, and each size
+//! needs its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,23 +20,29 @@ use crate::model::executorch::builder::{
 };
 use crate::model::onnx::build::{head, int, model as onnx, part};
 
-/// Elements of a row of `x` and of `y`: the weights have as many as both together say. So many that workers
-/// get them from the system by themselves (blocks of 32 MiB and more): smaller ones leave holes between
-/// others when they go, and what is held at most hangs on chance.
+/// Elements in a row of `x`, and in a row of `y` (`COLUMNS`). The weights have `ROW` times
+/// `COLUMNS` elements.
+///
+/// The size ensures that the allocator maps each copy of the weights separately (blocks of 32 MiB
+/// and more). Smaller blocks leave holes when they are freed, which makes peak memory
+/// unpredictable.
 const ROW: u32 = 2944;
 const COLUMNS: u32 = 2944;
-/// Bytes of the weights.
+/// Size of the weights, in bytes.
 const WEIGHTS: u64 = 2944 * 2944 * 4;
-/// Batch sizes that are run. All their plans would take ten times the weights, or more.
+/// Number of batch sizes to run. All their plans together would take at least ten times the
+/// weights.
 const SIZES: u64 = 10;
-/// The bound: four copies of the weights. Beside them there are a graph's weights to make plans of, and a
-/// plan that is being made, which holds weights twice while they are packed.
+/// Memory bound in bytes: four copies of the weights in plans, and three more.
+///
+/// The three are the graph's own weights and a plan in the making, which holds the weights twice
+/// while they are packed.
 const BOUND: u64 = (4 + 3) * WEIGHTS;
 
-/// The weight at this place: few rows differ, so that an answer is a short sum.
+/// Returns a weight. Few rows differ, so that an answer is a short sum.
 fn weight(row: u32, column: u32) -> f32 {
     if row < 4 {
-        f32::from(u8::try_from((row * 7 + column) % 64).expect("it is small")) / 8.0
+        f32::from(u8::try_from((row * 7 + column) % 64).expect("the number fits")) / 8.0
     } else {
         0.0
     }
@@ -48,15 +55,15 @@ fn weights() -> Vec<u8> {
 
 fn inputs(size: u64) -> [Tensor; 2] {
     let wave = |columns: u32, period: u32| {
-        let count = u32::try_from(size).expect("it is small") * columns;
+        let count = u32::try_from(size).expect("the number fits") * columns;
         let values = (0..count).map(|at| f64::from(at % period) / 4.0);
         let shape = vec![size, u64::from(columns)];
-        Tensor::from_f64(DType::Float32, shape, values).expect("it is small")
+        Tensor::from_f64(DType::Float32, shape, values).expect("the tensor is valid")
     };
     [wave(ROW, 13), wave(COLUMNS, 5)]
 }
 
-/// `x` times the weights, and `y`, and so much more. All sums are exact.
+/// Returns `x` times the weights, and `y`, both plus `more`. All sums are exact.
 fn expected(inputs: &[Tensor; 2], more: f64) -> Vec<f64> {
     let [x, y]: [Vec<f64>; 2] = [0, 1].map(|at: usize| inputs[at].to_f64().collect());
     let y = y.chunks(COLUMNS as usize);
@@ -72,7 +79,7 @@ fn expected(inputs: &[Tensor; 2], more: f64) -> Vec<f64> {
     .collect()
 }
 
-/// A node of an ONNX graph, with one attribute that is a number.
+/// A node of an ONNX graph with one integer attribute.
 fn node(operator: &str, inputs: [&str; 2], output: &str, attribute: (&str, u64)) -> Vec<u8> {
     let named = |field, name: &str| part(field, &[name.as_bytes()]);
     let inputs = inputs.map(|name| named(1, name)).concat();
@@ -85,7 +92,7 @@ fn node(operator: &str, inputs: [&str; 2], output: &str, attribute: (&str, u64))
     part(1, &[&fields.concat()])
 }
 
-/// Stored integers of 64 bits, one dimension.
+/// A stored vector of int64.
 fn numbers(name: &str, values: &[i64]) -> Vec<u8> {
     let bytes: Vec<u8> = values
         .iter()
@@ -103,8 +110,8 @@ fn numbers(name: &str, values: &[i64]) -> Vec<u8> {
     )
 }
 
-/// `x[?, ROW]` times weights, and `y[?, COLUMNS]`: put side by side, which needs as many rows of both, and
-/// added.
+/// `x[?, ROW]` times weights, concatenated with `y[?, COLUMNS]`, which requires equal numbers of
+/// rows.
 fn onnx_model() -> Vec<u8> {
     let value = |field, name: &str, columns: u32| {
         let sizes = [part(1, &[]), part(1, &[&int(1, columns.into())])].concat();
@@ -135,9 +142,9 @@ fn onnx_model() -> Vec<u8> {
     ])
 }
 
-/// The same as a program, which adds a count of its runs.
+/// The same model as an ExecuTorch program that also adds a count of its runs.
 fn program() -> Vec<u8> {
-    let sizes = |rows: i32, columns: u32| [rows, i32::try_from(columns).expect("it is small")];
+    let sizes = |rows: i32, columns: u32| [rows, i32::try_from(columns).expect("the number fits")];
     let stored = evalue(
         5,
         vec![
@@ -191,31 +198,35 @@ fn written(name: &str, bytes: &[u8]) -> Model {
     }
 }
 
-/// The model in a process of its own, whose memory can be measured.
+/// Loads the model in a worker process whose memory can be measured.
 fn load(path: &Path) -> Worker {
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
         timeout: Some(Duration::from_mins(5)),
         memory_limit: None,
     };
-    let (info, _) = model::open(path).expect("it is a model");
+    let (info, _) = model::open(path).expect("the file is a model");
     let request = LoadRequest {
         model: path.to_owned(),
-        signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
+        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
         options: LoadOptions {
             threads: Some(1),
             ..LoadOptions::default()
         },
     };
-    launcher.load("tract", &request).expect("it loads")
+    launcher.load("tract", &request).expect("the model loads")
 }
 
 fn values(answer: Result<Answer, EngineError>) -> Vec<f64> {
-    answer.expect("it runs").outputs[0].to_f64().collect()
+    answer.expect("the run succeeds").outputs[0]
+        .to_f64()
+        .collect()
 }
 
-/// Runs all sizes, then some again and again that have lost their plans, and that many times what a run
-/// adds; says how many bytes more were held at most than after the first run.
+/// Runs all sizes, then repeats some whose plans were evicted. `added` is the amount that each run
+/// adds to the answers.
+///
+/// Returns the growth of peak memory since the first run, in bytes.
 fn grown(worker: &mut Worker, added: f64) -> u64 {
     let mut first = None;
     let mut runs = 0;
@@ -232,20 +243,26 @@ fn grown(worker: &mut Worker, added: f64) -> u64 {
             first = worker.peak_memory();
         }
     }
-    let last = worker.peak_memory().expect("it is told");
-    last - first.expect("it is told")
+    let last = worker.peak_memory().expect("the worker reports its memory");
+    last - first.expect("the worker reports its memory")
 }
 
 #[test]
 fn plans_of_a_model_stay_within_their_bound() {
     let model = written("m.onnx", &onnx_model());
     let grown = grown(&mut load(&model.path), 0.0);
-    assert!(grown < BOUND, "{grown} bytes more, {BOUND} are allowed");
+    assert!(
+        grown < BOUND,
+        "memory grew by {grown} bytes, at most {BOUND} are allowed"
+    );
 }
 
 #[test]
 fn plans_of_a_program_stay_within_their_bound_and_its_state_is_kept() {
     let model = written("m.pte", &program());
     let grown = grown(&mut load(&model.path), 1.0);
-    assert!(grown < BOUND, "{grown} bytes more, {BOUND} are allowed");
+    assert!(
+        grown < BOUND,
+        "memory grew by {grown} bytes, at most {BOUND} are allowed"
+    );
 }

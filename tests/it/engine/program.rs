@@ -1,5 +1,5 @@
-//! ExecuTorch programs run as ExecuTorch's own runtime runs them: the answers of
-//! `tests/fixtures/programs` are that runtime's.
+//! ExecuTorch programs on all engines, compared with the answers of ExecuTorch's own runtime in
+//! `tests/fixtures/programs`.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -22,13 +22,13 @@ use crate::support::environment::Piece;
 #[cfg(feature = "executorch")]
 use pkgtool::tensor::input::{self, Generator, InputArgs};
 
-/// Largest difference of floats, as a part of the largest magnitude in the output.
+/// Maximum difference of floats relative to the largest magnitude of the output.
 const TOLERANCE: f64 = 1e-4;
 
-/// How often a session runs each case, with other inputs between.
+/// Number of runs of each case in a session, with other inputs in between.
 const ROUNDS: usize = 3;
 
-/// Programs that an engine refuses, by the names of operators.
+/// Programs that an engine rejects, with the names of the unsupported operators.
 const REFUSED: [(&str, &str, &[&str]); 6] = [
     (
         "tract",
@@ -50,7 +50,7 @@ const REFUSED: [(&str, &str, &[&str]); 6] = [
         "scanned",
         &["executorch_prim::et_copy_index.tensor"],
     ),
-    // Not part of the Python package's libraries.
+    // These operators are missing from the libraries of the Python package.
     (
         "executorch",
         "cache_of_llama",
@@ -71,15 +71,15 @@ const REFUSED: [(&str, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Outputs (by program and label) that the runtime itself computes wrongly, and the operator that the
-/// list of `src` has for it.
+/// Outputs (by program and label) that the runtime itself computes wrongly, with the operator as
+/// listed in `src`.
 const WRONG_IN_THE_RUNTIME: [(&str, &str, &str); 3] = [
     ("integers_64", "sum", "aten::sum.IntList_out"),
     ("unknown_sizes", "nonzero", "aten::nonzero.out"),
     ("dynamic_int8_convolution", "", "XNNConv2d"),
 ];
 
-/// The directory of programs: the fixtures, or others that were exported in the same form
+/// Returns the directory of programs: the fixtures, or others exported in the same form
 /// (`PKGTOOL_TEST_PROGRAMS`, see `tests/programs`).
 fn fixtures() -> PathBuf {
     match std::env::var_os("PKGTOOL_TEST_PROGRAMS") {
@@ -97,7 +97,7 @@ pub(super) fn load(
     load_rounding(engine_name, path, method, Rounding::Wide)
 }
 
-/// The same, with what is said of half precision.
+/// Like [`load`], with the choice of how half precision is rounded.
 pub(super) fn load_rounding(
     engine_name: &str,
     path: &Path,
@@ -120,16 +120,16 @@ pub(super) fn load_rounding(
     Ok((engine.load(&request)?, signature))
 }
 
-/// The arrays of a program's cases.
+/// The arrays of a program's test cases.
 pub(crate) struct Arrays(zip::ZipArchive<File>);
 
 impl Arrays {
     pub(crate) fn open(path: &Path) -> Self {
         let file = File::open(path).expect("fixtures can be read");
-        Self(zip::ZipArchive::new(file).expect("it is an archive"))
+        Self(zip::ZipArchive::new(file).expect("the file is an archive"))
     }
 
-    /// The tensor that a case describes.
+    /// Returns the tensor that a case describes.
     pub(crate) fn tensor(&mut self, described: &Value) -> Tensor {
         let Some(name) = described["array"].as_str() else {
             return number(&described["value"]);
@@ -145,23 +145,23 @@ impl Arrays {
             .expect("the array is there");
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes).expect("the archive is whole");
-        let array = npy::read(&mut bytes.as_slice()).expect("it is an array");
+        let array = npy::read(&mut bytes.as_slice()).expect("the file is an array");
         let shape = array.shape().to_vec();
-        Tensor::new(dtype, shape, array.into_bytes()).expect("it has as many bytes")
+        Tensor::new(dtype, shape, array.into_bytes()).expect("the data fits the shape")
     }
 }
 
-/// A number that stands beside tensors.
+/// Returns the tensor of a scalar argument.
 fn number(value: &Value) -> Tensor {
     let (dtype, value) = match value {
         Value::Bool(value) => (DType::Bool, Some(f64::from(u8::from(*value)))),
         Value::Number(number) if number.is_i64() => (DType::Int64, number.as_f64()),
         other => (DType::Float64, other.as_f64()),
     };
-    Tensor::from_f64(dtype, Vec::new(), value).expect("it is small")
+    Tensor::from_f64(dtype, Vec::new(), value).expect("the tensor is valid")
 }
 
-/// How an output differs from what it should be, if it does.
+/// Describes the difference between an output and the expected one, if there is any.
 fn difference(found: &Tensor, expected: &Tensor, step: Option<f64>) -> Option<String> {
     if (found.dtype(), found.shape()) != (expected.dtype(), expected.shape()) {
         return Some(format!("{found:?} instead of {expected:?}"));
@@ -169,7 +169,7 @@ fn difference(found: &Tensor, expected: &Tensor, step: Option<f64>) -> Option<St
     let finite = expected.to_f64().filter(|value| value.is_finite());
     let magnitude = finite.fold(0.0, |most: f64, value| most.max(value.abs()));
     let rounding = match expected.dtype() {
-        // XNNPACK adds products up in float16.
+        // XNNPACK accumulates products in float16.
         DType::Float16 => 2e-3,
         DType::Bfloat16 => 8e-3,
         _ => TOLERANCE,
@@ -192,11 +192,11 @@ fn difference(found: &Tensor, expected: &Tensor, step: Option<f64>) -> Option<St
     })
 }
 
-/// Runs all cases of a program; what went wrong, by line.
+/// Runs all cases of a program and appends each failure to the report as a line.
 fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
     let file = program["file"].as_str().expect("a file");
     if program["sequence"].is_array() {
-        // Methods that share a state: a session has one method, and its own.
+        // Skips methods that share a state: a session has one method and its own state.
         return 0;
     }
     let path = fixtures().join(file);
@@ -206,7 +206,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
         let refused = REFUSED
             .iter()
             .find(|(by, refused, _)| *by == engine && program["name"] == *refused);
-        // Calls of one loaded method, or cases that know nothing of each other.
+        // Either consecutive calls of one loaded method, or independent cases.
         let sequence = program["sequence"].as_bool() == Some(true)
             || method["sequence"].as_bool() == Some(true);
         let (mut session, signature) = match (load(engine, &path, name), refused) {
@@ -215,7 +215,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
                 assert_eq!(operators, *expected);
                 continue;
             }
-            (Ok(_), Some(_)) => panic!("{file} is not refused any more"),
+            (Ok(_), Some(_)) => panic!("{file} is no longer rejected"),
             (Err(error), _) => {
                 let _ = writeln!(report, "{file} {name}: {error}");
                 continue;
@@ -239,7 +239,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
                 assert_eq!(inputs.len(), signature.inputs.len(), "{file} {name}");
                 let place = format!("{file} {name} case {index} round {round}");
                 if !sequence {
-                    session.reset_state().expect("it can begin anew");
+                    session.reset_state().expect("the state is reset");
                 }
                 match session.run(&inputs) {
                     Ok(answer) => {
@@ -255,7 +255,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
                     }
                 }
                 if round < rounds {
-                    // They may be refused.
+                    // The engine may reject these inputs.
                     let _ = session.run(&disturbed(&inputs));
                 }
             }
@@ -264,7 +264,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
     ran
 }
 
-/// What is wrong with the outputs of a case, each output in a line.
+/// Describes the differences of a case's outputs, one line per output.
 fn differences(
     program: &Value,
     labels: &Value,
@@ -297,8 +297,8 @@ fn differences(
 
 /// Runs all programs on an engine.
 fn agree(engine: &str) {
-    let text = std::fs::read_to_string(fixtures().join("cases.json")).expect("it is there");
-    let described: Value = serde_json::from_str(&text).expect("it is JSON");
+    let text = std::fs::read_to_string(fixtures().join("cases.json")).expect("the file exists");
+    let described: Value = serde_json::from_str(&text).expect("the text is JSON");
     let only = std::env::var("PKGTOOL_TEST_PROGRAM").ok();
     let mut report = String::new();
     let mut ran = 0;
@@ -324,7 +324,7 @@ fn lowered_programs_agree_with_the_runtime() {
 fn a_bundled_program_is_held_against_its_own_cases() {
     let path = fixtures().join("bundled.bpte");
     let run = |path: &Path, more: &[&str]| {
-        let path = path.to_str().expect("it is UTF-8");
+        let path = path.to_str().expect("the path is UTF-8");
         let arguments = ["run", "--bundled", "--engine", "tract", path];
         pkgtool(arguments.into_iter().chain(more.iter().copied())).run()
     };
@@ -336,17 +336,17 @@ fn a_bundled_program_is_held_against_its_own_cases() {
         right.stdout
     );
 
-    // An expectation that no answer meets.
+    // An expectation that no answer can meet.
     let mut arrays = Arrays::open(&path.with_extension("npz"));
     let described = serde_json::json!({"array": "network0o0"});
     let expected = arrays.tensor(&described).bytes()[..4].to_vec();
-    let mut bytes = std::fs::read(&path).expect("it can be read");
+    let mut bytes = std::fs::read(&path).expect("the file is readable");
     let places = bytes.windows(4).rposition(|four| four == expected);
     let place = places.expect("the program holds what it expects");
     bytes[place..place + 4].copy_from_slice(&9.0_f32.to_le_bytes());
     let folder = tempfile::tempdir().expect("a directory");
     let changed = folder.path().join("changed.bpte");
-    std::fs::write(&changed, bytes).expect("it can be written");
+    std::fs::write(&changed, bytes).expect("the file is written");
     let wrong = run(&changed, &["--json"]);
     assert_eq!(wrong.code, 1, "{}", wrong.stderr);
     let cases = &wrong.json()["cases"];
@@ -358,7 +358,7 @@ fn a_bundled_program_is_held_against_its_own_cases() {
     assert!(plain.stderr.contains("no test cases"), "{}", plain.stderr);
 }
 
-/// The runtime agrees with itself: what is tested is how it is called.
+/// Compares the ExecuTorch runtime with its own answers, which tests the calls to it.
 #[cfg(feature = "executorch")]
 #[test]
 fn programs_run_natively() {
@@ -370,8 +370,8 @@ fn programs_run_natively() {
     }
 }
 
-/// The example packages on both engines: networks that are put together of what the fixtures have one by
-/// one.
+/// Runs the example packages on both engines. They combine the operators that the fixtures contain
+/// individually.
 #[cfg(feature = "executorch")]
 #[test]
 fn example_programs_agree_between_engines() {
@@ -401,7 +401,7 @@ fn example_programs_agree_between_engines() {
                 },
             );
             let inputs = inputs.expect("random values fit");
-            let found = lowered.run(&inputs).expect("it runs").outputs;
+            let found = lowered.run(&inputs).expect("the run succeeds").outputs;
             let elsewhere = |id: &str| {
                 ["MLX", "Vulkan", "CoreML"]
                     .iter()
@@ -409,15 +409,16 @@ fn example_programs_agree_between_engines() {
             };
             let mut delegates = method.delegates.iter();
             if delegates.any(|delegate| elsewhere(&delegate.id)) {
-                // ExecuTorch has no such backend here.
+                // ExecuTorch lacks this backend here.
                 continue;
             }
             let (mut native, _) =
-                load("executorch", &path, &method.name).expect("it is for XNNPACK");
-            let expected = native.run(&inputs).expect("it runs").outputs;
+                load("executorch", &path, &method.name).expect("the program loads");
+            let expected = native.run(&inputs).expect("the run succeeds").outputs;
             compared += 1;
             for (found, expected) in found.iter().zip(&expected) {
-                // Steps that are found when the program runs: some values fall on the other side.
+                // Dynamic quantization computes its steps at run time, so some values fall on the
+                // other side of a step.
                 let dynamic = path.to_string_lossy().contains("8da4w");
                 let largest = expected
                     .to_f64()
@@ -430,7 +431,7 @@ fn example_programs_agree_between_engines() {
         }
     }
     assert!(report.is_empty(), "{report}");
-    assert!(compared >= 15, "{compared} methods were compared");
+    assert!(compared >= 15, "only {compared} methods were compared");
 }
 
 #[test]
@@ -439,7 +440,7 @@ fn what_the_runtime_computes_wrongly_is_told() {
         let path = fixtures().join(program).with_extension("pte");
         let source = FileSource::open(&path).expect("a fixture");
         let body = ProgramBody::read(&source).expect("a sound program");
-        let method = body.method("forward").expect("forward");
+        let method = body.method("forward").expect("the method exists");
         let known = known_defects(&source, method);
         let known = known.iter().find(|known| known.operator == operator);
         let known = known.unwrap_or_else(|| panic!("{program} shows {operator}"));
@@ -475,15 +476,15 @@ fn positions_outside_a_cache_are_refused_and_the_cache_stays() {
         let hidden = Tensor::from_f64(DType::Float32, vec![1, 1, 8], hidden);
         let bytes = position.to_le_bytes().to_vec();
         [
-            hidden.expect("it is small"),
-            Tensor::new(DType::Int64, vec![1], bytes).expect("it is small"),
+            hidden.expect("the tensor is valid"),
+            Tensor::new(DType::Int64, vec![1], bytes).expect("the tensor is valid"),
         ]
     };
-    let (mut plain, _) = load("tract", &path, "forward").expect("it loads");
+    let (mut plain, _) = load("tract", &path, "forward").expect("the model loads");
     let expected: Vec<_> = (0..3)
-        .map(|position| plain.run(&at(position)).expect("it fits").outputs)
+        .map(|position| plain.run(&at(position)).expect("the inputs fit").outputs)
         .collect();
-    let (mut session, _) = load("tract", &path, "forward").expect("it loads");
+    let (mut session, _) = load("tract", &path, "forward").expect("the model loads");
     for (position, expected) in (0..).zip(&expected) {
         for outside in [-1, 1000] {
             match session.run(&at(outside)) {
@@ -498,7 +499,7 @@ fn positions_outside_a_cache_are_refused_and_the_cache_stays() {
                 other => panic!("{other:?}"),
             }
         }
-        let found = session.run(&at(position)).expect("it fits").outputs;
+        let found = session.run(&at(position)).expect("the inputs fit").outputs;
         assert_eq!(found, *expected, "at {position}");
     }
 }
@@ -520,23 +521,25 @@ fn indices_outside_a_quantized_table_are_refused() {
         ),
     ] {
         let path = fixtures().join(program).with_extension("pte");
-        let (mut session, signature) = load("tract", &path, "forward").expect("it loads");
+        let (mut session, signature) = load("tract", &path, "forward").expect("the model loads");
         let shape: Vec<u64> = signature.inputs[0]
             .dims
             .iter()
             .flatten()
             .map(|dim| u64::try_from(dim.config_size()).expect("fixed sizes"))
             .collect();
-        let count = usize::try_from(shape.iter().product::<u64>()).expect("few");
+        let count = usize::try_from(shape.iter().product::<u64>()).expect("the number fits");
         let with = |index: i64| {
             let mut ids = vec![1_i64; count];
             ids[count - 1] = index;
             let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-            Tensor::new(DType::Int64, shape.clone(), bytes).expect("it is small")
+            Tensor::new(DType::Int64, shape.clone(), bytes).expect("the tensor is valid")
         };
-        session.run(&[with(0)]).expect("it is in the table");
+        session.run(&[with(0)]).expect("the index is in range");
         for index in [-1, 1000] {
-            let error = session.run(&[with(index)]).expect_err("it is not");
+            let error = session
+                .run(&[with(index)])
+                .expect_err("the index is out of range");
             let EngineError::Input {
                 operator: Some(found),
                 reason,
@@ -554,6 +557,6 @@ fn indices_outside_a_quantized_table_are_refused() {
                 "{reason}"
             );
         }
-        session.run(&[with(0)]).expect("it is in the table");
+        session.run(&[with(0)]).expect("the index is in range");
     }
 }

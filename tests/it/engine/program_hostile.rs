@@ -1,5 +1,5 @@
-//! Broken and hostile programs, lowered: an answer or an error that says something, within a limit of
-//! memory and time.
+//! Broken and hostile ExecuTorch programs, lowered to tract: an answer or a meaningful error,
+//! within limits of memory and time.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,10 +12,10 @@ use pkgtool::runtime::worker::Launcher;
 use pkgtool::tensor::limit::MemoryLimit;
 use pkgtool::tensor::{Signature, Tensor, TensorSpec};
 
-/// Changed programs that are run; more by `PKGTOOL_TEST_MUTATIONS`.
+/// Number of changed programs to run; `PKGTOOL_TEST_MUTATIONS` raises it.
 const CHANGES: usize = 250;
 
-/// Changed programs for other devices that are run.
+/// Number of changed programs for other devices to run.
 const PAYLOAD_CHANGES: usize = 150;
 
 fn programs() -> Vec<PathBuf> {
@@ -34,7 +34,7 @@ fn programs_in(folder: &str) -> Vec<PathBuf> {
     programs
 }
 
-/// Numbers that look random and are the same in every run.
+/// A deterministic pseudo-random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -54,11 +54,11 @@ fn zeros(spec: &TensorSpec) -> Option<Tensor> {
         Dim::Dynamic { .. } => 1,
     });
     let shape: Vec<u64> = sizes.collect();
-    // What does not fit is refused by the tool before any engine is asked.
+    // The tool rejects oversized inputs before it calls an engine.
     let elements = shape
         .iter()
         .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
-    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("it is small"))
+    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("the tensor is valid"))
 }
 
 #[derive(Debug, Default)]
@@ -120,20 +120,20 @@ fn changed_programs_do_no_harm() {
     try_changes(&programs(), CHANGES);
 }
 
-/// Graphs of ML Programs, of MLX and of Vulkan within the programs.
+/// Changes graphs of ML Programs, MLX and Vulkan inside the programs.
 #[test]
 fn changed_programs_for_other_devices_do_no_harm() {
     try_changes(&programs_in("payloads"), PAYLOAD_CHANGES);
 }
 
-/// Changes some bytes of some program until so many reached the lowering.
+/// Changes random bytes of random programs until `changes` of them have reached the lowering.
 fn try_changes(programs: &[PathBuf], changes: usize) {
     let folder = tempfile::tempdir().expect("a directory");
     let asked = std::env::var("PKGTOOL_TEST_MUTATIONS").ok();
     let changes = asked.map_or(changes, |text| text.parse().expect("a number"));
     let mut numbers = Numbers(11);
     let mut outcomes = Outcomes::default();
-    // Those that the header's reader refuses never reach the lowering.
+    // Programs that the header reader rejects never reach the lowering and do not count.
     while outcomes.refused + outcomes.answered < changes {
         let program = &programs[numbers.below(programs.len())];
         let mut bytes = fs::read(program).expect("a fixture");
@@ -169,7 +169,7 @@ fn programs_that_end_too_early_are_refused() {
     }
 }
 
-/// A number of the program says how many elements to make, far more than it has room for.
+/// A number in the program requests far more elements than fit in its memory.
 #[test]
 fn what_a_program_has_no_room_for_is_not_made() {
     let path =
@@ -181,10 +181,10 @@ fn what_a_program_has_no_room_for_is_not_made() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("m.pte");
     fs::write(&path, bytes).expect("a file");
-    let (info, _) = model::open(&path).expect("its header is sound");
+    let (info, _) = model::open(&path).expect("the header is valid");
     let method = info.methods.iter().find(|method| !method.constant);
     let signature = Signature::of(method.expect("a method"), None).expect("a signature");
-    let input = Tensor::zeros(signature.inputs[0].dtype, vec![8, 3]).expect("it is small");
+    let input = Tensor::zeros(signature.inputs[0].dtype, vec![8, 3]).expect("the tensor is valid");
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
         timeout: Some(Duration::from_mins(1)),
@@ -197,7 +197,9 @@ fn what_a_program_has_no_room_for_is_not_made() {
     };
     let loaded = launcher.load("tract", &request);
     let answer = loaded.and_then(|mut worker| worker.run(&[input]));
-    let error = answer.expect_err("there is no room").to_string();
+    let error = answer
+        .expect_err("the memory limit is exceeded")
+        .to_string();
     assert!(error.contains("aten::full.out"), "{error}");
     assert!(error.contains("the program has room for 16"), "{error}");
 }

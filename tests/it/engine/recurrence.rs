@@ -1,5 +1,7 @@
-//! Recurrent models keep nothing from run to run: on every engine the third run of a session answers as
-//! the first, whatever ran between, and so does a recurrence within a recurrence at every outer step.
+//! Recurrent models keep no state between runs.
+//!
+//! On every engine, the third run of a session gives the same answer as the first, whatever ran in
+//! between. A nested recurrence starts anew at every outer step.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use crate::support::environment::Piece;
 
 const FLOAT: u64 = 1;
 
-/// Steps, batch, and the size of an input and of a state.
+/// Number of steps, batch size, and the sizes of an input and of a state.
 const STEPS: u64 = 5;
 const BATCH: u64 = 2;
 const SIZE: u64 = 3;
@@ -46,7 +48,7 @@ fn node(operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[&[u8]])
     part(1, &[&fields.concat()])
 }
 
-/// An input (11) or output (12).
+/// Encodes an input (field 11) or output (field 12).
 fn value(field: u64, name: &str, shape: &[u64]) -> Vec<u8> {
     let sizes: Vec<Vec<u8>> = shape.iter().map(|it| part(1, &[&int(1, *it)])).collect();
     let tensor = [int(1, FLOAT), part(2, &[&sizes.concat()])].concat();
@@ -56,9 +58,9 @@ fn value(field: u64, name: &str, shape: &[u64]) -> Vec<u8> {
 
 /// A stored tensor with values between -0.5 and 0.5.
 fn weights(name: &str, shape: &[u64]) -> Vec<u8> {
-    let count = u32::try_from(shape.iter().product::<u64>()).expect("it is small");
+    let count = u32::try_from(shape.iter().product::<u64>()).expect("the number fits");
     let values = (0..count).map(|at| (f64::from(at) * 0.83).sin() / 2.0);
-    #[expect(clippy::cast_possible_truncation, reason = "any float32 will do")]
+    #[expect(clippy::cast_possible_truncation, reason = "any float32 suffices")]
     let bytes: Vec<u8> = values.flat_map(|it| (it as f32).to_le_bytes()).collect();
     let sizes: Vec<u8> = shape.iter().flat_map(|size| int(1, *size)).collect();
     part(
@@ -67,7 +69,7 @@ fn weights(name: &str, shape: &[u64]) -> Vec<u8> {
     )
 }
 
-/// `x[steps, batch, size]` through a recurrence with so many gates.
+/// `x[steps, batch, size]` through a recurrence with this number of gates.
 fn recurrence(operator: &str, gates: u64, attributes: &[&[u8]]) -> Vec<u8> {
     onnx(&[
         &node(
@@ -85,7 +87,7 @@ fn recurrence(operator: &str, gates: u64, attributes: &[&[u8]]) -> Vec<u8> {
     ])
 }
 
-/// The running sum of `x[steps, batch, size]` along its steps, by a Scan.
+/// The running sum of `x[steps, batch, size]` along its steps, as a Scan.
 fn running_sum() -> Vec<u8> {
     let body = [
         node("Add", &["sum", "step"], &["next"], &[]),
@@ -113,7 +115,7 @@ fn running_sum() -> Vec<u8> {
     ])
 }
 
-/// For each of the steps of `x[steps, inner, batch, size]` an RNN along the inner ones.
+/// An RNN along the inner steps, for each outer step of `x[steps, inner, batch, size]`.
 fn nested() -> Vec<u8> {
     let body = [
         node(
@@ -143,12 +145,12 @@ fn nested() -> Vec<u8> {
     ])
 }
 
-/// A recurrence whose input, whose weights or whose bias hold NaN.
+/// A recurrence with NaN in its input, weights or bias.
 fn with_nan(operator: &str, gates: u64, place: &str) -> Vec<u8> {
     let with_nan = |name: &str, shape: &[u64]| {
         let mut tensor = weights(name, shape);
         if name == place {
-            // The last number of the raw bytes, which end the tensor.
+            // The last number of the raw bytes, which are the end of the tensor.
             let end = tensor.len() - 4;
             tensor[end..].copy_from_slice(&f32::NAN.to_le_bytes());
         }
@@ -175,14 +177,16 @@ fn nan_stays_in_recurrences() {
     for (operator, gates) in [("LSTM", 4), ("GRU", 3), ("RNN", 1)] {
         for place in ["w", "r", "b", "x"] {
             let model = written(&with_nan(operator, gates, place));
-            let mut session = load(engine("tract").expect("it is there"), &model.path);
-            let count = usize::try_from(STEPS * BATCH * SIZE).expect("it is small");
+            let mut session = load(engine("tract").expect("the engine exists"), &model.path);
+            let count = usize::try_from(STEPS * BATCH * SIZE).expect("the number fits");
             let mut x = vec![0.5; count];
             if place == "x" {
                 x[0] = f64::NAN;
             }
             let x = Tensor::from_f64(DType::Float32, vec![STEPS, BATCH, SIZE], x);
-            let answer = session.run(&[x.expect("it is small")]).expect("it runs");
+            let answer = session
+                .run(&[x.expect("the tensor is valid")])
+                .expect("the run succeeds");
             let last = &answer.outputs[1];
             assert!(
                 last.to_f64().any(f64::is_nan),
@@ -209,16 +213,16 @@ fn written(bytes: &[u8]) -> Model {
 }
 
 fn engines() -> Vec<&'static dyn Engine> {
-    let tract = engine("tract").expect("it is always there");
+    let tract = engine("tract").expect("the engine is always available");
     let ort = engine("ort").filter(|_| Piece::Ort.path().is_some());
     [Some(tract), ort].into_iter().flatten().collect()
 }
 
 fn load(engine: &dyn Engine, path: &Path) -> Box<dyn Session> {
-    let (info, _) = model::open(path).expect("it is a model");
+    let (info, _) = model::open(path).expect("the file is a model");
     let request = LoadRequest {
         model: path.to_owned(),
-        signature: Signature::of(&info.methods[0], None).expect("it takes tensors"),
+        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
         options: LoadOptions {
             threads: Some(1),
             ..LoadOptions::default()
@@ -228,14 +232,14 @@ fn load(engine: &dyn Engine, path: &Path) -> Box<dyn Session> {
     session.unwrap_or_else(|error| panic!("{}: {error}", engine.name()))
 }
 
-/// Values that repeat after so many, scaled.
+/// A tensor of scaled values that repeat after `period` elements.
 fn input(shape: &[u64], period: usize, scale: f64) -> Tensor {
-    let count = usize::try_from(shape.iter().product::<u64>()).expect("it is small");
+    let count = usize::try_from(shape.iter().product::<u64>()).expect("the number fits");
     let values = (0..count).map(|at| {
-        let at = u32::try_from(at % period).expect("it is small");
+        let at = u32::try_from(at % period).expect("the number fits");
         (f64::from(at) * 0.37).cos() * scale
     });
-    Tensor::from_f64(DType::Float32, shape.to_vec(), values).expect("it is small")
+    Tensor::from_f64(DType::Float32, shape.to_vec(), values).expect("the tensor is valid")
 }
 
 #[test]
@@ -243,7 +247,7 @@ fn a_recurrence_begins_anew_in_every_run() {
     let models = [
         ("RNN", recurrence("RNN", 1, &[])),
         ("GRU", recurrence("GRU", 3, &[])),
-        // Another operator of tract's own.
+        // Tract uses a different operator of its own here.
         (
             "GRU, reset after",
             recurrence("GRU", 3, &[&number("linear_before_reset", 1)]),
@@ -253,7 +257,7 @@ fn a_recurrence_begins_anew_in_every_run() {
     ];
     let shape = [STEPS, BATCH, SIZE];
     let (input, other) = (input(&shape, 1000, 1.0), input(&shape, 1000, -3.0));
-    let misfit = Tensor::zeros(DType::Float32, vec![7]).expect("it is small");
+    let misfit = Tensor::zeros(DType::Float32, vec![7]).expect("the tensor is valid");
     for (name, bytes) in &models {
         let model = written(bytes);
         for engine in engines() {
@@ -262,31 +266,36 @@ fn a_recurrence_begins_anew_in_every_run() {
                 let answer = session.run(std::slice::from_ref(input));
                 answer.map(|answer| answer.outputs)
             };
-            let first = run(&input).expect("it runs");
+            let first = run(&input).expect("the run succeeds");
             for round in 2..=4 {
-                let another = run(&other).expect("it runs");
-                assert_ne!(another, first, "{name}: other inputs, other answer");
-                run(&misfit).expect_err("it is no sequence");
-                let again = run(&input).expect("it runs");
+                let another = run(&other).expect("the run succeeds");
+                assert_ne!(
+                    another, first,
+                    "{name}: different inputs give the same answer"
+                );
+                run(&misfit).expect_err("the input is not a sequence");
+                let again = run(&input).expect("the run succeeds");
                 assert_eq!(again, first, "{name} on {}, run {round}", engine.name());
             }
         }
     }
 }
 
-/// All outer steps have the same values, so each gives the same.
+/// All outer steps have the same values, so their results must be equal.
 #[test]
 fn an_inner_recurrence_begins_anew_at_every_outer_step() {
     let model = written(&nested());
-    let step = usize::try_from(2 * BATCH * SIZE).expect("it is small");
+    let step = usize::try_from(2 * BATCH * SIZE).expect("the number fits");
     let input = input(&[STEPS, 2, BATCH, SIZE], step, 1.0);
     for engine in engines() {
         let mut session = load(engine, &model.path);
         for _ in 0..3 {
-            let answer = session.run(std::slice::from_ref(&input)).expect("it runs");
+            let answer = session
+                .run(std::slice::from_ref(&input))
+                .expect("the run succeeds");
             let values: Vec<f64> = answer.outputs[0].to_f64().collect();
             let mut steps = values.chunks(step);
-            let first = steps.next().expect("there are several");
+            let first = steps.next().expect("the list is not empty");
             assert!(first.iter().any(|value| *value != 0.0));
             for step in steps {
                 assert_eq!(step, first, "on {}", engine.name());

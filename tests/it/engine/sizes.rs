@@ -1,8 +1,8 @@
-//! Every model and program of the repository with dynamic dimensions, at each of their sizes: the smallest and the
-//! next, the largest, those around powers of two.
+//! Runs every model and program of the repository that has dynamic dimensions at many sizes.
 //!
-//! `pkgtool compare --sizes` runs tract beside a reference where the test environment has one, else beside a second
-//! session of itself. So the test also shows what the command says.
+//! The sizes are the smallest and the next one, the largest, and those around powers of two.
+//! `pkgtool compare --sizes` runs tract beside a reference engine where the test environment has
+//! one, and otherwise beside a second tract session. So the test also covers that command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,20 +14,22 @@ use pkgtool::tensor::Signature;
 use crate::support::environment::{Piece, say};
 use crate::support::run::pkgtool;
 
-/// Where models are looked for.
+/// The folders searched for models.
 const FOLDERS: [&str; 2] = ["tests/fixtures", "packages-examples"];
-/// Fixtures that are broken on purpose.
+/// Folder of fixtures that are broken on purpose.
 const BROKEN: &str = "tests/fixtures/rules";
-/// Programs that do not tell which of their dimensions are dynamic: some sizes are none of theirs.
+/// Programs that do not declare which of their dimensions are dynamic. Some of the tried sizes are
+/// invalid for them.
 const VAGUE: [&str; 3] = ["dynamic_image", "dynamic_image_xnnpack", "dynamic_sizes"];
-/// Folders of decoders, whose many sizes of two dimensions take minutes: they run at a few.
+/// Folders of decoders, which run at a few sizes only. Their two dynamic dimensions would take
+/// minutes at all sizes.
 const DECODERS: [&str; 2] = ["tests/fixtures/decoders", "packages-examples/jackdaw"];
-/// The sizes of decoders.
+/// The sizes used for decoders.
 const FEW: &str = "2,3";
-/// Fewest models with dynamic dimensions that there are.
+/// Minimum number of models with dynamic dimensions.
 const LEAST: usize = 30;
 
-/// All models below a folder: files, and the folders that are Core ML models.
+/// Collects all models below a folder: files, and folders that are Core ML models.
 fn collect(folder: &Path, models: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("the folder can be read");
     for path in entries.map(|entry| entry.expect("an entry").path()) {
@@ -41,7 +43,7 @@ fn collect(folder: &Path, models: &mut Vec<PathBuf>) {
     }
 }
 
-/// Methods with an input of which a dimension is dynamic.
+/// Returns the methods with an input that has a dynamic dimension.
 fn dynamic(path: &Path) -> Vec<String> {
     let Ok((info, _)) = model::open(path) else {
         return Vec::new();
@@ -60,7 +62,7 @@ fn dynamic(path: &Path) -> Vec<String> {
     methods.map(|method| method.name.clone()).collect()
 }
 
-/// What runs beside tract.
+/// Returns the engine with which tract is compared.
 fn reference(path: &Path) -> &'static str {
     match path.extension().and_then(|it| it.to_str()) {
         Some("onnx") if Piece::Ort.path().is_some() => "ort",
@@ -68,7 +70,7 @@ fn reference(path: &Path) -> &'static str {
     }
 }
 
-/// What is wrong at some sizes, a line each; nothing where tract refuses the model.
+/// Returns the failures at individual sizes, one line each; `None` if tract rejects the model.
 fn sweep(path: &Path, method: &str) -> Option<Vec<String>> {
     let name = path.display().to_string();
     let engines = format!("{},tract", reference(path));
@@ -82,7 +84,7 @@ fn sweep(path: &Path, method: &str) -> Option<Vec<String>> {
     let ran = pkgtool(arguments).run();
     if ran.code == 2 {
         say(&format!(
-            "{name} ({method}) is not swept: {}",
+            "{name} ({method}) is skipped: {}",
             ran.stderr.trim()
         ));
         return None;
@@ -90,7 +92,7 @@ fn sweep(path: &Path, method: &str) -> Option<Vec<String>> {
     let report = ran.json();
     let cases = report["cases"].as_array().expect("cases");
     assert!(!cases.is_empty(), "{name}: no sizes");
-    // An ONNX model does not say which sizes it takes: where neither side runs it, it takes others.
+    // An ONNX model does not declare its valid sizes. A size that neither engine runs is invalid.
     let stem = path
         .file_stem()
         .and_then(|it| it.to_str())

@@ -1,5 +1,7 @@
-//! Core ML models that stand by themselves, run without Core ML: the answers of `tests/fixtures/coreml` are what the
-//! networks themselves answered (`tests/programs/standalone.py`).
+//! Standalone Core ML models, run without Core ML.
+//!
+//! The answers in `tests/fixtures/coreml` are those of the original networks
+//! (`tests/programs/standalone.py`).
 
 use std::fmt::Write as _;
 
@@ -13,7 +15,8 @@ use super::program::{Arrays, load};
 use crate::model::coreml::folder::{Folder, MODEL, WEIGHTS};
 use crate::model::coreml::path;
 
-/// Largest difference, as a part of the largest magnitude in the output, by what a model computes in.
+/// Returns the maximum difference relative to the largest magnitude of the output, by the precision
+/// of a model.
 fn tolerance(name: &str) -> f64 {
     match name {
         "mlp_fp16" | "halves" | "counter" => 5e-3,
@@ -23,7 +26,7 @@ fn tolerance(name: &str) -> f64 {
 
 fn cases() -> Value {
     let text = std::fs::read_to_string(path("cases.json")).expect("fixtures can be read");
-    serde_json::from_str(&text).expect("it is JSON")
+    serde_json::from_str(&text).expect("the text is JSON")
 }
 
 fn inputs(case: &Value, signature: &Signature, arrays: &mut Arrays) -> Vec<Tensor> {
@@ -34,16 +37,17 @@ fn inputs(case: &Value, signature: &Signature, arrays: &mut Arrays) -> Vec<Tenso
         .collect()
 }
 
-/// Runs the cases of a method one after another; what differs, and how many there were.
+/// Runs the cases of a method in order, appends differences to the report, and returns the number
+/// of cases.
 fn run(name: &str, method: &str, cases: &[Value], report: &mut String) -> usize {
     let file = path(&format!("{name}.mlpackage"));
-    let (mut session, signature) = load("tract", &file, method).expect("it is loaded");
+    let (mut session, signature) = load("tract", &file, method).expect("the model loads");
     let mut arrays = Arrays::open(&path(&format!("{name}.npz")));
-    // What is kept from run to run is kept within a round and forgotten after it.
+    // State persists within a round and is reset after it.
     for round in 0..2 {
         for (number, case) in cases.iter().enumerate() {
             let inputs = inputs(case, &signature, &mut arrays);
-            let answer = session.run(&inputs).expect("it runs");
+            let answer = session.run(&inputs).expect("the run succeeds");
             let outputs = case["outputs"].as_array().expect("outputs");
             assert_eq!(answer.outputs.len(), outputs.len());
             for (found, described) in answer.outputs.iter().zip(outputs) {
@@ -53,7 +57,7 @@ fn run(name: &str, method: &str, cases: &[Value], report: &mut String) -> usize 
                 }
             }
         }
-        session.reset_state().expect("states can be forgotten");
+        session.reset_state().expect("the state is reset");
     }
     cases.len()
 }
@@ -84,7 +88,7 @@ fn load_rounded(name: &str, rounding: Rounding) -> (Box<dyn Session>, Signature)
         },
     };
     let session = engine("tract").expect("an engine").load(&request);
-    (session.expect("it is loaded"), signature)
+    (session.expect("the model loads"), signature)
 }
 
 #[test]
@@ -96,7 +100,7 @@ fn declared_roundings_are_done_when_asked_for() {
         let (mut session, signature) = load_rounded("mlp_fp16", rounding);
         assert_eq!(signature.outputs[0].dtype, DType::Float16);
         let inputs = inputs(case, &signature, &mut arrays);
-        let outputs = session.run(&inputs).expect("it runs").outputs;
+        let outputs = session.run(&inputs).expect("the run succeeds").outputs;
         let expected = arrays.tensor(&case["outputs"][0]);
         let apart = difference(&outputs[0], &expected).expect("the same shape");
         assert!(apart <= 5e-3, "{apart}");
@@ -105,7 +109,7 @@ fn declared_roundings_are_done_when_asked_for() {
     assert_ne!(answers[0], answers[1]);
 }
 
-/// Why a model is not loaded.
+/// Returns the error of loading a model.
 fn refusal(file: &str) -> EngineError {
     let file = path(file);
     let (info, _) = model::open(&file).expect("fixtures can be read");
@@ -120,7 +124,7 @@ fn refusal(file: &str) -> EngineError {
         options: LoadOptions::default(),
     };
     let loaded = engine("tract").expect("an engine").load(&request);
-    loaded.err().expect("it is refused")
+    loaded.err().expect("the model is rejected")
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn what_is_no_program_is_refused_by_name() {
     }
 }
 
-/// Loads the method of a changed folder.
+/// Loads and runs the method of a modified folder.
 fn load_changed(folder: &Folder) -> Result<(), EngineError> {
     let (info, _) = model::open(&path("counter.mlpackage")).expect("fixtures can be read");
     let signature = Signature::of(&info.methods[0], None).expect("tensors");
@@ -159,37 +163,39 @@ fn load_changed(folder: &Folder) -> Result<(), EngineError> {
         options: LoadOptions::default(),
     };
     let loaded = engine("tract").expect("an engine").load(&request);
-    let inputs = [Tensor::from_f64(DType::Float16, vec![1, 4], [0.0; 4]).expect("small")];
+    let inputs =
+        [Tensor::from_f64(DType::Float16, vec![1, 4], [0.0; 4]).expect("the tensor is valid")];
     loaded?.run(&inputs).map(|_| ())
 }
 
 #[test]
 fn states_of_other_sizes_than_their_reads_are_told() {
     let folder = Folder::of("counter");
-    load_changed(&folder).expect("it is sound");
+    load_changed(&folder).expect("the model is valid");
     // The wrapped tensor of the state among the function's inputs: rank 2, sizes 1 and 4.
     let mut bytes = folder.bytes(MODEL);
     let sizes = [0x1a, 4, 0x0a, 2, 0x08, 1, 0x1a, 4, 0x0a, 2, 0x08, 4];
     let places: Vec<usize> = (0..bytes.len() - sizes.len())
         .filter(|at| bytes[*at..].starts_with(&sizes))
         .collect();
-    assert!(!places.is_empty(), "sizes as they are written");
+    assert!(!places.is_empty(), "the encoded sizes must occur");
     let mut refused = 0;
     for place in places {
         let at = place + sizes.len() - 1;
         bytes[at] = 5;
         folder.write(MODEL, &bytes);
-        // Whichever of them lies: the program fails, or it was not the state's.
+        // A changed size fails the program if it belongs to the state; other matches have no
+        // effect.
         refused += usize::from(load_changed(&folder).is_err());
         bytes[at] = 4;
     }
-    assert!(refused > 0, "the state's size matters");
+    assert!(refused > 0, "the size of the state must matter");
 }
 
 #[test]
 fn weights_that_change_after_they_were_read_are_told() {
     let folder = Folder::of("mlp_fp32");
-    let (info, _) = model::open(&folder.root()).expect("it is sound");
+    let (info, _) = model::open(&folder.root()).expect("the model is valid");
     let signature = Signature::of(&info.methods[0], None).expect("tensors");
     let bytes = folder.bytes(WEIGHTS);
     folder.write(WEIGHTS, &bytes[..200]);

@@ -1,5 +1,5 @@
-//! What a program keeps from run to run: it goes on until it is forgotten, in this process and in a
-//! worker's.
+//! Program state that persists between runs until it is reset, both in this process and in a worker
+//! process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,12 +34,12 @@ fn launcher() -> Launcher {
 }
 
 fn given(value: f64) -> [Tensor; 1] {
-    [Tensor::from_f64(DType::Float32, vec![3], [value; 3]).expect("it is small")]
+    [Tensor::from_f64(DType::Float32, vec![3], [value; 3]).expect("the tensor is valid")]
 }
 
-/// Runs it once: how many runs it has counted.
+/// Runs the program once and returns the number of runs it has counted.
 fn counted(session: &mut dyn Session, value: f64) -> f64 {
-    let answer = session.run(&given(value)).expect("it runs");
+    let answer = session.run(&given(value)).expect("the run succeeds");
     answer.outputs[1].to_f64().next().expect("one number")
 }
 
@@ -51,15 +51,15 @@ fn engines() -> Vec<&'static str> {
     engines
 }
 
-/// What a fresh session gives is given again whenever the state was forgotten, and not before.
+/// Asserts that a reset restores the answers of a fresh session, and that nothing else does.
 fn goes_on_until_forgotten(session: &mut dyn Session) {
-    let forget = |session: &mut dyn Session| session.reset_state().expect("it can begin anew");
-    // Nothing is there to forget yet.
+    let forget = |session: &mut dyn Session| session.reset_state().expect("the state is reset");
+    // Resetting a fresh session has no effect.
     forget(session);
     for round in 0..3 {
         let counts = [1.0, 5.0, 0.5].map(|value| counted(session, value));
         assert_eq!(counts.to_vec(), [1.0, 2.0, 3.0], "round {round}");
-        // A run that is refused changes nothing of this.
+        // A rejected run does not affect the state.
         let wrong = session.run(&[]);
         assert!(matches!(wrong, Err(EngineError::Run { .. })), "{wrong:?}");
         forget(session);
@@ -68,19 +68,19 @@ fn goes_on_until_forgotten(session: &mut dyn Session) {
     }
     forget(session);
     forget(session);
-    let fresh = session.run(&given(2.0)).expect("it runs").outputs;
-    let again = session.run(&given(2.0)).expect("it runs").outputs;
+    let fresh = session.run(&given(2.0)).expect("the run succeeds").outputs;
+    let again = session.run(&given(2.0)).expect("the run succeeds").outputs;
     assert_ne!(fresh, again);
     forget(session);
-    let anew = session.run(&given(2.0)).expect("it runs").outputs;
+    let anew = session.run(&given(2.0)).expect("the run succeeds").outputs;
     assert_eq!(fresh, anew);
 }
 
 #[test]
 fn a_session_goes_on_until_it_is_to_forget() {
     for name in engines() {
-        let engine = engine(name).expect("it is part of this build");
-        let mut session = engine.load(&request()).expect("it loads");
+        let engine = engine(name).expect("the engine is part of this build");
+        let mut session = engine.load(&request()).expect("the model loads");
         goes_on_until_forgotten(session.as_mut());
     }
 }
@@ -88,11 +88,13 @@ fn a_session_goes_on_until_it_is_to_forget() {
 #[test]
 fn a_worker_goes_on_until_it_is_to_forget() {
     for name in engines() {
-        let mut worker = launcher().load(name, &request()).expect("it loads");
+        let mut worker = launcher().load(name, &request()).expect("the model loads");
         goes_on_until_forgotten(&mut worker);
-        // Repeated runs go on from each other.
-        worker.reset_state().expect("it can begin anew");
-        let times = worker.repeat(4, Duration::from_mins(1)).expect("it runs");
+        // Repeated runs share the state.
+        worker.reset_state().expect("the state is reset");
+        let times = worker
+            .repeat(4, Duration::from_mins(1))
+            .expect("the runs succeed");
         assert_eq!(times.len(), 4);
         let count = counted(&mut worker, 1.0);
         assert!((count - 5.0).abs() < 1e-9, "{name}: {count}");

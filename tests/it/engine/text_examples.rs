@@ -1,7 +1,9 @@
-//! The text examples on every engine: they choose the tokens that `transformers` chose with the same
-//! weights, and give the vectors of `sentence-transformers`.
+//! The text examples on every engine, compared with `transformers` and `sentence-transformers` on
+//! the same weights.
 //!
-//! No text here: tokens in, numbers out. `tests/fixtures/text/README.md` tells what the files have.
+//! Decoders must choose the same tokens, and encoders must give the same vectors. These tests work
+//! with token ids and numbers, without a tokenizer. `tests/fixtures/text/README.md` describes the
+//! files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +17,9 @@ use serde::de::DeserializeOwned;
 use crate::support::environment::Piece;
 use crate::support::fixture;
 
-/// A program takes no more tokens at once.
+/// Maximum number of tokens that a program accepts per run.
 const AT_ONCE: usize = 127;
-/// Layers of the decoder, with the keys and values of two heads of this size.
+/// Number of layers of the decoder; each has keys and values of two heads of size `HEAD`.
 const LAYERS: usize = 2;
 const HEAD: u64 = 8;
 
@@ -32,7 +34,7 @@ struct Conversation {
     prompt_ids: Vec<u32>,
     answer_ids: Vec<u32>,
     repetition_penalty: Option<f64>,
-    /// The likeliest tokens at each place of the answer, with the logarithms of their probabilities.
+    /// The most likely tokens at each position of the answer, with their log probabilities.
     #[serde(default)]
     logprobs: Vec<Vec<(u32, f64)>>,
 }
@@ -54,15 +56,15 @@ fn truth<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&text).expect("JSON of this form")
 }
 
-/// The conversations whose tokens were chosen by the logits alone.
+/// Returns the conversations whose tokens were chosen by the logits alone.
 fn conversations() -> Vec<Conversation> {
     let mut all = truth::<Chat>("jackdaw.json").conversations;
-    assert!(all.len() >= 20, "the conversations are there");
+    assert!(all.len() >= 20, "conversations are missing");
     all.retain(|one| one.repetition_penalty.is_none());
     all
 }
 
-/// Some of them, for engines that plan anew for each length, which takes long in a debug build.
+/// Returns some of them, for engines that plan each length anew, which is slow in a debug build.
 fn few() -> Vec<Conversation> {
     let mut few = conversations();
     few.retain(|one| ["greeting", "tool-call"].contains(&one.name.as_str()));
@@ -89,24 +91,24 @@ fn load(name: &str, path: &str) -> Box<dyn Session> {
             ..LoadOptions::default()
         },
     };
-    let engine = engine(name).expect("it is part of this build");
+    let engine = engine(name).expect("the engine is part of this build");
     engine.load(&request).expect("examples load")
 }
 
 fn integers(shape: &[u64], values: impl IntoIterator<Item = u32>) -> Tensor {
     let values = values.into_iter().map(f64::from);
-    Tensor::from_f64(DType::Int64, shape.to_vec(), values).expect("it is small")
+    Tensor::from_f64(DType::Int64, shape.to_vec(), values).expect("the tensor is valid")
 }
 
 fn range(start: usize, length: usize) -> impl Iterator<Item = u32> {
-    let first = u32::try_from(start).expect("it is small");
+    let first = u32::try_from(start).expect("the number fits");
     (first..).take(length)
 }
 
-/// The last rows of logits, one for each position.
+/// Returns the last rows of logits, one for each position.
 fn rows(logits: &Tensor) -> Vec<Vec<f64>> {
     let width = *logits.shape().last().expect("a width");
-    let width = usize::try_from(width).expect("it is small");
+    let width = usize::try_from(width).expect("the number fits");
     let values: Vec<f64> = logits.to_f64().collect();
     values.chunks(width).map(<[f64]>::to_vec).collect()
 }
@@ -119,14 +121,14 @@ fn best(row: &[f64]) -> u32 {
         .0
 }
 
-/// Something that goes on with a conversation: tokens in, the logits after each of them out, or after
-/// the last.
+/// A decoder that continues a conversation: it takes tokens and returns the logits after each of
+/// them, or after the last.
 trait Decoder {
     fn begin(&mut self);
     fn feed(&mut self, tokens: &[u32]) -> Vec<Vec<f64>>;
 }
 
-/// ONNX with the keys and values of what went before.
+/// An ONNX decoder that takes the past keys and values as inputs.
 struct WithPast {
     session: Box<dyn Session>,
     past: Vec<Tensor>,
@@ -135,7 +137,8 @@ struct WithPast {
 
 impl Decoder for WithPast {
     fn begin(&mut self) {
-        let none = || Tensor::zeros(DType::Float32, vec![1, 2, 0, HEAD]).expect("it is empty");
+        let none =
+            || Tensor::zeros(DType::Float32, vec![1, 2, 0, HEAD]).expect("the tensor is empty");
         self.past = (0..2 * LAYERS).map(|_| none()).collect();
         self.length = 0;
     }
@@ -149,14 +152,14 @@ impl Decoder for WithPast {
             integers(&[1, new as u64], range(before, new)),
         ];
         inputs.append(&mut self.past);
-        let mut outputs = self.session.run(&inputs).expect("it runs").outputs;
+        let mut outputs = self.session.run(&inputs).expect("the run succeeds").outputs;
         self.past = outputs.split_off(1);
         self.length = all;
         rows(&outputs[0])
     }
 }
 
-/// A program that keeps them itself.
+/// A program that keeps the keys and values in its own state.
 struct WithState {
     session: Box<dyn Session>,
     length: usize,
@@ -174,7 +177,7 @@ impl Decoder for WithState {
                 integers(&[1, part.len() as u64], part.iter().copied()),
                 integers(&[1], range(self.length, 1)),
             ];
-            let outputs = self.session.run(&inputs).expect("it runs").outputs;
+            let outputs = self.session.run(&inputs).expect("the run succeeds").outputs;
             self.length += part.len();
             last = rows(&outputs[0]);
         }
@@ -182,7 +185,8 @@ impl Decoder for WithState {
     }
 }
 
-/// Says the answer token by token, up to `most` tokens, each chosen by the logits after the one before.
+/// Generates the answer token by token, up to `most` tokens, and compares each with the expected
+/// token.
 fn says_the_same(decoder: &mut dyn Decoder, conversations: &[Conversation], most: usize) {
     for one in conversations {
         decoder.begin();
@@ -248,14 +252,15 @@ fn a_decoder_with_state_says_what_transformers_says() {
     }
 }
 
-/// Without memory one run tells all: the logits before each token of an answer.
+/// Runs a decoder without a cache once over the whole conversation, which gives the logits before
+/// each token of the answer.
 fn plainly_says_the_same(engine: &str, conversations: &[Conversation]) {
     let mut session = load(engine, "jackdaw/qnn/jackdaw_qnn_fp32.onnx");
     for one in conversations {
         let before = one.prompt_ids.len();
         let ids = [&one.prompt_ids[..], &one.answer_ids].concat();
         let inputs = [integers(&[1, ids.len() as u64], ids)];
-        let outputs = session.run(&inputs).expect("it runs").outputs;
+        let outputs = session.run(&inputs).expect("the run succeeds").outputs;
         let logits = rows(&outputs[0]);
         let chosen = &logits[before - 1..logits.len() - 1];
         let said: Vec<u32> = chosen.iter().map(|row| best(row)).collect();
@@ -274,7 +279,7 @@ fn a_plain_decoder_says_what_transformers_says() {
     }
 }
 
-/// A row of a padded batch gives what it gives alone.
+/// A row of a padded batch gives the same result as the row alone.
 #[cfg(feature = "ort")]
 #[test]
 fn rows_of_a_batch_do_not_see_one_another() {
@@ -283,7 +288,7 @@ fn rows_of_a_batch_do_not_see_one_another() {
     }
     let pair = few();
     let longest = pair.iter().map(|one| one.prompt_ids.len()).max();
-    let longest = longest.expect("there are two");
+    let longest = longest.expect("the list is not empty");
     let (mut ids, mut mask, mut positions) = (Vec::new(), Vec::new(), Vec::new());
     for one in &pair {
         let missing = longest - one.prompt_ids.len();
@@ -299,10 +304,10 @@ fn rows_of_a_batch_do_not_see_one_another() {
         integers(&shape, mask),
         integers(&shape, positions),
     ];
-    let none = || Tensor::zeros(DType::Float32, vec![2, 2, 0, HEAD]).expect("it is empty");
+    let none = || Tensor::zeros(DType::Float32, vec![2, 2, 0, HEAD]).expect("the tensor is empty");
     inputs.extend((0..2 * LAYERS).map(|_| none()));
     let mut session = with_past("ort").session;
-    let outputs = session.run(&inputs).expect("it runs").outputs;
+    let outputs = session.run(&inputs).expect("the run succeeds").outputs;
     let logits = rows(&outputs[0]);
     for (one, row) in pair
         .iter()
@@ -315,11 +320,11 @@ fn rows_of_a_batch_do_not_see_one_another() {
 
 fn sentences() -> Vec<Sentence> {
     let all = truth::<Sentences>("kindred.json").texts;
-    assert!(all.len() >= 20, "the texts are there");
+    assert!(all.len() >= 20, "texts are missing");
     all
 }
 
-/// The mean of states, of unit length.
+/// Returns the mean of states, scaled to unit length.
 fn pooled(states: &[Vec<f64>]) -> Vec<f64> {
     let sums = (0..states[0].len()).map(|place| states.iter().map(|row| row[place]).sum());
     let sums: Vec<f64> = sums.collect();
@@ -334,7 +339,7 @@ fn check(sentence: &Sentence, found: &[f64]) {
     }
 }
 
-/// Tokens, and that all of them are text.
+/// Returns the token ids and an attention mask of ones.
 fn of(sentence: &Sentence) -> [Tensor; 2] {
     let shape = [1, sentence.ids.len() as u64];
     let mask = vec![1; sentence.ids.len()];
@@ -344,20 +349,26 @@ fn of(sentence: &Sentence) -> [Tensor; 2] {
     ]
 }
 
-/// Of ONNX come states, of which this makes a vector.
+/// Tests an ONNX encoder, which returns states; the test pools them to a vector.
 fn lays_states(engine: &str, sentences: &[Sentence]) {
     let mut session = load(engine, "kindred/mlx/kindred_mlx_fp32.onnx");
     for sentence in sentences {
-        let outputs = session.run(&of(sentence)).expect("it runs").outputs;
+        let outputs = session
+            .run(&of(sentence))
+            .expect("the run succeeds")
+            .outputs;
         check(sentence, &pooled(&rows(&outputs[0])));
     }
 }
 
-/// The program gives the vector.
+/// Tests a program that returns the vector itself.
 fn lays_vectors(engine: &str, sentences: &[Sentence]) {
     let mut session = load(engine, "kindred/xnnpack/kindred_xnnpack_fp32.pte");
     for sentence in sentences {
-        let outputs = session.run(&of(sentence)).expect("it runs").outputs;
+        let outputs = session
+            .run(&of(sentence))
+            .expect("the run succeeds")
+            .outputs;
         check(sentence, &rows(&outputs[0])[0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The tract engine on the example packages, and on what is left of them when they are damaged.
+//! The tract engine on the example packages, and on damaged versions of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ fn example(path: &str) -> PathBuf {
 }
 
 fn tract() -> &'static dyn Engine {
-    engine("tract").expect("it is always there")
+    engine("tract").expect("the engine is always available")
 }
 
-/// What to load, if the file's header can be read.
+/// Returns the request to load a model, if its header is readable.
 fn request(path: &Path) -> Option<LoadRequest> {
     let source = FileSource::open(path).ok()?;
     let info = model::inspect(path, &source).ok()??;
@@ -49,18 +49,18 @@ fn load_error(request: &LoadRequest) -> EngineError {
     }
 }
 
-/// Values that are not all the same, from -1 to 1.
+/// Returns a tensor of varying values from -1 to 1.
 fn wave(dtype: DType, shape: &[u64]) -> Tensor {
     let values = (0_u32..).map(|at| (f64::from(at) * 0.7).sin());
     let count = shape.iter().product::<u64>();
-    let count = usize::try_from(count).expect("it is small");
-    Tensor::from_f64(dtype, shape.to_vec(), values.take(count)).expect("it is small")
+    let count = usize::try_from(count).expect("the number fits");
+    Tensor::from_f64(dtype, shape.to_vec(), values.take(count)).expect("the tensor is valid")
 }
 
 fn tokens(length: u64) -> Tensor {
-    let count = usize::try_from(length).expect("it is small");
+    let count = usize::try_from(length).expect("the number fits");
     let values = (0_u32..).map(|at| f64::from(at % 5)).take(count);
-    Tensor::from_f64(DType::Int64, vec![1, length], values).expect("it is small")
+    Tensor::from_f64(DType::Int64, vec![1, length], values).expect("the tensor is valid")
 }
 
 fn assert_close(left: &Tensor, right: &Tensor, tolerance: f64) {
@@ -71,7 +71,7 @@ fn assert_close(left: &Tensor, right: &Tensor, tolerance: f64) {
     for (left, right) in left.to_f64().zip(right.to_f64()) {
         assert!(
             (left - right).abs() <= tolerance * magnitude,
-            "{left} is not {right}"
+            "expected {right}, got {left}"
         );
     }
 }
@@ -84,7 +84,9 @@ fn a_fixed_model_gives_the_same_with_any_number_of_threads() {
     for threads in [Some(1), Some(3), None] {
         request.options.threads = threads;
         let mut session = tract().load(&request).expect("an example can be loaded");
-        let answer = session.run(std::slice::from_ref(&image)).expect("it runs");
+        let answer = session
+            .run(std::slice::from_ref(&image))
+            .expect("the run succeeds");
         assert_eq!(answer.outputs.len(), request.signature.outputs.len());
         let placement = session.placement();
         assert_eq!(placement.shares[0].provider, "tract");
@@ -103,22 +105,25 @@ fn half_precision_is_near_single_precision() {
     let shape = [1, 3, 64, 64];
     let single = single
         .run(&[wave(DType::Float32, &shape)])
-        .expect("it runs");
-    let half = half.run(&[wave(DType::Float16, &shape)]).expect("it runs");
+        .expect("the run succeeds");
+    let half = half
+        .run(&[wave(DType::Float16, &shape)])
+        .expect("the run succeeds");
     assert_eq!(half.outputs[0].dtype(), DType::Float16);
     assert_close(&half.outputs[0], &single.outputs[0], 0.02);
 }
 
-/// After a few lengths the session goes over to a plan for all lengths; nobody may notice.
+/// After a few lengths the session switches to one plan for all lengths. The answers must not
+/// change.
 #[test]
 fn every_length_gives_what_a_fresh_session_gives() {
     let states = wave(DType::Float32, &[1, 20, 12]);
     let mut session = load(DECODER);
     for length in [1, 2, 3, 4, 5, 6, 9, 2] {
         let inputs = [tokens(length), states.clone()];
-        let answer = session.run(&inputs).expect("it runs");
+        let answer = session.run(&inputs).expect("the run succeeds");
         if length % 3 == 0 {
-            let fresh = load(DECODER).run(&inputs).expect("it runs");
+            let fresh = load(DECODER).run(&inputs).expect("the run succeeds");
             assert_close(&answer.outputs[0], &fresh.outputs[0], 1e-4);
         }
         assert_eq!(answer.outputs[0].shape()[..2], [1, length]);
@@ -131,11 +136,11 @@ fn a_session_survives_an_error() {
     let wrong = session.run(&[wave(DType::Float32, &[1, 3, 5])]);
     assert!(
         matches!(wrong, Err(EngineError::Run { .. })),
-        "{wrong:?} is no failed run"
+        "expected a failed run, got {wrong:?}"
     );
     session
         .run(&[wave(DType::Float32, &[1, 3, 64, 64])])
-        .expect("it still runs");
+        .expect("the run succeeds");
 }
 
 #[test]
@@ -145,17 +150,17 @@ fn what_it_cannot_do_is_said() {
     let error = load_error(&asked);
     assert!(matches!(error, EngineError::Unavailable { .. }), "{error}");
 
-    // A delegate that nobody knows.
+    // An unknown delegate.
     let mut bytes =
-        fs::read(example("glimpse/coreml/glimpse_coreml_fp16.pte")).expect("it is there");
+        fs::read(example("glimpse/coreml/glimpse_coreml_fp16.pte")).expect("the file exists");
     let (known, unknown) = (b"CoreMLBackend", b"NobodyBackend");
     let at = bytes.windows(known.len()).position(|it| it == known);
-    let at = at.expect("it names its delegate");
+    let at = at.expect("the delegate name occurs");
     bytes[at..at + known.len()].copy_from_slice(unknown);
     let folder = TempDir::new().expect("a temporary directory");
     let path = folder.path().join("model.pte");
-    fs::write(&path, bytes).expect("it can be written");
-    let error = load_error(&request(&path).expect("its header is fine"));
+    fs::write(&path, bytes).expect("the file is written");
+    let error = load_error(&request(&path).expect("the header is valid"));
     assert!(error.is_about_the_engine(), "{error}");
     assert!(error.to_string().contains("NobodyBackend"), "{error}");
 }
@@ -164,7 +169,7 @@ fn what_it_cannot_do_is_said() {
 fn operators_without_code_are_named_together() {
     let folder = TempDir::new().expect("a temporary directory");
     let path = folder.path().join("model.onnx");
-    // Operators of ONNX Runtime's own differ from build to build.
+    // Internal operators of ONNX Runtime differ from build to build.
     let node = |operator: &str, from: &str, to: &str| {
         let names = [(1, from), (2, to), (4, operator), (7, "com.microsoft")];
         let fields = names.map(|(field, name)| part(field, &[name.as_bytes()]));
@@ -183,16 +188,16 @@ fn operators_without_code_are_named_together() {
         value(11, "x"),
         value(12, "y"),
     ];
-    fs::write(&path, onnx(&[&graph.concat()])).expect("it can be written");
-    let error = load_error(&request(&path).expect("its header is fine"));
+    fs::write(&path, onnx(&[&graph.concat()])).expect("the file is written");
+    let error = load_error(&request(&path).expect("the header is valid"));
     let EngineError::Unsupported { operators, .. } = error else {
         panic!("{error}");
     };
     assert_eq!(operators, ["com.microsoft::Cnov", "com.microsoft::Rule"]);
 }
 
-/// Loads and runs a damaged model by the signature of the whole one: any outcome but a panic or a
-/// reason that says nothing.
+/// Loads and runs a damaged model with the signature of the intact one. Only a panic or an empty
+/// error message fails.
 fn try_damaged(path: &Path, whole: &LoadRequest) {
     let mut asked = request(path).unwrap_or_else(|| whole.clone());
     path.clone_into(&mut asked.model);
@@ -214,7 +219,7 @@ fn a_truncated_model_is_an_error_of_loading() {
     let whole = request(&example(DETECTOR)).expect("an example can be read");
     let bytes = fs::read(&whole.model).expect("an example can be read");
     for length in (0..bytes.len()).step_by(131) {
-        fs::write(&path, &bytes[..length]).expect("it can be written");
+        fs::write(&path, &bytes[..length]).expect("the file is written");
         try_damaged(&path, &whole);
     }
 }
@@ -234,7 +239,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
-        fs::write(&path, bytes).expect("it can be written");
+        fs::write(&path, bytes).expect("the file is written");
         try_damaged(&path, &whole);
     }
 }
@@ -244,12 +249,12 @@ fn an_index_outside_a_table_is_the_inputs_fault() {
     let mut session = load("hush-sentence/mlx/hush_sentence_mlx_fp32.onnx");
     let mut run = |index: i64| {
         let bytes = [5, 8, index].map(i64::to_le_bytes).concat();
-        let ids = Tensor::new(DType::Int64, vec![1, 3], bytes).expect("it fits");
+        let ids = Tensor::new(DType::Int64, vec![1, 3], bytes).expect("the data fits the shape");
         session.run(&[ids])
     };
     for index in [64, 100_000, -65, i64::MIN, i64::MAX] {
         run(63).expect("the last row is one");
-        let failed = run(index).expect_err("there is no such row");
+        let failed = run(index).expect_err("the row is missing");
         let EngineError::Input { reason, .. } = &failed else {
             panic!("{failed}");
         };

@@ -11,7 +11,7 @@ use pkgtool::diagnostic::{Applicability, Diagnostic};
 use pkgtool::fix::{Draft, Options};
 use pkgtool::package::{Discovery, FoundFile, Loaded};
 use pkgtool::source::edit::apply;
-use pkgtool::validate::{self, Recheck, NoPolicy};
+use pkgtool::validate::{self, NoPolicy, Recheck};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};

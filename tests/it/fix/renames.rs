@@ -202,7 +202,11 @@ fn a_config_that_was_not_named_is_not_broken() {
         .within(tree.path("xnnpack"))
         .run()
         .expect_code(2);
-    assert!(inside.stdout.contains("references it too"), "{}", inside.stdout);
+    assert!(
+        inside.stdout.contains("references it too"),
+        "{}",
+        inside.stdout
+    );
     fix(&tree, &["--unsafe", "."]).expect_code(0);
     is_done(&tree);
 }

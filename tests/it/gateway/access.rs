@@ -1,4 +1,5 @@
-//! Keys, permissions, accounts: who may do what, and in which order a request is told what it lacks.
+//! Tests of access control in the gateway: API keys, permissions and accounts, and the order in
+//! which missing access is reported.
 
 use serde_json::json;
 
@@ -6,7 +7,7 @@ use super::{PREFIXES, three, with_models};
 use crate::support::gateway::{Gateway, Setup, task_path};
 use crate::support::http::Upstream;
 
-/// Every operation of an account, with the permission that it needs.
+/// Returns every operation of an account with the permission that it needs.
 fn operations(task: &str) -> Vec<(&'static str, String, &'static str)> {
     let model = "account/local/model/echo";
     let of_task = format!("account/local/async/task/{task}");
@@ -146,7 +147,7 @@ fn a_blocked_account_is_told_so_before_anything_else() {
     gateway.until(|| gateway.get(any).status == 402);
     for (method, path, _) in operations("0199d0d0-0000-7000-8000-000000000000") {
         let path = format!("/api/mlpgateway/{path}");
-        // The permission would be missing for some of them, and what they name does not exist.
+        // Some operations lack the permission, and the objects that they name do not exist.
         gateway
             .send_with(&reader, method, &path, "")
             .expect_error(402, "ACCOUNT_IS_BLOCKED");
@@ -180,7 +181,8 @@ fn other_accounts_are_out_of_reach_operation_by_operation() {
         assert_eq!(reply.code(), code, "{method} {path}");
         assert!(!reply.text().contains("secret"));
     }
-    // Under its own name the stranger finds the task, but not what is in it.
+    // The stranger finds a task of that number under its own name, but not the other account's
+    // content.
     let own = format!("/api/mlpgateway/account/other/async/task/{task}");
     for path in [own.clone(), format!("{own}/response")] {
         gateway
@@ -190,7 +192,7 @@ fn other_accounts_are_out_of_reach_operation_by_operation() {
     gateway
         .send_with(&stranger, "POST", &format!("{own}/cancel"), "")
         .expect_error(403, "ACCESS_TO_ANOTHER_ACCOUNT_DENIED");
-    // What does not exist looks the same to a stranger as what is not public.
+    // To a stranger, a missing service looks the same as a private one.
     for path in ["account/local/model/nosuch", "account/nobody/model/echo"] {
         gateway
             .send_with(&stranger, "GET", &format!("/api/mlpgateway/{path}"), "")
@@ -224,7 +226,7 @@ fn a_public_service_makes_the_callers_own_task() {
     let done = gateway.send_with(&key, "GET", &own, "").expect(200).json();
     assert_eq!(done["status"], "COMPLETED");
     assert_eq!(done["callerId"], 2);
-    // The service's owner is not the task's.
+    // The service belongs to a different account than the task.
     gateway
         .get(&task_path(id))
         .expect_error(403, "ACCESS_TO_ANOTHER_ACCOUNT_DENIED");
@@ -261,7 +263,7 @@ fn secrets_are_nowhere_but_with_their_owner() {
         for secret in [&first, &secret, "pk_wrong_one"] {
             assert!(!text.contains(secret), "{place} has a key");
         }
-        // What was asked for is in the task's record, and nowhere else.
+        // The request's body is stored only in the task's record.
         let is_record = place.starts_with("pkgtool.db");
         assert!(
             is_record || !text.contains("\"data\":["),

@@ -1,4 +1,5 @@
-//! Bodies of requests: what is read of them, when, and what they take.
+//! Tests of request bodies: how much of them the gateway reads, when it reads them, and the memory
+//! that they take.
 
 use std::io::{BufReader, Write as _};
 use std::net::TcpStream;
@@ -19,11 +20,11 @@ fn with_upstream(settings: &str, path: &str, rps: u32) -> (Gateway, Upstream) {
     let gateway = setup.proxy("slow", &upstream.url(path)).start();
     let set = ["accounts", "set", "local", "--rps", &rps.to_string()];
     gateway.command(&set).expect_code(0);
-    // It knows limits from its start.
+    // The server loads an account's limits when it starts.
     (gateway.kill_and_restart(), upstream)
 }
 
-/// A request that announces a body and sends none of it yet.
+/// Sends a request's head, which announces a body, and none of the body yet.
 fn announce(gateway: &Gateway, key: &str, path: &str, more: &str, length: usize) -> TcpStream {
     let mut stream = connect(gateway.address);
     let head = format!(
@@ -47,7 +48,7 @@ fn a_request_beyond_the_rate_or_the_waiting_limit_is_refused_before_its_body() {
     gateway.create("slow", "{}");
     let refused = reply(announce(&gateway, &gateway.key, CREATE, "", 60 * MEBI));
     refused.expect_error(429, "TOO_MANY_IDLE_ASYNC_TASKS");
-    // Not even the head of a body of unknown length is waited for.
+    // The gateway answers before it reads any of a body of unknown length.
     let mut chunked = connect(gateway.address);
     let head = format!(
         "POST {CREATE} HTTP/1.1\r\nhost: x\r\nmlp-api-key: {}\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -60,7 +61,7 @@ fn a_request_beyond_the_rate_or_the_waiting_limit_is_refused_before_its_body() {
     for path in [CREATE, PREDICT] {
         let mut replies = Vec::new();
         gateway.until(|| {
-            // What is admitted waits for its body; the others are told at once.
+            // Admitted requests wait for their body; the others are rejected at once.
             let open: Vec<TcpStream> = (0..60)
                 .map(|_| announce(&gateway, &gateway.key, path, "", LARGE))
                 .collect();
@@ -83,7 +84,7 @@ fn a_request_beyond_the_rate_or_the_waiting_limit_is_refused_before_its_body() {
     }
 }
 
-/// More than what is kept in memory of a body that is to be stored.
+/// Size of a stored body that exceeds its part in memory, in bytes.
 const LARGE: usize = 300 << 10;
 
 #[test]
@@ -98,7 +99,7 @@ fn a_large_body_is_stored_once_for_its_idempotency_key() {
     gateway.wait_for(&busy, "PROCESSING");
     let body = vec![b'1'; LARGE];
     let first = send(&body).expect(200).json();
-    // The queue is full now: for all but who repeats.
+    // The queue is full now, except for repetitions of an earlier request.
     gateway
         .post(CREATE, &body)
         .expect_error(429, "TOO_MANY_IDLE_ASYNC_TASKS");
@@ -107,7 +108,7 @@ fn a_large_body_is_stored_once_for_its_idempotency_key() {
         send(&vec![b'2'; LARGE]).expect_error(409, "IDEMPOTENCY_KEY_WAS_USED");
         send(b"1").expect_error(409, "IDEMPOTENCY_KEY_WAS_USED");
     }
-    // Only the first one's body is left in the store.
+    // The store holds only the body of the first request.
     assert_eq!(files(&gateway.data().join("blobs/body")), 1);
     upstream.release();
     gateway.wait_for(first.as_str().expect("an id"), "COMPLETED");
@@ -131,7 +132,7 @@ fn bodies_of_every_size_arrive_whole() {
         gateway.wait_for(&task, "COMPLETED");
         assert!(gateway.result(&task).expect(200).body == body, "{size}");
     }
-    // Nothing is left of what they took: the largest still fits.
+    // All of their memory is released: the largest body still fits.
     let page = gateway.get("/metrics").expect(200).text();
     assert!(!page.contains("limit=\"body_memory"), "{page}");
     gateway.until(|| files(&gateway.data().join("blobs/body")) == 0);
@@ -152,7 +153,7 @@ fn a_large_body_of_a_model_is_checked_before_its_task_is_made() {
         let answer = gateway.result(task).expect(200).json();
         assert_eq!(first_output(&answer), [-1.0, -2.0, -3.0]);
     }
-    // As an object with a config, and as texts: what is stored is the data alone.
+    // The body is sent as an object with a config and as text; only the data is stored.
     let right: serde_json::Value = serde_json::from_str(&right).expect("JSON");
     let padded = format!("{{\"data\":{right},{spaces}\"config\":{{}}}}");
     let texts = json!({"data": format!("{right}{spaces}")}).to_string();
@@ -193,7 +194,7 @@ fn accounts_share_the_memory_for_bodies() {
         let full = reply(announce(&gateway, &third, PREDICT, "", nine));
         let full = full.expect_error(503, "BODY_MEMORY_IS_FULL");
         assert_eq!(full.header("retry-after"), Some("1"));
-        // A small one of whoever holds nothing has room still.
+        // A small body of an account without held memory still fits.
         gateway.send_with(&third, "POST", PREDICT, "{}").expect(200);
         drop((first, others));
         gateway.until(|| {
@@ -214,13 +215,13 @@ fn many_large_bodies_of_one_key_stay_within_the_memory() {
     let body = vec![b'7'; 60 * MEBI];
     let before = gateway.memory("VmRSS");
     for path in [PREDICT, CREATE] {
-        // What is held up there never answers: who is admitted is cut off by the test's end.
+        // The upstream never answers, so admitted requests last until the test closes them.
         let streams: Vec<TcpStream> = (0..60)
             .map(|_| announce(&gateway, &gateway.key, path, "", body.len()))
             .collect();
         std::thread::scope(|scope| {
             for mut stream in &streams {
-                // 10 MB each, or as much as it takes.
+                // Each stream sends 10 MB, or as much as the server accepts.
                 let part = &body[..10 * MEBI];
                 scope.spawn(move || {
                     let _ = stream.write_all(part);

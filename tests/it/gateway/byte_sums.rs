@@ -1,5 +1,5 @@
-//! Services of quantised models: their descriptions say how sums of 8-bit products are computed, and their
-//! settings pass options on to ONNX Runtime.
+//! Tests of services with quantised models. Their descriptions report how sums of 8-bit products
+//! are computed, and their settings pass options on to ONNX Runtime.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,8 @@ use crate::support::gateway::{Gateway, Setup};
 use crate::support::graph::{FLOAT, Graph, INT8, Size};
 use crate::support::tree::Tree;
 
-/// `y = x * w` in bytes between conversions: 64 times 255 times 127 for an `x` of 255.
+/// Returns a package that computes `y = x * w` in bytes between conversions: 64 times 255 times 127
+/// for an `x` of 255.
 fn package() -> Tree {
     let model = Graph::default()
         .input("x", FLOAT, &[Size::Of(1), Size::Of(64)])
@@ -42,7 +43,7 @@ fn package() -> Tree {
         .file("sums/xnnpack/sums_xnnpack_int8.onnx", model)
 }
 
-/// What the model's description says of its sums.
+/// Returns the byte-sum mode from the model's description.
 fn byte_sums(gateway: &Gateway) -> Value {
     let model = gateway.get("/api/mlpcore/providers/xnnpack/models/sums");
     let model = model.expect(200).json();

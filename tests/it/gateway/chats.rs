@@ -1,5 +1,6 @@
-//! Chats with a package's own decoder, through the adapters: it says what `transformers` said with the same
-//! weights, whoever else it talks with, and whatever became of the conversations before.
+//! Tests of chats with a package's own decoder (a language model that generates token by token)
+//! through the chat adapters. The answers must equal those of `transformers` with the same weights.
+//! Conversations in parallel and earlier conversations must not change them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,8 +19,9 @@ use crate::support::gateway::{Gateway, Setup};
 
 const PATH: &str = "/api/adapters/compat/chat/completions";
 const CONFIGS: &str = "/api/mlpgateway/account/local/model/jackdaw/predict-config";
-/// What the decoder's example comes as: a program that keeps its tokens, pasts and presents whose rows
-/// share runs, and nothing kept at all.
+/// Backends of the decoder example. Each one handles the KV cache differently: a program that keeps
+/// its tokens itself (`xnnpack`), past and present tensors whose rows share runs (`mlx`), and no
+/// cache (`qnn`).
 const BACKENDS: [&str; 3] = ["xnnpack", "mlx", "qnn"];
 
 fn start(settings: &str) -> Gateway {
@@ -35,7 +37,7 @@ fn choose(gateway: &Gateway, backend: &str) {
     gateway.post(CONFIGS, body.to_string()).expect(200);
 }
 
-/// What was asked, and what `transformers` answered.
+/// Returns requests with the answers that `transformers` gave to them.
 fn conversations() -> Vec<(Value, Value)> {
     let text = fs::read_to_string(fixture("text").join("jackdaw.json")).expect("a fixture");
     let truth: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -53,7 +55,7 @@ fn request(one: &Value) -> Value {
     }
     for message in body["messages"].as_array_mut().expect("a list") {
         for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
-            // Clients send text.
+            // Clients send arguments as text.
             let arguments = call["function"]["arguments"].to_string();
             call["id"] = json!("call_1");
             call["function"]["arguments"] = json!(arguments);
@@ -68,7 +70,7 @@ fn request(one: &Value) -> Value {
     body
 }
 
-/// Fails unless a whole answer is the one of the fixture.
+/// Fails unless a whole answer equals the fixture's.
 #[track_caller]
 fn assert_said(answer: &Value, one: &Value, what: &str) {
     let choice = &answer["choices"][0];
@@ -128,7 +130,7 @@ fn many_conversations_at_once_say_what_each_says_alone() {
     let gateway = start("");
     choose(&gateway, "mlx");
     let all = conversations();
-    // Greedy ones: each alone has one answer.
+    // Greedy requests: each has exactly one right answer.
     let next = AtomicUsize::new(0);
     for round in 0..3 {
         next.store(0, Ordering::Relaxed);
@@ -153,7 +155,7 @@ fn many_conversations_at_once_say_what_each_says_alone() {
     );
 }
 
-/// Begins a stream, and goes away amid it.
+/// Starts a stream and disconnects in the middle of it.
 fn leave(gateway: &Gateway, body: &Value) {
     let mut body = body.clone();
     body["stream"] = json!(true);
@@ -173,7 +175,7 @@ fn turns_of_a_conversation_use_what_is_held() {
             let reply = post(&gateway, PATH, &body.to_string()).expect(200).json();
             let said = reply["choices"][0]["message"].clone();
             assert_eq!(said["content"], "Nice to meet you, Ada.", "{what}");
-            // Another account talks with it between the turns.
+            // Another account uses the decoder between the turns.
             let account = format!("other-{backend}-{round}");
             gateway.account(&account, 1000);
             let messages = body["messages"].as_array_mut().expect("a list");
@@ -187,7 +189,7 @@ fn turns_of_a_conversation_use_what_is_held() {
             let prompt = usage["prompt_tokens"].as_u64().expect("a number");
             let cached = cached.expect("a number");
             assert!(cached > prompt / 3 && cached < prompt, "{what}: {usage}");
-            // Another way on from the first turn: what was said since is taken back.
+            // Continue differently after the first turn: later tokens are removed from the cache.
             let messages = body["messages"].as_array_mut().expect("a list");
             messages.truncate(2);
             messages.push(json!({"role": "user", "content": "Hello!"}));
@@ -214,11 +216,11 @@ fn a_worker_that_dies_between_turns_is_not_noticed() {
     }
 }
 
-/// Processes that the gateway has started and that run models.
+/// Returns the worker processes of the gateway.
 fn workers(gateway: &Gateway) -> Vec<String> {
     let tasks = format!("/proc/{}/task", gateway.process());
     let tasks = fs::read_dir(tasks).expect("it runs");
-    // A thread that has ended meanwhile has none.
+    // A thread that has ended meanwhile has no list of children.
     let children =
         tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
     let children: Vec<String> = children.collect();
@@ -245,7 +247,7 @@ fn a_prompt_that_is_too_long_is_refused_with_both_numbers() {
             .split(|letter: char| !letter.is_ascii_digit())
             .filter_map(|number| number.parse().ok())
             .collect();
-        // The program says what it holds; of the others it is not known.
+        // This program declares its capacity in tokens; the others do not.
         let holds = if backend == "xnnpack" { 512 } else { 4096 };
         assert!(numbers.contains(&holds), "{backend}: {message}");
         let is_more = |number: &usize| *number > holds;
@@ -306,10 +308,10 @@ fn events_add_up_to_the_whole_answer() {
 #[test]
 fn a_stream_may_take_longer_than_an_answer() {
     let gateway = start("[services.jackdaw]\npredict_timeout_s = 1.5");
-    // Nothing is kept there: it gets slower with every token.
+    // This backend has no cache, so every token takes longer than the one before.
     choose(&gateway, "qnn");
     let mut body = json!({"model": "local/jackdaw", "temperature": 0, "max_tokens": 4000,
-        // It never ends by itself.
+        // The bias suppresses the end token, so generation never ends by itself.
         "logit_bias": {"0": -100, "2": -100},
         "messages": [{"role": "user", "content": "Hello!"}]});
     let whole = post(&gateway, PATH, &body.to_string());
@@ -323,13 +325,13 @@ fn a_stream_may_take_longer_than_an_answer() {
             assert!(!text.contains("error"), "{text}");
         }
     }
-    // Whoever has left is not waited for.
+    // Requests of disconnected clients do not delay this one.
     let hello = json!({"model": "local/jackdaw", "max_tokens": 3,
         "messages": [{"role": "user", "content": "Hello!"}]});
     post(&gateway, PATH, &hello.to_string()).expect(200);
 }
 
-/// The official clients against a package's own decoder and encoder.
+/// Starts a gateway for the official clients with a package's own decoder and encoder.
 fn with_text() -> Gateway {
     Setup::new()
         .packages(examples().join("jackdaw"))

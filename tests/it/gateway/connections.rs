@@ -1,4 +1,5 @@
-//! Connections: how many, whose, and what is said on them by the HTTP library.
+//! Tests of connections: their limits, their owners, and the answers that the HTTP library itself
+//! sends on them.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,12 +15,12 @@ fn with_echo(settings: &str) -> (Gateway, Upstream) {
     (gateway.start(), upstream)
 }
 
-/// Connections that send half a head, or nothing.
+/// Opens connections that send half a request head.
 fn half_open(gateway: &Gateway, count: usize) -> Vec<TcpStream> {
     let open = |number: usize| {
         let mut stream = connect(gateway.address);
         if number.is_multiple_of(2) {
-            // The server may have closed it by now.
+            // The server may have closed the connection by now.
             let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n");
         }
         stream
@@ -110,7 +111,7 @@ fn what_is_no_request_gets_the_body_of_every_error() {
     ];
     let good = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
     for (text, status, code) in &cases {
-        // As a connection's first request, and after others.
+        // Once as the first request of a connection, then after other requests.
         for before in 0..3 {
             let mut stream = connect(gateway.address);
             let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
@@ -125,7 +126,7 @@ fn what_is_no_request_gets_the_body_of_every_error() {
             assert_eq!(reader.read(&mut [0]).expect("it is closed"), 0);
         }
     }
-    // What a handler answers is not touched, whatever it looks like.
+    // An answer from a handler passes unchanged, even when it looks like one of the HTTP library.
     let echo = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".repeat(3000);
     for _ in 0..3 {
         let answer = gateway.post("/p/local/echo", &echo).expect(200);
@@ -194,7 +195,7 @@ fn the_soft_limit_of_open_files_is_raised() {
     let gateway = Setup::new().open_files(64).start();
     let (soft, hard) = gateway.limits("Max open files");
     assert_eq!(soft, hard);
-    // More than the soft limit was.
+    // This is more than the original soft limit.
     let held = half_open(&gateway, 200);
     for _ in 0..3 {
         gateway.get("/healthz").expect(200);

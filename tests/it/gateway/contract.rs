@@ -1,5 +1,5 @@
-//! What clients of the platform count on, beside what the other files have: media types, keys that work at
-//! once, what a refusal says, numbers out of range.
+//! Tests of promises to clients of the platform that the other files do not cover: media types,
+//! keys that work at once, the content of rejections, and numbers out of range.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ fn an_answer_keeps_its_media_type() {
     }
     let failed = gateway.create("teapot", "{}");
     gateway.wait_for(&failed, "CANCELED");
-    // What is remembered, and what is read again after a restart.
+    // The first rounds use the server's memory, the later ones the data read after a restart.
     for round in 0..3 {
         for (task, media, body) in &tasks {
             let result = gateway.result(task).expect(200);
@@ -68,12 +68,12 @@ fn a_key_works_as_soon_as_it_is_made() {
         let name = format!("key{round}");
         let key = gateway.new_key("local", &name, "read");
         gateway.send_with(&key, "GET", path, "").expect(200);
-        // One that is wrong changes nothing for the next.
+        // An invalid request changes nothing for the next one.
         gateway
             .send_with(&format!("{key}x"), "GET", path, "")
             .expect_error(401, "mlp.gateway.api_key_not_found");
     }
-    // So does one of an account that was made with it.
+    // The same holds for a key of an account that was made with it.
     gateway.account("acme", 20);
     let key = gateway.new_key("acme", "ci", "read");
     let own = "/api/mlpgateway/account/acme/async/task";
@@ -91,7 +91,7 @@ fn guessing_keys_is_answered_at_once_and_makes_no_key_late() {
             .send_with(&format!("pk_{guess}"), "GET", path, "")
             .expect_error(401, "mlp.gateway.api_key_not_found");
     }
-    // Nothing is asked for now, but the view follows by itself.
+    // No request triggers the reload now: the server notices new keys by itself.
     let key = gateway.new_key("local", "late", "read");
     let made = Instant::now();
     gateway.until(|| gateway.send_with(&key, "GET", path, "").status == 200);
@@ -202,7 +202,7 @@ fn numbers_out_of_range_name_nothing() {
     }
 }
 
-/// The number in full-width digits, percent-encoded.
+/// Returns the number in full-width digits, percent-encoded.
 fn wide(number: i64) -> String {
     let digits = number.to_string();
     let wide = digits

@@ -1,4 +1,4 @@
-//! A Core ML model that stands by itself, served where there is no Core ML.
+//! Tests of a self-contained Core ML model that is served on a machine without Core ML.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::model::coreml::path;
 use crate::support::gateway::Setup;
 use crate::support::tree::Tree;
 
-/// A package around the fixture `ranged`.
+/// Adds a package around the fixture `ranged`.
 fn package(tree: Tree) -> Tree {
     let config = json!({
         "$schema": "https://pkgtool.dev/schemas/config.schema.json",
@@ -59,7 +59,7 @@ fn a_folder_is_served_and_replaced_when_its_files_change() {
         let apart = apart.map(|(found, expected)| (found - expected).abs());
         assert!(apart.fold(0.0, f64::max) < 1e-4);
     }
-    // A change deep in the folder is seen, and what is broken is not served.
+    // The server notices a change deep in the folder and does not serve a broken model.
     let weights = tree
         .path("ranged/coreml/ranged_coreml_fp32.mlpackage")
         .join("Data/com.apple.CoreML/weights/weight.bin");

@@ -1,4 +1,4 @@
-//! Answers that end before they are whole: the model holds no more tokens, or a limit cuts a call.
+//! Tests of truncated answers: the model's token capacity is reached, or a limit cuts a tool call.
 
 use std::fs;
 
@@ -13,13 +13,14 @@ use crate::support::run::pkgtool;
 
 const PATH: &str = "/api/adapters/compat/chat/completions";
 
-/// The token of `a` in the example's tokenizer.
+/// Token of `a` in the example's tokenizer.
 const A: usize = 73;
 
-/// Tokens that the model holds.
+/// Token capacity of the model.
 const HELD: usize = 200;
 
-/// A package with the example's tokenizer and a decoder that does not say how many tokens it holds.
+/// Returns a package with the example's tokenizer and a decoder that does not declare its token
+/// capacity.
 fn package() -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let from = examples().join("jackdaw");
@@ -54,7 +55,7 @@ fn say(gateway: &Gateway, more: &Value) -> Value {
     post(gateway, PATH, &body.to_string()).expect(200).json()
 }
 
-/// The chunks of a stream, put together as a whole answer.
+/// Joins the chunks of a stream into a whole answer.
 fn summed(text: &str) -> Value {
     let (mut content, mut finish, mut calls) = (String::new(), Value::Null, Vec::new());
     for line in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
@@ -110,7 +111,7 @@ fn an_answer_beyond_what_a_model_holds_ends_by_length() {
     let stream = say(&gateway, &json!({"temperature": 0, "stream": true}));
     assert_eq!(stream["choices"][0]["message"]["content"], said);
     assert_eq!(stream["choices"][0]["finish_reason"], "length");
-    // Another turn is answered as if nothing had been.
+    // The truncation does not affect the next turn.
     let short = say(&gateway, &json!({"temperature": 0, "max_tokens": 3}));
     assert_eq!(short["choices"][0]["message"]["content"], "aaa");
     let long = json!({"role": "user", "content": "hello ".repeat(HELD)});

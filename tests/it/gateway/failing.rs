@@ -1,4 +1,5 @@
-//! Services whose models fail: what is listed, what calls are answered, what people read.
+//! Tests of services whose models fail: their state in lists, the answers to calls, and the
+//! messages for people.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use crate::support::tree::Tree;
 
 const WORDS: &str = "the model failed on every input that was tried";
 
-/// Packages of a model that fails always and of one that runs.
+/// Returns packages of a model that always fails and of one that runs.
 fn packages() -> Tree {
     let methods = json!({"forward": {
         "inputs": [{"shape": [-1, 2], "dtype": "float32"}],
@@ -75,7 +76,7 @@ fn a_service_that_is_warmed_up_is_tried_at_once() {
     assert!(reason.contains(WORDS), "{reason}");
 }
 
-/// A PNG of these sides.
+/// Returns a PNG of the given size, in base64.
 fn png(width: u32, height: u32) -> String {
     let mut bytes = std::io::Cursor::new(Vec::new());
     let picture = image::RgbImage::new(width, height);

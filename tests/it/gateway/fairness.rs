@@ -1,4 +1,5 @@
-//! Accounts and keys that take all they can get, and what is left for the others.
+//! Tests of fairness: an account or a key that uses all it can get must leave capacity for the
+//! others.
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Write as _};
@@ -8,7 +9,7 @@ use std::time::Instant;
 use crate::support::gateway::{Gateway, Setup, task_path};
 use crate::support::http::{self, Reply, Upstream, connect, read_reply};
 
-/// A request with a key, of which no answer is waited for.
+/// Sends a request with a key and does not wait for the answer.
 fn begun(gateway: &Gateway, key: &str, path: &str) -> TcpStream {
     let mut stream = connect(gateway.address);
     write!(
@@ -19,7 +20,7 @@ fn begun(gateway: &Gateway, key: &str, path: &str) -> TcpStream {
     stream
 }
 
-/// A POST whose head has these lines.
+/// Sends a POST with additional header lines.
 fn post(gateway: &Gateway, path: &str, more: &str, body: &[u8]) -> Reply {
     let mut stream = connect(gateway.address);
     let mut head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
@@ -60,7 +61,7 @@ fn every_create_counts_in_the_rate() {
         let began = Instant::now();
         let mut accepted = 0;
         for number in 0..30 {
-            // A predict now and then: both are counted in one rate.
+            // Every fifth request is a predict: both kinds count towards the same rate.
             let reply = if number % 5 == 4 {
                 gateway.post("/p/local/echo", "{}")
             } else {
@@ -171,7 +172,7 @@ fn health_has_a_connection_of_its_own() {
     }
     let refused = gateway.post("/p/local/slow", "{}");
     refused.expect_error(503, "TOO_MANY_CONNECTIONS");
-    // Those who keep such a connection open go before the next who asks.
+    // Silent connections of this kind are evicted before the next client that sends a request.
     let silent: Vec<_> = (0..40).map(|_| connect(gateway.address)).collect();
     gateway.until(|| {
         http::try_request(gateway.address, "/healthz").is_some_and(|it| it.status == 200)

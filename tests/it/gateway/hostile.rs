@@ -1,4 +1,5 @@
-//! Bytes that cost much to read, eight at once with one key, while another account goes about its work.
+//! Tests of inputs that are expensive to parse, sent eight at once with one key while another
+//! account works.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,19 +15,19 @@ use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::Reply;
 use crate::support::tree::Tree;
 
-/// Requests of a kind at once.
+/// Number of parallel requests per case.
 const AT_ONCE: usize = 8;
 
-/// Longest time that the other account waits. Release builds are measured by `tests/bench/hostile.py`;
-/// here tests share the machine, and nothing is optimised.
+/// Maximum time that the other account waits. `tests/bench/hostile.py` measures release builds;
+/// here tests share the machine and the build is not optimised.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Most memory that the gateway takes, in bytes.
+/// Maximum memory of the gateway, in bytes.
 const MOST_MEMORY: u64 = 300 << 20;
 
 const PREDICT: &str = "/api/mlpgateway/account/local/model";
 
-/// An example package with another tokenizer.
+/// Writes an example package with a changed tokenizer.
 fn with_tokenizer(directory: &Path, change: impl FnOnce(&mut Value)) {
     let copied = Command::new("cp")
         .arg("-r")
@@ -41,7 +42,7 @@ fn with_tokenizer(directory: &Path, change: impl FnOnce(&mut Value)) {
     std::fs::write(&file, tokenizer.to_string()).expect("it is written");
 }
 
-/// Asks eight times at once, and the other account's predicts and the health meanwhile.
+/// Sends eight requests at once, and meanwhile predicts of the other account and health checks.
 #[track_caller]
 fn eight(gateway: &Gateway, path: &str, body: &str, what: &str) -> Vec<Reply> {
     let other = gateway.new_key("other", what, "predict,read");
@@ -68,7 +69,7 @@ fn eight(gateway: &Gateway, path: &str, body: &str, what: &str) -> Vec<Reply> {
     replies
 }
 
-/// The gateway, with the package that the other account asks.
+/// Starts the gateway, including the package that the other account uses.
 fn start(packages: &[&Path]) -> (Gateway, Tree) {
     let tree = package(Tree::new(), "negate", "Neg");
     let mut setup = Setup::new()
@@ -95,7 +96,7 @@ fn written(width: u32, height: u32, format: image::ImageFormat) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A PNG that says another size than it has.
+/// Returns a PNG whose header declares a false size.
 fn png_of(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = written(16, 16, image::ImageFormat::Png);
     bytes[16..20].copy_from_slice(&width.to_be_bytes());
@@ -105,7 +106,7 @@ fn png_of(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// The checksum of a PNG's chunk.
+/// Returns the checksum of a PNG chunk.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
@@ -115,7 +116,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, step)
 }
 
-/// A JPEG that says another size than it has.
+/// Returns a JPEG whose header declares a false size.
 fn jpeg_of(width: u16, height: u16) -> Vec<u8> {
     let mut bytes = written(16, 16, image::ImageFormat::Jpeg);
     let mut frames = bytes.windows(2).enumerate();
@@ -157,7 +158,7 @@ fn tensors_of_many_numbers() {
     let numbers = "0,".repeat(2_000_000);
     let body = format!("{{\"inputs\":[{{\"data\":[{numbers}0]}}]}}");
     for reply in eight(&gateway, &path, &body, "numbers") {
-        // As many are read as the memory for bodies has room for.
+        // The memory for bodies limits how many are read.
         assert!([400, 429].contains(&reply.status), "{}", reply.text());
     }
 }
@@ -176,12 +177,12 @@ fn a_tokenizer_whose_replacements_multiply() {
     let (gateway, _tree) = start(&[directory.path()]);
     let path = format!("{PREDICT}/hush_sentence/predict");
     for reply in eight(&gateway, &path, r#"{"texts":["a"]}"#, "replacements") {
-        // One that waits for too long is told to come again.
+        // A request that waits too long is rejected with a retry hint.
         assert!([500, 429].contains(&reply.status), "{}", reply.text());
     }
-    // Callers get the code of a fault of the package, operators its reason.
+    // Callers get the error code of the package's fault; the log has its reason.
     gateway.until(|| gateway.log().contains("the memory limit of 32 MiB"));
-    // What does not grow is answered.
+    // An input that does not grow is answered.
     gateway.post(&path, r#"{"texts":["fox"]}"#).expect(200);
 }
 

@@ -1,4 +1,4 @@
-//! Limits of accounts, of services, of bodies; and that they hold exactly.
+//! Tests that the limits of accounts, services and bodies hold exactly.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::support::http::{Reply, Upstream};
 
 const CREATE: &str = "/api/mlpgateway/account/local/model/slow/async/predict";
 
-/// What many requests at once get.
+/// Sends many requests at once and returns their answers.
 fn at_once(gateway: &Gateway, count: usize, path: &str) -> Vec<Reply> {
     let replies = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -76,13 +76,13 @@ fn requests_per_second_are_counted_for_tasks_and_predicts_alike() {
         .expect("one was");
     let refused = refused.expect_error(429, "REQUESTS_PER_SECOND_LIMIT_EXCEEDED");
     assert_eq!(refused.header("retry-after"), Some("1"));
-    // The window is full of predicts: a create is refused for its rate.
+    // The window is full of predicts: the rate limit rejects a create.
     gateway.until(|| {
         at_once(&gateway, 8, predict);
         let reply = gateway.post(CREATE, "{}");
         reply.status == 429 && reply.code() == "REQUESTS_PER_SECOND_LIMIT_EXCEEDED"
     });
-    // Reading is not counted.
+    // Reads do not count.
     for _ in 0..20 {
         gateway
             .get("/api/mlpgateway/account/local/async/task")
@@ -148,7 +148,7 @@ fn a_full_queue_of_a_service_is_told() {
         .expect_code(0);
     let path = "/api/mlpgateway/account/local/model/negate/predict";
     let body = three([1.0, 2.0, 3.0]);
-    // The first request loads the model; others come meanwhile.
+    // The first request loads the model while others arrive.
     let replies = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..24 {

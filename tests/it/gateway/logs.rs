@@ -1,4 +1,4 @@
-//! What the log says: of a request all that ties it to its caller, in the form that was asked for.
+//! Tests of the log: each request's line identifies its caller and has the configured format.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::support::environment::say;
 use crate::support::gateway::{Gateway, Setup, task_path};
 use crate::support::http::{self, Upstream};
 
-/// The line of the request with this id.
+/// Returns the log line of the request with this id.
 #[track_caller]
 fn line_of(gateway: &Gateway, id: &str) -> Value {
     gateway.line(|line| line["request"] == id && line["status"].is_number())
@@ -47,7 +47,7 @@ fn a_line_ties_a_request_to_who_asked_what() {
         assert_eq!(line["task"], task.as_str(), "{line}");
         assert_eq!(line["path"], path.as_str(), "{line}");
     }
-    // A query may hold what is nobody's business.
+    // Queries may hold secrets, so the log omits them.
     let path = format!("{base}/predict?dataType=secret");
     let reply = gateway.post(&path, "{").expect(400);
     let line = line_of(&gateway, reply.header("z-requestid").expect("an id"));
@@ -56,7 +56,7 @@ fn a_line_ties_a_request_to_who_asked_what() {
     assert_eq!(line["path"], format!("{base}/predict"));
     assert_eq!(line["service"], "local/negate");
     assert!(!gateway.whole_log().contains("secret"));
-    // Who has no key is nobody.
+    // A request without a key has no account in the log.
     let reply = gateway.bare("POST", "/p/local/negate", &[]).expect(401);
     let line = line_of(&gateway, reply.header("z-requestid").expect("an id"));
     assert!(line["account"].is_null() && line["service"].is_null());
@@ -172,7 +172,8 @@ fn text_is_for_people() {
     }
 }
 
-/// Starts a server whose standard error is a terminal, and prints what appeared there.
+/// Script that starts a server whose standard error is a terminal, and prints the terminal's
+/// output.
 #[cfg(unix)]
 const ON_A_TERMINAL: &str = "
 import os, pty, subprocess, sys, threading
@@ -243,7 +244,7 @@ fn packages_behind_links_are_told() {
     assert!(reason.contains("a link to a directory"), "{reason}");
     assert!(reason.contains("configure the directory"), "{reason}");
     assert!(told(&empty).is_empty(), "no package is behind it");
-    // One that comes later is told too, and the first one is not told again.
+    // A later one is reported too; the first one is not reported again.
     let second = link("later", elsewhere.root().to_owned());
     gateway.until(|| told(&second).len() == 1);
     assert_eq!(told(&first).len(), 1);

@@ -1,4 +1,4 @@
-//! The page of metrics: what Prometheus' own tool says of it, both of its formats, what it tells.
+//! Tests of the metrics page: its two formats, checked by Prometheus' own tool, and its values.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -11,10 +11,11 @@ use crate::support::environment::Piece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{self, Upstream};
 
-/// What asks for the other format.
+/// The `Accept` header that asks for OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0";
 
-/// A server that has done a bit of everything, with what keeps it going.
+/// Starts a server and sends it requests of all kinds; returns it with the values that keep it
+/// running.
 fn busy() -> (Gateway, crate::support::tree::Tree, Upstream) {
     let upstream = Upstream::start();
     let setup = Setup::new()
@@ -39,7 +40,7 @@ fn busy() -> (Gateway, crate::support::tree::Tree, Upstream) {
     (gateway, tree, upstream)
 }
 
-/// The value of a series, by all that stands before it.
+/// Returns the value of the series with this name and labels.
 #[track_caller]
 fn value(page: &str, series: &str) -> f64 {
     let mut lines = page.lines();
@@ -75,7 +76,7 @@ fn prometheus_own_tool_finds_nothing_to_say() {
     );
 }
 
-/// A line of a page that is no comment, taken apart by the formats' grammar.
+/// A sample line of a page, parsed by the grammar of the formats.
 struct Sample {
     name: String,
     labels: Vec<(String, String)>,
@@ -130,7 +131,7 @@ fn sample(line: &str) -> Sample {
     }
 }
 
-/// Holds a page to its format, and gives its series without their values.
+/// Checks a page against its format and returns its series without their values.
 #[track_caller]
 fn check(page: &str, is_open: bool) -> BTreeSet<String> {
     assert!(page.ends_with('\n'));
@@ -218,7 +219,7 @@ fn both_formats_are_kept_to_and_say_the_same() {
             .to_owned();
         (media, reply.text())
     };
-    // The first request of all adds a series of its own.
+    // The very first request adds a series of its own.
     gateway.metrics();
     for _ in 0..3 {
         let (media, text) = ask("text/plain");
@@ -295,7 +296,7 @@ fn what_a_service_did_is_measured() {
     }
     assert!(value(&page, "pkgtool_sessions") > 0.5);
     assert!(!page.contains("pkgtool_model_seconds_count{service=\"local/echo\"}"));
-    // Past the timeout of a predict, which is a minute.
+    // The bounds exceed the timeout of a predict, which is a minute.
     for bound in ["60.0", "120.0", "300.0", "+Inf"] {
         let bucket =
             format!("pkgtool_predict_seconds_bucket{{service=\"local/negate\",le=\"{bound}\"}}");
@@ -334,7 +335,7 @@ fn the_server_itself_is_measured() {
 fn open_connections_are_counted_while_they_are() {
     let gateway = Setup::new().start();
     let open = || value(&gateway.metrics(), "pkgtool_connections_open");
-    // The one that asks is open itself; those of former requests may be just about to close.
+    // The connection of this request is open; those of earlier requests may be closing.
     gateway.until(|| (open() - 1.0).abs() < 0.5);
     for _ in 0..3 {
         let held: Vec<_> = (0..5).map(|_| http::connect(gateway.address)).collect();
@@ -394,7 +395,7 @@ fn beyond_the_bound_services_and_accounts_are_together() {
 #[test]
 fn a_key_sees_its_own_account_and_the_services_that_it_may_use() {
     let upstream = Upstream::start();
-    // On the loopback address, too: a proxy before the server connects from there.
+    // This includes the loopback address, since a proxy in front of the server connects from there.
     let gateway = Setup::new()
         .settings("[services.open]\npublic = true")
         .proxy("open", &upstream.url("/echo"))
@@ -468,7 +469,7 @@ fn a_task_that_was_canceled_while_it_ran_is_counted() {
     upstream.release();
 }
 
-/// Processes that a process has started, as Linux lists them.
+/// Returns the child processes of a process, as Linux lists them.
 #[cfg(target_os = "linux")]
 fn children(of: u32) -> Vec<u32> {
     let mut found = Vec::new();
@@ -500,7 +501,7 @@ fn a_worker_that_died_and_was_replaced_is_counted() {
             .args(["-KILL", &workers[0].to_string()])
             .status();
         assert!(killed.expect("kill runs").success());
-        // Who finds it dead is told so; the next one has another.
+        // The request that finds the worker dead gets an error; the next one gets a new worker.
         gateway.until(|| gateway.post("/p/local/negate", &body).status == 200);
         let page = gateway.metrics();
         let negate = "{service=\"local/negate\"}";

@@ -1,4 +1,4 @@
-//! The gateway through HTTP, as clients see it.
+//! Tests of the gateway (the HTTP server of `pkgtool serve`) through its HTTP API.
 
 mod access;
 mod adapters;
@@ -43,15 +43,15 @@ use crate::support::gateway::{Gateway, Setup};
 use crate::support::onnx;
 use crate::support::tree::Tree;
 
-/// The spellings of the prefix.
+/// Accepted spellings of the path prefix.
 const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 
-/// The example packages.
+/// Returns the directory of the example packages.
 fn examples() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("packages-examples")
 }
 
-/// A package of one ONNX model with an input `x` and an output `y`, for xnnpack.
+/// Adds a package of one ONNX model with an input `x` and an output `y`, for `xnnpack`.
 pub(crate) fn package(tree: Tree, name: &str, operator: &str) -> Tree {
     let model = onnx::unary(operator, "float32", Some(&[3]));
     let tensor = json!({"shape": [3], "dtype": "float32"});
@@ -59,7 +59,7 @@ pub(crate) fn package(tree: Tree, name: &str, operator: &str) -> Tree {
     of_model(tree, name, model, &methods)
 }
 
-/// A package of an ONNX model, for xnnpack.
+/// Adds a package of an ONNX model, for `xnnpack`.
 pub(crate) fn of_model(tree: Tree, name: &str, model: Vec<u8>, methods: &Value) -> Tree {
     let file = format!("{name}_xnnpack_fp32.onnx");
     let config = json!({
@@ -80,18 +80,18 @@ pub(crate) fn of_model(tree: Tree, name: &str, model: Vec<u8>, methods: &Value) 
         .file(&format!("{name}/xnnpack/{file}"), model)
 }
 
-/// A server with the services `negate` and `relu`.
+/// Starts a server with the services `negate` and `relu`.
 pub(crate) fn with_models(setup: Setup) -> (Gateway, Tree) {
     let tree = package(package(Tree::new(), "negate", "Neg"), "relu", "Relu");
     (setup.packages(tree.root()).start(), tree)
 }
 
-/// The body of a request with one input of three elements.
+/// Returns the body of a request with one input of three elements.
 pub(crate) fn three(values: [f32; 3]) -> String {
     json!({"inputs": [{"data": values}]}).to_string()
 }
 
-/// The elements of the first output.
+/// Returns the elements of the first output.
 #[track_caller]
 pub(crate) fn first_output(body: &Value) -> Vec<f64> {
     let data = body["outputs"][0]["data"].as_array();

@@ -1,4 +1,4 @@
-//! The gateway against its own OpenAPI documents, by a fuzzer that reads them.
+//! Fuzz tests of the gateway against its own OpenAPI documents, with schemathesis.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::support::http::Upstream;
 use crate::support::onnx;
 use crate::support::tree::Tree;
 
-/// Examples of each operation, beside those that cover its parameters one by one.
+/// Number of examples per operation, in addition to those that cover its parameters one by one.
 const EXAMPLES: &str = "25";
 
-/// The same where a model runs for each of them.
+/// Number of examples per operation where a model runs for each example.
 const EXAMPLES_OF_MODELS: &str = "10";
 
-/// Runs the fuzzer on a document, with the first key, and gives what it said.
+/// Runs the fuzzer on a document with the first key and returns its output.
 #[track_caller]
 fn fuzz(
     gateway: &Gateway,
@@ -60,7 +60,7 @@ fn every_answer_is_one_that_the_document_has() {
     gateway
         .command(&["accounts", "set", "local", "--rps", "100000"])
         .expect_code(0);
-    // Parameters that name something must name what is there: else nothing but 404 is tried.
+    // Parameters that name objects must name existing ones; otherwise the fuzzer sees only 404.
     let base = "/api/mlpgateway/account/local/model/echo";
     let config = gateway.post(
         &format!("{base}/predict-config"),
@@ -76,7 +76,8 @@ fn every_answer_is_one_that_the_document_has() {
         "\"path.account\" = \"local\"\n\"path.model\" = \"echo\"\n\
          \"path.provider\" = \"echo\"\n\"path.id\" = \"local/echo\"\n\"path.task\" = \"{task}\"\n\"query.configId\" = {config}\n\"path.dataset\" = {dataset}\n\"path.job\" = 1\n"
     );
-    // What a dataset may have in it no schema says: tests of its own upload right ones and wrong ones.
+    // Schemas do not describe the content of datasets: separate tests upload valid and invalid
+    // ones.
     let others = ["--exclude-operation-id", "uploadDataset"];
     let examples = [&["--max-examples", EXAMPLES][..], &others].concat();
     let said = fuzz(
@@ -88,7 +89,7 @@ fn every_answer_is_one_that_the_document_has() {
     assert!(said.contains("46 selected / 47 total"), "{said}");
 }
 
-/// A package of one model with two inputs of one open size, `a + b`.
+/// Adds a package of one model, `a + b`, whose two inputs share an open size.
 fn sum(tree: Tree) -> Tree {
     let model = onnx::model(&[
         &onnx::graph_node("Add", &["a", "b"], "y", &[]),
@@ -115,7 +116,7 @@ fn sum(tree: Tree) -> Tree {
         .file("sum/xnnpack/sum_xnnpack_fp32.onnx", model)
 }
 
-/// A server of real models: three numbers, two inputs of one size, indices into a table.
+/// Starts a server of real models: three numbers, two inputs of one size, indices into a table.
 fn with_real_models() -> (Gateway, Tree) {
     let tree = sum(package(Tree::new(), "negate", "Neg"));
     let sentence: PathBuf = examples().join("hush-sentence");
@@ -138,9 +139,10 @@ fn what_a_services_document_allows_is_not_refused() {
         let document = format!("/openapi.json?service={service}");
         let parameters = format!("\"path.account\" = \"local\"\n\"path.model\" = \"{model}\"\n");
         let few = ["--mode", "positive", "--max-examples", EXAMPLES_OF_MODELS];
-        // A new default config changes what requests without a config mean: by itself.
+        // A new default config changes requests without a config, so this operation runs
+        // separately.
         let one = "createPredictConfig";
-        // A service is derived under a name of its own, once.
+        // Services are derived once, under a separate name.
         let other = "deriveService";
         let paths = ["--include-path-regex", "model/.model."];
         let excluded = [
@@ -173,7 +175,7 @@ fn a_services_document_says_what_it_takes() {
     };
     let sentence = document("local/hush_sentence");
     for kind in ["predict", "async/predict"] {
-        // As tensors, or as texts.
+        // The body holds tensors or texts.
         let body = body(&sentence, kind);
         let inputs = body["anyOf"][0]["properties"]["inputs"].clone();
         let texts = &body["anyOf"][1]["properties"]["texts"]["items"];
@@ -210,20 +212,20 @@ fn a_services_document_says_what_it_takes() {
     let sum = document("sum");
     let inputs = body(&sum, "predict")["properties"]["inputs"]["prefixItems"].clone();
     assert_eq!(inputs.as_array().map(Vec::len), Some(2));
-    // Both are of one size, which no schema can say.
+    // Both inputs must have the same size, which the schema cannot express.
     for input in inputs.as_array().expect("a list") {
         assert_eq!(input["properties"]["shape"], json!({"const": [1, 2]}));
     }
     let path = "/openapi.json?service=nosuch";
     let unknown = gateway.bare("GET", path, &[]);
     unknown.expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
-    // The document of all is as it was.
+    // The document of all services is unchanged.
     let all = gateway.bare("GET", "/openapi.json", &[]).expect(200).json();
     let general = body_schema(&all);
     assert_eq!(general["$ref"], "#/components/schemas/PredictRequestData");
 }
 
-/// What the document has for data and config.
+/// Returns the document's schema of data and config.
 fn body_schema(document: &Value) -> Value {
     let path = "/api/mlpgateway/account/{account}/model/{model}/predict-with-config";
     let body = &document["paths"][path]["post"]["requestBody"];

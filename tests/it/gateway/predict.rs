@@ -1,4 +1,5 @@
-//! Synchronous predict: of packages, of upstreams, under every spelling.
+//! Tests of synchronous predict calls: of packages and of upstreams, under every spelling of the
+//! prefix.
 
 use serde_json::json;
 
@@ -122,7 +123,7 @@ fn a_stored_config_chooses_and_a_default_one_holds() {
     assert_eq!(dtype(predict("")), "float32");
     assert_eq!(dtype(predict(&format!("?configId={id}"))), "float16");
     predict("?configId=999").expect_error(400, "BAD_REQUEST");
-    // As a text, and as the new default.
+    // The config is sent as text and set as the new default.
     let default = json!({"name": "d", "isDefault": true, "config": "{\"precision\":\"fp16\"}"});
     let default = gateway.post(&format!("{base}/predict-config"), default.to_string());
     let default = default.expect(200).json()["id"]["configId"].clone();
@@ -177,7 +178,8 @@ fn every_example_is_served_and_those_that_run_here_answer() {
             service["id"]["modelId"]
         );
         assert_eq!(gateway.get(&by_number).expect(200).json(), *service);
-        // One input too few: a model that runs here says what it wants, the others why they do not.
+        // With one input too few, a model that runs here reports its inputs; the others report why
+        // they do not run.
         let told = gateway
             .post(&format!("{base}/predict"), r#"{"inputs":[]}"#)
             .expect(400);
@@ -223,7 +225,7 @@ fn an_index_outside_a_table_is_the_callers_mistake_in_every_format() {
             json!({"data": data, "config": config}).to_string()
         };
         let ask = |index| gateway.post(&format!("{base}/predict-with-config"), body(index));
-        // Whoever comes after a mistake is answered.
+        // Requests after an invalid one are answered.
         for index in [100_000, -100_000, i64::MIN, i64::MAX] {
             ask(63).expect(200);
             let refused = ask(index).expect_error(400, "BAD_REQUEST");

@@ -1,4 +1,4 @@
-//! What accounts may have stored, and how long their models may run.
+//! Tests of quotas: the stored bytes and the model run time of accounts.
 
 use serde_json::json;
 
@@ -37,7 +37,7 @@ fn datasets_and_tasks_share_a_limit_of_bytes() {
     let refused = refused.expect_error(429, "STORED_BYTES_LIMIT_EXCEEDED");
     assert_eq!(refused.json()["error"]["args"]["limit"], 100_000);
     assert!(refused.text().contains("limits.stored_bytes"));
-    // Much more than fits is refused before it is read.
+    // A body far over the quota is rejected before it is read.
     let refused = gateway.post(&raw, dataset(400_000));
     refused.expect_error(429, "STORED_BYTES_LIMIT_EXCEEDED");
     let create = "/api/mlpgateway/account/local/model/hold/async/predict";
@@ -68,7 +68,7 @@ fn cpu_time_is_counted_and_limited() {
     let counted = page.lines().find_map(|it| it.strip_prefix(line));
     assert!(counted.is_some_and(|it| it != "0"), "{page}");
     assert!(page.contains("pkgtool_account_stored_bytes{account=\"local\",kind=\"packages\"} 0"));
-    // What was used before a restart counts.
+    // Usage from before a restart counts.
     let gateway = gateway.stop_and_change(|data| {
         let database = rusqlite::Connection::open(data.join("pkgtool.db")).expect("it opens");
         let sql = "UPDATE cpu_usage SET micros = 3500000";
@@ -80,7 +80,7 @@ fn cpu_time_is_counted_and_limited() {
     ] {
         let mut refused = gateway.post(path, three([1.0; 3]));
         gateway.until(|| {
-            // It is read a moment after the start.
+            // The server reads the usage a moment after its start.
             refused = gateway.post(path, three([1.0; 3]));
             refused.status != 200
         });

@@ -1,4 +1,4 @@
-//! Readiness and activity: what the server says of itself is true.
+//! Tests that the server reports its readiness and the activity of its services correctly.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn a_full_disk_is_not_ready() {
     }
 }
 
-/// Fills the page that holds a task with nonsense.
+/// Overwrites the page that holds a task with nonsense.
 fn damage(data: &Path, task: &str) {
     let log = fs::metadata(data.join("pkgtool.db-wal"));
     assert_eq!(log.map_or(0, |log| log.len()), 0, "it is written back");
@@ -38,7 +38,7 @@ fn damage(data: &Path, task: &str) {
         .collect();
     let file = data.join("pkgtool.db");
     let mut bytes = fs::read(&file).expect("it can be read");
-    // A leaf: the pages above it lead to other tasks, too.
+    // A leaf page: the pages above it lead to other tasks, too.
     let page = bytes
         .chunks(4096)
         .position(|page| [10, 13].contains(&page[0]) && page.windows(16).any(|it| it == id))
@@ -60,7 +60,8 @@ fn a_damaged_database_is_not_ready() {
         gateway.wait_for(task, "COMPLETED");
     }
     gateway.get("/readyz").expect(200);
-    // What is in the write-ahead log goes into the file when a server stops and none has it open.
+    // SQLite moves the write-ahead log into the file when the last connection closes, so the server
+    // stops first.
     let gateway = gateway.stop_and_change(|data| damage(data, &tasks[20]));
     gateway.until(|| gateway.get("/readyz").status == 503);
     for _ in 0..3 {
@@ -88,7 +89,7 @@ fn what_nothing_here_runs_is_not_active() {
         let body = json!({"inputs": []}).to_string();
         let told = gateway.post(&format!("/p/local/{name}"), body).expect(400);
         let runs = told.code() != "NO_ACTIVE_INSTANCES";
-        // One that is refused for its default may have other models that run.
+        // A service rejected for its default model may have other models that run.
         if runs {
             assert_eq!(service["isActive"], true, "{name}");
         }
@@ -127,7 +128,7 @@ fn a_model_that_cannot_be_loaded_is_not_active_until_it_can() {
     let tree = package(
         package(Tree::new(), "negate", "Neg"),
         "broken",
-        // The standard has it, for matrices alone.
+        // The standard defines this operator for matrices only.
         "Det",
     );
     let gateway = Setup::new().packages(tree.root()).start();

@@ -1,5 +1,5 @@
-//! Programs for devices that this machine is not: their services are active, say what their answers are, and
-//! round as they are told.
+//! Tests of programs for devices that this machine lacks. Their services are active, describe how
+//! they run, and round numbers as configured.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::support::tree::{Tree, config};
 
 const PREDICT: &str = "/api/mlpgateway/account/local/model/glimpse/predict-with-config";
 
-/// What a provider's models say of how their programs are read.
+/// Returns the description of how a provider's programs run here.
 fn reading(gateway: &Gateway, provider: &str) -> Value {
     let path = format!("/api/mlpcore/providers/{provider}/models/glimpse");
     let model = gateway.get(&path).expect(200).json();
@@ -25,7 +25,7 @@ fn reading(gateway: &Gateway, provider: &str) -> Value {
     found.map_or(Value::Null, |constant| constant["value"].clone())
 }
 
-/// The answer to a picture that is the same for all, by the variant of a backend.
+/// Returns the answer to a fixed picture, by the variant of a backend.
 fn answer(gateway: &Gateway, backend: &str) -> Vec<f64> {
     let pixels = 3 * 32 * 32;
     let values: Vec<f64> = (0..pixels).map(|at| f64::from(at % 17) / 16.0).collect();
@@ -56,7 +56,7 @@ fn what_is_read_here_says_so_and_rounds_as_it_is_told() {
         for provider in ["coreml", "mlx", "vulkan"] {
             let told = reading(gateway, provider);
             let told = told.as_str().unwrap_or_default();
-            // Before anything ran, Apple's systems may yet have something native.
+            // Before the first run, Apple systems may still use a native engine.
             let is_told = told.starts_with("portable reading of ");
             assert_eq!(
                 is_told,
@@ -68,14 +68,14 @@ fn what_is_read_here_says_so_and_rounds_as_it_is_told() {
             assert_eq!(reading(gateway, provider), Value::Null, "{provider}");
         }
     }
-    // More than once: what is kept of a first answer must not be what rounds.
+    // The loop checks that state kept from a first answer does not affect rounding.
     for _ in 0..3 {
         let exact = answer(&wide, "xnnpack");
         let (read, rounded) = (answer(&wide, "coreml"), answer(&half, "coreml"));
         assert!(distance(&exact, &read) < 1e-3, "{exact:?} {read:?}");
         assert!(distance(&read, &rounded) > 0.0, "{read:?}");
         assert!(distance(&read, &rounded) < 1e-2, "{read:?} {rounded:?}");
-        // What is in float32 has nothing to round.
+        // A float32 program has nothing to round.
         assert_eq!(answer(&wide, "vulkan"), answer(&half, "vulkan"));
     }
     assert!(
@@ -85,7 +85,7 @@ fn what_is_read_here_says_so_and_rounds_as_it_is_told() {
     );
 }
 
-/// What a delegate's payload has that nothing here runs is known before anything is started.
+/// Unsupported content of a delegate's payload is detected before any program starts.
 #[test]
 fn what_cannot_be_read_is_inactive_from_the_start() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_inactive_from_the_start() {
     let missing = forward["missing"].as_array().expect("names");
     assert!(missing.contains(&json!("MetalKernel")), "{missing:?}");
     if cfg!(target_vendor = "apple") {
-        // Something native may run it there.
+        // A native engine may run it there.
         return;
     }
     let gateway = Setup::new().packages(tree.root()).start();

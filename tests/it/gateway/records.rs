@@ -1,4 +1,4 @@
-//! Tasks that go: deleted by their users, by age, by an operator; and how many are kept.
+//! Tests of task deletion: by users, by age, by an operator, and by the limit on kept tasks.
 
 use serde_json::json;
 
@@ -105,7 +105,7 @@ fn records_end_by_age() {
         let gone = gateway.result(task);
         gone.expect_error(404, "ENTITY_NOT_FOUND_BY_ID");
     }
-    // Age alone ends nothing that has not ended.
+    // Age removes only tasks that have ended.
     let running = gateway.create("slow", "{}");
     let waiting = gateway.create("slow", "{}");
     gateway.wait_for(&running, "PROCESSING");
@@ -141,7 +141,7 @@ fn a_refusal_for_what_is_stored_says_what_to_do() {
         .expect_error(429, "TOO_MANY_STORED_TASKS");
     gateway.send("DELETE", &task_path(&first), "").expect(200);
     gateway.post(path, &large).expect(200);
-    // It is counted again at a start.
+    // The server counts the tasks again when it starts.
     let gateway = gateway.kill_and_restart();
     gateway
         .post(path, "{}")
@@ -157,7 +157,7 @@ fn a_clock_that_jumped_ahead_deletes_nothing() {
     let gateway = Setup::new().proxy("echo", &upstream.url("/echo")).start();
     let task = gateway.create("echo", "{}");
     gateway.wait_for(&task, "COMPLETED");
-    // All that the server knows is three years older: the same as a clock three years ahead.
+    // All records become three years older, which equals a clock three years ahead.
     let age = |data: &std::path::Path| {
         let database = rusqlite::Connection::open(data.join("pkgtool.db")).expect("it opens");
         let sql = "UPDATE task SET created_at = created_at - ?1, completed_at = completed_at - ?1";
@@ -173,10 +173,10 @@ fn a_clock_that_jumped_ahead_deletes_nothing() {
         let message = line["message"].as_str().unwrap_or_default();
         message.contains("the system clock is ahead")
     });
-    // Housekeeping works at the start.
+    // Housekeeping runs at the start.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert_eq!(gateway.status(&task)["status"], "COMPLETED");
-    // Nor at the next start, which sees no jump.
+    // The next start, which sees no jump of the clock, keeps it too.
     let gateway = gateway.kill_and_restart();
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert_eq!(gateway.status(&task)["status"], "COMPLETED");

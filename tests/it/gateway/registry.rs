@@ -1,4 +1,4 @@
-//! The registry, health, metrics, the document of the API.
+//! Tests of the service registry, health, metrics and the API document.
 
 use serde_json::{Value, json};
 

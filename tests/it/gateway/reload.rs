@@ -1,4 +1,5 @@
-//! What a running server takes over: settings, keys, certificates; and the listener for operators.
+//! Tests of reloads: the settings, keys and certificates that a running server takes over, and the
+//! operators' listener.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +12,7 @@ use crate::support::fixture;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{self, Upstream};
 
-/// Waits for one more line with this message than there were.
+/// Sends SIGHUP and waits for one more log line with this message.
 #[track_caller]
 fn hang_up(gateway: &Gateway, message: &str) -> serde_json::Value {
     let count = |gateway: &Gateway| {
@@ -51,7 +52,7 @@ fn a_hangup_takes_over_what_can_be_changed_and_names_the_rest() {
         let id = read.header("z-requestid").expect("an id").to_owned();
         gateway.line(|line| line["request"] == id.as_str() && line["level"] == "DEBUG");
 
-        // What is wrong changes nothing, and says where it is wrong.
+        // Invalid settings change nothing and are reported with their place.
         for (wrong, says) in [
             ("[limits]\nbody_bytes = 0\n", "limits.body_bytes"),
             ("[limits]\nbody_bites = 5\n", "body_bites"),
@@ -64,7 +65,7 @@ fn a_hangup_takes_over_what_can_be_changed_and_names_the_rest() {
             assert_eq!(send(), 200);
         }
 
-        // Back again, with something that takes a restart.
+        // Valid settings again, with one that needs a restart.
         gateway.change_settings(&settings(1000, "info", "memory_budget = 1000000000\n"));
         let line = hang_up(&gateway, RESTART);
         assert_eq!(line["settings"], "memory_budget");
@@ -107,7 +108,7 @@ fn services_run_by_the_settings_that_were_taken_over() {
         hang_up(&gateway, AGAIN);
         let wanted = if public { [200, 403, 200] } else { [403; 3] };
         gateway.until(|| services.map(ask) == wanted);
-        // Its own account may always, also while a service is replaced.
+        // The owner's account has access at any time, also while the service is replaced.
         gateway.post("/p/local/negate", three([1.0; 3])).expect(200);
     }
 }
@@ -136,7 +137,7 @@ fn keys_are_read_again() {
     });
 }
 
-/// What curl says of the server's certificate: the status, or 0 if it does not trust it.
+/// Returns the status that curl gets, or 0 if curl does not trust the server's certificate.
 fn trusts(gateway: &Gateway, certificate: &Path) -> u16 {
     let port = gateway.address.port();
     let asked = Command::new("curl")
@@ -183,11 +184,11 @@ fn another_certificate_is_noticed_and_a_broken_one_is_not_taken() {
         (trusts(&gateway, &first.0), trusts(&gateway, &second.0)),
         (200, 0)
     );
-    // Noticed by itself.
+    // The server notices the change by itself.
     put(&second);
     gateway.until(|| trusts(&gateway, &second.0) == 200);
     assert_eq!(trusts(&gateway, &first.0), 0);
-    // A key that does not belong to it: the one before stays, and that is told.
+    // The key does not belong to the certificate: the old pair stays, and the log reports it.
     std::fs::copy(&first.1, &key).expect("a copy");
     let line = gateway.line(|line| {
         line["message"] == "certificate reload failed: the previous certificate stays in use"
@@ -195,7 +196,7 @@ fn another_certificate_is_noticed_and_a_broken_one_is_not_taken() {
     let error = line["error"].as_str().expect("words");
     assert!(error.contains("c.pem"), "{error}");
     assert_eq!(trusts(&gateway, &second.0), 200);
-    // Asked for.
+    // A reload on request.
     let line = hang_up(&gateway, NOTHING);
     assert!(
         line["error"]
@@ -227,7 +228,7 @@ fn operators_have_a_listener_of_their_own() {
     );
     assert_eq!(ask("/healthz").expect(200).json()["status"], "ok");
     assert_eq!(ask("/readyz").expect(200).json()["status"], "ready");
-    // What a hangup asks for, for those who cannot send one.
+    // An HTTP request does the same as SIGHUP, for operators who cannot send a signal.
     let reload = || http::request(operators, "POST", "/reload", &[], b"");
     let proxies = format!(
         "[[proxies]]\nname = \"echo\"\nupstream = \"{}\"\n",
@@ -246,7 +247,7 @@ fn operators_have_a_listener_of_their_own() {
     gateway
         .bare("POST", "/reload", &[])
         .expect_error(404, "PATH_NOT_FOUND");
-    // Nothing else is there, with or without a key.
+    // The listener serves nothing else, with or without a key.
     let headers = [("MLP-API-KEY", gateway.key.as_str())];
     for path in [
         "/p/local/echo",
@@ -256,7 +257,7 @@ fn operators_have_a_listener_of_their_own() {
         let reply = http::request(operators, "POST", path, &headers, b"{}");
         reply.expect_error(404, "PATH_NOT_FOUND");
     }
-    // And metrics are nowhere else.
+    // Metrics are served only there.
     gateway
         .bare("GET", "/metrics", &[])
         .expect_error(404, "PATH_NOT_FOUND");
@@ -294,8 +295,8 @@ fn wrong_settings_of_operators_are_told() {
     }
 }
 
-/// Starts a server on a terminal of its own, hangs up once with the terminal there and once by taking it
-/// away, and prints the exit code.
+/// Script that starts a server on its own terminal and prints its exit code. It hangs up twice:
+/// once while the terminal exists, and once by closing the terminal.
 #[cfg(unix)]
 const TAKE_THE_TERMINAL: &str = "
 import os, pty, signal, sys

@@ -1,4 +1,4 @@
-//! Clients that do not behave: slow, huge, broken, many.
+//! Tests of badly behaved clients: slow, huge, broken and numerous.
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write};
@@ -14,14 +14,14 @@ fn with_echo(settings: &str) -> (Gateway, Upstream) {
     (gateway, upstream)
 }
 
-/// Whether the server still answers.
+/// Fails unless the server still answers.
 #[track_caller]
 fn still_serves(gateway: &Gateway) {
     gateway.get("/healthz").expect(200);
     gateway.post("/p/local/echo", "{}").expect(200);
 }
 
-/// Whether the connection ends before a deadline.
+/// Returns true if the connection ends before the deadline.
 fn ends(mut stream: std::net::TcpStream, within: Duration) -> bool {
     stream.set_read_timeout(Some(within)).expect("a timeout");
     let mut rest = Vec::new();
@@ -72,7 +72,7 @@ fn a_body_without_an_end_is_cut_at_the_limit() {
             break;
         }
     }
-    // The server may close before it has read all that was sent, and its answer may be lost with it.
+    // The server may close before it has read everything, which may lose its answer.
     if let Some(reply) = read_reply(&mut BufReader::new(stream)) {
         reply.expect_error(413, "REQUEST_BODY_IS_TOO_LARGE");
     }
@@ -109,7 +109,7 @@ fn heads_have_limits() {
 #[test]
 fn connections_have_a_limit_and_idle_ones_give_way() {
     let (gateway, _upstream) = with_echo("[limits]\nconnections = 2");
-    // Open and silent.
+    // These connections stay open and silent.
     let _held: Vec<_> = (0..2).map(|_| connect(gateway.address)).collect();
     still_serves(&gateway);
 }

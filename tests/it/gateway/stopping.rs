@@ -1,4 +1,4 @@
-//! How the server stops: in one grace, with an answer for everyone.
+//! Tests of shutdown: one grace period for everything, and an answer to every request.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ fn with_held(grace: f64) -> (Gateway, Upstream) {
     (gateway, upstream)
 }
 
-/// A request of another thread, which outlives the server.
+/// Sends a request in another thread, which outlives the server.
 fn asked(gateway: &Gateway, method: &'static str, path: &str) -> std::thread::JoinHandle<Reply> {
     let (address, key, path) = (gateway.address, gateway.key.clone(), path.to_owned());
     std::thread::spawn(move || {
@@ -80,7 +80,7 @@ fn what_only_waits_does_not_keep_the_server() {
 #[test]
 fn nothing_is_answered_after_the_log_said_that_it_was_cut_off() {
     let (gateway, upstream) = with_held(0.5);
-    // A task that runs on must not keep a request alive that was told to be cut off.
+    // A running task must not keep a cancelled request alive.
     let task = gateway.create("slow", "{}");
     gateway.wait_for(&task, "PROCESSING");
     let predict = asked(&gateway, "POST", "/p/local/slow");
@@ -106,7 +106,7 @@ fn a_stop_under_load_answers_every_request() {
         let clients: Vec<_> = (0..8)
             .map(|number| {
                 let key = key.clone();
-                // Half of them keep their connection.
+                // Half of the clients keep their connection.
                 std::thread::spawn(move || load(address, &key, number % 2 == 0))
             })
             .collect();
@@ -124,7 +124,7 @@ fn a_stop_under_load_answers_every_request() {
     }
 }
 
-/// Creates tasks until the server takes no more connections. Fails if a request on a connection gets no answer.
+/// Creates tasks until the server accepts no more connections. Fails if a request gets no answer.
 fn load(address: std::net::SocketAddr, key: &str, keeps: bool) -> Result<usize, String> {
     let request = format!(
         "POST /api/mlpgateway/account/local/model/slow/async/predict HTTP/1.1\r\nhost: x\r\n\

@@ -1,4 +1,4 @@
-//! Answers that come in pieces: events of an upstream.
+//! Tests of streamed answers: server-sent events of an upstream.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use crate::support::http::{EVENTS, Upstream, connect, read_reply};
 
 const BASE: &str = "/api/mlpgateway/account/local/model";
 
-/// A request for events whose answer is still to be read.
+/// Sends a request for events and returns its connection, with the answer unread.
 fn ask(gateway: &Gateway, service: &str) -> BufReader<TcpStream> {
     let mut stream = connect(gateway.address);
     let request = format!(
@@ -43,14 +43,14 @@ fn events_are_passed_on_as_they_come() {
         .start();
     let mut stream = ask(&gateway, "events");
     first_event(&mut stream);
-    // Only now the upstream sends the last one.
+    // The upstream sends the last event only now.
     upstream.release();
     let mut text = String::new();
     while !text.contains(EVENTS[1]) {
         let read = stream.read_line(&mut text).expect("it is text");
         assert!(read > 0, "it ended: {text}");
     }
-    // The connection is fit for another request: the body has ended as it should.
+    // The connection can be reused, because the body has ended properly.
     let mut rest = [0; 7];
     stream.read_exact(&mut rest).expect("the end of the body");
     assert_eq!(&rest, b"\r\n0\r\n\r\n");

@@ -1,4 +1,4 @@
-//! The six operations of tasks, their states and their ends.
+//! Tests of the six operations of tasks, of their states and their results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn a_task_is_created_answered_and_read_under_every_spelling() {
             let result = gateway.get(&format!("{base}/response")).expect(200);
             assert_eq!(result.header("content-type"), Some("application/json"));
             assert_eq!(first_output(&result.json()), [-1.0, 2.0, -3.0]);
-            // A final state stays as it is.
+            // A final state never changes.
             gateway.post(&format!("{base}/cancel"), "").expect(200);
             assert_eq!(gateway.get(&base).expect(200).json(), done);
         }
@@ -115,7 +115,7 @@ fn a_running_task_that_is_canceled_ends_at_once_and_its_answer_is_dropped() {
         .post(&format!("{}/cancel", task_path(&task)), "")
         .expect(200);
     assert_eq!(gateway.status(&task)["status"], "CANCELED");
-    // Its slot is free again while the upstream still holds the call.
+    // The task's slot is free while the upstream still holds the call.
     let next = gateway.create("slow", "{}");
     gateway.until(|| upstream.seen() == 2);
     upstream.release();
@@ -315,7 +315,7 @@ fn answers_expire() {
         .start();
     let short = gateway.create("echo", "{}");
     gateway.wait_for(&short, "COMPLETED");
-    // In a file, and in the database.
+    // The large result is stored in a file, the small one in the database.
     for size in [2000, 500] {
         let long = json!({"text": "x".repeat(size)}).to_string();
         let task = gateway.create("echo", &long);
@@ -325,7 +325,7 @@ fn answers_expire() {
         assert_eq!(gateway.result(&task).status, 404);
         assert_eq!(gateway.status(&task)["status"], "COMPLETED");
     }
-    // Short answers live in the record.
+    // Short answers are stored in the record.
     gateway.result(&short).expect(200);
 }
 
@@ -398,7 +398,7 @@ fn a_server_that_is_asked_to_stop_lets_tasks_end_and_keeps_the_rest() {
     );
 }
 
-/// The file below a directory whose name has this text.
+/// Finds the file below a directory whose name contains this text.
 pub(super) fn find(directory: &Path, text: &str) -> Option<PathBuf> {
     let entries = fs::read_dir(directory).ok()?;
     entries

@@ -1,4 +1,5 @@
-//! Texts to vectors through the gateway: together and one by one, as tasks, by several users at once.
+//! Tests of text embeddings through the gateway: batched, single, as tasks, and by several users at
+//! once.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::support::gateway::{Gateway, Setup};
 
 const PREDICT: &str = "/api/mlpgateway/account/local/model/hush_sentence/predict";
 
-/// The example that embeds, run by what is everywhere.
+/// Starts the embedding example with a backend that every machine has.
 fn start() -> Gateway {
     Setup::new()
         .packages(examples().join("hush-sentence"))
@@ -55,7 +56,7 @@ fn vectors_keep_the_order_of_the_texts() {
     }
     assert!(!close(&together[1], &together[2]), "they differ");
     assert_eq!(embed(&gateway, &[]), Vec::<Vec<f64>>::new());
-    // Another variant, which takes several texts at once.
+    // This variant takes several texts per call.
     let with = |texts: &[&str]| {
         let body = json!({"data": {"texts": texts}, "config": {"backend": "mlx"}});
         let path = format!("{PREDICT}-with-config");
@@ -77,7 +78,7 @@ fn users_at_once_have_their_own_vectors() {
     let key = gateway.new_key("other", "k", "predict");
     let texts = ["the red house", "a small dog", "two trees by the river"];
     let expected = embed(&gateway, &texts);
-    // The third use is as the first, whatever others asked between.
+    // Repeated requests get the first answer, while other users send requests in between.
     std::thread::scope(|scope| {
         for user in 0..4 {
             let (gateway, expected, key) = (&gateway, &expected, &key);
@@ -224,7 +225,7 @@ fn only_services_that_embed_take_texts() {
         message.contains("this service does not take texts"),
         "{message}"
     );
-    // Of several components the one of texts is meant.
+    // Of several components, the text encoder is selected.
     let answer = predict("twin_view", json!({"texts": ["a dog", "a red house"]})).expect(200);
     let vectors = vectors(&answer.json());
     assert_eq!(vectors.iter().map(Vec::len).collect::<Vec<_>>(), [16, 16]);
@@ -292,7 +293,7 @@ fn a_broken_tokenizer_is_the_services_fault_and_told_once() {
     let told = gateway.whole_log();
     let lines = told.matches("not a valid tokenizer").count();
     assert_eq!(lines, 1, "{told}");
-    // What takes tokens still does.
+    // Models with token inputs still work.
     let tensors = json!({"inputs": [{"data": [[2, 5, 3]]}]});
     gateway.post(PREDICT, tensors.to_string()).expect(200);
 }

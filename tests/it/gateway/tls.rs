@@ -1,5 +1,4 @@
-//! TLS, asked by curl: its own certificate (for `localhost`, of no use anywhere else) is in the
-//! fixtures.
+//! Tests of TLS with curl. The fixtures hold the certificate, which is valid only for `localhost`.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! Who sees which services in the registry, under which names, and whose settings are whose.
+//! Tests of service visibility: the services and names that each account sees in the registry, and
+//! the owners of settings.
 
 use serde_json::Value;
 
@@ -10,14 +11,14 @@ use crate::support::tree::Tree;
 
 const MODELS: &str = "/api/mlpcore/providers/xnnpack/models";
 
-/// A server of two accounts, whose packages are in `local` and `acme`; both have a service `both`.
+/// Starts a server with packages in the accounts `local` and `acme`; both have a service `both`.
 fn of_two(settings: &str) -> (Gateway, [Tree; 2]) {
     let own = package(package(Tree::new(), "both", "Neg"), "mine", "Neg");
     let others = package(package(Tree::new(), "both", "Relu"), "theirs", "Relu");
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");
     let data = data.to_str().expect("a plain path");
-    // Before `local`, by number and by name.
+    // These sort before `local`, by number and by name.
     for name in ["acme", "bolt"] {
         let made = ["accounts", "create", "--rps", "20", "--name", name];
         pkgtool(made.into_iter().chain(["--data-dir", data]))
@@ -38,14 +39,14 @@ fn ask(gateway: &Gateway, key: Option<&str>, path: &str) -> Reply {
     gateway.bare("GET", path, &headers)
 }
 
-/// The names that a key's owner sees.
+/// Returns the names that a key's owner sees.
 #[track_caller]
 fn names(gateway: &Gateway, key: Option<&str>) -> Vec<String> {
     let models = ask(gateway, key, MODELS).expect(200).json();
     let models = models["models"].as_array().expect("a list").clone();
     let name = |model: &Value| model["name"].as_str().expect("a name").to_owned();
     let mut names: Vec<String> = models.iter().map(name).collect();
-    // Each is reached by the name under which it stands.
+    // Each service is reachable under its listed name.
     for (name, model) in names.iter().zip(&models) {
         let path = format!("{MODELS}/{}", name.replace('/', "%2F"));
         assert_eq!(ask(gateway, key, &path).expect(200).json(), *model);
@@ -59,7 +60,7 @@ fn private_services_are_seen_by_their_account_only() {
     let (gateway, _trees) = of_two("");
     let acme = gateway.new_key("acme", "ci", "predict");
     let bolt = gateway.new_key("bolt", "ci", "read");
-    // Whoever asks again, after others, is told the same.
+    // Repeated requests get the same list, also after requests of others.
     for _ in 0..3 {
         assert_eq!(names(&gateway, None), ["both", "mine"]);
         assert_eq!(names(&gateway, Some(&gateway.key)), ["both", "mine"]);
@@ -68,7 +69,7 @@ fn private_services_are_seen_by_their_account_only() {
             names(&gateway, Some(&acme)),
             ["both", "local/both", "mine", "theirs"]
         );
-        // A key that is good for nothing is no key.
+        // An invalid key counts as a missing key.
         assert_eq!(names(&gateway, Some("pk_wrong")), ["both", "mine"]);
     }
     let theirs = format!("{MODELS}/theirs");
@@ -107,7 +108,7 @@ fn an_owner_chooses_what_is_listed() {
     assert_eq!(names(&gateway, Some(&bolt)), names(&gateway, None));
     let own = names(&gateway, Some(&gateway.key));
     assert_eq!(own, ["acme/both", "acme/theirs", "both", "mine"]);
-    // To be seen is not to be used.
+    // Visibility does not grant use.
     let base = "/api/mlpgateway/account/acme/model";
     let denied = gateway.get(&format!("{base}/both"));
     denied.expect_error(403, "ACCESS_TO_ANOTHER_ACCOUNT_NOT_PUBLIC_DENIED");

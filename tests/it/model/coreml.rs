@@ -1,5 +1,5 @@
-//! The reader of Core ML models: the fixtures of `tests/fixtures/coreml` (`tests/programs/standalone.py`), models
-//! broken by hand, random ones.
+//! Tests of the Core ML reader: fixtures of `tests/fixtures/coreml` (made by
+//! `tests/programs/standalone.py`), hand-broken models and random ones.
 
 mod broken;
 mod fixtures;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use pkgtool::model::{FORMATS, ModelError, ModelFormat, ModelInfo};
 
-/// The path of a fixture.
+/// Returns the path of a fixture.
 pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/coreml")
@@ -24,7 +24,7 @@ fn format() -> &'static dyn ModelFormat {
 
 #[expect(
     clippy::ptr_arg,
-    reason = "a vector is a source of bytes, a slice is none"
+    reason = "a vector implements the byte source trait, a slice does not"
 )]
 fn inspect(bytes: &Vec<u8>) -> Result<ModelInfo, ModelError> {
     format().inspect(bytes)

@@ -1,7 +1,8 @@
-//! The reader of ExecuTorch programs, against real programs, hand-made ones and broken ones.
+//! Tests of the reader of ExecuTorch programs, with real, hand-made and broken programs.
 //!
-//! Programs too large for the repository are kept as their headers (`*.head.pte`): the bytes before
-//! the first segment. The reader never looks at the rest, so a hole of the right size stands for it.
+//! Programs too large for the repository are stored as headers (`*.head.pte`): the bytes before the
+//! first segment. The reader never reads the segments, so the tests append a hole of the right
+//! size.
 
 mod broken;
 pub(crate) mod builder;
@@ -23,7 +24,7 @@ use pkgtool::model::executorch::{Error, ExecuTorch};
 use pkgtool::model::{ModelFormat, ModelInfo};
 use pkgtool::source::ReadAt;
 
-/// The programs kept as headers, and their full lengths.
+/// The programs stored as headers, with their full lengths.
 const HEADERS: [(&str, u64); 3] = [
     ("llama_tiny_kv_xnnpack_fp32", 579_584),
     ("minilm_l2_xnnpack_8da4w", 3_030_016),

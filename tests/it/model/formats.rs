@@ -1,5 +1,7 @@
-//! Readers of safetensors, GGUF and TensorFlow Lite: files of `tests/fixtures/formats` (see `make.py`) against what
-//! their own libraries say of them, files broken by hand, mutated and random ones.
+//! Tests of the safetensors, GGUF and TensorFlow Lite readers.
+//!
+//! Files of `tests/fixtures/formats` (see `make.py`) are compared with what their own libraries
+//! report. Other tests use hand-broken, mutated and random files.
 
 mod converted;
 mod named;
@@ -34,7 +36,7 @@ fn expected() -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Bytes that count how many of them were read.
+/// A byte source that counts the bytes read from it.
 struct Counted<'a> {
     bytes: &'a [u8],
     read: Cell<u64>,
@@ -51,7 +53,7 @@ impl ReadAt for Counted<'_> {
     }
 }
 
-/// Reads bytes as this format; what is read stays in bounds, and errors name a place in the file.
+/// Reads bytes as this format. Reads must stay in bounds, and errors must name a place in the file.
 fn inspect(format: &str, bytes: &[u8]) -> Result<ModelInfo, ModelError> {
     let found = FORMATS.iter().find(|known| known.name() == format);
     let source = Counted {
@@ -86,10 +88,10 @@ fn files_are_recognised_by_their_first_bytes_and_by_their_names() {
     for (format, name) in FIXTURES {
         let content = bytes(name);
         for path in [name, "model", "model.bin"] {
-            let found = format_of(Path::new(path), &content).expect("read");
+            let found = format_of(Path::new(path), &content).expect("the input is valid");
             assert_eq!(found.map(ModelFormat::name), Some(format), "{path}");
         }
-        let named = format_of(Path::new(name), &vec![7; 100]).expect("read");
+        let named = format_of(Path::new(name), &vec![7; 100]).expect("the input is valid");
         assert_eq!(named.map(ModelFormat::name), Some(format), "{name}");
     }
 }
@@ -97,7 +99,7 @@ fn files_are_recognised_by_their_first_bytes_and_by_their_names() {
 #[test]
 fn safetensors_say_what_their_library_reads() {
     let expected = &expected()["safetensors"];
-    let info = inspect("safetensors", &bytes("small.safetensors")).expect("read");
+    let info = inspect("safetensors", &bytes("small.safetensors")).expect("the input is valid");
     let tensors = expected["tensors"].as_object().expect("an object");
     assert_eq!(info.named.len(), tensors.len());
     for named in &info.named {
@@ -132,7 +134,7 @@ fn safetensors_say_what_their_library_reads() {
 #[test]
 fn gguf_says_what_its_library_reads() {
     let expected = &expected()["gguf"];
-    let info = inspect("gguf", &bytes("small.gguf")).expect("read");
+    let info = inspect("gguf", &bytes("small.gguf")).expect("the input is valid");
     let tensors = expected["tensors"].as_object().expect("an object");
     assert_eq!(info.named.len(), tensors.len());
     let mut total = 0;
@@ -175,14 +177,16 @@ fn sizes_of_ggmls_types_are_those_of_its_library() {
 fn tflite_says_what_its_library_reads() {
     let expected = &expected()["tflite"];
     for (_, name) in FIXTURES.iter().filter(|(format, _)| *format == "tflite") {
-        let info = inspect("tflite", &bytes(name)).expect("read");
+        let info = inspect("tflite", &bytes(name)).expect("the input is valid");
         let known = &expected[name];
         let signatures = known["signatures"].as_object().expect("an object");
         let graphs: Vec<(String, &Value)> = if signatures.is_empty() {
             vec![("forward".to_owned(), &known["subgraphs"][0])]
         } else {
             let named = signatures.iter();
-            let at = |graph: &Value| usize::try_from(graph.as_u64().expect("a place")).expect("it");
+            let at = |graph: &Value| {
+                usize::try_from(graph.as_u64().expect("a place")).expect("the number fits")
+            };
             named
                 .map(|(name, graph)| (name.clone(), &known["subgraphs"][at(graph)]))
                 .collect()
@@ -205,7 +209,7 @@ fn tflite_says_what_its_library_reads() {
             }
         }
     }
-    let info = inspect("tflite", &bytes("signatures.tflite")).expect("read");
+    let info = inspect("tflite", &bytes("signatures.tflite")).expect("the input is valid");
     let lookup = info.method("lookup").expect("a signature");
     let names: Vec<_> = lookup
         .inputs
@@ -218,11 +222,11 @@ fn tflite_says_what_its_library_reads() {
         "in the subgraph's order"
     );
     assert_eq!(lookup.operators["custom::Lookup"], 1);
-    let int8 = inspect("tflite", &bytes("dense_int8.tflite")).expect("read");
+    let int8 = inspect("tflite", &bytes("dense_int8.tflite")).expect("the input is valid");
     assert_eq!((int8.weight_types["int8"], int8.weight_bytes), (32, 32));
 }
 
-/// A safetensors file with this header and so many bytes behind it.
+/// A safetensors file with this header and `data` bytes of data.
 fn safetensors(header: &str, data: usize) -> Vec<u8> {
     let length = (header.len() as u64).to_le_bytes();
     [&length[..], header.as_bytes(), &vec![0; data]].concat()
@@ -316,7 +320,7 @@ fn broken_safetensors_are_named() {
         ),
     ] {
         let text = refused("safetensors", &content);
-        assert!(text.contains(said), "{text:?} does not say {said:?}");
+        assert!(text.contains(said), "{text:?} does not contain {said:?}");
     }
     inspect("safetensors", &safetensors("{}", 0)).expect("no tensors");
     inspect("safetensors", &safetensors("{}     ", 0)).expect("padded");
@@ -325,7 +329,7 @@ fn broken_safetensors_are_named() {
     assert_eq!(info.metadata[1].0, "property a");
 }
 
-/// A GGUF file of version 3 with these bytes behind its head.
+/// A GGUF file of version 3 with these bytes after its header.
 fn gguf(tensors: u64, entries: u64, rest: &[&[u8]]) -> Vec<u8> {
     let head = [
         &b"GGUF"[..],
@@ -341,7 +345,7 @@ fn text(value: &str) -> Vec<u8> {
 }
 
 fn tensor(name: &str, dims: &[u64], kind: u32, offset: u64) -> Vec<u8> {
-    let rank = u32::try_from(dims.len()).expect("few");
+    let rank = u32::try_from(dims.len()).expect("the number fits");
     let dims: Vec<u8> = dims.iter().flat_map(|dim| dim.to_le_bytes()).collect();
     [
         text(name),
@@ -415,7 +419,7 @@ fn broken_gguf_is_named() {
         ),
     ] {
         let text = refused("gguf", &content);
-        assert!(text.contains(said), "{text:?} does not say {said:?}");
+        assert!(text.contains(said), "{text:?} does not contain {said:?}");
     }
     let huge = key("general.alignment", 10, &(1_u64 << 63).to_le_bytes());
     inspect("gguf", &gguf(0, 1, &[&huge])).expect("no tensors to align");
@@ -468,7 +472,7 @@ fn broken_tensors_of_gguf_are_named() {
         ),
     ] {
         let text = refused("gguf", &content);
-        assert!(text.contains(said), "{text:?} does not say {said:?}");
+        assert!(text.contains(said), "{text:?} does not contain {said:?}");
     }
     let info =
         inspect("gguf", &gguf(1, 0, &[&tensor("w", &[4], 99, 0), &pad])).expect("a newer type");
@@ -491,7 +495,7 @@ fn broken_tflite_is_named() {
     let mut outside = whole.clone();
     outside[..4].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(refused("tflite", &outside).starts_with("Model at offset 0"));
-    // The weights' shape is the only pair of sizes 4, 8.
+    // The sizes 4, 8 occur only in the shape of the weights.
     let shape = [2_u32, 4, 8].map(u32::to_le_bytes).concat();
     let at = whole
         .windows(12)
@@ -525,7 +529,7 @@ fn broken_tflite_is_named() {
 fn what_is_cut_off_is_refused() {
     for (format, name) in FIXTURES {
         let whole = bytes(name);
-        // Padding at the end of a file is nothing that anybody needs.
+        // The file stays valid without the padding at its end.
         let needed = if format == "gguf" {
             whole.len() - 32
         } else {
@@ -548,7 +552,7 @@ fn headers_of_large_files_cost_no_more_than_themselves() {
             self.1
         }
         fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-            assert!(offset < 1 << 20, "data was read at {offset}");
+            assert!(offset < 1 << 20, "tensor data was read at {offset}");
             for (at, byte) in (offset..).zip(buffer) {
                 *byte = usize::try_from(at)
                     .ok()
@@ -571,11 +575,11 @@ fn headers_of_large_files_cost_no_more_than_themselves() {
     };
     let info = of("safetensors")
         .inspect(&Large(head, whole))
-        .expect("read");
+        .expect("the input is valid");
     assert_eq!(info.weight_bytes, gib);
     let head = gguf(1, 0, &[&tensor("w", &[1 << 30], 0, 0)]);
     let info = of("gguf")
         .inspect(&Large(head, (4 << 30) + 64))
-        .expect("read");
+        .expect("the input is valid");
     assert_eq!(info.weight_bytes, 4 << 30);
 }

@@ -1,4 +1,4 @@
-//! Readers of model formats.
+//! Tests of the readers of model formats.
 
 pub(crate) mod coreml;
 pub(crate) mod executorch;

@@ -1,5 +1,5 @@
-//! The ONNX reader: the fixtures of `tests/fixtures/models/onnx` (see `make.py`), files broken by
-//! hand, large files, random ones.
+//! Tests of the ONNX reader: fixtures of `tests/fixtures/models/onnx` (see `make.py`), hand-broken
+//! files, large files and random ones.
 
 mod broken;
 pub(crate) mod build;

@@ -1,4 +1,5 @@
-//! What is told of weights, and which tokens that contradicts.
+//! The precision derived from the types of weights, and the precision tokens in names that
+//! contradict it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn of(counts: &[(Kind, u64)]) -> Weights {
     weights
 }
 
-/// Counts of weights, and the tokens that they contradict.
+/// Numbers of weights by type, and the precision tokens that they contradict.
 type Row = (&'static [(Kind, u64)], &'static [&'static str]);
 
 fn contradicts(token: &str, weights: &Weights) -> bool {
@@ -36,7 +37,11 @@ fn every_token_of_the_list_has_a_meaning_and_unknown_ones_have_none() {
     for token in PrecisionList::embedded().tokens() {
         let quantised = PrecisionList::embedded().is_quantized(token) == Some(true);
         let meaning = PrecisionClaim::of_token(token).unwrap_or_else(|| panic!("{token}"));
-        assert_eq!(quantised, !matches!(meaning, PrecisionClaim::Most(_)), "{token}");
+        assert_eq!(
+            quantised,
+            !matches!(meaning, PrecisionClaim::Most(_)),
+            "{token}"
+        );
     }
     for token in ["int8_fp16", "8w4da", "w8a16", "fp8", "q4_k_m", "mixed", ""] {
         assert_eq!(PrecisionClaim::of_token(token), None, "{token}");
@@ -100,7 +105,7 @@ fn tokens_are_contradicted_by_what_they_exclude_and_by_nothing_else() {
             &[(FourBits, 9000)],
             &["fp32", "fp16", "bf16", "int8", "a8w8", "8da8w"],
         ),
-        // Some layers are left as they are.
+        // Quantizers leave some layers unquantized.
         (
             &[(Float32, 4000), (EightBits, 5000)],
             &["fp32", "fp16", "bf16", "int4", "4w", "8da4w"],
@@ -123,7 +128,7 @@ fn tokens_are_contradicted_by_what_they_exclude_and_by_nothing_else() {
                 "qat_lora",
             ],
         ),
-        // Too few to tell.
+        // Too few weights for a verdict.
         (&[(Float32, 999)], &[]),
     ];
     for (counts, expected) in held {
@@ -178,7 +183,7 @@ fn the_programs_of_all_backends_hold_what_their_names_say() {
                 .file_stem()
                 .and_then(|stem| stem.to_str())
                 .unwrap_or_default();
-            // Operations by themselves, of whatever they are for, and parts that keep their own precision.
+            // Programs of single operations, and parts that keep their own precision.
             let is_odd = [
                 "mil_",
                 "mlx_words",
@@ -257,7 +262,7 @@ fn operators_say_what_they_are_for() {
 }
 
 proptest! {
-    /// The token that is proposed is never one that is contradicted.
+    /// The proposed token never contradicts the weights.
     #[test]
     fn proposals_stand(counts in proptest::collection::vec(0_u64..100_000, 5), tables in proptest::collection::vec(0_u64..100_000, 5)) {
         use Kind::{Bfloat16, EightBits, Float16, Float32, FourBits};
@@ -269,7 +274,7 @@ proptest! {
         if let Some(token) = weights.token() {
             let total: u64 = weights.elements.values().sum();
             let most = weights.elements.values().max().copied().unwrap_or(0);
-            // A type that most weights have is never contradicted by the others.
+            // The type of the majority of weights never contradicts them.
             if total >= 1000 && most > total / 2 {
                 prop_assert!(!contradicts(token, &weights), "{token} {weights:?}");
             }

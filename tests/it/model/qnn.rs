@@ -1,11 +1,14 @@
-//! QNN context binaries of QNN 2.47 and 2.51 (`tests/fixtures/qnn`, see `make.py`) against the ONNX models that they
-//! were compiled from, alone and as ExecuTorch wraps them; broken ones, mutated and random ones.
+//! Tests of the QNN context binary reader, with binaries of QNN 2.47 and 2.51
+//! (`tests/fixtures/qnn`, see `make.py`).
+//!
+//! The binaries are compared with the ONNX models from which they were compiled, both standalone
+//! and wrapped by ExecuTorch. Other tests use broken, mutated and random binaries.
 
 use std::fs;
 use std::path::Path;
 
 use pkgtool::model::executorch::body::ProgramBody;
-use pkgtool::model::executorch::{PayloadSummary, Error, Port, contents};
+use pkgtool::model::executorch::{Error, PayloadSummary, Port, contents};
 use pkgtool::model::{ModelInfo, TensorInfo, Value, format_of, inspect, open};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -13,7 +16,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::support::fixture;
 
-/// Bytes before the binary in a payload of ExecuTorch 1.5.
+/// Size of the wrapper before the binary in a payload of ExecuTorch 1.5, in bytes.
 const WRAPPER: usize = 256;
 
 fn expected() -> Map<String, Json> {
@@ -21,7 +24,7 @@ fn expected() -> Map<String, Json> {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// A fixture as long as it was: zeros stand for the compiled graphs.
+/// A fixture at its original length; zeros replace the compiled graphs.
 fn whole(name: &str, extension: &str) -> Vec<u8> {
     let path = fixture(&format!("qnn/{name}.head.{extension}"));
     let mut bytes = fs::read(path).expect("a fixture");
@@ -32,7 +35,7 @@ fn whole(name: &str, extension: &str) -> Vec<u8> {
 
 #[expect(
     clippy::ptr_arg,
-    reason = "a slice is no source that can be lent as one"
+    reason = "a slice cannot be borrowed as a trait object"
 )]
 fn read(bytes: &Vec<u8>) -> Result<ModelInfo, String> {
     let info = inspect(Path::new("weights.bin"), bytes).map_err(|error| error.to_string())?;
@@ -66,7 +69,7 @@ fn binaries_say_what_their_models_declared() {
         if name == "conv_qnn_fp16" {
             continue;
         }
-        let info = read(&whole(&name, "bin")).expect("sound");
+        let info = read(&whole(&name, "bin")).expect("the input is valid");
         let graphs = expected["graphs"].as_array().expect("graphs");
         assert_eq!(info.format, "qnn");
         assert_eq!(info.methods.len(), graphs.len(), "{name}");
@@ -93,15 +96,16 @@ fn binaries_say_what_their_models_declared() {
 #[test]
 fn a_name_does_not_make_a_context_binary() {
     for bytes in [&b"\0\0\0\x02\0\0\0\x03"[..], &[0; 64], b"vocabulary"] {
-        let found = format_of(Path::new("weights.bin"), &bytes.to_vec()).expect("read");
+        let found =
+            format_of(Path::new("weights.bin"), &bytes.to_vec()).expect("the input is valid");
         assert!(found.is_none());
     }
 }
 
-/// What a program's payload for QNN holds.
+/// Reads the summary of a program's QNN payload.
 #[expect(
     clippy::ptr_arg,
-    reason = "a slice is no source that can be lent as one"
+    reason = "a slice cannot be borrowed as a trait object"
 )]
 fn content(program: &Vec<u8>) -> Result<PayloadSummary, Error> {
     let body = ProgramBody::read(program).expect("a program");
@@ -109,7 +113,7 @@ fn content(program: &Vec<u8>) -> Result<PayloadSummary, Error> {
     found.remove(0).expect("a reader").content
 }
 
-/// The program with other bytes as its payload's beginning.
+/// The program with these bytes at the beginning of its payload.
 fn with_payload(bytes: &[u8]) -> Vec<u8> {
     let mut program = whole("conv_qnn_fp16", "pte");
     let at = payload_of(&program);
@@ -120,7 +124,7 @@ fn with_payload(bytes: &[u8]) -> Vec<u8> {
 
 #[expect(
     clippy::ptr_arg,
-    reason = "a slice is no source that can be lent as one"
+    reason = "a slice cannot be borrowed as a trait object"
 )]
 fn payload_of(program: &Vec<u8>) -> usize {
     let body = ProgramBody::read(program).expect("a program");
@@ -135,16 +139,16 @@ fn fact<'a>(content: &'a PayloadSummary, key: &str) -> &'a str {
 
 #[test]
 fn a_program_tells_what_is_wrapped_in_it() {
-    let content = content(&whole("conv_qnn_fp16", "pte")).expect("sound");
+    let content = content(&whole("conv_qnn_fp16", "pte")).expect("the input is valid");
     assert_eq!(fact(&content, "wrapper"), "256 bytes");
     assert_eq!(fact(&content, "binary"), "QNN context, 53248 bytes");
     assert_eq!(fact(&content, "chip"), "SM8650 (57)");
-    assert!(content.is_opaque, "nothing is said of its weights");
+    assert!(content.is_opaque, "the weights must be unknown");
     let found = json!({ "inputs": ports(&content.inputs), "outputs": ports(&content.outputs) });
     assert_eq!(found, expected()["conv_qnn_fp16"]["graphs"][0]);
 }
 
-/// A wrapper around a binary of so many bytes.
+/// A wrapper that declares this header and binary size, followed by the binary.
 fn wrapper(header: usize, size: u64, binary: &[u8]) -> Vec<u8> {
     let mut bytes = 0x5678_abcd_u32.to_le_bytes().to_vec();
     bytes.extend([0; 8]);
@@ -160,22 +164,25 @@ fn every_wrapper_is_told_apart() {
     let payload = size - payload_of(&whole("conv_qnn_fp16", "pte")) as u64;
     let head = fs::read(fixture("qnn/conv.head.bin")).expect("a fixture");
     // Before binaries were aligned, the header had 20 bytes.
-    let short = content(&with_payload(&wrapper(20, payload - 20, &head))).expect("sound");
+    let short =
+        content(&with_payload(&wrapper(20, payload - 20, &head))).expect("the input is valid");
     assert_eq!(fact(&short, "wrapper"), "20 bytes");
     assert_eq!(short.inputs.len(), 1);
-    let bare = content(&with_payload(&head)).expect("sound");
+    let bare = content(&with_payload(&head)).expect("the input is valid");
     assert_eq!(fact(&bare, "wrapper"), "none");
-    let container = content(&with_payload(&wrapper(WRAPPER, 5688, b"PK\x03\x04"))).expect("sound");
+    let container =
+        content(&with_payload(&wrapper(WRAPPER, 5688, b"PK\x03\x04"))).expect("the input is valid");
     assert!(fact(&container, "binary").starts_with("deep learning container (DLC)"));
     assert!(container.inputs.is_empty());
-    let other = content(&with_payload(&wrapper(WRAPPER, 100, b"other"))).expect("sound");
+    let other =
+        content(&with_payload(&wrapper(WRAPPER, 100, b"other"))).expect("the input is valid");
     assert!(fact(&other, "binary").starts_with("of an unknown format"));
     let graph = [
         &0x1234_abcd_u32.to_le_bytes()[..],
         &[8, 0, 0, 0],
         &[4, 0, 0, 0, 0, 0, 0, 0],
     ];
-    let graph = content(&with_payload(&graph.concat())).expect("sound");
+    let graph = content(&with_payload(&graph.concat())).expect("the input is valid");
     assert!(fact(&graph, "binary").contains("12 bytes; not read"));
 }
 
@@ -204,7 +211,7 @@ fn broken_binaries_are_named() {
     assert!(refused(16, &most).contains("description_size"));
     assert!(refused(24, &most).contains("compiled_size"));
     assert!(refused(32, &most).contains("truncated"));
-    // The kind of the description's union, and that of the root's offset.
+    // The union type of the description, then the root offset.
     assert!(refused(0x3b, &[2]).contains("information of version 3"));
     assert!(refused(40, &[255; 4]).contains("QnnContext"));
     let cut = whole("conv", "bin")[..50_000].to_vec();
@@ -252,7 +259,7 @@ fn the_file_of_a_compiled_graph_is_external_data() {
     let directory = tempfile::tempdir().expect("a directory");
     let model = directory.path().join("model.onnx");
     fs::copy(fixture("qnn/conv_context.onnx"), &model).expect("a copy");
-    let (info, _) = open(&model).expect("sound");
+    let (info, _) = open(&model).expect("the input is valid");
     let [external] = info.external.as_slice() else {
         panic!("{:?}", info.external);
     };
@@ -263,9 +270,10 @@ fn the_file_of_a_compiled_graph_is_external_data() {
         missing.to_string(),
         "keeps data in `conv.bin`, which does not exist"
     );
-    fs::write(directory.path().join("conv.bin"), whole("conv", "bin")).expect("written");
+    fs::write(directory.path().join("conv.bin"), whole("conv", "bin"))
+        .expect("the file is written");
     assert!(external.locate(directory.path()).is_ok());
-    // The node's default is that the graph is in it.
+    // With `embed_mode` 1, the default, the graph is embedded in the node.
     let mut embedded = fs::read(&model).expect("a model");
     let mode = embedded
         .windows(10)
@@ -273,6 +281,8 @@ fn the_file_of_a_compiled_graph_is_external_data() {
     let at = mode.expect("the attribute") + 10;
     assert_eq!(embedded[at..at + 2], [0x18, 0]);
     embedded[at + 1] = 1;
-    let info = inspect(&model, &embedded).expect("sound").expect("ONNX");
+    let info = inspect(&model, &embedded)
+        .expect("the input is valid")
+        .expect("ONNX");
     assert!(info.external.is_empty());
 }

@@ -179,11 +179,7 @@ fn nothing_but_baselines_is_overwritten() {
             .file("base.json", other);
         for option in ["--write-baseline", "--baseline"] {
             let ran = run(&tree, &[option, "base.json"]).expect_code(2);
-            assert!(
-                ran.stderr.contains("unusable baseline"),
-                "{}",
-                ran.stderr
-            );
+            assert!(ran.stderr.contains("unusable baseline"), "{}", ran.stderr);
         }
         assert_eq!(
             fs::read_to_string(tree.path("base.json")).expect("it stays"),

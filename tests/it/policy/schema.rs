@@ -1,6 +1,6 @@
 //! The published schema and the reader of settings, held against each other.
 
-use pkgtool::policy::{EXCEPTION_KEYS, SETTINGS_KEYS, PRECISION_KEYS, SCHEMA};
+use pkgtool::policy::{EXCEPTION_KEYS, PRECISION_KEYS, SCHEMA, SETTINGS_KEYS};
 use serde_json::Value;
 
 use super::run;

@@ -227,11 +227,7 @@ fn million_entries_and_names_that_lead_out() {
     }
     let web = Web::start(move |_| Told::new(200, &page).with("Content-Type", "text/html"));
     let ran = tool(&["validate", &web.url("/repo/")]).run().expect_code(2);
-    assert!(
-        ran.stderr.contains("unusable listing"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("unusable listing"), "{}", ran.stderr);
     let mut items = String::from("[");
     for number in 0..30_000 {
         let _ = write!(
@@ -303,7 +299,8 @@ fn a_hub_that_lists_another_size_than_it_has() {
         .run()
         .expect_code(2);
     assert!(
-        ran.stderr.contains("the size of the file changed from 9999999 to 10000 bytes"),
+        ran.stderr
+            .contains("the size of the file changed from 9999999 to 10000 bytes"),
         "{}",
         ran.stderr
     );

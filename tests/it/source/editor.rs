@@ -1,4 +1,4 @@
-//! Edits of JSON text against the same operations on values, in every layout.
+//! Edits of JSON text, compared with the same operations on parsed values, in every text layout.
 
 use pkgtool::source::edit::{TextEdit, apply};
 use pkgtool::source::json::Node;
@@ -10,15 +10,15 @@ use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 
-/// How a text is laid out before it is edited.
+/// The layout of a text before it is edited.
 #[derive(Debug, Clone)]
 enum Written {
     Tight,
     Indented(&'static str),
     Windows,
-    /// As the tool writes it.
+    /// The tool's own layout.
     Own,
-    /// With white space where nobody puts it.
+    /// With white space at unusual places.
     Wild,
 }
 
@@ -102,7 +102,7 @@ fn wild(value: &Value) -> String {
     }
 }
 
-/// All arrays and objects, each with the way to it.
+/// Collects all arrays and objects with their JSON Pointers.
 fn containers<'n>(node: &'n Node, at: &str, out: &mut Vec<(String, &'n Node)>) {
     if node.is_object() || !node.elements().is_empty() {
         out.push((at.to_owned(), node));
@@ -116,7 +116,8 @@ fn containers<'n>(node: &'n Node, at: &str, out: &mut Vec<(String, &'n Node)>) {
     }
 }
 
-/// The change as an edit, and the value that the text shall then have; `None` where there is nothing to change.
+/// Returns the change as an edit, and the value that the edited text must have. `None` means that
+/// the change does not apply.
 fn made(change: &Change, text: &str, document: &Document) -> Option<(TextEdit, Value)> {
     let layout = Layout::of(text, &document.root);
     let editor = Editor::new(text, document, &layout);
@@ -172,7 +173,7 @@ fn made(change: &Change, text: &str, document: &Document) -> Option<(TextEdit, V
     Some((edit, value))
 }
 
-/// Members in their order: `Value`'s equality does not look at it.
+/// Serializes a value in member order, which the equality of `Value` ignores.
 fn in_order(value: &Value) -> String {
     value.to_string()
 }
@@ -189,10 +190,10 @@ proptest! {
         prop_assert_eq!(&document.root.to_value(), &value, "{}", text);
         if let Some((edit, expected)) = made(&change, &text, &document) {
             let span = edit.span;
-            let after = apply(&text, &[edit]).expect("it fits");
+            let after = apply(&text, &[edit]).expect("the edit applies");
             let parsed = Document::parse(&after).map_err(|error| TestCaseError::fail(format!("{error}: {after}")))?;
             prop_assert_eq!(in_order(&parsed.root.to_value()), in_order(&expected), "{}", after);
-            // What lies outside is as it was.
+            // The text outside of the edit is unchanged.
             prop_assert!(after.starts_with(&text[..span.start]));
             prop_assert!(after.ends_with(&text[span.end..]));
         }
@@ -205,7 +206,7 @@ proptest! {
         let layout = Layout::of(&text, &document.root);
         let editor = Editor::new(&text, &document, &layout);
         let edit = editor.insert_member(&document.root, at.index(3), "c", &new);
-        let after = apply(&text, &[edit]).expect("it fits");
+        let after = apply(&text, &[edit]).expect("the edit applies");
         prop_assert_eq!(after.matches('\n').count(), after.matches("\r\n").count(), "{}", after);
     }
 

@@ -1,4 +1,4 @@
-//! The positioned tree against `serde_json`: the same texts, the same values, true spans.
+//! The JSON parser with positions, compared with `serde_json`: equal values and correct spans.
 
 use pkgtool::source::Document;
 use pkgtool::source::json::{Kind, Node};
@@ -10,7 +10,7 @@ use super::mutate::{Tree, changes};
 const TEXT: &str =
     r#"{"a": [1, -2.5e3, true, null, "ë\u00e9\n"], "b": {"c": {}, "d": []}, "": "x"}"#;
 
-/// Checks what is promised of `Document::parse(text)`.
+/// Checks the guarantees of `Document::parse(text)`.
 fn agrees(text: &str) -> Result<(), TestCaseError> {
     let value = serde_json::from_str::<Value>(text);
     match (Document::parse(text), value) {

@@ -1,4 +1,4 @@
-//! Positions against a model that counts character by character.
+//! Line and column positions, compared with a model that counts character by character.
 
 use pkgtool::source::LineIndex;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Text and its positions.
+//! Tests of source texts and positions in them.
 
 mod editor;
 mod json;

@@ -1,5 +1,7 @@
-//! JSON texts that are nearly right: a tree that, unlike `serde_json`'s, can hold what a text can
-//! (repeated keys, huge numbers, nonsense), changed at random places.
+//! Generator of nearly valid JSON texts.
+//!
+//! Its tree can represent more than `serde_json`'s (repeated keys, huge numbers, invalid text), and
+//! it is changed at random places.
 
 use std::fmt::Write;
 
@@ -7,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::Value;
 
-/// A JSON text's parts; `Raw` is written as it is.
+/// A part of a JSON text; `Raw` is written verbatim.
 #[derive(Debug, Clone)]
 pub(crate) enum Tree {
     Raw(String),
@@ -15,7 +17,7 @@ pub(crate) enum Tree {
     Object(Vec<(String, Tree)>),
 }
 
-/// What is done to a part.
+/// A change to a part.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Replace(String),
@@ -26,7 +28,7 @@ pub(crate) enum Change {
     Rename(Index, String),
 }
 
-/// Values that fit nowhere.
+/// Values that are invalid at most places.
 const ATOMS: [&str; 24] = [
     "null",
     "true",
@@ -54,7 +56,7 @@ const ATOMS: [&str; 24] = [
     "\"https://example.com/ü\"",
 ];
 
-/// Keys: the format's, mistyped ones, strange ones.
+/// Keys: those of the config format, misspelled ones, unusual ones.
 const KEYS: [&str; 22] = [
     "$schema",
     "model",

@@ -1,11 +1,11 @@
-//! Liberties taken with JSON, and taken back.
+//! Lenient JSON (comments, trailing commas, single quotes) and its conversion to strict JSON.
 
 use pkgtool::source::edit::apply;
 use pkgtool::source::{Document, strict};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// A value with comments, commas after last items and single quotes, and the value.
+/// A value, and its text with comments, trailing commas and single quotes.
 fn lenient() -> impl Strategy<Value = (String, Value)> {
     let text = "[a-z '/*,ë]{0,5}";
     let leaf = prop_oneof![

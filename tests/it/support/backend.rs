@@ -89,8 +89,12 @@ impl Backend {
     }
 
     pub(crate) fn does(&self, does: Does) {
-        *self.shared.released.lock().expect("no test panicked") = false;
-        *self.shared.does.lock().expect("no test panicked") = does;
+        *self
+            .shared
+            .released
+            .lock()
+            .expect("the lock is not poisoned") = false;
+        *self.shared.does.lock().expect("the lock is not poisoned") = does;
     }
 
     pub(crate) fn answers(&self, status: u16) {
@@ -98,23 +102,27 @@ impl Backend {
     }
 
     pub(crate) fn is_healthy(&self, status: u16) {
-        *self.shared.health.lock().expect("no test panicked") = status;
+        *self.shared.health.lock().expect("the lock is not poisoned") = status;
     }
 
     /// Answers all held requests and all later ones.
     pub(crate) fn release(&self) {
-        *self.shared.released.lock().expect("no test panicked") = true;
+        *self
+            .shared
+            .released
+            .lock()
+            .expect("the lock is not poisoned") = true;
         self.shared.changed.notify_all();
     }
 
     /// Returns the requests seen so far and clears the list.
     pub(crate) fn take_seen(&self) -> Vec<Seen> {
-        std::mem::take(&mut *self.shared.seen.lock().expect("no test panicked"))
+        std::mem::take(&mut *self.shared.seen.lock().expect("the lock is not poisoned"))
     }
 
     /// Counts the `POST` requests seen so far.
     pub(crate) fn posts(&self) -> usize {
-        let seen = self.shared.seen.lock().expect("no test panicked");
+        let seen = self.shared.seen.lock().expect("the lock is not poisoned");
         seen.iter().filter(|seen| seen.method == "POST").count()
     }
 
@@ -122,7 +130,7 @@ impl Backend {
     pub(crate) fn stop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             stop.store(true, Ordering::SeqCst);
-            thread.join().expect("no test panicked");
+            thread.join().expect("the thread does not panic");
         }
     }
 
@@ -133,7 +141,9 @@ impl Backend {
     }
 
     fn listen(&mut self, listener: TcpListener) {
-        listener.set_nonblocking(true).expect("it can be");
+        listener
+            .set_nonblocking(true)
+            .expect("the socket mode is set");
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, shared) = (Arc::clone(&stop), Arc::clone(&self.shared));
         let thread = std::thread::spawn(move || {
@@ -143,7 +153,9 @@ impl Backend {
                     std::thread::sleep(BETWEEN_LOOKS);
                     continue;
                 };
-                stream.set_nonblocking(false).expect("it can be");
+                stream
+                    .set_nonblocking(false)
+                    .expect("the socket mode is set");
                 open.push(stream.try_clone().expect("a second handle"));
                 let shared = Arc::clone(&shared);
                 std::thread::spawn(move || serve(stream, &shared));
@@ -168,11 +180,19 @@ fn serve(stream: TcpStream, shared: &Shared) {
     let mut stream = stream;
     while let Some(seen) = read_request(&mut reader) {
         let method = seen.method.clone();
-        shared.seen.lock().expect("no test panicked").push(seen);
-        let does = shared.does.lock().expect("no test panicked").clone();
+        shared
+            .seen
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(seen);
+        let does = shared
+            .does
+            .lock()
+            .expect("the lock is not poisoned")
+            .clone();
         let (status, body) = match does {
             _ if method != "POST" => (
-                *shared.health.lock().expect("no test panicked"),
+                *shared.health.lock().expect("the lock is not poisoned"),
                 String::new(),
             ),
             Does::Answers(status, body) => (status, body),
@@ -183,9 +203,9 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 return;
             }
             Does::Holds => {
-                let released = shared.released.lock().expect("no test panicked");
+                let released = shared.released.lock().expect("the lock is not poisoned");
                 let waited = shared.changed.wait_while(released, |released| !*released);
-                drop(waited.expect("no test panicked"));
+                drop(waited.expect("the lock is not poisoned"));
                 (200, r#"{"held":true}"#.to_owned())
             }
         };

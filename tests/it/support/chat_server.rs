@@ -64,13 +64,17 @@ impl ChatServer {
 
     /// Returns the requests that arrived.
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.shared.seen.lock().expect("no test panicked").clone()
+        self.shared
+            .seen
+            .lock()
+            .expect("the lock is not poisoned")
+            .clone()
     }
 
     /// Returns the request that arrived last.
     #[track_caller]
     pub(crate) fn last(&self) -> Seen {
-        self.seen().pop().expect("one arrived")
+        self.seen().pop().expect("a request arrived")
     }
 
     /// Counts the streams whose client left before their end.
@@ -99,7 +103,11 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
         let body = String::from_utf8(body).expect("requests are text");
         let asked = read(&path, &body);
         let seen = Seen { path, body };
-        shared.seen.lock().expect("no test panicked").push(seen);
+        shared
+            .seen
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(seen);
         if answer(&mut stream, shared, &asked).is_none() {
             return;
         }
@@ -180,7 +188,7 @@ fn told(asked: &Asked) -> String {
 /// Returns the words of an answer and its finish reason.
 fn words(asked: &Asked, told: &str) -> (Vec<String>, &'static str) {
     let most = asked.config["max_tokens"].as_u64().unwrap_or(100);
-    let most = usize::try_from(most).expect("it is small");
+    let most = usize::try_from(most).expect("the number fits");
     let all: Vec<String> = format!("You said: {told}")
         .split_inclusive(' ')
         .map(str::to_owned)
@@ -228,7 +236,7 @@ fn embeddings(asked: &Asked) -> Value {
         let text = text.as_str().unwrap_or_default();
         let sum: u32 = text.bytes().map(u32::from).sum();
         let length = u16::try_from(text.len()).expect("texts are short");
-        #[expect(clippy::cast_precision_loss, reason = "any numbers do")]
+        #[expect(clippy::cast_precision_loss, reason = "any numbers suffice")]
         let vector = [f32::from(length), sum as f32 / 1000.0, -0.5];
         let vector = if is_coded {
             let bytes: Vec<u8> = vector

@@ -4,7 +4,7 @@
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "parameters are made where they are handed over"
+    reason = "arguments are created at the call"
 )]
 
 use std::io::{BufRead, BufReader, Write};
@@ -244,7 +244,7 @@ impl Editor {
             match self.messages.recv_timeout(left) {
                 Ok(message) if fits(&message) => return message,
                 Ok(message) => self.passed.push(message),
-                Err(error) => panic!("{what}: {error}; there were {:?}", self.passed),
+                Err(error) => panic!("{what}: {error}; received {:?}", self.passed),
             }
         }
     }
@@ -280,7 +280,7 @@ impl Editor {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        panic!("the server does not end");
+        panic!("the server did not end");
     }
 
     /// Returns the process id of the server.

@@ -141,26 +141,26 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
-    let mut errors = child.stderr.take().expect("it is piped");
+    let mut errors = child.stderr.take().expect("the stream is piped");
     let log = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&log);
     let reader = std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = errors.read(&mut buffer) {
-            let mut kept = kept.lock().expect("no test panicked");
+            let mut kept = kept.lock().expect("the lock is not poisoned");
             kept.extend_from_slice(&buffer[..read]);
         }
     });
-    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut stdout = BufReader::new(child.stdout.take().expect("the stream is piped"));
     let mut announced = String::new();
     let mut key = known_key;
     let mut address = None;
     loop {
         let mut line = String::new();
-        if stdout.read_line(&mut line).expect("it prints text") == 0 {
-            let status = child.wait().expect("it ended");
-            reader.join().expect("no test panicked");
-            let log = log.lock().expect("no test panicked");
+        if stdout.read_line(&mut line).expect("the server prints text") == 0 {
+            let status = child.wait().expect("the process ends");
+            reader.join().expect("the thread does not panic");
+            let log = log.lock().expect("the lock is not poisoned");
             panic!(
                 "the server ended: {status}\n{}",
                 String::from_utf8_lossy(&log)
@@ -185,7 +185,7 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
     });
     Gateway {
         child,
-        address: address.expect("it says where it listens"),
+        address: address.expect("the server prints its address"),
         key,
         announced,
         setup,
@@ -259,7 +259,7 @@ impl Gateway {
             }
             assert!(
                 Instant::now() < deadline,
-                "{found}, not {status}\n{}",
+                "expected {status}, got {found}\n{}",
                 self.log()
             );
             std::thread::yield_now();
@@ -314,7 +314,7 @@ impl Gateway {
         while !holds() {
             assert!(
                 Instant::now() < deadline,
-                "it never came to hold\n{}",
+                "the condition never became true\n{}",
                 self.log()
             );
             std::thread::sleep(BETWEEN_LOOKS);
@@ -330,15 +330,15 @@ impl Gateway {
     /// `VmRSS` for the current size, `VmHWM` for the peak.
     pub(crate) fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
-        let status = fs::read_to_string(path).expect("it runs");
+        let status = fs::read_to_string(path).expect("the process runs");
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-        kibibytes.expect("the system knows") << 10
+        kibibytes.expect("the system reports it") << 10
     }
 
     /// Returns the log received so far. A line written just before may still be missing.
     pub(crate) fn log(&self) -> String {
-        let log = self.log.lock().expect("no test panicked");
+        let log = self.log.lock().expect("the lock is not poisoned");
         String::from_utf8_lossy(&log).into_owned()
     }
 
@@ -371,7 +371,7 @@ impl Gateway {
             found = self.lines().into_iter().rfind(&is_it);
             found.is_some()
         });
-        found.expect("it was waited for")
+        found.expect("the loop ends only when a line is found")
     }
 
     /// Returns the metrics page: from the operators' listener if there is one, else with the first
@@ -389,7 +389,7 @@ impl Gateway {
         let line = self.announced.split("for operators: http://").nth(1);
         let address = line.and_then(|line| line.split('/').next());
         let address = address.and_then(|address| address.parse().ok());
-        address.unwrap_or_else(|| panic!("no such listener: {}", self.announced))
+        address.unwrap_or_else(|| panic!("missing operators' listener: {}", self.announced))
     }
 
     /// Replaces the contents of the settings file.
@@ -418,8 +418,8 @@ impl Gateway {
 
     /// Kills the server, changes its data and restarts it.
     pub(crate) fn kill_and_change(mut self, change: impl FnOnce(&Path)) -> Self {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
+        self.child.kill().expect("the server is running");
+        self.child.wait().expect("the process ends");
         change(&self.data());
         let setup = std::mem::take(&mut self.setup);
         launch(setup, Arc::clone(&self.directory), self.key.clone())
@@ -428,7 +428,7 @@ impl Gateway {
     /// Stops the server gracefully, changes its data and restarts it.
     pub(crate) fn stop_and_change(mut self, change: impl FnOnce(&Path)) -> Self {
         self.ask_to_stop();
-        self.child.wait().expect("it ends");
+        self.child.wait().expect("the process ends");
         change(&self.data());
         let setup = std::mem::take(&mut self.setup);
         launch(setup, Arc::clone(&self.directory), self.key.clone())
@@ -437,9 +437,9 @@ impl Gateway {
     /// Returns the soft and the hard limit of a resource of the server process.
     pub(crate) fn limits(&self, name: &str) -> (String, String) {
         let path = format!("/proc/{}/limits", self.child.id());
-        let limits = fs::read_to_string(path).expect("it runs");
+        let limits = fs::read_to_string(path).expect("the process runs");
         let line = limits.lines().find_map(|line| line.strip_prefix(name));
-        let mut words = line.expect("the system knows").split_whitespace();
+        let mut words = line.expect("the system reports it").split_whitespace();
         let mut next = || words.next().unwrap_or_default().to_owned();
         (next(), next())
     }
@@ -459,9 +459,9 @@ impl Gateway {
 
     /// Waits for the end of the server and returns its exit code and its log.
     pub(crate) fn ended(mut self) -> (Option<i32>, String, Arc<TempDir>) {
-        let status = self.child.wait().expect("it ends");
+        let status = self.child.wait().expect("the process ends");
         if let Some(reader) = self.reader.take() {
-            reader.join().expect("no test panicked");
+            reader.join().expect("the thread does not panic");
         }
         (status.code(), self.log(), Arc::clone(&self.directory))
     }

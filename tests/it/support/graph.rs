@@ -66,7 +66,7 @@ impl Graph {
 
     /// Adds a float32 initializer of ones.
     pub(crate) fn ones(mut self, name: &str, dims: &[u64]) -> Self {
-        let count = usize::try_from(dims.iter().product::<u64>()).expect("it is small");
+        let count = usize::try_from(dims.iter().product::<u64>()).expect("the number fits");
         let data = 1_f32.to_le_bytes().repeat(count);
         self.parts.push(stored(name, FLOAT, dims, &data));
         self

@@ -44,7 +44,7 @@ impl Reply {
     pub(crate) fn code(&self) -> String {
         let body = self.json();
         let code = body["error"]["code"].as_str();
-        code.unwrap_or_else(|| panic!("no error: {body}"))
+        code.unwrap_or_else(|| panic!("expected an error, got {body}"))
             .to_owned()
     }
 
@@ -236,7 +236,11 @@ impl Upstream {
 
     /// Answers all held requests and all later ones.
     pub(crate) fn release(&self) {
-        *self.shared.released.lock().expect("no test panicked") = true;
+        *self
+            .shared
+            .released
+            .lock()
+            .expect("the lock is not poisoned") = true;
         self.shared.changed.notify_all();
     }
 }
@@ -263,9 +267,9 @@ fn serve(stream: TcpStream, shared: &Shared) {
         shared.seen.fetch_add(1, Ordering::SeqCst);
         let (status, body) = match path.as_str() {
             "/hold" => {
-                let released = shared.released.lock().expect("no test panicked");
+                let released = shared.released.lock().expect("the lock is not poisoned");
                 let waited = shared.changed.wait_while(released, |released| !*released);
-                drop(waited.expect("no test panicked"));
+                drop(waited.expect("the lock is not poisoned"));
                 (200, br#"{"held":true}"#.to_vec())
             }
             "/echo" | "/text" => (200, body),
@@ -311,7 +315,7 @@ fn send_events(stream: &mut TcpStream, shared: &Shared, is_whole: bool) {
     stream
         .set_read_timeout(Some(pause))
         .expect("a timeout can be set");
-    while !*shared.released.lock().expect("no test panicked") {
+    while !*shared.released.lock().expect("the lock is not poisoned") {
         // The client sends nothing more, so an end without a timeout is the end of the connection.
         let waits = |error: &std::io::Error| {
             use std::io::ErrorKind::{TimedOut, WouldBlock};

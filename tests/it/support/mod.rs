@@ -10,7 +10,7 @@ pub(crate) mod editor;
 pub(crate) mod engines;
 #[cfg_attr(
     not(feature = "run"),
-    expect(dead_code, reason = "most of it is for what runs models")
+    expect(dead_code, reason = "most helpers are for tests that run models")
 )]
 pub(crate) mod environment;
 #[cfg(feature = "serve")]

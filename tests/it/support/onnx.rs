@@ -88,7 +88,7 @@ fn element(dtype: &str) -> u64 {
         "uint32" => 12,
         "uint64" => 13,
         "bfloat16" => 16,
-        other => panic!("no dtype: {other}"),
+        other => panic!("unknown dtype: {other}"),
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn failing() -> Vec<u8> {
 pub(crate) fn forgetful(token: usize, positions: usize) -> Vec<u8> {
     let row = (0..384).map(|it| if it == token { 9.0_f32 } else { 0.0 });
     let row: Vec<u8> = row.flat_map(f32::to_le_bytes).collect();
-    let rows = u64::try_from(positions).expect("few");
+    let rows = u64::try_from(positions).expect("the number fits");
     let scalar = |name: &str, number: i64| initializer(name, "int64", &[], &number.to_le_bytes());
     model(&[
         &graph_node("Shape", &["input_ids"], "shape", &[]),

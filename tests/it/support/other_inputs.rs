@@ -18,15 +18,15 @@ pub(crate) fn disturbed(inputs: &[Tensor]) -> Vec<Tensor> {
         let bytes: Vec<u8> = elements.rev().flatten().copied().collect();
         Tensor::new(dtype, tensor.shape().to_vec(), bytes)
     };
-    let disturb = |tensor| disturb(tensor).expect("it is as large as the other");
+    let disturb = |tensor| disturb(tensor).expect("the tensor has the same size");
     inputs.iter().map(disturb).collect()
 }
 
 #[test]
 fn disturbed_inputs_are_others_of_the_same_kind() {
     let tensor = |dtype, values: [f64; 3]| Tensor::from_f64(dtype, vec![3], values);
-    let indices = tensor(DType::Int64, [0.0, 1.0, 2.0]).expect("it is small");
-    let ones = tensor(DType::Float32, [1.0; 3]).expect("it is small");
+    let indices = tensor(DType::Int64, [0.0, 1.0, 2.0]).expect("the tensor is valid");
+    let ones = tensor(DType::Float32, [1.0; 3]).expect("the tensor is valid");
     let others = disturbed(&[indices, ones]);
     assert_eq!(others[0].to_f64().collect::<Vec<_>>(), [2.0, 1.0, 0.0]);
     assert_eq!(others[1].to_f64().collect::<Vec<_>>(), [0.5; 3]);

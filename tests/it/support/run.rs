@@ -1,7 +1,7 @@
 //! Runs the `pkgtool` binary: `pkgtool(["validate", "."]).within(dir).run().expect_code(1)`.
 //!
-//! Each run is a separate process without colours and with a fixed terminal width, so tests can run
-//! in parallel. A panic of the tool always fails the test.
+//! Each run is a separate process whose output does not depend on a terminal, so tests can run in
+//! parallel. A panic of the tool always fails the test.
 
 use std::ffi::OsStr;
 use std::path::Path;

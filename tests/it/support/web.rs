@@ -189,7 +189,11 @@ impl Web {
 
     /// Returns the requests received so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.shared.asked.lock().expect("no panic").clone()
+        self.shared
+            .asked
+            .lock()
+            .expect("the lock is not poisoned")
+            .clone()
     }
 
     /// Number of body bytes sent so far.
@@ -210,7 +214,10 @@ impl Shared {
         let Some(asked) = read_request(&stream) else {
             return;
         };
-        self.asked.lock().expect("no panic").push(asked.clone());
+        self.asked
+            .lock()
+            .expect("the lock is not poisoned")
+            .push(asked.clone());
         let told = (self.answer)(&asked);
         // A client may disconnect as soon as it has enough.
         let _ = self.write(&mut stream, &asked, &told);

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool::account::{AccountId, AccountStore, Snapshot};
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
-    StoredAnswer, Caps, ClaimedTask, EnqueueError, Lease, Limit, Limits, NewTask, TaskId, TaskStore, Turns,
+    Caps, ClaimedTask, EnqueueError, Lease, Limit, Limits, NewTask, StoredAnswer, TaskId,
+    TaskStore, Turns,
 };
 
 /// A store, asked as the gateway and its queue ask it.

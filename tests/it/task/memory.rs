@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool::account::{AccountId, UNLIMITED};
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::task::{
-    StoredAnswer, ClaimedTask, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits,
-    NamedBlob, NewTask, OnCrash, Outcome, Quota, RemovedTasks, Statistics, Status, Task, TaskId,
+    ClaimedTask, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
+    NewTask, OnCrash, Outcome, Quota, RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskId,
     TaskStore, Turns,
 };
 use tokio::sync::{broadcast, watch};

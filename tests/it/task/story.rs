@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pkgtool::account::{AccountId, Accounts};
 use pkgtool::database::Timestamp;
 use pkgtool::task::{
-    StoredAnswer, Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask,
-    OnCrash, Outcome, Quota, RemovedTasks, Status,
+    Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask, OnCrash,
+    Outcome, Quota, RemovedTasks, Status, StoredAnswer,
 };
 
 use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};

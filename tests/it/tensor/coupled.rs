@@ -1,5 +1,4 @@
-//! Dimensions that hang together, values that inputs have before anything is given, and what several
-//! models take in common.
+//! Linked dimensions, initial values of inputs, and joint signatures of several models.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -7,7 +6,8 @@ use std::path::Path;
 
 use pkgtool::model::Dim;
 use pkgtool::tensor::input::{
-    Generator, InitialValue, InputArgs, JointSignature, JointModel, StepArgs, Steps, assemble, assemble_around, match_values,
+    Generator, InitialValue, InputArgs, JointModel, JointSignature, StepArgs, Steps, assemble,
+    assemble_around, match_values,
 };
 use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn shapes(tensors: &[Tensor]) -> Vec<Vec<u64>> {
         .collect()
 }
 
-/// A decoder: new tokens, a mask over all, the past.
+/// A decoder with new tokens, a mask over past and new tokens, and the past.
 fn decoder() -> Signature {
     signature(&[
         (
@@ -95,13 +95,13 @@ fn the_whole_is_the_past_and_the_new() {
             [2, 7, 5],
         ),
     ] {
-        let tensors = assemble(&decoder(), &args(inputs, dims)).expect("they fit");
+        let tensors = assemble(&decoder(), &args(inputs, dims)).expect("the inputs fit");
         let found: Vec<u64> = tensors.iter().map(|tensor| tensor.shape()[1]).collect();
         assert_eq!(found, expected, "{inputs:?} {dims:?}");
     }
 }
 
-/// Without symbols, what was given for the same axis with the same bound is the best guess.
+/// Without symbols, a dimension takes the size given for the same axis with the same bound.
 #[test]
 fn bounds_of_one_axis_go_together_unless_given() {
     let signature = signature(&[
@@ -119,7 +119,7 @@ fn bounds_of_one_axis_go_together_unless_given() {
         (&["ones"], &["mask[1]=5"], [5, 5, 7]),
         (&["ones"], &["mask[1]=5", "x[1]=2"], [2, 5, 7]),
     ] {
-        let tensors = assemble(&signature, &args(inputs, dims)).expect("they fit");
+        let tensors = assemble(&signature, &args(inputs, dims)).expect("the inputs fit");
         let found: Vec<u64> = tensors.iter().map(|tensor| tensor.shape()[1]).collect();
         assert_eq!(found, expected, "{inputs:?} {dims:?}");
     }
@@ -132,21 +132,22 @@ fn what_is_held_binds_the_rest() {
         origin: "before".to_owned(),
         empty: vec![1],
     };
-    let past = Tensor::zeros(DType::Float32, vec![3, 4, 2]).expect("it is small");
+    let past = Tensor::zeros(DType::Float32, vec![3, 4, 2]).expect("the tensor is valid");
     let around = |held: InitialValue, inputs: &[&str]| {
         assemble_around(&decoder(), &args(inputs, &[]), &[None, None, Some(held)])
     };
-    let tensors = around(held(Some(past.clone())), &["ones"]).expect("they fit");
+    let tensors = around(held(Some(past.clone())), &["ones"]).expect("the inputs fit");
     assert_eq!(shapes(&tensors), [vec![3, 1], vec![3, 5], vec![3, 4, 2]]);
-    // Values without a name pass by what is held.
-    let tensors = around(held(Some(past)), &["[[1,2],[3,4],[5,6]]", "ones"]).expect("they fit");
+    // Unnamed values skip inputs that have an initial value.
+    let tensors =
+        around(held(Some(past)), &["[[1,2],[3,4],[5,6]]", "ones"]).expect("the inputs fit");
     assert_eq!(shapes(&tensors)[..2], [vec![3, 2], vec![3, 6]]);
-    let tensors = around(held(None), &["ones"]).expect("they fit");
+    let tensors = around(held(None), &["ones"]).expect("the inputs fit");
     assert_eq!(shapes(&tensors), [vec![1, 1], vec![1, 1], vec![1, 0, 2]]);
     assert_eq!(tensors[2].len(), 0);
-    let wrong = Tensor::zeros(DType::Float32, vec![1, 4, 5]).expect("it is small");
+    let wrong = Tensor::zeros(DType::Float32, vec![1, 4, 5]).expect("the tensor is valid");
     let error = around(held(Some(wrong)), &["ones"])
-        .expect_err("it does not fit")
+        .expect_err("the inputs do not fit")
         .to_string();
     assert!(
         error.contains("before") && error.contains("dimension 2 is 5"),
@@ -172,26 +173,27 @@ fn numbers_that_the_model_fixes_stay() {
     };
     for generator in ["ones", "zeros", "arange", "random:3"] {
         assert_eq!(
-            values(&[generator]).expect("they fit")[1],
+            values(&[generator]).expect("the inputs fit")[1],
             [7.0],
             "{generator}"
         );
     }
-    // Without names, values are for what may have any; with as many as inputs, for all.
-    let found = values(&["[1,2]", "[3,4]"]).expect("they fit");
+    // Unnamed values go to inputs without an initial value, or to all inputs if there are as many
+    // values as inputs.
+    let found = values(&["[1,2]", "[3,4]"]).expect("the inputs fit");
     assert_eq!(found, [vec![1.0, 2.0], vec![7.0], vec![3.0, 4.0]]);
     assert_eq!(
-        values(&["[1,2]", "8", "[3,4]"]).expect("they fit")[1],
+        values(&["[1,2]", "8", "[3,4]"]).expect("the inputs fit")[1],
         [8.0]
     );
     assert_eq!(
-        values(&[r#"{"x": [1,2], "y": [3,4]}"#]).expect("they fit")[1],
+        values(&[r#"{"x": [1,2], "y": [3,4]}"#]).expect("the inputs fit")[1],
         [7.0]
     );
     assert_eq!(
-        values(&["factor=ones", "zeros"]).expect("they fit")[1],
+        values(&["factor=ones", "zeros"]).expect("the inputs fit")[1],
         [1.0],
-        "who names it means it"
+        "a named input gets its value"
     );
     assert!(
         values(&["x=[1,2]"])
@@ -201,7 +203,7 @@ fn numbers_that_the_model_fixes_stay() {
 }
 
 fn archive(path: &Path, members: &[(&str, &[u8])]) -> String {
-    let mut archive = zip::ZipWriter::new(File::create(path).expect("it can be written"));
+    let mut archive = zip::ZipWriter::new(File::create(path).expect("the file is written"));
     for (name, bytes) in members {
         archive
             .start_file(*name, SimpleFileOptions::default())
@@ -212,7 +214,8 @@ fn archive(path: &Path, members: &[(&str, &[u8])]) -> String {
     path.display().to_string()
 }
 
-/// As `numpy.savez(file, a, b)` names them; ten and more are not in the order of their names.
+/// `numpy.savez(file, a, b)` numbers the arrays. From ten on, their numeric order differs from that
+/// of their names.
 #[test]
 fn positional_arrays_go_by_their_order() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -242,7 +245,7 @@ fn positional_arrays_go_by_their_order() {
         .map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
         .collect();
     let path = archive(&file, &members);
-    let tensors = assemble(&twelve, &args(&[&path], &[])).expect("they fit");
+    let tensors = assemble(&twelve, &args(&[&path], &[])).expect("the inputs fit");
     let first: Vec<f64> = tensors
         .iter()
         .filter_map(|tensor| tensor.to_f64().next())
@@ -258,10 +261,10 @@ fn positional_arrays_go_by_their_order() {
         ),
     ] {
         let path = archive(&file, members);
-        let error = assemble(&twelve, &args(&[&path], &[])).expect_err("it does not fit");
+        let error = assemble(&twelve, &args(&[&path], &[])).expect_err("the inputs do not fit");
         assert!(error.to_string().contains(reason), "{error}");
     }
-    // An input of such a name is meant by it.
+    // An input with such a name takes the array of the same name.
     let telling = signature(&[
         ("arr_1", DType::Float32, None),
         ("arr_0", DType::Float32, None),
@@ -270,7 +273,7 @@ fn positional_arrays_go_by_their_order() {
         &file,
         &[("arr_0.npy", members[11].1), ("arr_1.npy", members[10].1)],
     );
-    let tensors = assemble(&telling, &args(&[&path], &[])).expect("they fit");
+    let tensors = assemble(&telling, &args(&[&path], &[])).expect("the inputs fit");
     assert_eq!(tensors[0].to_f64().next(), Some(1.0));
 }
 
@@ -311,7 +314,7 @@ fn steps_are_fed_by_the_usual_names() {
             &["cache_in", "hidden"],
             &[(0, 0), (1, 1)],
         ),
-        // What only has a number in common is no state.
+        // Names that share only a number do not form a state.
         (&["output_0", "output"], &["input_0", "input"], &[]),
         (&["x"], &["y"], &[]),
     ] {
@@ -365,9 +368,9 @@ fn what_any_side_fixes_or_ties_holds_for_all() {
         vec![Dim::Fixed(3)],
         vec![Dim::Fixed(1), up_to(4)],
     );
-    let both = joint(&[&open, &fixed]).expect("there is one");
+    let both = joint(&[&open, &fixed]).expect("a joint signature exists");
     assert_eq!(dims(&both), ["float32[1, -1 (up to 4)]", "float32[3]"]);
-    // A tie of one side and a size of another.
+    // One side links two dimensions, the other side fixes one of them.
     let tied = float(
         ["x", "z"],
         vec![symbol("n"), symbol("m")],
@@ -378,17 +381,17 @@ fn what_any_side_fixes_or_ties_holds_for_all() {
         vec![symbol("a"), symbol("b")],
         vec![Dim::Fixed(5)],
     );
-    let both = joint(&[&tied, &sized]).expect("there is one");
+    let both = joint(&[&tied, &sized]).expect("a joint signature exists");
     assert_eq!(dims(&both), ["float32[5, -1 (m)]", "float32[5]"]);
-    // The same name for two dimensions ties nothing across sides.
+    // Equal symbols of different sides do not link dimensions.
     let other = float(
         ["x", "z"],
         vec![symbol("m"), symbol("n")],
         vec![symbol("k")],
     );
-    let both = joint(&[&tied, &other]).expect("there is one");
+    let both = joint(&[&tied, &other]).expect("a joint signature exists");
     assert_eq!(dims(&both), ["float32[-1 (n), -1 (m)]", "float32[-1 (n)]"]);
-    // Sizes that follow: with one new token the mask is the past and one.
+    // Derived sizes: with one new token, the mask has the length of the past plus one.
     let one = signature(&[
         (
             "ids",
@@ -402,16 +405,16 @@ fn what_any_side_fixes_or_ties_holds_for_all() {
             Some(vec![symbol("b"), symbol("p"), Dim::Fixed(2)]),
         ),
     ]);
-    let both = joint(&[&decoder(), &one]).expect("there is one");
+    let both = joint(&[&decoder(), &one]).expect("a joint signature exists");
     let inputs = assemble(
         both.signature(),
         &args(&["ones"], &["past_sequence_length=6"]),
     )
-    .expect("they fit");
+    .expect("the inputs fit");
     assert_eq!(shapes(&inputs), [vec![1, 1], vec![1, 7], vec![1, 6, 2]]);
-    let own = both.inputs_of(1, &inputs).expect("they fit");
+    let own = both.inputs_of(1, &inputs).expect("the inputs fit");
     assert_eq!(own[2].dtype(), DType::Float16);
-    // And back: of a mask over eight, one is new.
+    // In reverse: with a mask of eight, one token is new.
     let eight = signature(&[
         (
             "ids",
@@ -425,7 +428,7 @@ fn what_any_side_fixes_or_ties_holds_for_all() {
             Some(vec![symbol("b"), symbol("p"), Dim::Fixed(2)]),
         ),
     ]);
-    let both = joint(&[&eight, &decoder()]).expect("there is one");
+    let both = joint(&[&eight, &decoder()]).expect("a joint signature exists");
     assert_eq!(dims(&both)[2], "float32[1, 7, 2]");
     for (a, b, reason) in [
         (&open, &decoder(), "A has 2 inputs and B has 3"),
@@ -435,7 +438,7 @@ fn what_any_side_fixes_or_ties_holds_for_all() {
             "dimension 0 of `x` is 9 in A, but dimension 0 of `x` is at most 8 in B",
         ),
     ] {
-        let error = joint(&[a, b]).expect_err("there is none");
+        let error = joint(&[a, b]).expect_err("no joint signature exists");
         assert!(error.contains(reason), "{error}");
     }
 }
@@ -486,7 +489,8 @@ fn any_signature() -> impl Strategy<Value = Signature> {
 }
 
 proptest! {
-    /// What fits the joint signature fits every side; if there is none, no tensors fit all.
+    /// Inputs of the joint signature fit every side. Without a joint signature, no tensors fit all
+    /// sides.
     #[test]
     fn common_inputs_fit_every_side(a in any_signature(), b in any_signature(), c in any_signature()) {
         let given = InputArgs {
@@ -496,8 +500,8 @@ proptest! {
         if let Ok(joint) = joint(&[&a, &b, &c]) {
             let inputs = assemble(joint.signature(), &given).expect("defaults fit");
             for (place, side) in [&a, &b, &c].into_iter().enumerate() {
-                let own = joint.inputs_of(place, &inputs).expect("they can be converted");
-                pkgtool::tensor::input::check(side, &own).expect("they fit");
+                let own = joint.inputs_of(place, &inputs).expect("the inputs are convertible");
+                pkgtool::tensor::input::check(side, &own).expect("the inputs fit");
             }
         } else if let Ok(inputs) = assemble(&a, &given) {
             let all_fit = [&a, &b, &c].into_iter().all(|side| {

@@ -1,4 +1,4 @@
-//! Pictures as inputs: layout, size, scale, and what cannot be one.
+//! Images as inputs: layout, size, scale, and inputs that cannot be images.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use proptest::sample::Index;
 
 use super::input::{fixed, signature};
 
-/// Three wide, two high: red rises to the right, green downwards, blue is 200.
+/// An image, three pixels wide and two high. Red rises to the right, green downwards, and blue is
+/// 200.
 fn picture() -> RgbImage {
     RgbImage::from_fn(3, 2, |x, y| {
         let red = [0, 50, 100][x as usize];
@@ -35,7 +36,7 @@ impl Folder {
 
     fn save(&self, name: &str, picture: impl Into<DynamicImage>) -> PathBuf {
         let path = self.path(name);
-        picture.into().save(&path).expect("it can be written");
+        picture.into().save(&path).expect("the file is written");
         path
     }
 }
@@ -78,11 +79,11 @@ fn layouts_are_seen() {
         &path,
         InputArgs::default(),
     );
-    assert_eq!(tall.expect("it is resized").shape(), [3, 2, 5]);
+    assert_eq!(tall.expect("the image is resized").shape(), [3, 2, 5]);
     let interleaved: Vec<f64> = (0..6)
         .flat_map(|at| [RED[at], GREEN[at], BLUE[at]])
         .collect();
-    // An open height and width are the picture's own.
+    // A dynamic height and width take the size of the image.
     let open = Dim::Dynamic {
         bound: None,
         name: None,
@@ -106,7 +107,7 @@ fn layouts_are_seen() {
         (&[1, 3, 0, 8], "1 to 16384"),
         (&[1, 3, 20_000, 8], "1 to 16384"),
     ] {
-        let error = plain(DType::Uint8, sizes, &path).expect_err("no picture");
+        let error = plain(DType::Uint8, sizes, &path).expect_err("the file is not an image");
         assert!(error.contains(reason), "{sizes:?}: {error}");
     }
 }
@@ -204,14 +205,15 @@ fn pictures_are_stretched_and_turned_upright() {
     let path = folder.save("x.png", two.clone());
     let values = plain(DType::Uint8, &[3, 6, 8], &path).expect("a picture");
     assert_eq!((values[0], values[7]), (0.0, 255.0));
-    // EXIF orientation 6: to be turned clockwise, so that the left becomes the top.
+    // EXIF orientation 6: the image must be rotated clockwise, so that the left side becomes the
+    // top.
     let mut exif = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0".to_vec();
     exif.extend([0; 4]);
     let path = folder.path("turned.jpg");
-    let file = fs::File::create(&path).expect("it can be created");
+    let file = fs::File::create(&path).expect("the file is created");
     let mut encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(file, 100);
     encoder.set_exif_metadata(exif).expect("JPEG has EXIF");
-    encoder.encode_image(&two).expect("it can be written");
+    encoder.encode_image(&two).expect("the file is written");
     let values = plain(DType::Uint8, &[3, 8, 6], &path).expect("a picture");
     assert!(values[0] < 5.0 && values[5] < 5.0, "the top is black");
     assert!(
@@ -223,16 +225,19 @@ fn pictures_are_stretched_and_turned_upright() {
 #[test]
 fn what_is_no_picture_is_refused() {
     let folder = Folder::new();
-    let refused = |path: &Path| plain(DType::Uint8, &[1, 3, 8, 8], path).expect_err("no picture");
+    let refused = |path: &Path| {
+        plain(DType::Uint8, &[1, 3, 8, 8], path).expect_err("the file is not an image")
+    };
     let path = folder.path("x.png");
-    fs::write(&path, "text").expect("it can be written");
+    fs::write(&path, "text").expect("the file is written");
     assert!(refused(&path).contains("neither PNG nor JPEG"));
-    fs::write(&path, "").expect("it can be written");
+    fs::write(&path, "").expect("the file is written");
     assert!(refused(&path).contains("neither PNG nor JPEG"));
     assert!(refused(&folder.path("none.jpg")).contains("No such file"));
-    // A header of 60000 x 60000 pixels, and one of 16384 x 16384 with 16 bits a channel: too much.
+    // Headers of 60000 x 60000 pixels, and of 16384 x 16384 with 16 bits per channel: both exceed
+    // the limit.
     for (side, bits) in [(60_000_u32, 8), (16_384, 16)] {
-        fs::write(&path, claiming(side, bits)).expect("it can be written");
+        fs::write(&path, claiming(side, bits)).expect("the file is written");
         let error = refused(&path);
         assert!(
             error.contains("limit") || error.contains("large"),
@@ -241,7 +246,7 @@ fn what_is_no_picture_is_refused() {
     }
 }
 
-/// A PNG file whose header claims `side` by `side` RGBA pixels, without any.
+/// A PNG file whose header declares `side` by `side` RGBA pixels, without pixel data.
 fn claiming(side: u32, bits: u8) -> Vec<u8> {
     let color = if bits == 16 {
         image::ExtendedColorType::Rgba16
@@ -253,7 +258,7 @@ fn claiming(side: u32, bits: u8) -> Vec<u8> {
     let encoder = image::codecs::png::PngEncoder::new(&mut file);
     encoder
         .write_image(&pixels, 1, 1, color)
-        .expect("it can be written");
+        .expect("the file is written");
     let sides = [side.to_be_bytes(), side.to_be_bytes()].concat();
     file[16..24].copy_from_slice(&sides);
     let check = crc(&file[12..29]);
@@ -261,7 +266,7 @@ fn claiming(side: u32, bits: u8) -> Vec<u8> {
     file
 }
 
-/// The check sum of a PNG chunk.
+/// Returns the checksum of a PNG chunk.
 fn crc(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -287,12 +292,12 @@ proptest! {
     ) {
         let folder = Folder::new();
         let path = folder.save(name, picture());
-        let mut bytes = fs::read(&path).expect("it was written");
+        let mut bytes = fs::read(&path).expect("the file was written");
         for (index, byte) in changes {
             let at = index.index(bytes.len());
             bytes[at] = byte;
         }
-        fs::write(&path, bytes).expect("it can be written");
+        fs::write(&path, bytes).expect("the file is written");
         let _ = plain(DType::Float32, &[1, 3, 8, 8], &path);
     }
 }

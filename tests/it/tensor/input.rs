@@ -1,4 +1,4 @@
-//! From what a user writes to tensors: every kind of value, and every way it does not fit.
+//! Conversion of input arguments to tensors: every kind of value, and every error.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -82,7 +82,7 @@ fn fault(signature: &Signature, inputs: &[&str], dims: &[&str]) -> String {
     found.expect_err("the inputs do not fit").to_string()
 }
 
-/// The pair of inputs that the archives in the fixtures are for.
+/// The pair of inputs that the fixture archives contain.
 fn pair() -> Signature {
     signature(&[
         ("a", DType::Float32, Some(vec![symbol("n"), Dim::Fixed(3)])),
@@ -95,20 +95,20 @@ fn path(name: &str) -> String {
 }
 
 fn save(path: &Path, tensor: &Tensor) -> String {
-    let mut file = File::create(path).expect("it can be created");
-    npy::write(&mut file, tensor).expect("it can be written");
+    let mut file = File::create(path).expect("the file is created");
+    npy::write(&mut file, tensor).expect("the file is written");
     path.display().to_string()
 }
 
-/// An archive of these members.
+/// Writes an archive with these members and returns its path.
 fn archive(path: &Path, members: &[(&str, &[u8])]) -> String {
-    let mut archive = ZipWriter::new(File::create(path).expect("it can be created"));
+    let mut archive = ZipWriter::new(File::create(path).expect("the file is created"));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
     for (name, bytes) in members {
         archive.start_file(*name, options).expect("a new member");
-        archive.write_all(bytes).expect("it can be written");
+        archive.write_all(bytes).expect("the file is written");
     }
-    archive.finish().expect("it can be written");
+    archive.finish().expect("the file is written");
     path.display().to_string()
 }
 
@@ -132,7 +132,7 @@ fn generators_fill_what_is_open() {
     let given = [vec![3, 2], vec![3, 2, 1], vec![]];
     let dims = ["batch=3", "y[1]=2", "1[2]=1"];
     assert_eq!(shapes(&signature, &["zeros"], &dims), given);
-    // A shape that is given counts for the others.
+    // A given shape determines the linked sizes of other inputs.
     assert_eq!(
         shapes(&signature, &["ones", "x=arange@4x2"], &[])[1],
         [4, 5, 4]
@@ -160,7 +160,7 @@ fn inputs_without_a_value_are_listed_or_get_the_default() {
     );
     let mut args = args(&["a=ones@2x3"], &[]);
     args.default = Some(Generator::Random { seed: 0 });
-    let tensors = assemble(&signature, &args).expect("there is a default");
+    let tensors = assemble(&signature, &args).expect("the default applies");
     assert_eq!(tensors[1].shape(), [2, 3]);
 }
 
@@ -203,7 +203,8 @@ fn json_gives_arrays_and_whole_inputs() {
         ("x", DType::Uint8, Some(fixed(&[2, 2]))),
         ("y", DType::Float32, Some(vec![symbol("n")])),
     ]);
-    let tensors = give(&signature, &["[[1,2],[3,4]]", "[0.5,\"NaN\"]"], &[]).expect("they fit");
+    let tensors =
+        give(&signature, &["[[1,2],[3,4]]", "[0.5,\"NaN\"]"], &[]).expect("the inputs fit");
     assert_eq!(tensors[0].bytes(), [1, 2, 3, 4]);
     assert_eq!(tensors[1].shape(), [2]);
     // A flat list for a fixed shape.
@@ -211,7 +212,8 @@ fn json_gives_arrays_and_whole_inputs() {
         shapes(&signature, &["x=[1,2,3,4]", "y=[]"], &[]),
         [vec![2, 2], vec![0]]
     );
-    let all = give(&signature, &["{\"y\": [1], \"x\": [[1,2],[3,4]]}"], &[]).expect("they fit");
+    let all =
+        give(&signature, &["{\"y\": [1], \"x\": [[1,2],[3,4]]}"], &[]).expect("the inputs fit");
     assert_eq!(all[0], tensors[0]);
     for (inputs, reason) in [
         (
@@ -238,7 +240,7 @@ fn json_gives_arrays_and_whole_inputs() {
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("all.JSON");
-    fs::write(&file, " {\"y\": [1], \"x\": [4,3,2,1]}").expect("it can be written");
+    fs::write(&file, " {\"y\": [1], \"x\": [4,3,2,1]}").expect("the file is written");
     let file = file.display().to_string();
     assert_eq!(shapes(&signature, &[&file], &[]), [vec![2, 2], vec![1]]);
 }
@@ -302,7 +304,7 @@ fn bfloat16_takes_raw_bits_and_nothing_else() {
 fn archives_have_exactly_the_inputs() {
     let signature = pair();
     for name in ["npy/pair.npz", "npy/pair_compressed.npz"] {
-        let tensors = give(&signature, &[&path(name)], &[]).expect("it has both");
+        let tensors = give(&signature, &[&path(name)], &[]).expect("the archive contains both");
         assert_eq!(tensors[1].to_f64().next(), Some(-2.0));
         let error = fault(&signature, &[&path(name), "a=ones"], &[]);
         assert!(error.contains("give it alone"), "{error}");
@@ -334,25 +336,25 @@ fn archives_have_exactly_the_inputs() {
         let error = fault(&signature, &[&archive], &[]);
         assert!(error.contains(reason), "{error}");
     }
-    fs::write(&file, "no archive").expect("it can be written");
+    fs::write(&file, "no archive").expect("the file is written");
     let error = fault(&signature, &[&file.display().to_string()], &[]);
     assert!(error.contains("not a .npz archive"), "{error}");
 }
 
-/// The bytes of an archive with two members, in which both have the name of the first.
+/// Changes an archive of two members so that both have the name of the first.
 #[test]
 fn archives_with_a_repeated_name_are_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("x.npz");
     let a = fs::read(fixture("npy/float32.npy")).expect("the fixture is there");
     let archive = archive(&file, &[("a.npy", &a), ("b.npy", &a)]);
-    let mut bytes = fs::read(&file).expect("it was written");
+    let mut bytes = fs::read(&file).expect("the file was written");
     for at in 0..bytes.len() - 5 {
         if bytes[at..].starts_with(b"b.npy") {
             bytes[at] = b'a';
         }
     }
-    fs::write(&file, bytes).expect("it can be written");
+    fs::write(&file, bytes).expect("the file is written");
     let error = fault(&pair(), &[&archive], &[]);
     assert!(error.contains("the same name"), "{error}");
 }
@@ -362,22 +364,22 @@ fn archives_are_not_inflated_on_their_word() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("bomb.npz");
     let signature = signature(&[("x", DType::Uint8, Some(vec![symbol("n")]))]);
-    // 64 MiB of zeros behind a header that says 3: the size alone betrays it.
-    let small = Tensor::zeros(DType::Uint8, vec![3]).expect("it is small");
+    // 64 MiB of zeros after a header that declares 3 elements; only the file size reveals it.
+    let small = Tensor::zeros(DType::Uint8, vec![3]).expect("the tensor is valid");
     let mut bytes = Vec::new();
-    npy::write(&mut bytes, &small).expect("memory takes everything");
+    npy::write(&mut bytes, &small).expect("writing to memory succeeds");
     bytes.resize(64 << 20, 0);
     let bomb = archive(&file, &[("x.npy", &bytes)]);
-    assert!(fs::metadata(&file).expect("it was written").len() < 1 << 20);
+    assert!(fs::metadata(&file).expect("the file was written").len() < 1 << 20);
     let error = fault(&signature, &[&bomb], &[]);
     assert!(error.contains("more bytes follow"), "{error}");
-    // A header that claims 100 GiB, and one that claims 8 GiB of which nothing is there.
+    // A header that declares 100 GiB, and one that declares 8 GiB without any data.
     for count in ["107374182400", "8589934592"] {
         let text = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({count},), }}\n");
         let mut member = b"\x93NUMPY\x01\x00".to_vec();
         member.extend(
             u16::try_from(text.len())
-                .expect("it is short")
+                .expect("the number fits")
                 .to_le_bytes(),
         );
         member.extend(text.as_bytes());
@@ -397,14 +399,14 @@ fn archives_that_lie_about_a_size_end_where_they_end() {
     let mut member = b"\x93NUMPY\x01\x00".to_vec();
     member.extend(
         u16::try_from(text.len())
-            .expect("it is short")
+            .expect("the number fits")
             .to_le_bytes(),
     );
     member.extend(text.as_bytes());
-    let size = u32::try_from(member.len()).expect("it is short");
+    let size = u32::try_from(member.len()).expect("the number fits");
     let lie = archive(&file, &[("x.npy", &member)]);
-    let mut bytes = fs::read(&file).expect("it was written");
-    // The size of the inflated member, in the member's header and in the directory.
+    let mut bytes = fs::read(&file).expect("the file was written");
+    // The uncompressed size of the member, in its header and in the central directory.
     let (old, new) = (size.to_le_bytes(), (size + claimed).to_le_bytes());
     let places: Vec<usize> = (0..bytes.len() - 4)
         .filter(|at| bytes[*at..*at + 4] == old)
@@ -413,7 +415,7 @@ fn archives_that_lie_about_a_size_end_where_they_end() {
     for at in places {
         bytes[at..at + 4].copy_from_slice(&new);
     }
-    fs::write(&file, bytes).expect("it can be written");
+    fs::write(&file, bytes).expect("the file is written");
     let error = fault(&signature, &[&lie], &[]);
     assert!(
         error.contains("the data ends after 0 of 4000000000 bytes"),
@@ -426,7 +428,7 @@ fn raw_files_tell_one_open_size() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("x.bin");
     let raw = |bytes: usize| {
-        fs::write(&file, vec![1; bytes]).expect("it can be written");
+        fs::write(&file, vec![1; bytes]).expect("the file is written");
         file.display().to_string()
     };
     let input = |dims: Vec<Dim>| signature(&[("x", DType::Int16, Some(dims))]);
@@ -453,7 +455,7 @@ fn raw_files_tell_one_open_size() {
         &[],
     );
     assert!(error.contains("No such file"), "{error}");
-    // The shapes of the others follow.
+    // The shapes of the other inputs follow from this one.
     let pair = signature(&[
         ("x", DType::Int16, Some(vec![symbol("n")])),
         ("y", DType::Bool, Some(vec![symbol("n")])),
@@ -464,7 +466,8 @@ fn raw_files_tell_one_open_size() {
 #[test]
 fn tensors_are_checked_before_a_run() {
     let signature = pair();
-    let tensor = |dtype, shape: &[u64]| Tensor::zeros(dtype, shape.to_vec()).expect("it is small");
+    let tensor =
+        |dtype, shape: &[u64]| Tensor::zeros(dtype, shape.to_vec()).expect("the tensor is valid");
     let good = [
         tensor(DType::Float32, &[2, 3]),
         tensor(DType::Int64, &[2, 3]),
@@ -494,9 +497,9 @@ fn tensors_are_checked_before_a_run() {
 #[test]
 fn a_file_of_another_dtype_is_refused_before_it_is_read() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let tensor = Tensor::zeros(DType::Float64, vec![2, 3]).expect("it is small");
+    let tensor = Tensor::zeros(DType::Float64, vec![2, 3]).expect("the tensor is valid");
     let file = save(&directory.path().join("a=b.npy"), &tensor);
-    // The path has an equal sign, no input has that name, and the file exists.
+    // The path contains an equal sign, but no input has the name before it, and the file exists.
     let error = fault(&pair(), &[&file, "ones"], &[]);
     assert!(error.contains("has dtype float64"), "{error}");
 }
@@ -509,7 +512,8 @@ proptest! {
         inputs in vec("\\PC{0,12}|[ab01=@:x{}\\[\\],\".0-9truezonsdam-]{0,16}", 0..4),
         dims in vec("[abn01=\\[\\]x-]{0,8}", 0..3),
     ) {
-        // Shapes above the memory of any machine are refused, those below would only take long.
+        // Shapes larger than any memory are rejected anyway; large shapes below that only slow the
+        // test down.
         let is_large = |text: &String| text.bytes().filter(u8::is_ascii_digit).count() > 4;
         prop_assume!(!inputs.iter().chain(&dims).any(is_large));
         let args = InputArgs { inputs, dims, ..InputArgs::default() };
@@ -535,7 +539,7 @@ proptest! {
         }
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("x.npz");
-        fs::write(&file, bytes).expect("it can be written");
+        fs::write(&file, bytes).expect("the file is written");
         let _ = give(&pair(), &[&file.display().to_string()], &[]);
     }
 

@@ -1,4 +1,4 @@
-//! Tensors: what goes in, what comes out, as files and as texts.
+//! Tests of tensors: inputs and outputs as files and texts.
 
 mod coupled;
 mod image;

@@ -1,4 +1,4 @@
-//! The `.npy` reader and writer against files that NumPy wrote, and against hostile ones.
+//! The `.npy` reader and writer, with files written by NumPy and with hostile files.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
 
 fn written(tensor: &Tensor) -> Vec<u8> {
     let mut bytes = Vec::new();
-    npy::write(&mut bytes, tensor).expect("memory takes everything");
+    npy::write(&mut bytes, tensor).expect("writing to memory succeeds");
     bytes
 }
 
@@ -28,7 +28,7 @@ fn values(tensor: &Tensor) -> Vec<f64> {
     tensor.to_f64().collect()
 }
 
-/// What the generating script put into the file of this dtype.
+/// Returns the values that the generating script wrote to the file of this type.
 fn expected(dtype: DType) -> Vec<f64> {
     let count = (0..6).map(f64::from);
     match dtype {
@@ -63,17 +63,17 @@ fn numpys_own_files_are_read_and_written_byte_for_byte() {
 fn bfloat16_is_written_as_its_raw_bits() {
     let tensor = read(&bytes("bfloat16")).expect("two raw bytes an element");
     let file = written(&tensor);
-    let raw = read(&file).expect("it was just written");
+    let raw = read(&file).expect("the header was just written");
     assert_eq!(raw.dtype(), DType::Uint16);
     assert_eq!(raw.bytes(), tensor.bytes());
     let mut reader = &file[..];
-    let header = Header::read(&mut reader).expect("it was just written");
+    let header = Header::read(&mut reader).expect("the header was just written");
     assert_eq!(
         header.read_data(&mut reader, DType::Bfloat16, 0),
         Ok(tensor)
     );
     let mut reader = &file[..];
-    let header = Header::read(&mut reader).expect("it was just written");
+    let header = Header::read(&mut reader).expect("the header was just written");
     let error = header.read_data(&mut reader, DType::Float16, 0);
     assert!(matches!(error, Err(NpyError::DType { .. })), "{error:?}");
 }
@@ -89,7 +89,7 @@ fn other_byte_and_axis_orders_become_ours() {
     ] {
         assert_eq!(read(&bytes(name)), read(&bytes(same)), "{name}");
     }
-    let cube = read(&bytes("fortran_int16_3d")).expect("it is a cube");
+    let cube = read(&bytes("fortran_int16_3d")).expect("the file is an array");
     assert_eq!(cube.shape(), [2, 3, 4]);
     let count: Vec<f64> = (0..24).map(f64::from).collect();
     assert_eq!(values(&cube), count);
@@ -144,28 +144,29 @@ fn claims_are_not_believed() {
     ] {
         let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
         let length = u16::try_from(text.len())
-            .expect("it is short")
+            .expect("the number fits")
             .to_le_bytes();
         let file = with_header([1, 0], &length, &text);
-        // The last one is below the limit: nothing is allocated for it as there is no data.
+        // The last shape is below the size limit. The reader must not allocate it, because there is
+        // no data.
         assert!(read(&file).is_err(), "{shape}");
     }
     let shape = "1, ".repeat(65);
     let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}\n");
     let length = u16::try_from(text.len())
-        .expect("it is short")
+        .expect("the number fits")
         .to_le_bytes();
     let error = read(&with_header([1, 0], &length, &text)).expect_err("65 dimensions");
     assert!(
         error.to_string().contains("expected at most 64 dimensions"),
         "{error}"
     );
-    // Empty, whatever the other sizes are.
+    // An empty tensor, whatever its other sizes are.
     let text = "{'descr': '<f4', 'fortran_order': True, 'shape': (0, 18446744073709551615), }\n";
     let length = u16::try_from(text.len())
-        .expect("it is short")
+        .expect("the number fits")
         .to_le_bytes();
-    let empty = read(&with_header([1, 0], &length, text)).expect("it is empty");
+    let empty = read(&with_header([1, 0], &length, text)).expect("the tensor is empty");
     assert_eq!(written(&empty).len() % 64, 0);
     assert_eq!(read(&written(&empty)), Ok(empty));
 }
@@ -175,11 +176,11 @@ fn tensor() -> impl Strategy<Value = Tensor> {
     (select(&DType::ALL[..]), shape, vec(any::<u8>(), 2048)).prop_map(
         |(dtype, shape, mut bytes)| {
             let size = shape.iter().product::<u64>() * dtype.size();
-            bytes.truncate(usize::try_from(size).expect("it is small"));
+            bytes.truncate(usize::try_from(size).expect("the number fits"));
             if dtype == DType::Bool {
                 bytes.fill(1);
             }
-            Tensor::new(dtype, shape, bytes).expect("as many bytes as there should be")
+            Tensor::new(dtype, shape, bytes).expect("the data fits the shape")
         },
     )
 }
@@ -189,7 +190,7 @@ proptest! {
     fn every_tensor_survives(tensor in tensor()) {
         let file = written(&tensor);
         let mut reader = &file[..];
-        let header = Header::read(&mut reader).expect("it was just written");
+        let header = Header::read(&mut reader).expect("the header was just written");
         prop_assert_eq!(header.size % 64, 0);
         let back = header.read_data(&mut reader, tensor.dtype(), 0);
         prop_assert_eq!(back, Ok(tensor));
@@ -220,7 +221,7 @@ proptest! {
     fn changed_dictionaries_never_panic(
         text in "\\{('descr': '[<>|=][a-zA-Z?][0-9]{0,2}'|'shape': \\([0-9L, ]{0,30}\\)|'fortran_order': (True|False)|[ ,:'\"({\\[]){0,6}\\}[ \n]?",
     ) {
-        let length = u16::try_from(text.len()).expect("it is short").to_le_bytes();
+        let length = u16::try_from(text.len()).expect("the number fits").to_le_bytes();
         let _ = read(&with_header([1, 0], &length, &text));
     }
 }

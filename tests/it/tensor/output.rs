@@ -1,4 +1,4 @@
-//! Outputs as files.
+//! Writing outputs to files.
 
 use std::fs;
 
@@ -22,37 +22,37 @@ fn each_output_is_one_whole_file() {
         output("../../logits", DType::Bfloat16),
     ];
     let tensors = [
-        Tensor::from_f64(DType::Float32, vec![2], [1.5, -2.0]).expect("it is small"),
-        Tensor::from_f64(DType::Bfloat16, vec![1], [1.0]).expect("it is small"),
+        Tensor::from_f64(DType::Float32, vec![2], [1.5, -2.0]).expect("the tensor is valid"),
+        Tensor::from_f64(DType::Bfloat16, vec![1], [1.0]).expect("the tensor is valid"),
     ];
-    // The second time the files are replaced.
+    // The second round replaces the files.
     for _ in 0..2 {
-        let paths = write_outputs(&below, &outputs, &tensors).expect("it can be written");
+        let paths = write_outputs(&below, &outputs, &tensors).expect("the file is written");
         let names = ["logits.npy", "_.._logits.npy"];
         assert_eq!(paths, names.map(|name| below.join(name)));
-        let file = fs::read(&paths[0]).expect("it was written");
+        let file = fs::read(&paths[0]).expect("the file was written");
         assert_eq!(npy::read(&mut &file[..]).as_ref(), Ok(&tensors[0]));
-        let raw = fs::read(&paths[1]).expect("it was written");
-        let raw = npy::read(&mut &raw[..]).expect("it is a file");
+        let raw = fs::read(&paths[1]).expect("the file was written");
+        let raw = npy::read(&mut &raw[..]).expect("the file is an array");
         assert_eq!(raw.dtype(), DType::Uint16);
     }
-    let entries = fs::read_dir(&below).expect("it is a directory");
-    assert_eq!(entries.count(), 2, "nothing temporary is left");
+    let entries = fs::read_dir(&below).expect("the directory is readable");
+    assert_eq!(entries.count(), 2, "temporary files are left");
 }
 
 #[test]
 fn what_stands_in_the_way_is_named() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    fs::create_dir(directory.path().join("y.npy")).expect("it is new");
-    let tensor = Tensor::zeros(DType::Int8, vec![1]).expect("it is small");
+    fs::create_dir(directory.path().join("y.npy")).expect("the path is new");
+    let tensor = Tensor::zeros(DType::Int8, vec![1]).expect("the tensor is valid");
     let outputs = [output("y", DType::Int8)];
     let error = write_outputs(directory.path(), &outputs, std::slice::from_ref(&tensor));
     let error = error.expect_err("a directory has the name").to_string();
     assert!(error.contains("y.npy"), "{error}");
-    let entries = fs::read_dir(directory.path()).expect("it is a directory");
-    assert_eq!(entries.count(), 1, "nothing temporary is left");
+    let entries = fs::read_dir(directory.path()).expect("the directory is readable");
+    assert_eq!(entries.count(), 1, "temporary files are left");
     let file = directory.path().join("file");
-    fs::write(&file, "").expect("it is new");
+    fs::write(&file, "").expect("the path is new");
     let error = write_outputs(&file, &outputs, &[tensor]).expect_err("a file");
     assert!(error.to_string().contains("file"), "{error}");
 }

@@ -1,6 +1,7 @@
-//! What a model says, taken apart: every family's calls, reasoning, and what only looks like either.
+//! Parsing of model answers: tool calls and reasoning of every model family, and text that only
+//! resembles them.
 
-use pkgtool::text::answer::{AnswerParser, Family, OfferedTool, Piece, AnswerFormat, Reasoning};
+use pkgtool::text::answer::{AnswerFormat, AnswerParser, Family, OfferedTool, Piece, Reasoning};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -33,7 +34,7 @@ fn reading(family: Family) -> AnswerFormat {
     }
 }
 
-/// Content, reasoning, and calls as name and arguments.
+/// The content, the reasoning, and the tool calls as names and arguments.
 #[derive(Debug, Default, PartialEq)]
 struct Sum {
     content: String,
@@ -67,7 +68,7 @@ fn sum<'t>(reading: &AnswerFormat, chunks: impl IntoIterator<Item = &'t str>) ->
     sum
 }
 
-/// At once and letter by letter.
+/// Parses a text at once and character by character, and asserts equal results.
 fn read(family: Family, text: &str) -> Sum {
     let reading = reading(family);
     let whole = sum(&reading, [text]);
@@ -425,7 +426,7 @@ const FAMILIES: [Family; 10] = [
     Family::Required,
 ];
 
-/// Bits of which answers are made.
+/// Fragments from which random answers are assembled.
 fn bits() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "<think>",
@@ -492,14 +493,14 @@ proptest! {
             if cut {
                 chunks.push(String::new());
             }
-            chunks.last_mut().expect("there is one").push(letter);
+            chunks.last_mut().expect("the list is not empty").push(letter);
         }
         let cut = sum(&reading, chunks.iter().map(String::as_str));
         prop_assert_eq!(cut, whole, "{}", text);
     }
 }
 
-/// What is read of an answer that a limit cut.
+/// Parses an answer that was truncated by a token limit.
 fn cut(family: Family, text: &str) -> Sum {
     let mut answer = AnswerParser::new(&reading(family));
     let mut sum = Sum::default();
@@ -556,7 +557,7 @@ fn a_call_that_is_cut_comes_as_far_as_it_goes() {
         let sum = cut(family, text);
         assert_eq!((sum.content.as_str(), sum.calls), ("", calls), "{text}");
     }
-    // What may be no call stays content, whoever ended it.
+    // Text that is not certainly a tool call stays content, however the answer ended.
     let text = r#"<tool_call>{"name": "nobody", "#;
     assert_eq!(cut(Family::Hermes, text).content, text);
     let text = r#"<tool_call>{"name": "weather", "arguments": {"#;

@@ -1,8 +1,8 @@
-//! Requests of chats and completions: what is read, what is refused and how, what templates get.
+//! Chat and completion requests: parsing, error messages, and the values passed to templates.
 
 use pkgtool::text::chat::{
-    RequestLimits, ChatRequest, CompletionRequest, Content, FieldError, Prompt, ResponseFormat, Role,
-    ToolChoice, read_json,
+    ChatRequest, CompletionRequest, Content, FieldError, Prompt, RequestLimits, ResponseFormat,
+    Role, ToolChoice, read_json,
 };
 use pkgtool::text::template::Takes;
 use proptest::prelude::*;
@@ -15,8 +15,8 @@ fn read(request: &Value) -> Result<ChatRequest, FieldError> {
 fn chat(fields: &Value) -> Value {
     let mut request = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
     let (all, more) = (request.as_object_mut(), fields.as_object());
-    all.expect("it is one")
-        .extend(more.expect("it is one").clone());
+    all.expect("the value is an object")
+        .extend(more.expect("the value is an object").clone());
     request
 }
 
@@ -55,7 +55,7 @@ fn a_full_request_is_read() {
         "stop": ["x"],
         "unknown": {"a": 1},
     }));
-    let request = request.expect("it is sound");
+    let request = request.expect("the model is valid");
     assert_eq!(request.model.as_deref(), Some("local/pebble"));
     let roles: Vec<Role> = request
         .messages
@@ -84,7 +84,7 @@ fn a_full_request_is_read() {
     assert_eq!(Value::Object(request.fields.clone()), fields);
 }
 
-/// Each is refused in these words.
+/// Asserts that each request is rejected with its message.
 fn refused(requests: &[(Value, &str)]) {
     for (request, told) in requests {
         let fault = read(request).expect_err(&request.to_string());
@@ -289,7 +289,7 @@ fn bounds_are_held_before_anything_is_built() {
         max_tokens: 100,
     };
     let told = |request: &Value| {
-        let fault = ChatRequest::read(request, &bounds).expect_err("it is beyond");
+        let fault = ChatRequest::read(request, &bounds).expect_err("the limit is exceeded");
         fault.to_string()
     };
     let hi = json!({"role": "user", "content": "Hi"});
@@ -308,7 +308,7 @@ fn bounds_are_held_before_anything_is_built() {
     assert!(told(&chat(&json!({"max_tokens": 101}))).contains("from 1 to 100, found 101"));
     let told = |text: &str| {
         read_json(text.as_bytes(), &bounds)
-            .expect_err("it is beyond")
+            .expect_err("the limit is exceeded")
             .to_string()
     };
     assert_eq!(
@@ -321,10 +321,11 @@ fn bounds_are_held_before_anything_is_built() {
     );
     assert!(told("{").starts_with("the request: expected JSON, found invalid JSON: EOF"));
     assert!(told("{} x").starts_with("the request: expected JSON, found invalid JSON: trailing"));
-    let fault = read_json(b"\"\xff\"", &bounds).expect_err("it is no UTF-8");
+    let fault = read_json(b"\"\xff\"", &bounds).expect_err("the text is not UTF-8");
     assert!(fault.to_string().contains("unicode"), "{fault}");
     let deep = "[".repeat(100_000);
-    let fault = read_json(deep.as_bytes(), &RequestLimits::default()).expect_err("it is deep");
+    let fault =
+        read_json(deep.as_bytes(), &RequestLimits::default()).expect_err("the nesting is too deep");
     assert!(fault.to_string().contains("recursion"), "{fault}");
 }
 
@@ -332,8 +333,8 @@ fn bounds_are_held_before_anything_is_built() {
 fn json_is_read_as_it_is() {
     let text =
         r#"{"b": [1, -2, 1.50, "é", null, true, 18446744073709551615], "a": {"b": 1, "a": 2}}"#;
-    let value = read_json(text.as_bytes(), &RequestLimits::default()).expect("it is JSON");
-    let expected: Value = serde_json::from_str(text).expect("it is JSON");
+    let value = read_json(text.as_bytes(), &RequestLimits::default()).expect("the text is JSON");
+    let expected: Value = serde_json::from_str(text).expect("the text is JSON");
     assert_eq!(value.to_string(), expected.to_string());
 }
 
@@ -354,7 +355,7 @@ fn templates_get_the_forms_they_take() {
         ]},
         {"role": "tool", "tool_call_id": "call_1", "content": "2"},
     ]});
-    let request = read(&chat(&request)).expect("it is sound");
+    let request = read(&chat(&request)).expect("the input is valid");
     let conversation = request.conversation(TEXTS);
     assert_eq!(
         Value::from(conversation.messages),
@@ -390,9 +391,9 @@ fn templates_get_the_forms_they_take() {
 #[test]
 fn no_tools_are_shown_where_none_may_be_called() {
     let request = read(&chat(&json!({"tools": [tool("f")], "tool_choice": "none"})));
-    let conversation = request.expect("it is sound").conversation(TEXTS);
+    let conversation = request.expect("the model is valid").conversation(TEXTS);
     assert_eq!(conversation.tools, None);
-    let request = read(&chat(&json!({"tools": []}))).expect("it is sound");
+    let request = read(&chat(&json!({"tools": []}))).expect("the input is valid");
     assert_eq!(request.conversation(TEXTS).tools, None);
 }
 
@@ -420,7 +421,7 @@ fn a_prompt_has_four_forms() {
         (json!([[1], [1.5]]), "prompt[1][0]"),
         (json!([[1], [4_294_967_296_u64]]), "prompt[1][0]"),
     ] {
-        let fault = prompts(prompt.clone()).expect_err("it is wrong");
+        let fault = prompts(prompt.clone()).expect_err("the input is invalid");
         assert_eq!(fault.path, path, "{prompt}");
     }
 }
@@ -429,7 +430,7 @@ fn a_prompt_has_four_forms() {
 fn completions_have_fields_of_their_own() {
     let read = |request: &Value| CompletionRequest::read(request, &RequestLimits::default());
     let request = json!({"prompt": "a", "echo": true, "max_tokens": 0, "suffix": "b", "best_of": 3, "n": 2, "logprobs": 1});
-    let request = read(&request).expect("it is sound");
+    let request = read(&request).expect("the input is valid");
     assert!(request.echo);
     assert_eq!(request.max_tokens, Some(0));
     assert_eq!((request.choices, request.best_of), (2, 3));
@@ -457,7 +458,7 @@ fn completions_have_fields_of_their_own() {
             "`echo`: expected true or false, found 1",
         ),
     ] {
-        let fault = read(&fields).expect_err("it is wrong");
+        let fault = read(&fields).expect_err("the input is invalid");
         assert_eq!(fault.to_string(), told);
     }
 }

@@ -1,5 +1,7 @@
-//! Output held to JSON: what is allowed is right, what cannot be held to is refused by name, and hostile
-//! schemas end.
+//! Output constrained to JSON schemas.
+//!
+//! All allowed outputs match the schema, unsupported schema keywords are rejected by name, and
+//! hostile schemas terminate.
 
 use pkgtool::text::constraint::{
     CallChoice, Callable, Constrainer, Constraint, ConstraintError, Grammar, VocabularyBytes,
@@ -9,7 +11,8 @@ use serde_json::{Value, json};
 const END: u32 = 256;
 const OTHER_END: u32 = 257;
 
-/// Behind the bytes: two that end an answer, whatever text they have, a gap, and words.
+/// Tokens after the 256 byte tokens: two end tokens, whose text is irrelevant, an unused id, and
+/// words.
 const WORDS: [&str; 13] = [
     "</s>",
     "<|im_end|>",
@@ -36,17 +39,17 @@ fn bytes(token: u32) -> Vec<u8> {
     }
 }
 
-/// Every byte is a token, and some words are.
+/// A constrainer whose vocabulary is every byte and the words of [`WORDS`].
 fn constrainer() -> Constrainer {
     let bytes = (0..270).map(bytes).collect();
     let ends = vec![END, OTHER_END];
-    Constrainer::new(VocabularyBytes { bytes, ends }).expect("it can be followed")
+    Constrainer::new(VocabularyBytes { bytes, ends }).expect("the constraint is supported")
 }
 
 fn grammar(schema: &Value) -> Result<Grammar, ConstraintError> {
     let format = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}});
     let grammar = Grammar::of_response_format(Some(&format))?;
-    Ok(grammar.expect("it asks for one"))
+    Ok(grammar.expect("the format requests a grammar"))
 }
 
 fn constraint(schema: &Value) -> Result<Constraint, ConstraintError> {
@@ -54,11 +57,12 @@ fn constraint(schema: &Value) -> Result<Constraint, ConstraintError> {
 }
 
 fn allows(constraint: &mut Constraint, token: u32) -> bool {
-    let allowed = constraint.allowed().expect("it can be followed");
+    let allowed = constraint.allowed().expect("the constraint is supported");
     allowed[token as usize / 32] >> (token % 32) & 1 == 1
 }
 
-/// Whether a text is taken byte by byte, and may end there.
+/// Feeds a text byte by byte. Returns whether it may end there, or the position of the first
+/// rejected byte.
 fn takes(constraint: &mut Constraint, text: &str) -> Result<bool, usize> {
     for (place, byte) in text.bytes().enumerate() {
         if constraint.is_finished() || !allows(constraint, u32::from(byte)) {
@@ -66,7 +70,7 @@ fn takes(constraint: &mut Constraint, text: &str) -> Result<bool, usize> {
         }
         constraint
             .take(u32::from(byte))
-            .expect("it can be followed");
+            .expect("the constraint is supported");
     }
     Ok(constraint.is_finished() || allows(constraint, END))
 }
@@ -76,9 +80,11 @@ fn any_object_is_an_object() {
     let constrainer = constrainer();
     let format = json!({"type": "json_object"});
     let grammar = Grammar::of_response_format(Some(&format))
-        .expect("it can be followed")
-        .expect("it can be followed");
-    let start = constrainer.constrain(&grammar).expect("it can be followed");
+        .expect("the constraint is supported")
+        .expect("the constraint is supported");
+    let start = constrainer
+        .constrain(&grammar)
+        .expect("the constraint is supported");
     for (text, taken) in [
         (
             r#"{"a": [1, 2.5e3, null, true, {"b": "é\n\u001f"}]}"#,
@@ -94,29 +100,31 @@ fn any_object_is_an_object() {
     ] {
         assert_eq!(takes(&mut start.copy(), text), taken, "{text}");
     }
-    let text =
-        Grammar::of_response_format(Some(&json!({"type": "text"}))).expect("it can be followed");
+    let text = Grammar::of_response_format(Some(&json!({"type": "text"})))
+        .expect("the constraint is supported");
     assert_eq!(text, None);
     assert_eq!(
-        Grammar::of_response_format(None).expect("it can be followed"),
+        Grammar::of_response_format(None).expect("the constraint is supported"),
         None
     );
 }
 
 #[test]
 fn all_ends_are_allowed_where_the_grammar_accepts_and_nowhere_else() {
-    let mut number = constraint(&json!({"type": "integer"})).expect("it can be followed");
+    let mut number = constraint(&json!({"type": "integer"})).expect("the constraint is supported");
     assert!(!allows(&mut number, END) && !allows(&mut number, OTHER_END));
-    number.take(u32::from(b'5')).expect("it can be followed");
+    number
+        .take(u32::from(b'5'))
+        .expect("the constraint is supported");
     assert!(allows(&mut number, END) && allows(&mut number, OTHER_END));
     assert!(allows(&mut number, u32::from(b'0')));
-    // The gap between ids is no token.
+    // The unused id between the others is never allowed.
     assert!(!allows(&mut number, 258));
     assert!(!number.is_finished());
-    let mut whole = constraint(&json!({"const": true})).expect("it can be followed");
+    let mut whole = constraint(&json!({"const": true})).expect("the constraint is supported");
     assert_eq!(takes(&mut whole, "true"), Ok(true));
     assert!(whole.is_finished());
-    // A finished one still has an answer.
+    // A finished constraint still reports the allowed tokens.
     assert!(allows(&mut whole, END) && !allows(&mut whole, u32::from(b' ')));
     assert!(number.take(u32::from(b'x')).is_err());
 }
@@ -137,8 +145,8 @@ fn schemas_are_followed() {
     });
     let constrainer = constrainer();
     let start = constrainer
-        .constrain(&grammar(&schema).expect("it can be followed"))
-        .expect("it can be followed");
+        .constrain(&grammar(&schema).expect("the constraint is supported"))
+        .expect("the constraint is supported");
     for (text, whole) in [
         (r#"{"name": "abc", "kind": 3}"#, true),
         (
@@ -159,10 +167,10 @@ fn schemas_are_followed() {
 
 #[test]
 fn spaces_end() {
-    let mut object = constraint(&json!({"type": "object"})).expect("it can be followed");
+    let mut object = constraint(&json!({"type": "object"})).expect("the constraint is supported");
     assert!(takes(&mut object, "{\n\n").is_ok());
     let spaces = " ".repeat(100);
-    let ended = takes(&mut object, &spaces).expect_err("it is refused");
+    let ended = takes(&mut object, &spaces).expect_err("the input is rejected");
     assert!(ended <= 32, "{ended}");
 }
 
@@ -184,8 +192,11 @@ fn calls_are_required_by_name_and_with_their_arguments() {
         },
     ];
     let constrainer = constrainer();
-    let any = Grammar::of_calls(&tools, CallChoice::Any, true).expect("it can be followed");
-    let any = constrainer.constrain(&any).expect("it can be followed");
+    let any =
+        Grammar::of_calls(&tools, CallChoice::Any, true).expect("the constraint is supported");
+    let any = constrainer
+        .constrain(&any)
+        .expect("the constraint is supported");
     let weather = r#"{"name": "weather", "arguments": {"at": "Oslo"}}"#;
     let now = r#"{"name": "now", "arguments": {}}"#;
     assert_eq!(
@@ -201,14 +212,16 @@ fn calls_are_required_by_name_and_with_their_arguments() {
         )
         .is_err()
     );
-    let one =
-        Grammar::of_calls(&tools, CallChoice::Named("now"), false).expect("it can be followed");
-    let one = constrainer.constrain(&one).expect("it can be followed");
+    let one = Grammar::of_calls(&tools, CallChoice::Named("now"), false)
+        .expect("the constraint is supported");
+    let one = constrainer
+        .constrain(&one)
+        .expect("the constraint is supported");
     assert_eq!(takes(&mut one.copy(), &format!("[{now}]")), Ok(true));
     assert!(takes(&mut one.copy(), &format!("[{now},")).is_err());
     assert!(takes(&mut one.copy(), r#"[{"name": "w"#).is_err());
-    let error =
-        Grammar::of_calls(&tools, CallChoice::Named("then"), true).expect_err("it is refused");
+    let error = Grammar::of_calls(&tools, CallChoice::Named("then"), true)
+        .expect_err("the input is rejected");
     assert_eq!(
         error.to_string(),
         "`tool_choice` must be the name of one of `tools`, not \"then\""
@@ -283,18 +296,19 @@ fn what_output_cannot_be_held_to_is_refused_by_name_and_place() {
     ] {
         let error = constraint(&schema)
             .err()
-            .unwrap_or_else(|| panic!("{schema} is taken"));
+            .unwrap_or_else(|| panic!("{schema} was accepted"));
         let told = error.to_string();
         assert!(told.contains(&words), "{schema}: {told}");
         assert!(!told.contains("coerce") && !told.contains('\n'), "{told}");
     }
-    let error =
-        Grammar::of_response_format(Some(&json!({"type": "xml"}))).expect_err("it is refused");
+    let error = Grammar::of_response_format(Some(&json!({"type": "xml"})))
+        .expect_err("the input is rejected");
     assert_eq!(
         error.to_string(),
         "`response_format.type` must be `text`, `json_object` or `json_schema`, not \"xml\""
     );
-    let error = Grammar::of_response_format(Some(&json!("json"))).expect_err("it is refused");
+    let error =
+        Grammar::of_response_format(Some(&json!("json"))).expect_err("the input is rejected");
     assert_eq!(
         error.to_string(),
         "`response_format` must be an object, not a string"
@@ -312,7 +326,7 @@ fn what_says_nothing_is_passed_over() {
     });
     assert_eq!(
         takes(
-            &mut constraint(&schema).expect("it can be followed"),
+            &mut constraint(&schema).expect("the constraint is supported"),
             r#"{"a": [1]}"#
         ),
         Ok(true)
@@ -340,16 +354,16 @@ fn whatever_is_drawn_fits_the_schema() {
         json!({"type": "object", "patternProperties": {"^x": {"type": "null"}},
             "additionalProperties": false, "minProperties": 1, "maxProperties": 2}),
     ] {
-        let start = constrainer.constrain(&grammar(&schema).expect("it is sound"));
-        let start = start.expect("it can be followed");
-        let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+        let start = constrainer.constrain(&grammar(&schema).expect("the input is valid"));
+        let start = start.expect("the constraint is supported");
+        let validator = jsonschema::validator_for(&schema).expect("the schema is valid");
         let mut state = 1_u64;
         let mut whole = 0;
         for _ in 0..30 {
             let mut constraint = start.copy();
             let mut text = Vec::new();
             for _ in 0..400 {
-                let allowed = constraint.allowed().expect("it can be followed");
+                let allowed = constraint.allowed().expect("the constraint is supported");
                 let is_allowed = |id: &u32| allowed[*id as usize / 32] >> (id % 32) & 1 == 1;
                 let allowed: Vec<u32> = (0..270).filter(is_allowed).collect();
                 if allowed.contains(&END) {
@@ -359,7 +373,7 @@ fn whatever_is_drawn_fits_the_schema() {
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
                 let place = usize::try_from(state >> 33).unwrap_or(0);
-                // What closes is taken more often than its share, else strings hardly end.
+                // Closing tokens are preferred; otherwise random strings hardly ever end.
                 let closing = allowed
                     .iter()
                     .copied()
@@ -370,7 +384,7 @@ fn whatever_is_drawn_fits_the_schema() {
                 } else {
                     closing[place / 3 % closing.len()]
                 };
-                constraint.take(token).expect("it is allowed");
+                constraint.take(token).expect("the token is allowed");
                 text.extend(bytes(token));
             }
             if !allows(&mut constraint, END) {
@@ -378,14 +392,15 @@ fn whatever_is_drawn_fits_the_schema() {
             }
             whole += 1;
             let text = String::from_utf8(text).expect("JSON is text");
-            let value: Value = serde_json::from_str(&text).expect("it is JSON");
+            let value: Value = serde_json::from_str(&text).expect("the text is JSON");
             assert!(validator.is_valid(&value), "{schema}: {text}");
         }
         assert!(whole > 10, "{schema}: {whole}");
     }
 }
 
-/// Builds, and takes up to `steps` tokens, the last allowed one each time; tells how it ended.
+/// Builds a constraint and takes up to `steps` tokens, always the last allowed one. Describes how
+/// it ended.
 fn followed(schema: &Value, steps: usize) -> String {
     let constrainer = constrainer();
     match grammar(schema).and_then(|grammar| constrainer.constrain(&grammar)) {
@@ -568,12 +583,12 @@ fn hostile_schemas_end() {
             "maxLength": 5000}),
         ),
     ] {
-        // A schema that takes for ever is seen by a test that does.
+        // An endless computation would show as a test that does not end.
         let told = followed(&schema, 60);
         let (_, words) = HOW_THEY_END
             .into_iter()
             .find(|(of, _)| *of == name)
-            .expect("it is listed");
+            .expect("the case is listed");
         assert!(told.contains(words), "{name}: {told}");
     }
 }

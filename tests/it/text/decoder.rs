@@ -1,16 +1,18 @@
-//! Decoders of every shape: what is fed step by step gives what the whole gives, whatever comes between.
+//! Decoders of every kind: feeding tokens step by step gives the same logits as feeding all at
+//! once, whatever happens in between.
 
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{RunStart, LoadOptions, LoadRequest, Session as _};
+use pkgtool::engine::{LoadOptions, LoadRequest, RunStart, Session as _};
 use pkgtool::model;
 use pkgtool::runtime::worker::{Launcher, Worker};
 use pkgtool::tensor::{Signature, Tensor};
 use pkgtool::text::decoder::{
-    DecodeError, Decoder, DecoderModel, StepTokens, SessionStepRunner, StepError, Steps, TokenDecoder,
+    DecodeError, Decoder, DecoderModel, SessionStepRunner, StepError, StepTokens, Steps,
+    TokenDecoder,
 };
 
 #[cfg(feature = "ort")]
@@ -19,7 +21,8 @@ use crate::support::environment::Piece;
 
 /// A prompt for the ONNX decoders of the fixtures.
 pub(super) const PROMPT: [u32; 9] = [5, 17, 3, 40, 22, 8, 31, 1, 12];
-/// A program that keeps its keys and values, and what ExecuTorch's runtime gives for five tokens in a row.
+/// A program that keeps its keys and values in its own state. `RECORDED` holds the logits of
+/// ExecuTorch's runtime for five consecutive tokens.
 const PROGRAM: &str = "../../../packages-examples/jackdaw/xnnpack/jackdaw_xnnpack_fp32.pte";
 const RECORDED: &str = "jackdaw_xnnpack_fp32.json";
 
@@ -44,7 +47,8 @@ fn recognised(name: &str) -> (LoadRequest, DecoderModel) {
     let (info, _) = model::open(&path).expect("fixtures can be read");
     let method = info.method("forward").unwrap_or(&info.methods[0]);
     let signature = Signature::of(method, None).expect("all values are tensors");
-    let found = DecoderModel::recognise(&path, &info, &signature, None).expect("it is a decoder");
+    let found =
+        DecoderModel::recognise(&path, &info, &signature, None).expect("the model is a decoder");
     let request = LoadRequest {
         model: path,
         signature,
@@ -58,7 +62,7 @@ fn recognised(name: &str) -> (LoadRequest, DecoderModel) {
     (request, found)
 }
 
-/// The decoder of a fixture on an engine, in a process of its own.
+/// Loads the decoder of a fixture on an engine, in a worker process.
 pub(super) fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionStepRunner<Worker>> {
     let (request, found) = recognised(name);
     let launcher = Launcher {
@@ -66,11 +70,12 @@ pub(super) fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionStepRunne
         timeout: Some(Duration::from_mins(2)),
         memory_limit: None,
     };
-    let worker = launcher.load(engine, &request).expect("it loads");
+    let worker = launcher.load(engine, &request).expect("the model loads");
     TokenDecoder::new(found, SessionStepRunner(worker))
 }
 
-/// The ONNX decoders with the engines that run them here, and how closely they agree with the whole.
+/// The ONNX decoders with the engines that run them here, and the tolerance against the uncached
+/// decoder.
 fn cached() -> Vec<(&'static str, &'static str, f32)> {
     let kinds = [
         ("cached.onnx", 1e-5),
@@ -94,13 +99,13 @@ fn always() -> bool {
 }
 
 pub(super) fn fed(decoder: &mut impl Decoder, tokens: &[u32]) -> Vec<f32> {
-    let logits = decoder.feed(tokens, &always).expect("it decodes");
+    let logits = decoder.feed(tokens, &always).expect("the decoder runs");
     logits.to_vec()
 }
 
 pub(super) fn best(logits: &[f32]) -> u32 {
     let largest = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
-    u32::try_from(largest.expect("there are some")).expect("few tokens")
+    u32::try_from(largest.expect("the list is not empty")).expect("the number fits")
 }
 
 #[track_caller]
@@ -116,13 +121,13 @@ pub(super) fn assert_near(found: &[f32], expected: &[f32], near: f32, what: &str
     }
 }
 
-/// What the decoder without a cache says to each beginning of a greedy text.
+/// Returns greedily generated tokens of the decoder without a cache, and the logits of each step.
 fn whole(tokens: usize) -> (Vec<u32>, Vec<Vec<f32>>) {
     let mut full = decoder("full.onnx", "tract");
     let mut logits = vec![fed(&mut full, &PROMPT)];
     let mut text = Vec::new();
     for _ in 1..tokens {
-        let next = best(logits.last().expect("there is one"));
+        let next = best(logits.last().expect("the list is not empty"));
         text.push(next);
         logits.push(fed(&mut full, &[next]));
     }
@@ -141,7 +146,7 @@ fn a_cache_gives_what_the_whole_gives() {
         assert_eq!((decoder.vocabulary(), decoder.held().len()), (48, 0));
         for round in 0..3 {
             let what = format!("{kind} on {engine}, round {round}");
-            decoder.cut(0).expect("nothing is kept");
+            decoder.cut(0).expect("the decoder is reset");
             let mut logits = fed(&mut decoder, &PROMPT);
             for (token, expected) in text.iter().zip(&expected) {
                 assert_near(&logits, expected, near, &what);
@@ -161,10 +166,10 @@ fn what_is_cut_goes_on_like_what_is_fresh() {
         let mut used = decoder(kind, engine);
         fed(&mut used, &PROMPT);
         fed(&mut used, &[7, 7, 7]);
-        used.cut(4).expect("it holds more");
+        used.cut(4).expect("the decoder holds more tokens");
         assert_eq!(used.held(), &PROMPT[..4]);
-        used.cut(4).expect("it holds as many");
-        assert!(used.cut(5).is_err(), "it holds no more");
+        used.cut(4).expect("the decoder holds that many tokens");
+        assert!(used.cut(5).is_err(), "the decoder holds only 4 tokens");
         let going_on = fed(&mut used, &[9, 33]);
         let mut fresh = decoder(kind, engine);
         let expected = fed(&mut fresh, &[5, 17, 3, 40, 9, 33]);
@@ -178,7 +183,7 @@ fn what_is_cut_goes_on_like_what_is_fresh() {
     }
 }
 
-/// Longer than a chunk, and than the first buffers of a cache.
+/// The prompt is longer than a prefill chunk and than the initial buffers of a cache.
 #[test]
 fn a_long_prompt_is_fed_in_chunks() {
     let prompt: Vec<u32> = (0..560).map(|place| place * 7 % 48).collect();
@@ -193,11 +198,14 @@ fn a_long_prompt_is_fed_in_chunks() {
             asked.set(asked.get() + 1);
             true
         };
-        let found = whole.feed(&prompt, &count).expect("it decodes").to_vec();
+        let found = whole
+            .feed(&prompt, &count)
+            .expect("the decoder runs")
+            .to_vec();
         assert_near(&found, &expected, 1e-4, kind);
-        assert_eq!(asked.get(), 2, "it is asked between chunks");
-        // In pieces across every size that buffers have.
-        whole.cut(0).expect("nothing is kept");
+        assert_eq!(asked.get(), 2, "the callback runs between chunks");
+        // Chunks whose ends fall into every buffer size.
+        whole.cut(0).expect("the decoder is reset");
         let mut pieces = Vec::new();
         for piece in prompt.chunks(97) {
             pieces = fed(&mut whole, piece);
@@ -205,9 +213,11 @@ fn a_long_prompt_is_fed_in_chunks() {
         assert_near(&pieces, &expected, 1e-4, kind);
     }
     let mut fused = decoder("fused.onnx", "ort");
-    assert_eq!(fused.context(), 600, "as many as its table has");
+    assert_eq!(fused.context(), 600, "the size of its table");
     fed(&mut fused, &prompt);
-    let full = fused.feed(&[1; 41], &always).expect_err("it is full");
+    let full = fused
+        .feed(&[1; 41], &always)
+        .expect_err("the cache is full");
     assert!(
         matches!(
             full,
@@ -229,7 +239,7 @@ fn a_caller_that_goes_leaves_what_was_fed() {
     let prompt: Vec<u32> = (0..560).map(|place| place * 5 % 48).collect();
     let mut decoder = decoder("fused.onnx", "ort");
     let expected = fed(&mut decoder, &prompt);
-    decoder.cut(0).expect("nothing is kept");
+    decoder.cut(0).expect("the decoder is reset");
     let left = Cell::new(1);
     let goes = || left.replace(left.get() - 1) > 0;
     let error = decoder.feed(&prompt, &goes).expect_err("the caller goes");
@@ -243,10 +253,10 @@ fn a_caller_that_goes_leaves_what_was_fed() {
     );
 }
 
-/// Steps of which some fail, or find that what was kept is gone.
+/// A step runner that injects failures and evictions.
 struct Troubled<S> {
     steps: S,
-    /// What to say instead of running, step by step.
+    /// Errors returned instead of running, one per step, in reverse order.
     troubles: Vec<Option<StepError>>,
 }
 
@@ -278,29 +288,35 @@ fn what_failed_or_was_taken_is_fed_again() {
         },
     );
     fed(&mut decoder, &PROMPT);
-    let error = decoder.feed(&[2, 4], &always).expect_err("it fails");
+    let error = decoder.feed(&[2, 4], &always).expect_err("the call fails");
     assert_eq!(error.to_string(), "it failed");
     assert_eq!(decoder.held(), PROMPT);
     assert_near(&fed(&mut decoder, &[2, 4]), &expected, 1e-5, "fed again");
     decoder.steps().troubles = vec![failed()];
-    decoder.cut(PROMPT.len()).expect("it holds more");
+    decoder
+        .cut(PROMPT.len())
+        .expect("the decoder holds more tokens");
     assert!(decoder.feed(&[2], &always).is_err());
     assert_near(&fed(&mut decoder, &[2, 4]), &expected, 1e-5, "fed anew");
-    let error = decoder.feed(&[48], &always).expect_err("no such token");
+    let error = decoder
+        .feed(&[48], &always)
+        .expect_err("the token is unknown");
     assert_eq!(
         error.to_string(),
         "unknown token 48: the model has 48 tokens, numbered from 0"
     );
 }
 
-/// What the engine itself refuses leaves a session as it was.
+/// An input that the engine rejects leaves the session unchanged.
 #[test]
 fn a_failure_of_the_engine_changes_nothing() {
     for (kind, engine, near) in cached() {
         let mut decoder = decoder(kind, engine);
         fed(&mut decoder, &PROMPT);
         let expected = fed(&mut decoder, &[2, 4]);
-        decoder.cut(PROMPT.len()).expect("it holds more");
+        decoder
+            .cut(PROMPT.len())
+            .expect("the decoder holds more tokens");
         let session = &mut decoder.steps().0;
         let begun = session.begin(RunStart::Cut(PROMPT.len() as u64));
         let wrong = begun.and_then(|()| session.run(&[]));
@@ -324,8 +340,8 @@ struct Recorded {
 
 #[test]
 fn a_program_gives_what_was_recorded() {
-    let text = fs::read_to_string(fixture(RECORDED)).expect("it is there");
-    let recorded: Vec<Recorded> = serde_json::from_str(&text).expect("it is a list");
+    let text = fs::read_to_string(fixture(RECORDED)).expect("the file exists");
+    let recorded: Vec<Recorded> = serde_json::from_str(&text).expect("the text is a JSON list");
     let mut engines = vec!["tract"];
     if cfg!(feature = "executorch") && Piece::ExecuTorch.or_skip("decoders").is_some() {
         engines.push("executorch");
@@ -335,19 +351,22 @@ fn a_program_gives_what_was_recorded() {
         let model = decoder.model();
         assert_eq!((model.vocabulary, model.context), (384, 512));
         assert_eq!((model.first, model.ends.as_slice()), (Some(1), &[0, 2][..]));
-        assert!(decoder.try_truncation().expect("it runs"), "{engine}");
+        assert!(
+            decoder.try_truncation().expect("the trial runs"),
+            "{engine}"
+        );
         for round in 0..3 {
             let what = format!("{engine}, round {round}");
-            decoder.cut(0).expect("nothing is kept");
+            decoder.cut(0).expect("the decoder is reset");
             for step in &recorded {
                 assert_eq!(decoder.held().len(), step.position);
                 let logits = fed(&mut decoder, &[step.token]);
                 assert_near(&logits, &step.logits, 1e-4, &what);
             }
-            // A prefix is used again, and the whole is fed at once.
+            // Reuses a prefix and feeds all remaining tokens at once.
             let tokens: Vec<u32> = recorded.iter().map(|step| step.token).collect();
             fed(&mut decoder, &[9, 9, 9]);
-            decoder.cut(2).expect("it holds more");
+            decoder.cut(2).expect("the decoder holds more tokens");
             let logits = fed(&mut decoder, &tokens[2..]);
             assert_near(&logits, &recorded.last().expect("some").logits, 1e-4, &what);
         }

@@ -1,4 +1,4 @@
-//! Embeddings: what a model is given for texts, what becomes of its answer, and a real encoder.
+//! Embeddings: the inputs built from texts, the vectors computed from outputs, and a real encoder.
 
 use std::fs;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pkgtool::model::Dim;
 use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
 use pkgtool::text::embedding::{
-    Embedder, EmbeddingError, EmbeddingOptions, EmbeddingSettings, EmbeddingInput, MAX_TEXT_BYTES, MAX_TEXTS,
-    EmbeddingPlan, Pooling, cosine,
+    Embedder, EmbeddingError, EmbeddingInput, EmbeddingOptions, EmbeddingPlan, EmbeddingSettings,
+    MAX_TEXT_BYTES, MAX_TEXTS, Pooling, cosine,
 };
 use pkgtool::text::tokenizer::Tokenizer;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::support::environment::Piece;
 use crate::support::fixture;
 use crate::support::run::pkgtool;
 
-/// An open dimension.
+/// A dynamic dimension.
 fn open(bound: Option<u64>) -> Dim {
     Dim::Dynamic {
         bound,
@@ -34,7 +34,7 @@ fn spec(name: &str, dtype: DType, dims: Vec<Dim>) -> TensorSpec {
     }
 }
 
-/// A model with these inputs of rows and tokens.
+/// A model with these inputs of shape rows by tokens.
 fn model(inputs: &[(&str, DType)], rows: &Dim, length: &Dim) -> Signature {
     let dims = vec![rows.clone(), length.clone()];
     let inputs = inputs
@@ -52,25 +52,26 @@ fn embedder(signature: &Signature) -> Embedder {
     let directory = fixture("tokenizers/words");
     let config = directory.join("tokenizer_config.json");
     let tokenizer = Tokenizer::load(&directory.join("tokenizer.json"), Some(&config));
-    let tokenizer = Arc::new(tokenizer.expect("it is sound"));
+    let tokenizer = Arc::new(tokenizer.expect("the input is valid"));
     let settings = EmbeddingSettings::default();
-    Embedder::new(tokenizer, signature, settings).expect("it takes tokens")
+    Embedder::new(tokenizer, signature, settings).expect("the model takes tokens")
 }
 
 fn texts(texts: &[&str]) -> EmbeddingInput {
     EmbeddingInput::Texts(texts.iter().map(|text| (*text).to_owned()).collect())
 }
 
-/// What a model would give whose states are the token's id and its place, NaN for padding.
+/// Returns the outputs of a model whose hidden states are the token's id and its position; padding
+/// is NaN.
 fn states(inputs: &[Tensor], mask: Option<usize>) -> Vec<Tensor> {
     let ids = &inputs[0];
-    let length = usize::try_from(ids.shape()[1]).expect("it is small");
+    let length = usize::try_from(ids.shape()[1]).expect("the number fits");
     let real: Vec<bool> = match mask {
         Some(mask) => inputs[mask].to_f64().map(|value| value > 0.0).collect(),
         None => vec![true; ids.len()],
     };
     let values = ids.to_f64().enumerate().flat_map(|(at, id)| {
-        let place = u32::try_from(at % length).expect("it is small");
+        let place = u32::try_from(at % length).expect("the number fits");
         let [id, place] = [id, f64::from(place)];
         if real[at] {
             [id, place]
@@ -79,12 +80,12 @@ fn states(inputs: &[Tensor], mask: Option<usize>) -> Vec<Tensor> {
         }
     });
     let shape = [ids.shape(), &[2]].concat();
-    vec![Tensor::from_f64(DType::Float32, shape, values).expect("it is small")]
+    vec![Tensor::from_f64(DType::Float32, shape, values).expect("the tensor is valid")]
 }
 
 fn vectors(plan: &EmbeddingPlan, mask: Option<usize>) -> Vec<Vec<f32>> {
     let outputs = plan.runs.iter().map(|run| states(&run.inputs, mask));
-    plan.vectors(outputs.collect()).expect("they fit")
+    plan.vectors(outputs.collect()).expect("the outputs fit")
 }
 
 fn plain() -> EmbeddingOptions {
@@ -94,12 +95,13 @@ fn plain() -> EmbeddingOptions {
     }
 }
 
-/// Ids of a text with what is added to it, by a model that takes one text at a time.
+/// Returns the vector of each text from a model that takes one text at a time. Special tokens are
+/// included.
 fn means(given: &[&str]) -> Vec<Vec<f32>> {
     let signature = model(&[("tokens", DType::Int64)], &Dim::Fixed(1), &open(None));
     let plan = embedder(&signature).plan(&texts(given), &plain());
-    let plan = plan.expect("they are short");
-    assert_eq!(plan.runs.len(), given.len(), "one by one");
+    let plan = plan.expect("the text is short");
+    assert_eq!(plan.runs.len(), given.len(), "one run per text");
     vectors(&plan, None)
 }
 
@@ -123,7 +125,7 @@ fn texts_that_share_a_run_have_their_own_vectors() {
             let embedder = embedder(&model(&masked, &rows, &length));
             let plan = embedder
                 .plan(&texts(&TEXTS), &plain())
-                .expect("they are short");
+                .expect("the text is short");
             assert!(plan.runs.len() < TEXTS.len(), "{rows:?} shares");
             for run in &plan.runs {
                 assert_eq!(run.inputs[0].dtype(), DType::Int32);
@@ -146,8 +148,12 @@ fn texts_that_share_a_run_have_their_own_vectors() {
 fn without_a_mask_only_equal_lengths_share_a_run() {
     let signature = model(&[("tokens", DType::Int64)], &open(None), &open(None));
     let plan = embedder(&signature).plan(&texts(&TEXTS), &plain());
-    let plan = plan.expect("they are short");
-    assert_eq!(plan.runs.len(), TEXTS.len() - 1, "two of one word share");
+    let plan = plan.expect("the text is short");
+    assert_eq!(
+        plan.runs.len(),
+        TEXTS.len() - 1,
+        "two texts of one word share a run"
+    );
     assert_eq!(vectors(&plan, None), means(&TEXTS));
 }
 
@@ -167,13 +173,13 @@ fn what_is_asked_for_is_pooled() {
         };
         let plan = embedder
             .plan(&texts(&["fox"]), &options)
-            .expect("it is short");
+            .expect("the text is short");
         vectors(&plan, None).remove(0)
     };
     let ids = embedder
         .tokenizer()
         .encode("fox", pkgtool::text::tokenizer::SpecialTokens::Added);
-    let ids = ids.expect("it is short").into_iter();
+    let ids = ids.expect("the text is short").into_iter();
     let ids: Vec<f32> = ids.map(small).collect();
     assert_eq!(with(&[Pooling::Cls], Some(false)), [ids[0], 0.0]);
     assert_eq!(with(&[Pooling::Last], Some(false)), [ids[2], 2.0]);
@@ -183,7 +189,7 @@ fn what_is_asked_for_is_pooled() {
     let length = unit.iter().map(|value| value * value).sum::<f32>();
     assert!(
         (length - 1.0).abs() < 1e-6,
-        "states are scaled where nothing is said"
+        "vectors are normalized by default"
     );
 }
 
@@ -197,18 +203,22 @@ fn a_models_own_vectors_are_left_as_they_are() {
     )];
     let embedder = embedder(&signature);
     let plan = embedder.plan(&texts(&["fox", "dog"]), &EmbeddingOptions::default());
-    let plan = plan.expect("they are short");
+    let plan = plan.expect("the text is short");
     let answer = Tensor::from_f64(DType::Float16, vec![2, 2], [3.0, 4.0, 0.5, 0.25]);
-    let answer = answer.expect("it is small");
-    let vectors = plan.vectors(vec![vec![answer]]).expect("they fit");
+    let answer = answer.expect("the tensor is valid");
+    let vectors = plan.vectors(vec![vec![answer]]).expect("the outputs fit");
     assert_eq!(vectors, [[3.0, 4.0], [0.5, 0.25]]);
     for wrong in [vec![2, 3, 2], vec![3, 2], vec![4]] {
-        let answer = Tensor::zeros(DType::Float16, wrong).expect("it is small");
+        let answer = Tensor::zeros(DType::Float16, wrong).expect("the tensor is valid");
         let error = plan.vectors(vec![vec![answer]]);
         assert!(matches!(error, Err(EmbeddingError::Output(_))), "{error:?}");
     }
-    let nan = Tensor::from_f64(DType::Float16, vec![2, 2], [f64::NAN; 4]).expect("it is small");
-    assert!(plan.vectors(vec![vec![nan]]).is_err(), "NaN is no answer");
+    let nan =
+        Tensor::from_f64(DType::Float16, vec![2, 2], [f64::NAN; 4]).expect("the tensor is valid");
+    assert!(
+        plan.vectors(vec![vec![nan]]).is_err(),
+        "NaN must be rejected"
+    );
 }
 
 #[test]
@@ -216,7 +226,9 @@ fn a_text_that_is_too_long_is_refused_with_both_numbers() {
     let signature = model(&[("tokens", DType::Int64)], &Dim::Fixed(1), &open(Some(6)));
     let embedder = embedder(&signature);
     let long = texts(&["fox", "the quick brown fox jumps over the lazy dog"]);
-    let error = embedder.plan(&long, &plain()).expect_err("it is too long");
+    let error = embedder
+        .plan(&long, &plain())
+        .expect_err("the text is too long");
     assert!(
         matches!(&error, EmbeddingError::TooLong { text: 1, tokens, limit }
         if *tokens > 6 && limit.value == 6),
@@ -230,7 +242,7 @@ fn a_text_that_is_too_long_is_refused_with_both_numbers() {
         truncate: true,
         ..plain()
     };
-    let plan = embedder.plan(&long, &cut).expect("it is cut");
+    let plan = embedder.plan(&long, &cut).expect("the text is truncated");
     assert_eq!(plan.tokens_by_text(), [3, 6]);
     let most = |max_length| {
         let options = EmbeddingOptions {
@@ -245,7 +257,7 @@ fn a_text_that_is_too_long_is_refused_with_both_numbers() {
     let error = most(7).expect_err("the model takes 6").to_string();
     assert!(error.contains("7 exceeds the 6 tokens"), "{error}");
     assert!(most(0).is_err());
-    assert!(most(1).is_err(), "no room for what is added");
+    assert!(most(1).is_err(), "no room for the special tokens");
 }
 
 #[test]
@@ -256,7 +268,7 @@ fn amounts_are_bounded_before_any_work() {
     assert_eq!(plan(texts(&[])), Ok(0));
     assert!(plan(texts(&vec!["a"; MAX_TEXTS + 1])).is_err());
     let long = "a".repeat(MAX_TEXT_BYTES + 1);
-    let error = plan(texts(&["a", &long])).expect_err("it is too long");
+    let error = plan(texts(&["a", &long])).expect_err("the text is too long");
     assert_eq!(error.text(), Some(1));
     let many = vec![&long[..MAX_TEXT_BYTES]; 17];
     assert!(plan(texts(&many)).is_err(), "together");
@@ -267,11 +279,12 @@ fn ids_are_taken_as_they_are() {
     let signature = model(&[("tokens", DType::Int64)], &Dim::Fixed(1), &open(Some(4)));
     let embedder = embedder(&signature);
     let given = EmbeddingInput::Ids(vec![vec![5, 6], vec![7]]);
-    let plan = embedder.plan(&given, &plain()).expect("they are ids");
-    assert_eq!(plan.tokens, 3, "nothing is added");
+    let plan = embedder.plan(&given, &plain()).expect("the ids are valid");
+    assert_eq!(plan.tokens, 3, "no special tokens are added");
     assert_eq!(vectors(&plan, None), [[5.5, 0.5], [7.0, 0.0]]);
-    let plan = |ids: &[u32]| embedder.plan(&EmbeddingInput::Ids(vec![vec![5], ids.to_vec()]), &plain());
-    let error = plan(&[1_000_000]).expect_err("it is none");
+    let plan =
+        |ids: &[u32]| embedder.plan(&EmbeddingInput::Ids(vec![vec![5], ids.to_vec()]), &plain());
+    let error = plan(&[1_000_000]).expect_err("the id is unknown");
     assert!(
         matches!(error, EmbeddingError::UnknownToken { text: 1, .. }),
         "{error}"
@@ -290,10 +303,11 @@ fn ids_are_taken_as_they_are() {
     ));
 }
 
-/// Texts, and what sentence-transformers makes of them; one is cut.
+/// Returns texts with their numbers of tokens and the vectors of sentence-transformers; one text is
+/// truncated.
 fn golden() -> Vec<(String, usize, Vec<f32>)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/minilm.json");
-    let text = fs::read_to_string(path).expect("it is there");
+    let text = fs::read_to_string(path).expect("the file exists");
     let cases: Vec<Value> = serde_json::from_str(&text).expect("JSON");
     let case = |case: &Value| {
         let vector = serde_json::from_value(case["vector"].clone()).expect("numbers");
@@ -335,7 +349,7 @@ fn a_real_encoder_embeds_as_sentence_transformers_does() {
         let distance = 1.0 - cosine(&vector, expected);
         assert!(distance < 1e-5, "{text:?}: {distance:e}");
     }
-    // Without being asked to, nothing is cut.
+    // Texts are truncated only on request.
     let (longest, ..) = golden
         .iter()
         .max_by_key(|(text, ..)| text.len())

@@ -1,22 +1,25 @@
-//! The loop over a model that is a table: what is fed, what is told, when it ends.
+//! The generation loop over a mock model: the tokens it feeds, the events it reports, and when it
+//! ends.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use pkgtool::text::answer::{Family, OfferedTool, Piece, AnswerFormat, Reasoning};
-use pkgtool::text::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, VocabularyBytes};
+use pkgtool::text::answer::{AnswerFormat, Family, OfferedTool, Piece, Reasoning};
+use pkgtool::text::constraint::{
+    CallChoice, Callable, Constrainer, Constraint, Grammar, VocabularyBytes,
+};
 use pkgtool::text::decoder::{DecodeError, Decoder};
 use pkgtool::text::ends::EndTokens;
 use pkgtool::text::generation::{
-    Detokenize, Event, DetokenizeError, FinishReason, Generated, Generation, GenerationError, Progress, GenerationRequest,
-    generate,
+    Detokenize, DetokenizeError, Event, FinishReason, Generated, Generation, GenerationError,
+    GenerationRequest, Progress, generate,
 };
 use pkgtool::text::sampling::Sampling;
 use pkgtool::text::stop::StopStrings;
 use serde_json::{Value, json};
 
 const END: u32 = 256;
-/// Behind the bytes and the end: tokens of several bytes, and of half a character.
+/// Tokens after the 256 byte tokens and the end token: several bytes, or half a character.
 const WORDS: [&[u8]; 4] = [b"wor", b"ld", b"</think>", b"\xc3"];
 
 fn bytes_of(token: u32) -> Vec<u8> {
@@ -27,17 +30,17 @@ fn bytes_of(token: u32) -> Vec<u8> {
     }
 }
 
-/// Tokens and their logits, behind those that are held.
+/// Returns the logits of the next token for the tokens held; all other tokens have logit 0.
 type Likes = dyn Fn(&[u32]) -> Vec<(u32, f32)>;
 
-/// A model whose logits are a function of the tokens that it holds.
+/// A mock model whose logits are a function of the tokens that it holds.
 struct Table {
     likes: Box<Likes>,
     context: usize,
-    /// Most tokens that it holds, though it does not say so.
+    /// The actual maximum number of tokens, which the model does not report.
     hidden: usize,
     held: Vec<u32>,
-    /// Lengths of what was fed.
+    /// Numbers of tokens fed per step.
     fed: Vec<usize>,
     logits: Vec<f32>,
 }
@@ -54,7 +57,7 @@ impl Table {
         }
     }
 
-    /// Says this after any prompt of `prompt` tokens.
+    /// A model that generates `tokens` after any prompt of `prompt` tokens.
     fn saying(prompt: usize, tokens: &[u32]) -> Self {
         let tokens = tokens.to_vec();
         Self::new(move |held| {
@@ -67,7 +70,7 @@ impl Table {
 
 impl Decoder for Table {
     fn vocabulary(&self) -> usize {
-        // More than there are tokens, as models have them.
+        // More logits than tokens in the vocabulary, as real models have.
         320
     }
 
@@ -109,7 +112,7 @@ impl Decoder for Table {
     }
 }
 
-/// Bytes to text.
+/// A detokenizer that converts bytes to text.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -153,7 +156,7 @@ fn request(prompt: &str) -> GenerationRequest {
     }
 }
 
-/// What it came to, and what was told: text of each choice and all events.
+/// Runs a request. Returns the result, the text of each choice, and all events.
 fn run(table: &mut Table, request: GenerationRequest) -> (Generated, Vec<String>, Vec<Event>) {
     let choices = request.choices;
     let mut events = Vec::new();
@@ -161,7 +164,7 @@ fn run(table: &mut Table, request: GenerationRequest) -> (Generated, Vec<String>
         events.push(event);
         ControlFlow::Continue(())
     };
-    let generated = generate(table, request, &|| true, &mut tell).expect("it is sound");
+    let generated = generate(table, request, &|| true, &mut tell).expect("the input is valid");
     let mut texts = vec![String::new(); choices];
     for event in &events {
         if let Event::Piece {
@@ -177,7 +180,7 @@ fn run(table: &mut Table, request: GenerationRequest) -> (Generated, Vec<String>
 
 fn error(table: &mut Table, request: GenerationRequest) -> GenerationError {
     let mut tell = |_| ControlFlow::Continue(());
-    generate(table, request, &|| true, &mut tell).expect_err("it is refused")
+    generate(table, request, &|| true, &mut tell).expect_err("the input is rejected")
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn a_model_says_what_its_table_says() {
         (8, Some(7), Some(FinishReason::Stop))
     );
     assert_eq!(generated.usage.prompt_tokens, 2);
-    assert_eq!(generated.usage.completion_tokens, 8, "the end counts");
+    assert_eq!(generated.usage.completion_tokens, 8, "the end token counts");
     assert_eq!(
         events.last(),
         Some(&Event::Finish {
@@ -200,12 +203,12 @@ fn a_model_says_what_its_table_says() {
             reason: FinishReason::Stop
         })
     );
-    // Never half a character, though it came in two tokens.
+    // No event contains half a character, although the character came in two tokens.
     let pieces = events
         .iter()
         .filter(|event| matches!(event, Event::Piece { .. }));
     assert_eq!(pieces.count(), 6);
-    assert_eq!(table.held.len(), 9, "the end is not fed");
+    assert_eq!(table.held.len(), 9, "the end token is not fed");
     assert!(
         generated
             .usage
@@ -219,18 +222,18 @@ fn what_the_model_holds_is_not_fed_again() {
     let mut table = Table::saying(4, &tokens("xy"));
     run(&mut table, request("abcd"));
     assert_eq!(table.fed, [4, 1, 1]);
-    // The next turn begins with all of that.
+    // The next turn begins with all tokens held.
     table.likes = Box::new(|_| vec![(END, 9.0)]);
     let (generated, ..) = run(&mut table, request("abcdxyef"));
     assert_eq!((generated.usage.cached_tokens, table.fed[3]), (6, 2));
-    // Another one parts from it after three tokens.
+    // This prompt differs from the held tokens after three tokens.
     let (generated, ..) = run(&mut table, request("abcef"));
     assert_eq!((generated.usage.cached_tokens, table.fed[4]), (3, 2));
     assert_eq!(table.held, tokens("abcef"));
-    // The same one again: one token is fed, for its logits.
+    // The same prompt again: only its last token is fed, for the logits.
     let (generated, ..) = run(&mut table, request("abcef"));
     assert_eq!((generated.usage.cached_tokens, table.fed[5]), (4, 1));
-    // A beginning of it.
+    // A prefix of the held tokens.
     let (generated, ..) = run(&mut table, request("ab"));
     assert_eq!((generated.usage.cached_tokens, table.fed[6]), (1, 1));
 }
@@ -316,7 +319,7 @@ fn stop_strings_end_wherever_tokens_do() {
     ] {
         let said = [tokens("Hello "), vec![257, 258], tokens("!")].concat();
         let mut table = Table::saying(1, &said);
-        let stops = StopStrings::read(Some(&stops)).expect("it is sound");
+        let stops = StopStrings::read(Some(&stops)).expect("the input is valid");
         let (generated, texts, _) = run(
             &mut table,
             GenerationRequest {
@@ -363,7 +366,7 @@ fn the_same_seed_says_the_same_and_choices_differ() {
         run(&mut even(), drawn(None)).1,
         run(&mut even(), drawn(None)).1
     );
-    // A choice does not depend on how many there are.
+    // A choice is independent of the number of choices.
     let alone = GenerationRequest {
         choices: 1,
         ..drawn(Some(5))
@@ -402,7 +405,8 @@ fn nothing_goes_on_for_a_caller_who_has_gone() {
             ControlFlow::Continue(())
         }
     };
-    let generated = generate(&mut table, request("ab"), &|| true, &mut tell).expect("it is sound");
+    let generated =
+        generate(&mut table, request("ab"), &|| true, &mut tell).expect("the input is valid");
     assert_eq!(
         (
             generated.choices[0].tokens.len(),
@@ -419,12 +423,14 @@ fn nothing_goes_on_for_a_caller_who_has_gone() {
     };
     let mut table = Table::saying(2, &tokens("abcdefghij"));
     let mut tell = |_| ControlFlow::Continue(());
-    let generated = generate(&mut table, request("ab"), &going_on, &mut tell).expect("it is sound");
+    let generated =
+        generate(&mut table, request("ab"), &going_on, &mut tell).expect("the input is valid");
     assert_eq!(generated.choices[0].finish, None);
     assert_eq!(generated.usage.completion_tokens, 2);
 
     let mut table = Table::saying(2, &[]);
-    let generated = generate(&mut table, request("ab"), &|| false, &mut tell).expect("it is sound");
+    let generated =
+        generate(&mut table, request("ab"), &|| false, &mut tell).expect("the input is valid");
     assert!(generated.choices.is_empty() && table.fed.is_empty());
 }
 
@@ -437,7 +443,7 @@ fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
             max_tokens: Some(2),
             ..request(&prompt)
         };
-        Generation::begin(parts, table).expect("it is sound")
+        Generation::begin(parts, table).expect("the input is valid")
     };
     let mut tables = [
         Table::saying(25, &tokens("xy")),
@@ -455,7 +461,7 @@ fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
             let table = &mut tables[place];
             let progress = generation
                 .step(table, &|| true, &mut events[place])
-                .expect("it is sound");
+                .expect("the input is valid");
             if progress == Progress::More {
                 running[place] = Some(generation);
             } else {
@@ -474,18 +480,18 @@ fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
 
 fn constrained(grammar: &Grammar) -> Constraint {
     let words = VocabularyBytes {
-        bytes: (0..257 + u32::try_from(WORDS.len()).expect("it is sound"))
+        bytes: (0..257 + u32::try_from(WORDS.len()).expect("the input is valid"))
             .map(bytes_of)
             .collect(),
         ends: vec![END],
     };
     Constrainer::new(words)
-        .expect("it is sound")
+        .expect("the input is valid")
         .constrain(grammar)
-        .expect("it is sound")
+        .expect("the input is valid")
 }
 
-/// Likes letters of this text, over and over, and the end a little.
+/// A model that prefers the letters of this text, repeated, and gives the end token a lower logit.
 fn rambling(text: &'static str) -> Table {
     Table::new(move |held| {
         let letter = text.as_bytes()[held.len() % text.len()];
@@ -498,7 +504,7 @@ fn constrained_answers_are_what_was_asked_for() {
     let schema = json!({"type": "object", "properties": {"size": {"type": "integer"},
         "name": {"enum": ["small", "large"]}}, "required": ["size", "name"],
         "additionalProperties": false});
-    let grammar = Grammar::of_schema(&schema, "schema").expect("it is sound");
+    let grammar = Grammar::of_schema(&schema, "schema").expect("the input is valid");
     for text in ["bad words { la", "\"}5", "é12é"] {
         let constraint = Some(constrained(&grammar));
         let held = GenerationRequest {
@@ -509,7 +515,7 @@ fn constrained_answers_are_what_was_asked_for() {
         let (generated, texts, _) = run(&mut rambling(text), held);
         for (choice, text) in generated.choices.iter().zip(&texts) {
             assert_eq!(choice.finish, Some(FinishReason::Stop), "{text}");
-            let value: Value = serde_json::from_str(text).expect("it is sound");
+            let value: Value = serde_json::from_str(text).expect("the input is valid");
             assert!(
                 value["size"].is_number() && value["name"].is_string(),
                 "{text}"
@@ -533,7 +539,7 @@ fn required_calls_come_behind_reasoning() {
         parameters: Some(json!({"type": "object",
         "additionalProperties": false})),
     }];
-    let grammar = Grammar::of_calls(&tools, CallChoice::Any, false).expect("it is sound");
+    let grammar = Grammar::of_calls(&tools, CallChoice::Any, false).expect("the input is valid");
     let reading = AnswerFormat {
         family: Some(Family::Required),
         tools: vec![OfferedTool {
@@ -608,7 +614,7 @@ fn probabilities_are_told_where_they_are_asked_for() {
         chosen.iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(),
         [(120, 2), (END, 2)]
     );
-    // Beside 260 others: the logits behind the vocabulary do not count.
+    // The softmax covers 260 other tokens; the logits beyond the vocabulary are ignored.
     let expected = 9.0 - (9.0_f32.exp() + 260.0).ln();
     assert!((chosen[0].1 - expected).abs() < 1e-5, "{}", chosen[0].1);
 }
@@ -624,7 +630,8 @@ fn failures_are_errors() {
         "{error}"
     );
     assert!(!error.is_of_request());
-    // Half a character at the end is told as such, and its tokens are not those of the text.
+    // An incomplete character at the end becomes a replacement character, so the text has no token
+    // count.
     let mut table = Table::saying(1, &[260]);
     let (generated, texts, _) = run(&mut table, request("a"));
     assert_eq!(
@@ -648,11 +655,14 @@ fn an_answer_ends_where_the_model_holds_no_more() {
         ..request("12")
     };
     let (generated, texts, events) = run(&mut table, more);
-    // Eight were fed and one more was chosen.
+    // Eight tokens were fed and one more was chosen.
     assert_eq!(texts, ["ababababa", "ababababa"]);
     assert_eq!(generated.usage.completion_tokens, 18);
     for said in &generated.choices {
-        assert_eq!((said.finish, said.tokens_in_text), (Some(FinishReason::Length), Some(9)));
+        assert_eq!(
+            (said.finish, said.tokens_in_text),
+            (Some(FinishReason::Length), Some(9))
+        );
     }
     let finished = events
         .iter()
@@ -665,7 +675,10 @@ fn an_answer_ends_where_the_model_holds_no_more() {
     });
     let refused = refused.expect_err("the prompt is too long");
     assert!(
-        matches!(refused, GenerationError::Decode(DecodeError::BeyondContext { .. })),
+        matches!(
+            refused,
+            GenerationError::Decode(DecodeError::BeyondContext { .. })
+        ),
         "{refused}"
     );
 }

@@ -1,4 +1,5 @@
-//! Texts in lanes of one session: whatever runs they share, each gets what it would get alone.
+//! Several texts in the lanes (batch rows) of one session: each gets the same logits as alone,
+//! whatever runs they share.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use pkgtool::engine::{Lanes, Session as _};
 use pkgtool::runtime::worker::Worker;
 use pkgtool::tensor::Tensor;
 use pkgtool::text::decoder::{
-    Decoder, DecoderModel, StepTokens, LaneRow, SessionStepRunner, StepError, TokenDecoder,
+    Decoder, DecoderModel, LaneRow, SessionStepRunner, StepError, StepTokens, TokenDecoder,
 };
 
 use super::decoder::{PROMPT, assert_near, best, decoder, fed, has_ort};
 
-/// A session whose lanes are known by the tokens that they hold.
+/// A session and the tokens that each of its lanes holds.
 struct Held {
     model: DecoderModel,
     worker: Worker,
@@ -30,7 +31,7 @@ impl Held {
         }
     }
 
-    /// Feeds tokens in lanes, all in one run; the logits of each.
+    /// Feeds tokens to several lanes in one run and returns the logits of each.
     fn feed(&mut self, rows: &[(u32, &[u32])]) -> Result<Vec<Vec<f32>>, StepError> {
         let held = |lane: &u32| self.lanes.get(lane).map_or(0, Vec::len);
         let fed: Vec<LaneRow<'_>> = rows
@@ -55,7 +56,7 @@ impl Held {
         }
         let logits = outputs.iter().map(|outputs| {
             let logits = outputs[0].to_f64();
-            #[expect(clippy::cast_possible_truncation, reason = "they were float32")]
+            #[expect(clippy::cast_possible_truncation, reason = "the numbers were float32")]
             logits.map(|logit| logit as f32).collect()
         });
         Ok(logits.collect())
@@ -76,7 +77,7 @@ fn run(
     }
 }
 
-/// Models whose rows share runs, with the engines that run them here, and how closely they agree.
+/// Models whose rows can share runs, with the engines that run them here, and the tolerance.
 fn laned() -> Vec<(&'static str, &'static str, f32)> {
     let mut all = vec![("masked.onnx", "tract", 1e-5)];
     if has_ort() {
@@ -86,9 +87,9 @@ fn laned() -> Vec<(&'static str, &'static str, f32)> {
     all
 }
 
-/// The logits behind a text, of a session that holds nothing else.
+/// Returns the logits after a text, from a session that holds nothing else.
 fn alone(alone: &mut TokenDecoder<SessionStepRunner<Worker>>, text: &[u32]) -> Vec<f32> {
-    alone.cut(0).expect("nothing is kept");
+    alone.cut(0).expect("the decoder is reset");
     fed(alone, text)
 }
 
@@ -99,14 +100,14 @@ fn a_trial_says_whose_rows_share_runs() {
         assert!(held.model.has_lanes(), "{kind}");
         for _ in 0..3 {
             let tried = held.model.try_rows([7, 8], &mut run(&mut held.worker));
-            assert!(tried.expect("it runs"), "{kind} on {engine}");
+            assert!(tried.expect("the trial runs"), "{kind} on {engine}");
         }
     }
-    // It counts how long its mask is, and does not look at it.
+    // This decoder uses only the length of its mask and ignores the values.
     let mut held = Held::new("cached.onnx", "tract");
     assert!(held.model.has_lanes());
     let tried = held.model.try_rows([7, 8], &mut run(&mut held.worker));
-    assert!(!tried.expect("it runs"));
+    assert!(!tried.expect("the trial runs"));
     for kind in ["merged.onnx", "full.onnx"] {
         assert!(!decoder(kind, "tract").model().has_lanes(), "{kind}");
     }
@@ -117,7 +118,7 @@ fn whatever_runs_are_shared_each_text_goes_on_as_it_would_alone() {
     for (kind, engine, near) in laned() {
         let mut held = Held::new(kind, engine);
         let mut single = decoder(kind, engine);
-        // Which lanes are fed in each run: some begin late, some end early, some miss a run.
+        // The lanes fed in each run: some start late, some end early, some skip a run.
         let runs: &[&[u32]] = &[
             &[1, 2],
             &[1, 2],
@@ -136,7 +137,7 @@ fn whatever_runs_are_shared_each_text_goes_on_as_it_would_alone() {
             for lane in *lanes {
                 if !held.lanes.contains_key(lane) {
                     let prompt = &PROMPT[..9 - 2 * *lane as usize];
-                    let logits = held.feed(&[(*lane, prompt)]).expect("it runs");
+                    let logits = held.feed(&[(*lane, prompt)]).expect("the run succeeds");
                     assert_near(&logits[0], &alone(&mut single, prompt), near, &what);
                     next.insert(*lane, best(&logits[0]));
                 }
@@ -144,19 +145,19 @@ fn whatever_runs_are_shared_each_text_goes_on_as_it_would_alone() {
             let rows: Vec<(u32, [u32; 1])> =
                 lanes.iter().map(|lane| (*lane, [next[lane]])).collect();
             let rows: Vec<(u32, &[u32])> = rows.iter().map(|(lane, it)| (*lane, &it[..])).collect();
-            let logits = held.feed(&rows).expect("it runs");
+            let logits = held.feed(&rows).expect("the run succeeds");
             for (lane, logits) in lanes.iter().zip(&logits) {
                 let expected = alone(&mut single, &held.lanes[lane]);
                 assert_near(logits, &expected, near, &format!("{what}, lane {lane}"));
                 next.insert(*lane, best(&expected));
             }
             if round == 4 {
-                // Its number may come again, and nothing of it is there any more.
+                // The number of the lane may be reused; its old contents must be gone.
                 held.end(1);
             }
             if round == 6 {
-                // Two tokens of it are taken back.
-                let text = held.lanes.get_mut(&2).expect("it is there");
+                // Removes the last two tokens of the lane.
+                let text = held.lanes.get_mut(&2).expect("the lane exists");
                 text.truncate(text.len() - 2);
             }
         }
@@ -168,15 +169,15 @@ fn what_a_lane_does_not_hold_is_an_error_and_others_stay() {
     for (kind, engine, near) in laned() {
         let mut held = Held::new(kind, engine);
         let mut single = decoder(kind, engine);
-        held.feed(&[(1, &PROMPT[..4])]).expect("it runs");
-        held.feed(&[(2, &PROMPT[..2])]).expect("it runs");
+        held.feed(&[(1, &PROMPT[..4])]).expect("the run succeeds");
+        held.feed(&[(2, &PROMPT[..2])]).expect("the run succeeds");
         for _ in 0..2 {
             held.lanes.insert(3, vec![1, 2, 3]);
             let beyond = held.feed(&[(1, &[4]), (3, &[5])]);
             assert!(beyond.is_err(), "{kind} on {engine}");
             held.lanes.remove(&3);
         }
-        let logits = held.feed(&[(1, &[4]), (2, &[5])]).expect("they are there");
+        let logits = held.feed(&[(1, &[4]), (2, &[5])]).expect("the lanes exist");
         for (lane, logits) in [1, 2].iter().zip(&logits) {
             let expected = alone(&mut single, &held.lanes[lane]);
             assert_near(
@@ -194,15 +195,15 @@ fn buffers_that_grow_keep_every_row() {
     if !has_ort() {
         return;
     }
-    // More than the positions that buffers have at first.
+    // More tokens than the initial buffers hold.
     let long: Vec<u32> = (0..300).map(|place| place * 5 % 48).collect();
     let mut held = Held::new("fused.onnx", "ort");
     let mut single = decoder("fused.onnx", "ort");
-    held.feed(&[(1, &long[..254])]).expect("it runs");
-    held.feed(&[(2, &PROMPT)]).expect("it runs");
+    held.feed(&[(1, &long[..254])]).expect("the run succeeds");
+    held.feed(&[(2, &PROMPT)]).expect("the run succeeds");
     for place in 0..6 {
         let rows: [(u32, &[u32]); 2] = [(1, &[long[254 + place]]), (2, &[PROMPT[place]])];
-        let logits = held.feed(&rows).expect("it runs");
+        let logits = held.feed(&rows).expect("the run succeeds");
         for (lane, logits) in [1, 2].iter().zip(&logits) {
             let expected = alone(&mut single, &held.lanes[lane]);
             assert_near(logits, &expected, 1e-5, &format!("{place}, lane {lane}"));

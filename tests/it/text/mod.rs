@@ -1,4 +1,4 @@
-//! Text with a model.
+//! Tests of text generation, tokenizers, templates and embeddings.
 
 mod answer;
 mod chat;

@@ -1,4 +1,4 @@
-//! Which models are taken for decoders, and what is said of those that are not.
+//! Recognition of decoder models by their signature, and the error messages for other models.
 
 use std::path::Path;
 
@@ -62,25 +62,26 @@ fn recognise(
 
 #[track_caller]
 fn assert_refused(found: Result<DecoderModel, String>, words: &str) {
-    let error = found.expect_err("it is no decoder");
+    let error = found.expect_err("the model is not a decoder");
     assert!(error.contains(words), "{error}");
 }
 
 #[test]
 fn what_is_carried_is_found_by_name() {
     let inputs = vec![tokens(), past("8")];
-    let model = recognise("onnx", inputs, vec![logits(), present()]).expect("it is one");
+    let model =
+        recognise("onnx", inputs, vec![logits(), present()]).expect("the model is a decoder");
     assert_eq!((model.vocabulary, model.context), (32, 100));
     let state = &model.carrying.states[0];
     assert_eq!((state.input, state.output, state.axis), (1, 1, Some(2)));
     assert_eq!(state.begin, [1, 2, 0, 8]);
     assert_eq!(model.carrying.last.len(), 1);
     assert_eq!(model.first_inputs().len(), 1);
-    // What a convolution keeps has no positions.
+    // The state of a convolution has no position axis.
     let conv = spec("past_conv.0", DType::Float32, &["batch", "16", "3"]);
     let kept = spec("present_conv.0", DType::Float32, &["batch", "16", "3"]);
     let model = recognise("onnx", vec![tokens(), conv], vec![logits(), kept]);
-    let model = model.expect("it is one");
+    let model = model.expect("the model is a decoder");
     assert_eq!(model.carrying.states[0].axis, None);
     assert_eq!(model.carrying.states[0].begin, [1, 16, 3]);
 }
@@ -128,7 +129,7 @@ fn what_cannot_be_fed_is_refused_with_its_reason() {
         onnx(vec![tokens()], vec![open]),
         "its vocabulary size is unknown",
     );
-    let model = onnx(vec![twelve.clone()], vec![logits()]).expect("it is one");
+    let model = onnx(vec![twelve.clone()], vec![logits()]).expect("the model is a decoder");
     assert_eq!(model.context, 12);
     let start = spec("input_pos", DType::Int64, &["1"]);
     assert_refused(

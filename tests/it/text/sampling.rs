@@ -1,26 +1,28 @@
-//! Drawing tokens: each step against its definition, the order of steps, bad settings and logits.
+//! Token sampling: each step compared with its definition, the order of the steps, invalid settings
+//! and logits.
 
 use pkgtool::text::sampling::{Sampler, Sampling, SamplingError, SamplingOverrides};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn wish(fields: &Value) -> Result<SamplingOverrides, SamplingError> {
-    SamplingOverrides::of_request(fields.as_object().expect("it is within bounds"))
+    SamplingOverrides::of_request(fields.as_object().expect("the value is an object"))
 }
 
 fn settings(fields: &Value) -> Sampling {
     Sampling::merged(
-        wish(fields).expect("it is within bounds"),
+        wish(fields).expect("the settings are valid"),
         SamplingOverrides::default(),
     )
 }
 
 fn sampler(settings: &Sampling, choice: usize, prompt: &[u32], vocabulary: usize) -> Sampler {
     let seed = settings.seed.unwrap_or(0);
-    Sampler::new(settings.clone(), seed, choice, prompt, vocabulary).expect("it is within bounds")
+    Sampler::new(settings.clone(), seed, choice, prompt, vocabulary)
+        .expect("the settings are valid")
 }
 
-/// How often each token is drawn from the same logits, in shares.
+/// Samples repeatedly from the same logits and returns the share of each token.
 fn shares(settings: &Sampling, logits: &[f32]) -> Vec<f64> {
     const DRAWS: u32 = 20_000;
     let mut sampler = sampler(settings, 0, &[], logits.len());
@@ -29,14 +31,14 @@ fn shares(settings: &Sampling, logits: &[f32]) -> Vec<f64> {
         let mut logits = logits.to_vec();
         counts[sampler
             .choose(&mut logits, None)
-            .expect("it is within bounds")
+            .expect("the settings are valid")
             .token as usize] += 1;
     }
     let share = |count| f64::from(count) / f64::from(DRAWS);
     counts.into_iter().map(share).collect()
 }
 
-/// What the draws should be, by the definitions, with everything sorted and in 64 bits.
+/// Returns the expected shares according to the definitions, with a full sort and in 64 bits.
 fn expected(settings: &Sampling, logits: &[f32]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
@@ -112,7 +114,8 @@ fn equals_are_kept_by_id_however_many_there_are() {
 }
 
 proptest! {
-    /// Nothing is drawn that the definitions rule out, in vocabularies that are selected from in parts.
+    /// No token that the definitions exclude is sampled, even in large vocabularies, where
+    /// selection works in parts.
     #[test]
     fn only_what_is_kept_is_drawn(
         seed in any::<u64>(),
@@ -126,15 +129,15 @@ proptest! {
         let mut state = seed | 1;
         let logits: Vec<f32> = (0..size).map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            f32::from(u16::try_from(state >> 48).expect("it is within bounds")) / 65536.0 * spread
+            f32::from(u16::try_from(state >> 48).expect("the number fits")) / 65536.0 * spread
         }).collect();
         let settings = Sampling { temperature, top_k, top_p, min_p, ..Sampling::default() };
-        // Rounding decides at the very edge: a hair to each side is right, too.
+        // Rounding decides at the exact limit, so slightly wider limits are accepted as well.
         let wider = Sampling { top_p: (top_p + 1e-3).min(1.0), min_p: min_p * 0.999, ..settings.clone() };
         let allowed = expected(&wider, &logits);
         let mut sampler = sampler(&settings, 0, &[], size);
         for _ in 0..20 {
-            let token = sampler.choose(&mut logits.clone(), None).expect("it is within bounds").token as usize;
+            let token = sampler.choose(&mut logits.clone(), None).expect("the settings are valid").token as usize;
             prop_assert!(allowed[token] > 0.0, "{}", token);
         }
     }
@@ -175,7 +178,7 @@ fn the_same_seed_draws_the_same_and_choices_differ() {
         let draw = |_| {
             sampler
                 .choose(&mut logits.clone(), None)
-                .expect("it is within bounds")
+                .expect("the settings are valid")
                 .token
         };
         (0..20).map(draw).collect::<Vec<u32>>()
@@ -184,7 +187,7 @@ fn the_same_seed_draws_the_same_and_choices_differ() {
     assert_ne!(draw(json!({"seed": 7}), 0), draw(json!({"seed": 7}), 1));
     assert_ne!(draw(json!({"seed": 7}), 0), draw(json!({"seed": 8}), 0));
     assert_ne!(draw(json!({"seed": -7}), 0), draw(json!({"seed": 7}), 0));
-    // Held to the bit: another release must not draw otherwise.
+    // These exact tokens must stay the same in later releases.
     assert_eq!(
         draw(
             json!({"seed": 7, "top_k": 40, "top_p": 0.9, "temperature": 0.8}),
@@ -213,12 +216,12 @@ fn repetition_counts_prompt_and_output_the_others_output_only() {
         let draw = |_| {
             sampler
                 .choose(&mut logits.clone(), None)
-                .expect("it is within bounds")
+                .expect("the settings are valid")
                 .token
         };
         (0..times).map(draw).collect::<Vec<u32>>()
     };
-    // 2.0 / 1.5 is below 1.5; -1.0 * 1.5 below -1.2.
+    // 2.0 / 1.5 is below 1.5, and -1.0 * 1.5 is below -1.2.
     assert_eq!(
         choose(json!({"repetition_penalty": 1.5}), &[0], [2.0, 1.5, 0.0], 1),
         [1]
@@ -240,7 +243,7 @@ fn repetition_counts_prompt_and_output_the_others_output_only() {
         choose(json!({"presence_penalty": 1.0}), &[0], [2.0, 1.5, 0.0], 3),
         [0, 1, 0]
     );
-    // Two times 0.4 are more than the distance of 0.5.
+    // Two times 0.4 exceeds the difference of 0.5.
     assert_eq!(
         choose(json!({"frequency_penalty": 0.4}), &[0], [2.0, 1.5, -9.0], 4),
         [0, 0, 1, 0]
@@ -264,9 +267,9 @@ fn probabilities_are_those_of_the_model_itself() {
     let mut sampler = sampler(&settings, 0, &[], 3);
     let chosen = sampler
         .choose(&mut logits.clone(), Some(&[0b110]))
-        .expect("it is within bounds");
+        .expect("the settings are valid");
     assert_eq!(chosen.token, 2);
-    assert!((chosen.logprob.expect("it is within bounds") - 0.2_f32.ln()).abs() < 1e-5);
+    assert!((chosen.logprob.expect("the log probability is reported") - 0.2_f32.ln()).abs() < 1e-5);
     let top: Vec<(u32, f32)> = chosen
         .top
         .iter()
@@ -282,7 +285,7 @@ fn logits_that_are_no_numbers_are_errors() {
     for (logits, token) in [(vec![0.0, f32::NAN], 1), (vec![f32::INFINITY, 0.0], 0)] {
         let error = sampler(&greedy, 0, &[], 2)
             .choose(&mut logits.clone(), None)
-            .expect_err("it is refused");
+            .expect_err("the input is rejected");
         assert!(
             matches!(error, SamplingError::NotFinite { token: found, .. } if found == token),
             "{error}"
@@ -296,7 +299,7 @@ fn logits_that_are_no_numbers_are_errors() {
     ] {
         let error = sampler(&greedy, 0, &[], 2)
             .choose(&mut logits.clone(), mask)
-            .expect_err("it is refused");
+            .expect_err("the input is rejected");
         assert_eq!(
             error,
             SamplingError::Nothing {
@@ -309,13 +312,13 @@ fn logits_that_are_no_numbers_are_errors() {
 #[test]
 fn settings_are_of_the_request_then_of_the_model() {
     let of_model = |config: Value| {
-        SamplingOverrides::of_generation_config(config.as_object().expect("it is within bounds"))
-            .expect("it is within bounds")
+        SamplingOverrides::of_generation_config(config.as_object().expect("the value is an object"))
+            .expect("the settings are valid")
     };
     let config = json!({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95,
         "eos_token_id": [1, 2], "repetition_penalty": 1.1});
     let merged = Sampling::merged(
-        wish(&json!({"temperature": 1.5})).expect("it is within bounds"),
+        wish(&json!({"temperature": 1.5})).expect("the settings are valid"),
         of_model(config),
     );
     assert_eq!(
@@ -328,7 +331,7 @@ fn settings_are_of_the_request_then_of_the_model() {
             ..Sampling::default()
         }
     );
-    // What says nothing of drawing is no wish to draw so.
+    // A config without `do_sample` does not enable sampling.
     let config = json!({"temperature": 0.6, "top_k": 20, "repetition_penalty": 1.1});
     let merged = Sampling::merged(SamplingOverrides::default(), of_model(config));
     let repetition_penalty = 1.1;
@@ -405,11 +408,16 @@ fn settings_out_of_bounds_are_refused_with_their_name() {
              `top_logprobs` 2",
         ),
     ] {
-        assert_eq!(wish(&fields).expect_err("it is refused").to_string(), words);
+        assert_eq!(
+            wish(&fields)
+                .expect_err("the input is rejected")
+                .to_string(),
+            words
+        );
     }
     let nothing = json!({"temperature": null, "top_k": -1, "logprobs": false, "messages": []});
     assert_eq!(settings(&nothing), Sampling::default());
     let bias = settings(&json!({"logit_bias": {"3": 1}}));
-    let error = Sampler::new(bias, 0, 0, &[], 3).expect_err("it is refused");
+    let error = Sampler::new(bias, 0, 0, &[], 3).expect_err("the input is rejected");
     assert_eq!(error, SamplingError::Token { token: 3, last: 2 });
 }

@@ -1,12 +1,13 @@
-//! Tokenizers of every kind that packages have, held against Python's library; files that are none.
+//! Tokenizers of every kind found in packages, compared with the Python `tokenizers` library, and
+//! invalid files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pkgtool::text::tokenizer::{
-    TokenLimit, Detokenizer, MAX_TEXT_BYTES, OverlongPolicy, Side, SpecialTokens, Tokenizer, TokenizerConfig,
-    TokenizerError,
+    Detokenizer, MAX_TEXT_BYTES, OverlongPolicy, Side, SpecialTokens, TokenLimit, Tokenizer,
+    TokenizerConfig, TokenizerError,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -14,18 +15,18 @@ use serde_json::Value;
 use crate::support::fixture;
 use crate::support::tree::Tree;
 
-/// Each with a directory below `tests/fixtures/tokenizers`.
+/// Kinds of tokenizers; each has a directory below `tests/fixtures/tokenizers`.
 const KINDS: [&str; 4] = ["byte_level", "pieces", "unigram", "words"];
 
 fn load(kind: &str) -> Arc<Tokenizer> {
     let directory = fixture("tokenizers").join(kind);
     let config = directory.join("tokenizer_config.json");
     let loaded = Tokenizer::load(&directory.join("tokenizer.json"), Some(&config));
-    Arc::new(loaded.expect("it is sound"))
+    Arc::new(loaded.expect("the input is valid"))
 }
 
 fn golden() -> Value {
-    let text = fs::read_to_string(fixture("tokenizers/golden.json")).expect("it is there");
+    let text = fs::read_to_string(fixture("tokenizers/golden.json")).expect("the file exists");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -47,29 +48,31 @@ fn ids_and_texts_are_those_of_pythons_library() {
             let text = text.as_str().expect("a text");
             let special = tokenizer
                 .encode(text, SpecialTokens::Added)
-                .expect("it is short");
+                .expect("the text is short");
             let plain = tokenizer
                 .encode(text, SpecialTokens::Absent)
-                .expect("it is short");
+                .expect("the text is short");
             assert_eq!(special, ids(&case["special"]), "{kind}: {text:?}");
             assert_eq!(plain, ids(&case["plain"]), "{kind}: {text:?}");
-            let count = tokenizer.count(text, SpecialTokens::Added).expect("it is short");
+            let count = tokenizer
+                .count(text, SpecialTokens::Added)
+                .expect("the text is short");
             assert_eq!(count, special.len());
-            let decoded = tokenizer.decode(&plain, false).expect("they are ids");
+            let decoded = tokenizer.decode(&plain, false).expect("the ids are valid");
             assert_eq!(decoded, case["decoded"], "{kind}: {text:?}");
-            let skipped = tokenizer.decode(&special, true).expect("they are ids");
+            let skipped = tokenizer.decode(&special, true).expect("the ids are valid");
             assert_eq!(skipped, case["skipped"], "{kind}: {text:?}");
         }
     }
 }
 
-/// Pushes all ids; the pieces and the rest.
+/// Pushes all ids and returns the joined pieces with the rest.
 fn streamed(mut detokenizer: Detokenizer, ids: &[u32]) -> String {
     let mut text = String::new();
     for id in ids {
         text.push_str(&detokenizer.push(*id).expect("any id may come"));
     }
-    text.push_str(&detokenizer.finish().expect("what is left is text"));
+    text.push_str(&detokenizer.finish().expect("the rest is text"));
     text
 }
 
@@ -96,7 +99,7 @@ fn half_a_character_waits_for_its_other_half() {
         let tokenizer = load(kind);
         let ids = tokenizer
             .encode("a👍b", SpecialTokens::Absent)
-            .expect("it is short");
+            .expect("the text is short");
         let mut detokenizer = Detokenizer::new(Arc::clone(&tokenizer), false);
         let pieces = ids.iter().map(|id| detokenizer.push(*id).expect("an id"));
         let pieces: Vec<String> = pieces.collect();
@@ -108,11 +111,12 @@ fn half_a_character_waits_for_its_other_half() {
             pieces.iter().any(|piece| piece == "👍"),
             "{kind}: {pieces:?}"
         );
-        // Cut within the thumb: nothing of it until the end, then its replacement.
+        // Truncated inside the emoji: none of it appears before the end, where a replacement
+        // character does.
         let thumb = pieces
             .iter()
             .position(|piece| piece == "👍")
-            .expect("it is there");
+            .expect("the emoji is a piece");
         let mut detokenizer = Detokenizer::new(Arc::clone(&tokenizer), false);
         for id in &ids[..thumb] {
             assert!(!detokenizer.push(*id).expect("an id").contains('\u{fffd}'));
@@ -129,15 +133,15 @@ fn a_continuation_keeps_its_first_space() {
         let tokenizer = load(kind);
         let prompt = tokenizer
             .encode("The model", SpecialTokens::Added)
-            .expect("it is short");
+            .expect("the text is short");
         let more = tokenizer
             .encode("holds weights", SpecialTokens::Absent)
-            .expect("it is short");
+            .expect("the text is short");
         let alone = Detokenizer::new(Arc::clone(&tokenizer), true);
         assert_eq!(streamed(alone, &more), "holds weights");
         let after = Detokenizer::new(Arc::clone(&tokenizer), true).after(&prompt);
         assert_eq!(
-            streamed(after.expect("they are ids"), &more),
+            streamed(after.expect("the ids are valid"), &more),
             " holds weights"
         );
     }
@@ -161,19 +165,21 @@ fn the_vocabulary_has_the_bytes_of_each_token() {
     assert_eq!(vocabulary.len(), 570);
     assert_eq!(vocabulary.id_of_special("<|im_end|>"), Some(2));
     assert!(vocabulary.is_special(2));
-    let added = tokenizer.id_of("<tool call>").expect("it is added");
+    let added = tokenizer
+        .id_of("<tool call>")
+        .expect("the token is in the vocabulary");
     assert_eq!(vocabulary.bytes(added), Some(&b"<tool call>"[..]));
     assert!(!vocabulary.is_special(added) && vocabulary.id_of_special("<tool call>").is_none());
     let pieces = load("pieces");
     let newline = pieces.id_of("<0x0A>").expect("a byte");
     assert_eq!(pieces.vocabulary().bytes(newline), Some(&b"\n"[..]));
-    // Bytes put together are the text, but for what stands before the first word.
+    // The joined bytes of all tokens are the text, except for a prefix before the first word.
     for kind in ["byte_level", "pieces", "unigram"] {
         let tokenizer = load(kind);
         for text in ["The package holds weights.", "again and again"] {
             let ids = tokenizer
                 .encode(text, SpecialTokens::Absent)
-                .expect("it is short");
+                .expect("the text is short");
             let bytes = ids
                 .iter()
                 .filter_map(|id| tokenizer.vocabulary().bytes(*id));
@@ -201,21 +207,21 @@ fn settings_are_read_with_the_tokenizer() {
 
 #[test]
 fn cutting_is_asked_for_and_never_the_files() {
-    // Its file cuts at 16 tokens and fills up to as many.
+    // The file of this tokenizer truncates and pads to 16 tokens.
     let tokenizer = load("words");
     let long = "fox ".repeat(40);
     let all = tokenizer
         .encode(&long, SpecialTokens::Added)
-        .expect("it is short");
+        .expect("the text is short");
     assert_eq!(all.len(), 42);
     let short = tokenizer
         .encode("fox", SpecialTokens::Added)
-        .expect("it is short");
+        .expect("the text is short");
     assert_eq!(short.len(), 3);
     let bound = |tokens, overlong| Some(TokenLimit { tokens, overlong });
     let texts = ["fox", &long];
     let cut = tokenizer.encode_batch(&texts, bound(8, OverlongPolicy::Truncated));
-    let cut = cut.expect("it is cut");
+    let cut = cut.expect("the text is truncated");
     assert_eq!(cut[0].ids, short);
     assert_eq!(cut[1].ids.len(), 8);
     assert_eq!(cut[1].ids.last(), all.last(), "the token at the end stays");
@@ -318,15 +324,15 @@ fn a_token_that_only_the_settings_name_is_added() {
         let config: PathBuf = tree.path("tokenizer_config.json");
         Tokenizer::load(&tree.path("tokenizer.json"), Some(&config))
     };
-    let tokenizer = with(2).expect("it is the next id");
+    let tokenizer = with(2).expect("the id is the next one");
     let ids = tokenizer.encode("b <end> a", SpecialTokens::Absent);
-    assert_eq!(ids.expect("it is short"), [1, 2, 0]);
+    assert_eq!(ids.expect("the text is short"), [1, 2, 0]);
     assert_eq!(tokenizer.vocabulary().id_of_special("<end>"), Some(2));
-    let error = with(9).expect_err("it cannot have this id").to_string();
+    let error = with(9).expect_err("the id is not the next one").to_string();
     assert!(error.contains("`<end>` the id 9"), "{error}");
 }
 
-/// A character of its own, though what is none is written by it.
+/// U+FFFD in a text is a regular character, although it also stands for invalid bytes.
 #[test]
 fn replacement_characters_stream_as_they_decode() {
     for kind in KINDS {
@@ -339,15 +345,15 @@ fn replacement_characters_stream_as_they_decode() {
         ] {
             let ids = tokenizer
                 .encode(text, SpecialTokens::Absent)
-                .expect("it is short");
-            let whole = tokenizer.decode(&ids, false).expect("they are ids");
+                .expect("the text is short");
+            let whole = tokenizer.decode(&ids, false).expect("the ids are valid");
             let detokenizer = Detokenizer::new(Arc::clone(&tokenizer), false);
             assert_eq!(streamed(detokenizer, &ids), whole, "{kind}: {text}");
         }
     }
 }
 
-/// Any ids of a tokenizer, and some that are none.
+/// Random ids, valid and unknown ones.
 fn any_ids() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(0..700_u32, 0..40)
 }
@@ -373,8 +379,8 @@ proptest! {
     #[test]
     fn any_text_streams_as_it_decodes(text in "\\PC{0,60}", kind in 0..KINDS.len()) {
         let tokenizer = load(KINDS[kind]);
-        let ids = tokenizer.encode(&text, SpecialTokens::Absent).expect("it is short");
-        let whole = tokenizer.decode(&ids, false).expect("they are ids");
+        let ids = tokenizer.encode(&text, SpecialTokens::Absent).expect("the text is short");
+        let whole = tokenizer.decode(&ids, false).expect("the ids are valid");
         let detokenizer = Detokenizer::new(Arc::clone(&tokenizer), false);
         prop_assert_eq!(streamed(detokenizer, &ids), whole);
     }
@@ -382,7 +388,7 @@ proptest! {
     #[test]
     fn changed_files_are_errors_and_no_panics(place in 0..9000_usize, byte: u8, kind in 0..KINDS.len()) {
         let file = fixture("tokenizers").join(KINDS[kind]).join("tokenizer.json");
-        let mut bytes = fs::read(&file).expect("it is there");
+        let mut bytes = fs::read(&file).expect("the file exists");
         let place = place % bytes.len();
         bytes[place] = byte;
         if let Ok(tokenizer) = Tokenizer::parse(&file, &bytes, TokenizerConfig::default()) {

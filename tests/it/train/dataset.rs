@@ -2,7 +2,9 @@
 
 use std::io::{self, Read};
 
-use pkgtool::train::dataset::{DatasetLimits, Format, ContentKind, DatasetError, Rows, Summary, check};
+use pkgtool::train::dataset::{
+    ContentKind, DatasetError, DatasetLimits, Format, Rows, Summary, check,
+};
 use proptest::prelude::*;
 
 const SMALL: DatasetLimits = DatasetLimits {

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 use pkgtool::account::AccountId;
 use pkgtool::database::{DatabaseError, Timestamp};
 use pkgtool::train::{
-    JobCreation, Dataset, DatasetId, DatasetDeletion, Derived, FitConfig, Job, JobId, JobState, NewDataset,
-    NewDerived, NewFitConfig, NewJob, TrainingStore,
+    Dataset, DatasetDeletion, DatasetId, Derived, FitConfig, Job, JobCreation, JobId, JobState,
+    NewDataset, NewDerived, NewFitConfig, NewJob, TrainingStore,
 };
 
 /// Records in memory.
@@ -77,7 +77,9 @@ impl TrainingStore for MemoryTraining {
         if let Some(job) = jobs.find(|job| job.is.dataset == id && !job.state.is_final()) {
             return Ok(DatasetDeletion::Needed(job.id));
         }
-        Ok(DatasetDeletion::Done(Box::new(records.datasets.remove(place))))
+        Ok(DatasetDeletion::Done(Box::new(
+            records.datasets.remove(place),
+        )))
     }
 
     async fn create_fit_config(

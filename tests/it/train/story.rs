@@ -5,10 +5,10 @@ use std::sync::Arc;
 use pkgtool::account::AccountId;
 use pkgtool::database::{DatabaseUrl, Timestamp};
 use pkgtool::task::Stores;
-use pkgtool::train::dataset::{Format, ContentKind, Summary};
+use pkgtool::train::dataset::{ContentKind, Format, Summary};
 use pkgtool::train::{
-    JobCreation, DatasetId, DatasetDeletion, Job, JobId, JobState, NewDataset, NewDerived, NewFitConfig,
-    NewJob, TrainingStore,
+    DatasetDeletion, DatasetId, Job, JobCreation, JobId, JobState, NewDataset, NewDerived,
+    NewFitConfig, NewJob, TrainingStore,
 };
 
 use super::memory::MemoryTraining;

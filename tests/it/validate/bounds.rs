@@ -1,7 +1,7 @@
-//! Configs as large as allowed, made to be slow: the report comes, short and soon.
+//! Configs of the maximum allowed size whose shape once caused quadratic work.
 //!
-//! Each shape once made work grow with the square of its size: minutes. The allowance is so wide
-//! that a busy machine keeps it and quadratic work does not.
+//! Validation must return a bounded report quickly. The time limit is generous for busy machines,
+//! but quadratic work, which takes minutes, exceeds it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn list_of(count: usize, item: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// Checks that a config with these members gives a bounded report soon.
+/// Asserts that a config with these members gives a bounded report quickly.
 fn check(members: &str) {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models/xnnpack");
     let text = format!("{{\"model\": \"m\", \"backend\": \"xnnpack\", {members}}}");
@@ -80,7 +80,7 @@ fn many_members() {
 
 #[test]
 fn many_components_and_methods() {
-    // Each of these is looked at by many rules, which takes a debug build long enough.
+    // Many rules check each of these items, so fewer items keep a debug build fast enough.
     let few = |item: fn(usize) -> String| list_of(MANY / 4, item);
     let components = few(|i| format!("\"c{i}\": \"../onnx/mlp.onnx\""));
     let methods = few(|i| format!("\"d{i}\": {{}}"));

@@ -1,7 +1,8 @@
-//! Declared signatures against what Core ML models say of themselves: every kind of input and output, models of several
-//! functions, pipelines.
+//! Declared signatures compared with the descriptions in Core ML models.
 //!
-//! The models are descriptions written by hand: nothing but them is looked at.
+//! The cases cover every kind of input and output, models with several functions, and pipelines.
+//! The models are hand-made descriptions without contents, because validation reads only the
+//! description.
 
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ const DOUBLE: u64 = 65_600;
 const INT32: u64 = 131_104;
 const INT8: u64 = 131_080;
 
-/// Kinds of models, by their fields.
+/// Kinds of models, by their field numbers.
 const ML_PROGRAM: u64 = 502;
 const NETWORK: u64 = 500;
 const PIPELINE: u64 = 202;
@@ -33,7 +34,7 @@ fn shape(sizes: &[i64]) -> Vec<u8> {
     sizes.concat()
 }
 
-/// An array type with its usual sizes, its type of elements and how its sizes vary.
+/// An array type with its default sizes, its element type and its variable sizes.
 fn array(sizes: &[i64], element: u64, varies: &[u8]) -> Vec<u8> {
     part(5, &[&shape(sizes), &int(2, element), varies])
 }
@@ -74,7 +75,7 @@ fn floats(shape: &[i64]) -> Value {
     tensor("float32", shape)
 }
 
-/// What is said of these methods and this model: codes with the ends of their pointers.
+/// Returns the findings for these methods and this model: codes with the ends of their pointers.
 fn said_of(model: &[u8], methods: &Value) -> Vec<String> {
     let file = "tiny_coreml_fp32.mlmodel";
     let mut config = config();
@@ -100,10 +101,10 @@ fn told(tree: &Tree) -> Vec<String> {
     told
 }
 
-/// What is said of one input that is declared so.
+/// Asserts the findings for one input that is declared like this.
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "parameters are made where they are handed over"
+    reason = "arguments are created at the call"
 )]
 #[track_caller]
 fn input(ty: &[u8], declared: Value, expected: &[&str]) {
@@ -141,7 +142,7 @@ fn types_of_elements_are_compared() {
             }
         }
     }
-    // A type that the format of configs has no word for.
+    // A type that the config format cannot express.
     let expected = ["PKG037 forward/inputs/0/dtype"];
     input(&array(&[1, 4], 65_544, &[]), floats(&[1, 4]), &expected);
 }
@@ -174,12 +175,12 @@ fn sizes_that_vary_are_dynamic() {
     let dynamic = ["PKG035 forward/inputs/0/shape/0"];
     for varies in [
         choices(&[&[1, 4], &[2, 4], &[8, 4]]),
-        // The usual shape is one of those that are allowed.
+        // The default shape is allowed as well.
         choices(&[&[2, 4]]),
         ranges(&[(1, 8), (4, 4)]),
         ranges(&[(1, -1), (4, 4)]),
         ranges(&[(0, -1), (4, 4)]),
-        // A largest size that is not said is none.
+        // A maximum of 0 means that the size is unlimited.
         ranges(&[(1, 0), (4, 4)]),
         ranges(&[(0, 0), (4, 4)]),
     ] {
@@ -190,18 +191,18 @@ fn sizes_that_vary_are_dynamic() {
         input(&ty, floats(&[-1, -1]), &["PKG035 forward/inputs/0/shape/1"]);
         input(&ty, floats(&[-1]), &["PKG033 forward/inputs/0/shape"]);
     }
-    // All allowed shapes are the usual one.
+    // The default shape is the only allowed one.
     let ty = array(&[1, 4], FLOAT32, &choices(&[&[1, 4]]));
     input(&ty, floats(&[1, 4]), &[]);
     input(&ty, floats(&[-1, 4]), &dynamic);
     let ty = array(&[1, 4], FLOAT32, &ranges(&[(1, 1), (4, 4)]));
     input(&ty, floats(&[1, 4]), &[]);
-    // A size below zero is none: it may be any.
+    // A negative size means any size.
     input(&plain(&[-1, 4]), floats(&[-1, 4]), &[]);
     input(&plain(&[-1, 4]), floats(&[0, 4]), &dynamic);
     let ty = array(&[1, 4], FLOAT32, &choices(&[&[-1, 4], &[1, 4]]));
     input(&ty, floats(&[-1, 4]), &[]);
-    // Of shapes of several ranks, and of none, only the type of elements is known.
+    // With shapes of several ranks, or without shapes, only the element type is known.
     for varies in [choices(&[&[1, 4], &[4]]), Vec::new()] {
         let ty = array(&[], FLOAT32, &varies);
         for declared in [&[1, 4][..], &[-1], &[]] {
@@ -230,7 +231,7 @@ fn an_image_is_an_input_of_which_a_config_cannot_tell() {
     for declared in [tensor("uint8", &[1, 3, 16, 12]), floats(&[1, 3, 16, 12])] {
         input(&image(12, 16), declared, &["PKG037 forward/inputs/0/dtype"]);
     }
-    // It has its place among the others.
+    // The image keeps its position among the other inputs.
     let features = [
         feature(INPUT, "picture", &image(12, 16)),
         feature(INPUT, "x", &plain(&[4])),
@@ -281,7 +282,7 @@ fn what_a_caller_may_leave_out_a_config_may() {
         said(json!([floats(&[1, 9])])),
         ["PKG034 forward/inputs/0/shape/1"]
     );
-    // Which of two is left out is only known by their names.
+    // Only their names show which of the two optional inputs is missing.
     assert!(said(json!([x, named("bias")])).is_empty());
     assert!(said(json!([x, named("mask")])).is_empty());
     assert_eq!(said(json!([x, four])), ["PKG031 forward/inputs"]);
@@ -291,7 +292,7 @@ fn what_a_caller_may_leave_out_a_config_may() {
         said(json!([x, four, four, four])),
         ["PKG031 forward/inputs"]
     );
-    // Outputs cannot be left out, nor can all inputs.
+    // Outputs cannot be omitted, and neither can all inputs.
     let network = described(
         NETWORK,
         &[optional("x"), feature(OUTPUT, "y", &plain(&[4]))],
@@ -352,10 +353,10 @@ fn functions_are_methods_by_their_names() {
     );
     assert_eq!(said_of(&model, &json!({ "wide": method(4) })).len(), 1);
     assert!(said_of(&model, &json!({ "wide": method(4) }))[0].starts_with("PKG030 "));
-    // Functions have names, so `forward` is none of them.
+    // The functions have other names than `forward`.
     let said = said_of(&model, &json!({ "forward": method(1) }));
     assert_eq!(said, ["PKG029 forward"]);
-    // A model without functions has one method, which has no name of its own.
+    // A model without functions has one method without a name.
     let features = [
         feature(INPUT, "x", &plain(&[1, 8])),
         feature(OUTPUT, "y", &plain(&[1, 6])),

@@ -1,4 +1,5 @@
-//! What files of formats without methods, and of TensorFlow Lite, mean in a config; and evidence in odd packages.
+//! Packages with formats that have no methods, with TensorFlow Lite files, and evidence in unusual
+//! packages.
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use crate::support::fixture;
 use crate::support::run::{Found, pkgtool, validate};
 use crate::support::tree::Tree;
 
-/// A package of one variant with this file, which stands in the fixtures under that name.
+/// A package with one variant, whose file is a copy of the fixture `from`.
 fn package(precision: &str, file: &str, from: &str, methods: Option<Value>) -> Tree {
     let mut variant = json!({ "precision": precision, "file": file });
     if let Some(methods) = methods {
@@ -104,7 +105,7 @@ fn signatures_of_tflite_are_held_against_the_config() {
         assert_eq!(
             codes(&tree),
             [""; 0],
-            "{name}: the one method answers to any name"
+            "{name}: the only method matches any name"
         );
     }
     assert_eq!(codes(&package("fp32", file, float, None)), ["PKG013"]);
@@ -142,7 +143,7 @@ fn a_broken_component_silences_evidence() {
     let good = fs::read(fixture(
         "rules/PKG050/bad/int8/xnnpack/tiny_xnnpack_int8.onnx",
     ))
-    .expect("it");
+    .expect("the file exists");
     let config = |components: Value| {
         json!({
             "$schema": "https://pkgtool.dev/schemas/config.schema.json",
@@ -162,7 +163,7 @@ fn a_broken_component_silences_evidence() {
         .file(&format!("xnnpack/{decoder}"), &good[..good.len() - 9]);
     let of_both = codes(&tree);
     assert!(!of_both.contains(&"PKG050".to_owned()), "{of_both:?}");
-    // With the other one readable, too, both together hold floats only.
+    // With the other file readable as well, both together contain only floats.
     let mut other = good.clone();
     other.extend([0x72, 0]);
     let tree = tree.file(&format!("xnnpack/{decoder}"), &other);

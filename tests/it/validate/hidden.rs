@@ -1,4 +1,4 @@
-//! Control characters, escapes and marks of direction: no format of a report shows one raw.
+//! Control characters, escape sequences and bidirectional marks: no report format prints them raw.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,18 +51,18 @@ fn rendered(report: &Report) -> Vec<(&'static str, String)> {
             let mut out = Vec::new();
             format
                 .render(report, &style, &mut out)
-                .expect("memory takes all");
+                .expect("writing to memory succeeds");
             (format.name(), text(out))
         })
         .collect();
     let (mut lines, mut json) = (Vec::new(), Vec::new());
-    statistics(report, &style, &mut lines).expect("memory takes all");
-    statistics_json(report, &mut json).expect("memory takes all");
+    statistics(report, &style, &mut lines).expect("writing to memory succeeds");
+    statistics_json(report, &mut json).expect("writing to memory succeeds");
     all.extend([("statistics", text(lines)), ("statistics-json", text(json))]);
     all
 }
 
-/// Where a format has the message, so that what is parsed is the same.
+/// Returns the message after parsing, for formats that are JSON; it must equal the original.
 fn parsed(name: &str, text: &str) -> Option<String> {
     let pointer = match name {
         "json" | "rdjson" => "/diagnostics/0/message",
@@ -114,7 +114,7 @@ proptest! {
                 prop_assert!(!is_raw(c, after), "{name}: {c:?} in {shown:?}");
             }
             if let Some(read) = parsed(name, &shown) {
-                prop_assert!(read.starts_with(&message), "{name}: {read:?} is not {message:?}");
+                prop_assert!(read.starts_with(&message), "{name}: expected {message:?}, got {read:?}");
             }
         }
     }

@@ -1,6 +1,7 @@
-//! Input that nobody means well with: huge, endless, looping, unreadable, misleading. Each ends
-//! within seconds with a finding, never with a crash (the harness fails on one), never with output
-//! that steers a terminal or fills a disk.
+//! Hostile inputs: huge, endless, cyclic, unreadable and misleading files.
+//!
+//! Each gives a finding within seconds, without a crash (the harness fails on one). The output
+//! neither controls a terminal nor fills a disk.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use serde_json::json;
 use crate::support::run::{Found, Ran, pkgtool, validate};
 use crate::support::tree::{MODEL, Tree, config};
 
-/// The only finding of a report.
+/// Returns the only finding of a report.
 #[track_caller]
 fn only(ran: &Ran) -> Found {
     let mut findings = ran.findings();
@@ -19,7 +20,7 @@ fn only(ran: &Ran) -> Found {
     findings.remove(0)
 }
 
-/// The only finding in a tree.
+/// Validates a tree and returns its only finding, which must have this code.
 #[track_caller]
 fn only_in(tree: &Tree, code: &str) -> Found {
     let found = only(&validate(tree.root(), ".").expect_code(1));
@@ -27,8 +28,8 @@ fn only_in(tree: &Tree, code: &str) -> Found {
     found
 }
 
-/// Runs `check` and fails if that takes longer than anybody would wait; generous, because tests
-/// run unoptimised and side by side.
+/// Runs `check` and fails if it takes too long. The limit is generous, because tests run
+/// unoptimized and in parallel.
 fn soon<T>(check: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = check();
@@ -160,14 +161,14 @@ fn with_tensors(tensor: &str, count: usize, method: &str) -> Tree {
 fn more_values_and_longer_keys_than_any_config_has_are_refused() {
     let found = soon(|| only_in(&with_tensors("{}", 1_000_000, "forward"), "PKG002"));
     assert!(found.message.contains("Too many values"), "{found:?}");
-    // Each finding would have the name in its path.
+    // Each finding would contain the name in its path.
     let found = only_in(&with_tensors("{}", 3, &"n".repeat(1_000_000)), "PKG002");
     assert!(found.message.contains("Too long a key"), "{found:?}");
 }
 
 #[test]
 fn as_many_faults_as_can_be_take_little_time_and_room() {
-    // Each lacks two keys and has one that is unknown.
+    // Each tensor lacks two keys and has an unknown one.
     let tree = with_tensors("{\"a\":0}", 20_000, &"n".repeat(256));
     for format in Format::ALL.map(Format::name) {
         let arguments = ["validate", "--format", format];
@@ -206,7 +207,7 @@ fn files_cannot_steer_the_terminal() {
     config["tokenizer"] = json!(evil);
     config["variants"][0]["methods"][evil] = json!({ "inputs": [], "outputs": [] });
     let tree = Tree::new().package("xnnpack", &config);
-    // Once more unescaped: what does not parse is shown as well.
+    // The same characters unescaped: the report also quotes text that does not parse.
     let tree = tree.file("coreml/config.json", "{ \"a\u{1b}[31m\u{9b}\u{202e}\": }");
     let arguments = ["validate", "--color", "never"];
     let ran = pkgtool(arguments).within(tree.root()).run().expect_code(1);
@@ -231,7 +232,7 @@ fn files_cannot_steer_the_terminal() {
             .split(['\n', '\r'])
             .filter(|line| !line.is_empty())
             .count(),
-        "a file cannot add a line of its own: {}",
+        "a file added a line to the output: {}",
         github.stdout
     );
 }

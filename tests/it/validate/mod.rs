@@ -1,4 +1,4 @@
-//! Validation as a whole, through the library and through the binary.
+//! Tests of `validate`, through the library and the binary.
 
 mod bounds;
 mod core_ml;

@@ -1,4 +1,5 @@
-//! Whatever the bytes: no panic, true places, a stable order, five renderings.
+//! Property tests of validation on arbitrary bytes: no panic, correct positions, a stable order,
+//! five report formats.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const SEEDS: [&str; 3] = [
     r#"{"quantized": ["int8", "4w"], "non_quantized": ["fp32", "int8"]}"#,
 ];
 
-/// A place beside the model fixtures; nothing is there.
+/// A path beside the model fixtures; the file does not exist.
 fn config_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models/xnnpack/config.json")
 }
@@ -64,7 +65,7 @@ fn rendered(report: &Report, format: Format) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// Checks what is promised of every report.
+/// Checks the guarantees of every report.
 fn sound(report: &Report) -> Result<(), TestCaseError> {
     for diagnostic in &report.diagnostics {
         let (span, text) = (diagnostic.span, &diagnostic.source.text);
@@ -87,7 +88,7 @@ fn sound(report: &Report) -> Result<(), TestCaseError> {
             prop_assert_eq!(position.line, before.matches('\n').count() + 1);
             prop_assert_eq!(position.column, line.chars().count() + 1);
         }
-        // A repeated key may stand in a value that a later one hides.
+        // A repeated key may be inside a value that a later key overrides.
         if diagnostic.rule.code != "PKG003" && !diagnostic.pointer.is_empty() {
             let value: Value = serde_json::from_str(text).expect("only JSON has pointers");
             prop_assert!(
@@ -205,7 +206,7 @@ proptest! {
         let package = tempfile::tempdir().expect("a directory");
         let directory = package.path().join("xnnpack");
         std::fs::create_dir(&directory).expect("a directory");
-        let put = |path: &str, bytes: &[u8]| std::fs::write(package.path().join(path), bytes).expect("written");
+        let put = |path: &str, bytes: &[u8]| std::fs::write(package.path().join(path), bytes).expect("the file is written");
         put("xnnpack/config.json", &config);
         put("expect.json", &tokenizer);
         put("add_linear_xnnpack_fp32.pte", &model);

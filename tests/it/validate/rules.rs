@@ -1,9 +1,9 @@
-//! Every rule on its fixtures, `tests/fixtures/rules/PKGnnn/{bad,good}`, and the list of rules.
+//! Every rule on its fixtures `tests/fixtures/rules/PKGnnn/{bad,good}`, and the list of rules.
 //!
-//! `bad` holds packages that each have one fault: all of them give the rule's findings at the
-//! expected severity, and no error or warning of another rule. `good` holds the nearest correct
-//! packages. What git cannot keep (pipes, loops, unreadable and huge files) is made by the tests of
-//! the module `hostile`.
+//! `bad` contains packages with one fault each. All of them give findings of the rule at the
+//! expected severity, and no error or warning of another rule. `good` contains similar packages
+//! without the fault. The tests of the module `hostile` create files that Git cannot store (pipes,
+//! loops, unreadable and huge files).
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use pkgtool::validate::rule_metas;
 use crate::support::fixture;
 use crate::support::run::{Found, validate};
 
-/// The contract: names and default severities in the order of the codes.
+/// The public contract: names and default severities, in the order of the codes.
 const RULES: [(&str, Severity); 61] = [
     ("empty-file", Error),
     ("json-syntax", Error),
@@ -81,16 +81,17 @@ const RULES: [(&str, Severity); 61] = [
     ("card-disagrees", Warning),
 ];
 
-/// Rules whose bad packages no repository can hold; `hostile.rs` and `told.rs` make them.
+/// Rules whose bad packages cannot be stored in a repository; `hostile.rs` and `told.rs` create
+/// them.
 const GENERATED: [&str; 2] = ["PKG041", "PKG060"];
 
-/// Packages that get another severity than their rule's default.
+/// Packages whose findings have a severity other than the rule's default.
 const OTHER_SEVERITY: [(&str, &str); 2] = [
     ("PKG028/bad/renamed/xnnpack/config.json", "error"),
     ("PKG038/bad/other/coreml/config.json", "error"),
 ];
 
-/// Configs beside the one that has the fault, against which it is held.
+/// Configs with which a faulty config is compared; they have no finding themselves.
 const PARTNERS: [&str; 4] = [
     "PKG047/bad/coreml/config.json",
     "PKG049/bad/xnnpack/config.json",
@@ -98,10 +99,10 @@ const PARTNERS: [&str; 4] = [
     "PKG059/bad/siblings/coreml/config.json",
 ];
 
-/// Rules that speak of a config that is not there.
+/// Rules that report a missing config.
 const OF_NO_CONFIG: [&str; 2] = ["PKG043", "PKG044"];
 
-/// Rules that speak of a project's settings and not of the configs that they rule.
+/// Rules that report faults of project settings instead of configs.
 const OF_SETTINGS: [&str; 3] = ["PKG053", "PKG057", "PKG058"];
 
 fn rules() -> impl Iterator<Item = (String, &'static str)> {
@@ -113,7 +114,7 @@ fn findings_in(path: &str) -> Vec<Found> {
     validate(&fixture("rules"), path).findings()
 }
 
-/// The configs and precision lists below a directory, as reports name them.
+/// Returns the configs and precision lists below a directory, by the paths that reports use.
 fn checked_files(directory: &str) -> BTreeSet<String> {
     fn walk(directory: &Path, root: &Path, files: &mut BTreeSet<String>) {
         for entry in fs::read_dir(directory).expect("a fixture directory") {
@@ -142,9 +143,9 @@ fn the_list_of_rules_is_the_contract() {
     assert_eq!(real, RULES);
     let codes: Vec<_> = metas.iter().map(|rule| rule.code.to_owned()).collect();
     let expected: Vec<_> = rules().map(|(code, _)| code).collect();
-    assert_eq!(codes, expected, "codes are in their order");
+    assert_eq!(codes, expected, "codes must be in order");
     let names: BTreeSet<_> = metas.iter().map(|rule| rule.name).collect();
-    assert_eq!(names.len(), metas.len(), "names are unique");
+    assert_eq!(names.len(), metas.len(), "names must be unique");
     for name in names {
         let kebab = name
             .split('-')
@@ -212,7 +213,7 @@ fn bad_packages_have_this_fault_and_no_other() {
                 assert_eq!(found.severity, "note", "{code}: {found:?}");
             }
         }
-        assert!(silent.is_empty(), "{code}: nothing found in {silent:?}");
+        assert!(silent.is_empty(), "{code}: no finding in {silent:?}");
     }
 }
 

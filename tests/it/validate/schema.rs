@@ -1,6 +1,8 @@
-//! The schema stage against the specification: a valid config, and every single way to break a row
-//! of the specification's tables. Each gives exactly one finding, at the place of the fault; the
-//! published schema files refuse the same ones.
+//! The schema checks compared with the specification.
+//!
+//! The cases are a valid config and every single violation of a row in the specification's tables.
+//! Each violation gives exactly one finding, at the place of the fault. The published JSON schemas
+//! reject the same files.
 
 use std::fmt::Write;
 
@@ -11,7 +13,7 @@ use crate::support::fixture;
 use crate::support::run::{Found, pkgtool};
 use crate::support::tree::{MODEL, Tree, signature};
 
-/// Rules that speak for the schema: what they report, the schema refuses.
+/// Rules whose findings the JSON schema also rejects.
 const SCHEMA_RULES: [&str; 4] = ["PKG004", "PKG005", "PKG007", "PKG011"];
 
 /// A config that uses every field.
@@ -155,7 +157,7 @@ fn check_published_schema(schema: &str, base: &Value, cases: &[Case]) {
         .should_validate_formats(true)
         .build(&schema)
         .expect("a schema");
-    assert!(validator.is_valid(base), "the base is valid");
+    assert!(validator.is_valid(base), "the base config must be valid");
     for case in cases {
         let refused = SCHEMA_RULES.contains(&case.code);
         let valid = validator.is_valid(&edited(base.clone(), &case.edit));
@@ -163,8 +165,10 @@ fn check_published_schema(schema: &str, base: &Value, cases: &[Case]) {
     }
 }
 
-/// Values of every kind, put in place of each value of a base in turn, with the key taken away and with
-/// one more beside it: the tool finds a fault of the schema exactly where `jsonschema` refuses the value.
+/// Replaces each value of `base` in turn with values of every kind, removes each key, and adds an
+/// unknown key to each object.
+///
+/// The tool must find a schema fault exactly where `jsonschema` rejects the value.
 fn check_everywhere(name: &str, schema: &str, base: &Value) {
     const OTHERS: &str = r#"[null, true, 0, -1, 1.0, 1.5, 1e300, "", "a", "A", "a b", "https://a", "a:b c",
         "int8", [], ["a"], ["vision"], ["vision", "vision"], [1, -2.0], {}, {"a": 1}, {"inputs": []}]"#;
@@ -173,16 +177,17 @@ fn check_everywhere(name: &str, schema: &str, base: &Value) {
     let validator = options.build(&schema).expect("a schema");
     let others: Value = serde_json::from_str(OTHERS).expect("JSON");
     let mut values = Vec::new();
-    // A root that is something else is no config to the walk; the cases have it.
+    // Skips the root: validation ignores files whose root is not an object, and separate cases
+    // cover them.
     for pointer in pointers(base).into_iter().skip(1) {
         for other in others.as_array().expect("a list") {
             let mut value = base.clone();
-            *value.pointer_mut(&pointer).expect("its own pointer") = other.clone();
+            *value.pointer_mut(&pointer).expect("the pointer exists") = other.clone();
             values.push(value);
         }
         let mut without = base.clone();
         let (parent, key) = pointer.rsplit_once('/').unwrap_or_default();
-        match without.pointer_mut(parent).expect("its parent") {
+        match without.pointer_mut(parent).expect("the parent exists") {
             Value::Object(object) => drop(object.remove(key)),
             Value::Array(array) => drop(array.pop()),
             _ => {}
@@ -210,7 +215,7 @@ fn check_everywhere(name: &str, schema: &str, base: &Value) {
     }
 }
 
-/// Pointers to a value and everything in it.
+/// Returns the pointers of a value and of everything in it.
 fn pointers(value: &Value) -> Vec<String> {
     let below = |key: String, value: &Value| {
         let inner = pointers(value).into_iter();

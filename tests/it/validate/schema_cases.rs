@@ -1,5 +1,5 @@
-//! The cases of `schema.rs`: one edit of a valid file, and what the tool says of it. In the order of
-//! the specification's tables.
+//! The cases of `schema.rs`: one edit of a valid file and the expected finding, in the order of the
+//! specification's tables.
 
 /// One change to a valid file.
 #[derive(Debug)]
@@ -10,16 +10,16 @@ pub(super) enum Edit {
     Remove(&'static str),
 }
 
-/// An edit and the one finding it leads to.
+/// An edit and the only finding that it causes.
 #[derive(Debug)]
 pub(super) struct Case {
     /// The edit.
     pub(super) edit: Edit,
-    /// Code of the finding; empty if there is none.
+    /// Code of the finding; empty if the edit is valid.
     pub(super) code: &'static str,
-    /// Its JSON Pointer.
+    /// JSON Pointer of the finding.
     pub(super) pointer: &'static str,
-    /// Its message.
+    /// Message of the finding.
     pub(super) message: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Files that are no files: pipes, devices, loops, broken links, what may not be read. Unix only.
+//! Special files: pipes, devices, symlink loops, broken links, unreadable files. Unix only.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

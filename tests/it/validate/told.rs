@@ -1,4 +1,5 @@
-//! Causes by their names, and what lies beside configs: each is told once.
+//! Findings that name the cause of a fault, and findings about the surroundings of a config. Each
+//! is reported once.
 
 use std::fs;
 
@@ -123,7 +124,7 @@ fn typing_errors_that_names_repeat_are_told() {
         value["variants"][0]["file"] = json!("tiny_xnnpack_8w4da.pte");
     });
     let tree = tree.file("xnnpack/tiny_xnnpack_8w4da.pte", program());
-    fs::remove_file(tree.path(&format!("xnnpack/{MODEL}"))).expect("removed");
+    fs::remove_file(tree.path(&format!("xnnpack/{MODEL}"))).expect("the file is removed");
     only(
         &tree,
         "PKG008",
@@ -167,7 +168,7 @@ fn data_has_no_methods() {
     only(&tree, "PKG012", "is not a model and has no methods");
 }
 
-/// A directory that goes when the test ends.
+/// A directory that is deleted when the test ends.
 struct Removed(std::path::PathBuf);
 
 impl Drop for Removed {
@@ -193,7 +194,7 @@ fn an_identifier_follows_siblings_then_the_setting() {
     let tree = with(lacking).json("coreml/config.json", &sibling);
     pkgtool(["fix", "xnnpack"]).within(tree.root()).run();
     assert_eq!(json_at(&tree, "xnnpack/config.json")["$schema"], OWN);
-    // Whatever lies beside a package is another package's.
+    // Directories beside the project belong to other packages.
     let tree = with(lacking).file("pkgtool.toml", format!("schema-id = \"{OWN}\"\n"));
     let beside = tree.root().with_extension("beside");
     let other = beside.join("xnnpack");
@@ -203,7 +204,7 @@ fn an_identifier_follows_siblings_then_the_setting() {
     let _removed = Removed(beside);
     pkgtool(["fix"]).within(tree.root()).run().expect_code(0);
     assert_eq!(json_at(&tree, "xnnpack/config.json")["$schema"], OWN);
-    // `init` beside a sibling, and in place of a config.
+    // `init` beside a sibling, and as a replacement of a config.
     let told = [
         "init",
         "xnnpack",
@@ -219,13 +220,13 @@ fn an_identifier_follows_siblings_then_the_setting() {
     let tree = Tree::new()
         .package("xnnpack", &config())
         .json("coreml/config.json", &sibling);
-    fs::remove_file(tree.path("xnnpack/config.json")).expect("removed");
+    fs::remove_file(tree.path("xnnpack/config.json")).expect("the file is removed");
     pkgtool(told).within(tree.root()).run().expect_code(0);
     assert_eq!(json_at(&tree, "xnnpack/config.json")["$schema"], OWN);
     let tree = with(|value| value["$schema"] = json!(OWN));
     pkgtool(told).within(tree.root()).run().expect_code(0);
     assert_eq!(json_at(&tree, "xnnpack/config.json")["$schema"], OWN);
-    // Where siblings differ nobody knows: nothing is written.
+    // Siblings that disagree leave the value unknown, so `fix` writes nothing.
     let mut other = sibling.clone();
     other["backend"] = json!("vulkan");
     other["$schema"] = json!("https://other.example/config.schema.json");
@@ -251,10 +252,10 @@ fn components_that_were_written_as_variants_become_components() {
         })
         .collect();
     let mut tree = with(|value| value["variants"] = json!(variants));
-    fs::remove_file(tree.path(&format!("xnnpack/{MODEL}"))).expect("removed");
+    fs::remove_file(tree.path(&format!("xnnpack/{MODEL}"))).expect("the file is removed");
     for (at, part) in parts.iter().enumerate() {
         let mut bytes = program();
-        // Another file, with the same content where it is looked at.
+        // A different file with the same header.
         bytes.extend(vec![0; 0]);
         let last = bytes.len() - 1 - at;
         bytes[last] ^= 1;

@@ -1,5 +1,7 @@
-//! What a walk saw of directories stands for what the disk says: a package gets the same findings
-//! however it was met.
+//! The findings of a package are the same however the directory walk reached it.
+//!
+//! The walk caches what it has seen of directories, and the rules use that instead of reading the
+//! disk again.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +11,7 @@ use serde_json::json;
 use crate::support::run::pkgtool;
 use crate::support::tree::{Tree, config};
 
-/// Findings on one config of a run, `CODE pointer message`, sorted.
+/// Returns the sorted findings on one config of a run: `CODE pointer message`.
 fn findings(tree: &Tree, paths: &[&str], config: &str) -> Vec<String> {
     let arguments = ["validate", "--format", "json"];
     let ran = pkgtool(arguments.iter().chain(paths))
@@ -24,9 +26,11 @@ fn findings(tree: &Tree, paths: &[&str], config: &str) -> Vec<String> {
     found
 }
 
-/// Packages under a list and a repository's root in the middle of the walk, in a hidden directory that
-/// has both, behind a link, and under neither; each with a token of the list, and a reference that
-/// leads above the repository or a model that nothing names.
+/// Creates packages at four places: in a plain directory with a precision list and a repository
+/// root, in a hidden directory with both, behind a link, and without either.
+///
+/// Each package uses a precision of the list. Each also has a reference that leads out of the
+/// repository, or a model that no config names.
 fn tree(leads_out: bool) -> Tree {
     let mut own = config();
     own["variants"][0]["precision"] = json!("own");
@@ -51,7 +55,7 @@ fn tree(leads_out: bool) -> Tree {
     tree
 }
 
-/// Each package, and paths by which a walk meets it.
+/// Each package with paths from which a walk reaches it.
 const WAYS: &[(&str, &[&[&str]])] = &[
     (
         "in/a",

@@ -1,8 +1,9 @@
-//! One conformance case: reading it, and holding an answer against what is expected.
+//! One ONNX conformance case: reading it from disk and comparing an engine's outputs with the
+//! expected ones.
 //!
-//! The rules of comparison are those of the `onnx` package's own runner, and one more: what is off by
-//! no more than some units in the last place of the output's largest value is rounding, as of a sum
-//! in which large terms cancel. The runner's absolute tolerance of 1e-7 does not allow that.
+//! The comparison follows the runner of the `onnx` package, with one addition. Errors up to a few
+//! units in the last place of the output's largest value count as rounding, for example in sums
+//! whose large terms cancel. The runner's absolute tolerance of 1e-7 does not allow that.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -11,10 +12,10 @@ use std::path::{Path, PathBuf};
 use pkgtool::tensor::{DType, Signature, Tensor};
 use serde_json::Value;
 
-/// A case, its tensors not read yet.
+/// A conformance case whose tensors are not loaded yet.
 #[derive(Debug)]
 pub(in crate::engine) struct Case {
-    /// Its name, and that of its directory.
+    /// The name of the case and of its directory.
     pub(in crate::engine) name: String,
     directory: PathBuf,
     description: Value,
@@ -24,7 +25,7 @@ pub(in crate::engine) struct Case {
 pub(in crate::engine) type Values = Vec<(String, Tensor)>;
 
 impl Case {
-    /// All cases below a directory, by name.
+    /// Returns all cases below a directory, sorted by name.
     pub(in crate::engine) fn all(directory: &Path) -> Vec<Self> {
         let entries = fs::read_dir(directory).expect("the cases are there");
         let mut directories: Vec<PathBuf> = entries
@@ -36,20 +37,20 @@ impl Case {
         directories.into_iter().map(read).collect()
     }
 
-    /// The same case with other answers, where its directory holds such.
+    /// Returns the same case with alternative expected outputs, if its directory contains them.
     pub(in crate::engine) fn other(&self) -> Option<Self> {
         let file = "other.json";
         let is_there = self.directory.join(file).is_file();
         is_there.then(|| Self::read(self.directory.clone(), file))
     }
 
-    /// Whether this engine is known to answer a generated case wrongly.
+    /// Returns true if this engine is known to answer a generated case wrongly.
     pub(in crate::engine) fn is_known_of(&self, engine: &str) -> bool {
         let engines = self.description["known_of"].as_array();
         engines.is_some_and(|engines| engines.iter().any(|known| known == engine))
     }
 
-    /// What a generated case is about.
+    /// Returns the topic of a generated case.
     pub(in crate::engine) fn label(&self) -> &str {
         self.description["label"].as_str().unwrap_or_default()
     }
@@ -64,29 +65,31 @@ impl Case {
         }
     }
 
-    /// The model file.
+    /// Returns the path of the model file.
     pub(in crate::engine) fn model(&self) -> PathBuf {
         self.directory.join("model.onnx")
     }
 
-    /// The model file with its first dimension open, if that may be a batch.
+    /// Returns the path of the model with a symbolic first dimension, if that dimension may be a
+    /// batch.
     #[cfg(all(feature = "serve", unix))]
     pub(super) fn batched_model(&self) -> Option<PathBuf> {
         let path = self.directory.join("batched.onnx");
         path.is_file().then_some(path)
     }
 
-    /// Version of the default operator set, if the model uses it.
+    /// Returns the version of the default operator set, if the model uses it.
     pub(in crate::engine) fn opset(&self) -> Option<u64> {
         self.description["opset"].as_u64()
     }
 
-    /// What is not a tensor of numbers or booleans, if anything is.
+    /// Returns the first input or output that is not a tensor of numbers or booleans, if there is
+    /// one.
     pub(in crate::engine) fn not_tensors(&self) -> Option<&str> {
         self.description["not_tensors"].as_str()
     }
 
-    /// Inputs and outputs of each data set.
+    /// Reads the inputs and outputs of each data set.
     pub(in crate::engine) fn sets(&self) -> Vec<(Values, Values)> {
         let sets = self.description["sets"].as_array().expect("a list");
         let read = |side: &Value| {
@@ -104,12 +107,12 @@ impl Case {
         let shape = shape.iter().map(|size| size.as_u64().expect("a size"));
         let bytes = fs::read(self.directory.join(text("file"))).expect("a file of bytes");
         let dtype = DType::from_name(text("dtype")).expect("a known dtype");
-        let tensor = Tensor::new(dtype, shape.collect(), bytes).expect("as many bytes as it says");
+        let tensor = Tensor::new(dtype, shape.collect(), bytes).expect("the data fits the shape");
         (text("name").to_owned(), tensor)
     }
 
-    /// What is wrong with an answer of an engine that computes float32 in `precision`, if anything
-    /// is.
+    /// Returns the difference between an engine's answer and the expected one, if there is any. The
+    /// engine computes float32 in `precision`.
     pub(in crate::engine) fn fault(
         &self,
         signature: &Signature,
@@ -141,13 +144,13 @@ impl Case {
     }
 }
 
-/// How far an answer may be from what is expected.
+/// Allowed difference between actual and expected outputs.
 struct Tolerance {
     relative: f64,
     absolute: f64,
-    /// What float32 is computed in.
+    /// The type in which the engine computes float32.
     precision: DType,
-    /// Whether values are compared at all: random ones are not.
+    /// False if values are not compared, because they are random.
     values: bool,
 }
 
@@ -172,7 +175,8 @@ impl Tolerance {
             let same = expected.partial_cmp(found) == Some(Ordering::Equal);
             let equal = same || expected.is_nan() && found.is_nan();
             let margin = absolute + relative * expected.abs();
-            // Not `>`: a distance that is NaN is too far, and infinities are only near themselves.
+            // A comparison with `<=` rejects a NaN difference. An infinite value must match
+            // exactly.
             let near = expected.is_finite() && (found - expected).abs() <= margin;
             !(equal || near)
         });
@@ -184,8 +188,10 @@ impl Tolerance {
         ))
     }
 
-    /// The part of the largest value that rounding may take: eight units in the last place, two
-    /// for the half precisions, whose sums are kept in more; 0 for what is not rounded.
+    /// Returns the allowed rounding error as a part of the largest value.
+    ///
+    /// It is eight units in the last place, or two for half precisions, whose sums are kept in a
+    /// wider type. Types that are not rounded get 0.
     fn rounding(&self, dtype: DType) -> f64 {
         let (units, bits) = match dtype {
             DType::Bfloat16 => (2.0, 7),
@@ -207,8 +213,9 @@ fn answers_are_compared_as_the_runner_of_the_suite_does() {
         precision: DType::Float32,
         values: true,
     };
-    let tensor =
-        |dtype, values: [f64; 2]| Tensor::from_f64(dtype, vec![2], values).expect("it is small");
+    let tensor = |dtype, values: [f64; 2]| {
+        Tensor::from_f64(dtype, vec![2], values).expect("the tensor is valid")
+    };
     let fault = |dtype, expected, found| {
         tolerance
             .fault(&tensor(dtype, expected), &tensor(dtype, found))
@@ -226,7 +233,7 @@ fn answers_are_compared_as_the_runner_of_the_suite_does() {
     assert!(fault(DType::Uint8, [200.0, 0.0], [201.0, 0.0]));
     assert!(!fault(DType::Float32, [100.0, 0.0], [100.0, 9e-5]));
     assert!(fault(DType::Float32, [100.0, 0.0], [100.0, 1e-4]));
-    let other = Tensor::zeros(DType::Float32, vec![1, 2]).expect("it is small");
+    let other = Tensor::zeros(DType::Float32, vec![1, 2]).expect("the tensor is valid");
     assert!(
         tolerance
             .fault(&tensor(DType::Float32, [0.0, 0.0]), &other)

@@ -1,9 +1,13 @@
-//! The backend test cases of the `onnx` package, run through every engine.
+//! Runs the backend test cases of the `onnx` package through every engine and compares the results
+//! with committed ones.
 //!
-//! No panic, no wrong answer without a known cause, no outcome that changed unnoticed. Each case
-//! runs in a worker process, so that an engine's crash is one case's outcome; it runs several times in
-//! one session, with other inputs between, and several callers at once ask a served endpoint for it.
-//! `CONFORMANCE_UPDATE=1` rewrites `tests/conformance/results` and `table.md`; what each case's
+//! A test fails on a panic, on a wrong answer without a known cause, and on an outcome that differs
+//! from the committed one. Each case runs in a worker process, so that a crash of the engine is the
+//! outcome of one case only. Each case runs several times in one session, with other inputs in
+//! between. A served endpoint also answers each case for several concurrent callers.
+//!
+//! `CONFORMANCE_UPDATE=1` rewrites `tests/conformance/results` and `table.md`. The messages of an
+//! engine for each case are written to `target/test-environment/conformance-<engine>.log`.
 //! engine said goes to `target/test-environment/conformance-<engine>.log`.
 
 pub(super) mod case;
@@ -28,20 +32,21 @@ use self::outcome::{Outcome, Setting, Told};
 use self::record::Results;
 use crate::support::environment::{Piece, say};
 
-/// Longest time a load or a run may take. Cases are tiny, the engine may be a debug build.
+/// Maximum time of a load or a run. The cases are tiny, but the engine may be a debug build.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// An engine as it is put to the test.
+/// A tested engine with its configuration.
 struct Target {
     /// Name in files and tables.
     name: &'static str,
-    /// The library's name of the engine.
+    /// The engine's name in `pkgtool`.
     engine: &'static str,
-    /// Other providers than the CPU must run the whole model.
+    /// The execution provider. Providers other than the CPU must run the whole model.
     provider: Provider,
-    /// What it computes float32 in.
+    /// The type in which the engine computes float32.
     precision: DType,
-    /// The piece of the test environment it needs, and the one that is its library.
+    /// The required piece of the test environment, and the piece that contains the engine's
+    /// library.
     needs: Option<(Piece, Piece)>,
 }
 
@@ -84,7 +89,7 @@ fn is_update() -> bool {
     env::var_os("CONFORMANCE_UPDATE").is_some()
 }
 
-/// `CONFORMANCE_ONLY`, a list of targets, leaves the others out.
+/// Returns true if the target is selected: `CONFORMANCE_ONLY` is a list of targets, all by default.
 fn is_chosen(name: &str) -> bool {
     env::var("CONFORMANCE_ONLY").map_or(true, |list| list.split(',').any(|chosen| chosen == name))
 }
@@ -115,7 +120,7 @@ fn the_table_is_that_of_the_results() {
 }
 
 impl Target {
-    /// Runs all cases and says what is not as it should be.
+    /// Runs all cases and returns the problems found.
     fn problems(&self, cases: &[Case]) -> Vec<String> {
         let test = format!("ONNX conformance of {}", self.name);
         let mut library = None;
@@ -190,7 +195,7 @@ impl Target {
             } {
                 let outcome = outcome::of(case, &setting);
                 if outcome.0 == Outcome::Unavailable {
-                    // It is so for all of them.
+                    // The engine is unavailable for all cases, so the others are skipped.
                     next.store(cases.len(), Ordering::Relaxed);
                 }
                 let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,13 +216,15 @@ impl Target {
         let mut text = String::new();
         for (case, (outcome, reason)) in cases.iter().zip(told) {
             let reason = reason.replace('\n', " | ");
-            writeln!(text, "{outcome:<12} {} {reason}", case.name).expect("a string takes it");
+            writeln!(text, "{outcome:<12} {} {reason}", case.name)
+                .expect("writing to a string succeeds");
         }
         let file = format!("target/test-environment/conformance-{}.log", self.name);
         fs::write(root().join(file), text).expect("a log is written");
     }
 
-    /// What results depend on: the cases, the engine's version, the kind of machine.
+    /// Describes the inputs of the results: the versions of cases and engine, and the kind of
+    /// machine.
     fn made_with(&self) -> String {
         let requirements = root().join("tests/requirements.txt");
         let requirements = fs::read_to_string(requirements).expect("tests/requirements.txt");
@@ -250,7 +257,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The version of a crate in Cargo.lock.
+/// Returns the version of a crate in `Cargo.lock`.
 fn locked_version(name: &str) -> Option<String> {
     let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
     let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;

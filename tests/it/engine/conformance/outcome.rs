@@ -1,4 +1,4 @@
-//! What comes of one case on one engine.
+//! Runs one test case on one engine and classifies the outcome: pass, wrong, unsupported, crash, …
 
 use std::fmt;
 
@@ -11,31 +11,31 @@ use pkgtool::tensor::{DType, Signature, Tensor};
 use super::case::{Case, Values};
 use crate::support::other_inputs::disturbed;
 
-/// The kinds of outcome, the best first.
+/// The kinds of outcome, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum Outcome {
     /// The expected answer.
     Pass,
-    /// Another answer, and no error.
+    /// A different answer, without an error.
     Wrong,
-    /// Refused: the engine says that it cannot.
+    /// The engine reports that it does not support the model.
     Unsupported,
     /// Any other error.
     Failed,
-    /// The engine's process died.
+    /// The worker process crashed.
     Crash,
-    /// The engine's process did not come to an end.
+    /// The worker process timed out.
     Hang,
-    /// A panic, caught.
+    /// A caught panic.
     Panic,
-    /// The case is about values that are not tensors of numbers or booleans.
+    /// The case uses values that are not tensors of numbers or booleans.
     NotTensors,
-    /// The engine is not on this machine.
+    /// The engine is not installed on this machine.
     Unavailable,
 }
 
 impl Outcome {
-    /// Those that can be recorded.
+    /// All outcomes that can be recorded.
     pub(in crate::engine) const ALL: [Self; 8] = [
         Self::Pass,
         Self::Wrong,
@@ -47,7 +47,7 @@ impl Outcome {
         Self::NotTensors,
     ];
 
-    /// As it is written in lists and tables.
+    /// Returns the name used in lists and tables.
     pub(in crate::engine) fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -62,12 +62,12 @@ impl Outcome {
         }
     }
 
-    /// The outcome of this name.
+    /// Returns the outcome with this name.
     pub(in crate::engine) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name)
     }
 
-    /// Whether it may only be where its cause is known.
+    /// Returns true if the outcome is allowed only with a known cause.
     pub(in crate::engine) fn needs_a_cause(self) -> bool {
         matches!(self, Self::Wrong | Self::Crash | Self::Hang)
     }
@@ -79,19 +79,19 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// An outcome, and what the engine said or what was wrong.
+/// An outcome with the engine's message or a description of the wrong answer.
 pub(in crate::engine) type Told = (Outcome, String);
 
-/// How cases are run.
+/// Configuration for running cases.
 pub(in crate::engine) struct Setting<'a> {
     pub(in crate::engine) engine: &'a str,
-    /// What the engine computes float32 in.
+    /// The type in which the engine computes float32.
     pub(in crate::engine) precision: DType,
     pub(in crate::engine) options: LoadOptions,
     pub(in crate::engine) launcher: Launcher,
 }
 
-/// Runs a case in a worker process of its own.
+/// Runs a case in its own worker process.
 pub(in crate::engine) fn of(case: &Case, setting: &Setting<'_>) -> Told {
     if let Some(what) = case.not_tensors() {
         return (Outcome::NotTensors, what.to_owned());
@@ -114,11 +114,11 @@ pub(in crate::engine) fn of(case: &Case, setting: &Setting<'_>) -> Told {
     }
 }
 
-/// How often a session runs each data set.
+/// Number of runs of each data set in one session.
 const ROUNDS: usize = 3;
 
-/// Runs all data sets of a case, again and again in one session, with other inputs between them: what a
-/// session keeps of one run must not be seen in another.
+/// Runs all data sets of a case repeatedly in one session, with other inputs in between. State that
+/// a session keeps from one run must not affect another run.
 fn of_runs(
     case: &Case,
     signature: &Signature,
@@ -142,7 +142,7 @@ fn of_runs(
             if round == ROUNDS {
                 continue;
             }
-            // They may be refused; they may not end the session.
+            // The engine may reject these inputs, but the session must survive.
             if let Err(error @ EngineError::Died { .. }) = session.run(&disturbed(&inputs)) {
                 return of_error(&error);
             }
@@ -197,12 +197,12 @@ mod tests {
 
     use super::*;
 
-    /// An engine that gives what it is told to.
+    /// A fake engine that returns a preset result.
     struct Fake(Result<Vec<Tensor>, EngineError>);
 
     impl Session for Fake {
         fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
-            assert_eq!(inputs[0].dtype(), DType::Bool, "inputs come in order");
+            assert_eq!(inputs[0].dtype(), DType::Bool, "inputs must be in order");
             let time = Duration::ZERO;
             self.0.clone().map(|outputs| Answer { outputs, time })
         }
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// An engine that adds what it was given before to its answer, as one with a leaking state does.
+    /// A fake engine that adds its previous inputs to its answer, like an engine that leaks state.
     struct Leaking(u8);
 
     impl Session for Leaking {
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A case that wants `y = a = [1, 2]`.
+    /// A case that expects `y = a = [1, 2]`.
     fn case(directory: &TempDir) -> Case {
         let value =
             |name, dtype, file| json!({"name": name, "dtype": dtype, "shape": [2], "file": file});

@@ -1,7 +1,8 @@
-//! What is committed about conformance: the result of every case, the known faults, the table.
+//! The committed files about conformance: the result of every case, the known faults, and the table
+//! of results.
 //!
-//! `results/<target>.txt` has a heading that says what it was made with, then a line for each case:
-//! its name, its opset, the outcome.
+//! `results/<target>.txt` begins with a heading that names the versions used. One line per case
+//! follows: its name, its opset and the outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,14 +13,14 @@ use serde_json::Value;
 
 use super::outcome::Outcome;
 
-/// The newest opset of the first table's half: later ones came with operators that few engines
-/// have.
+/// The newest opset in the first half of the table. Later opsets added operators that few engines
+/// implement.
 const OLDER_OPSETS: u64 = 18;
 
 /// The outcome of every case on one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Results {
-    /// Versions of the cases and of the engine, and the kind of machine.
+    /// Versions of the cases and the engine, and the kind of machine.
     pub(super) made_with: String,
     /// Opset and outcome by case.
     pub(super) cases: BTreeMap<String, (Option<u64>, Outcome)>,
@@ -34,10 +35,10 @@ fn path(target: &str) -> PathBuf {
 }
 
 impl Results {
-    /// Those committed, if any are.
+    /// Reads the committed results, if there are any.
     pub(super) fn committed(target: &str) -> Option<Self> {
         let text = fs::read_to_string(path(target)).ok()?;
-        Some(Self::parse(&text).unwrap_or_else(|| panic!("{target}.txt is damaged")))
+        Some(Self::parse(&text).unwrap_or_else(|| panic!("{target}.txt is invalid")))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -58,19 +59,21 @@ impl Results {
         let mut text = format!("# {}\n", self.made_with);
         for (name, (opset, outcome)) in &self.cases {
             let opset = opset.map_or_else(|| "-".to_owned(), |opset| opset.to_string());
-            writeln!(text, "{name} {opset} {outcome}").expect("a string takes it");
+            writeln!(text, "{name} {opset} {outcome}").expect("writing to a string succeeds");
         }
         text
     }
 
-    /// Writes them to where they are committed.
+    /// Writes the results to the committed file.
     pub(super) fn commit(&self, target: &str) {
         fs::write(path(target), self.text()).expect("results can be written");
     }
 
-    /// What is not as it should be, a line each: panics, faults without a known cause, and, against
-    /// results made with the same versions, all that changed. Which known fault it is does not
-    /// matter: code that reads what is not its own may be wrong now and crash the next time.
+    /// Returns all problems, one line each: panics, faults without a known cause, and changes.
+    ///
+    /// Changes are reported only against results made with the same versions. A case with a known
+    /// fault may change between kinds of fault: an out-of-bounds read may give a wrong answer now
+    /// and crash the next time.
     pub(super) fn problems(
         &self,
         known: &BTreeSet<String>,
@@ -81,11 +84,13 @@ impl Results {
             if *outcome == Outcome::Panic {
                 problems.push(format!("{name}: the engine panicked"));
             } else if outcome.needs_a_cause() && !known.contains(name) {
-                problems.push(format!("{name}: {outcome}, and known.json has no cause"));
+                problems.push(format!("{name}: {outcome}, but known.json names no cause"));
             }
         }
         let Some(committed) = committed else {
-            problems.push("no results are committed: CONFORMANCE_UPDATE=1 writes them".to_owned());
+            problems.push(
+                "no committed results: run with CONFORMANCE_UPDATE=1 to write them".to_owned(),
+            );
             return problems;
         };
         if committed.made_with != self.made_with {
@@ -94,7 +99,7 @@ impl Results {
         for name in known {
             let outcome = self.cases.get(name).map(|(_, outcome)| *outcome);
             if !outcome.is_some_and(Outcome::needs_a_cause) {
-                problems.push(format!("{name}: in known.json, but not wrong any more"));
+                problems.push(format!("{name}: listed in known.json, but no longer wrong"));
             }
         }
         let names: BTreeSet<&String> = self.cases.keys().chain(committed.cases.keys()).collect();
@@ -112,14 +117,15 @@ impl Results {
     }
 }
 
-/// The cases of a target whose fault is known; each group must tell its cause.
+/// Returns the cases of a target with a known fault. Each group in `known.json` must name its
+/// cause.
 pub(super) fn known(target: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(directory().join("known.json")).expect("known.json");
     let known: Value = serde_json::from_str(&text).expect("known.json is JSON");
     let groups = known[target].as_array().cloned().unwrap_or_default();
     let cases = groups.iter().flat_map(|group| {
         let cause = group["cause"].as_str().unwrap_or_default();
-        assert!(!cause.is_empty(), "a group of {target} without a cause");
+        assert!(!cause.is_empty(), "a group of {target} has no cause");
         group["cases"].as_array().expect("a list of cases")
     });
     cases
@@ -127,7 +133,7 @@ pub(super) fn known(target: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The table of all committed results, in Markdown.
+/// Returns a Markdown table of all committed results.
 pub(super) fn table(targets: &[&str]) -> String {
     let mut text = String::from(
         "# ONNX conformance\n\nThe backend test cases of the `onnx` Python package, run through the \
@@ -142,12 +148,13 @@ pub(super) fn table(targets: &[&str]) -> String {
         ("Opset 18 and older", OLDER_OPSETS),
     ];
     for (title, newest) in halves {
-        write!(text, "\n## {title}\n\n| engine | cases |").expect("a string takes it");
+        write!(text, "\n## {title}\n\n| engine | cases |").expect("writing to a string succeeds");
         for outcome in Outcome::ALL {
-            write!(text, " {} |", outcome.name().replace('-', " ")).expect("a string takes it");
+            write!(text, " {} |", outcome.name().replace('-', " "))
+                .expect("writing to a string succeeds");
         }
         let columns = "---:|".repeat(Outcome::ALL.len() + 1);
-        writeln!(text, "\n|---|{columns}").expect("a string takes it");
+        writeln!(text, "\n|---|{columns}").expect("writing to a string succeeds");
         for target in targets {
             let Some(results) = Results::committed(target) else {
                 continue;
@@ -160,13 +167,14 @@ pub(super) fn table(targets: &[&str]) -> String {
                     within.then_some(*outcome)
                 })
                 .collect();
-            write!(text, "| {target} | {} |", outcomes.len()).expect("a string takes it");
+            write!(text, "| {target} | {} |", outcomes.len())
+                .expect("writing to a string succeeds");
             for wanted in Outcome::ALL {
                 let count = outcomes
                     .iter()
                     .filter(|outcome| **outcome == wanted)
                     .count();
-                write!(text, " {count} |").expect("a string takes it");
+                write!(text, " {count} |").expect("writing to a string succeeds");
             }
             text.push('\n');
         }
@@ -174,13 +182,14 @@ pub(super) fn table(targets: &[&str]) -> String {
     text.push_str("\n## Made with\n\n");
     for target in targets {
         if let Some(results) = Results::committed(target) {
-            writeln!(text, "- {target}: {}", results.made_with).expect("a string takes it");
+            writeln!(text, "- {target}: {}", results.made_with)
+                .expect("writing to a string succeeds");
         }
     }
     text
 }
 
-/// Where the table is committed.
+/// Returns the path of the committed table.
 pub(super) fn table_path() -> PathBuf {
     directory().join("table.md")
 }
@@ -192,7 +201,7 @@ mod tests {
     const COMMITTED: &str = "# x 1\ntest_a 13 pass\ntest_b - wrong\ntest_c 7 unsupported\n";
 
     fn results(text: &str) -> Results {
-        Results::parse(text).expect("it is whole")
+        Results::parse(text).expect("the results are complete")
     }
 
     fn known(names: &[&str]) -> BTreeSet<String> {
@@ -218,9 +227,9 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "test_a: wrong, and known.json has no cause",
+                "test_a: wrong, but known.json names no cause",
                 "test_d: the engine panicked",
-                "test_b: in known.json, but not wrong any more",
+                "test_b: listed in known.json, but no longer wrong",
                 "test_a: wrong, was pass",
                 "test_c: no such case, was unsupported",
                 "test_d: panic, was no such case",
@@ -232,6 +241,6 @@ mod tests {
     fn another_version_may_differ_but_not_be_wrong() {
         let now = results("# x 2\ntest_a 13 failed\ntest_b - pass\ntest_c 7 hang\n");
         let problems = now.problems(&known(&["test_b"]), Some(&results(COMMITTED)));
-        assert_eq!(problems, ["test_c: hang, and known.json has no cause"]);
+        assert_eq!(problems, ["test_c: hang, but known.json names no cause"]);
     }
 }

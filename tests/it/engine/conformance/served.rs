@@ -1,5 +1,8 @@
-//! The cases served: several callers at once, some with other inputs, whose requests share runs where
-//! the endpoint has found the first dimension to be a batch. Everybody gets the answer of the case.
+//! Conformance cases through a served endpoint, with concurrent callers of which some send other
+//! inputs.
+//!
+//! Concurrent requests share runs if the endpoint has detected that the first dimension is a batch.
+//! Every caller must get the answer of the case.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,28 +27,28 @@ use super::record::Results;
 use crate::support::environment::{Piece, say};
 use crate::support::other_inputs::disturbed;
 
-/// Longest time an answer may take.
+/// Maximum time of an answer.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Memory that all sessions may take together.
+/// Total memory limit of all sessions, in bytes.
 const BUDGET: u64 = 8 << 30;
 
-/// How often all callers ask.
+/// Number of requests of each caller.
 const ROUNDS: usize = 3;
 
-/// Callers at once; one of them asks with other inputs.
+/// Number of concurrent callers; one of them sends other inputs.
 const CALLERS: usize = 3;
 
-/// Fewer shared runs than this mean that the test tests nothing.
+/// Minimum number of shared runs; with fewer the test would prove nothing.
 const LEAST_SHARED: u64 = 300;
 
-/// What came of one case.
+/// The result of serving one case.
 #[derive(Debug, Default)]
 struct Served {
     answers: u64,
-    /// Answers that came out of a run for several.
+    /// Number of answers that came from a run shared by several requests.
     shared: u64,
-    /// Why a model of the case was not served.
+    /// Reasons why models of the case were not served.
     refused: Vec<String>,
     problem: Option<String>,
 }
@@ -67,13 +70,14 @@ fn served_cases_are_answered_alike_for_everybody() {
     serve_all(&cases, "tract", &Engines::new(alone, BUDGET, None));
 }
 
-/// A program that starts `program` without the environment in which it would find ONNX Runtime.
+/// Creates a wrapper that starts `program` without the environment variables that locate ONNX
+/// Runtime.
 fn without_surroundings(directory: &Path, program: &Path) -> PathBuf {
     let path = directory.join("pkgtool");
     let text = format!("#!/bin/sh\nexec env -i '{}' \"$@\"\n", program.display());
     fs::write(&path, text).expect("a script");
     let permissions = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(&path, permissions).expect("it is ours");
+    fs::set_permissions(&path, permissions).expect("the mode is set");
     path
 }
 
@@ -119,7 +123,7 @@ async fn serve(case: &Case, engines: &Arc<Engines>) -> Served {
         let Some(endpoint) = endpoint(engines, path) else {
             continue;
         };
-        // With an open dimension an engine may have no way to run it.
+        // An engine may be unable to run the model with a symbolic dimension.
         if let Err(error) = endpoint.warm().await {
             served.refused.push(error.to_string());
             continue;
@@ -155,7 +159,7 @@ fn endpoint(engines: &Arc<Engines>, path: PathBuf) -> Option<Arc<Endpoint>> {
     Some(engines.endpoint(model, &settings))
 }
 
-/// Asks for every set of the case, all callers at once, several times.
+/// Sends the inputs of every data set several times, from all callers concurrently.
 async fn ask(case: &Case, endpoint: &Arc<Endpoint>, served: &mut Served) -> Result<(), String> {
     let signature = endpoint.signature().clone();
     for round in 1..=ROUNDS {
@@ -164,7 +168,7 @@ async fn ask(case: &Case, endpoint: &Arc<Endpoint>, served: &mut Served) -> Resu
             let before = endpoint.activity().runs;
             let answers = ask_at_once(endpoint, &inputs).await;
             for (caller, answer) in answers {
-                // The one with other inputs is answered or told why not.
+                // The caller with other inputs gets either an answer or an error.
                 if caller == 1 {
                     continue;
                 }

@@ -1,4 +1,5 @@
-//! Broken and hostile programs: an answer or an error that says something, never the tool's own end.
+//! Broken and hostile ExecuTorch programs: an answer or a meaningful error, never a crash of the
+//! tool itself.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{fixtures, is_there, launcher, request};
 
-/// Of every kind one: kernels, delegates, a state, a bundle, scalars, dynamic shapes.
+/// One program of every kind: kernels, delegates, a state, a bundle, scalars, dynamic shapes.
 const SEEDS: [&str; 8] = [
     "../models/add_linear_portable.pte",
     "../models/add_linear_xnnpack_fp32.pte",
@@ -29,14 +30,14 @@ fn tensor(spec: &TensorSpec) -> Option<Tensor> {
         _ => 1,
     });
     let shape: Vec<u64> = sizes.collect();
-    // What would not fit is refused by the tool before any engine is asked.
+    // The tool rejects oversized inputs before it calls an engine.
     let elements = shape
         .iter()
         .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
-    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("it is small"))
+    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("the tensor is valid"))
 }
 
-/// What became of a program.
+/// Counts of what happened to the programs.
 #[derive(Debug, Default)]
 struct Outcomes {
     unreadable: usize,
@@ -46,13 +47,13 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// Loads and runs what is left of a program.
+    /// Loads and runs a damaged program.
     fn try_out(&mut self, seed: &str, bytes: &[u8]) {
         let directory = TempDir::new().expect("a directory");
         let extension = seed.rsplit('.').next().unwrap_or_default();
         let path = directory.path().join(format!("m.{extension}"));
         fs::write(&path, bytes).expect("a file");
-        // The engine reads it again, but what to ask it for is in here.
+        // The engine reads the file again; this reading only finds the name of a method.
         let Some(method) = model::open(&path)
             .ok()
             .and_then(|(info, _)| Some(info.methods.first()?.name.clone()))
@@ -77,7 +78,7 @@ impl Outcomes {
             Err(error) => {
                 assert!(error.to_string().len() > 20, "{error}");
                 if let EngineError::Died { reason, .. } = &error {
-                    // A panic of the worker itself would end it with 70 or 101.
+                    // A panic of the worker would end it with exit status 70 or 101.
                     assert!(!reason.contains("exit status"), "{reason}");
                     self.died += 1;
                 } else {
@@ -88,7 +89,7 @@ impl Outcomes {
     }
 }
 
-/// Numbers that look random and are the same in every run.
+/// A deterministic pseudo-random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -112,7 +113,7 @@ fn changed_programs_do_no_harm() {
     }
     let mut numbers = Numbers(7);
     let mut outcomes = Outcomes::default();
-    // Those that the header's reader refuses never reach the engine.
+    // Programs that the header reader rejects never reach the engine and do not count.
     while outcomes.refused + outcomes.died + outcomes.answered < 200 {
         let seed = SEEDS[numbers.below(SEEDS.len())];
         let mut bytes = fs::read(fixtures().join(seed)).expect("a fixture");

@@ -1,5 +1,7 @@
-//! Indices that come with the inputs: on tract each operator takes those that the runtime takes, and
-//! refuses the others by its name, the index and the valid range.
+//! Indices given as inputs: on tract, each operator accepts the same indices as the ExecuTorch
+//! runtime.
+//!
+//! It rejects others with an error that names the operator, the index and the valid range.
 
 use std::path::{Path, PathBuf};
 
@@ -11,25 +13,25 @@ use crate::model::executorch::builder::{
     Field, Node, byte, file, int, integer, ints, method, tables, text, value,
 };
 
-/// Size of the dimension that is indexed, and of the other.
+/// Sizes of the indexed dimension and of the other one.
 const ROWS: i32 = 5;
 const COLUMNS: i32 = 3;
-/// Indices around the borders of the dimension, from both ends.
+/// Indices around the bounds of the dimension, from both ends.
 const INDICES: [i64; 8] = [-6, -5, -4, -1, 0, 4, 5, 1000];
 
-/// A program of one operator over `float32[5, 3]`, indices and `float32` values.
+/// A program with one operator over `float32[5, 3]`, indices and `float32` values.
 struct Case {
     operator: &'static str,
     indices: &'static [i32],
     values: Option<&'static [i32]>,
     output: &'static [i32],
-    /// What else it takes; numbered from 4.
+    /// Further values; their numbers begin at 4.
     more: Vec<Node>,
-    /// Its arguments: data 0, indices 1, values 2, output 3.
+    /// The operator's arguments: data is 0, indices 1, values 2, the output 3.
     args: &'static [i32],
 }
 
-/// A tensor at a place of the planned memory.
+/// A tensor at an offset in planned memory.
 fn planned(dtype: u8, sizes: &[i32], offset: u32) -> Node {
     let place = Node::Table(vec![(0, int(1)), (1, int(offset))]);
     let fields = vec![(0, byte(dtype)), (2, ints(sizes)), (6, Field::To(place))];
@@ -40,7 +42,7 @@ fn truth(yes: bool) -> Node {
     value(3, vec![(0, byte(u8::from(yes)))])
 }
 
-/// The list of the one tensor of indices.
+/// A list that contains only the tensor of indices.
 fn list() -> Node {
     value(11, vec![(0, ints(&[1]))])
 }
@@ -144,38 +146,38 @@ impl Case {
             (8, Field::To(Node::Longs(vec![0, 1024]))),
         ]);
         let path = folder.join("m.pte");
-        // Without constants, which are in a segment.
+        // An empty constant segment: the program has no constants.
         let none = Node::Table(vec![(0, int(0)), (1, Field::To(Node::Longs(vec![0])))]);
         let root = Node::Table(vec![(1, tables(vec![plan])), (5, Field::To(none))]);
         std::fs::write(&path, file(&root)).expect("a file");
         path
     }
 
-    /// Inputs whose last index is this one, the others 2.
+    /// Returns inputs whose last index is `index`.
     fn inputs(&self, index: i64) -> Vec<Tensor> {
         let counted = |sizes: &[i32]| {
             let shape: Vec<u64> = sizes
                 .iter()
                 .map(|size| u64::from(size.unsigned_abs()))
                 .collect();
-            let count = u32::try_from(shape.iter().product::<u64>()).expect("few");
+            let count = u32::try_from(shape.iter().product::<u64>()).expect("the number fits");
             Tensor::from_f64(
                 DType::Float32,
                 shape,
                 (0..count).map(|x| f64::from(x) + 0.5),
             )
-            .expect("it is small")
+            .expect("the tensor is valid")
         };
         let shape: Vec<u64> = self
             .indices
             .iter()
             .map(|size| u64::from(size.unsigned_abs()))
             .collect();
-        let count = usize::try_from(shape.iter().product::<u64>()).expect("few");
+        let count = usize::try_from(shape.iter().product::<u64>()).expect("the number fits");
         let mut indices = vec![2_i64; count];
-        // Each index once where it is added to.
+        // The other indices alternate, so that accumulating operators see different ones.
         for (at, index) in indices.iter_mut().enumerate() {
-            *index = i64::try_from(at).expect("few") / i64::from(COLUMNS) % 2 + 1;
+            *index = i64::try_from(at).expect("the number fits") / i64::from(COLUMNS) % 2 + 1;
         }
         indices[count - 1] = index;
         let bytes = indices
@@ -184,7 +186,7 @@ impl Case {
             .collect();
         let mut inputs = vec![
             counted(&[ROWS, COLUMNS]),
-            Tensor::new(DType::Int64, shape, bytes).expect("it is small"),
+            Tensor::new(DType::Int64, shape, bytes).expect("the tensor is valid"),
         ];
         inputs.extend(self.values.map(counted));
         inputs
@@ -202,7 +204,7 @@ fn tract_takes_the_indices_that_the_runtime_takes() {
         let path = case.write(folder.path());
         let request = request(&path, "forward");
         let mut native = load(&request).expect("the runtime loads it");
-        let tract = engine("tract").expect("it is built");
+        let tract = engine("tract").expect("the engine is part of this build");
         let mut ours = tract.load(&request).expect("tract loads it");
         for index in INDICES {
             let inputs = case.inputs(index);

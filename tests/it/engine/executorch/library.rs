@@ -1,4 +1,4 @@
-//! The search for ExecuTorch on machines that are made up.
+//! The search for ExecuTorch, on simulated machines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,18 +29,18 @@ impl Machine {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        let root = self.root.path().canonicalize().expect("it exists");
+        let root = self.root.path().canonicalize().expect("the path exists");
         root.join(path)
     }
 
     fn file(&self, path: &str, text: &str) {
         let path = self.path(path);
-        let directory = path.parent().expect("it is in a directory");
+        let directory = path.parent().expect("the path has a parent");
         fs::create_dir_all(directory).expect("a directory");
         fs::write(&path, text).expect("a file");
     }
 
-    /// A package of this version, whole.
+    /// Creates a complete package of this version.
     fn package(&self, path: &str, version: &str) {
         let line = format!("__all__ = []\n__version__ = \"{version}\"\n");
         self.file(&format!("{path}/version.py"), &line);
@@ -127,7 +127,7 @@ fn a_whole_package_of_the_version_can_be_used() {
 fn the_libraries_alone_have_a_version_too() {
     let mut machine = Machine::new();
     machine.package("x", VERSION);
-    fs::remove_file(machine.path("x/version.py")).expect("it is there");
+    fs::remove_file(machine.path("x/version.py")).expect("the file exists");
     let cmake = "x/lib/cmake/executorch/executorch-config-version.cmake";
     machine.file(
         cmake,
@@ -147,12 +147,12 @@ fn what_cannot_be_used_says_why() {
         machine.set("PKGTOOL_EXECUTORCH_DIR", "x");
         let found = machine.only();
         assert!(found.providers.is_empty());
-        found.problem.expect("there is one")
+        found.problem.expect("the search reports a problem")
     };
     let other = problem(&|machine| machine.package("x", "1.0.0"));
     assert_eq!(other, format!("{needed}, got 1.0.0"));
     let remove = |machine: &Machine, path: &str| {
-        fs::remove_file(machine.path(path)).expect("it is there");
+        fs::remove_file(machine.path(path)).expect("the file exists");
     };
     let unknown = problem(&|machine| remove(machine, "x/version.py"));
     assert_eq!(unknown, format!("{needed}, got unknown"));

@@ -1,5 +1,5 @@
-//! ExecuTorch on real programs, broken ones, and ones that it cannot run, where its libraries are on
-//! this machine.
+//! The ExecuTorch engine on real, broken and unsupported programs, on machines with the ExecuTorch
+//! libraries.
 
 mod hostile;
 mod indices;
@@ -19,7 +19,7 @@ use pkgtool::tensor::{DType, Signature, TensorSpec};
 
 use crate::support::environment::Piece;
 
-/// Whether there is an ExecuTorch; says so if not.
+/// Returns true if ExecuTorch is installed; otherwise prints that the test is skipped.
 #[track_caller]
 fn is_there(test: &str) -> bool {
     Piece::ExecuTorch.or_skip(test).is_some()
@@ -29,7 +29,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/executorch")
 }
 
-/// A method of a program, on one thread.
+/// Returns a request to load a method of a program, on one thread.
 fn request(path: &Path, method: &str) -> LoadRequest {
     let (info, _) = model::open(path).expect("a sound program");
     let method = info.method(method).expect("the method");
@@ -49,7 +49,8 @@ fn request(path: &Path, method: &str) -> LoadRequest {
     }
 }
 
-/// Numbers are tensors of rank 0; what is nothing is not in a signature.
+/// Returns the tensor of a value. Numbers are tensors of rank 0; `None` values are not part of a
+/// signature.
 fn spec(value: &Value) -> Option<TensorSpec> {
     let (dtype, dims) = match &value.kind {
         ValueKind::None => return None,
@@ -60,7 +61,7 @@ fn spec(value: &Value) -> Option<TensorSpec> {
             DType::from_element(&info.element).unwrap_or(DType::Uint8),
             info.dims.clone(),
         ),
-        // To be refused by the engine.
+        // The engine must reject these.
         ValueKind::String(_) | ValueKind::Other(_) => (DType::Uint8, None),
     };
     Some(TensorSpec {
@@ -71,9 +72,11 @@ fn spec(value: &Value) -> Option<TensorSpec> {
     })
 }
 
-/// A session in this process.
+/// Loads a session in this process.
 fn load(request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
-    engine("executorch").expect("it is built").load(request)
+    engine("executorch")
+        .expect("the engine is part of this build")
+        .load(request)
 }
 
 fn launcher() -> Launcher {
@@ -84,7 +87,7 @@ fn launcher() -> Launcher {
     }
 }
 
-/// A session in a process of its own.
+/// Loads a session in a worker process.
 fn worker(request: &LoadRequest) -> Result<Worker, EngineError> {
     launcher().load("executorch", request)
 }

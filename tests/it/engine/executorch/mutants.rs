@@ -1,7 +1,8 @@
-//! Broken programs: one field of a sound program is changed, and ExecuTorch itself says whether it loads and runs the
-//! outcome (`tests/mutants/judge_pte.cpp`).
+//! Compares the ExecuTorch reader with ExecuTorch itself on mutated programs.
 //!
-//! What it does not load, the reader refuses, unless the reason is in [`BEYOND`]; what it runs, the reader accepts.
+//! Each mutant is a valid program with one changed field. `tests/mutants/judge_pte.cpp` loads and
+//! runs it with ExecuTorch. The reader must reject each mutant that ExecuTorch does not load,
+//! unless the reason is listed in [`BEYOND`]. It must accept each mutant that ExecuTorch runs.
 
 mod flat;
 
@@ -19,7 +20,7 @@ use super::{fixtures, is_there};
 use crate::support::environment::say;
 use flat::{Flat, Numbers};
 
-/// Programs of every kind; a data file of the same name goes with one.
+/// Programs of every kind. A data file with the same name belongs to its program.
 const SEEDS: [&str; 14] = [
     "../models/add_linear_portable.pte",
     "../models/add_linear_xnnpack_fp32.pte",
@@ -37,25 +38,27 @@ const SEEDS: [&str; 14] = [
     "optional_portable.pte",
 ];
 
-/// Tries of each change with each program; more by `PKGTOOL_TEST_MUTATIONS`.
+/// Mutants per change and program; `PKGTOOL_TEST_MUTATIONS` raises the number.
 const TRIES: usize = 4;
 
-/// Why ExecuTorch does not load what the reader has no reason to refuse: parts of its messages.
+/// Parts of the messages with which ExecuTorch fails to load programs that the reader rightly
+/// accepts.
 const BEYOND: [&str; 5] = [
     // An application may register kernels and backends.
     "instructions don't have corresponding operator registered",
     "is not registered",
-    // What a delegate's payload means is its backend's matter.
+    // Only the backend can judge the contents of a delegate's payload.
     "XNNCompiler::compileModel failed",
-    // Memory of this machine.
+    // The memory of this machine is too small.
     "allocation failed",
     "of memory for its tensors",
 ];
 
-/// What ExecuTorch runs and the reader refuses: a jump to behind the end, which nothing that exports programs writes.
+/// The error for programs that ExecuTorch runs and the reader rejects: a jump beyond the end, which
+/// no exporter writes.
 const STRICTER: &str = "destination_instruction";
 
-/// A change to a program.
+/// A mutated program.
 struct Mutant {
     seed: &'static str,
     change: &'static str,
@@ -63,20 +66,20 @@ struct Mutant {
     data: Option<PathBuf>,
 }
 
-/// What both sides say of a mutant.
+/// The verdicts of ExecuTorch and the reader on a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     BothAccept,
     BothRefuse,
-    /// ExecuTorch fails when it runs the method; no header tells.
+    /// The reader accepts it; ExecuTorch loads it and fails when it runs the method.
     FailsLater,
-    /// ExecuTorch does not load it, for a reason of [`BEYOND`].
+    /// The reader accepts it; ExecuTorch does not load it, for a reason of [`BEYOND`].
     Beyond,
-    /// ExecuTorch runs it, and the reader refuses it by [`STRICTER`].
+    /// The reader rejects it because of [`STRICTER`]; ExecuTorch runs it.
     Stricter,
-    /// ExecuTorch does not load it.
+    /// The reader wrongly accepts it; ExecuTorch does not load it.
     Missed,
-    /// ExecuTorch runs it.
+    /// The reader wrongly rejects it; ExecuTorch runs it.
     Wrong,
 }
 
@@ -122,7 +125,7 @@ fn the_reader_refuses_what_executorch_does_not_load() {
     );
 }
 
-/// Writes all mutants.
+/// Writes all mutants to a folder.
 fn make(folder: &Path) -> Vec<Mutant> {
     let tries = std::env::var("PKGTOOL_TEST_MUTATIONS").ok();
     let tries = tries.map_or(TRIES, |text| text.parse().expect("a number"));
@@ -160,7 +163,7 @@ fn make(folder: &Path) -> Vec<Mutant> {
     mutants
 }
 
-/// Mutants whose data file is not there, or has tensors of other names.
+/// Creates mutants whose data file is missing or contains tensors with other names.
 fn without_data(seed: &'static str, bytes: &[u8], data: &Path, folder: &Path) -> Vec<Mutant> {
     let make = |change: &'static str| {
         let home = folder.join(change);
@@ -182,7 +185,7 @@ fn without_data(seed: &'static str, bytes: &[u8], data: &Path, folder: &Path) ->
     let places: Vec<usize> = (0..renamed.len() - name.len())
         .filter(|at| renamed[*at..].starts_with(name))
         .collect();
-    assert!(!places.is_empty(), "its tensors are weights");
+    assert!(!places.is_empty(), "the tensors must be weights");
     for at in places {
         renamed[at] = b'W';
     }
@@ -197,14 +200,14 @@ fn copy_of(data: &Path, home: &Path) -> PathBuf {
     copy
 }
 
-/// Asks ExecuTorch about all of them: a line for each.
+/// Runs ExecuTorch on all mutants and returns its verdicts, one line each.
 fn judge(folder: &Path, mutants: &[Mutant]) -> Vec<String> {
     let mut asked = Command::new(judge_program(folder))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("the process starts");
     let mut input = asked.stdin.take().expect("a pipe");
     let lines: String = mutants.iter().fold(String::new(), |mut lines, mutant| {
         let _ = write!(lines, "{}", mutant.file.display());
@@ -215,7 +218,7 @@ fn judge(folder: &Path, mutants: &[Mutant]) -> Vec<String> {
         lines
     });
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
-    let output = asked.wait_with_output().expect("it answers");
+    let output = asked.wait_with_output().expect("the judge program ends");
     writer.join().expect("a thread").expect("a pipe");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -223,9 +226,10 @@ fn judge(folder: &Path, mutants: &[Mutant]) -> Vec<String> {
     lines
 }
 
-/// Builds the program that asks ExecuTorch.
+/// Builds the judge program.
 fn judge_program(folder: &Path) -> PathBuf {
-    let package = PathBuf::from(std::env::var_os("PKGTOOL_EXECUTORCH_DIR").expect("it is there"));
+    let package =
+        PathBuf::from(std::env::var_os("PKGTOOL_EXECUTORCH_DIR").expect("the variable is set"));
     let (include, libraries) = (package.join("include"), package.join("lib"));
     let program = folder.join("judge");
     let built = Command::new("c++")
@@ -261,7 +265,7 @@ fn judge_program(folder: &Path) -> PathBuf {
     program
 }
 
-/// Why the reader refuses a program, or the check of its data files does.
+/// Returns the error of the reader or of the check of data files, if there is one.
 fn refusal(mutant: &Mutant) -> Option<String> {
     let (info, _) = match model::open(&mutant.file) {
         Ok(opened) => opened,

@@ -1,6 +1,7 @@
-//! Programs give what `PyTorch` gave for the network they were made of.
+//! ExecuTorch programs give the outputs that `PyTorch` gave for the exported networks.
 //!
-//! `made.json` is written by `make.py` beside it; `kept.json` is of programs that were made elsewhere.
+//! `made.json` is written by the `make.py` beside it; `kept.json` describes programs from other
+//! sources.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -44,7 +45,7 @@ fn program(name: &str) -> (Program, LoadRequest) {
     (program, request)
 }
 
-/// The array in a file. NumPy has no bfloat16: its bits are kept.
+/// Reads the array in a file. NumPy lacks bfloat16, so its arrays contain the raw bits.
 fn array(path: &str, dtype: DType) -> Tensor {
     let mut file = File::open(fixtures().join(path)).expect("a fixture");
     let tensor = npy::read(&mut file).expect("an array");
@@ -81,7 +82,7 @@ fn agree(name: &str, found: &[Tensor], expected: &[Tensor], step: Option<f64>) {
         assert_eq!(found.shape(), expected.shape(), "{name}");
         for (a, b) in found.to_f64().zip(expected.to_f64()) {
             let most = step.map_or(1e-5 * (1.0 + b.abs()), |step| step * 1.001);
-            assert!((a - b).abs() <= most, "{name}: {a} instead of {b}");
+            assert!((a - b).abs() <= most, "{name}: expected {b}, got {a}");
         }
     }
 }
@@ -115,13 +116,15 @@ fn sessions_have_a_state_each() {
         return;
     }
     let (program, request) = program("cache_xnnpack_fp32");
-    let mut sessions = [load(&request), load(&request)].map(|it| it.expect("it loads"));
+    let mut sessions = [load(&request), load(&request)].map(|it| it.expect("the model loads"));
     let [first, second] = &mut sessions;
     let expect = |session: &mut Box<dyn Session>, call: &Call| {
-        let answer = session.run(&call.inputs(&request)).expect("it runs");
+        let answer = session
+            .run(&call.inputs(&request))
+            .expect("the run succeeds");
         agree("cache", &answer.outputs, &call.outputs(&request), None);
     };
-    // The second begins when the first is in the middle.
+    // The second session starts while the first is in the middle of its calls.
     for call in &program.calls[..3] {
         expect(first, call);
     }
@@ -139,13 +142,16 @@ fn what_is_repeated_goes_on_from_where_it_was() {
         return;
     }
     let (program, request) = program("state_counter_portable");
-    let mut session = worker(&request).expect("it loads");
+    let mut session = worker(&request).expect("the model loads");
     let inputs = program.calls[0].inputs(&request);
-    let first = session.run(&inputs).expect("it runs").outputs;
+    let first = session.run(&inputs).expect("the run succeeds").outputs;
     let times = session.repeat(5, std::time::Duration::from_mins(1));
-    assert_eq!(times.expect("it runs").len(), 5);
-    let last = session.run(&inputs).expect("it runs").outputs;
-    assert_ne!(first, last, "a state of six runs is not that of one");
+    assert_eq!(times.expect("the run succeeds").len(), 5);
+    let last = session.run(&inputs).expect("the run succeeds").outputs;
+    assert_ne!(
+        first, last,
+        "the state after six runs equals that after one"
+    );
 }
 
 #[test]
@@ -165,22 +171,24 @@ fn data_files_are_found_beside_the_program() {
         Ok::<_, EngineError>(())
     };
     copy("external_portable.pte", "m.pte");
-    let error = check("m.pte").expect_err("there is no data file");
+    let error = check("m.pte").expect_err("the data file is missing");
     assert!(
         error.to_string().contains("there is none in its directory"),
         "{error}"
     );
-    // Any name will do, as long as there is one.
+    // The data file may have any name, as long as one exists.
     copy("external_portable.ptd", "weights.ptd");
-    check("m.pte").expect("there is one data file");
+    check("m.pte").expect("the data file is unique");
     copy("external_portable.ptd", "more.ptd");
-    let error = check("m.pte").expect_err("which one is meant?").to_string();
+    let error = check("m.pte")
+        .expect_err("the data file is ambiguous")
+        .to_string();
     assert!(
         error.contains("several data files have a tensor"),
         "{error}"
     );
     copy("external_portable.ptd", "m.ptd");
-    check("m.pte").expect("it is named like the program");
+    check("m.pte").expect("the data file is named like the program");
 }
 
 #[test]
@@ -191,13 +199,16 @@ fn threads_are_as_many_as_were_asked_for() {
     let (program, mut request) = program("dyn_batch_xnnpack_fp32");
     for threads in [Some(1), Some(3), None] {
         request.options.threads = threads;
-        let mut session = worker(&request).expect("it loads");
+        let mut session = worker(&request).expect("the model loads");
         let call = &program.calls[0];
-        let answer = session.run(&call.inputs(&request)).expect("it runs");
+        let answer = session
+            .run(&call.inputs(&request))
+            .expect("the run succeeds");
         agree("threads", &answer.outputs, &call.outputs(&request), None);
         let tasks = format!("/proc/{}/task", session.id());
         if let (Some(threads), Ok(tasks)) = (threads, fs::read_dir(tasks)) {
-            // The thread that runs the method, those that help it, and one that waits for the parent.
+            // The thread that runs the method, its helpers, and one that waits for the parent
+            // process.
             assert_eq!(tasks.count(), threads + 1);
         }
     }
@@ -211,10 +222,10 @@ fn a_failed_run_leaves_a_session_that_runs() {
     let (program, mut request) = program("cache_xnnpack_fp32");
     for observe in [false, true] {
         request.options.observe = observe;
-        let mut session = worker(&request).expect("it loads");
+        let mut session = worker(&request).expect("the model loads");
         let mut inputs = program.calls[0].inputs(&request);
-        // The cache has 8 places.
-        inputs[1] = Tensor::from_f64(DType::Int64, vec![1], [99.0]).expect("it is small");
+        // The cache has 8 positions.
+        inputs[1] = Tensor::from_f64(DType::Int64, vec![1], [99.0]).expect("the tensor is valid");
         match session.run(&inputs) {
             Err(EngineError::Run { operator, .. } | EngineError::Input { operator, .. }) => {
                 assert_eq!(operator.as_deref(), Some("aten::index_put.out"));
@@ -222,7 +233,9 @@ fn a_failed_run_leaves_a_session_that_runs() {
             other => panic!("{other:?}"),
         }
         for call in &program.calls {
-            let answer = session.run(&call.inputs(&request)).expect("it runs");
+            let answer = session
+                .run(&call.inputs(&request))
+                .expect("the run succeeds");
             agree("cache", &answer.outputs, &call.outputs(&request), None);
         }
     }
@@ -238,9 +251,9 @@ fn placement_tells_what_was_delegated() {
         request.options.observe = true;
         request.options.provider = provider;
         request.options.strict = provider != Provider::Cpu;
-        let mut session = worker(&request).expect("it loads");
+        let mut session = worker(&request).expect("the model loads");
         let inputs = program.calls[0].inputs(&request);
-        session.run(&inputs).expect("it runs");
+        session.run(&inputs).expect("the run succeeds");
         session.placement()
     };
     let nodes = |placement: &Placement| -> Vec<(String, u64)> {

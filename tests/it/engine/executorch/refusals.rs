@@ -1,4 +1,4 @@
-//! What ExecuTorch cannot run is refused with the reason, before anything runs.
+//! Programs that ExecuTorch cannot run: the engine rejects them at load time, with the reason.
 
 use std::path::PathBuf;
 
@@ -57,7 +57,7 @@ fn a_provider_must_be_here_and_take_part() {
         other => panic!("{other:?}"),
     }
     request.options.provider = Provider::Xnnpack;
-    load(&request).expect("whatever is not delegated runs");
+    load(&request).expect("the undelegated part runs");
     request.options.strict = true;
     let error = load(&request).err().expect("XNNPACK takes no part");
     assert!(
@@ -76,7 +76,7 @@ fn operators_without_code_are_named() {
     let bytes = std::fs::read(model("add_linear_portable.pte")).expect("a fixture");
     let name = b"aten::add";
     let at = bytes.windows(name.len()).position(|it| it == name);
-    let at = at.expect("it adds");
+    let at = at.expect("the name occurs");
     let mut changed = bytes.clone();
     changed[at..at + name.len()].copy_from_slice(b"mine::odd");
     std::fs::write(&path, changed).expect("a file");
@@ -109,9 +109,10 @@ fn inputs_that_do_not_fit_are_refused_and_the_session_lives_on() {
     if !is_there("inputs_that_do_not_fit_are_refused_and_the_session_lives_on") {
         return;
     }
-    let zeros = |dtype, shape: &[u64]| Tensor::zeros(dtype, shape.to_vec()).expect("it is small");
+    let zeros =
+        |dtype, shape: &[u64]| Tensor::zeros(dtype, shape.to_vec()).expect("the tensor is valid");
     let request = request(&model("add_linear_portable.pte"), "forward");
-    let mut session = worker(&request).expect("it loads");
+    let mut session = worker(&request).expect("the model loads");
     let good = [
         zeros(DType::Float32, &[2, 8]),
         zeros(DType::Float32, &[2, 4]),
@@ -123,11 +124,11 @@ fn inputs_that_do_not_fit_are_refused_and_the_session_lives_on() {
         zeros(DType::Float32, &[0, 8]),
     ] {
         let outcome = session.run(&[bad.clone(), good[1].clone()]);
-        let error = outcome.expect_err("it does not fit");
+        let error = outcome.expect_err("the inputs do not fit");
         assert!(matches!(error, EngineError::Run { .. }), "{bad:?}: {error}");
     }
     assert!(session.run(&good[..1]).is_err());
-    session.run(&good).expect("it runs after errors");
+    session.run(&good).expect("the run succeeds after errors");
 }
 
 #[test]
@@ -136,9 +137,9 @@ fn numbers_that_were_fixed_at_export_stay() {
         return;
     }
     let request = request(&model("nontensor_io_portable.pte"), "forward");
-    let mut session = load(&request).expect("it loads");
+    let mut session = load(&request).expect("the model loads");
     let tensor = |dtype, shape: &[u64], value| {
-        Tensor::from_f64(dtype, shape.to_vec(), [value]).expect("it is small")
+        Tensor::from_f64(dtype, shape.to_vec(), [value]).expect("the tensor is valid")
     };
     let inputs = |number| {
         [
@@ -148,8 +149,10 @@ fn numbers_that_were_fixed_at_export_stay() {
             tensor(DType::Bool, &[], 1.0),
         ]
     };
-    session.run(&inputs(3.0)).expect("it was 3 at export");
-    let error = session.run(&inputs(4.0)).expect_err("it was 3 at export");
+    session.run(&inputs(3.0)).expect("3 is the exported value");
+    let error = session
+        .run(&inputs(4.0))
+        .expect_err("3 is the exported value");
     assert!(
         error.to_string().contains("accepts no other value"),
         "{error}"
@@ -187,13 +190,15 @@ fn the_library_tells_its_backends() {
     if !is_there("the_library_tells_its_backends") {
         return;
     }
-    let backends = launcher().backends("executorch").expect("it opens");
+    let backends = launcher()
+        .backends("executorch")
+        .expect("the library opens");
     let xnnpack = backends.iter().find(|it| it.name == "XnnpackBackend");
     assert!(xnnpack.is_some_and(|it| it.available), "{backends:?}");
     let told = pkgtool(["backends", "--json"]).run().expect_code(0).json();
     let libraries = told["libraries"].as_array().expect("a list");
     let ours = libraries.iter().find(|it| it["engine"] == "executorch");
-    let ours = ours.expect("it was found");
+    let ours = ours.expect("the library is found");
     assert_eq!(ours["problem"], serde_json::Value::Null);
     assert_eq!(ours["version"], VERSION);
     assert_eq!(ours["backends"], serde_json::json!(backends));

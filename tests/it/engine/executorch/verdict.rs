@@ -1,5 +1,7 @@
-//! What the header's reader says of a program is what the runtime says: whatever it accepts, the
-//! runtime loads, unless it is for a reason that no header tells.
+//! Compares the header reader's verdict on changed programs with that of the ExecuTorch runtime.
+//!
+//! The runtime must load every program that the reader accepts, except for reasons that the header
+//! does not show.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +14,7 @@ use pkgtool::tensor::limit::MemoryLimit;
 
 use super::{fixtures, is_there, launcher, request};
 
-/// Of every kind some.
+/// Several programs of every kind.
 const SEEDS: [&str; 14] = [
     "../models/add_linear_portable.pte",
     "../models/add_linear_xnnpack_fp32.pte",
@@ -30,16 +32,16 @@ const SEEDS: [&str; 14] = [
     "unplanned_xnnpack_fp32.pte",
 ];
 
-/// Programs that are changed; more by `PKGTOOL_TEST_MUTATIONS`.
+/// Number of changed programs; `PKGTOOL_TEST_MUTATIONS` raises it.
 const CHANGES: usize = 400;
 
-/// Why the runtime refuses what the header's reader has no reason to refuse.
+/// Reasons for which the runtime rejects programs that the header reader rightly accepts.
 const EXPLAINED: [(&str, &str); 9] = [
-    // Kernels and backends are the library's, not the program's.
+    // Kernels and backends belong to the library, not to the program.
     ("for the operators", "an operator is unsupported"),
     ("for the operators", "has no kernel for this"),
     ("parts of the program", "they need ExecuTorch built with it"),
-    // What a delegate's payload means is its backend's matter.
+    // Only the backend can judge the contents of a delegate's payload.
     ("a delegate", "rejected its payload"),
     (
         "Failed to define tensor",
@@ -50,13 +52,13 @@ const EXPLAINED: [(&str, &str); 9] = [
         "XNN Runtime creation failed",
         "XNNCompiler::compileModel failed",
     ),
-    // Sizes that some machine has the memory for.
+    // Tensor sizes for which some machines have enough memory.
     ("out of memory", "of memory for its tensors"),
-    // A program may be for a device, and may have tensors without bounds.
+    // A program may target a device and may contain unbounded tensors.
     ("not supported", ""),
 ];
 
-/// Numbers that look random and are the same in every run.
+/// A deterministic pseudo-random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -69,7 +71,7 @@ impl Numbers {
     }
 }
 
-/// Changes some bytes, more likely those of the FlatBuffer, and says which.
+/// Changes some bytes, more often those of the FlatBuffer, and describes the changes.
 fn change(bytes: &mut [u8], numbers: &mut Numbers) -> String {
     const EXTREMES: [u32; 8] = [0, 1, 2, 0x40, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
     let header = bytes.len().min(4096);
@@ -99,13 +101,13 @@ fn path_names_xnnpack(path: &Path) -> bool {
     path.to_string_lossy().contains("xnnpack")
 }
 
-/// Why the runtime does not load what the reader accepts; `None` if they agree.
+/// Returns the runtime's error for a program that the reader accepts; `None` if they agree.
 fn difference(path: &Path, counts: &mut [usize; 3]) -> Option<String> {
     let Ok((info, _)) = model::open(path) else {
         counts[0] += 1;
         return None;
     };
-    // A name that was changed is one that no data file has, which `validate` tells.
+    // A changed tensor name is missing from all data files; `validate` reports that.
     let folder = path.parent().expect("a folder");
     if info
         .external
@@ -126,7 +128,7 @@ fn difference(path: &Path, counts: &mut [usize; 3]) -> Option<String> {
         let known = |(one, other): &(&str, &str)| text.contains(one) && text.contains(other);
         let ours = text.contains("of its inputs is a string or a list")
             || text.contains("of its outputs is a string or a list");
-        // XNNPACK's reader of payloads follows offsets that lead nowhere.
+        // XNNPACK's payload parser follows invalid offsets and crashes.
         let payload = matches!(error, EngineError::Died { .. }) && path_names_xnnpack(path);
         if matches!(error, EngineError::Unsupported { .. })
             || payload
@@ -166,7 +168,7 @@ fn the_runtime_loads_what_the_reader_accepts() {
         if let Some(difference) = difference(&path, &mut counts) {
             differences.push(format!("{seed}{what}\n    {difference}"));
         }
-        fs::remove_file(&path).expect("it is there");
+        fs::remove_file(&path).expect("the file exists");
     }
     assert!(
         differences.is_empty(),

@@ -1,6 +1,7 @@
-//! Operators that ONNX Runtime adds, as it computes them.
+//! Contributed operators of ONNX Runtime (domain `com.microsoft`) on tract, compared with ONNX
+//! Runtime's results.
 //!
-//! Each answer three times in one session, with other inputs between.
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 use pkgtool::tensor::DType;
 
@@ -15,7 +16,8 @@ const GAMMA: [f32; 4] = [1.0, 2.0, 0.5, -1.0];
 const BETA: [f32; 4] = [0.1, -0.2, 0.3, 0.4];
 const BIAS: [f32; 4] = [3.0, -1.0, 0.5, 0.25];
 
-/// The sum of what is skipped to, and its norm: of the root of its mean square, or of its deviation from its mean.
+/// Returns the expected sum of both inputs after RMS normalization (`is_simple`) or layer
+/// normalization.
 fn normed(x: [f64; 4], bias: bool, beta: bool, is_simple: bool) -> Vec<f64> {
     let bias = |at: usize| if bias { f64::from(BIAS[at]) } else { 0.0 };
     let sum: Vec<f64> = (0..4).map(|at| x[at] + SKIP[at] + bias(at)).collect();
@@ -65,7 +67,7 @@ fn the_bias_of_a_sum_that_is_normed_is_the_sums() {
     }
 }
 
-/// An attention of one head of two numbers, over a cache of sequences.
+/// An attention with one head of size two, over a cache of sequences.
 fn over_cache(scale: Option<f32>) -> Vec<Vec<u8>> {
     let shapes: [(&str, u64, &[i64]); 7] = [
         ("q", FLOAT, &[2, 1, 2]),
@@ -100,7 +102,7 @@ fn over_cache(scale: Option<f32>) -> Vec<Vec<u8>> {
 #[test]
 fn sequences_that_do_not_fill_the_cache_are_refused() {
     let whole = |values: &[f64]| tensor(DType::Int32, &[values.len() as u64], values);
-    // Keys are all alike, so the answer is the mean of the values.
+    // All keys are equal, so the answer is the mean of the values.
     let given = |lengths: [f64; 2]| {
         vec![
             float(&[2, 1, 2], &[1.0; 4]),
@@ -112,19 +114,22 @@ fn sequences_that_do_not_fill_the_cache_are_refused() {
             tensor(DType::Int32, &[], &[3.0]),
         ]
     };
-    let mut session = load(&over_cache(None)).expect("it loads");
+    let mut session = load(&over_cache(None)).expect("the model loads");
     for _ in 0..3 {
-        let answer = session.run(&given([2.0, 2.0])).expect("they fill it");
+        let answer = session.run(&given([2.0, 2.0])).expect("the run succeeds");
         let found = answer.outputs[0].to_f64();
         assert!(found.into_iter().all(|value| (value - 1.0).abs() < 1e-6));
         for lengths in [[1.0, 2.0], [2.0, 3.0], [2.0, -1.0]] {
-            let error = session.run(&given(lengths)).expect_err("it would be wrong");
+            let error = session
+                .run(&given(lengths))
+                .expect_err("the result would be wrong");
             assert!(error.to_string().contains("`seqlens_k`"), "{error}");
         }
     }
 }
 
-/// A scale of zero says that it is the usual one, and none would be the mean of all.
+/// A scale of zero stands for the default scale. Taken literally, it would give the mean of all
+/// values.
 #[test]
 fn a_scale_of_zero_is_the_usual_one() {
     let run = || {
@@ -139,8 +144,8 @@ fn a_scale_of_zero_is_the_usual_one() {
         ]
     };
     let answer = |scale| {
-        let mut session = load(&over_cache(scale)).expect("it loads");
-        let answer = session.run(&run()).expect("it runs");
+        let mut session = load(&over_cache(scale)).expect("the model loads");
+        let answer = session.run(&run()).expect("the run succeeds");
         answer.outputs[0].to_f64().collect::<Vec<f64>>()
     };
     let usual = answer(None);

@@ -1,12 +1,12 @@
-//! Numbers of float16 that are added up: in float32, as ONNX Runtime does it.
+//! Sums of float16 numbers on tract are accumulated in float32, as in ONNX Runtime.
 //!
-//! Each answer three times in one session, with other inputs between.
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 use pkgtool::tensor::DType;
 
 use super::{Attribute, FLOAT16, assert_answers, bytes, halves, node, numbers, tensor, value};
 
-/// A model of one operator, of one input of this shape.
+/// A model with one operator and one input of this shape.
 fn graph(shape: &[i64], operator: &str, attributes: &[(&str, Attribute<'_>)]) -> Vec<Vec<u8>> {
     vec![
         value(11, "x", FLOAT16, Some(shape)),
@@ -44,7 +44,7 @@ fn means_and_norms_of_large_numbers_are_finite() {
         assert_answers(&graph, &[run(100.0), run(1.0)]);
     }
 
-    // Two values as far from their mean as from each other's half.
+    // Two values at equal distances from their mean.
     let either: Vec<f64> = (0..256)
         .map(|at| if at % 2 == 0 { 400.0 } else { -400.0 })
         .collect();
@@ -62,7 +62,7 @@ fn means_and_norms_of_large_numbers_are_finite() {
     assert_answers(&graph, &[large, even]);
 }
 
-/// Adding one to 2048 in float16 gives 2048.
+/// In float16, 2048 plus one is 2048, so an accumulation in float16 would be wrong.
 #[test]
 fn convolutions_of_many_taps_are_exact() {
     const CHANNELS: u32 = 4096;

@@ -1,7 +1,7 @@
-//! Tensors that are known before a plan runs, and what the library fuses: mended operators answer there
-//! as everywhere.
+//! Constant folding and operator fusion in tract: the corrected operators give the same answers
+//! there as elsewhere.
 //!
-//! Each answer three times in one session, with other inputs between.
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 use pkgtool::tensor::DType;
 
@@ -9,7 +9,7 @@ use super::{Attribute, FLOAT, UINT8, assert_answers, float, floats, load, node, 
 
 const NAN: f64 = f64::NAN;
 
-/// Runs `operator` of what the model stores, plus an input of zeros and ones.
+/// Runs `operator` on constants of the model, plus an input of zeros and ones.
 fn of_stored(operator: &str, stored: &[(&str, &[f32])], expected: &[f64]) {
     let size = i64::try_from(expected.len()).expect("a few");
     let names: Vec<&str> = stored.iter().map(|(name, _)| *name).collect();
@@ -48,7 +48,7 @@ fn stored_numbers_that_are_none_stay_none() {
     of_stored("Clip", &[("a", &a), bounds[0], bounds[1]], &[0.5, NAN, 0.0]);
     of_stored("Tanh", &[("a", &[nan, 0.0, 90.0])], &[NAN, 0.0, 1.0]);
     of_stored("HardSigmoid", &[("a", &[nan, 0.0, 90.0])], &[NAN, 0.5, 1.0]);
-    // Tensors that are too large to be computed while the graph is read.
+    // Constants too large to be folded while the graph is read.
     let mut large = vec![-1.0; 64];
     large[7] = nan;
     let mut expected = vec![0.0; 64];
@@ -100,12 +100,15 @@ fn what_is_refused_of_inputs_is_refused_of_stored_tensors() {
         ),
         node("BitwiseOr", &["m", "x"], "y", &[]),
     ];
-    let error = load(&graph).err().expect("it is refused").to_string();
+    let error = load(&graph)
+        .err()
+        .expect("the model is rejected")
+        .to_string();
     assert!(error.contains("a shift of 8 bits by 9"), "{error}");
     assert!(error.contains("`BitShift`"), "{error}");
 }
 
-/// Kernels of products end with what follows: of no number they make none.
+/// Matrix product kernels fuse the operator that follows; the fused forms lost NaN.
 #[test]
 fn products_keep_what_is_no_number_through_what_is_fused() {
     let bounds = [floats("least", &[], &[-1.0]), floats("most", &[], &[2.0])];
@@ -171,7 +174,7 @@ fn convolutions_keep_what_is_no_number_through_what_is_fused() {
         ];
         let run = |first: f64| {
             let mut x = [-1.0; 24];
-            // The first place of the first channel: seen by the first window alone.
+            // The first position of the first channel, which only the first window covers.
             x[0] = first;
             let outer = usize::try_from(outer).expect("a few");
             let mut y = vec![0.0; outer * 2];

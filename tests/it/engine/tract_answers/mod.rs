@@ -1,5 +1,6 @@
-//! Answers of the tract engine that the library gets wrong when it is left to itself: each of them
-//! three times in one session, with other inputs between.
+//! Answers that the tract library gets wrong by itself and that the tract engine corrects.
+//!
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 mod contrib;
 mod halves;
@@ -58,7 +59,7 @@ fn node(
     whole_node("", operator, inputs, &[output], attributes)
 }
 
-/// A node of this domain with so many outputs.
+/// A node of this domain with these outputs.
 fn whole_node(
     domain: &str,
     operator: &str,
@@ -80,10 +81,10 @@ fn whole_node(
     part(1, &[&content])
 }
 
-/// The domain of operators that ONNX Runtime adds.
+/// The domain of ONNX Runtime's contributed operators.
 const CONTRIB: &str = "com.microsoft";
 
-/// Numbers as bytes of float16.
+/// Converts numbers to the bytes of float16.
 fn halves(values: &[f32]) -> Vec<u8> {
     let halves = values.iter().map(|value| half::f16::from_f32(*value));
     halves.flat_map(half::f16::to_le_bytes).collect()
@@ -99,7 +100,7 @@ const DOUBLE: u64 = 11;
 const BOOL: u64 = 9;
 const UINT64: u64 = 13;
 
-/// An input (field 11) or an output (field 12); a size below zero is left open.
+/// Encodes an input (field 11) or an output (field 12); a negative size is a symbolic dimension.
 fn value(field: u64, name: &str, element: u64, shape: Option<&[i64]>) -> Vec<u8> {
     let mut tensor = int(1, element);
     if let Some(shape) = shape {
@@ -139,7 +140,7 @@ fn numbers(name: &str, values: &[i64]) -> Vec<u8> {
     )
 }
 
-/// A stored tensor of this element type from its bytes.
+/// Encodes an initializer of this element type from its bytes.
 fn bytes(name: &str, element: u64, shape: &[u64], values: &[u8]) -> Vec<u8> {
     let dims: Vec<u8> = shape.iter().flat_map(|size| int(1, *size)).collect();
     part(
@@ -182,7 +183,8 @@ fn load_on(
     let folder = TempDir::new().expect("a directory");
     let path = folder.path().join("model.onnx");
     let parts: Vec<&[u8]> = graph.iter().map(Vec::as_slice).collect();
-    // `Gelu` is of opset 20, dilations of average pools are of 19; bounds of slices were attributes until 9.
+    // `Gelu` came with opset 20 and dilations of average pools with opset 19. Bounds of slices were
+    // attributes until opset 9.
     let names = |name: &[u8]| {
         parts
             .iter()
@@ -195,10 +197,10 @@ fn load_on(
     } else {
         18
     };
-    fs::write(&path, model_of_opset(opset, &parts)).expect("it can be written");
-    let source = FileSource::open(&path).expect("it is there");
-    let info = model::inspect(&path, &source).expect("it can be read");
-    let info = info.expect("it is a model");
+    fs::write(&path, model_of_opset(opset, &parts)).expect("the file is written");
+    let source = FileSource::open(&path).expect("the file exists");
+    let info = model::inspect(&path, &source).expect("the file is readable");
+    let info = info.expect("the file is a model");
     let request = LoadRequest {
         signature: Signature::of(&info.methods[0], None).expect("a signature"),
         model: path,
@@ -207,20 +209,21 @@ fn load_on(
             ..LoadOptions::default()
         },
     };
-    engine(name).expect("it is there").load(&request)
+    engine(name).expect("the engine exists").load(&request)
 }
 
 fn tensor(dtype: DType, shape: &[u64], values: &[f64]) -> Tensor {
-    Tensor::from_f64(dtype, shape.to_vec(), values.iter().copied()).expect("it is small")
+    Tensor::from_f64(dtype, shape.to_vec(), values.iter().copied()).expect("the tensor is valid")
 }
 
 fn float(shape: &[u64], values: &[f64]) -> Tensor {
     tensor(DType::Float32, shape, values)
 }
 
-/// Runs each of the inputs three times, in turns, and holds the first output against what is expected.
+/// Runs each of the inputs three times, in turns, and compares the first output with the expected
+/// one.
 fn assert_answers(graph: &[Vec<u8>], runs: &[(Vec<Tensor>, Vec<u64>, Vec<f64>)]) {
-    let mut session = load(graph).expect("it loads");
+    let mut session = load(graph).expect("the model loads");
     for round in 0..3 {
         for (inputs, shape, expected) in runs {
             let answer = session

@@ -1,6 +1,6 @@
-//! Functions of one number and of two, at the ends of their ranges.
+//! Unary and binary functions on tract, at the ends of their ranges.
 //!
-//! Each answer three times in one session, with other inputs between.
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 use pkgtool::tensor::DType;
 
@@ -58,7 +58,7 @@ fn a_remainder_of_fractions_broadcasts_its_first_operand() {
 }
 
 #[test]
-#[expect(clippy::cast_possible_truncation, reason = "what is tested is float32")]
+#[expect(clippy::cast_possible_truncation, reason = "the test is about float32")]
 fn half_way_between_two_steps_is_rounded_to_the_even_one() {
     let graph = [
         value(11, "x", FLOAT, Some(&[4])),
@@ -67,7 +67,7 @@ fn half_way_between_two_steps_is_rounded_to_the_even_one() {
         node("Div", &["x", "s"], "d", &[]),
         node("Round", &["d"], "y", &[]),
     ];
-    // 0.3 / 0.6 and the like: the product with the reciprocal is not the quotient.
+    // For values such as 0.3 / 0.6, the product with the reciprocal differs from the quotient.
     let scale = 0.015_686_275;
     let x = [0.5, 1.5, 63.5, 127.5].map(|steps: f64| f64::from((steps * scale) as f32));
     let y = x
@@ -154,7 +154,8 @@ fn comparisons_keep_what_is_no_number() {
     }
 }
 
-/// What the library runs as one chain: arithmetic makes what is no number, and what follows keeps it.
+/// Tract fuses these operators to one chain. NaN from the arithmetic must pass through the
+/// operators that follow.
 #[test]
 fn what_arithmetic_makes_no_number_stays_none() {
     const SIZE: u32 = 40;
@@ -231,15 +232,13 @@ fn a_whole_number_by_zero_is_told() {
         value(12, "y", INT32, None),
         node("Div", &["a", "b"], "y", &[]),
     ];
-    let mut session = load(&graph).expect("it loads");
+    let mut session = load(&graph).expect("the model loads");
     let run = |b: [f64; 2]| [[6.0, 6.0], b].map(|values| tensor(DType::Int32, &[2], &values));
     for _ in 0..3 {
-        let error = session
-            .run(&run([1.0, 0.0]))
-            .expect_err("there is no answer");
+        let error = session.run(&run([1.0, 0.0])).expect_err("the run fails");
         let error = error.to_string();
         assert!(error.contains("an integer is divided by zero"), "{error}");
-        let answer = session.run(&run([1.0, 3.0])).expect("it runs");
+        let answer = session.run(&run([1.0, 3.0])).expect("the run succeeds");
         assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [6.0, 2.0]);
     }
 }
@@ -293,16 +292,19 @@ fn functions_of_very_large_and_very_small_numbers_are_right() {
             node(operator, &["x"], "y", &[]),
         ];
         let run = |x: &[f64]| {
-            // What a number is in single precision, not what was written.
-            #[expect(clippy::cast_possible_truncation, reason = "wanted")]
+            // Computes the expected value from the input after rounding to single precision.
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "rounding to float32 is intended"
+            )]
             let y = x.iter().map(|x| function(f64::from(*x as f32)));
             let size = x.len() as u64;
             (vec![float(&[size], x)], vec![size], y.collect())
         };
-        let mut session = load(&graph).expect("it loads");
+        let mut session = load(&graph).expect("the model loads");
         for x in [x, &x[1..], x] {
             let (inputs, shape, expected): (_, Vec<u64>, Vec<f64>) = run(x);
-            let answer = session.run(&inputs).expect("it runs");
+            let answer = session.run(&inputs).expect("the run succeeds");
             assert_eq!(answer.outputs[0].shape(), shape);
             let found = answer.outputs[0].to_f64();
             for (found, expected) in found.zip(expected) {
@@ -354,10 +356,10 @@ fn a_quotient_has_no_reciprocal_in_between() {
         value(12, "y", FLOAT, None),
         node("Div", &["x", "d"], "y", &[]),
     ];
-    let mut session = load(&given).expect("it loads");
+    let mut session = load(&given).expect("the model loads");
     for _ in 0..3 {
         let both = |number: f64| [float(&[1], &[number]), float(&[1], &[number])];
-        let answer = session.run(&both(3.0)).expect("it runs");
+        let answer = session.run(&both(3.0)).expect("the run succeeds");
         assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [1.0]);
         match session.run(&both(2e-39)) {
             Ok(answer) => assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [1.0]),

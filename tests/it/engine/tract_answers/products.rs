@@ -1,6 +1,7 @@
-//! Products: of repeated tensors, by equations, of any dtype, transposed convolutions.
+//! Products on tract: of repeated tensors, by einsum equations, of any type, and transposed
+//! convolutions.
 //!
-//! Each answer three times in one session, with other inputs between.
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 use pkgtool::tensor::DType;
 
@@ -9,7 +10,7 @@ use super::{
     float, floats, load, node, numbers, tensor, value,
 };
 
-/// Three rows of one number, repeated along the axis that the product sums over.
+/// Three rows of one number, repeated along the axis over which the product sums.
 fn repeated_before(repeat: &[Vec<u8>], product: Vec<u8>) {
     let mut graph = vec![
         value(11, "x", FLOAT, Some(&[3, 1])),
@@ -179,7 +180,8 @@ fn a_transposed_convolution_has_its_output_padding() {
         ]
     };
     let x = || vec![float(&[1, 1, 2], &[1.0, 2.0])];
-    // Without padding 1, 10, 102, 20, 200 and a zero: one is taken off at either end.
+    // Without padding the result is 1, 10, 102, 20, 200 and a zero; padding removes one at either
+    // end.
     let expected = vec![10.0, 102.0, 20.0, 200.0];
     for mode in ["SAME_UPPER", "SAME_LOWER"] {
         assert_answers(&graph(mode), &[(x(), vec![1, 1, 4], expected.clone())]);
@@ -202,7 +204,10 @@ fn transposed_convolutions_that_nobody_defines_are_refused() {
             floats("w", &[1, 1, 2], &[1.0, 10.0]),
             node("ConvTranspose", &["x", "w"], "y", &attributes),
         ];
-        let error = load(&graph).err().expect("it is refused").to_string();
+        let error = load(&graph)
+            .err()
+            .expect("the model is rejected")
+            .to_string();
         assert!(error.contains(cause), "{error}");
     }
 }
@@ -304,7 +309,7 @@ fn factors_of_a_product_have_the_dtype_of_its_matrices() {
     }
 }
 
-/// A matrix that a run gives, and a vector on either side.
+/// An integer product of a computed matrix and a vector on either side.
 #[test]
 fn a_whole_product_with_a_vector_has_no_row_of_its_own() {
     let shapes: [(&[i64], &[i64]); 3] = [(&[3], &[3, 2]), (&[2, 3], &[3]), (&[3], &[3])];
@@ -331,7 +336,7 @@ fn a_whole_product_with_a_vector_has_no_row_of_its_own() {
             let (b, of_b) = given(DType::Int8, right, -2.0);
             let columns = right
                 .get(1)
-                .map_or(1, |size| usize::try_from(*size).expect("it is small"));
+                .map_or(1, |size| usize::try_from(*size).expect("the number fits"));
             let rows = of_a.chunks(3);
             let at = |row: &[f64], column: usize| -> f64 {
                 (0..3)

@@ -1,6 +1,7 @@
-//! Quantised numbers: steps half way, far beyond, and what lies between two quantizations.
+//! Quantized numbers on tract: ties, values far out of range, and operators between two
+//! quantizations.
 //!
-//! Each answer three times in one session, with other inputs between.
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 use pkgtool::tensor::{DType, Tensor};
 
@@ -36,7 +37,7 @@ fn what_is_far_beyond_the_steps_is_the_last_one() {
     );
 }
 
-/// `y` of two matrices of uint8 whose product is a number of steps and a half.
+/// `y` of two uint8 matrices whose product is half way between two quantization steps.
 #[test]
 fn a_quantised_product_half_way_is_rounded_to_the_even_step() {
     let zero = |name: &str| {
@@ -177,7 +178,8 @@ fn bytes_change_their_sign_between_two_quantizations() {
     assert_answers(&graph, &runs);
 }
 
-/// Bytes from an input `[n, 1, 4]` by an operator on their numbers, which are whole.
+/// Applies an operator between dequantization and quantization, to an input `[n, 1, 4]` of
+/// integers.
 fn between_bytes(operator: Vec<u8>, to: u64, scale: f32) -> [Vec<u8>; 9] {
     [
         value(11, "x", UINT8, Some(&[-1, 1, 4])),
@@ -234,7 +236,7 @@ fn functions_change_the_sign_of_bytes() {
     }
 }
 
-/// Times the inverse of 14 they are a little more than half way.
+/// Multiplied by the inverse of 14 instead, these values would lie slightly above half a step.
 #[test]
 fn functions_are_divided_by_the_scale() {
     let operator = node("LeakyRelu", &["d"], "e", &[]);
@@ -261,8 +263,8 @@ fn no_number_is_the_least_step() {
     }
 }
 
-/// A product of rows with weights of a few bits, in blocks of 16 inputs: weights and zero points are those of
-/// two outputs of 32 inputs.
+/// A product of rows with weights of few bits, in blocks of 16 inputs. `weights` and `zeros` belong
+/// to two outputs with 32 inputs each.
 fn small_product(bits: i64, weights: &[u8], zeros: Option<&[u8]>) -> Vec<Vec<u8>> {
     let attributes = [
         ("K", Attribute::Int(32)),
@@ -287,7 +289,7 @@ fn small_product(bits: i64, weights: &[u8], zeros: Option<&[u8]>) -> Vec<Vec<u8>
     graph
 }
 
-/// A row of 32 numbers, of which the first of each block are given.
+/// A row of 32 numbers that is zero except for one number in each block.
 fn row_of_blocks(first: f64, second: f64) -> Vec<f64> {
     let mut row = vec![0.0; 32];
     (row[0], row[17]) = (first, second);
@@ -297,7 +299,7 @@ fn row_of_blocks(first: f64, second: f64) -> Vec<f64> {
 #[test]
 fn weights_of_four_bits_are_multiplied_by_blocks() {
     let mut weights = [0x88; 32];
-    // The first input of the first output, the second of its second block; so of the second output.
+    // For each output: the first input of the first block and the second input of the second block.
     (weights[0], weights[8], weights[16], weights[24]) = (0x8f, 0x08, 0x80, 0xf8);
     let run = |rows: [[f64; 2]; 2], to: &dyn Fn([f64; 2]) -> [f64; 2]| {
         let from = rows.map(|[first, second]| row_of_blocks(first, second));
@@ -328,7 +330,7 @@ fn weights_of_eight_bits_are_multiplied_by_blocks() {
 
 #[test]
 fn weights_of_two_bits_are_multiplied_by_blocks() {
-    // Two is zero.
+    // The default zero point is 2.
     let mut weights = [0xaa; 16];
     (weights[0], weights[4], weights[8], weights[12]) = (0xab, 0xa2, 0xa9, 0xae);
     let run = |to: &dyn Fn(f64, f64) -> [f64; 2]| {
@@ -344,7 +346,7 @@ fn weights_of_two_bits_are_multiplied_by_blocks() {
     assert_answers(&graph, &[zeros]);
 }
 
-/// Scales as they are: float16 has neither of the two.
+/// The scales must not be converted to float16, which represents neither 1e-9 nor 1e6.
 #[test]
 fn rows_of_a_table_of_four_bits_have_their_scales() {
     let graph = |zeros: Option<&[u8]>| {
@@ -380,17 +382,17 @@ fn rows_of_a_table_of_four_bits_have_their_scales() {
         &graph(None),
         &[two, one, (places(&[]), vec![0, 64], vec![])],
     );
-    // The first of a byte are its lowest bits.
+    // The first number in a byte is in its lowest bits.
     let zeros = graph(Some(&[0x11, 0x33, 0xff]));
     let third = (places(&[2.0]), vec![1, 64], row(15.0, rows[2]));
     let second = (places(&[1.0]), vec![1, 64], row(3.0, rows[1]));
     assert_answers(&zeros, &[third, second]);
 
-    let mut session = load(&graph(None)).expect("it loads");
+    let mut session = load(&graph(None)).expect("the model loads");
     for place in [3.0, -4.0] {
         let error = session
             .run(&places(&[place]))
-            .expect_err("there is no such row");
+            .expect_err("the row is missing");
         assert!(
             error.to_string().contains("outside of a dimension of 3"),
             "{error}"
@@ -399,7 +401,7 @@ fn rows_of_a_table_of_four_bits_have_their_scales() {
     }
 }
 
-/// ONNX Runtime's step for nothing but zeros.
+/// ONNX Runtime uses a step of one for all-zero inputs.
 #[test]
 fn zeros_have_a_step_of_one() {
     let graph = [

@@ -1,6 +1,6 @@
-//! Reductions: of nothing, of what overflows, of any dtype.
+//! Reductions on tract: of empty tensors, with overflow, and of any type.
 //!
-//! Each answer three times in one session, with other inputs between.
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 use pkgtool::tensor::DType;
 
@@ -36,7 +36,7 @@ fn extremes_of_nothing_are_infinite() {
             }
             assert_answers(&graph, &runs);
         }
-        // All axes: one number is left.
+        // A reduction over all axes leaves one number.
         let graph = [
             value(11, "x", FLOAT, Some(&[0, 2])),
             value(12, "y", FLOAT, None),

@@ -1,6 +1,4 @@
-//! What is refused, and in which words.
-//!
-//! Each answer three times in one session, with other inputs between.
+//! Models that the tract engine rejects, and the wording of its errors.
 
 use pkgtool::tensor::DType;
 
@@ -13,7 +11,8 @@ use super::{
 #[cfg(feature = "ort")]
 use crate::support::environment::Piece;
 
-/// What the library would compute wrongly and what nobody has mended is refused.
+/// Operators that the tract library computes wrongly, and that the engine does not correct, are
+/// rejected.
 #[test]
 fn what_is_not_mended_is_refused() {
     let refused = |node: Vec<u8>, shape: &[i64], element| {
@@ -23,7 +22,10 @@ fn what_is_not_mended_is_refused() {
             floats("s", &[4], &[1.0, 1.0, 0.5, 0.5]),
             node,
         ];
-        let error = load(&graph).err().expect("it is refused").to_string();
+        let error = load(&graph)
+            .err()
+            .expect("the model is rejected")
+            .to_string();
         assert!(error.contains("wrong"), "{error}");
     };
     let spread = [
@@ -34,7 +36,7 @@ fn what_is_not_mended_is_refused() {
     refused(node("AveragePool", &["x"], "y", &spread), &[1, 1, 6], FLOAT);
 }
 
-/// ONNX Runtime scales coordinates by the output's whole size.
+/// ONNX Runtime scales coordinates by the integer size of the output.
 #[cfg(feature = "ort")]
 #[test]
 fn ort_refuses_corners_aligned_by_fractions() {
@@ -58,7 +60,7 @@ fn ort_refuses_corners_aligned_by_fractions() {
         let loaded = load_on("ort", Some(library.clone()), &graph);
         match loaded {
             Ok(mut session) => {
-                assert!(is_right, "0.6 is no whole number");
+                assert!(is_right, "0.6 is not an integer");
                 let image = float(&[1, 1, 4, 4], &[1.0; 16]);
                 let answer = session
                     .run(&[image])
@@ -74,7 +76,7 @@ fn ort_refuses_corners_aligned_by_fractions() {
     }
 }
 
-/// ONNX Runtime refuses them too, or gives nothing.
+/// ONNX Runtime also rejects them, or returns an empty result.
 #[test]
 fn windows_larger_than_what_they_are_put_on_are_refused() {
     let refused = |operator: &str, attributes: &[(&str, Attribute<'_>)]| {
@@ -86,7 +88,10 @@ fn windows_larger_than_what_they_are_put_on_are_refused() {
             floats("w", &[1, 1, 3], &[1.0; 3]),
             node(operator, inputs, "y", attributes),
         ];
-        let error = load(&graph).err().expect("it is refused").to_string();
+        let error = load(&graph)
+            .err()
+            .expect("the model is rejected")
+            .to_string();
         let what = "a window of 5 elements on 4 (dimension 0 of space, padding included)";
         assert!(error.contains(what), "{error}");
         assert!(error.contains(&format!("`{operator}`")), "{error}");
@@ -115,7 +120,7 @@ fn a_reflection_of_more_than_there_is_is_refused() {
             ),
         ];
         match load(&graph) {
-            Ok(_) => assert!(is_right, "one element is where it is reflected"),
+            Ok(_) => assert!(is_right, "a single element is its own reflection"),
             Err(error) => {
                 assert!(!is_right, "{error}");
                 let told = format!("cannot reflect {pad} elements on a dimension of 5");
@@ -125,7 +130,7 @@ fn a_reflection_of_more_than_there_is_is_refused() {
     }
 }
 
-/// Whether the size is known when the model is loaded or only when it runs.
+/// Applies to sizes known at load time and to those known only at run time.
 #[test]
 fn windows_larger_than_bytes_are_refused() {
     for operator in ["AveragePool", "MaxPool"] {
@@ -153,7 +158,7 @@ fn windows_larger_than_bytes_are_refused() {
                     Ok(mut session) => session.run(&[input]).err(),
                     Err(error) => Some(error),
                 };
-                let error = error.expect("it is refused").to_string();
+                let error = error.expect("the model is rejected").to_string();
                 let what = format!("a window of 7 elements on {places} (");
                 assert!(error.contains(&what), "{error}");
             }
@@ -202,6 +207,9 @@ fn corners_cropped_by_fractions_are_refused() {
             )],
         ),
     ];
-    let error = load(&graph).err().expect("it is refused").to_string();
+    let error = load(&graph)
+        .err()
+        .expect("the model is rejected")
+        .to_string();
     assert!(error.contains("crops corners wrongly"), "{error}");
 }

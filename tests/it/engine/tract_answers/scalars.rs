@@ -1,5 +1,5 @@
-//! Operators that want one number, given as a tensor of shape `[1]`, as exporters write it; `TopK` by numbers that a
-//! run computes.
+//! Scalar operands given as tensors of shape `[1]`, as exporters write them; `TopK` with a computed
+//! count.
 
 use pkgtool::tensor::DType;
 
@@ -32,7 +32,7 @@ fn a_range_takes_numbers_of_shape_one() {
     }
 }
 
-/// Positions of a decoder: from the size of the past up to the sizes of both together.
+/// Positions of a decoder: a range from the length of the past to the total length.
 #[test]
 fn a_range_of_sizes_is_as_long_as_they_say() {
     let graph = [
@@ -49,13 +49,13 @@ fn a_range_of_sizes_is_as_long_as_they_say() {
         node("Range", &["p.size", "all", "one"], "y", &[]),
     ];
     let run = |past: u64, new: u64| {
-        let zeros = |count: u64| vec![0.0; usize::try_from(count).expect("it is small")];
+        let zeros = |count: u64| vec![0.0; usize::try_from(count).expect("the number fits")];
         let inputs = vec![
             float(&[1, past], &zeros(past)),
             float(&[new, 1], &zeros(new)),
         ];
         let expected: Vec<f64> = (past..past + new)
-            .map(|at| f64::from(u32::try_from(at).expect("it is small")))
+            .map(|at| f64::from(u32::try_from(at).expect("the number fits")))
             .collect();
         (inputs, vec![new], expected)
     };
@@ -84,7 +84,7 @@ fn an_axis_and_a_diagonal_may_have_a_dimension() {
         assert_answers(&stored, std::slice::from_ref(&run));
         let mut given = stored;
         given[2] = value(11, "k", INT64, Some(&[1]));
-        #[expect(clippy::cast_precision_loss, reason = "it is small")]
+        #[expect(clippy::cast_precision_loss, reason = "the numbers are small")]
         let k = tensor(DType::Int64, &[1], &[number as f64]);
         let (mut inputs, shape, expected) = run;
         inputs.push(k);
@@ -105,7 +105,7 @@ fn top(count: &[Vec<u8>], largest: i64) -> Vec<Vec<u8>> {
 
 #[test]
 fn the_largest_are_found_for_a_number_that_is_computed() {
-    // As many as there are, but no more than two.
+    // The count is the size of the dimension, but at most two.
     let sizes = [
         node("Shape", &["x"], "shape", &[]),
         numbers("last", &[1]),
@@ -126,7 +126,7 @@ fn the_largest_are_found_for_a_number_that_is_computed() {
         run(&[2.0, 2.0, 9.0, 7.0], &[9.0, 7.0]),
     ];
     assert_answers(&top(&sizes, 1), &runs);
-    // As many as another input says, in float32, which is no size.
+    // The count comes from a float32 input, so it is not a known size.
     let given = [
         value(11, "count", FLOAT, Some(&[1])),
         node("Cast", &["count"], "k", &[("to", Attribute::Int(7))]),
@@ -152,8 +152,8 @@ fn more_than_there_are_is_an_error_and_no_number_is_the_largest() {
     assert_answers(&top(&stored, 1), &[run]);
     let run = (vec![x], vec![1, 3], vec![-2.0, 1.0, 4.0]);
     assert_answers(&top(&stored, 0), &[run]);
-    let mut session = load(&top(&stored, 1)).expect("it loads");
+    let mut session = load(&top(&stored, 1)).expect("the model loads");
     let error = session.run(&[float(&[1, 2], &[1.0, 2.0])]).err();
-    let error = error.expect("there are two").to_string();
+    let error = error.expect("the count exceeds the dimension").to_string();
     assert!(error.contains("3 largest or smallest of 2"), "{error}");
 }

@@ -1,6 +1,6 @@
-//! Sizes, slices and conditions.
+//! Sizes, slices and conditions on tract.
 //!
-//! Each answer three times in one session, with other inputs between.
+//! Each test computes its answers three times in one session, with other inputs in between.
 
 use pkgtool::tensor::DType;
 
@@ -28,7 +28,7 @@ fn sizes_beyond_32_bits_are_no_small_ones() {
             Ok(mut session) => session.run(&[float(&[0, 1], &[])]).err(),
             Err(error) => Some(error),
         };
-        let error = error.expect("it is refused").to_string();
+        let error = error.expect("the model is rejected").to_string();
         assert!(error.contains("32-bit"), "{error}");
     }
 }
@@ -81,7 +81,7 @@ fn a_slice_to_the_other_end_is_empty() {
     }
 }
 
-/// Starts, ends and steps on four elements, and what ONNX Runtime cuts out.
+/// Starts, ends and steps on four elements, with ONNX Runtime's results.
 const SLICES: [(i64, i64, i64, &[f64]); 10] = [
     (3, 1, 1, &[]),
     (2, 2, 1, &[]),
@@ -124,7 +124,7 @@ fn bounds_of_a_slice_are_clamped_whoever_gives_them() {
         ];
         let mut inputs = vec![float(&[4], &x)];
         for (name, bound) in [("start", start), ("end", end), ("step", step)] {
-            // What a run computes, of a number that is no size.
+            // The bound is computed at run time from a number that is not a known size.
             let from = format!("{name}.given");
             given.push(value(11, &from, FLOAT, Some(&[1])));
             given.push(node(
@@ -133,7 +133,7 @@ fn bounds_of_a_slice_are_clamped_whoever_gives_them() {
                 name,
                 &[("to", Attribute::Int(7))],
             ));
-            #[expect(clippy::cast_precision_loss, reason = "they are small")]
+            #[expect(clippy::cast_precision_loss, reason = "the numbers are small")]
             inputs.push(float(&[1], &[bound as f64]));
         }
         assert_answers(&given, &[(inputs, shape, expected.to_vec())]);
@@ -191,7 +191,7 @@ fn steps_of_a_slice_stay_behind_a_softmax() {
 
 #[test]
 fn a_given_end_before_all_is_no_end_of_the_axis() {
-    // The least of 64 bits.
+    // The minimum of 64-bit integers.
     let least = -(2f64.powi(63));
     for step in [None, Some(2)] {
         let mut graph = vec![
@@ -254,8 +254,8 @@ fn a_condition_picks_what_is_kept() {
     }
 }
 
-/// What is skipped after a convolution of the library's is skipped there, not in it: its padding is that of all
-/// places.
+/// Strides after a convolution must not be fused into it, because its padding depends on all
+/// positions.
 #[test]
 fn steps_after_a_convolution_stay_there() {
     let kernel = bytes("k", FLOAT16, &[1, 1, 3], &halves(&[1.0, 2.0, 4.0]));
@@ -297,7 +297,7 @@ fn steps_after_a_convolution_stay_there() {
     held(&graph, [10.0, 24.0, 38.0, 20.0]);
 }
 
-/// As ONNX Runtime and shape inference have it.
+/// Matches ONNX Runtime and shape inference.
 #[test]
 fn without_padding_the_last_window_may_still_reach_beyond() {
     let graph = [

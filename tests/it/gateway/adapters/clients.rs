@@ -1,4 +1,5 @@
-//! The official clients of the chat-completion interface, unchanged but for their base address and key.
+//! Tests with official clients of the chat-completion API. Only their base URL and API key are
+//! configured.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ pub(in super::super) fn script(name: &str) -> PathBuf {
     root.join("tests/clients").join(name)
 }
 
-/// Runs a client's script against a gateway; all its checks must pass.
+/// Runs a client's script against a gateway and fails unless all its checks pass.
 #[track_caller]
 pub(in super::super) fn run_client(
     mut command: Command,
@@ -38,7 +39,7 @@ pub(in super::super) fn run_client(
     assert!(said.contains("checks passed"), "{said}");
 }
 
-/// What a script is told of the services of [`with_chat`], by the mode's base.
+/// Arguments that name the services of [`with_chat`] to a client script, by base path of the mode.
 const MODELS: [(&str, &[&str]); 3] = [
     (
         STANDARD,

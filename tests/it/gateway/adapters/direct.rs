@@ -1,4 +1,4 @@
-//! Direct mode: a body passes as it is, but for its model; so does the answer.
+//! Tests of the adapters' direct mode: bodies and answers pass unchanged except for the model name.
 
 use super::{DIRECT, post, say_for_events, with_chat};
 use crate::support::gateway::Setup;
@@ -56,7 +56,7 @@ fn events_pass_untouched() {
         text.ends_with("\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"),
         "{text}"
     );
-    // Whatever they are: nothing is added either.
+    // Nothing is added to other values either.
     let upstream = Upstream::start();
     upstream.release();
     let gateway = Setup::new().proxy("raw", &upstream.url("/events")).start();

@@ -1,4 +1,4 @@
-//! Errors of adapters: what their clients read.
+//! Tests of the error answers that clients of the chat adapters receive.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::gateway::with_models;
 use crate::support::gateway::Setup;
 use crate::support::http::{Reply, Upstream, request};
 
-/// The field that an error names.
+/// Returns the parameter that an error names.
 #[track_caller]
 fn param(reply: &Reply) -> Value {
     let error = &reply.json()["error"];
@@ -169,7 +169,7 @@ fn a_rate_holds_before_a_body_is_read() {
     let path = format!("{STANDARD}/chat/completions");
     let mut refused = None;
     gateway.until(|| {
-        // What is no JSON is not even looked at.
+        // Invalid JSON is rejected before any other check.
         let reply = post(&gateway, &path, "no JSON");
         if reply.status == 429 {
             refused = Some(reply);

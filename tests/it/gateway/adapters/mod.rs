@@ -1,4 +1,5 @@
-//! The chat adapters, as their clients see them.
+//! Tests of the chat adapters: the HTTP API that clients of chat completions use in place of the
+//! gateway's own.
 
 mod clients;
 mod direct;
@@ -19,12 +20,12 @@ use crate::support::chat_server::ChatServer;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{Reply, connect, request};
 
-/// The bases of the two modes.
+/// Base paths of the two modes.
 const STANDARD: &str = "/api/adapters/compat";
 const DIRECT: &str = "/api/adapters/compat-direct";
 
-/// A gateway before a chat server: `chat` in the service's format, `raw` in that of chat servers, `text` and
-/// `vectors` likewise for its other methods.
+/// Starts a gateway in front of a chat server. The service `chat` uses the service's format and
+/// `raw` the format of chat servers; `text` and `vectors` proxy completions and embeddings.
 fn with_chat(setup: Setup) -> (Gateway, ChatServer) {
     let server = ChatServer::start();
     let gateway = setup
@@ -36,26 +37,26 @@ fn with_chat(setup: Setup) -> (Gateway, ChatServer) {
     (gateway, server)
 }
 
-/// A request as clients of adapters send it.
+/// Sends a request with the headers that adapter clients use.
 pub(super) fn post(gateway: &Gateway, path: &str, body: &str) -> Reply {
     let bearer = format!("Bearer {}", gateway.key);
     let headers = [("authorization", bearer.as_str())];
     request(gateway.address, "POST", path, &headers, body.as_bytes())
 }
 
-/// A conversation of one message.
+/// Returns a chat request with one message.
 fn say(model: &str, text: &str) -> Value {
     json!({"model": model, "messages": [{"role": "user", "content": text}]})
 }
 
-/// The same, to be answered with events.
+/// Returns a chat request with one message that asks for a stream of events.
 fn say_for_events(model: &str, text: &str) -> String {
     let mut body = say(model, text);
     body["stream"] = json!(true);
     body.to_string()
 }
 
-/// Sends a request whose answer is still to be read.
+/// Sends a request and returns its connection, with the answer unread.
 pub(super) fn ask(gateway: &Gateway, path: &str, body: &str) -> BufReader<TcpStream> {
     let mut stream = connect(gateway.address);
     let request = format!(
@@ -68,7 +69,7 @@ pub(super) fn ask(gateway: &Gateway, path: &str, body: &str) -> BufReader<TcpStr
     BufReader::new(stream)
 }
 
-/// Reads until a line has this in it.
+/// Reads until a line contains `wanted`.
 #[track_caller]
 pub(super) fn read_until(stream: &mut impl BufRead, wanted: &str) -> String {
     let mut text = String::new();
@@ -79,7 +80,7 @@ pub(super) fn read_until(stream: &mut impl BufRead, wanted: &str) -> String {
     text
 }
 
-/// The data of events.
+/// Returns the data of every event.
 fn data(text: &str) -> Vec<&str> {
     let lines = text.lines();
     lines
@@ -87,7 +88,7 @@ fn data(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What events add up to.
+/// Returns the content of all events, joined.
 pub(super) fn content(text: &str) -> String {
     let chunks = data(text).into_iter().filter(|data| *data != "[DONE]");
     let chunks = chunks.map(|data| serde_json::from_str::<Value>(data).expect("it is JSON"));

@@ -1,4 +1,4 @@
-//! Services as a list of models.
+//! Tests of the adapters' model list, which shows the services.
 
 use serde_json::{Value, json};
 

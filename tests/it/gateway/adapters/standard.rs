@@ -1,4 +1,4 @@
-//! Standard mode: a body is taken apart into data and config.
+//! Tests of the adapters' standard mode, which splits a body into data and config.
 
 use serde_json::json;
 
@@ -88,7 +88,7 @@ fn others_may_use_what_is_public_and_nothing_else() {
     };
     for _ in 0..3 {
         send("local/chat").expect(200);
-        // Between them the owner asks.
+        // The owner sends a request in between.
         let own = say("local/raw", "x").to_string();
         let raw = "/api/adapters/compat-direct/chat/completions";
         post(&gateway, raw, &own).expect(200);

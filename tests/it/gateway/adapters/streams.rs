@@ -1,4 +1,4 @@
-//! Answers as events.
+//! Tests of streamed adapter answers (server-sent events).
 
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn the_body_decides_whether_events_come() {
     }
     assert!(!head.contains("content-encoding"), "{text}");
     assert_eq!(content(&text), "You said: one two three");
-    // The connection is fit for another request: the body has ended as it should.
+    // The connection can be reused, because the body has ended properly.
     let mut rest = String::new();
     while !rest.ends_with("0\r\n\r\n") {
         assert!(
@@ -58,7 +58,7 @@ fn the_last_event_says_that_it_is() {
     let reply = post(&gateway, &path, &say_for_events("local/chat", "!odd"));
     let error = reply.expect_error(502, "SERVICE_DOES_NOT_STREAM").json();
     assert_eq!(error["error"]["type"], "server_error");
-    // What was not asked for passes as it is.
+    // Events that the client did not ask for pass unchanged.
     let reply = post(&gateway, &path, &say("local/chat", "!events").to_string()).expect(200);
     assert_eq!(content(&reply.text()), "You said: !events");
 }
@@ -101,10 +101,10 @@ fn a_client_that_leaves_ends_the_call() {
         assert_eq!(server.left(), round);
         drop(stream);
         gateway.until(|| server.left() == round + 1);
-        // Others are answered meanwhile, and afterwards.
+        // Other requests are answered during the stream and after it.
         post(&gateway, &path, &say(model, "x").to_string()).expect(200);
     }
-    // Also one that waits for a whole answer.
+    // The same holds for a request that waits for a whole answer.
     let upstream = Upstream::start();
     let gateway = Setup::new().proxy("held", &upstream.url("/hold")).start();
     let path = format!("{STANDARD}/chat/completions");
@@ -124,7 +124,7 @@ fn silence_is_filled_with_comments() {
         .start();
     let path = format!("{STANDARD}/chat/completions");
     let started = Instant::now();
-    // Neither has said anything, or anything more, for fifteen seconds.
+    // Neither upstream sends anything for fifteen seconds.
     let mut before = ask(&gateway, &path, &say_for_events("local/held", "x"));
     let mut amid = ask(&gateway, &path, &say_for_events("local/events", "x"));
     let first = read_until(&mut amid, "data: first");
@@ -136,7 +136,7 @@ fn silence_is_filled_with_comments() {
     upstream.release();
     let text = read_until(&mut amid, "[DONE]");
     assert!(text.contains("data: last"), "{text}");
-    // What comes now and is wrong is an event: the status is told.
+    // An error after this point is sent as an event, because the HTTP status is already out.
     let text = read_until(&mut before, "[DONE]");
     assert!(text.contains("SERVICE_DOES_NOT_STREAM"), "{text}");
 }
@@ -156,6 +156,6 @@ fn a_stream_that_takes_too_long_ends_with_an_error() {
         "{text}"
     );
     gateway.until(|| upstream.left() == 1);
-    // The end of the body, as it should be.
+    // The body ends properly.
     read_until(&mut stream, "0\r\n\r\n");
 }

@@ -1,11 +1,13 @@
-//! What accounts used: counted, kept, told.
+//! Tests of usage accounting: how the gateway counts requests and tokens per account, stores them
+//! and reports them.
 
 use serde_json::{Value, json};
 
 use super::{DIRECT, STANDARD, ask, post, read_until, say, say_for_events, with_chat};
 use crate::support::gateway::{Gateway, Setup};
 
-/// What an account is told that it used of a service: requests, prompt, completion and cached tokens.
+/// Returns an account's reported usage of a service: requests, prompt tokens, completion tokens and
+/// cached tokens.
 #[track_caller]
 fn used(gateway: &Gateway, key: &str, account: &str, service: &str) -> [u64; 4] {
     let path = format!("/api/mlpgateway/account/{account}/usage");
@@ -38,14 +40,14 @@ fn answers_are_counted_for_who_asked() {
     let key = gateway.new_key("acme", "ci", "predict,read");
     assert_eq!(used(&gateway, &gateway.key, "local", "chat"), [0; 4]);
     let path = format!("{STANDARD}/chat/completions");
-    // Two tokens in, four out, one of the two known.
+    // Two prompt tokens, one of them cached, and four completion tokens.
     post(&gateway, &path, &say("local/chat", "one two").to_string()).expect(200);
     assert_eq!(used(&gateway, &gateway.key, "local", "chat"), [1, 2, 4, 1]);
     let body = say("local/chat", "one").to_string();
     gateway.send_with(&key, "POST", &path, body).expect(200);
     assert_eq!(used(&gateway, &key, "acme", "chat"), [1, 1, 3, 1]);
     assert_eq!(used(&gateway, &gateway.key, "local", "chat"), [1, 2, 4, 1]);
-    // Events say it only if they are asked to.
+    // Streams report usage only on request.
     let events = say_for_events("local/chat", "one two");
     post(&gateway, &path, &events).expect(200);
     assert_eq!(used(&gateway, &gateway.key, "local", "chat"), [2, 2, 4, 1]);
@@ -56,7 +58,7 @@ fn answers_are_counted_for_who_asked() {
     let reply = post(&gateway, &path, &say_for_events("local/chat", "!whole x"));
     reply.expect(200);
     assert_eq!(used(&gateway, &gateway.key, "local", "chat"), [4, 6, 12, 3]);
-    // What failed, or was refused, is none.
+    // Failed and rejected requests do not count.
     post(
         &gateway,
         &path,
@@ -96,7 +98,7 @@ fn what_was_counted_is_there_after_a_stop_and_after_a_kill() {
     let gateway = gateway.stop_and_change(|_| {});
     assert_eq!(used(&gateway, &gateway.key, "local", "chat"), [1, 2, 4, 1]);
     post(&gateway, &path, &body).expect(200);
-    // At most what came within a second is lost, and a busy disk takes its time.
+    // A crash loses at most the last second of usage; a busy disk needs more time.
     std::thread::sleep(std::time::Duration::from_secs(3));
     let gateway = gateway.kill_and_restart();
     assert_eq!(used(&gateway, &gateway.key, "local", "chat"), [2, 4, 8, 2]);
@@ -148,7 +150,7 @@ fn days_are_chosen_and_old_ones_end() {
     gateway
         .get("/api/mlpgate/account/acme/usage")
         .expect_error(403, "ACCESS_TO_ANOTHER_ACCOUNT_DENIED");
-    // Counts of long ago, which an earlier server left.
+    // Counts from long ago, written by an earlier server.
     let gateway = gateway.stop_and_change(|data| {
         let database = rusqlite::Connection::open(data.join("pkgtool.db")).expect("it opens");
         let change = "UPDATE usage SET day = day - 10;

@@ -1,4 +1,5 @@
-//! Several addresses of an upstream: which one is asked, when another one is, and when none.
+//! Tests of upstreams with several addresses: how the gateway selects an address, falls back to
+//! another one, and reports that all fail.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +18,14 @@ fn requests_go_to_all_addresses_that_answer() {
             assert_eq!(ask(&gateway, "two"), 200);
         }
         assert_eq!((first.posts(), second.posts()), (5, 5));
-        // One goes: nobody notices, and soon it is not asked any more.
+        // One address stops: callers do not notice, and soon the gateway stops using it.
         first.stop();
         for _ in 0..20 {
             assert_eq!(ask(&gateway, "two"), 200);
         }
         assert!(info(&gateway, "two")["isActive"].as_bool().expect("a flag"));
         until_up(&gateway, "two", &addresses[0], false);
-        // It comes back, and is asked again without a request that tries it.
+        // It returns, and the gateway uses it again without a trial request.
         first.restart();
         until_up(&gateway, "two", &addresses[0], true);
         first.take_seen();
@@ -64,7 +65,7 @@ fn only_what_was_not_taken_is_sent_again() {
     let [first, second] = [Backend::start(), Backend::start()];
     let settings = proxy("two", &[first.url("/"), second.url("/")], "");
     let gateway = Setup::new().settings(&settings).start();
-    // Both are asked again, whatever failed before.
+    // Both addresses are used again after all earlier failures.
     let both = |does: Does| {
         first.answers(200);
         second.answers(200);
@@ -78,7 +79,7 @@ fn only_what_was_not_taken_is_sent_again() {
     };
     let answer = |status: u16| Does::Answers(status, format!("{{\"says\":{status}}}"));
     for _ in 0..3 {
-        // Refused by one: the other is asked.
+        // One address rejects the request: the gateway asks the other.
         for status in [503, 429] {
             both(answer(200));
             first.does(answer(status));
@@ -87,14 +88,14 @@ fn only_what_was_not_taken_is_sent_again() {
             }
             assert_eq!((first.posts(), second.posts()), (2, 4));
         }
-        // Refused by both: what the last one said passes.
+        // Both reject it: the last answer passes to the client.
         for status in [503, 429] {
             both(answer(status));
             let reply = gateway.post("/p/local/two", "{}").expect(status);
             assert_eq!(reply.text(), format!("{{\"says\":{status}}}"));
             assert_eq!((first.posts(), second.posts()), (1, 1));
         }
-        // It may have been taken: it is not sent again.
+        // The upstream may have accepted the request, so the gateway does not send it again.
         for (does, status) in [
             (answer(500), 500),
             (answer(502), 502),
@@ -124,7 +125,8 @@ fn an_address_that_fails_is_left_alone_but_not_the_last_one() {
         failed += usize::from(ask(&gateway, "two") != 200);
     }
     assert!((3..=5).contains(&failed), "{failed} of 30");
-    // All that is left fails, too: each caller is told what it says, and none is turned away.
+    // The remaining address fails too: every caller gets its answer, and the gateway rejects none
+    // itself.
     good.answers(502);
     for _ in 0..10 {
         let reply = gateway.post("/p/local/two", "{}").expect(502);
@@ -182,7 +184,7 @@ fn without_any_address_callers_are_told_at_once_when_to_come_again() {
         let listed = gateway.ask(&["services"]).expect_code(0).stdout;
         assert!(listed.contains("its 2 addresses do not answer"), "{listed}");
         assert!(gateway.get("/readyz").expect(200).json()["inactive"].as_u64() >= Some(1));
-        // Chat clients are told the same, not that there is no such model.
+        // Chat clients get the same error, not a report of a missing model.
         let chat = r#"{"model":"local/two","messages":[{"role":"user","content":"x"}]}"#;
         let headers = [("authorization", gateway.key.as_str())];
         let path = "/api/adapters/compat-direct/chat/completions";
@@ -196,15 +198,15 @@ fn without_any_address_callers_are_told_at_once_when_to_come_again() {
         for address in &addresses {
             until_up(&gateway, "two", address, false);
         }
-        // A task fails so, too, instead of waiting for ever.
+        // A task fails the same way instead of waiting for ever.
         let task = gateway.create("two", "{}");
         gateway.wait_for(&task, "CANCELED");
         if round == 1 {
-            // A restart forgets what failed, and finds out again.
+            // A restart clears the failures, and the server detects them anew.
             gateway = gateway.kill_and_restart();
         }
         backends.iter_mut().for_each(Backend::restart);
-        // By itself: nobody asks.
+        // The server detects this by itself, without a request.
         gateway.until(|| self::info(&gateway, "two")["isActive"] == true);
     }
     let log = gateway.whole_log();

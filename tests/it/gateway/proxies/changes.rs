@@ -1,4 +1,4 @@
-//! Proxies that come, go and change while the server runs, and their names.
+//! Tests of proxies that are added, removed and changed while the server runs, and of their names.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn a_reload_adds_changes_and_removes_proxies() {
         .start();
     let number = info(&gateway, "one")["id"]["modelId"].clone();
     for round in 0..3 {
-        // A call that is under way ends where it began.
+        // A call in flight finishes at its old address.
         first.does(Does::Holds);
         let task = gateway.create("one", "{}");
         gateway.until(|| first.posts() == 1);
@@ -43,13 +43,16 @@ fn a_reload_adds_changes_and_removes_proxies() {
             json!({"held": true})
         );
 
-        // What is wrong changes nothing, and says where it is wrong.
+        // Invalid settings change nothing and are reported with their place.
         for (wrong, place) in [
             (
                 one(&first, "key_env = \"NO_SUCH_VARIABLE_HERE\""),
                 "proxies[0].key_env",
             ),
-            (one(&first, "account = \"nobody\""), "unknown account `nobody`"),
+            (
+                one(&first, "account = \"nobody\""),
+                "unknown account `nobody`",
+            ),
             (
                 format!("{both}{}", proxy("3", &[first.url("/")], "")),
                 "proxies[2].name",
@@ -65,7 +68,7 @@ fn a_reload_adds_changes_and_removes_proxies() {
         }
         assert_eq!(first.take_seen().len(), 1);
 
-        // One goes. Its number stays its own.
+        // A removed proxy's number is not reused.
         assert_eq!(reload(&gateway, &settings)["changed"], "proxies");
         assert_eq!(ask(&gateway, "two"), 400);
         assert_eq!(ask(&gateway, "2"), 400);
@@ -106,7 +109,7 @@ fn a_name_of_digits_is_refused_and_shadows_no_number() {
     for part in ["proxies[0].name", "`2`", "id of a service", "`proxy-2`"] {
         assert!(said.contains(part), "{part} in {said}");
     }
-    // A package of such a name is not served, and the others are.
+    // A package of such a name is not served; the others are.
     let tree = package(package(Tree::new(), "negate", "Neg"), "2", "Relu");
     let gateway = Setup::new()
         .settings(&proxy("one", &[backend.url("/")], ""))

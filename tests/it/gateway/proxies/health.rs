@@ -1,4 +1,4 @@
-//! Health checks of an upstream's addresses.
+//! Tests of health checks of an upstream's addresses.
 
 use super::{UNAVAILABLE, ask, info, proxy, until_up};
 use crate::support::backend::Backend;
@@ -31,7 +31,7 @@ fn what_is_unhealthy_is_not_asked() {
             assert_eq!(ask(&gateway, "two"), 200);
         }
         assert_eq!((first.posts(), second.posts()), (0, 6));
-        // Both: the service is inactive, though requests would be answered.
+        // Both addresses fail: the service is inactive, though it would answer requests.
         second.is_healthy(404);
         is_up(&second, false);
         let reply = gateway

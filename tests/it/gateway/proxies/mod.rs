@@ -1,4 +1,5 @@
-//! Services that are other HTTP services: their keys, addresses, health, statuses, and changes of them.
+//! Tests of proxies (services that forward to other HTTP services): their secrets, addresses,
+//! health, statuses and changes.
 
 mod addresses;
 mod changes;
@@ -13,26 +14,26 @@ use serde_json::Value;
 use crate::support::gateway::Gateway;
 use crate::support::run::pkgtool;
 
-/// The code of an upstream that is not there.
+/// Error code of an unavailable upstream.
 const UNAVAILABLE: &str = "mlp-action.common.service-unavailable";
 
-/// A proxy with more settings than a name.
+/// Returns the settings of a proxy, with additional lines.
 fn proxy(name: &str, upstream: &[String], more: &str) -> String {
     format!("[[proxies]]\nname = \"{name}\"\nupstream = {upstream:?}\n{more}\n")
 }
 
-/// The status of a request to a service of `local`.
+/// Returns the status of a request to a service of `local`.
 fn ask(gateway: &Gateway, service: &str) -> u16 {
     gateway.post(&format!("/p/local/{service}"), "{}").status
 }
 
-/// What the gateway tells of a service.
+/// Returns the gateway's description of a service.
 fn info(gateway: &Gateway, service: &str) -> Value {
     let path = format!("/api/mlpgateway/account/local/model/{service}");
     gateway.get(&path).expect(200).json()
 }
 
-/// Has settings read again, and gives the line of the log that says what came of it.
+/// Reloads settings and returns the log line that reports the result.
 #[track_caller]
 fn reload(gateway: &Gateway, settings: &str) -> Value {
     const SAID: [&str; 2] = [
@@ -55,7 +56,7 @@ fn reload(gateway: &Gateway, settings: &str) -> Value {
     lines(gateway).pop().expect("it was waited for")
 }
 
-/// Waits until metrics say whether an address is asked.
+/// Waits until the metrics report whether an address is in use.
 #[track_caller]
 fn until_up(gateway: &Gateway, service: &str, address: &str, is_up: bool) {
     let labels = format!("service=\"local/{service}\",address=\"{address}\"");
@@ -63,7 +64,7 @@ fn until_up(gateway: &Gateway, service: &str, address: &str, is_up: bool) {
     gateway.until(|| gateway.metrics().contains(&line));
 }
 
-/// What a start says that fails, with the file that its settings are in.
+/// Returns the error output of a start that fails, and the path of its settings file.
 fn refused(settings: &str) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("gateway.toml");

@@ -1,4 +1,4 @@
-//! What an upstream is sent that nobody else sees.
+//! Tests of the secrets that the gateway sends only to an upstream: they appear nowhere else.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::support::gateway::Setup;
 use crate::support::http::Reply;
 use crate::support::run::pkgtool;
 
-/// Part of every secret here.
+/// Common part of every secret here.
 const HUSH: &str = "hush-hush";
 
 #[test]
@@ -35,12 +35,12 @@ fn credentials_of_an_address_are_sent_and_shown_nowhere() {
     assert_eq!(ask(&gateway, "secret"), 200);
     for seen in backend.take_seen() {
         assert_eq!(seen.path, format!("/predict?code={HUSH}"));
-        // `me:hush-hush`, as basic authentication has it.
+        // `me:hush-hush`, encoded for basic authentication.
         assert_eq!(seen.header("authorization"), ["Basic bWU6aHVzaC1odXNo"]);
         assert_eq!(seen.header("mlp-api-key"), [""; 0]);
     }
     let mut replies: Vec<Reply> = Vec::new();
-    // An upstream that says what it was sent.
+    // This upstream echoes the secret that it receives.
     backend.does(Does::Answers(401, format!("{{\"bad\":\"{HUSH}\"}}")));
     replies.push(gateway.post("/p/local/secret", "{}").expect(401));
     assert_eq!(replies[0].text(), "{\"bad\":\"***\"}");
@@ -89,7 +89,7 @@ fn settings_are_printed_and_refused_without_credentials() {
         .stdout;
     assert!(printed.contains("\"http://***@h/?***\""), "{printed}");
     assert!(!printed.contains(HUSH), "{printed}");
-    // What was printed does not pass for the real thing.
+    // Printed settings with masked secrets are rejected as input.
     let again = print(&printed).expect_code(2).stderr;
     assert!(again.contains("replaces hidden credentials"), "{again}");
     for wrong in [
@@ -163,7 +163,7 @@ fn a_key_comes_from_a_variable_or_a_file_with_headers() {
         let theirs = gateway.send_with(&other, "POST", "/p/local/plain", "{}");
         assert_eq!(theirs.status, 403);
     }
-    // Another key is taken over; a file that is empty or gone changes nothing.
+    // A changed key is taken over; an empty or missing file changes nothing.
     fs::write(&file, "second-key").expect("a file");
     assert_eq!(sent("plain", "x-api-key"), ["first-key"]);
     assert_eq!(reload(&gateway, &settings)["changed"], "proxies");

@@ -1,4 +1,4 @@
-//! Statuses of an upstream's success.
+//! Tests of an upstream's success statuses.
 
 use super::proxy;
 use crate::support::backend::{Backend, Does};
@@ -28,7 +28,7 @@ fn a_success_passes_with_its_status() {
             }
             let reply = request(gateway.address, "POST", direct, &headers, chat).expect(passed);
             assert_eq!(reply.text(), said);
-            // The result of a task is there: that is 200.
+            // The result of a task exists, so its status is 200.
             let task = gateway.create("one", "{}");
             gateway.wait_for(&task, "COMPLETED");
             assert_eq!(gateway.result(&task).expect(200).text(), said);
@@ -47,7 +47,7 @@ fn a_success_passes_with_its_status() {
             }
         }
     }
-    // 204 of a task says that it is not finished yet.
+    // 204 of a task means that it is not finished yet.
     backend.does(Does::Holds);
     let task = gateway.create("one", "{}");
     gateway.result(&task).expect(204);

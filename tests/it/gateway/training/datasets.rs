@@ -1,4 +1,4 @@
-//! Datasets through the gateway.
+//! Tests of datasets through the gateway.
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ fn datasets_are_listed_read_and_deleted() {
         json!({"animals": 30, "people": 30, "places": 30})
     );
     assert_eq!(first["id"]["accountId"], json!(1));
-    // The body itself, compressed or not, is a dataset, too.
+    // A plain request body, compressed or not, is a dataset, too.
     let raw = "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\", \"label\": 2}\n";
     let path = format!("{BASE}/dataset/raw?name=raw&description=two%20rows");
     let second = gateway.post(&path, raw).expect(200).json();
@@ -138,7 +138,7 @@ fn what_is_wrong_is_told_with_its_line() {
     }
     uploaded(&gateway, "good", "text,label\na,x\nb,y\n");
     upload(&gateway, "good", "text,label\na,x\nb,y\n").expect_error(409, "TOO_MANY_DATASETS");
-    // Nothing is left of what was refused.
+    // Rejected uploads leave no files.
     let blobs = walkdir::WalkDir::new(gateway.data().join("blobs/dataset")).into_iter();
     let files = blobs.flatten().filter(|entry| entry.file_type().is_file());
     assert_eq!(files.count(), 1);

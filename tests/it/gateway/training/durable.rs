@@ -1,4 +1,4 @@
-//! Jobs through crashes, stops and cancels.
+//! Tests of training jobs that survive crashes, stops and cancellations.
 
 use serde_json::json;
 
@@ -99,7 +99,7 @@ fn a_stop_puts_a_job_back_and_a_cancel_ends_it() {
         (&info["isActive"], &info["id"]),
         (&json!(false), &service["id"])
     );
-    // The service is free: what waits is canceled at once, and what comes then runs.
+    // The service is free: a waiting job is cancelled at once, and the next job runs.
     let small = uploaded(&gateway, "scenes.csv", scenes());
     let next = fit(&gateway, "sorted", small, &json!({}));
     succeeded(&gateway, next);

@@ -1,4 +1,5 @@
-//! Training through the gateway, as the platform's clients walk it: datasets, derive, fit, poll, predict.
+//! Tests of training through the gateway in the order of the platform's clients: upload, derive,
+//! fit, poll, predict.
 
 mod datasets;
 mod durable;
@@ -20,20 +21,20 @@ use crate::support::http::{self, Reply};
 
 const BASE: &str = "/api/mlpgate/account/local";
 
-/// The fixtures of training.
+/// Returns the path of a training fixture.
 fn fixture(name: &str) -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/train");
     fixtures.join(name)
 }
 
-/// A server of the example package that embeds texts.
+/// Starts a server with the example package that embeds texts.
 fn start() -> Gateway {
     Setup::new()
         .packages(examples().join("hush-sentence"))
         .start()
 }
 
-/// Uploads a dataset as clients do, as the part `file` of a form.
+/// Uploads a dataset as the part `file` of a form, as clients do.
 fn upload(gateway: &Gateway, name: &str, content: impl AsRef<[u8]>) -> Reply {
     let mut body = b"--=_b\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\nx\r\n".to_vec();
     let head = format!(
@@ -51,7 +52,7 @@ fn upload(gateway: &Gateway, name: &str, content: impl AsRef<[u8]>) -> Reply {
     http::request(gateway.address, "POST", &path, &headers, &body)
 }
 
-/// Uploads a dataset that is right, and gives its number.
+/// Uploads a valid dataset and returns its number.
 #[track_caller]
 fn uploaded(gateway: &Gateway, name: &str, content: impl AsRef<[u8]>) -> i64 {
     let reply = upload(gateway, name, content).expect(200).json();
@@ -65,7 +66,7 @@ fn derived(gateway: &Gateway, base: &str, name: &str) -> Value {
     gateway.post(&path, "").expect(200).json()
 }
 
-/// Starts to train a service, and gives the job.
+/// Starts the training of a service and returns the job's number.
 #[track_caller]
 fn fit(gateway: &Gateway, service: &str, dataset: i64, config: &Value) -> i64 {
     let body = json!({"datasetId": dataset, "config": config});
@@ -78,7 +79,7 @@ fn job(gateway: &Gateway, job: i64) -> Value {
     gateway.get(&format!("{BASE}/job/{job}")).expect(200).json()
 }
 
-/// Waits until a job has ended, as clients poll.
+/// Polls a job until it has ended and returns it.
 #[track_caller]
 fn ended(gateway: &Gateway, number: i64) -> Value {
     let mut last = Value::Null;
@@ -101,7 +102,7 @@ fn succeeded(gateway: &Gateway, number: i64) -> Value {
     job
 }
 
-/// The likeliest label of each text.
+/// Returns the most likely label of each text.
 #[track_caller]
 fn labels(gateway: &Gateway, service: &str, texts: &[&str]) -> Vec<String> {
     let path = format!("{BASE}/model/{service}/predict");
@@ -117,7 +118,7 @@ fn labels(gateway: &Gateway, service: &str, texts: &[&str]) -> Vec<String> {
     labels
 }
 
-/// Many texts of two labels, all different, of words that the example's tokenizer knows.
+/// Returns a dataset of many distinct texts with two labels, in words of the example's tokenizer.
 fn many(rows: usize) -> String {
     let words = [
         "cat", "dog", "house", "tree", "river", "red", "blue", "green", "day", "night",

@@ -1,4 +1,4 @@
-//! Names of derived services, which may have a `-` where model tokens have none.
+//! Tests of the names of derived services, which may contain a `-`, unlike model tokens.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What clients are told of failures holds no path of the server.
+//! Tests that error messages to clients contain no path of the server.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Packages with all kinds of faults, in a directory whose name nothing else has.
+/// Writes packages with all kinds of faults into a directory with a unique name.
 fn packages(directory: &Path) {
     let methods = json!({"forward": {
         "inputs": [{"shape": [-1, 2], "dtype": "float32"}],
@@ -95,7 +95,7 @@ fn no_error_holds_a_path_of_the_server() {
         let reply = gateway.get(&format!("{path}/response"));
         told.push((path, reply.status, reply.text()));
     }
-    // A training that fails on a text which is too long for the model.
+    // This training fails on a text that is too long for the model.
     let rows = format!("text,label\n{long},a\n{long} more,b\n{long},a\n{long} x,b\n");
     let dataset = uploaded(&gateway, "long.csv", rows);
     derived(&gateway, "hush_sentence", "long-ones");

@@ -1,4 +1,4 @@
-//! A classifier of pictures.
+//! Tests of training an image classifier.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use super::{BASE, derived, ended, fit, succeeded, uploaded};
 use crate::gateway::examples;
 use crate::support::gateway::Setup;
 
-/// A picture of one colour, a little darker each time, as a PNG in base64.
+/// Returns a picture of one colour as a PNG in base64; `shade` darkens it.
 fn picture(red: u8, blue: u8, shade: u8) -> String {
     let colour = image::Rgb([red.saturating_sub(shade), 20, blue.saturating_sub(shade)]);
     let picture = image::RgbImage::from_pixel(40, 30, colour);
@@ -59,14 +59,14 @@ fn pictures_are_learned_as_texts_are() {
         "{}",
         refused.text()
     );
-    // What is no picture is told with its line.
+    // An invalid picture is reported with its line.
     let broken = format!("{text}{}", row(STANDARD.encode(b"no picture"), "red"));
     let dataset = uploaded(&gateway, "broken.jsonl", broken);
     let number = fit(&gateway, "colours", dataset, &json!({}));
     let failed = ended(&gateway, number);
     let message = failed["errorMessage"].as_str().expect("a text");
     assert!(message.starts_with("line 41: "), "{message}");
-    // Texts are embedded by the same package: they are trained on, too.
+    // The same package embeds texts, so it can be trained on them too.
     let dataset = uploaded(&gateway, "texts.csv", super::scenes());
     derived(&gateway, &name, "scenes");
     let number = fit(&gateway, "scenes", dataset, &json!({}));

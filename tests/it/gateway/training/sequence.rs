@@ -1,4 +1,5 @@
-//! The sequence of the specification, with a real encoder, against scikit-learn.
+//! Test of the specification's training sequence with a real text encoder, compared with
+//! scikit-learn.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +11,8 @@ use crate::support::environment::Piece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::run::validate;
 
-/// What scikit-learn finds on the same vectors: vectors, labels and the first row to test by on standard input.
+/// Script that trains scikit-learn on the same vectors. Standard input holds the vectors, the
+/// labels and the first test row.
 const SCIKIT_LEARN: &str = "
 import json, sys
 from sklearn.linear_model import LogisticRegression
@@ -38,7 +40,7 @@ fn topics() -> Vec<Row> {
     text.lines().map(row).collect()
 }
 
-/// The service's own vectors of texts.
+/// Returns the vectors that the service computes for texts.
 fn vectors(gateway: &Gateway, service: &str, rows: &[Row]) -> Vec<Value> {
     let path = format!("{BASE}/model/{service}/predict");
     let mut vectors = Vec::new();
@@ -80,7 +82,7 @@ fn a_real_encoder_learns_as_well_as_scikit_learn() {
     let dataset = uploaded(&gateway, "topics.jsonl", training.join("\n"));
     let service = derived(&gateway, base, "topics");
     let (account, model) = (&service["id"]["accountId"], &service["id"]["modelId"]);
-    // By numbers, as the specification has it, and by its spelling of the prefix.
+    // The path uses numbers and the prefix spelling of the specification.
     let path = format!("/api/mlpgate/account/{account}/model/{model}/fit");
     let body = json!({"datasetId": dataset, "config": {"validation_fraction": 0.0}});
     let job = gateway.post(&path, body.to_string()).expect(200).json();

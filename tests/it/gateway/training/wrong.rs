@@ -72,7 +72,11 @@ fn what_cannot_be_trained_is_refused() {
             "got both",
         ),
         (json!({"config": {}}), 400, "datasetId"),
-        (json!({"datasetId": "one", "config": {}}), 400, "invalid body"),
+        (
+            json!({"datasetId": "one", "config": {}}),
+            400,
+            "invalid body",
+        ),
         (
             json!({"datasetId": 99, "config": {}}),
             404,

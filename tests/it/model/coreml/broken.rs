@@ -1,4 +1,4 @@
-//! Models broken by hand: each ends in an error that says what is wrong, and where.
+//! Core ML models broken by hand: each yields an error that names the problem and its place.
 
 use std::fs;
 
@@ -8,20 +8,20 @@ use super::folder::{Folder, MODEL, WEIGHTS};
 use super::inspect;
 use crate::model::onnx::build::{head, int, part};
 
-/// What opening a folder says.
+/// Returns the error of opening a folder.
 fn said(folder: &Folder) -> String {
     let opened = model::open(&folder.root());
-    opened.expect_err("it is broken").to_string()
+    opened.expect_err("the file is broken").to_string()
 }
 
-/// What reading a file says.
+/// Returns the error of reading a file.
 fn said_of(bytes: impl Into<Vec<u8>>) -> String {
     inspect(&bytes.into())
-        .expect_err("it is broken")
+        .expect_err("the file is broken")
         .to_string()
 }
 
-/// A description of nothing and a program of one function with these operations.
+/// A model with an empty description and a program of one function with these operations.
 fn program(operations: &[&[u8]]) -> Vec<u8> {
     let operations: Vec<Vec<u8>> = operations.iter().map(|one| part(3, &[one])).collect();
     let block = part(2, &[&operations.concat()]);
@@ -37,7 +37,7 @@ fn program(operations: &[&[u8]]) -> Vec<u8> {
 #[test]
 fn manifests_are_held_to_what_they_should_say() {
     let folder = Folder::of("mlp_fp32");
-    fs::remove_file(folder.path("Manifest.json")).expect("it was there");
+    fs::remove_file(folder.path("Manifest.json")).expect("the file exists");
     assert!(said(&folder).contains("`Manifest.json`: expected a JSON object, found No such file"));
 
     folder.write("Manifest.json", "{\"itemInfoEntries\": [");
@@ -80,12 +80,12 @@ fn weights_are_held_against_the_program() {
     let folder = Folder::of("mlp_fp32");
     let whole = folder.bytes(WEIGHTS);
 
-    // One element is missing at the end.
+    // The last element is missing.
     folder.write(WEIGHTS, &whole[..whole.len() - 64]);
     let text = said(&folder);
     assert!(text.contains(&format!("`{WEIGHTS}`: ")), "{text}");
 
-    // A record says that it lies beyond the file.
+    // A record's offset lies beyond the file.
     let mut far = whole.clone();
     far[64 + 16..64 + 24].copy_from_slice(&u64::MAX.to_le_bytes());
     folder.write(WEIGHTS, &far);
@@ -95,7 +95,7 @@ fn weights_are_held_against_the_program() {
         "{text}"
     );
 
-    // A record of fewer bytes than the program takes.
+    // A record with fewer bytes than the program reads.
     let mut short = whole.clone();
     short[64 + 8..64 + 16].copy_from_slice(&4_u64.to_le_bytes());
     folder.write(WEIGHTS, &short);
@@ -112,12 +112,12 @@ fn weights_are_held_against_the_program() {
     let text = said(&folder);
     assert!(text.contains("expected float32, found float16"), "{text}");
 
-    // No record at all.
+    // No record at all: only zeros.
     folder.write(WEIGHTS, vec![0; whole.len()]);
     let text = said(&folder);
     assert!(text.contains("0xDEADBEEF"), "{text}");
 
-    fs::remove_file(folder.path(WEIGHTS)).expect("it was there");
+    fs::remove_file(folder.path(WEIGHTS)).expect("the file exists");
     let text = said(&folder);
     assert!(
         text.contains("`model` names `@model_path/weights/weight.bin`, which does not exist"),
@@ -138,14 +138,14 @@ fn links_out_of_the_folder_are_refused() {
         "{text}"
     );
 
-    // A download cache has links for all files, to files that lie beside one another.
+    // A download cache contains links for all files; the targets lie in one directory.
     fs::write(folder.root().with_file_name(".gitattributes"), "").expect("a download's root");
     let model = folder.root().with_file_name("model.mlmodel");
     fs::rename(folder.path(MODEL), &model).expect("a file");
     std::os::unix::fs::symlink(&model, folder.path(MODEL)).expect("a link");
     let (info, size) = model::open(&folder.root()).expect("all of it is there");
     assert_eq!(info.weight_bytes, 832);
-    assert_eq!(size, 3317, "links count as their files");
+    assert_eq!(size, 3317, "links must count as their files");
 }
 
 #[test]
@@ -201,14 +201,14 @@ fn lying_lengths_are_told_with_their_place() {
 
 #[test]
 fn endless_nesting_ends() {
-    // Blocks in operations in blocks.
+    // Blocks and operations, nested.
     let mut operation = part(1, &[b"cond"]);
     for _ in 0..200 {
         operation = [part(1, &[b"cond"]), part(4, &[&part(3, &[&operation])])].concat();
     }
     let text = said_of(program(&[&operation]));
     assert!(text.contains("Core ML"), "{text}");
-    // States of states.
+    // State types, nested.
     let mut ty = part(1, &[]);
     for _ in 0..200 {
         ty = part(5, &[&part(1, &[&ty])]);

@@ -1,4 +1,4 @@
-//! What the fixtures say.
+//! The Core ML reader returns the expected contents of each fixture.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn shown(info: &ModelInfo) -> Vec<String> {
     info.methods.iter().map(Method::to_string).collect()
 }
 
-/// The value of a row of metadata.
+/// Returns the value of a metadata row.
 fn row<'i>(info: &'i ModelInfo, key: &str) -> Option<&'i str> {
     let mut rows = info.metadata.iter();
     rows.find(|(known, _)| known == key)
@@ -80,7 +80,7 @@ fn functions_are_methods() {
     assert!(!info.methods[0].operators.contains_key("tanh"));
     assert_eq!(info.methods[1].operators["tanh"], 1);
     assert_eq!(row(&info, "default function"), Some("wide"));
-    assert_eq!(info.weight_bytes, 192, "shared weights count once");
+    assert_eq!(info.weight_bytes, 192, "shared weights must count once");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn weights_are_told_by_their_types() {
         assert_eq!(info.weight_bytes, bytes, "{name}");
         assert!(
             info.external.is_empty(),
-            "{name}: weights are in its folder"
+            "{name}: weights must be in its folder"
         );
     }
 }
@@ -190,7 +190,7 @@ fn files_of_a_folder_are_listed() {
     let size = |file: &str| path("mlp_fp32.mlpackage").join(file).metadata();
     let model = super::folder::MODEL;
     let weights = super::folder::WEIGHTS;
-    let size = |file: &str| size(file).expect("it is there").len();
+    let size = |file: &str| size(file).expect("the file exists").len();
     assert_eq!(files, [(model, size(model)), (weights, size(weights))]);
 }
 
@@ -202,7 +202,10 @@ fn a_model_by_itself_needs_its_weights_beside_it() {
         panic!("{:?}", info.external);
     };
     assert_eq!(external.location.as_deref(), Some("weights/weight.bin"));
-    assert_eq!(external.tensors, 3, "four numbers are in the program");
+    assert_eq!(
+        external.tensors, 3,
+        "four numbers are stored in the program"
+    );
     let size = folder.bytes(super::folder::WEIGHTS).len() as u64;
     assert!(
         external
@@ -212,7 +215,7 @@ fn a_model_by_itself_needs_its_weights_beside_it() {
     assert_eq!(info.weight_bytes, 0);
 }
 
-/// A model with one input of this type, of kind `identity`.
+/// A model of kind `identity` with one input of this type.
 fn with_input(ty: &[&[u8]]) -> Vec<u8> {
     let input = part(1, &[&part(1, &[b"x"]), &part(3, ty)]);
     [int(1, 1), part(2, &[&input]), part(900, &[])].concat()

@@ -1,4 +1,4 @@
-//! Folders that are models, to be changed: copies of fixtures in a temporary directory.
+//! Copies of Core ML fixture folders in temporary directories, for tests to modify.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use tempfile::TempDir;
 
 use super::path;
 
-/// Where the model is in a folder.
+/// Path of the model inside an `.mlpackage` folder.
 pub(crate) const MODEL: &str = "Data/com.apple.CoreML/model.mlmodel";
-/// Where its weights are.
+/// Path of its weights inside an `.mlpackage` folder.
 pub(crate) const WEIGHTS: &str = "Data/com.apple.CoreML/weights/weight.bin";
 
 /// A copy of a fixture.
@@ -18,7 +18,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// A copy of the fixture of this name.
+    /// Copies the fixture with this name.
     pub(crate) fn of(name: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let folder = Self { directory };
@@ -26,27 +26,27 @@ impl Folder {
         folder
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub(crate) fn root(&self) -> PathBuf {
         self.directory.path().join("m.mlpackage")
     }
 
-    /// A file in it.
+    /// Returns the path of a file in the folder.
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.root().join(below)
     }
 
-    /// The bytes of a file in it.
+    /// Reads a file in the folder.
     pub(crate) fn bytes(&self, below: &str) -> Vec<u8> {
-        fs::read(self.path(below)).expect("it is there")
+        fs::read(self.path(below)).expect("the file exists")
     }
 
-    /// Writes a file in it.
+    /// Writes a file in the folder.
     pub(crate) fn write(&self, below: &str, bytes: impl AsRef<[u8]>) {
-        fs::write(self.path(below), bytes).expect("it can be written");
+        fs::write(self.path(below), bytes).expect("the file is written");
     }
 
-    /// Replaces a text in its manifest.
+    /// Replaces text in the manifest.
     pub(crate) fn change_manifest(&self, from: &str, to: &str) {
         let text = String::from_utf8(self.bytes("Manifest.json")).expect("JSON");
         assert!(text.contains(from), "{text}");
@@ -54,7 +54,7 @@ impl Folder {
     }
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder recursively.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a fixture") {
@@ -63,7 +63,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
         if entry.path().is_dir() {
             copy(&entry.path(), &target);
         } else {
-            fs::copy(entry.path(), target).expect("it can be copied");
+            fs::copy(entry.path(), target).expect("the file is copied");
         }
     }
 }

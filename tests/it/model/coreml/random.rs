@@ -1,4 +1,6 @@
-//! Random bytes, mutated models and manifests: an answer or an error, never a panic, never much work.
+//! Fuzzing of the Core ML reader with random bytes, mutated models and manifests.
+//!
+//! Each input yields a result or an error, without a panic and without much work.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use super::{inspect, path};
 use crate::model::executorch::hostile::{Change, changes, mutate};
 use crate::model::onnx::build::part;
 
-/// Models with something of everything in them.
+/// Models that together cover all parts of the format.
 const SEEDS: [&str; 8] = [
     "mlp_fp16",
     "ranged",
@@ -45,7 +47,7 @@ fn survives(bytes: &Vec<u8>) {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
-/// Opens a folder, and reads its program whole where that is sound.
+/// Opens a folder and, if that succeeds, reads its whole program.
 fn survives_as_folder(folder: &Folder) {
     let start = Instant::now();
     match model::open(&folder.root()) {

@@ -1,4 +1,5 @@
-//! Broken programs: each invariant has an error that names place, expectation and finding.
+//! Broken ExecuTorch programs: each violated invariant yields an error that names the place, the
+//! expected and the actual value.
 
 use pkgtool::model::FormatError;
 use pkgtool::model::executorch::{Error, ExecuTorch};
@@ -9,12 +10,12 @@ use super::builder::{Field, Node, Plan, byte, constant, file, int, integer, ints
 use super::builder::{method, tables, tensor, text, value};
 use super::{bytes_of, error, read};
 
-/// The message of a program of this one method.
+/// Returns the error message of a program with this single method.
 fn message(plan: &Plan) -> String {
     error(&file(&program(vec![plan.node()]))).to_string()
 }
 
-/// The beginning of a message, the offset left out of it.
+/// Asserts the beginning of a message, without its offset.
 #[track_caller]
 fn starts(message: &str, path: &str, rest: &str) {
     let (found, tail) = message.split_once(" at offset ").expect("an offset");
@@ -124,7 +125,7 @@ fn a_truncated_file_is_called_so() {
         message.ends_with("expected at least 2576 bytes, found 2575"),
         "{message}"
     );
-    // An older header does not say how much data there is; the segments still do.
+    // An older header does not declare the size of the data; the segments still do.
     bytes[12] = 24;
     starts(
         &error(&bytes).to_string(),
@@ -132,7 +133,7 @@ fn a_truncated_file_is_called_so() {
         "expected the segment to end inside the program's 2575 bytes, found 16 bytes at 1152 from \
          base 1408",
     );
-    // With it, a whole file is fine.
+    // A complete file with an older header is valid.
     let older = patched("add_linear_xnnpack_fp32.pte", 12, &[24]);
     assert_eq!(read(&older).methods.len(), 1);
 }
@@ -471,7 +472,7 @@ fn a_flatbuffer_is_verified_as_a_device_does() {
     let bytes = bytes_of("add_linear_portable.pte");
     let name = b"aten::add\0";
     let at = bytes.windows(name.len()).position(|it| it == name);
-    let end = at.expect("it adds") + name.len() - 1;
+    let end = at.expect("the name occurs") + name.len() - 1;
     let message = error(&patched("add_linear_portable.pte", end, b"x")).to_string();
     let (place, rest) = message.split_once(" at offset ").expect("an offset");
     assert!(
@@ -484,7 +485,7 @@ fn a_flatbuffer_is_verified_as_a_device_does() {
         Some("expected a zero byte after the string, found another byte")
     );
 
-    // A version at an odd place: it is read nowhere here.
+    // A version at an unaligned offset. The reader never reads it here.
     let field = Field::Scalar(vec![7]);
     let shifted = Node::Table(vec![(9, field), (1, tables(Vec::new()))]);
     let mut bytes = file(&shifted);

@@ -1,11 +1,11 @@
-//! A small writer of FlatBuffers, for programs that no exporter writes.
+//! A small FlatBuffers writer, for ExecuTorch programs that no exporter produces.
 //!
-//! Writes front to back. Plans and tensors get the empty fields that a device wants of them.
+//! It writes front to back. Plans and tensors get the empty fields that a device requires.
 
-/// Something an offset can lead to.
+/// A target of an offset.
 #[derive(Clone)]
 pub(crate) enum Node {
-    /// Fields by number.
+    /// A table: fields by number.
     Table(Vec<(u16, Field)>),
     /// A vector of tables.
     Tables(Vec<Node>),
@@ -17,7 +17,7 @@ pub(crate) enum Node {
     Bytes(Vec<u8>),
     /// A string.
     Text(String),
-    /// A vector that claims this length and has no elements.
+    /// A vector that declares this length but has no elements.
     Lie(u32),
 }
 
@@ -54,9 +54,9 @@ pub(crate) fn ints(values: &[i32]) -> Field {
     Field::To(Node::Ints(values.to_vec()))
 }
 
-/// A file with this root table and identifier `ET12`.
+/// Returns a file with this root table and the identifier `ET12`.
 pub(crate) fn file(root: &Node) -> Vec<u8> {
-    // A device reads so many bytes before it looks at any.
+    // A device reads 64 bytes before it parses any.
     let mut out = vec![0; 64];
     out[4..8].copy_from_slice(b"ET12");
     let at = write(&mut out, root);
@@ -128,11 +128,13 @@ fn write_table(out: &mut Vec<u8>, fields: &[(u16, Field)]) -> usize {
     let start = push(out, &size.to_le_bytes());
     push(
         out,
-        &u16::try_from(body.len()).expect("small").to_le_bytes(),
+        &u16::try_from(body.len())
+            .expect("the number fits")
+            .to_le_bytes(),
     );
     out.extend(vtable.iter().flat_map(|entry| entry.to_le_bytes()));
     align(out, 8);
-    let distance = u32::try_from(out.len() - start).expect("small");
+    let distance = u32::try_from(out.len() - start).expect("the number fits");
     body[..4].copy_from_slice(&distance.to_le_bytes());
     let at = push(out, &body);
     for (within, node) in links {
@@ -163,7 +165,7 @@ fn link(out: &mut Vec<u8>, slot: usize, node: &Node) {
     out[slot..slot + 4].copy_from_slice(&distance.to_le_bytes());
 }
 
-/// A method with these fields, and the empty ones that a device wants.
+/// A method with these fields and the empty ones that a device requires.
 pub(crate) fn method(mut fields: Vec<(u16, Field)>) -> Node {
     let chain = Node::Table(vec![(2, tables(Vec::new()))]);
     let empty = [
@@ -182,12 +184,12 @@ pub(crate) fn method(mut fields: Vec<(u16, Field)>) -> Node {
     Node::Table(fields)
 }
 
-/// A program of these methods.
+/// A program with these methods.
 pub(crate) fn program(plans: Vec<Node>) -> Node {
     Node::Table(vec![(1, tables(plans))])
 }
 
-/// A method, as a list of what matters to it.
+/// A method, described by its relevant parts only.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) name: &'static str,
@@ -222,7 +224,7 @@ impl Plan {
     }
 }
 
-/// A value of a union member. A tensor is row major if it does not say otherwise.
+/// A value of a union member. A tensor without a dimension order gets the row-major one.
 pub(crate) fn value(tag: u8, mut table: Vec<(u16, Field)>) -> Node {
     let says = |slot| table.iter().any(|(known, _)| *known == slot);
     if tag == 5 && !says(3) {
@@ -236,7 +238,7 @@ pub(crate) fn value(tag: u8, mut table: Vec<(u16, Field)>) -> Node {
     Node::Table(vec![(0, byte(tag)), (1, Field::To(Node::Table(table)))])
 }
 
-/// A float32 tensor: static 0, bounded 1, unbounded 2.
+/// A float32 tensor. `dynamism` is 0 for static, 1 for bounded, 2 for unbounded.
 pub(crate) fn tensor(sizes: &[i32], dynamism: u8) -> Node {
     value(5, vec![(0, byte(6)), (2, ints(sizes)), (8, byte(dynamism))])
 }
@@ -246,7 +248,7 @@ pub(crate) fn integer(number: i64) -> Node {
     value(2, vec![(0, Field::Scalar(number.to_le_bytes().to_vec()))])
 }
 
-/// A constant method that returns a value.
+/// A method that returns a constant value.
 pub(crate) fn constant(name: &'static str, value: Node) -> Node {
     let plan = Plan {
         name,

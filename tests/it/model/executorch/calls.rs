@@ -1,4 +1,4 @@
-//! Calls of operators, as the runtime and its kernels take them.
+//! Checks of operator calls: the arguments that the ExecuTorch runtime and its kernels accept.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,8 @@ use crate::support::environment::Piece;
 /// The table of operators.
 const TABLE: &str = include_str!("../../../../src/model/executorch/load/operators.txt");
 
-/// A program with one call: values 0 and 1 are tensors, 2 and 3 ints, 4 is a list of the value given, 5 none.
+/// A program with one call. Values 0 and 1 are tensors, 2 and 3 are ints, 4 is a list of value
+/// `item`, and 5 is `None`.
 fn calling(operator: &'static str, arguments: &[i32], item: i64) -> Vec<u8> {
     let items = Field::To(Node::Longs(vec![item]));
     let plan = Plan {
@@ -42,7 +43,7 @@ fn operators_exist_in_namespaces_that_are_known() {
     for own in ["mine::relu.out", "relu.out", "et_vk::prepack"] {
         read(&calling(own, &[0], 2));
     }
-    // PyTorch has it, and an application may bring a kernel.
+    // PyTorch defines this operator, so an application may register a kernel for it.
     read(&calling("aten::erfinv.out", &[0], 2));
     refused(
         "aten::relux.out",
@@ -100,7 +101,7 @@ fn arguments_are_of_the_kinds_that_kernels_take() {
         2,
         "expected an int or a bool or a double for argument 2",
     );
-    // What may be left out is none.
+    // An optional argument may be `None`.
     read(&calling(
         "dim_order_ops::_empty_dim_order.out",
         &[4, 5, 1, 1],
@@ -122,7 +123,7 @@ fn arguments_are_of_the_kinds_that_kernels_take() {
 
 #[test]
 fn what_an_instruction_replaces_may_be_of_any_kind() {
-    // The size that a kernel gives back takes the place of the tensor.
+    // The size that the kernel returns replaces the tensor.
     read(&calling("aten::sym_size.int", &[0, 3, 1], 2));
     refused("aten::sym_size.int", &[3, 3, 2], 2, "expected a tensor");
 }
@@ -150,14 +151,14 @@ fn the_table_has_what_the_package_lists() {
             count += 1;
             assert!(
                 has_kernel(entry.trim()),
-                "{entry}: write it anew by tests/operators/kernels.py"
+                "{entry}: regenerate the table with tests/operators/kernels.py"
             );
         }
     }
     assert!(count > 200, "{count}");
 }
 
-/// Whether the table has a kernel of this name.
+/// Returns true if the table contains a kernel with this name.
 fn has_kernel(name: &str) -> bool {
     let (namespace, name) = name.split_once("::").unwrap_or(("aten", name));
     let (base, overload) = name.split_once('.').unwrap_or((name, "-"));

@@ -1,12 +1,13 @@
-//! What the payloads of delegates hold, of programs of every backend and precision.
+//! Summaries of delegate payloads (operators, precisions, states), for programs of every backend
+//! and precision.
 
 use std::path::Path;
 
 use pkgtool::model::executorch::body::ProgramBody;
-use pkgtool::model::executorch::{PayloadSummary, LoweredPrecision, contents};
+use pkgtool::model::executorch::{LoweredPrecision, PayloadSummary, contents};
 use pkgtool::package::Backend;
 
-/// What the payloads of a program hold, those of all methods.
+/// Reads the payload summaries of all methods of a program.
 fn read(folder: &str, name: &str) -> Vec<(Backend, PayloadSummary)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
@@ -24,7 +25,7 @@ fn read(folder: &str, name: &str) -> Vec<(Backend, PayloadSummary)> {
     found.collect()
 }
 
-/// The first payload of a program of `payloads`.
+/// Returns the first payload summary of a program in the folder `payloads`.
 fn first(name: &str) -> PayloadSummary {
     read("payloads", &format!("{name}.pte")).remove(0).1
 }
@@ -71,7 +72,7 @@ fn every_program_is_described() {
                 .into_iter()
                 .map(|(lowered, _)| lowered)
                 .max();
-            // Core ML keeps states in float16, whatever it computes in.
+            // Core ML stores states in float16, independent of its computation type.
             let keeps = name.ends_with("coreml_fp32.pte") && !content.states.is_empty();
             let allowed: &[Option<LoweredPrecision>] = match precision {
                 _ if keeps => &[Some(LoweredPrecision::Float16)],
@@ -81,13 +82,13 @@ fn every_program_is_described() {
                 "bf16" => &[Some(LoweredPrecision::Bfloat16)],
                 "4w" | "8da4w" => &[Some(LoweredPrecision::FourBits)],
                 "int8" => &[Some(LoweredPrecision::EightBits)],
-                // Operations by themselves, of whatever they are for.
+                // Programs of single operations have a precision unrelated to their name.
                 _ if name.starts_with("mil_packed") => &[Some(LoweredPrecision::FourBits)],
                 _ if name.starts_with("mil_quantized") => &[Some(LoweredPrecision::EightBits)],
                 _ if name.starts_with("mlx_words") => &[Some(LoweredPrecision::FourBits)],
                 _ if name.starts_with("vulkan_eights") => &[Some(LoweredPrecision::EightBits)],
                 _ if name.starts_with("vulkan_weights") => &[Some(LoweredPrecision::FourBits)],
-                // It has an embedding in groups.
+                // This program contains an embedding quantized in groups.
                 _ if name.contains("int4") || name == "pieces_mlx_fp32.pte" => {
                     &[Some(LoweredPrecision::FourBits)]
                 }
@@ -158,7 +159,7 @@ fn what_is_less_precise_is_told_in_words() {
             "mobile_int8_vulkan_int8",
             &["computes with 8-bit values", "holds 8-bit weights"],
         ),
-        // Only its state is.
+        // Only its state is float16.
         ("counter_coreml_fp32", &["computes in float16"]),
     ] {
         assert_eq!(words(&first(name)), expected, "{name}");

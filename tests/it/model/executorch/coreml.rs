@@ -1,10 +1,10 @@
-//! What packages of Core ML tell of dimensions, and packages that are wrong.
+//! Dimensions inferred from Core ML packages in ExecuTorch payloads, and broken packages.
 
 use std::cell::Cell;
 use std::io;
 
 use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool::model::executorch::{PayloadSummary, Error, contents};
+use pkgtool::model::executorch::{Error, PayloadSummary, contents};
 use pkgtool::source::ReadAt;
 
 use super::delegates::{caller_of, forward};
@@ -13,8 +13,11 @@ use super::package::{
 };
 use super::{inspect, read};
 
-/// The signature of a program that has a package, whose `x` and `y` are at most `[4, 8]`. Sizes that a program has of
-/// `x` are unknown of `y` in its first dimension.
+/// Returns the signature of a program whose payload is a Core ML package with the bounds `[4, 8]`
+/// for `x` and `y`.
+///
+/// `x` are the sizes that the package's program declares for its input. The first size of `y` is
+/// unknown.
 fn signature(array: Option<Vec<u8>>, x: &[Option<u64>]) -> String {
     let y = [None, x[1]];
     let relu = operation("relu", &[("x", "x")], named("y", ty(&y)));
@@ -46,7 +49,7 @@ fn a_package_proves_what_its_description_and_types_say() {
             &open,
             "-1 (3 to 4), 8",
         ),
-        // The other dimension is fixed, so this one varies.
+        // The other dimension is fixed, so this one is dynamic.
         ("nothing said", None, &open, "-1 (up to 4), 8"),
         (
             "another rank",
@@ -60,23 +63,23 @@ fn a_package_proves_what_its_description_and_types_say() {
             &open,
             "-1 (up to 4), 8",
         ),
-        // A range that ends before it begins says nothing.
+        // A range whose end is below its beginning is ignored.
         (
             "no range",
             Some(ranges(&[(4, 2), (8, 8)])),
             &open,
             "-1 (up to 4), 8",
         ),
-        // Both may be one size always.
+        // Either dimension may be static.
         ("all unknown", None, &[None, None], "4 or -1, 8 or -1"),
-        // What the program fixes and the description opens is not believed.
+        // A range in the description is ignored where the package's program fixes the size.
         (
             "contradiction",
             Some(ranges(&[(2, 4), (8, 8)])),
             &[Some(4), Some(8)],
             "-1 (up to 4), 8",
         ),
-        // Sizes that are not the program's join nothing.
+        // Sizes that differ from those of the ExecuTorch program do not link dimensions.
         (
             "other bound",
             Some(ranges(&[(2, 5), (8, 8)])),
@@ -92,7 +95,7 @@ fn a_package_proves_what_its_description_and_types_say() {
     ] {
         let found = signature(array, x);
         let expected = match name {
-            // The result's largest size is not said: it joins, and is as large as what it is made of.
+            // The maximum size of the result is unknown. It is linked to `x` and takes its size.
             "other bound" => format!("(float32[{expected}]) → (float32[-1 (2 to 4), 8])"),
             _ => both(expected),
         };
@@ -100,7 +103,7 @@ fn a_package_proves_what_its_description_and_types_say() {
     }
 }
 
-/// Bytes that count how many of them were asked for.
+/// A byte source that counts the bytes read from it.
 struct Counted {
     bytes: Vec<u8>,
     read: Cell<u64>,
@@ -117,7 +120,7 @@ impl ReadAt for Counted {
     }
 }
 
-/// What a payload holds; its named data is itself.
+/// Reads the summary of a payload. The payload also serves as its own named data.
 fn content(source: &dyn ReadAt) -> Result<PayloadSummary, Error> {
     let payload = ByteRange {
         offset: 0,
@@ -160,7 +163,7 @@ fn weights_that_stand_in_the_program_are_stepped_over() {
     assert_eq!(weights, ["float32"]);
     assert_eq!(content.operators.len(), 1);
     assert!(source.read.get() < 128 << 10, "{} bytes", source.read.get());
-    // The evidence of dimensions reads no more than the program around it.
+    // Inferring dimensions reads only the program part of the package.
     let bytes = source.bytes;
     let sizes: [&[i32]; 2] = [&[4, 8], &[4, 8]];
     let source = Counted {
@@ -183,7 +186,7 @@ fn a_package_that_is_wrong_is_told_with_its_place() {
         let at = bytes
             .windows(from.len())
             .position(|part| part == from)
-            .expect("there");
+            .expect("the bytes occur");
         let to: Vec<u8> = to.bytes().rev().collect();
         bytes[at..at + to.len()].copy_from_slice(&to);
         bytes

@@ -1,4 +1,5 @@
-//! Data files: read like a model, broken ones refused, and what a program needs of them held against them.
+//! ExecuTorch data files (`.ptd`): reading them, rejecting broken ones, and finding the data that a
+//! program needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ fn message(bytes: &[u8]) -> String {
     error.to_string()
 }
 
-/// A copy of the program with external tensors, beside these data files.
+/// Copies these data files to a directory and looks up the external tensors of a program in them.
 fn beside(files: &[(&str, &[u8])]) -> Result<(), ExternalDataError> {
     let directory = tempfile::tempdir().expect("a directory");
     for (name, bytes) in files {
@@ -29,14 +30,15 @@ fn beside(files: &[(&str, &[u8])]) -> Result<(), ExternalDataError> {
     }
     let (info, _) = model::open(&folder().join("external_portable.pte")).expect("a program");
     let [external] = info.external.as_slice() else {
-        panic!("tensors in other files");
+        panic!("expected one external data reference");
     };
     external.locate(directory.path()).map(|_| ())
 }
 
 #[test]
 fn a_data_file_tells_what_it_holds() {
-    let (info, size) = model::open(&folder().join("external_portable.ptd")).expect("it is sound");
+    let (info, size) =
+        model::open(&folder().join("external_portable.ptd")).expect("the model is valid");
     assert_eq!(
         (info.format, info.format_version.as_str()),
         ("flat_tensor", "FT01")

@@ -1,4 +1,5 @@
-//! What the payloads of delegates tell of dynamic dimensions, and that they can do no harm.
+//! Dynamic dimensions inferred from delegate payloads, and the limits on the work that payloads can
+//! cause.
 
 use std::time::{Duration, Instant};
 
@@ -8,30 +9,31 @@ use proptest::prelude::*;
 use super::builder::{Field, Node, byte, file, int, ints, method, tables, tensor, text};
 use super::{bytes_of, error, inspect, read};
 
-/// Real programs, each with what was dynamic at export: `length`, `batch`, or both.
+/// Real programs and their signatures. Each comment names the dimensions that were dynamic at
+/// export.
 const PROGRAMS: [(&str, &str); 9] = [
     // batch
     (
         "dyn_batch_xnnpack_fp32.pte",
         "(float32[-1 (up to 16), 3, 32 or -1, 32 or -1]) → (float32[-1 (up to 16), 4])",
     ),
-    // batch: a filter is as wide as what it is applied to, so the other dimension varies
+    // batch; a filter is as wide as its input, so the other dimension is the dynamic one
     (
         "dyn_mlp_xnnpack_fp32.pte",
         "(float32[-1 (up to 16), 8]) → (float32[-1 (up to 16), 4])",
     ),
-    // length: XNNPACK does not tell it from the batch
+    // length; XNNPACK payloads do not distinguish it from the batch
     (
         "dyn_attention_xnnpack_fp32.pte",
         "(float32[2 or -1, 32 or -1, 8]) → (float32[2 or -1, 32 or -1, 8])",
     ),
-    // batch: a broadcast second argument might be one row
+    // batch; a broadcast second argument might be one row
     (
         "dyn_joined_xnnpack_fp32.pte",
         "(float32[-1 (up to 16), 8], float32[-1 (up to 16), 8 or -1]) → \
          (float32[-1 (up to 16), 8], float32[-1 (up to 16), 16 or -1])",
     ),
-    // length, from 2 on: MLX alone says how small it may be
+    // length, at least 2; only MLX records the minimum
     (
         "dyn_attention_mlx_fp32.pte",
         "(float32[2, -1 (2 to 32), 8]) → (float32[2, -1 (2 to 32), 8])",
@@ -42,12 +44,12 @@ const PROGRAMS: [(&str, &str); 9] = [
         "(float32[-1 (up to 16), -1 (up to 32), 8 or -1]) → \
          (float32[-1 (up to 16), -1 (up to 32), 4])",
     ),
-    // both: a description says of inputs how large they may be, types of results only what is fixed
+    // both; the description bounds the inputs, the result types declare only fixed sizes
     (
         "dyn_attention_coreml_fp32.pte",
         "(float32[-1 (2 to 16), -1 (2 to 32), 8]) → (float32[16 or -1, 32 or -1, 8])",
     ),
-    // batch: a linear layer of it may be one row, for all its type says
+    // batch; the result of the linear layer may be one row according to its type
     (
         "dyn_joined_coreml_fp32.pte",
         "(float32[-1 (2 to 16), 8], float32[-1 (2 to 16), 8]) → \
@@ -58,7 +60,9 @@ const PROGRAMS: [(&str, &str); 9] = [
 ];
 
 pub(super) fn forward(info: &ModelInfo) -> String {
-    info.method("forward").expect("forward").to_string()
+    info.method("forward")
+        .expect("the method exists")
+        .to_string()
 }
 
 #[test]
@@ -82,7 +86,7 @@ fn a_payload_of_another_kind_tells_nothing() {
     }
 }
 
-/// Bytes of the file that hold delegates' payloads.
+/// Returns the offsets of all bytes that belong to delegate payloads.
 fn payload_bytes(info: &ModelInfo) -> Vec<usize> {
     let delegates = info
         .segments
@@ -109,7 +113,8 @@ proptest! {
             bytes[*at.get(&places)] = byte;
         }
         let start = Instant::now();
-        // XNNPACK's are checked as its delegate does; of others only the number of arguments is.
+        // XNNPACK payloads are checked like the delegate checks them; for others only the number of
+        // arguments is checked.
         if let Err(error) = inspect(&bytes) {
             let text = error.to_string();
             let own = ["XNNGraph", "XNNPACK payload"].iter().any(|part| text.contains(part));
@@ -120,7 +125,8 @@ proptest! {
     }
 }
 
-/// `XNNGraph` of these nodes and so many tensors of these sizes, of which the first comes in and the last goes out.
+/// An `XNNGraph` with these nodes and `values` tensors of these sizes. The first tensor is the
+/// input, the last the output.
 pub(super) fn graph(dims: &[i32], values: u32, nodes: Vec<Node>) -> Vec<u8> {
     let value = |id: u32| {
         let rank = u32::try_from(dims.len()).expect("a small rank");
@@ -145,23 +151,23 @@ pub(super) fn node(kind: u8, fields: Vec<(u16, Field)>) -> Node {
     Node::Table(vec![(0, byte(kind)), (1, Field::To(Node::Table(fields)))])
 }
 
-/// The sigmoid of one value, which is another.
+/// A sigmoid node from one value to another.
 pub(super) fn sigmoid(from: u32, to: u32) -> Node {
     node(4, vec![(0, int(from)), (1, int(to))])
 }
 
-/// `XNNGraph`: the sigmoid, over and over, of a tensor of these sizes.
+/// An `XNNGraph` that is a chain of `count` sigmoids on a tensor of these sizes.
 fn sigmoids(dims: &[i32], count: u32) -> Vec<u8> {
     let nodes = (0..count).map(|id| sigmoid(id, id + 1));
     graph(dims, count + 1, nodes.collect())
 }
 
-/// A program that calls an inline payload so often, on a tensor of its input's sizes and another.
+/// A program that calls an inline XNNPACK payload `calls` times, on two tensors of these sizes.
 fn caller(payload: Vec<u8>, sizes: [&[i32]; 2], calls: usize) -> Vec<u8> {
     caller_of("XnnpackBackend", payload, sizes, calls)
 }
 
-/// The same of a payload that another backend is said to have written.
+/// Like [`caller`], with a payload of any backend.
 pub(super) fn caller_of(
     backend: &str,
     payload: Vec<u8>,
@@ -191,7 +197,7 @@ pub(super) fn caller_of(
     ]))
 }
 
-/// A program whose delegate's payload takes the argument at `position` of a call that passes two.
+/// A program that passes two arguments to a delegate whose payload uses the argument at `position`.
 fn taking(position: u32) -> Vec<u8> {
     let output = 2;
     let tensor = vec![
@@ -234,7 +240,8 @@ fn a_payload_called_over_and_over_does_not_multiply_the_work() {
 
 #[test]
 fn dynamism_goes_through_a_graph_both_ways_unless_sizes_contradict() {
-    // Of the result only one dimension can vary; the argument's bounds have to be the same.
+    // Only one dimension of the result can be dynamic. Linking requires equal bounds of argument
+    // and result.
     let bytes = caller(sigmoids(&[1, 8], 3), [&[1, 8], &[1, 8]], 1);
     let all = "(float32[1 or -1, -1 (up to 8)]) → (float32[1 or -1, -1 (up to 8)])";
     assert_eq!(forward(&read(&bytes)), all);

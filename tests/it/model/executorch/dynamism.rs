@@ -1,4 +1,4 @@
-//! Which dimensions come out dynamic, by each kind of evidence.
+//! Detection of dynamic dimensions in ExecuTorch programs, by each kind of evidence.
 
 use pkgtool::model::{Allowed, Dim, Dynamism, Method, Value, ValueKind};
 
@@ -22,7 +22,7 @@ fn declared(bound: u64, allowed: Allowed) -> Dim {
     }
 }
 
-/// Sizes from 1 on.
+/// A dynamic dimension from 1 to `most`.
 fn any_up_to(most: u64) -> Dim {
     let (least, step) = (1, 1);
     declared(most, Allowed::Range { least, most, step })
@@ -43,15 +43,16 @@ fn dims(method: &Method) -> Vec<Vec<Dim>> {
         .collect()
 }
 
-/// The dimensions of the inputs, then outputs, of `forward` in a program of these methods.
+/// Returns the dimensions of the inputs, then of the outputs, of `forward` in a program with these
+/// methods.
 fn forward(plan: &Plan, others: Vec<Node>) -> Vec<Vec<Dim>> {
     let mut plans = vec![plan.node()];
     plans.extend(others);
     let info = read(&file(&program(plans)));
-    dims(info.method("forward").expect("forward"))
+    dims(info.method("forward").expect("the method exists"))
 }
 
-/// A method without instructions that takes tensors of these bounds.
+/// A method without instructions whose inputs are tensors with these bounds.
 fn takes(bounds: &[&[i32]]) -> Plan {
     Plan {
         name: "forward",
@@ -64,7 +65,7 @@ fn takes(bounds: &[&[i32]]) -> Plan {
 #[test]
 fn a_dynamic_batch_shows_on_both_sides() {
     let info = read(&bytes_of("dyn_batch_xnnpack_fp32.pte"));
-    let found = dims(info.method("forward").expect("forward"));
+    let found = dims(info.method("forward").expect("the method exists"));
     let input = vec![
         dynamic(16),
         Dim::Fixed(3),
@@ -102,7 +103,7 @@ fn unbounded_tensors_have_no_bounds() {
         ..Plan::default()
     };
     let info = read(&file(&program(vec![plan.node()])));
-    let method = info.method("forward").expect("forward");
+    let method = info.method("forward").expect("the method exists");
     let open = Dim::Dynamic {
         bound: None,
         name: None,
@@ -154,7 +155,7 @@ fn a_view_tells_computed_sizes_from_literals() {
         operators: vec!["aten::sym_size.int", "executorch_prim::et_view.default"],
         calls: vec![(0, vec![0, 1, 4]), (1, vec![0, 7, 3])],
     };
-    // The last literal contradicts the bound: it tells nothing.
+    // The last literal contradicts the bound, so it is ignored.
     let output = vec![dynamic(16), Dim::Fixed(2), maybe(2, false)];
     let input = vec![dynamic(16), maybe(4, false)];
     assert_eq!(forward(&plan, Vec::new()), [input, output]);
@@ -181,12 +182,12 @@ fn a_model_schema_is_believed_where_it_agrees() {
         maybe(6, false),
     ];
     assert_eq!(found, [expected]);
-    // Another rank, or another tensor: no word on it.
+    // A schema with another rank is ignored.
     let found = forward(&takes(&[&[3, 8]]), vec![declared()]);
     assert_eq!(found, [vec![maybe(3, true), maybe(8, false)]]);
 }
 
-/// Names of the dimensions of the inputs of `forward`.
+/// Returns the dimension names of the inputs of `forward`.
 fn names(found: &[Vec<Dim>]) -> Vec<Vec<Option<String>>> {
     let name = |dim: &Dim| match dim {
         Dim::Dynamic { name, .. } => name.clone(),
@@ -240,7 +241,7 @@ fn declared_constraints_name_the_dimensions() {
             vec![None, None, some("2*s0 - 1")],
         ]
     );
-    // What is no dimension, or always one size, or said in words nobody knows, says nothing.
+    // Constraints that are not dimensions, have a single size, or have unknown keys are ignored.
     for constraint in [
         equality(&[at(0, 0), at(7, 0)]),
         equality(&[at(0, 0), at(1, 1)]),
@@ -297,7 +298,7 @@ fn dynamic_dims_are_rows_over_all_inputs() {
     ]);
     let info = read(&file(&root));
     assert_eq!(info.weight_bytes, 96);
-    let found = dims(info.method("forward").expect("forward"));
+    let found = dims(info.method("forward").expect("the method exists"));
     let expected = [
         vec![Dim::Fixed(1), any_up_to(128)],
         vec![Dim::Fixed(2), any_up_to(64)],

@@ -1,4 +1,4 @@
-//! Whatever the bytes are: no panic, no long work, no large memory.
+//! Fuzzing of the ExecuTorch reader: no input causes a panic, long work or large allocations.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::builder::{Field, Node, Plan, byte, file, int, ints, program, tables, value};
 use super::{HEADERS, bytes_of, error, inspect};
 
-/// Small programs with something of everything in them.
+/// Small programs that together cover all parts of the format.
 const SEEDS: [&str; 12] = [
     "add_linear_portable.pte",
     "add_linear_xnnpack_fp32.pte",
@@ -25,7 +25,7 @@ const SEEDS: [&str; 12] = [
     "nontensor_io_portable.pte",
 ];
 
-/// Values that break arithmetic.
+/// Values that provoke arithmetic overflow.
 const EXTREMES: [u32; 10] = [
     0,
     1,
@@ -77,7 +77,7 @@ pub(crate) fn mutate(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Inspects; an error can be shown, an answer keeps its promises.
+/// Inspects the bytes. Errors must format, and results must satisfy [`keeps_promises`].
 fn survives(bytes: &[u8]) {
     let start = Instant::now();
     match inspect(&bytes.to_vec()) {
@@ -87,7 +87,8 @@ fn survives(bytes: &[u8]) {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
-/// Names are unique, segments lie inside the file, something of a bounded tensor varies.
+/// Asserts that names are unique, segments lie inside the file, and each bounded tensor has a
+/// dynamic dimension.
 fn keeps_promises(info: &ModelInfo, len: u64) {
     let names: BTreeSet<&str> = info
         .methods

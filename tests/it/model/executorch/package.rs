@@ -1,10 +1,11 @@
-//! Packages of Core ML that no exporter writes: protobuf messages in a file system of its own.
+//! Builder of Core ML packages that no exporter produces: protobuf messages inside the payload's
+//! own file system.
 
-/// A field of a message.
+/// The value of a protobuf field.
 pub(super) enum Value {
     /// A varint.
     Number(u64),
-    /// Bytes: a message or a text.
+    /// Bytes: a message or a string.
     Bytes(Vec<u8>),
 }
 
@@ -50,7 +51,7 @@ fn entry(key: &str, value: Vec<u8>) -> Vec<u8> {
     message(vec![text(1, key), inside(2, value)])
 }
 
-/// A float32 tensor's type; none for sizes that are not known.
+/// The type of a float32 tensor. `None` is an unknown size.
 pub(super) fn ty(dims: &[Option<u64>]) -> Vec<u8> {
     let mut fields = vec![number(1, 11), number(2, dims.len() as u64)];
     fields.extend(dims.iter().map(|dim| {
@@ -67,7 +68,7 @@ pub(super) fn named(name: &str, ty: Vec<u8>) -> Vec<u8> {
     message(vec![text(1, name), inside(2, ty)])
 }
 
-/// An operation of arguments by name, and one result.
+/// An operation with named arguments and one result.
 pub(super) fn operation(kind: &str, args: &[(&str, &str)], result: Vec<u8>) -> Vec<u8> {
     let mut fields = vec![text(1, kind), inside(3, result)];
     fields.extend(args.iter().map(|(key, name)| {
@@ -77,7 +78,7 @@ pub(super) fn operation(kind: &str, args: &[(&str, &str)], result: Vec<u8>) -> V
     message(fields)
 }
 
-/// A constant whose elements stand in the program.
+/// A constant whose elements are stored inline in the program.
 pub(super) fn immediate(name: &str, dims: &[Option<u64>], elements: Vec<u8>) -> Vec<u8> {
     let floats = message(vec![inside(1, message(vec![inside(1, elements)]))]);
     let value = message(vec![
@@ -91,7 +92,7 @@ pub(super) fn immediate(name: &str, dims: &[Option<u64>], elements: Vec<u8>) -> 
     ])
 }
 
-/// Sizes from one to the other.
+/// An array type with size ranges: minimum and maximum of each dimension.
 pub(super) fn ranges(sizes: &[(u64, u64)]) -> Vec<u8> {
     let ranges = sizes.iter().map(|(least, most)| {
         let range = message(vec![number(1, *least), number(2, *most)]);
@@ -100,7 +101,7 @@ pub(super) fn ranges(sizes: &[(u64, u64)]) -> Vec<u8> {
     message(vec![inside(31, message(ranges.collect()))])
 }
 
-/// Whole shapes.
+/// An array type with enumerated shapes.
 pub(super) fn shapes(shapes: &[&[u64]]) -> Vec<u8> {
     let shapes = shapes.iter().map(|shape| {
         let sizes = shape.iter().map(|size| number(1, *size));
@@ -109,8 +110,8 @@ pub(super) fn shapes(shapes: &[&[u64]]) -> Vec<u8> {
     message(vec![inside(21, message(shapes.collect()))])
 }
 
-/// A model of a function `main` from `x` to `y`: what its description says of `x`, the types of both, and
-/// operations.
+/// A model with a function `main` from `x` to `y`. `array` is the description of `x`, `x` its type
+/// in the function.
 pub(super) fn model(array: Option<Vec<u8>>, x: Vec<u8>, operations: Vec<Vec<u8>>) -> Vec<u8> {
     let mut block = vec![text(2, "y")];
     block.extend(operations.into_iter().map(|operation| inside(3, operation)));
@@ -131,7 +132,7 @@ pub(super) fn model(array: Option<Vec<u8>>, x: Vec<u8>, operations: Vec<Vec<u8>>
     ])
 }
 
-/// The payload that has a model.
+/// The payload that contains a model.
 pub(super) fn payload(model: &[u8]) -> Vec<u8> {
     let metadata = br#"{"inputNames":["x"],"outputNames":["y"],"identifier":"i"}"#;
     let (said, size) = (metadata.len(), model.len());

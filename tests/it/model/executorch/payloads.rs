@@ -1,18 +1,18 @@
-//! Payloads of Core ML, MLX and Vulkan: whatever stands in them, reading ends in a graph or in an error that says
-//! where.
+//! Fuzzing of Core ML, MLX and Vulkan payloads: reading them yields a graph, or an error that names
+//! the place.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pkgtool::model::FormatError;
 use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool::model::executorch::{PayloadSummary, Error, contents, coreml, mlx, vulkan};
+use pkgtool::model::executorch::{Error, PayloadSummary, contents, coreml, mlx, vulkan};
 use proptest::prelude::*;
 
 use super::builder::{Field, Node, byte, file, int, ints, long, tables, text};
 use super::hostile::{Change, changes, mutate};
 
-/// Programs with a payload each, small ones.
+/// Small programs with one payload each.
 const SEEDS: [&str; 7] = [
     "counter_coreml_fp32",
     "methods_coreml_fp32",
@@ -23,7 +23,7 @@ const SEEDS: [&str; 7] = [
     "wide_8da4w_vulkan_8da4w",
 ];
 
-/// The bytes of a program, and its payloads with their backends.
+/// Reads a program and returns its bytes and its payloads with their backends.
 fn program(name: &str) -> (Vec<u8>, Vec<(String, ByteRange)>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/payloads");
     let bytes = std::fs::read(folder.join(format!("{name}.pte"))).expect("fixtures can be read");
@@ -34,10 +34,10 @@ fn program(name: &str) -> (Vec<u8>, Vec<(String, ByteRange)>) {
     (bytes, payloads)
 }
 
-/// Reads a payload as that of a backend; what is read of it can be followed.
+/// Reads a payload as that of a backend and walks through the result.
 #[expect(
     clippy::ptr_arg,
-    reason = "a vector is a source of bytes, a slice is none"
+    reason = "a vector implements the byte source trait, a slice does not"
 )]
 fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
     match id {
@@ -73,10 +73,10 @@ fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
     Ok(())
 }
 
-/// Describes a payload as that of a backend.
+/// Summarizes a payload as that of a backend.
 #[expect(
     clippy::ptr_arg,
-    reason = "a vector is a source of bytes, a slice is none"
+    reason = "a vector implements the byte source trait, a slice does not"
 )]
 fn describe(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<PayloadSummary, Error> {
     let named = ProgramBody::read(bytes).map(|body| body.named);
@@ -99,7 +99,7 @@ fn describe(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<PayloadSumm
     found.remove(0).expect("a payload that is read").content
 }
 
-/// An error says where: a table or a file, and an offset.
+/// Reads a payload. An error must name a table or file, and an offset.
 fn survives(bytes: &Vec<u8>, id: &str, payload: ByteRange) {
     let start = Instant::now();
     let errors = [
@@ -139,7 +139,7 @@ fn what_is_no_payload_is_told_with_its_place() {
         ("MLXBackend", "MLX payload header.magic"),
         ("CoreMLBackend", "Core ML payload listing"),
     ] {
-        let error = read(&bytes, id, payload).expect_err("there is no graph");
+        let error = read(&bytes, id, payload).expect_err("the graph is missing");
         assert!(error.to_string().contains(expected), "{id}: {error}");
     }
 }
@@ -159,7 +159,7 @@ fn a_listing_with_a_circle_is_refused() {
     );
 }
 
-/// A graph of Vulkan's with these fields, in its payload.
+/// A Vulkan payload whose graph has these fields.
 fn vulkan_payload(fields: Vec<(u16, Field)>) -> Vec<u8> {
     let mut graph = file(&Node::Table(fields));
     graph[4..8].copy_from_slice(b"VK00");
@@ -174,7 +174,7 @@ fn vulkan_payload(fields: Vec<(u16, Field)>) -> Vec<u8> {
     payload
 }
 
-/// A graph of MLX's with these fields, in its payload.
+/// An MLX payload whose graph has these fields.
 fn mlx_payload(fields: Vec<(u16, Field)>) -> Vec<u8> {
     let mut payload = b"\0\0\0\0MLX0".to_vec();
     payload.extend([0; 16]);
@@ -320,8 +320,8 @@ proptest! {
     ) {
         let (bytes, payloads) = program(seed);
         for (id, payload) in payloads {
-            let begin = usize::try_from(payload.offset).expect("small");
-            let end = begin + usize::try_from(payload.size).expect("small");
+            let begin = usize::try_from(payload.offset).expect("the number fits");
+            let end = begin + usize::try_from(payload.size).expect("the number fits");
             let mut bytes = bytes.clone();
             let changes: Vec<Change> = changes.clone();
             let changed = mutate(bytes[begin..end].to_vec(), &changes);

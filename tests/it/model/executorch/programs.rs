@@ -1,4 +1,5 @@
-//! Every real program says what was read from it independently (`expect.json`).
+//! Compares the reader's result for every real program with an independent reading of it
+//! (`expect.json`).
 
 use std::fs::File;
 use std::path::Path;
@@ -135,7 +136,7 @@ fn segments_delegates_and_weights_are_measured() {
         id: "XnnpackBackend".to_owned(),
         payload_bytes: Some(size),
     };
-    let forward = info.method("forward").expect("forward");
+    let forward = info.method("forward").expect("the method exists");
     assert_eq!(forward.delegates, [delegate(1264), delegate(720)]);
     let operators: Vec<(&str, u64)> = forward
         .operators
@@ -208,7 +209,7 @@ fn a_bundled_program_is_read_through() {
         info.metadata,
         metadata.map(|(key, value)| (key.to_owned(), value.to_owned()))
     );
-    let forward = info.method("forward").expect("forward");
+    let forward = info.method("forward").expect("the method exists");
     let shape = |value: &Value| value.tensor().and_then(TensorInfo::config_shape);
     assert_eq!(shape(&forward.inputs[0]), Some(vec![1, 8]));
     assert_eq!(shape(&forward.outputs[0]), Some(vec![1, 4]));

@@ -1,4 +1,6 @@
-//! XNNPACK's payloads: kinds of node, what evidence tolerates and an executor refuses.
+//! XNNPACK payloads: all kinds of nodes, and the strictness of the two readers.
+//!
+//! The reader that infers dimensions tolerates graphs that the executor rejects.
 
 use pkgtool::model::executorch::Error;
 use pkgtool::model::executorch::body::ByteRange;
@@ -59,18 +61,18 @@ const KINDS: [&str; 47] = [
     "XNNCos",
 ];
 
-/// What is told of a method whose delegate holds one dimension to a size.
+/// The signature of a method whose delegate fixes one dimension.
 const TOLD: &str = "(float32[2 or -1, 8 or -1]) → (float32[-1 (up to 2), 8])";
-/// The same where the delegate tells nothing.
+/// The signature of the same method without evidence from the delegate.
 const NOT_TOLD: &str = "(float32[2 or -1, 8 or -1]) → (float32[2 or -1, 8 or -1])";
 
-/// A graph whole, as an executor reads it.
+/// Reads a complete graph with the strict reader of the executor.
 fn whole(payload: &[u8]) -> Result<Graph, Error> {
     let size = payload.len() as u64;
     Graph::read(&payload.to_vec(), ByteRange { offset: 0, size })
 }
 
-/// A reshape to eight columns, a node beside it, and a sigmoid.
+/// A graph that reshapes to eight columns and applies a sigmoid, with another node in between.
 fn with(node: Node) -> Vec<u8> {
     graph(&[2, 8], 3, vec![reshape(&[0, 8]), node, sigmoid(1, 2)])
 }
@@ -79,7 +81,7 @@ fn reshape(sizes: &[i32]) -> Node {
     node(20, vec![(1, ints(sizes)), (2, int(0)), (3, int(1))])
 }
 
-/// What is told of a program that calls a payload of this backend.
+/// Returns the signature of a program that calls a payload of this backend.
 fn told(backend: &str, payload: &[u8]) -> String {
     let sizes: [&[i32]; 2] = [&[2, 8], &[2, 8]];
     forward(&read(&caller_of(backend, payload.to_vec(), sizes, 1)))
@@ -98,7 +100,7 @@ fn a_kind_that_is_not_known_tells_nothing_and_is_not_executed() {
     for kind in [0, 48, 255] {
         let payload = with(node(kind, Vec::new()));
         assert_eq!(told("XnnpackBackend", &payload), TOLD);
-        let error = whole(&payload).expect_err("nobody knows what it computes");
+        let error = whole(&payload).expect_err("the operation is unknown");
         let expected = matches!(error, Error::UnionType { found, most: 47, .. } if found == kind);
         assert!(expected, "{error}");
         let text = error.to_string();
@@ -108,11 +110,11 @@ fn a_kind_that_is_not_known_tells_nothing_and_is_not_executed() {
 
 #[test]
 fn a_node_that_is_broken_tells_nothing_and_is_not_executed() {
-    // More sizes than XNNPACK has dimensions; a value that there is not.
+    // More dimensions than XNNPACK supports, and a value that does not exist.
     for broken in [reshape(&[1; 7]), sigmoid(0, 9)] {
         let payload = with(broken);
         assert_eq!(told("XnnpackBackend", &payload), TOLD);
-        whole(&payload).expect_err("it cannot be executed");
+        whole(&payload).expect_err("the graph is not executable");
     }
 }
 

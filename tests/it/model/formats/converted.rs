@@ -1,4 +1,5 @@
-//! TensorFlow Lite files of TensorFlow's own converter (`convert.py`), against what its interpreter says of them.
+//! TensorFlow Lite files written by TensorFlow's converter (`convert.py`), compared with the
+//! reports of its interpreter.
 
 use std::fs;
 
@@ -14,7 +15,7 @@ fn converted_files_say_what_the_interpreter_says() {
     let expected: Map<String, Json> = serde_json::from_str(&text).expect("JSON");
     assert_eq!(expected.len(), 2);
     for (name, signatures) in expected {
-        let info = inspect("tflite", &bytes(&name)).expect("read");
+        let info = inspect("tflite", &bytes(&name)).expect("the input is valid");
         let signatures = signatures.as_object().expect("an object");
         assert_eq!(info.methods.len(), signatures.len(), "{name}");
         for method in &info.methods {

@@ -1,4 +1,4 @@
-//! Files whose names say another format than their content is of.
+//! Files whose extension names another format than their content.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use pkgtool::model;
 
 use crate::support::fixture;
 
-/// A model of each format, with an extension that says it; QNN's says nothing.
+/// A model of each format with the extension of that format. QNN's extension `.bin` is ambiguous.
 const MODELS: [(&str, &str, &str); 8] = [
     ("executorch", "pte", "models/add_linear_portable.pte"),
     ("flat_tensor", "ptd", "executorch/external_portable.ptd"),
@@ -18,7 +18,7 @@ const MODELS: [(&str, &str, &str); 8] = [
     ("coreml", "mlmodel", "coreml/network.mlmodel"),
 ];
 
-/// Bytes of the QNN context binary of which the fixture is the head.
+/// Full size of the QNN context binary whose head is the fixture, in bytes.
 const LENGTH: u64 = 49_152;
 
 #[test]
@@ -26,14 +26,14 @@ fn every_pair_of_content_and_name_is_told() {
     let folder = tempfile::tempdir().expect("a directory");
     for (content, _, path) in MODELS {
         for (name, extension, _) in MODELS {
-            // Nothing but its name says that a file is one of Core ML's, and `.bin` says nothing.
+            // Core ML files are recognized only by their extension, and `.bin` is ambiguous.
             if (content, name) == ("coreml", "qnn") {
                 continue;
             }
             let copy = folder.path().join("model").with_extension(extension);
             fs::copy(fixture(path), &copy).expect("a copy");
             if content == "qnn" {
-                // The fixture is the head of a longer file.
+                // The fixture is the head of a longer file, so the copy is extended.
                 let file = fs::File::options().write(true).open(&copy);
                 file.and_then(|file| file.set_len(LENGTH)).expect("room");
             }

@@ -1,4 +1,5 @@
-//! Random bytes and mutated files: an answer or an error, never a panic.
+//! Fuzzing of the format readers with random and mutated files: a result or an error, never a
+//! panic.
 
 use proptest::prelude::*;
 use proptest::sample::Index;

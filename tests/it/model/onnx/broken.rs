@@ -1,4 +1,4 @@
-//! Files broken by hand: each error names its place and offset.
+//! ONNX files broken by hand: each error names its place and offset.
 
 use pkgtool::model::onnx;
 use pkgtool::source::Pages;
@@ -59,8 +59,8 @@ fn lengths_past_the_end() {
 fn truncated_files() {
     let whole = bytes("mlp");
     for size in 0..whole.len() {
-        // Whatever is cut, the graph or what follows it is incomplete or gone; a cut between the
-        // last fields leaves a model with fewer properties.
+        // A truncated file usually lacks a part of the graph or of the fields after it. A cut
+        // between the last fields leaves a valid model with fewer properties.
         if let Err(error) = inspect(&whole[..size]) {
             assert!(error.to_string().starts_with("ModelProto"), "{error}");
         }
@@ -201,8 +201,8 @@ fn bad_external_data() {
     );
 }
 
-/// So many nodes, each in the graph of an attribute of the one before. Built from the inside out
-/// and back to front, so that it takes linear time.
+/// `levels` nodes, each in a graph attribute of the previous one. Built from the inside out and
+/// back to front, so that it takes linear time.
 fn nested(levels: usize) -> Vec<u8> {
     let operator = [part(4, &[b"If"]), part(7, &[b"com.microsoft"])].concat();
     let mut reversed = Vec::new();
@@ -228,10 +228,7 @@ fn deep_nesting() {
         error.starts_with("ModelProto.graph.node[0].attribute[0].g.node[0].…"),
         "{error}"
     );
-    assert!(
-        error.ends_with("more than 32 nested graphs"),
-        "{error}"
-    );
+    assert!(error.ends_with("more than 32 nested graphs"), "{error}");
     let info = inspect(&nested(31)).expect("deep enough");
     assert_eq!(info.methods[0].operators["com.microsoft::If"], 31);
     inspect(&nested(32)).expect_err("one too deep");

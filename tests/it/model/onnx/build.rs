@@ -1,6 +1,6 @@
-//! Protobuf bytes by hand: what no ONNX library would write.
+//! Writes protobuf bytes by hand, for messages that no ONNX library produces.
 
-/// A varint.
+/// Encodes a varint.
 pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -11,44 +11,44 @@ pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A field with a number as its value.
+/// Encodes a varint field.
 pub(crate) fn int(field: u64, value: u64) -> Vec<u8> {
     [varint(field << 3), varint(value)].concat()
 }
 
-/// A field with a length: text or a message, given in parts.
+/// Encodes a length-delimited field (a string or a message) from parts.
 pub(crate) fn part(field: u64, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     [head(field, content.len() as u64), content].concat()
 }
 
-/// The tag and length of such a field alone.
+/// Encodes only the tag and length of a length-delimited field.
 pub(crate) fn head(field: u64, length: u64) -> Vec<u8> {
     [varint(field << 3 | 2), varint(length)].concat()
 }
 
-/// A value without a type: an input or output.
+/// Encodes an input or output without a type.
 pub(crate) fn value(field: u64, name: &str) -> Vec<u8> {
     part(field, &[&part(1, &[name.as_bytes()])])
 }
 
-/// A value that is a tensor: an input.
+/// Encodes an input or output that is a tensor.
 pub(crate) fn typed(field: u64, name: &str) -> Vec<u8> {
     let tensor = part(1, &[&int(1, 1)]);
     part(field, &[&part(1, &[name.as_bytes()]), &part(2, &[&tensor])])
 }
 
-/// A model of one graph.
+/// Encodes a model with one graph.
 pub(crate) fn model(graph: &[&[u8]]) -> Vec<u8> {
     model_of_opset(18, graph)
 }
 
-/// A model of one graph that imports this version of ONNX's operators.
+/// Encodes a model with one graph and this version of the default operator set.
 pub(crate) fn model_of_opset(version: u64, graph: &[&[u8]]) -> Vec<u8> {
     [int(1, 10), part(7, graph), part(8, &[&int(2, version)])].concat()
 }
 
-/// An external tensor with these entries.
+/// Encodes a tensor with external data and these entries.
 pub(crate) fn external(entries: &[(&str, &str)]) -> Vec<u8> {
     let mut tensor = int(14, 1);
     for (key, value) in entries {

@@ -1,4 +1,4 @@
-//! What is read of the fixtures.
+//! The ONNX reader returns the expected contents of each fixture.
 
 use std::path::Path;
 
@@ -92,7 +92,7 @@ fn initializers_are_not_inputs() {
     let info = read("initializer_inputs");
     assert_eq!(info.format_version, "IR 3, opset 8");
     assert_eq!(names(&info.methods[0].inputs), ["x"]);
-    // Four weights, two values of a sparse tensor, their two indices.
+    // Four weights, plus two values of a sparse tensor and their two indices.
     assert_eq!(info.weight_bytes, 4 * 4 + 2 * 4 + 2 * 8);
 }
 
@@ -191,7 +191,7 @@ fn claims() {
     assert!(!format().matches(Path::new("model.ort"), b""));
     assert!(!format().matches(Path::new("onnx"), b"\x08\x0a"));
     for name in FIXTURES {
-        // Without a node in front, a graph is not claimed by its content.
+        // Content detection requires that a graph begins with a node.
         let claimed = format().matches(Path::new("model"), &bytes(name));
         assert_eq!(claimed, name != "dtypes", "{name}");
     }

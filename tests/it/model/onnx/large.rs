@@ -1,4 +1,4 @@
-//! Large files: what is skipped is not read.
+//! Large ONNX files: the reader skips the data of weights without reading it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -9,7 +9,7 @@ use pkgtool::source::{FileSource, ReadAt};
 
 use super::build::{head, int, part, typed, value};
 
-/// Counts the bytes that are read.
+/// A byte source that counts the bytes read from it.
 struct Counting<'a> {
     source: &'a dyn ReadAt,
     bytes: Cell<u64>,
@@ -26,7 +26,7 @@ impl ReadAt for Counting<'_> {
     }
 }
 
-/// A model around `hole` bytes of raw data, written without writing these.
+/// Writes a model around `hole` bytes of raw data, without writing the hole itself.
 fn write(file: &mut File, hole: u64) -> io::Result<()> {
     let name = part(8, &[b"w"]);
     let raw_data = head(9, hole);
@@ -47,7 +47,9 @@ fn write(file: &mut File, hole: u64) -> io::Result<()> {
     for bytes in [int(1, 10), head(7, graph), node, initializer] {
         file.write_all(&bytes)?;
     }
-    file.seek(SeekFrom::Current(i64::try_from(hole).expect("small")))?;
+    file.seek(SeekFrom::Current(
+        i64::try_from(hole).expect("the number fits"),
+    ))?;
     file.write_all(&after)?;
     file.write_all(&part(8, &[&int(2, 21)]))
 }

@@ -1,5 +1,7 @@
-//! Broken models of `tests/mutants`: what ONNX Runtime refuses for a reason that a header tells, the reader refuses,
-//! and nothing else.
+//! Compares the ONNX reader with ONNX Runtime on the broken models of `tests/mutants`.
+//!
+//! The reader must reject a model exactly when ONNX Runtime rejects it for a reason that is visible
+//! in the model's header.
 
 use std::fs;
 use std::path::Path;
@@ -11,30 +13,30 @@ use tempfile::TempDir;
 use super::inspect;
 use crate::support::environment::{Piece, say};
 
-/// What CI runs.
+/// The random seed that CI uses.
 const SEED: &str = "1";
 
-/// Why ONNX Runtime refuses what the reader has no reason to refuse; parts of its messages.
+/// Parts of the messages with which ONNX Runtime rejects models that the reader rightly accepts.
 const BEYOND: [&str; 11] = [
-    // What follows from shapes, also inside graphs of attributes.
+    // Errors of shape inference, also inside graph attributes.
     "ShapeInferenceError",
     "Invalid attribute perm",
-    // Types of what functions of the model return.
+    // Result types of the model's own functions.
     "of output arg (y) of node (Relu_y)",
     "input parameter (f) of operator (Relu)",
-    // Operators that an application may register, and kernels that a build may lack.
+    // Operators that an application may register, and kernels that are missing in some builds.
     "is not a registered function/op",
     "Could not find an implementation",
     "Exception during initialization",
-    // Versions that later releases of ONNX Runtime know.
+    // Versions that only later releases of ONNX Runtime support.
     "for domain ai.onnx is till opset 26",
     "for domain ai.onnx.training is till opset",
     "max supported IR version: 13",
-    // The longer name of ONNX's own domain, inside subgraphs alone.
+    // The long name of ONNX's default domain, only inside subgraphs.
     "No opset import for domain 'ai.onnx'",
 ];
 
-/// A broken model, and what ONNX Runtime says to it.
+/// A broken model and ONNX Runtime's verdict on it.
 #[derive(Deserialize)]
 struct Verdict {
     file: String,
@@ -77,7 +79,7 @@ fn the_reader_refuses_what_onnx_runtime_refuses() {
         }
     }
     say(&format!(
-        "broken ONNX models: {refused} refused by both, {accepted} accepted by both, {beyond} beyond the header"
+        "broken ONNX models: {refused} rejected by both, {accepted} accepted by both, {beyond} beyond the header"
     ));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert!(refused > 930 && accepted > 270, "{refused}, {accepted}");

@@ -1,4 +1,5 @@
-//! Random bytes and mutated models: an answer or an error, never a panic.
+//! Fuzzing of the ONNX reader with random bytes and mutated models: a result or an error, never a
+//! panic.
 
 use proptest::prelude::*;
 use proptest::sample::Index;

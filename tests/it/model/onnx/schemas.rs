@@ -1,4 +1,4 @@
-//! The table of operators is the one that `tests/operators/schemas.py` writes.
+//! The checked-in operator table equals the output of `tests/operators/schemas.py`.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,6 +20,6 @@ fn the_table_of_operators_is_up_to_date() {
     let committed = include_str!("../../../../src/model/onnx/load/operators.txt");
     assert!(
         String::from_utf8_lossy(&written.stdout) == committed,
-        "write it anew: tests/operators/schemas.py > src/model/onnx/load/operators.txt"
+        "regenerate the table: tests/operators/schemas.py > src/model/onnx/load/operators.txt"
     );
 }

@@ -1,15 +1,16 @@
-//! Types of values and graphs in attributes, as ONNX Runtime infers and compares them.
+//! Types of values and of graphs in attributes: the reader infers and compares them as ONNX Runtime
+//! does.
 
 use super::build::{int, model, part, typed, value};
 use super::inspect;
 
-/// `ValueInfoProto` of a tensor with elements of this type.
+/// Encodes a `ValueInfoProto` of a tensor with this element type.
 fn of_type(field: u64, name: &str, element: u64) -> Vec<u8> {
     let tensor = part(1, &[&int(1, element)]);
     part(field, &[&part(1, &[name.as_bytes()]), &part(2, &[&tensor])])
 }
 
-/// `NodeProto`.
+/// Encodes a `NodeProto`.
 fn node(operator: &str, inputs: &[&str], outputs: &[&str], rest: &[Vec<u8>]) -> Vec<u8> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
     parts.extend(inputs.iter().map(|name| part(1, &[name.as_bytes()])));
@@ -19,7 +20,7 @@ fn node(operator: &str, inputs: &[&str], outputs: &[&str], rest: &[Vec<u8>]) -> 
     part(1, &[&parts.concat()])
 }
 
-/// `AttributeProto` with a number or a graph.
+/// Encodes an `AttributeProto` whose value is a number or a graph.
 fn attribute(name: &str, kind: u64, content: &[u8]) -> Vec<u8> {
     part(5, &[&part(1, &[name.as_bytes()]), &int(20, kind), content])
 }
@@ -44,7 +45,7 @@ fn stated_types_agree_with_what_nodes_make() {
         &[&cast, &relu, &ends, &of_type(13, "c", 40)],
         "invalid element type 40",
     );
-    // What is stated of other values means nothing.
+    // `value_info` entries for inputs are ignored.
     inspect(&model(&[&cast, &relu, &ends, &of_type(13, "x", 40)])).expect("an input");
     refused(
         &[&relu, &value(11, "c"), &value(12, "y")],
@@ -83,7 +84,7 @@ fn constants_have_a_value() {
     );
 }
 
-/// A loop whose body has these inputs and outputs.
+/// A loop node whose body has these inputs and outputs.
 fn looping(inputs: &[Vec<u8>], outputs: &[Vec<u8>]) -> Vec<u8> {
     let identity = |from, to| node("Identity", &[from], &[to], &[]);
     let nodes = [identity("going", "goes"), identity("carried", "more")].concat();

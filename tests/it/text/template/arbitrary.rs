@@ -1,4 +1,4 @@
-//! Arbitrary templates and conversations: whatever comes, it ends, and in a text or an error.
+//! Fuzzing of templates and conversations: each rendering ends with a text or an error.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ fn shared() -> &'static Renderer {
     })
 }
 
-/// Pieces of templates in any order, so that some make sense.
+/// Template fragments in random order; some of the templates are valid.
 fn text() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "{% for m in messages %}",

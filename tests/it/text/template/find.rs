@@ -1,4 +1,4 @@
-//! Where templates are found, and what is told where none is.
+//! The search for the chat template of a package, and the error when it is missing.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ impl Package {
 
     fn with(self, file: &str, text: &str) -> Self {
         let file = self.0.path().join(file);
-        fs::create_dir_all(file.parent().expect("it has one")).expect("a directory");
-        fs::write(file, text).expect("it is written");
+        fs::create_dir_all(file.parent().expect("the path has a parent")).expect("a directory");
+        fs::write(file, text).expect("the file is written");
         self
     }
 
@@ -41,7 +41,11 @@ impl Package {
 
     fn default_text(&self) -> String {
         let found = self.find().unwrap_or_else(|error| panic!("{error}"));
-        found.choose(false).expect("there is one").text().to_owned()
+        found
+            .choose(false)
+            .expect("a template matches")
+            .text()
+            .to_owned()
     }
 }
 
@@ -57,8 +61,8 @@ fn a_text_in_the_tokenizers_config() {
         "additional_special_tokens": ["<a>", {"content": "<b>"}],
     }));
     assert_eq!(package.default_text(), "text\nof\nlines");
-    let found = package.find().expect("it is found");
-    let template = found.choose(true).expect("there is one");
+    let found = package.find().expect("the template is found");
+    let template = found.choose(true).expect("a template matches");
     assert_eq!(
         template.file().file_name(),
         Some("tokenizer_config.json".as_ref())
@@ -79,8 +83,14 @@ fn a_list_of_named_texts() {
         {"name": "tool_use", "template": "tools"},
         {"name": "rag", "template": "documents"},
     ]}));
-    let found = package.find().expect("they are found");
-    let text = |tools| found.choose(tools).expect("there is one").text().to_owned();
+    let found = package.find().expect("the templates are found");
+    let text = |tools| {
+        found
+            .choose(tools)
+            .expect("a template matches")
+            .text()
+            .to_owned()
+    };
     assert_eq!(text(false), "plain");
     assert_eq!(text(true), "tools");
     assert_eq!(found.all().count(), 3);
@@ -96,13 +106,13 @@ fn files_beside_go_first() {
     let package = package.with("chat_template.jinja", "of the file");
     assert_eq!(package.default_text(), "of the file");
     let package = package.with("additional_chat_templates/tool_use.jinja", "with tools");
-    let found = package.find().expect("they are found");
+    let found = package.find().expect("the templates are found");
     assert_eq!(
-        found.choose(true).expect("there is one").text(),
+        found.choose(true).expect("a template matches").text(),
         "with tools"
     );
     assert_eq!(
-        found.choose(false).expect("there is one").text(),
+        found.choose(false).expect("a template matches").text(),
         "of the file"
     );
 }
@@ -124,8 +134,12 @@ fn older_packages_have_a_map_of_tokens() {
             r#"{"bos_token": {"content": "<s>"}, "eos_token": "</s>"}"#,
         )
         .with_config(&json!({"eos_token": "<end>"}));
-    let found = package.find().expect("it is found");
-    let tokens = found.choose(false).expect("there is one").tokens().clone();
+    let found = package.find().expect("the template is found");
+    let tokens = found
+        .choose(false)
+        .expect("a template matches")
+        .tokens()
+        .clone();
     assert_eq!(
         Value::Object(tokens),
         json!({"eos_token": "<end>", "bos_token": "<s>"})
@@ -134,7 +148,7 @@ fn older_packages_have_a_map_of_tokens() {
 
 #[test]
 fn what_is_not_there_is_told_with_what_to_do() {
-    let error = Package::new().find().expect_err("there is none");
+    let error = Package::new().find().expect_err("the template is missing");
     assert!(
         error
             .to_string()
@@ -144,13 +158,13 @@ fn what_is_not_there_is_told_with_what_to_do() {
     let package = Package::new().with_config(&json!({"chat_template": [
         {"name": "rag", "template": "a"}, {"name": "tool_use", "template": "b"},
     ]}));
-    let found = package.find().expect("they are found");
-    let error = found.choose(false).expect_err("none is the default");
+    let found = package.find().expect("the templates are found");
+    let error = found.choose(false).expect_err("no default exists");
     assert_eq!(
         error.to_string(),
         "tokenizer_config.json has the chat templates `rag`, `tool_use`, but none named `default`; rename one of them to `default`"
     );
-    assert_eq!(found.choose(true).expect("there is one").text(), "b");
+    assert_eq!(found.choose(true).expect("a template matches").text(), "b");
 }
 
 #[test]
@@ -177,7 +191,7 @@ fn broken_files_are_named_with_the_field() {
         let error = Package::new()
             .with_config(&config)
             .find()
-            .expect_err("it is broken");
+            .expect_err("the file is broken");
         assert!(error.to_string().contains(told), "{error}");
         assert!(
             error.to_string().starts_with("tokenizer_config.json"),
@@ -185,11 +199,11 @@ fn broken_files_are_named_with_the_field() {
         );
     }
     let package = Package::new().with("tokenizer_config.json", "{");
-    let error = package.find().expect_err("it is broken");
+    let error = package.find().expect_err("the file is broken");
     assert!(error.to_string().contains("invalid JSON"), "{error}");
     let package = Package::new();
-    fs::write(package.path().join("chat_template.jinja"), b"\xff").expect("it is written");
-    let error = package.find().expect_err("it is broken");
+    fs::write(package.path().join("chat_template.jinja"), b"\xff").expect("the file is written");
+    let error = package.find().expect_err("the file is broken");
     assert!(error.to_string().contains("invalid UTF-8"), "{error}");
     let package = Package::new().with("chat_template.jinja", &"x".repeat((1 << 20) + 1));
     assert!(matches!(package.find(), Err(FindError::Malformed { .. })));

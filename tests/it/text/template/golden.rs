@@ -1,5 +1,7 @@
-//! Every style of template with every conversation: the text that `transformers` renders
-//! (`tests/text/templates/generate.py`), what the template raises, or an error where Python has one.
+//! Every style of template with every conversation, compared with `transformers`.
+//!
+//! `tests/text/templates/generate.py` records the rendered text, the error that a template raises,
+//! or another Python error.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{json_of_fixtures, no_variables, renderer, style};
 
-/// The date that the generator sets, at noon: the same day nearly everywhere.
+/// The date that the generator uses, at noon, so that it is the same day in nearly all time zones.
 fn noon() -> SystemTime {
     UNIX_EPOCH + Duration::from_hours(487_092)
 }

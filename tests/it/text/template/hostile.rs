@@ -1,5 +1,6 @@
-//! Templates that take memory, time or the process they run in: each ends in an error that says which,
-//! and the next rendering works.
+//! Templates that exhaust memory or time, or crash their process.
+//!
+//! Each ends with an error that names the cause, and the next rendering succeeds.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ fn limited() -> Renderer {
     Renderer::of(PathBuf::from(PROGRAM), limits)
 }
 
-/// Renders it three times, with a sound template after each.
+/// Renders a template three times, each time followed by a valid template.
 fn outcome(text: &str) -> TemplateError {
     let renderer = limited();
     let (hostile, sound) = (template(text), template("{{ messages[0].content }}!"));
@@ -25,13 +26,13 @@ fn outcome(text: &str) -> TemplateError {
     let mut last = None;
     for _ in 0..3 {
         let error = renderer.render(&hostile, &hello());
-        let error = error.expect_err("nothing sound comes of it");
+        let error = error.expect_err("the template is hostile");
         let prompt = renderer.render(&sound, &hello());
         assert_eq!(prompt.as_deref(), Ok("Hello!"), "after {error}");
         last = Some(error);
     }
     assert!(start.elapsed() < Duration::from_mins(2), "{text}");
-    last.expect("it was rendered")
+    last.expect("the loop ran")
 }
 
 fn is_limit(text: &str, words: &[&str]) {
@@ -108,7 +109,7 @@ fn what_nests_without_end() {
     );
     let printed = format!("{nested}{{{{ n.s }}}}");
     let renderer = limited();
-    // Whether the stack holds it is a matter of the build; what counts is what comes after.
+    // A stack overflow here depends on the build. The test checks only the next rendering.
     let _ = renderer.render(&template(&printed), &hello());
     let prompt = renderer.render(&template("ok"), &hello());
     assert_eq!(prompt.as_deref(), Ok("ok"));

@@ -1,4 +1,5 @@
-//! Chat templates: found in packages, prompt as `transformers` renders them, held to limits.
+//! Tests of chat templates: the search in packages, prompts as rendered by `transformers`, and
+//! resource limits.
 
 mod arbitrary;
 mod find;
@@ -15,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pkgtool");
 
-/// What a test gives a rendering: little memory, and time for a machine that is busy.
+/// A renderer with a small memory limit, and a time limit for busy machines.
 fn renderer() -> Renderer {
     let limits = RenderLimits {
         time: Duration::from_secs(20),
@@ -26,7 +27,7 @@ fn renderer() -> Renderer {
 
 fn template(text: &str) -> Template {
     let tokens = json!({"bos_token": "<s>", "eos_token": "</s>"});
-    let tokens = tokens.as_object().expect("it is one").clone();
+    let tokens = tokens.as_object().expect("the value is an object").clone();
     Template::new("tokenizer_config.json", "default", text, tokens)
 }
 
@@ -46,7 +47,7 @@ fn of_fixtures(file: &str) -> String {
 }
 
 fn json_of_fixtures(file: &str) -> Value {
-    serde_json::from_str(&of_fixtures(file)).expect("it is JSON")
+    serde_json::from_str(&of_fixtures(file)).expect("the text is JSON")
 }
 
 fn no_variables() -> Map<String, Value> {

@@ -1,4 +1,4 @@
-//! The processes that render: kept, shared, replaced; and what errors say.
+//! The worker processes that render templates: reuse, sharing, replacement, and error messages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 use super::{PROGRAM, hello, renderer, style, template};
 
-/// A renderer whose workers are this script.
+/// A renderer whose worker processes run this script.
 fn stand_in(directory: &Path, script: &str) -> Renderer {
     let program = directory.join("worker.sh");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a script is written");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it may run");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("the mode is set");
     let limits = RenderLimits {
         time: Duration::from_secs(2),
         ..RenderLimits::default()
@@ -35,7 +35,7 @@ fn one_process_serves_one_caller_after_another() {
     for _ in 0..20 {
         assert_eq!(renderer.render(&template, &hello()).as_deref(), Ok("Hello"));
     }
-    let pids = fs::read_to_string(&mark).expect("it started");
+    let pids = fs::read_to_string(&mark).expect("the worker started");
     assert_eq!(pids.lines().count(), 1);
     drop(renderer);
     let alive = Path::new("/proc").join(pids.trim());
@@ -51,10 +51,11 @@ fn a_process_that_was_killed_while_idle_is_replaced() {
     let template = template("{{ messages[0].content }}");
     for _ in 0..3 {
         assert_eq!(renderer.render(&template, &hello()).as_deref(), Ok("Hello"));
-        let pid = fs::read_to_string(&mark).expect("it started");
+        let pid = fs::read_to_string(&mark).expect("the worker started");
         let killed = Command::new("kill").args(["-9", pid.trim()]).status();
         assert!(killed.expect("kill can be run").success());
-        // Its end of the channel is closed a moment later: when the last of its threads has ended.
+        // The process closes its end of the channel slightly later, when the last of its threads
+        // has ended.
         let ended = || {
             let process = Path::new("/proc").join(pid.trim());
             let stat = fs::read_to_string(process.join("stat"));
@@ -116,7 +117,7 @@ fn a_process_that_does_not_work_is_an_error() {
         let first = renderer.render(&template, &hello());
         let second = renderer.render(&template, &hello());
         (
-            first.expect_err("it gives none"),
+            first.expect_err("the rendering fails"),
             second.expect_err("nor again"),
         )
     };
@@ -135,7 +136,7 @@ fn a_process_that_does_not_work_is_an_error() {
     let nowhere = Renderer::of(PathBuf::from("/nowhere"), RenderLimits::default());
     let error = nowhere
         .render(&template, &hello())
-        .expect_err("there is none");
+        .expect_err("the worker program is missing");
     assert!(matches!(error, TemplateError::Start { .. }), "{error}");
 }
 
@@ -150,11 +151,11 @@ fn nobody_waits_for_long_where_all_are_busy() {
             scope.spawn(|| {
                 renderer
                     .render(&template, &hello())
-                    .expect_err("it gives none")
+                    .expect_err("the rendering fails")
             });
         }
     });
-    // Those that waited in vain, and those that had a process.
+    // Includes renderings that timed out in the queue and those that timed out in a process.
     assert!(
         start.elapsed() < Duration::from_mins(1),
         "{:?}",
@@ -168,7 +169,7 @@ fn errors_name_the_file_and_the_line() {
     let error = |text: &str| {
         renderer
             .render(&template(text), &hello())
-            .expect_err("it fails")
+            .expect_err("the call fails")
     };
     assert_eq!(
         error("\n\n{{ raise_exception('Roles must alternate') }}").to_string(),
@@ -196,7 +197,7 @@ fn a_conversation_too_large_is_refused_before_it_is_sent() {
     let huge = "x".repeat(9 << 20);
     let conversation = Conversation::of(vec![json!({"role": "user", "content": huge})]);
     let error = renderer().render(&template("text"), &conversation);
-    let error = error.expect_err("it is too large");
+    let error = error.expect_err("the input is too large");
     assert!(
         matches!(error, TemplateError::TooLarge { bytes, .. } if bytes > 9 << 20),
         "{error}"
@@ -208,7 +209,10 @@ fn variables_go_before_tokens_and_tools_before_them() {
     let mut conversation = hello();
     let variables =
         json!({"bos_token": "<mine>", "tools": [1], "messages": [], "x": {"b": 1, "a": 2.0}});
-    conversation.variables = variables.as_object().expect("it is one").clone();
+    conversation.variables = variables
+        .as_object()
+        .expect("the value is an object")
+        .clone();
     let text = "{{ bos_token }} {{ tools }} {{ messages|length }} {{ x|tojson }} {{ eos_token }} {{ documents }}";
     let prompt = renderer().render(&template(text), &conversation);
     assert_eq!(

@@ -1,4 +1,7 @@
-//! What templates take, found by trying.
+//! Detection of the message forms that a template accepts (plain texts, parts, argument objects,
+//! tools).
+//!
+//! The renderer detects them by trial renderings.
 
 use pkgtool::text::template::{RenderLimits, Renderer, Takes, TemplateError};
 
@@ -7,7 +10,7 @@ use super::{renderer, style, template};
 #[test]
 fn of_the_styles() {
     let renderer = renderer();
-    // texts, parts, argument objects, tools
+    // Columns: plain texts, parts, argument objects, tools.
     for (name, expected) in [
         ("llama-3.1", [true, false, true, true]),
         ("chatml", [true, false, true, false]),
@@ -23,7 +26,9 @@ fn of_the_styles() {
         ("deepseek-r1", [true, false, false, false]),
         ("harmony", [true, false, true, true]),
     ] {
-        let takes = renderer.accepted_forms(&style(name)).expect("it is tried");
+        let takes = renderer
+            .accepted_forms(&style(name))
+            .expect("the trial renderings run");
         let found = [
             takes.texts,
             takes.parts,
@@ -38,7 +43,9 @@ fn of_the_styles() {
 fn a_template_that_takes_parts_alone() {
     let text =
         "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}";
-    let takes = renderer().accepted_forms(&template(text)).expect("it is tried");
+    let takes = renderer()
+        .accepted_forms(&template(text))
+        .expect("the trial renderings run");
     assert!(takes.parts && !takes.texts);
 }
 
@@ -62,6 +69,8 @@ fn a_fault_of_the_machinery_is_no_answer() {
         nowhere.accepted_forms(&one),
         Err(TemplateError::Start { .. })
     ));
-    let takes = renderer().accepted_forms(&one).expect("it is tried");
+    let takes = renderer()
+        .accepted_forms(&one)
+        .expect("the trial renderings run");
     assert!(takes.texts);
 }

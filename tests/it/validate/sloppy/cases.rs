@@ -1,15 +1,15 @@
-//! The table: one slip, and what a careful reader would report of it.
+//! Typical mistakes in packages, each with the findings that a careful reviewer would report.
 
 use serde_json::{Value, json};
 
 use super::repository::{Repository, model_of};
 
-/// A slip in a package.
+/// A mistake in a package.
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) package: &'static str,
     pub(super) sloppy: fn(&mut Repository),
-    /// All that is to be reported.
+    /// All expected findings.
     pub(super) expected: &'static [&'static str],
 }
 
@@ -702,7 +702,7 @@ pub(super) const CASES: &[Case] = &[
             "PKG013 mlx/config.json /variants/0",
         ],
     ),
-    // Where one finding is the consequence of another, or nothing is wrong.
+    // Findings that are consequences of others, and packages without a fault.
     case(
         "a component in another precision",
         "kokoro",

@@ -1,5 +1,6 @@
-//! Packages after those that the format's upstream publishes, as they are and made sloppy: what a
-//! careful reader would report of each, written down by hand, is exactly what the tool reports.
+//! Packages modelled on published ones, both correct and with typical mistakes.
+//!
+//! The tool must report exactly the findings of a careful reviewer, which are written down by hand.
 
 mod cases;
 mod oddities;
@@ -11,7 +12,8 @@ use std::fmt::Write;
 use crate::support::run::Found;
 use cases::{CASES, Case};
 
-/// A finding as the table says it: `CODE path pointer`, then `~` and a text that message or help has.
+/// Compares a finding with the table's notation: `CODE path pointer`, then optionally `~` and a
+/// part of the message or help.
 fn agrees(expected: &str, found: &Found) -> bool {
     let (place, said) = expected.split_once(" ~ ").unwrap_or((expected, ""));
     let mut words = place.split(' ');

@@ -1,4 +1,4 @@
-//! More of the table: packages as odd as people, tools and downloads make them.
+//! More typical mistakes: unusual packages as people, tools and downloads produce them.
 
 use serde_json::{Value, json};
 

@@ -1,14 +1,14 @@
-//! The packages: layout, names, capabilities and shared files are those of published ones, models are
-//! small stand-ins.
+//! The packages of these tests: layout, names, capabilities and shared files of published packages,
+//! with small stand-in models.
 
 use serde_json::{Value, json};
 
 use super::repository::{Repository, model_of};
 
-/// Fills a repository.
+/// Adds the files of a package to a repository.
 type Make = fn(&mut Repository);
 
-/// Each package by its name.
+/// All packages by name.
 pub(super) const PACKAGES: [(&str, Make); 14] = [
     ("efficientnet", efficientnet),
     ("ssdlite", ssdlite),
@@ -26,7 +26,7 @@ pub(super) const PACKAGES: [(&str, Make); 14] = [
     ("lfm", lfm),
 ];
 
-/// The parts of a config that differ.
+/// The parts of a config that differ between packages.
 struct Made<'a> {
     directory: &'a str,
     model: &'a str,
@@ -42,7 +42,7 @@ impl Made<'_> {
         self.directory.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The kind of stand-in for its models.
+    /// Returns the kind of stand-in for the package's models.
     fn stand_in(&self) -> String {
         let backend = self.backend();
         if self.model == "efficientnet_v2_s" {
@@ -79,7 +79,7 @@ impl Made<'_> {
         config
     }
 
-    /// Adds a package of one file a variant.
+    /// Adds a package with one file per variant.
     fn files(&self, repository: &mut Repository) -> Value {
         let variants: Vec<Value> = self
             .precisions
@@ -99,7 +99,7 @@ impl Made<'_> {
         self.write(repository, self.config(&variants))
     }
 
-    /// Adds a package of several models a variant.
+    /// Adds a package with several component models per variant.
     fn components(&self, repository: &mut Repository, names: &[&str]) -> Value {
         let variants: Vec<Value> = self
             .precisions
@@ -149,11 +149,11 @@ fn made<'a>(
     }
 }
 
-/// The repository of this name.
+/// Returns the repository with the package of this name.
 pub(super) fn named(name: &str) -> Repository {
     let mut known = PACKAGES.iter();
     let package = known.find(|(known, _)| *known == name);
-    let (_, make) = package.unwrap_or_else(|| panic!("no package is called {name}"));
+    let (_, make) = package.unwrap_or_else(|| panic!("unknown package {name}"));
     let mut repository = Repository::default();
     make(&mut repository);
     repository

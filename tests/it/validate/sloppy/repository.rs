@@ -1,4 +1,4 @@
-//! A repository in memory: files to change, then to write and to validate.
+//! An in-memory repository that tests modify, write to disk and validate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ pub(super) struct Repository {
     models: u8,
 }
 
-/// A model that stands for the published one, and its signature.
+/// Returns the stand-in model for a backend, and its signature.
 pub(super) fn model_of(backend: &str) -> (&'static str, Value) {
     let tensor = |shape: &[i64]| json!({ "shape": shape, "dtype": "float32" });
     let signature = |inputs: &[&[i64]], output: &[i64]| {
@@ -29,7 +29,7 @@ pub(super) fn model_of(backend: &str) -> (&'static str, Value) {
             "convnet_coreml_fp16.pte",
             signature(&[&[1, 3, 32, 32]], &[1, 10]),
         ),
-        // Two backends of one model are called alike.
+        // Two backends of the same model have the same signature.
         "xnnpack too" => ("dyn_mlp_xnnpack_fp32.pte", signature(&[&[-1, 8]], &[-1, 4])),
         "coreml too" => (
             "../payloads/mlp_dynamic_coreml_fp32.pte",
@@ -48,7 +48,7 @@ impl Repository {
         self.files.insert(path.to_owned(), content.into());
     }
 
-    /// A model of this backend; each has bytes of its own.
+    /// Adds a model of this backend; each model has unique bytes.
     pub(super) fn model(&mut self, path: &str, backend: &str) {
         let program = fixture(&format!("models/{}", model_of(backend).0));
         let mut bytes = fs::read(program).expect("a fixture");
@@ -103,7 +103,7 @@ impl Repository {
             .truncate(size);
     }
 
-    /// Changes a config as a value.
+    /// Edits a config as a JSON value.
     pub(super) fn edit(&mut self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut value: Value = serde_json::from_slice(&self.files[path]).expect("JSON");
         change(&mut value);
@@ -122,10 +122,10 @@ impl Repository {
         });
     }
 
-    /// Changes a config as text; what is replaced must be there.
+    /// Replaces text in a config; the old text must occur.
     pub(super) fn replace(&mut self, path: &str, old: &str, new: &str) {
         let text = String::from_utf8(self.files[path].clone()).expect("text");
-        assert!(text.contains(old), "{path} has no {old:?}");
+        assert!(text.contains(old), "{path} does not contain {old:?}");
         self.file(path, text.replacen(old, new, 1));
     }
 

@@ -1,6 +1,6 @@
-//! Changes of single fields of a program's FlatBuffer.
+//! Mutations of single fields in the FlatBuffer of an ExecuTorch program.
 
-/// Numbers that look random and are the same in every run.
+/// A deterministic pseudo-random number generator.
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
@@ -18,12 +18,12 @@ impl Numbers {
     }
 }
 
-/// The bytes of a program that begins at 0.
+/// The bytes of a program whose FlatBuffer begins at offset 0.
 pub(super) struct Flat {
     pub(super) bytes: Vec<u8>,
 }
 
-/// A vector: where its first element is, and how many there are.
+/// A vector: the offset of its first element and its length.
 #[derive(Clone, Copy)]
 struct Items {
     first: usize,
@@ -36,7 +36,7 @@ impl Items {
     }
 }
 
-/// Changes a program; `None` where it has nothing of the kind.
+/// Mutates a program; returns `None` if the program lacks the mutated field.
 type Change = fn(&mut Flat, &mut Numbers) -> Option<()>;
 
 /// All changes.
@@ -216,12 +216,12 @@ impl Flat {
         Some(())
     }
 
-    /// Lets the offset at a place lead elsewhere; offsets lead forward.
+    /// Redirects the offset at `at` to `to`. Offsets point forward only.
     fn point(&mut self, at: usize, to: usize) -> Option<()> {
         self.set(at, to.checked_sub(at).filter(|distance| *distance > 0)?)
     }
 
-    /// Where a field of a table is, if it is there.
+    /// Returns the position of a table's field, if the field is present.
     fn field(&self, table: usize, slot: usize) -> Option<usize> {
         let back = i64::from(u32::try_from(self.u32(table)).ok()?.cast_signed());
         let vtable = usize::try_from(i64::try_from(table).ok()? - back).ok()?;
@@ -235,7 +235,7 @@ impl Flat {
         (offset != 0).then(|| table + offset)
     }
 
-    /// What the offset in a field leads to.
+    /// Returns the target of the offset in a field.
     fn table(&self, table: usize, slot: usize) -> Option<usize> {
         let at = self.field(table, slot)?;
         Some(at + self.u32(at))
@@ -249,13 +249,13 @@ impl Flat {
         })
     }
 
-    /// A table of a vector of tables.
+    /// Returns a table of a vector of tables.
     fn row(&self, items: Items, index: usize) -> usize {
         let at = items.at(index, 4);
         at + self.u32(at)
     }
 
-    /// The first method.
+    /// Returns the first method.
     fn plan(&self) -> Option<usize> {
         let plans = self.list(self.u32(0), 1)?;
         Some(self.row(plans, 0))
@@ -270,7 +270,7 @@ impl Flat {
         self.list(self.row(chains, 0), 2)
     }
 
-    /// What a value of this kind is.
+    /// Returns a random value of this kind.
     fn value(&self, kind: u8, numbers: &mut Numbers) -> Option<usize> {
         let values = self.values()?;
         let found: Vec<usize> = (0..values.count)
@@ -280,7 +280,7 @@ impl Flat {
         self.table(numbers.pick(&found)?, 1)
     }
 
-    /// What an instruction of this kind is.
+    /// Returns a random instruction of this kind.
     fn call(&self, kind: u8, numbers: &mut Numbers) -> Option<usize> {
         let instructions = self.instructions()?;
         let found: Vec<usize> = (0..instructions.count)
@@ -290,7 +290,7 @@ impl Flat {
         self.table(numbers.pick(&found)?, 1)
     }
 
-    /// What is said of a tensor in another file.
+    /// Returns the description of a random external tensor.
     fn external(&self, numbers: &mut Numbers) -> Option<usize> {
         let values = self.values()?;
         let found: Vec<usize> = (0..values.count)
@@ -310,7 +310,7 @@ impl Flat {
         self.letter(text, space.map_or(0, |at| at + 1), numbers)
     }
 
-    /// Changes a letter of the string at `text`, from its byte `start`.
+    /// Changes a letter of the string at `text`, at or after its byte `start`.
     fn letter(&mut self, text: usize, start: usize, numbers: &mut Numbers) -> Option<()> {
         let length = self.u32(text).checked_sub(start)?;
         let at = text + 4 + start + numbers.below(length)?;
@@ -341,21 +341,21 @@ impl Flat {
         self.set(arguments.first - 4, fewer)
     }
 
-    /// Changes a number of an instruction of this kind.
+    /// Changes a number in an instruction of this kind.
     fn number_of_call(&mut self, kind: u8, slot: usize, numbers: &mut Numbers) -> Option<()> {
         let at = self.field(self.call(kind, numbers)?, slot)?;
         let number = numbers.below(self.values()?.count + 3)?;
         self.set(at, number)
     }
 
-    /// Changes an item of a list of this kind, whose items have so many bytes.
+    /// Changes an item of a list of this kind, whose items have `size` bytes.
     fn item(&mut self, kind: u8, size: usize, numbers: &mut Numbers) -> Option<()> {
         let items = self.list(self.value(kind, numbers)?, 0)?;
         let at = items.at(numbers.below(items.count)?, size);
         self.set(at, numbers.below(self.values()?.count + 2)?)
     }
 
-    /// Changes which value an input or output is.
+    /// Changes the value index of an input or output.
     fn port(&mut self, slot: usize, numbers: &mut Numbers) -> Option<()> {
         let ports = self.list(self.plan()?, slot)?;
         let at = ports.at(numbers.below(ports.count)?, 4);
