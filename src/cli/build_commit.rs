@@ -4,7 +4,7 @@
 //! followed by the commit in parentheses if it is known. The sources of the commit, in this order:
 //!
 //! 1. the variable `PKGTOOL_COMMIT`, for builds from an archive; if it is empty, the commit is
-//!   unknown
+//!    unknown
 //! 2. `.cargo_vcs_info.json`, which `cargo package` puts into a crate
 //! 3. in release builds, the files in `.git` beside `Cargo.toml`; the program `git` is not run
 //!

@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Adds the codes of the rules to a completion script. Only the scripts for Bash and Zsh have them
-/// already, because clap_complete omits the values of arguments in the others.
+/// already, because `clap_complete` omits the values of arguments in the others.
 fn with_codes(shell: Shell, script: &str) -> String {
     // The line after which the codes are inserted, and the inserted line of a rule.
     let (head, line): (&str, fn(&RuleMeta) -> String) = match shell {

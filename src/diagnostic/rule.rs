@@ -48,10 +48,11 @@ pub struct RuleMeta {
 impl RuleMeta {
     /// Returns the URL of the page of the book that explains the rule.
     pub fn page(&self) -> String {
-        match self.code.starts_with("PKG") {
-            true => book::page(&format!("rules/{}", self.code)),
+        if self.code.starts_with("PKG") {
+            book::page(&format!("rules/{}", self.code))
+        } else {
             // The page of `pkgtool compare` explains its findings, CMP001 and so on.
-            false => book::page("compare"),
+            book::page("compare")
         }
     }
 

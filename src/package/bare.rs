@@ -172,8 +172,8 @@ fn is_misnamed(name: &str) -> bool {
         || is_copy(&lower)
 }
 
-/// Returns whether a lower-case name is that of a copy of `config.json`: `config (1).json`, `config
-/// - copy.json`, `copy of config.json`, `config.json.bak`.
+/// Returns whether a lower-case name is that of a copy of `config.json`:
+/// `config (1).json`, `config - copy.json`, `copy of config.json`, `config.json.bak`.
 fn is_copy(lower: &str) -> bool {
     let behind = lower.strip_prefix("config.json");
     if behind.is_some_and(|rest| [".bak", ".orig", ".old", "~"].contains(&rest)) {

@@ -22,7 +22,7 @@ pub fn has_extension(path: &str) -> bool {
     is_one_of(path, &EXTENSIONS)
 }
 
-/// Returns whether a file of this name is an AppleDouble file (`._x.pte`), in which macOS keeps
+/// Returns whether a file of this name is an `AppleDouble` file (`._x.pte`), in which macOS keeps
 /// attributes of another file.
 pub fn is_shadow(name: &str) -> bool {
     name.starts_with("._")

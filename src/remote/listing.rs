@@ -22,7 +22,7 @@ pub(super) struct SourceFile {
     pub(super) size: Option<u64>,
     /// SHA-256 of the content in lower-case hexadecimal, if the listing states it.
     pub(super) sha256: Option<String>,
-    /// Version marker that changes with the file: an ETag, an object id, or a modification time.
+    /// Version marker that changes with the file: an `ETag`, an object id, or a modification time.
     pub(super) version_marker: Option<String>,
     /// URL of the content.
     pub(super) url: Url,

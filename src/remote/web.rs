@@ -362,7 +362,7 @@ impl Answer<'_> {
         value.to_str().ok().map(str::to_owned)
     }
 
-    /// Returns the version marker of the file: its ETag, otherwise its modification time.
+    /// Returns the version marker of the file: its `ETag`, otherwise its modification time.
     pub(super) fn version_marker(&self) -> Option<String> {
         self.header("etag").or_else(|| self.header("last-modified"))
     }

@@ -198,7 +198,7 @@ impl Blobs {
         }
         if let Some(directory) = self.directory.clone() {
             let swept = tokio::task::spawn_blocking(move || {
-                Self::sweep_unfinished(&directory, MIN_ORPHAN_AGE)
+                Self::sweep_unfinished(&directory, MIN_ORPHAN_AGE);
             });
             if let Err(error) = swept.await {
                 tracing::error!(%error, "the sweep of partial uploads failed");

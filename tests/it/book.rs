@@ -9,14 +9,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use crate::support::environment::say;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const RULES_START: &str = "<!-- rules: the output of `pkgtool rules --format markdown` -->\n";
 const RULES_END: &str = "<!-- end of rules -->";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Serialises the tests that write pages.
+static PAGES: Mutex<()> = Mutex::new(());
+
+fn lock_pages() -> MutexGuard<'static, ()> {
+    PAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn updates() -> bool {
@@ -141,6 +147,7 @@ fn check(page: &Path, actual: &str) {
 
 #[test]
 fn sessions_print_what_the_pages_show() {
+    let _lock = lock_pages();
     let mut sessions = 0;
     for page in pages() {
         let written = read(&page);
@@ -155,11 +162,14 @@ fn sessions_print_what_the_pages_show() {
 #[cfg(feature = "serve")]
 #[test]
 fn served_sessions_print_what_the_pages_show() {
+    use crate::support::environment::say;
+
     const START: &str = "```console served\n";
     if Command::new("curl").arg("--version").output().is_err() {
         say("SKIPPED served_sessions_print_what_the_pages_show: curl is not installed");
         return;
     }
+    let _lock = lock_pages();
     let mut sessions = 0;
     for page in pages() {
         let written = read(&page);

@@ -137,12 +137,7 @@ impl RunningGateway {
                 "tasks were interrupted by the end of the previous server process"
             );
         }
-        let checked = Arc::clone(&tasks);
-        tokio::spawn(async move {
-            if let Err(error) = checked.check().await {
-                tracing::error!(%error, "database integrity check failed");
-            }
-        });
+        check_integrity(Arc::clone(&tasks));
         settings.sandbox.choose();
         let engines = engines(&settings)?;
         let all = accounts.list().await.map_err(|error| other(&error))?;
@@ -300,6 +295,15 @@ impl RunningGateway {
             tracing::error!(%error, "cannot store the last usage counts");
         }
     }
+}
+
+/// Checks the database in the background and logs what is wrong.
+fn check_integrity(tasks: Arc<dyn TaskStore>) {
+    tokio::spawn(async move {
+        if let Err(error) = tasks.check().await {
+            tracing::error!(%error, "database integrity check failed");
+        }
+    });
 }
 
 /// Creates the account `local` and its first key if they are missing, even if other accounts exist.

@@ -52,7 +52,7 @@ pub(super) struct PartialFileNote {
     pub(super) url: String,
     /// Size of the complete file, in bytes.
     pub(super) size: u64,
-    /// ETag of the file.
+    /// `ETag` of the file.
     pub(super) tag: Option<String>,
     /// SHA-256 of the complete file, if known.
     pub(super) sha256: Option<String>,

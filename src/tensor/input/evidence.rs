@@ -293,7 +293,7 @@ impl Walk {
                 match (&*own, &other) {
                     (_, AxisDim::Size(1)) => {}
                     (open, AxisDim::Size(size)) => {
-                        self.require(&open.clone(), *size, || why(*size))
+                        self.require(&open.clone(), *size, || why(*size));
                     }
                     (AxisDim::Size(size @ 2..), open) => self.require(open, *size, || why(*size)),
                     (AxisDim::Size(_), _) => *own = other,

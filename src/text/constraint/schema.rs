@@ -259,7 +259,7 @@ impl<'s> SchemaWalk<'s> {
                     path.truncate(length);
                 }
                 Value::String(reference) if key == "$ref" => {
-                    self.record_reference(reference, path)?
+                    self.record_reference(reference, path)?;
                 }
                 _ => {}
             }

@@ -126,7 +126,7 @@ fn check<'a>(
         let mut holds = true;
         // The location is irrelevant in a condition, so no path is built.
         check(&condition.when, value, &Location::Root, &mut |_| {
-            holds = false
+            holds = false;
         });
         let branch = if holds {
             &condition.then
@@ -285,7 +285,7 @@ fn check_object<'a>(
         match schema.properties.get(key.as_str()).or(rest) {
             Some(schema) => check(schema, value, &Location::Key(place, key), report),
             None if matches!(schema.others, AdditionalProperties::None) => {
-                unknown.push(key.as_str())
+                unknown.push(key.as_str());
             }
             None => {}
         }

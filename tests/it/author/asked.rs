@@ -88,7 +88,7 @@ fn bad_requests_say_what_to_do() {
     let model = format!("tiny/xnnpack/{MODEL}");
     for (arguments, code, word) in [
         (&["nowhere"][..], 2, "nowhere"),
-        (&[&model], 2, "name their directory"),
+        (&[&model], 2, "give their directory"),
         (&["empty"], 3, "no model files in empty"),
         (&["tiny", "--model", "Tiny"], 2, "lower-case"),
         (&["tiny", "--family", ""], 2, "lower-case"),

@@ -1,4 +1,5 @@
-//! `pkgtool admin`: what is stored, what is deleted, and a backup that another server goes on from.
+//! Tests of `pkgtool admin`: status, deletion of tasks, and backups that another server can
+//! continue from.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::support::gateway::{Gateway, Setup, task_path};
 use crate::support::http::Upstream;
 use crate::support::run::pkgtool;
 
-/// A server with the services `echo` and `slow`, of which one task may run.
+/// Prepares a server with the services `echo` and `slow`; one task may run at a time.
 fn server(upstream: &Upstream, settings: &str) -> Gateway {
     setup(upstream, settings).start()
 }
@@ -22,12 +23,12 @@ fn setup(upstream: &Upstream, settings: &str) -> Setup {
         .proxy("slow", &upstream.url("/hold"))
 }
 
-/// A body of about so many bytes that no other task has.
+/// Returns a unique request body of about `size` bytes.
 fn body(size: usize, number: usize) -> String {
     json!({"text": format!("{number}-{}", "x".repeat(size))}).to_string()
 }
 
-/// Makes a task, when the account's rate allows it.
+/// Creates a task as soon as the account's rate limit allows it.
 fn create(gateway: &Gateway, service: &str, body: &str) -> String {
     let path = format!("/api/mlpgateway/account/local/model/{service}/async/predict");
     let mut made = None;
@@ -70,7 +71,7 @@ fn the_status_counts_what_is_stored() {
     let tasks = json!({"waiting": 3, "running": 1, "completed": 1, "canceled": 1});
     assert_eq!(found["tasks"], tasks);
     assert_eq!(found["oldestCreatedAt"], ended["createdAt"]);
-    // Three bodies, and the answer.
+    // The bodies of three tasks and one answer.
     let bytes = (0..3).map(|number| body(3000, number).len()).sum::<usize>() + long.len();
     assert_eq!(found["blobs"], json!({"files": 4, "bytes": bytes}));
     assert!(found["database"]["bytes"].as_u64() > Some(4096));
@@ -113,14 +114,18 @@ fn a_purge_beside_a_running_server_deletes_what_has_ended() {
     let running = gateway.create("slow", "{}");
     gateway.wait_for(&running, "PROCESSING");
     let waiting = gateway.create("echo", body(2000, 7));
-    // The setting's seven days.
+    // The setting's default of seven days applies.
     let purged = gateway.command(&["admin", "purge"]).expect_code(0);
-    assert!(purged.stdout.starts_with("0 tasks"), "{}", purged.stdout);
+    assert!(
+        purged.stdout.starts_with("deleted 0 tasks"),
+        "{}",
+        purged.stdout
+    );
     gateway.get(&task_path(&ended[0])).expect(200);
     let purged = gateway.command(&["admin", "purge", "--older-than", "0s"]);
     let purged = purged.expect_code(0);
     assert!(purged.stdout.starts_with("120 tasks"), "{}", purged.stdout);
-    // A running server may have remembered one for a second.
+    // A running server may cache a task for a second.
     for task in &ended {
         gateway.until(|| gateway.get(&task_path(task)).status == 404);
     }
@@ -152,10 +157,14 @@ fn a_purge_keeps_what_the_settings_keep() {
     );
     fs::write(&settings, "[tasks]\nrecord_ttl_days = 0.00000001").expect("a file");
     let purged = gateway.command(&["admin", "purge"]).expect_code(0);
-    assert!(purged.stdout.starts_with("1 tasks"), "{}", purged.stdout);
+    assert!(
+        purged.stdout.starts_with("deleted 1 tasks"),
+        "{}",
+        purged.stdout
+    );
 }
 
-/// Copies a directory, as the README tells.
+/// Copies a directory the way that the README describes.
 fn copy(from: &Path, into: &Path) {
     let copied = Command::new("cp").arg("-r").args([from, into]).status();
     assert!(copied.expect("cp runs").success());
@@ -169,7 +178,7 @@ fn a_backup_is_restored_with_all_tasks_and_results() {
     let rate = ["accounts", "set", "local", "--rps", "100000"];
     gateway.command(&rate).expect_code(0);
     fs::write(gateway.data().join("gateway.toml"), "# mine\n").expect("a file");
-    // Of each kind of content: in the row, in the database, in a file.
+    // Bodies for each kind of storage: in the row, in the database, in a file.
     let bodies: Vec<String> = (0..30)
         .map(|number| body([5, 500, 2000][number % 3], number))
         .collect();
@@ -187,7 +196,7 @@ fn a_backup_is_restored_with_all_tasks_and_results() {
         .collect();
     let home = tempfile::tempdir().expect("a directory");
     let backup = home.path().join("deep/backup");
-    // One that was cut off does not count, and is no hindrance.
+    // The remains of an interrupted backup neither count nor block a new one.
     fs::create_dir_all(home.path().join("deep/backup.partial/blobs")).expect("a directory");
     let backup_name = backup.to_str().expect("a plain path");
     let made = gateway
@@ -203,7 +212,7 @@ fn a_backup_is_restored_with_all_tasks_and_results() {
         .command(&["admin", "backup", backup_name])
         .expect_code(2);
     assert!(again.stderr.contains("not empty"), "{}", again.stderr);
-    // What happens from now on is not in it, and does not touch it.
+    // Later changes neither appear in the backup nor affect it.
     for task in &done {
         gateway.send("DELETE", &task_path(task), "").expect(200);
     }
@@ -258,7 +267,7 @@ fn a_backup_under_traffic_is_of_one_moment() {
                 }
             });
         }
-        // Three times, with traffic between.
+        // Three backups, with traffic in between.
         for number in 0..3 {
             let into = home.path().join(number.to_string());
             let into = into.to_str().expect("a plain path");

@@ -1,5 +1,5 @@
-//! `pkgtool bench` and `pkgtool backends`: the fields of their documents, and a machine that has
-//! nothing but the binary.
+//! Tests of `pkgtool bench` and `pkgtool backends`: the fields of their JSON documents, and a
+//! machine that has only the binary.
 
 use std::fs;
 
@@ -60,7 +60,7 @@ fn several_series_are_measured_side_by_side() {
     }
 }
 
-/// The tool with an environment in which nothing but the binary can be found.
+/// Runs the tool in an environment where only the binary can be found.
 #[test]
 fn a_bare_machine_explains_itself() {
     let tree = Tree::new();
@@ -86,6 +86,6 @@ fn a_bare_machine_explains_itself() {
         assert_eq!(backend["engine"], "tract");
         assert_eq!(backend["fallback"], !backend["backend"].is_null());
     }
-    // Everything there is runs all the same.
+    // All examples run with the fallback engine.
     run(&["run", "spotter", "--input", "zeros"]);
 }

@@ -1,4 +1,5 @@
-//! `validate --changed`, `--staged` and `-`: what is checked, and with which content.
+//! Tests of `validate --changed`, `--staged` and `-`: the selected files, and the version of their
+//! content that is checked.
 
 use std::fs;
 use std::io::Write;
@@ -16,14 +17,14 @@ pub(super) fn run(directory: &Path, arguments: &[&str]) -> Ran {
     pkgtool(arguments).within(directory).run()
 }
 
-/// Paths with findings.
+/// Returns the paths that have findings.
 pub(super) fn paths(ran: &Ran) -> Vec<String> {
     let mut paths: Vec<String> = ran.findings().into_iter().map(|one| one.path).collect();
     paths.dedup();
     paths
 }
 
-/// Three packages of which each has an error.
+/// Returns three packages with one error each.
 pub(super) fn three() -> Tree {
     let mut broken = config();
     broken["license"] = json!("");
@@ -47,7 +48,8 @@ fn only_what_changed_is_reported() {
     );
     run(tree.root(), &[]).expect_code(1);
 
-    // A config, a model that another names, and a package that Git does not know yet.
+    // A changed config, a changed model of another package, and a package that Git does not track
+    // yet.
     let mut changed = config();
     changed["license"] = json!("");
     changed["family"] = json!("other");
@@ -69,7 +71,7 @@ fn only_what_changed_is_reported() {
     let below = run(&tree.path("b"), &["--changed"]).expect_code(1);
     assert_eq!(paths(&below), ["xnnpack/config.json"]);
 
-    // Since an earlier commit, and what a deletion breaks.
+    // Changes since an earlier commit, and an error caused by a deletion.
     git(tree.root(), &["tag", "v1"]);
     commit(tree.root(), "second");
     run(tree.root(), &["--changed"]).expect_code(0);
@@ -85,7 +87,7 @@ fn a_deleted_config_is_a_change_where_its_models_stay() {
     let tree = three();
     commit(tree.root(), "first");
     git(tree.root(), &["tag", "v1"]);
-    // Bare from the beginning of what is looked at: it is no change.
+    // A config that was missing before the compared range is not a change.
     fs::remove_file(tree.path("c/xnnpack/config.json")).expect("a file");
     commit(tree.root(), "second");
     git(tree.root(), &["rm", "--quiet", "b/xnnpack/config.json"]);
@@ -100,7 +102,7 @@ fn a_deleted_config_is_a_change_where_its_models_stay() {
     assert_eq!(below.codes(), ["PKG043"]);
     let ran = run(tree.root(), &["--changed=v1"]).expect_code(0);
     assert_eq!(ran.codes(), ["PKG043", "PKG043"]);
-    // Without its models it is gone.
+    // Without its models, the whole package is gone.
     fs::remove_file(tree.path(&format!("b/xnnpack/{MODEL}"))).expect("a file");
     run(tree.root(), &["--changed"]).expect_code(0);
 }
@@ -145,7 +147,7 @@ fn what_is_staged_is_what_is_checked() {
     let mut broken = config();
     broken["license"] = json!("");
 
-    // Staged broken, mended on the disk only: the commit would be broken.
+    // The error is staged and fixed only on disk, so the commit would be broken.
     let tree = tree.json("xnnpack/config.json", &broken);
     git(tree.root(), &["add", "."]);
     let tree = tree.json("xnnpack/config.json", &config());
@@ -153,13 +155,13 @@ fn what_is_staged_is_what_is_checked() {
     assert_eq!(paths(&ran), ["xnnpack/config.json"]);
     run(tree.root(), &[]).expect_code(0);
 
-    // Staged mended, broken on the disk only.
+    // The fix is staged, and only the file on disk is broken.
     git(tree.root(), &["add", "."]);
     let tree = tree.json("xnnpack/config.json", &broken);
     run(tree.root(), &["--staged"]).expect_code(0);
     let tree = tree.json("xnnpack/config.json", &config());
 
-    // New in the index, deleted from the disk.
+    // The package is new in the index and deleted from the disk.
     let tree = tree.package("c/coreml", &broken);
     git(tree.root(), &["add", "."]);
     fs::remove_dir_all(tree.path("c")).expect("a directory");
@@ -170,7 +172,7 @@ fn what_is_staged_is_what_is_checked() {
     );
     git(tree.root(), &["rm", "--quiet", "-r", "--cached", "c"]);
 
-    // A file that the config names and that nobody added.
+    // The config names a file that is not staged.
     let mut named = config();
     named["tokenizer"] = json!("tokenizer.json");
     let tree = tree.json("b/xnnpack/config.json", &named);
@@ -217,7 +219,7 @@ fn wrong_uses_are_told() {
     run(tree.root(), &["--changed", "missing"]).expect_code(2);
 }
 
-/// Validates a config given on standard input.
+/// Validates a config passed on standard input.
 fn piped(tree: &Tree, text: &[u8], arguments: &[&str]) -> (i32, String, String) {
     let arguments = ["validate", "--format", "concise", "-"]
         .iter()
@@ -228,7 +230,7 @@ fn piped(tree: &Tree, text: &[u8], arguments: &[&str]) -> (i32, String, String) 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
-    // A tool that has seen enough closes its end.
+    // The tool may close its input early.
     let _ = child.stdin.take().expect("a pipe").write_all(text);
     let output = child.wait_with_output().expect("it ends");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
@@ -250,7 +252,7 @@ fn a_config_may_come_from_standard_input() {
     let (code, out, _) = piped(&tree, broken.to_string().as_bytes(), &place);
     assert_eq!(code, 1);
     assert!(out.starts_with("xnnpack/config.json:1:"), "{out}");
-    // The model beside that place is held against it.
+    // The config is compared with the model at that path.
     let mut wrong = config();
     wrong["variants"][0]["methods"]["forward"]["inputs"][0]["dtype"] = json!("int8");
     let (code, out, _) = piped(&tree, wrong.to_string().as_bytes(), &place);
@@ -271,7 +273,7 @@ fn changed_settings_and_lists_choose_what_they_rule() {
     commit(tree.root(), "first");
     let tree = tree.file("a/pkgtool.toml", "ignore = []\n");
     assert_eq!(paths(&run(tree.root(), &["--changed"])), all[..1]);
-    // What is wrong with settings is reported where it stands.
+    // Invalid settings are reported at their place in the file.
     let tree = tree.file("pkgtool.toml", "ignore = 1\n");
     let told = paths(&run(tree.root(), &["--changed"]).expect_code(1));
     assert_eq!(told.len(), 4, "{told:?}");
@@ -281,7 +283,7 @@ fn changed_settings_and_lists_choose_what_they_rule() {
     fs::remove_file(tree.path("pkgtool.toml")).expect("a file");
     assert_eq!(paths(&run(tree.root(), &["--changed"])), all);
     commit(tree.root(), "third");
-    // A list that only the command line names.
+    // This list is named only on the command line.
     let list = "{\"quantized\": [\"int8\"], \"non_quantized\": [\"fp32\"]}";
     let tree = tree.file("lists/own.json", list);
     let told = run(

@@ -1,4 +1,4 @@
-//! The small commands: explain, rules, schema, completions, man, version.
+//! Tests of the small commands: `explain`, `rules`, `schema`, `completions`, `man`, `version`.
 
 use std::process::Stdio;
 
@@ -26,7 +26,7 @@ fn every_rule_is_explained_by_code_and_by_name() {
         assert!(by_code.stdout.starts_with(&head), "{}", by_code.stdout);
         let is_fixable = by_code.stdout.contains("\nFixable: `pkgtool fix`");
         assert_eq!(is_fixable, rule.fix.is_some(), "{}", by_code.stdout);
-        // What is fixed is told under the heading of that name, and nothing that is not.
+        // The section `Fix` exists exactly for rules that have a fix.
         let (_, fix) = by_code.stdout.split_once("\n# Fix\n").expect("a heading");
         let (fix, _) = fix.split_once("\n# ").expect("another heading");
         assert_eq!(fix.contains("`pkgtool fix"), rule.fix.is_some(), "{fix}");
@@ -45,7 +45,7 @@ fn every_rule_is_explained_by_code_and_by_name() {
 #[test]
 fn every_rule_says_what_it_does_not_see() {
     for rule in rule_metas() {
-        // A careful reader wants to know what a silence means.
+        // Every explanation states the limits of its rule.
         let explanation = rule.explanation_text();
         let (_, unseen) = explanation
             .split_once("\n# What it does not see\n")
@@ -94,7 +94,7 @@ fn completions_and_manual_pages_are_printed() {
         let script = pkgtool(["completions", shell]).run().expect_code(0).stdout;
         assert!(script.contains("deny-warnings"), "{shell}");
     }
-    // What nobody calls is not offered, rules are.
+    // Completions offer rule codes and omit internal commands.
     for (shell, offer) in [
         ("bash", "PKG049"),
         ("zsh", "PKG049"),
@@ -153,7 +153,7 @@ fn a_reader_that_goes_away_is_no_error() {
     for (arguments, code) in [
         (&["rules", "--format", "json"][..], 0),
         (&["completions", "bash"], 0),
-        // What was found is still what was found.
+        // A closed pipe does not change the exit code of findings.
         (&["validate", "rules"], 1),
         (&["validate", "--format", "sarif", "rules"], 1),
     ] {
@@ -193,6 +193,6 @@ fn both_spellings_of_json_are_understood() {
     pkgtool(["inspect", "--format", "yaml", model])
         .run()
         .expect_code(2);
-    // Behind `--` everything is a path.
+    // Every argument after `--` is a path.
     pkgtool(["validate", "--", "--json"]).run().expect_code(2);
 }

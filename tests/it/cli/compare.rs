@@ -1,4 +1,4 @@
-//! `pkgtool compare`: what agrees, what does not, and how CI hears of it.
+//! Tests of `pkgtool compare`: agreement, differences, and its reports for CI.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn what_differs_is_reported_on_the_variant_in_the_config() {
         sarif["runs"][0]["tool"]["driver"]["rules"][0]["helpUri"],
         "https://pkgtool.dev/docs/compare/"
     );
-    // The directory that paths begin at can be set, as for `validate`.
+    // `--root` sets the base directory of paths, as for `validate`.
     arguments.extend(["--root", "packages-examples"]);
     compare(&arguments).expect_code(1);
     let line = fs::read_to_string(report("github")).expect("a report");
@@ -204,7 +204,7 @@ fn a_sweep_compares_at_each_size_and_names_the_worst() {
     ] {
         assert!(sizes.contains(&expected), "{sizes:?}");
     }
-    // It has no more than 24 positions or so: neither side runs longer sequences.
+    // The model has about 24 positions, so neither side runs longer sequences.
     let (compared, others): (Vec<_>, Vec<_>) = each.iter().partition(|it| it["agrees"] == true);
     assert!(compared.iter().all(|it| it["figures"]["max_abs"] == 0.0));
     assert!(others.iter().all(|it| it["problem"].is_string()));
@@ -227,7 +227,7 @@ fn sizes_that_are_named_are_the_only_ones() {
     ] {
         assert!(ran.stdout.contains(&line), "{line}\n{}", ran.stdout);
     }
-    // Without it, the document is what it was.
+    // Without the option, the document has no `sizes`.
     let json = compare(&[SENTENCE, SENTENCE, "--seeds", "1", "--json"])
         .expect_code(0)
         .json();
@@ -254,7 +254,7 @@ fn sizes_that_are_named_are_the_only_ones() {
 #[test]
 fn a_size_that_only_one_side_runs_is_a_difference() {
     let model = |size: &str| {
-        // A size that the other operand does not have breaks one side.
+        // A size that differs from the other operand's makes one side fail.
         let add = graph_node("Add", &["x", "c"], "y", &[]);
         let count = size.parse().unwrap_or(1);
         onnx_model(&[

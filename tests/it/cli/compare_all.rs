@@ -1,5 +1,6 @@
-//! `pkgtool compare --all`: every variant of a package against one of them, and what a portable reading is told
-//! and judged as.
+//! Tests of `pkgtool compare --all`, which compares every variant of a package with one reference
+//! variant. They also cover how portable readings (delegated programs run without their device) are
+//! reported and judged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,12 @@ fn all(directory: impl AsRef<Path>, arguments: &[&str]) -> Ran {
     compare(directory, &[&["--all"], arguments].concat())
 }
 
-/// The rows of a document.
+/// Returns the rows of a document.
 fn rows(document: &Value) -> &[Value] {
     document["rows"].as_array().expect("rows")
 }
 
-/// `label status` of each row.
+/// Returns `label status` of each row.
 fn summary(document: &Value) -> Vec<String> {
     let word = |value: &Value| value.as_str().expect("a text").to_owned();
     let rows = rows(document).iter();
@@ -34,7 +35,7 @@ fn summary(document: &Value) -> Vec<String> {
         .collect()
 }
 
-/// An example that may be changed.
+/// Copies an example, so that a test may change it.
 fn copied(example: &str) -> (Tree, PathBuf) {
     let tree = Tree::new();
     let to = tree.path(example);
@@ -75,7 +76,7 @@ fn every_variant_is_held_against_the_least_quantised() {
     let of = |place: usize| &rows(&document)[place]["result"];
     assert_eq!(of(2)["b"]["reading"], OF_CORE_ML);
     assert_eq!(of(1)["b"]["reading"], Value::Null);
-    // What is between two readings on one engine is less than what is between two engines.
+    // Two readings on the same engine have tighter tolerances than two engines.
     assert_eq!(of(0)["tolerances"]["max_rel"], 1e-2);
     assert_eq!(of(2)["tolerances"]["max_rel"], 5e-3);
     assert_eq!(of(3)["tolerances"]["max_rel"], 1e-5);
@@ -88,12 +89,12 @@ fn every_variant_is_held_against_the_least_quantised() {
     }
 }
 
-/// The reference is loaded once for all rows: each row must be what it is alone, also of a program that keeps
-/// something from run to run.
+/// All rows share one loaded reference. Each row must equal a separate comparison, even for a
+/// program that keeps state between runs.
 #[test]
 fn rows_are_what_two_sides_alone_are() {
     for package in ["glimpse", "pebble/0_6b"] {
-        // Twice on one engine: a row for each.
+        // The package has two variants for one engine: each gets a row.
         let document = all(EXAMPLES, &[package, "--engine", "tract", "--json"]);
         let document = document.expect_code(0).json();
         assert!(rows(&document).len() >= 3, "{:?}", summary(&document));
@@ -120,7 +121,7 @@ fn the_reference_is_the_one_that_is_named() {
     };
     assert_eq!(reference("vulkan/fp16"), "glimpse fp16 for vulkan");
     assert_eq!(reference("coreml"), "glimpse fp16 for coreml");
-    // Of several that are of the name, the least quantised.
+    // Of several matching variants, the least quantised one is the reference.
     assert_eq!(reference("vulkan"), "glimpse fp32 for vulkan");
     for name in ["int4", "coreml/int8", "nosuch/fp32"] {
         let ran = all(EXAMPLES, &["glimpse", "--reference", name]).expect_code(2);
@@ -191,7 +192,7 @@ fn what_differs_is_found_in_its_config_and_what_cannot_be_read_is_a_failure() {
 
 #[test]
 fn what_was_not_compared_is_told_and_counts_where_that_is_asked() {
-    // One is divided into components, the other into methods of one program.
+    // One variant has several components, the other one program with several methods.
     let ran = all(EXAMPLES, &["scribe-tiny-en"]).expect_code(2);
     assert!(
         ran.stdout.ends_with("0 agree, 4 not compared\n"),

@@ -1,4 +1,5 @@
-//! Core ML models on the command line: inspected, validated against their configs, run, compared, timed.
+//! Tests of Core ML models on the command line: inspect, validate against the config, run, compare,
+//! bench.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::model::coreml::path;
 use crate::support::run::{pkgtool, validate};
 use crate::support::tree::{Tree, config};
 
-/// A package for Core ML around a fixture, whose method `forward` is declared so.
+/// Returns a Core ML package around a fixture, with the given declaration of its method `forward`.
 fn package(file: &str, method: &str, signature: impl Into<Value>) -> Tree {
     let extension = file.rsplit('.').next().expect("an extension");
     let name = format!("tiny_coreml_fp32.{extension}");
@@ -25,7 +26,7 @@ fn package(file: &str, method: &str, signature: impl Into<Value>) -> Tree {
     tree
 }
 
-/// `name: dtype shape` as a config has it; a name of `-` is none.
+/// Returns a tensor's declaration as in a config; the name `-` omits the name.
 fn tensor(name: &str, dtype: &str, shape: &[i64]) -> Value {
     let mut spec = json!({ "dtype": dtype, "shape": shape });
     if name != "-" {
@@ -34,7 +35,7 @@ fn tensor(name: &str, dtype: &str, shape: &[i64]) -> Value {
     spec
 }
 
-/// The rules that have something to say of a package, with what they say.
+/// Returns the rules that report findings in a package, with their messages.
 fn said(tree: &Tree) -> Vec<(String, String)> {
     let found = validate(tree.root(), ".").findings().into_iter();
     found.map(|found| (found.code, found.message)).collect()
@@ -62,7 +63,7 @@ fn declared_signatures_are_held_against_descriptions() {
             &["PKG036"],
         ),
         ("mlp_fp32.mlpackage", json!([]), y(&[2, 4]), &["PKG031"]),
-        // Sizes of outputs are not in the description of a model with open sizes: nothing is claimed.
+        // A model with open sizes does not describe its output sizes, so the rules report nothing.
         ("ranged.mlpackage", x(&[-1, -1, 8]), y(&[-1, -1]), &[]),
         ("ranged.mlpackage", x(&[-1, -1, 8]), y(&[7]), &[]),
         (
@@ -79,7 +80,7 @@ fn declared_signatures_are_held_against_descriptions() {
         ),
         ("enumerated.mlpackage", x(&[-1, 8]), y(&[-1, 4]), &[]),
         ("enumerated.mlpackage", x(&[2, 8]), y(&[2, 4]), &["PKG035"]),
-        // Of a picture name and count are known.
+        // For an image, only the name and the number of inputs are known.
         (
             "image.mlpackage",
             json!([tensor("picture", "float32", &[1, 3, 16, 12])]),

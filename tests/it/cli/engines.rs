@@ -1,5 +1,5 @@
-//! Which engine runs what, and what is told of it: every backend with every engine, engines for other
-//! models, engines that refuse what another one runs.
+//! Tests of engine selection and its report: every backend with every engine, engines for other
+//! models, and engines that reject what another one runs.
 
 #[cfg(feature = "ort")]
 use crate::support::graph::{Attribute, FLOAT, Graph, INT32, Size, UINT8};
@@ -16,8 +16,8 @@ fn run(model: &str, arguments: &[&str]) -> Ran {
     pkgtool(all.iter().chain(arguments)).within(EXAMPLES).run()
 }
 
-/// What ran is told as it was: no provider is said to have taken nothing that was never asked, a
-/// fallback has a reason, and an engine that was named needs none.
+/// The report matches the run: it names unused providers only if they were requested, it gives a
+/// reason for a fallback, and it gives no reason for an engine that the user named.
 #[test]
 fn every_backend_on_every_engine_is_told_as_it_was() {
     for model in [ONNX, PROGRAM] {
@@ -110,7 +110,8 @@ fn an_engine_that_is_not_in_this_build_says_so() {
     );
 }
 
-/// A kernel of ONNX Runtime that refuses says so with the code of a failed run; tract runs the model.
+/// If ONNX Runtime has no kernel for an operator, it fails at load or run time; tract then runs the
+/// model.
 #[cfg(feature = "ort")]
 #[test]
 fn what_onnx_runtime_has_no_code_for_runs_elsewhere() {
@@ -170,7 +171,7 @@ fn what_onnx_runtime_has_no_code_for_runs_elsewhere() {
         if ran.code == 0 {
             assert_eq!(ran.json()["engine"], "tract", "{operator}");
         } else {
-            // Both were asked, each with its own reason.
+            // Both engines were tried, and each reports its own reason.
             assert!(
                 ran.stderr.contains("ort (cpu): ") && ran.stderr.contains("tract (cpu): "),
                 "{}",
@@ -181,7 +182,7 @@ fn what_onnx_runtime_has_no_code_for_runs_elsewhere() {
     }
 }
 
-/// What ONNX Runtime blames the inputs for is no reason to let another engine answer.
+/// If ONNX Runtime rejects the inputs, no other engine is tried.
 #[cfg(feature = "ort")]
 #[test]
 fn what_is_wrong_with_the_inputs_is_not_tried_elsewhere() {
@@ -208,7 +209,7 @@ fn what_is_wrong_with_the_inputs_is_not_tried_elsewhere() {
     assert!(!ran.stderr.contains("tract"), "{}", ran.stderr);
 }
 
-/// What runs on any machine can be asked for, without anything being tried.
+/// `backends --operators` lists the portable operators without trying any engine.
 #[test]
 fn operators_of_programs_can_be_listed() {
     let listed = pkgtool(["backends", "--operators"]).run();

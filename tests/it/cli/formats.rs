@@ -1,4 +1,5 @@
-//! Formats for editors, reviewers and GitLab; how much of a report is printed.
+//! Tests of report formats for editors, code review and GitLab, and of the number of findings
+//! printed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::{Tree, config};
 
-/// Two packages with an error and a warning each, and a note.
+/// Returns two packages with an error and a warning each, and a note.
 fn tree() -> Tree {
     let mut first = config();
     first["license"] = json!("");
@@ -122,7 +123,7 @@ fn gitlab_gets_its_code_quality_report() {
         entries.map(|one| one["fingerprint"].to_string()).collect()
     };
     let before = prints(&report(&tree));
-    // A finding that only moved is the same one.
+    // A finding keeps its fingerprint when it only moves.
     let path = tree.path("a/xnnpack/config.json");
     let text = std::fs::read_to_string(&path).expect("a file");
     std::fs::write(&path, text.replacen('{', "{\n\n\n", 1)).expect("a file");
@@ -171,7 +172,7 @@ fn reviewdog_gets_places_in_bytes() {
     assert!(license.is_some(), "{diagnostics:#?}");
 }
 
-/// A report in Reviewdog's form of one finding with this fix.
+/// Returns a Reviewdog report of one finding with this fix.
 fn suggested(text: &str, fix: Fix) -> Value {
     let document = Document::parse(text).expect("JSON");
     let source = Arc::new(SourceText::new("config.json".to_owned(), text.to_owned()));
@@ -223,7 +224,7 @@ fn fixes_are_suggestions() {
     let code = rule_metas()[0].code;
     let url = format!("https://pkgtool.dev/docs/rules/{code}/");
     assert_eq!(one["code"], json!({ "value": code, "url": url }));
-    // A file that gets another name cannot be suggested, nor edits that exclude each other.
+    // Reviewdog suggestions can express neither renamed files nor conflicting edits.
     let renaming = Fix::safe("more", both).renaming("a".into(), "b".into());
     assert_eq!(suggested(text, renaming).get("suggestions"), None);
     let overlapping = vec![

@@ -1,4 +1,4 @@
-//! `pkgtool inspect`: what it prints, and what it says where there is nothing to read.
+//! Tests of `pkgtool inspect`: its output, and its messages for unreadable files.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +104,7 @@ fn a_payload_that_cannot_be_read_is_told_and_the_program_is_shown() {
     }
 }
 
-/// What a value of `expect.json` looks like in the tool's JSON, as far as both speak of it.
+/// Compares a value of `expect.json` with the tool's JSON, in the fields that both have.
 fn agrees(ours: &Value, expected: &Value) -> bool {
     match expected["non_tensor"].as_str() {
         Some(kind) => *ours == json!({ "kind": kind.to_lowercase(), "value": expected["value"] }),
@@ -120,7 +120,7 @@ fn the_json_agrees_with_an_independent_reading() {
     let mut compared = 0;
     for (model, methods) in expected.as_object().expect("an object") {
         let file = format!("{model}.pte");
-        // The large ones are kept as headers only; the reader's own tests extend them.
+        // Only the headers of large models are stored; the reader's own tests extend them.
         if !models.join(&file).exists() {
             continue;
         }

@@ -1,5 +1,5 @@
-//! `--timeout` and `--max-memory`: they hold for every step, are named when they bite, and what is
-//! within them runs.
+//! Tests of `--timeout` and `--max-memory`: the limits hold in every step, error messages name
+//! them, and work within the limits succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::tree::Tree;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
 
-/// A few hundred bytes that ask for inputs of so many MiB each.
+/// Returns a model of a few hundred bytes whose inputs take `mebibytes` MiB each.
 fn greedy(inputs: usize, mebibytes: u64) -> Vec<u8> {
     let names: Vec<String> = (0..inputs).map(|place| format!("x{place}")).collect();
     let mut graph = Graph::default();
@@ -30,7 +30,7 @@ fn run(model: &[u8], command: &str, arguments: &[&str]) -> Ran {
         .run()
 }
 
-/// The file is small and what it asks for is not: nothing is made before that is known.
+/// The file is small, but its inputs are large: the limit is checked before any input is created.
 #[test]
 fn inputs_beyond_the_limit_are_not_even_begun() {
     let model = greedy(3, 2 << 10);
@@ -39,7 +39,7 @@ fn inputs_beyond_the_limit_are_not_even_begun() {
         let arguments: &[&str] = match command {
             "run" => &["--max-memory", "1GiB", "--input", "random"],
             "bench" => &["--max-memory", "1GiB"],
-            // With itself.
+            // Compares the model with itself.
             _ => &["m.onnx", "--max-memory", "1GiB"],
         };
         let start = Instant::now();
@@ -86,7 +86,7 @@ fn making_inputs_ends_at_the_time_limit() {
     }
 }
 
-/// The limit is for one run, not for a slice of many.
+/// The timeout applies to one run, not to a series of runs.
 #[test]
 fn a_bench_may_take_longer_than_its_runs() {
     let model = greedy(1, 1);
@@ -116,10 +116,10 @@ fn a_size_without_a_unit_is_asked_for_one() {
     );
 }
 
-/// Wherever the limit bites (in an allocation of Rust's or of a library's, in a thread's stack, in what
-/// opens a library, in the inputs) it is named, and nothing else is blamed. ONNX Runtime does not look at every
-/// allocation: once in some hundred times it uses what it did not get and dies without a word, which nothing tells
-/// from a bug of its own; then both are named.
+/// The error names the limit, and nothing else, wherever it is reached: in an allocation by Rust or
+/// a library, in a thread's stack, while a library is opened, or in the inputs. ONNX Runtime does
+/// not check every allocation. In about one of some hundred runs it uses memory that it did not get
+/// and dies silently, which looks like a bug of its own. The error then names both causes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_memory_limit_that_bites_is_named() {
@@ -142,7 +142,7 @@ fn a_memory_limit_that_bites_is_named() {
         };
         let within = on("1GiB");
         if within.code != 0 {
-            // It is not on this machine, or not in this build.
+            // This engine is missing on this machine or in this build.
             assert!(
                 within.stderr.contains("is not available"),
                 "{}",
@@ -179,7 +179,8 @@ fn a_memory_limit_that_bites_is_named() {
     }
 }
 
-/// Inputs fit the limit alone, and not with what the engine makes of them; or not even twice.
+/// The inputs alone fit into the limit. Together with the engine's own memory, or a second copy,
+/// they do not.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_within_inputs_that_fit_is_limited_too() {
@@ -195,14 +196,15 @@ fn a_run_within_inputs_that_fit_is_limited_too() {
     }
 }
 
-/// Without an option there is a limit all the same, and its name says what it is.
+/// The default limit applies without an option, and the error calls it the default.
 #[test]
 fn the_default_limit_is_named_as_such() {
-    // More than any machine of today has free.
+    // More than the free memory of any current machine.
     let model = greedy(64, 15 << 10);
     let ran = run(&model, "run", &["--input", "zeros"]).expect_code(2);
     let told = ran.stderr.contains("three quarters of the free memory, the default")
-        // What is free is more than the most that is ever taken.
+        // On a machine with more free memory than the maximum default, the size of the inputs is
+        // rejected.
         || ran.stderr.contains("are available; give smaller sizes");
     assert!(told, "{}", ran.stderr);
 }

@@ -1,4 +1,5 @@
-//! What a tree's links lead to: files of the tree, blobs of a hub's cache, and nothing else.
+//! Tests of symbolic links in a tree: only files of the tree and blobs of a hub's cache may be
+//! their targets.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +12,7 @@ use crate::support::tree::{MODEL, Tree, config};
 
 const SECRET: &str = "VERY_SECRET_TOKEN_OF_CI";
 
-/// A tree whose file at `path` is a link to `target`.
+/// Adds a link to `target` at `path` to a tree.
 fn linked(tree: Tree, path: &str, target: &str) -> Tree {
     let tree = tree.file(path, "");
     fs::remove_file(tree.path(path)).expect("removed");
@@ -88,7 +89,7 @@ fn models_and_tokenizers_that_are_links_out_are_findings() {
             .map(|one| (one.code.as_str(), one.pointer.as_str()))
             .collect();
         assert!(found.contains(&("PKG039", pointer)), "{found:?}");
-        // Named on the command line, it is the user's own choice.
+        // A link named on the command line is followed, because the user chose it.
         if file == MODEL {
             run(&tree, &["inspect", &path]).expect_code(0);
         }
@@ -193,7 +194,7 @@ fn fix_does_not_write_through_a_link_out() {
         fs::read(outside.path("config.json")).expect("a file"),
         before
     );
-    // A link to a directory is not walked; a config in it that is named is the user's own choice.
+    // Directory links are not followed, but a config inside one is checked if the user names it.
     let tree = Tree::new();
     symlink(outside.root(), tree.path("m")).expect("a link");
     run(&tree, &["fix", "."]);
@@ -230,7 +231,7 @@ fn validate_and_run_agree_about_external_data() {
         &linked(tree(), &place, outside.to_str().expect("UTF-8")),
         link,
     );
-    // Also to another place in the package: runtimes refuse that.
+    // Runtimes reject links to another place in the package too.
     let beside = tree()
         .file("p/82m/weights", read(&data))
         .file(".git/HEAD", "");
@@ -243,7 +244,7 @@ fn validate_and_run_agree_about_external_data() {
     assert!(found.iter().all(|one| one.code != "PKG040"), "{found:?}");
 }
 
-/// A link in the index is a text, and leads nowhere else when it is staged.
+/// A staged link is a text in the index, and its target is not read.
 #[test]
 fn staged_links_out_are_not_read() {
     let tree = Tree::new().package("m/xnnpack", &config());

@@ -1,4 +1,4 @@
-//! The command line, from outside: exit codes, options, formats of reports, small commands.
+//! Tests of the command line from outside: exit codes, options, report formats, small commands.
 
 #[cfg(feature = "run")]
 #[cfg(feature = "serve")]

@@ -1,4 +1,4 @@
-//! Programs that a foreign repository names: none of them is ever run.
+//! Tests that the tool never runs a program that a foreign Git repository names.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use crate::support::repository::{commit, git};
 use crate::support::run::pkgtool;
 use crate::support::tree::{Tree, config};
 
-/// Settings that name the program `EVIL`, each of its kind.
+/// Git settings of every kind that name a program; `EVIL` is its placeholder.
 const SETTINGS: &str = r#"
 [filter "evil"]
     clean = EVIL clean
@@ -70,7 +70,8 @@ const SETTINGS: &str = r#"
     eventTarget = /dev/null
 "#;
 
-/// A repository in which everything names a program that leaves a mark, and the directory of the mark.
+/// Returns a repository whose settings all name a program that writes a marker file, and the
+/// marker's directory.
 fn planted() -> (Tree, Tree) {
     let outside = Tree::new();
     let mark = outside.path("mark");
@@ -126,14 +127,14 @@ fn planted() -> (Tree, Tree) {
     );
     let modules =
         "[submodule \"inner\"]\n path = inner\n url = ext::evil\n update = !evil\n ignore = none\n";
-    // Everything is dirty, so that Git must look into it.
+    // All files are modified, so Git has to read their content.
     let tree = tree
         .file(".gitmodules", modules)
         .package("m/xnnpack", &config());
     let tree = tree.file("inner/file", "two").file("m/file.a", "two");
-    // A program of Git's own name, for who looks for it in the working directory.
+    // A program named `git`, which a search in the working directory would find.
     fs::copy(evil, tree.path("git")).expect("a program");
-    // A directory that looks like a repository.
+    // A directory that looks like a bare repository.
     let bare =
         format!("[core]\n repositoryformatversion = 0\n bare = true\n fsmonitor = {evil} bare\n");
     let tree = tree
@@ -165,7 +166,7 @@ fn no_program_that_the_tree_names_is_run() {
         &["fix", "m"],
     ];
     for arguments in cases {
-        // Git must look at what is ignored and tracked, too.
+        // Git must also read files that are both ignored and tracked.
         fs::write(tree.path(".gitignore"), "m/\n").expect("a file");
         let ran = pkgtool(*arguments)
             .within(tree.root())
@@ -185,7 +186,7 @@ fn no_program_that_the_tree_names_is_run() {
         let is_bare = arguments.contains(&"bare");
         assert!(!is_git || is_bare, "{arguments:?}: {}", ran.stderr);
     }
-    // The trap is one: Git without care runs into it.
+    // The trap works: Git with its default settings runs the program.
     let status = std::process::Command::new("git")
         .args(["status"])
         .current_dir(tree.root())
@@ -195,7 +196,7 @@ fn no_program_that_the_tree_names_is_run() {
     assert!(!told.is_empty(), "the trap does not work");
 }
 
-/// Files of Git LFS are compared with their pointers, without the program that makes them.
+/// Git LFS files are compared with their pointers, without running the LFS filter.
 #[test]
 fn files_of_lfs_are_compared_without_its_filter() {
     let tree = Tree::new().package("m/xnnpack", &config());

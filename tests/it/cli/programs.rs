@@ -1,4 +1,5 @@
-//! Programs on the command line: what is refused, by whom, and that nothing else answers for it.
+//! Tests of ExecuTorch programs on the command line: invalid programs are rejected, the error names
+//! the engine, and no other engine is tried.
 
 use std::path::{Path, PathBuf};
 
@@ -114,7 +115,7 @@ fn a_data_file_is_inspected_and_not_run() {
     );
 }
 
-/// A package whose program is sound by its header, and whose graph XNNPACK does not take.
+/// The package's program has a valid header, but XNNPACK rejects its graph.
 #[cfg(feature = "executorch")]
 #[test]
 fn a_program_that_the_runtime_finds_broken_is_answered_by_nobody() {
@@ -151,7 +152,7 @@ fn a_program_that_the_runtime_finds_broken_is_answered_by_nobody() {
     let path = fixtures().join("models/dyn_batch_xnnpack_fp32.pte");
     let mut bytes = std::fs::read(path).expect("a fixture");
     run(&bytes).expect_code(0);
-    // Among the sizes of a tensor of the delegate's graph.
+    // The bytes belong to the sizes of a tensor in the delegate's graph.
     bytes[2600..2604].copy_from_slice(&0xffff_u32.to_le_bytes());
     let ran = run(&bytes).expect_code(2);
     let said = "the executorch engine found the model invalid";

@@ -1,4 +1,4 @@
-//! The formats of a report, by the contracts of those who read them.
+//! Tests of report formats against the contracts of their consumers.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -8,7 +8,7 @@ use crate::support::fixture;
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::{Tree, config};
 
-/// A package with an error, a warning and a note, in a directory whose name needs escaping.
+/// Returns a package with an error, a warning and a note, in a directory whose name needs escaping.
 fn tree() -> Tree {
     let mut config = config();
     config["license"] = json!("see README");
@@ -89,7 +89,7 @@ fn json_is_the_contract() {
 #[test]
 fn sarif_follows_its_schema() {
     let schema = std::fs::read_to_string(fixture("sarif-2.1.0.schema.json")).expect("the schema");
-    // The published schema has one pattern that is no regular expression: a `]` too many.
+    // The published schema contains an invalid regular expression, with an extra `]`.
     let schema = schema.replace("[a-zA-Z]{2}]?$", "[a-zA-Z]{2}?$");
     let schema: Value = serde_json::from_str(&schema).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
@@ -100,7 +100,7 @@ fn sarif_follows_its_schema() {
             .collect();
         assert!(faults.is_empty(), "{faults:#?}");
     };
-    // Every kind of finding there is, and none.
+    // One report covers every kind of finding, the other one is empty.
     let arguments = ["validate", "--format", "sarif", "rules"];
     let all = pkgtool(arguments)
         .within(fixture(""))
@@ -198,7 +198,7 @@ fn junit_counts_failures() {
     }
 }
 
-/// A checkout with two packages that have the same fault twice.
+/// Returns a checkout with two packages that have the same error twice.
 fn checkout() -> Tree {
     let mut config = config();
     config["variants"][0]["methods"]["forward"]["inputs"][0]["dtype"] = json!("float");
@@ -279,7 +279,7 @@ fn sarif_tells_findings_apart_and_explains_rules() {
     let different: std::collections::BTreeSet<&String> = all.iter().collect();
     assert_eq!((all.len(), different.len()), (4, 4));
     assert_eq!(all, prints("."), "the same wherever the run began");
-    // A line more above does not make another finding.
+    // An additional line above a finding does not change its fingerprint.
     let text = std::fs::read_to_string(tree.path("repo/a/xnnpack/config.json")).expect("a config");
     let tree = tree.file("repo/a/xnnpack/config.json", format!("\n\n{text}"));
     let moved = report_within(&tree, "repo", &["--format", "sarif"]).json();

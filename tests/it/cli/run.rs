@@ -1,5 +1,5 @@
-//! `pkgtool run`: what it prints and writes, and what it says of packages, models and inputs that
-//! cannot be run. On tract, which is everywhere, unless a test says otherwise.
+//! Tests of `pkgtool run`: its output and files, and its errors for packages, models and inputs
+//! that cannot run. They use tract, which every build has, unless a test names another engine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,13 +15,13 @@ use crate::support::tree::Tree;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
 
-/// `pkgtool run --engine tract` among the examples.
+/// Runs `pkgtool run --engine tract` among the examples.
 fn run(arguments: &[&str]) -> Ran {
     let all = ["run", "--engine", "tract"].iter().chain(arguments);
     pkgtool(all).within(EXAMPLES).run()
 }
 
-/// The same in a directory with one model.
+/// Runs `pkgtool run --engine tract` in a directory with one model.
 fn run_model(model: &[u8], arguments: &[&str]) -> Ran {
     let tree = Tree::new().file("m.onnx", model);
     let all = ["run", "--engine", "tract", "m.onnx"]
@@ -74,7 +74,7 @@ fn outputs_are_written_and_can_be_fed_again() {
     let file = first.expect_code(0).json()["outputs"][0]["file"].clone();
     let file = file.as_str().expect("a path");
     assert!(Path::new(file).is_file());
-    // The model takes and gives an image of one size.
+    // The model's input and output are images of the same size.
     let second = run(&[model, "--input", file, "--json"]);
     assert_eq!(second.expect_code(0).json()["inputs"][0]["name"], "image");
 }
@@ -150,7 +150,7 @@ fn what_cannot_be_run_is_refused_with_what_to_do() {
     let mut text = String::new();
     for case in cases {
         let ran = run(case);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "$ pkgtool run {}
@@ -261,7 +261,7 @@ fn shapes_beyond_memory_are_refused_before_anything_is_allocated() {
     let start = Instant::now();
     let ran = run_model(&model, &["--input", "zeros"]).expect_code(2);
     assert!(start.elapsed() < Duration::from_secs(30));
-    assert!(ran.stderr.contains("more than"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is too large"), "{}", ran.stderr);
 }
 
 #[cfg(unix)]
@@ -273,7 +273,7 @@ fn a_memory_limit_stops_only_the_model() {
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
 }
 
-/// A run that takes long ends at a signal, and takes its worker with it.
+/// A signal ends a long run together with its worker process.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_interrupt_ends_the_run_and_its_worker() {

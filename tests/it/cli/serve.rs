@@ -1,4 +1,4 @@
-//! `serve`, and the commands around it, as their users run them.
+//! Tests of `pkgtool serve` and its helper commands, from a user's view.
 
 use std::fs;
 
@@ -117,7 +117,7 @@ fn accounts_may_be_made_before_the_first_start() {
     gateway
         .send_with(&key, "POST", "/p/acme/echo", "{}")
         .expect(200);
-    // The key is the first's only: it is not made again.
+    // Only the first start creates and prints a key.
     let gateway = gateway.kill_and_restart();
     assert!(!gateway.announced.contains("pk_"), "{}", gateway.announced);
     gateway.post("/p/local/echo", "{}").expect(200);
@@ -257,7 +257,7 @@ fn a_service_is_asked_on_the_command_line() {
     ];
     let answer = gateway.ask(&arguments).expect_code(0).json();
     assert_eq!(answer["outputs"][0]["data"], json!([-1.0, -2.0, -3.0]));
-    // A tensor in a file, given by name.
+    // The tensor is in a file that is passed by name.
     let mut npy = Vec::new();
     let bytes: Vec<u8> = [4.0_f32, 5.0, 6.0]
         .iter()

@@ -1,5 +1,6 @@
-//! `bench` and `compare` run their sides on the same inputs: fixed sizes bind open ones, inputs and outputs
-//! are matched by name, the lower precision is judged; each set of inputs is a first run.
+//! Tests of inputs in `bench` and `compare`: all sides run on the same inputs. Fixed sizes bind
+//! open ones, inputs and outputs are matched by name, the lower precision sets the tolerance, and
+//! each set of inputs starts a new session.
 
 use std::path::Path;
 
@@ -27,7 +28,7 @@ fn compare(directory: impl AsRef<Path>, arguments: &[&str]) -> Ran {
     run(directory, "compare", arguments)
 }
 
-/// `y = x` with these dimensions.
+/// Returns the model `y = x` with these dimensions.
 fn identity(name: &str, dtype: &str, dims: &[&str]) -> Vec<u8> {
     crate::model::onnx::build::model(&[
         &graph_node("Identity", &[name], "y", &[]),
@@ -36,7 +37,7 @@ fn identity(name: &str, dtype: &str, dims: &[&str]) -> Vec<u8> {
     ])
 }
 
-/// The shapes that each series of a benchmark, or each side of a comparison's first set, ran on.
+/// Returns the input shape of each series of a benchmark.
 fn bench_shapes(document: &Value) -> Vec<Value> {
     let series = document["series"].as_array().expect("series").iter();
     series
@@ -44,7 +45,7 @@ fn bench_shapes(document: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// The fp32 variant's batch is open up to 8, the int8 variant's is 1.
+/// The batch of the fp32 variant is open up to 8; that of the int8 variant is fixed to 1.
 #[test]
 fn a_fixed_size_binds_the_open_ones_of_all_sides() {
     let page = Tree::new();
@@ -105,8 +106,7 @@ fn a_fixed_size_binds_the_open_ones_of_all_sides() {
 fn a_size_says_where_it_has_nothing_to_do() {
     let both = ["glimpse/xnnpack", "--precision", "fp32,int8", "--json"];
     let ran = bench(EXAMPLES, &[&both[..], &["--dim", "input_0[0]=1"]].concat()).expect_code(0);
-    let note =
-        "`--dim input_0[0]=1` has nothing to do in glimpse int8 for xnnpack, where it is always 1";
+    let note = "`--dim input_0[0]=1` has no effect in glimpse int8 for xnnpack, where the size is always 1";
     assert!(ran.stderr.contains(note), "{}", ran.stderr);
     assert!(!ran.stderr.contains("in glimpse fp32"), "{}", ran.stderr);
     let ran = bench(EXAMPLES, &[&both[..], &["--dim", "0=4"]].concat()).expect_code(2);
@@ -118,7 +118,7 @@ fn a_size_says_where_it_has_nothing_to_do() {
         "{}",
         ran.stderr
     );
-    // A symbol of any side names the dimension for all.
+    // A symbol of either side names the dimension for both.
     let tree = Tree::new()
         .file("n.onnx", identity("x", "float32", &["n", "2"]))
         .file("rows.onnx", identity("x", "float32", &["rows", "m"]));
@@ -179,7 +179,7 @@ fn sides_without_a_common_shape_are_refused_by_the_dimension() {
     }
 }
 
-/// Inputs and outputs of other names and in another order, and of another width.
+/// The sides name and order their inputs and outputs differently and use another width of numbers.
 #[test]
 fn inputs_and_outputs_are_matched_by_name() {
     let model = |first: &str, second: &str, dtype: &str, swapped: bool| {
@@ -231,7 +231,7 @@ fn inputs_and_outputs_are_matched_by_name() {
     );
 }
 
-/// What a file holds says how closely it is held, whichever side it is.
+/// The data types in a bare model file set the tolerance, on either side.
 #[test]
 fn bare_files_are_judged_by_what_they_hold() {
     let tree = Tree::new()
@@ -296,7 +296,8 @@ fn bare_files_are_judged_by_what_they_hold() {
     }
 }
 
-/// A counter and a running mean, held against a model without a state: the first run only is like it.
+/// A counter and a running mean are compared with a stateless model, which they match only in their
+/// first run.
 #[test]
 fn each_set_of_inputs_is_a_first_run() {
     let stateless = crate::model::onnx::build::model(&[

@@ -1,5 +1,5 @@
-//! Open dimensions at which a model does not run: sizes that its graph suggests are tried, and what was
-//! taken is told; where none helps, the failure says what to give.
+//! Tests of open dimensions at which a model does not run. The tool tries sizes that the graph
+//! suggests and reports those that it used; if none works, the error says what to give.
 
 use crate::support::graph::{Attribute, FLOAT, Graph, Size};
 use crate::support::run::{Ran, pkgtool};
@@ -13,7 +13,8 @@ fn run(model: &[u8], arguments: &[&str]) -> Ran {
     pkgtool(all).within(tree.root()).run()
 }
 
-/// The shape of the first input of a run that had to find it, and what was told.
+/// Runs a model with open sizes; returns the shape of its first input and the message about the
+/// sizes.
 #[track_caller]
 fn found(model: &[u8]) -> (String, String) {
     let ran = run(model, &["--input", "zeros", "--once", "--json"]).expect_code(0);
@@ -60,7 +61,7 @@ fn a_target_says_how_many_elements_there_are() {
     assert!(told.contains("a `Reshape` makes it [1, 7, 4]"), "{told}");
 }
 
-/// Two poolings, an upsampling each, and what they are joined with: sides have to be divided by four.
+/// Two poolings and one upsampling, joined with the input: its sides must be multiples of four.
 #[test]
 fn strides_say_what_sides_are_divided_by() {
     let sides = [Size::Of(1), Size::Of(1), Size::Open("h"), Size::Open("w")];
@@ -105,7 +106,7 @@ fn a_flattened_picture_has_the_side_that_its_weights_say() {
         .node("Gemm", &["f", "weights"], "y", &[])
         .output("y", FLOAT);
     let (shape, told) = found(&graph.bytes());
-    // The other side has no evidence but the strides: 5 by 5 after them.
+    // Only the strides constrain the other side: 5 by 5 after them.
     assert!(
         told.contains("the weights of a `Gemm` have 50 rows"),
         "{told}"
@@ -134,7 +135,7 @@ fn what_is_given_is_kept_and_what_runs_at_one_runs_at_one() {
         ran.stderr
             .starts_with("error: m.onnx: the tract engine failed at `MatMul`")
     );
-    // Without a value for an input nothing is tried.
+    // If an input has no value, no sizes are tried.
     let ran = run(&graph(), &[]).expect_code(2);
     assert!(
         ran.stderr.starts_with("error: no value for input 0 `x`"),
@@ -148,10 +149,11 @@ fn what_is_given_is_kept_and_what_runs_at_one_runs_at_one() {
     assert_eq!((shape.as_str(), told.as_str()), ("[1,1]", ""));
 }
 
-/// Nothing of this is a dump of the library's: operator and node, what does not fit, what to do.
+/// The error names the operator and node, the mismatch and the remedy, and contains no dump of the
+/// library.
 #[test]
 fn a_failure_that_no_size_helps_says_what_to_give() {
-    // Twice as long as itself.
+    // The joined dimension is always twice as large as the other one.
     let graph = rows("length")
         .node("Concat", &["x", "x"], "twice", &[Attribute::Int("axis", 1)])
         .node("Concat", &["x", "twice"], "y", &[Attribute::Int("axis", 0)])

@@ -1,5 +1,5 @@
-//! `pkgtool run --steps`: a session that keeps what it keeps, outputs that are inputs of the next step,
-//! values for each step; and chains of methods.
+//! Tests of `pkgtool run --steps`: sessions with state, outputs that become inputs of the next
+//! step, values per step, and chains of methods.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -21,7 +21,7 @@ fn run(directory: impl AsRef<Path>, engine: &str, arguments: &[&str]) -> Ran {
     pkgtool(all).within(directory).run()
 }
 
-/// The engines that run programs here.
+/// Returns the engines on this machine that run ExecuTorch programs.
 fn engines_of_programs() -> Vec<&'static str> {
     let mut engines = vec!["tract"];
     if cfg!(feature = "executorch") && Piece::ExecuTorch.or_skip("steps on executorch").is_some() {
@@ -30,7 +30,7 @@ fn engines_of_programs() -> Vec<&'static str> {
     engines
 }
 
-/// The engines that run ONNX models here.
+/// Returns the engines on this machine that run ONNX models.
 fn engines_of_models() -> Vec<&'static str> {
     let mut engines = vec!["tract"];
     if cfg!(feature = "ort") && Piece::Ort.or_skip("steps on ort").is_some() {
@@ -39,7 +39,7 @@ fn engines_of_models() -> Vec<&'static str> {
     engines
 }
 
-/// An output of each step, by its name.
+/// Returns the named output of each step.
 fn outputs(document: &Value, name: &str) -> Vec<Value> {
     let steps = document["steps"].as_array().expect("steps");
     let find = |step: &Value| {
@@ -76,14 +76,14 @@ fn a_program_keeps_its_state_from_step_to_step() {
         );
         assert_eq!(document["feeds"], json!([]));
         assert_eq!(document["engine"], engine);
-        // Another session begins anew.
+        // A new session starts without state.
         let arguments = ["counter.pte", "--input", "ones", "--json"];
         let document = run(PROGRAMS, engine, &arguments).expect_code(0).json();
         assert_eq!(document["outputs"][1]["data"], json!([1]));
     }
 }
 
-/// The cache of keys and values gives what the runtime gave, from values for each step in files.
+/// With values per step from files, the KV cache gives the same outputs as the reference runtime.
 #[test]
 fn a_cache_is_tried_with_values_for_each_step() {
     let file = File::open(format!("{PROGRAMS}/cache_by_index.npz")).expect("the fixture");
@@ -138,7 +138,7 @@ fn flat(json: &Value) -> Vec<f64> {
     }
 }
 
-/// The past begins empty, grows by what each step adds, and the mask grows with it.
+/// The past starts empty and grows with each step, and so does the mask.
 #[test]
 fn a_decoder_with_past_and_present_is_stepped_through() {
     let tree = Tree::new().file("decoder.onnx", decoder());
@@ -162,7 +162,7 @@ fn a_decoder_with_past_and_present_is_stepped_through() {
         let feed = json!([{ "output": "present.0.key", "input": "past_key_values.0.key" }]);
         assert_eq!(document["feeds"], feed);
     }
-    // The past may be given, and be fed by another output.
+    // An initial past may be given, and another output may feed it.
     let arguments = [
         "decoder.onnx",
         "--steps=3",
@@ -179,7 +179,7 @@ fn a_decoder_with_past_and_present_is_stepped_through() {
     for line in ["logits         float32[1, 1]  min 18", "min 20", "min 22"] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    // Nothing is fed where that is said: each step is like the first.
+    // With feeding switched off, every step gives the same result as the first.
     let arguments = [
         "decoder.onnx",
         "--steps=3",
@@ -222,7 +222,7 @@ fn a_state_of_a_fixed_shape_begins_with_zeros() {
         let tensor = npy::read(&mut file).expect("an array");
         assert_eq!(tensor.to_f64().collect::<Vec<f64>>(), expected);
     }
-    // Infinity in the last step only.
+    // Only the last step contains infinity.
     let arguments = [
         "m.onnx",
         "--step-input",

@@ -1,11 +1,11 @@
-//! `pkgtool run --text`: vectors of texts, and what it says where there are none.
+//! Tests of `pkgtool run --text`: vectors of texts, and its errors for models that have none.
 
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::Tree;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
 
-/// `pkgtool run --engine tract` among the examples.
+/// Runs `pkgtool run --engine tract` among the examples.
 fn run(arguments: &[&str]) -> Ran {
     let all = ["run", "--engine", "tract"].iter().chain(arguments);
     pkgtool(all).within(EXAMPLES).run()
@@ -13,7 +13,7 @@ fn run(arguments: &[&str]) -> Ran {
 
 #[test]
 fn texts_are_embedded_and_compared() {
-    // The program says itself how many tokens it takes, the other model's tokenizer does.
+    // The token limit comes from the program in one package and from the tokenizer in the other.
     for (package, most) in [("hush-sentence/mlx", 24), ("hush-sentence/xnnpack", 23)] {
         let bound = format!("vectors of 32 dimensions, at most {most} tokens per text");
         let ran = run(&[

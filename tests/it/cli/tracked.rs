@@ -1,4 +1,5 @@
-//! What git tracks is checked, whatever its own files match; what they match besides is left out.
+//! Tests of ignored files: files that Git tracks are checked even if `.gitignore` matches them;
+//! other matches are skipped.
 
 use super::chosen::{paths, run, three};
 use crate::support::repository::{commit, git};
@@ -23,7 +24,7 @@ fn what_git_tracks_is_checked_whatever_matches_it() {
     let all = ["a", "b", "c"].map(|name| format!("{name}/xnnpack/config.json"));
     assert_eq!(told(&[]), all);
     assert_eq!(told(&["--changed"]), all[..2]);
-    // What stands beside a tracked file is ignored all the same.
+    // A file next to a tracked one is still ignored.
     let tree = tree.package("a/mlx", &config());
     let ran = run(tree.root(), &["-v"]).expect_code(1);
     assert_eq!(paths(&ran), all);
@@ -38,7 +39,7 @@ fn lines_of_the_repository_itself_are_held_to() {
     git(tree.root(), &["rm", "-r", "--cached", "--quiet", "a", "b"]);
     let tree = tree.file(".git/info/exclude", "# a comment\n/a/\n/c/\n");
     let ran = run(tree.root(), &["-v"]).expect_code(1);
-    // `c` is tracked.
+    // The exclude file does not apply to `c`, which is tracked.
     let expected = ["b/xnnpack/config.json", "c/xnnpack/config.json"];
     assert_eq!(paths(&ran), expected);
     assert!(
@@ -48,7 +49,7 @@ fn lines_of_the_repository_itself_are_held_to() {
     );
     assert_eq!(paths(&run(tree.root(), &["--no-gitignore"])).len(), 3);
     assert_eq!(paths(&run(&tree.path("a"), &[])), ["xnnpack/config.json"]);
-    // A working tree beside the first has them as well.
+    // A linked working tree uses the same exclude file.
     let beside = Tree::new();
     let place = beside.path("beside");
     let place = place.to_str().expect("UTF-8");
@@ -62,7 +63,7 @@ fn lines_of_the_repository_itself_are_held_to() {
     assert_eq!(paths(&ran), expected);
 }
 
-/// Without git nobody knows what it tracks.
+/// Without Git the tracked files are unknown, so everything that matches is skipped and reported.
 #[test]
 fn without_git_it_is_told_what_matches() {
     let tree = three().file(".gitignore", "a/\n");
@@ -78,7 +79,8 @@ fn without_git_it_is_told_what_matches() {
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
 }
 
-/// A model that many repositories ignore is told to have no config once it is published with them.
+/// Many repositories ignore this file name; if it is tracked, the model is reported for its missing
+/// config.
 #[test]
 fn a_model_that_is_tracked_wants_a_config() {
     let tree = three().file(".gitignore", "*.pte\n");

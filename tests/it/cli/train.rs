@@ -1,4 +1,4 @@
-//! `pkgtool train`.
+//! Tests of `pkgtool train`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn train(dataset: &Path, out: &Path, more: &[&str]) -> crate::support::run::Ran 
     pkgtool(arguments.iter().copied().chain(more.iter().copied())).run()
 }
 
-/// All files of a directory, with their content.
+/// Returns all files of a directory with their content.
 fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<_> = walkdir::WalkDir::new(directory)
         .into_iter()
@@ -72,7 +72,7 @@ fn a_package_is_made_and_made_again_to_the_byte() {
         files(&two),
         "the same rows give the same package"
     );
-    // Another seed takes its place.
+    // A run with another seed replaces the package.
     train(&dataset, &two, &["--config", "{\"seed\": 5, \"l2\": 3}"]).expect_code(0);
     assert_ne!(files(&one), files(&two));
     assert_eq!(

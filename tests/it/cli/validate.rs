@@ -1,4 +1,4 @@
-//! `pkgtool validate`: exit codes and options.
+//! Tests of `pkgtool validate`: exit codes and options.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::support::fixture;
 use crate::support::run::{Ran, pkgtool, validate};
 use crate::support::tree::{MODEL, Tree, config};
 
-/// The small config.json that publishers put at a repository's root for a download counter.
+/// A minimal root config.json, as publishers add for the hub's download counter.
 const STUB: &str = "{ \"architectures\": [\"tiny\"] }";
 
 fn run(tree: &Tree, arguments: &[&str]) -> Ran {
@@ -120,7 +120,7 @@ fn a_stub_at_the_root_is_passed_over_unless_named() {
                 .iter()
                 .all(|found| found.path == "config.json")
         );
-        // Naming it counts, even beside a walk that passes it over.
+        // A path given explicitly is checked, even if a directory walk would skip it.
         run(&tree, &[".", "config.json"]).expect_code(1);
     }
 }
@@ -276,7 +276,7 @@ fn the_package_root_is_a_border() {
     let tree = Tree::new()
         .file("tokenizer.json", "{}")
         .package("repo/s/xnnpack", &config);
-    // However it is named.
+    // The result does not depend on how the path is written.
     for path in [
         ".",
         "repo",
@@ -322,7 +322,7 @@ fn a_shared_file_is_inside_however_the_package_is_named() {
         let ran = validate(&tree.path(directory), path);
         assert_eq!(ran.codes(), Vec::<String>::new(), "{path} in {directory}");
     }
-    // A download from a hub has no `.git`, but its root has other marks.
+    // A download from a hub lacks `.git`, but other files mark its root.
     for (mark, content) in [
         ("hub/.gitattributes", ""),
         ("hub/.cache/huggingface/download/x", ""),
@@ -364,7 +364,7 @@ fn a_package_brings_its_own_precision_list() {
             "{path}"
         );
     }
-    // The nearest counts: a collection's list does not replace a package's own.
+    // The nearest list applies: a collection's list does not replace a package's own.
     let other = json!({ "quantized": ["int8"], "non_quantized": ["f32"] });
     let tree = tree.json("all/precisions.json", &other);
     assert_eq!(validate(tree.root(), "all").codes(), Vec::<String>::new());
@@ -420,7 +420,8 @@ fn another_librarys_config_is_one_note() {
     assert_eq!(ran.codes(), ["PKG042"]);
     assert_eq!(ran.json()["summary"]["packages"], 1);
     run(&tree, &["mlx"]).expect_code(0);
-    // Named by itself it is checked, and a package's config stays one, however broken.
+    // A foreign config is checked if it is named explicitly, and a package's own config is always
+    // checked, however broken.
     run(&tree, &["mlx/config.json"]).expect_code(1);
     for own in [
         r#"{ "model": "tiny" }"#,

@@ -1,4 +1,4 @@
-//! `pkgtool --version`, and where the build script finds the commit that it tells.
+//! Tests of `pkgtool --version` and of the build script's search for the commit.
 
 use std::path::Path;
 use std::process::Command;
@@ -65,7 +65,7 @@ fn the_commit_is_what_git_says() {
     commit(&checkout);
     assert_eq!(told(&checkout), head(&checkout), "a branch");
     let first = head(&checkout);
-    // Branches in one file, then one of them with a file of its own again.
+    // All branches are packed into one file; then one gets its own file again.
     git(&checkout, &["pack-refs", "--all"]);
     assert_eq!(told(&checkout), first, "packed");
     commit(&checkout);

@@ -1,4 +1,4 @@
-//! `validate --watch`: a story.
+//! Test of `validate --watch`, as one sequence of changes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,10 +11,10 @@ use serde_json::json;
 use crate::support::run::{Run, pkgtool};
 use crate::support::tree::{MODEL, Tree, config};
 
-/// How long a change may take to be seen on a busy machine.
+/// Maximum time until a change is noticed on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A watching process, and what it prints, line by line.
+/// A watching process and its output, line by line.
 struct Watching {
     child: Child,
     lines: Receiver<String>,
@@ -37,26 +37,26 @@ impl Watching {
         Self { child, lines }
     }
 
-    /// The next report; several changes may be seen as one or as more.
+    /// Returns the next report; one report may cover several changes.
     fn report(&self) -> serde_json::Value {
         let mut text = String::new();
         loop {
             let line = self.lines.recv_timeout(PATIENCE).expect("a report");
             text.push_str(&line);
-            // The last line of a document that is printed with indentation.
+            // An indented document ends with this line.
             if line == "}" {
                 return serde_json::from_str(&text).expect("JSON");
             }
         }
     }
 
-    /// Waits for a report with so many errors.
+    /// Waits for a report with this number of errors.
     fn wait_for(&self, errors: u64) {
         while self.report()["summary"]["errors"] != errors {}
     }
 }
 
-/// The command that watches a path of the tree.
+/// Returns the command that watches a path of the tree.
 fn watch(tree: &Tree, path: &str) -> Run {
     let arguments = ["validate", "--watch", "--quiet", "--format", "json", path];
     pkgtool(arguments).within(tree.root())
@@ -84,11 +84,11 @@ fn what_changes_is_checked_again() {
         let config = tree.path("p/xnnpack/config.json");
         fs::write(&config, broken.to_string()).expect("a file");
         watching.wait_for(1);
-        // As editors save: another file takes its place.
+        // Editors save this way: a new file replaces the old one.
         fs::write(tree.path("p/xnnpack/new.tmp"), first.to_string()).expect("a file");
         fs::rename(tree.path("p/xnnpack/new.tmp"), &config).expect("a file");
         watching.wait_for(0);
-        // A file that the config names, in another directory; and the model.
+        // A file that the config names in another directory, and the model.
         let tokenizer = tree.path("p/tokenizer.json");
         let text = fs::read(&tokenizer).expect("a file");
         fs::remove_file(&tokenizer).expect("a file");

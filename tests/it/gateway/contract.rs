@@ -73,7 +73,7 @@ fn a_key_works_as_soon_as_it_is_made() {
             .send_with(&format!("{key}x"), "GET", path, "")
             .expect_error(401, "mlp.gateway.api_key_not_found");
     }
-    // The same holds for a key of an account that was made with it.
+    // A new account works at once together with its key.
     gateway.account("acme", 20);
     let key = gateway.new_key("acme", "ci", "read");
     let own = "/api/mlpgateway/account/acme/async/task";

@@ -241,7 +241,10 @@ fn packages_behind_links_are_told() {
     assert_eq!(lines.len(), 1, "{}", gateway.log());
     assert_eq!(lines[0]["level"], "WARN");
     let reason = lines[0]["reason"].as_str().expect("a reason");
-    assert!(reason.contains("a link to a directory"), "{reason}");
+    assert!(
+        reason.contains("links to directories are not followed"),
+        "{reason}"
+    );
     assert!(reason.contains("configure the directory"), "{reason}");
     assert!(told(&empty).is_empty(), "no package is behind it");
     // A later one is reported too; the first one is not reported again.

@@ -11,7 +11,7 @@ use crate::support::environment::Piece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{self, Upstream};
 
-/// The `Accept` header that asks for OpenMetrics.
+/// The `Accept` header that asks for the `OpenMetrics` format.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0";
 
 /// Starts a server and sends it requests of all kinds; returns it with the values that keep it

@@ -288,7 +288,7 @@ fn broken_safetensors_are_named() {
         ),
         (
             safetensors(&one("F4", "[3]", 0, 2), 2),
-            "no whole number of bytes",
+            "expected a whole number of bytes",
         ),
         (
             safetensors(&one("F32", "[4294967296,4294967296]", 0, 4), 4),
@@ -403,7 +403,7 @@ fn broken_gguf_is_named() {
                 1,
                 &[&key("k", 9, &[word(4), vec![255; 8]].concat()), &pad],
             ),
-            "do not fit",
+            "does not fit",
         ),
         (
             gguf(0, 1, &[&key("k", 9, &nested), &pad]),

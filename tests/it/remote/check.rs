@@ -1,4 +1,5 @@
-//! `validate` and `inspect` by address: what they find, and how little they read for it.
+//! Tests of `validate` and `inspect` on remote addresses: their findings, and how few bytes they
+//! read.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,12 @@ use crate::model::onnx::build;
 use crate::support::tree::{MODEL, Tree, config};
 use crate::support::web::{Asked, Content, Told, Web, listing_site, site};
 
-/// Six gigabytes.
+/// Size of a large model, in bytes.
 const HUGE: u64 = 6_000_000_000;
-/// What a check of them may read.
+/// Maximum number of bytes that a check of a large model may read.
 const LITTLE: u64 = 1_000_000;
 
-/// What a hub says of files, and their bytes by a redirect to another origin.
+/// Answers as a hub: it describes files itself and redirects their content to another origin.
 fn hub(files: &BTreeMap<String, Content>, store: &str, asked: &Asked) -> Told {
     let listing = "/api/models/o/r/tree/main?recursive=true";
     if asked.path == listing {
@@ -120,7 +121,7 @@ fn findings_of_a_listed_server_name_addresses() {
     );
     let mut codes = ran.codes();
     codes.sort();
-    // The size that the config says, and the program that no variant names.
+    // The config declares a wrong size and the program belongs to no variant.
     assert_eq!(
         codes,
         ["PKG019", "PKG020"].map(str::to_owned),
@@ -156,7 +157,7 @@ fn a_hub_is_read_by_its_short_form_and_its_token_stays_with_it() {
             .all(|asked| token(asked).as_deref() == Some("Bearer hf_secret"))
     );
     assert!(store.asked().iter().all(|asked| token(asked).is_none()) && !store.asked().is_empty());
-    // One file, and a folder, of it.
+    // One file, and a folder, of the repository.
     for (path, code) in [
         ("hf:o/r/xnnpack", 0),
         ("hf:o/r/xnnpack/config.json", 0),
@@ -233,14 +234,14 @@ fn two_versions_on_servers_are_compared_by_their_headers() {
     tool(&["diff", &addresses[0], &addresses[0]])
         .run()
         .expect_code(0);
-    // A server that cannot be asked is a failure, and no change.
+    // An unreachable server is a failure, not a change.
     let ran = tool(&["diff", &addresses[0], "http://127.0.0.1:9/repo"])
         .run()
         .expect_code(2);
     assert!(ran.stderr.contains("127.0.0.1:9"), "{}", ran.stderr);
 }
 
-/// A repository of a hub has such a config in its root; of what lies below a server may tell nothing.
+/// Hub repositories have such a config at their root, and a server may list nothing below it.
 #[test]
 fn a_config_that_is_no_packages_is_told_where_nothing_is_listed() {
     let mut files = package("/repo/xnnpack", 10_000);
@@ -264,7 +265,8 @@ fn a_config_that_is_no_packages_is_told_where_nothing_is_listed() {
         assert!(ran.stderr.contains("does not list"), "{}", ran.stderr);
     }
     assert!(!into.exists());
-    // What is named is looked at, what is a backend's is a package's, and a listing tells of the rest.
+    // A named config is checked, a backend's config belongs to a package, and a listing shows the
+    // other files.
     tool(&["validate", &web.url("/repo/config.json")])
         .run()
         .expect_code(1);

@@ -1,5 +1,5 @@
-//! Servers that lie, stall, lead astray or send without end: the tool ends with an error that names what
-//! is wrong, soon, and having read little.
+//! Tests of hostile servers that lie, stall, redirect or send without end. The tool must fail soon,
+//! name the cause and read little.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,15 +12,15 @@ use crate::support::run::Ran;
 use crate::support::tree::MODEL;
 use crate::support::web::{Asked, Body, Content, Told, Web, listing_site, site};
 
-/// What may be read of a server that does not do as asked: what lies in sockets, too.
+/// Maximum number of bytes read from a misbehaving server, including bytes in socket buffers.
 const MUCH: u64 = 32 << 20;
 
-/// Weights of a model, of which only the beginning is there.
+/// Declared size of a model's weights of which only the beginning exists, in bytes.
 const HUGE: u64 = 6_000_000_000;
-/// Weights that stand before the graph's inputs.
+/// Size of the weights in front of the graph's inputs, in bytes.
 const GAP: u64 = 8 << 20;
 
-/// Inspects a model of a server that answers so; it has to fail soon.
+/// Inspects a model on a server with these answers and expects an early failure.
 #[track_caller]
 fn inspect(
     answer: impl Fn(&Asked, Told) -> Told + Send + Sync + 'static,
@@ -49,7 +49,7 @@ fn inspect(
     (ran, web)
 }
 
-/// A model whose graph goes on behind some megabytes of weights: more than one request is needed.
+/// Returns a model whose graph continues after megabytes of weights, so it needs several requests.
 fn deep() -> Content {
     let weights = |size: u64| {
         let tensor = [
@@ -162,7 +162,7 @@ fn a_server_without_ranges_is_left_soon() {
         "does not support range requests",
     );
     assert!(web.asked().len() <= 3, "{:?}", web.asked());
-    // A small file of such a server is read all the same.
+    // A small file of such a server can still be read.
     let web = Web::start(|_| Told::new(200, program()));
     tool(&["inspect", &web.url("/m.pte")]).run().expect_code(0);
 }
@@ -246,7 +246,7 @@ fn million_entries_and_names_that_lead_out() {
         ran.stderr
     );
 
-    // What leads out is left out; what is sound beside it is checked.
+    // Links to other places are skipped; valid ones beside them are checked.
     let files = package("/repo/xnnpack", 10_000);
     let bad = "<a href=/etc/><a href='../../x/'><a href='..%2fx'><a href='a%00b'><a href='http://127.0.0.1:1/repo/z/'>\
                <a href='//127.0.0.1:1/repo/y'><a href='%2e%2e/'><a href='a%5cb'><a href=.git/>";
@@ -282,7 +282,7 @@ fn a_hub_that_lists_another_size_than_it_has() {
         files["/xnnpack/config.json"].size
     );
     let web = hub(listing.clone(), files.clone());
-    // A file and a folder of one name cannot both be.
+    // A file and a folder cannot have the same name.
     let ran = tool(&["validate", "--hub-endpoint", &web.url(""), "hf:o/r"])
         .run()
         .expect_code(2);
@@ -326,13 +326,14 @@ fn hub(listing: String, files: BTreeMap<String, Content>) -> Web {
     )
 }
 
-/// That those from a public address are not, is tested in `remote::gate`: a test has no public address.
+/// `remote::gate` tests that redirects from a public to a private address are rejected, since this
+/// test has no public address.
 #[test]
 fn redirects_in_a_private_network_that_the_user_named_are_followed() {
     let web = Web::start(|asked| match asked.path.as_str() {
         "/m.pte" => Told::new(302, "").with("Location", "/other.pte"),
         _ => Told::new(200, program()),
     });
-    // The user named a private address: redirects there are meant.
+    // The user named a private address, so redirects within private networks are allowed.
     tool(&["inspect", &web.url("/m.pte")]).run().expect_code(0);
 }

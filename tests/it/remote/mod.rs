@@ -1,4 +1,4 @@
-//! Packages on servers, from outside: the binary against a server in the test.
+//! Tests of packages on servers, from outside: the binary runs against a server inside the test.
 
 mod check;
 mod hostile;
@@ -17,12 +17,12 @@ use crate::support::run::{Run, pkgtool};
 use crate::support::tree::{MODEL, config};
 use crate::support::web::Content;
 
-/// The program that [`config`] names.
+/// Returns the program that [`config`] names.
 fn program() -> Vec<u8> {
     fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture")
 }
 
-/// A clean package below a path of a server; its program has this many bytes.
+/// Returns a valid package below a path of a server; its program has `size` bytes.
 fn package(folder: &str, size: u64) -> BTreeMap<String, Content> {
     let mut config = config();
     config["variants"][0]["size_bytes"] = size.into();
@@ -38,7 +38,7 @@ fn package(folder: &str, size: u64) -> BTreeMap<String, Content> {
     ])
 }
 
-/// The parts of an ONNX graph that give `y = Identity(x)`.
+/// Returns the parts of an ONNX graph for `y = Identity(x)`.
 fn ends() -> Vec<u8> {
     let node = [(1, "x"), (2, "y"), (4, "Identity")]
         .map(|(field, text)| build::part(field, &[text.as_bytes()]));
@@ -46,7 +46,7 @@ fn ends() -> Vec<u8> {
     [node, build::typed(11, "x"), build::value(12, "y")].concat()
 }
 
-/// The tool, in a directory, with nothing of the surroundings that changes who is asked.
+/// Returns a run of the tool without environment variables that affect network access.
 fn tool(arguments: &[&str]) -> Run {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let run = pkgtool(arguments)
@@ -56,7 +56,7 @@ fn tool(arguments: &[&str]) -> Run {
         .variable("HF_ENDPOINT", "http://127.0.0.1:9")
 }
 
-/// Requests and bytes that `-v` tells.
+/// Returns the numbers of requests and bytes that `-v` reports.
 fn traffic(stderr: &str) -> (u64, u64) {
     let line = stderr
         .lines()

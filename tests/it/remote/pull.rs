@@ -1,4 +1,5 @@
-//! `pull`: what it fetches, what it does not fetch twice, and what it never overwrites.
+//! Tests of `pull`: it downloads what is missing, skips what it already has, and never overwrites
+//! other files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use crate::support::run::Ran;
 use crate::support::tree::{MODEL, Tree, config};
 use crate::support::web::{Asked, Body, Content, Told, Web, listing_site};
 
-/// Bytes of a program that takes some requests.
+/// Size of a program that takes several requests, in bytes.
 const SIZE: u64 = 3_000_000;
 
 fn pull(source: &str, directory: &Path, more: &[&str]) -> Ran {
@@ -27,7 +28,7 @@ fn files() -> BTreeMap<String, Content> {
     files
 }
 
-/// Serves files, a listing of them, and of the program only so many bytes at a time.
+/// Serves files and their listing, but breaks off the program after `count` bytes.
 fn broken_after(files: BTreeMap<String, Content>, count: u64) -> Web {
     Web::start(move |asked| {
         let mut told = listing_site(&files, asked);
@@ -95,7 +96,7 @@ fn what_breaks_off_is_gone_on_with() {
     assert!(web.sent() < SIZE + 300_000, "{}", web.sent());
 }
 
-/// First bytes of the requests for the rest of the program.
+/// Returns the start offsets of the requests for the rest of the program.
 fn transfers(web: &Web) -> Vec<u64> {
     let asked = web
         .asked()
@@ -110,7 +111,7 @@ fn transfers(web: &Web) -> Vec<u64> {
         .collect()
 }
 
-/// A server whose program stalls after some more bytes each time, until it is told not to.
+/// Serves a program that stalls after `most` more bytes per request, until the limit is removed.
 fn stalling(files: Arc<Mutex<BTreeMap<String, Content>>>, most: Arc<AtomicU64>) -> Web {
     Web::start(move |asked| {
         let told = listing_site(&files.lock().expect("no panic"), asked);
@@ -141,7 +142,7 @@ fn stalling(files: Arc<Mutex<BTreeMap<String, Content>>>, most: Arc<AtomicU64>) 
     })
 }
 
-/// Runs a pull and kills it when the begun file has this many bytes.
+/// Runs a pull and kills it when the partial file has this many bytes.
 fn interrupted(web: &Web, directory: &Path, at: u64) {
     let mut command = tool(&[
         "pull",
@@ -205,7 +206,7 @@ fn a_file_that_changed_meanwhile_is_fetched_from_its_beginning() {
     pull(&web.url("/repo/"), &tree.path("p"), &["--no-validate"]).expect_code(0);
     let fetched = fs::read(tree.path(&format!("p/xnnpack/{MODEL}"))).expect("a file");
     assert!(fetched.len() as u64 == SIZE && fetched.starts_with(&changed));
-    // It is not what was fetched before; so it is neither taken for it nor overwritten.
+    // The file differs from the downloaded one, so it is neither accepted nor overwritten.
     let old = files();
     *shared.lock().expect("no panic") = old;
     let ran = pull(&web.url("/repo/"), &tree.path("p"), &[]).expect_code(2);
@@ -257,7 +258,7 @@ fn own_files_stay_unless_they_are_given_up() {
         ran.stderr
     );
     assert!(!tree.path("p/xnnpack").exists());
-    // Of the same size, so only its content tells.
+    // The size is unchanged, so only the content shows the difference.
     fs::write(tree.path("p/README.md"), "# Rea!\n").expect("a file");
     pull(&web.url("/repo/"), &tree.path("p"), &[]).expect_code(2);
     assert_eq!(

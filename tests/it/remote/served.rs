@@ -1,5 +1,5 @@
-//! `serve` with addresses: what is fetched before the gateway listens, what a further start asks for, and
-//! what is served when the server lies, breaks off or is gone.
+//! Tests of `serve` with remote addresses: downloads before the gateway listens, the requests of
+//! later starts, and the service while the server lies, breaks off or is gone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ const REMOVED: &str = "removed the copy of a source that is no longer served";
 
 type Files = Arc<Mutex<BTreeMap<String, Content>>>;
 
-/// Files of a package that negates, or does something else with its input, below `/repo`.
+/// Returns files below `/repo` of a package whose model applies `operator` to its input.
 fn files(operator: &str) -> BTreeMap<String, Content> {
     let tree = crate::gateway::package(Tree::new(), "negate", operator);
     let names = ["config.json", "negate_xnnpack_fp32.onnx"];
@@ -42,7 +42,7 @@ fn serving(files: &Files) -> Web {
     Web::start(move |asked| listing_site(&files.lock().expect("no panic"), asked))
 }
 
-/// A gateway's setup, with nothing of the surroundings that changes who is asked.
+/// Returns a gateway's setup without environment variables that affect network access.
 fn setup() -> Setup {
     let setup = Setup::new().variable("NO_PROXY", "*");
     setup
@@ -50,7 +50,7 @@ fn setup() -> Setup {
         .variable("HF_ENDPOINT", "http://127.0.0.1:9")
 }
 
-/// `serve` on a data directory, to its end.
+/// Runs `serve` on a data directory until it ends.
 fn serve(source: &str, data: &Path, more: &[&str]) -> Ran {
     let data = data.to_str().expect("UTF-8");
     let fixed = [
@@ -64,14 +64,14 @@ fn serve(source: &str, data: &Path, more: &[&str]) -> Ran {
     tool(&[&fixed, more].concat()).run()
 }
 
-/// The first output of the service for 1, -2, 3.
+/// Returns the service's first output for 1, -2, 3.
 #[track_caller]
 fn answer(gateway: &Gateway) -> Vec<f64> {
     let reply = gateway.post("/p/local/negate", three([1.0, -2.0, 3.0]));
     first_output(&reply.expect(200).json())
 }
 
-/// The folders of copies.
+/// Returns the folders of the downloaded copies.
 fn copies(data: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(data.join("sources")).expect("a folder");
     entries
@@ -79,7 +79,7 @@ fn copies(data: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The sides that the only copy has.
+/// Returns the sides (directories) of the only copy.
 fn sides(data: &Path) -> Vec<&'static str> {
     let copies = copies(data);
     assert_eq!(copies.len(), 1, "{copies:?}");
@@ -88,7 +88,7 @@ fn sides(data: &Path) -> Vec<&'static str> {
     sides
 }
 
-/// How often the bytes of this file were asked for, and not a range to look into it.
+/// Returns how often the file was downloaded, without range requests that inspect it.
 fn transfers(web: &Web, name: &str) -> usize {
     let asked = web.asked().into_iter();
     let is_one = |asked: &Asked| {
@@ -130,7 +130,7 @@ fn a_package_is_fetched_once_then_served_without_its_server() {
     assert_eq!(line["level"], "WARN");
     assert_eq!(answer(&gateway), [-1.0, 2.0, -3.0]);
 
-    // A copy that is not what was fetched is none.
+    // A modified copy is discarded.
     let (code, log, directory) = gateway.stop();
     assert_eq!(code, Some(0), "{log}");
     let data = directory.path().join("data");
@@ -155,7 +155,7 @@ fn what_changed_takes_the_place_of_the_old_as_a_whole() {
     assert_eq!(sides(&gateway.data()), ["b"]);
     let copy = copies(&gateway.data()).remove(0).join("b");
     assert!(copy.join("NEWS.md").exists() && !copy.join("README.md").exists());
-    // What stayed the same was not fetched again.
+    // Unchanged files are not downloaded again.
     let before = transfers(&web, "NEWS.md");
     shared
         .lock()
@@ -168,10 +168,10 @@ fn what_changed_takes_the_place_of_the_old_as_a_whole() {
     assert_eq!(answer(&gateway), [1.0, 0.0, 3.0]);
 }
 
-/// Bytes of a program that does not come at once.
+/// Size of a program that arrives in several parts, in bytes.
 const SIZE: u64 = 3_000_000;
 
-/// A server whose program stalls after so many bytes, unless this is 0.
+/// Serves a program that stalls after `most` bytes; 0 disables the stall.
 fn stalling(files: &Files, most: &Arc<Mutex<usize>>) -> Web {
     let (files, most) = (Arc::clone(files), Arc::clone(most));
     Web::start(move |asked| {
@@ -207,7 +207,7 @@ fn spawn(source: &str, data: &Path) -> Child {
     command.spawn().expect("the binary runs")
 }
 
-/// Starts a server, and kills it when so much of the program has come into this side of the only copy.
+/// Starts a server and kills it when this side of the only copy holds `at` bytes of the program.
 fn interrupted(source: &str, data: &Path, side: &str, at: u64) {
     let mut child = spawn(source, data);
     let started = Instant::now();
@@ -252,7 +252,7 @@ fn what_was_interrupted_is_gone_on_with_and_the_old_stays_whole_meanwhile() {
         .collect();
     assert_eq!(rest, [1_000_000]);
 
-    // Half of the new one is there, and its server is gone: the old one is served.
+    // The new version is half downloaded when its server disappears: the old one is served.
     let mut changed = package("/repo/xnnpack", SIZE);
     let program = changed.get_mut(&format!("/repo/xnnpack/{MODEL}"));
     program.expect("it is there").tag = "\"other\"".to_owned();
@@ -291,7 +291,7 @@ fn a_server_that_lies_is_not_believed() {
     for part in [&source, "SHA-256", "no complete copy", "start again"] {
         assert!(ran.stderr.contains(part), "{part} in {}", ran.stderr);
     }
-    // What it gave before it lied is served on.
+    // The version from before the lie is still served.
     *shared.lock().expect("no panic") = files("Neg");
     let gateway = setup().packages(&source).start_in(directory);
     *shared.lock().expect("no panic") = lying;
@@ -346,7 +346,7 @@ fn only_what_is_wanted_is_fetched_and_served() {
         "packages = [\"{}\"]\n[sources]\nbackends = [\"xnnpack\"]\nprecisions = [\"fp32\"]",
         web.url("/repo/")
     );
-    // Below the working directory, from which findings tell paths.
+    // The directory is below the working directory, so findings show relative paths.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let mut gateway = setup().settings(&settings).start_in(directory);
     for _ in 0..2 {
@@ -362,7 +362,7 @@ fn only_what_is_wanted_is_fetched_and_served() {
         assert_eq!(asked.status, 400, "{}", asked.text());
         gateway = gateway.stop_and_change(|_| {});
     }
-    // Without its server only the same wish is served.
+    // Without the server, only a copy of the same request is served.
     let (_, _, directory) = gateway.stop();
     let (source, data) = (web.url("/repo/"), directory.path().join("data"));
     drop(web);
@@ -370,7 +370,7 @@ fn only_what_is_wanted_is_fetched_and_served() {
     assert!(ran.stderr.contains("no complete copy"), "{}", ran.stderr);
 }
 
-/// A hub with one repository, whose revisions have these files.
+/// Starts a hub with one repository, whose revisions all have these files.
 fn hub(files: BTreeMap<String, Content>) -> Web {
     Web::start(move |asked| {
         let rest = |prefix: &str| asked.path.strip_prefix(prefix).map(str::to_owned);
@@ -406,7 +406,7 @@ fn another_revision_takes_the_place_of_one_that_is_not_served() {
     let directory = Arc::into_inner(directory).expect("nobody else has it");
     let (data, source) = (directory.path().join("data"), web.url(""));
     let other = ["--hub-endpoint", &source];
-    // One that cannot be had takes nothing away.
+    // A failed download removes no other copy.
     serve("hf:o/nothing@v1", &data, &other).expect_code(2);
     assert!(first.iter().all(|copy| copy.exists()));
     let gateway = start("v2", directory);

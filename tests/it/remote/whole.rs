@@ -1,5 +1,5 @@
-//! Servers that send no parts of files: what is to be fetched comes whole, and what is only looked at by its size
-//! is not read.
+//! Tests of servers without range requests: downloads fetch whole files, and files checked only by
+//! size are not read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +9,15 @@ use crate::model::onnx::build;
 use crate::support::tree::{MODEL, Tree, config};
 use crate::support::web::{Content, Web, listing_site, site, without_ranges};
 
-/// Weights that stand before the graph's inputs, beyond what is read of a file that comes whole.
+/// Size of the weights in front of the graph's inputs, in bytes; more than the tool reads of a
+/// whole file.
 const GAP: usize = 3 << 20;
-/// The size of a model that is not to be read.
+/// Size of a model that must not be read, in bytes.
 const LARGE: u64 = 50_000_000;
 const ONNX: &str = "tiny_onnx_fp32.onnx";
 
-/// A model with the values of `v` in a file beside it, and megabytes of others before its inputs.
+/// Returns a model that stores `v` in an external file and has megabytes of other weights before
+/// its inputs.
 fn model() -> Vec<u8> {
     let tensor = |name: &[u8], size: usize, rest: &[u8]| {
         let head = [
@@ -42,7 +44,7 @@ fn model() -> Vec<u8> {
     [versions, build::part(7, &[&graph])].concat()
 }
 
-/// A package of that model.
+/// Returns a package of that model.
 fn package() -> BTreeMap<String, Content> {
     let mut config = config();
     config["backend"] = "onnx".into();
@@ -86,7 +88,7 @@ fn a_pull_needs_no_ranges() {
                 fs::read(folder.join(ONNX)).expect("a file") == model(),
                 "{path}"
             );
-            // Only the model names it.
+            // Only the model names this file.
             assert!(folder.join("tiny.data").exists(), "{path} {more:?}");
             fs::remove_dir_all(&into).expect("it is there");
         }
@@ -116,7 +118,7 @@ fn sizes_alone_are_asked_for_where_no_model_is_to_be_opened() {
     let ran = tool(&["validate", "-v", &url]).run();
     let (_, with_model) = traffic(&ran.expect_code(0).stderr);
     assert!(bytes < 10_000 && bytes < with_model, "{bytes} {with_model}");
-    // What the size says is still said.
+    // Findings that depend only on the size are still reported.
     let mut files = super::package("/repo/xnnpack", LARGE);
     files.insert(
         format!("/repo/xnnpack/{MODEL}"),
@@ -128,7 +130,7 @@ fn sizes_alone_are_asked_for_where_no_model_is_to_be_opened() {
     assert_eq!(ran.expect_code(1).codes(), ["PKG019"]);
 }
 
-/// `bytes 0-9/*` says that the server does not tell the size there.
+/// `bytes 0-9/*` leaves the size of the whole file open.
 #[test]
 fn ranges_may_come_without_the_size_of_the_whole() {
     let files = super::package("/repo/xnnpack", LARGE);

@@ -1,6 +1,8 @@
-//! A library in the place of ONNX Runtime that tries to get out of the process it is loaded into.
+//! A hostile library in the place of ONNX Runtime that tries to escape from the sandboxed process
+//! that loads it.
 //!
-//! Compiled by a test, with constants in the place of names between at signs. What it can do it prints as its last words, and ends.
+//! A test compiles it and replaces the names between at signs with constants. It prints the
+//! attempts that succeed and exits.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -10,14 +12,14 @@ use std::os::raw::{c_char, c_int, c_long, c_void};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// A file of the user, outside of the model's folder.
+/// A user's file outside of the model's folder.
 const SECRET: &str = "@SECRET@";
-/// The model.
+/// The model file.
 const MODEL: &str = "@MODEL@";
-/// A socket in the file system, and a port, on which the test listens.
+/// A Unix socket in the file system; the test listens on it and on a port.
 const SOCKET: &str = "@SOCKET@";
 const PORT: &str = "@PORT@";
-/// A descriptor that the tool was started with.
+/// A file descriptor that the tool inherited.
 const INHERITED: c_int = 77;
 
 #[repr(C)]
@@ -80,7 +82,8 @@ fn forks() -> bool {
     child > 0
 }
 
-/// Reads the parent's first instructions, by the address of its program in its map; any answer but a refusal counts.
+/// Tries to read the parent's first instructions at the address from its memory map. Any result
+/// except a denial counts as a success.
 fn reads_memory_of_parent() -> bool {
     let mut byte = 0_u8;
     let local = Piece {
@@ -92,12 +95,12 @@ fn reads_memory_of_parent() -> bool {
         length: 1,
     };
     let read = unsafe { process_vm_readv(getppid(), &local, 1, &remote, 1, 0) };
-    // A bad address (14) says that others would have been read.
+    // The error "bad address" (14) shows that other addresses are readable.
     read == 1 || std::io::Error::last_os_error().raw_os_error() == Some(14)
 }
 
 fn types_into_terminal() -> bool {
-    // Without a terminal the request fails otherwise (25) than by a refusal.
+    // Without a terminal, the request fails with error 25 instead of a denial.
     let letter = b'x';
     let done = unsafe { syscall(IOCTL, 0 as c_long, 0x5412 as c_long, &raw const letter) };
     done == 0 || std::io::Error::last_os_error().raw_os_error() == Some(25)
@@ -123,7 +126,7 @@ fn executes_memory() -> bool {
             0x1000 as c_long,
         )
     };
-    // There is no such interpreter (2): a sound program would have run.
+    // The interpreter is missing (error 2): a valid program would have run.
     done == 0 || std::io::Error::last_os_error().raw_os_error() == Some(2)
 }
 
@@ -142,7 +145,7 @@ const EXECVEAT: c_long = if cfg!(target_arch = "x86_64") {
 const PIDFD_OPEN: c_long = 434;
 const IO_URING_SETUP: c_long = 425;
 
-/// Names of what works of the attempts.
+/// Returns the names of the attempts that succeed.
 fn escapes() -> Vec<&'static str> {
     let none = std::ptr::null_mut::<c_void>();
     let parent = unsafe { getppid() };
@@ -223,7 +226,7 @@ fn escapes() -> Vec<&'static str> {
         ),
         (
             "debug",
-            // Seized, not attached: attaching would stop the parent for ever.
+            // The parent is seized, because attaching would stop it for ever.
             unsafe { ptrace(0x4206, parent, none, none) } == 0,
         ),
     ];
@@ -233,7 +236,7 @@ fn escapes() -> Vec<&'static str> {
         .collect()
 }
 
-/// Names of what works of that which every engine needs.
+/// Returns the names of the allowed operations that succeed; every engine needs them.
 fn works() -> Vec<&'static str> {
     let scratch = std::env::temp_dir().join("scratch");
     let in_scratch = fs::write(&scratch, "x").is_ok()
@@ -259,7 +262,7 @@ fn works() -> Vec<&'static str> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn OrtGetApiBase() -> *const c_void {
-    // Before anything is tried that might end the process.
+    // These run before the attempts, which might end the process.
     let works = works();
     let escapes = escapes();
     eprintln!(

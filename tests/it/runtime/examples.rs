@@ -1,4 +1,5 @@
-//! Every ONNX example runs on every target this machine has, and the engines agree on it.
+//! Tests that every ONNX example runs on every target of this machine, and that the engines agree
+//! on the outputs.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples")
 }
 
-/// All ONNX files below the examples, relative to them.
+/// Returns all ONNX files below the examples, as relative paths.
 fn models() -> Vec<String> {
     let mut found = Vec::new();
     let mut directories = vec![examples()];
@@ -35,7 +36,7 @@ fn models() -> Vec<String> {
     found
 }
 
-/// The tool with the libraries of the test environment.
+/// Runs the tool with the libraries of the test environment.
 fn tool(arguments: &[&str], library: Option<&Path>) -> Ran {
     let mut all: Vec<&str> = arguments.to_vec();
     let library = library.map(|path| path.to_str().expect("UTF-8").to_owned());
@@ -78,10 +79,10 @@ fn every_example_runs_on_the_cpu_and_engines_agree() {
         assert_eq!(answer["provider"], "cpu", "{model}");
         assert_eq!(answer["placement"][0]["node_share"], 1.0, "{model}");
         let limit = if model.contains("fp16") {
-            // One step of float16 between 0.5 and 1 is 4.9e-4.
+            // A step of float16 between 0.5 and 1 is 4.9e-4.
             "5e-4"
         } else if model.ends_with("int8.onnx") && saturates() {
-            // One step of the output's grid is 1.1e-3.
+            // A step of the output's grid is 1.1e-3.
             "1.2e-3"
         } else {
             "1e-4"
@@ -98,8 +99,9 @@ fn every_example_runs_on_the_cpu_and_engines_agree() {
     }
 }
 
-/// Whether ONNX Runtime adds products of bytes in 16 bits, which they do not always fit: on x86-64 without
-/// instructions that add in 32. Its option `session.x64quantprecision` gives the right numbers there, too.
+/// Returns true if ONNX Runtime adds products of bytes in 16 bits, where they may overflow. It does
+/// so on x86-64 without instructions for 32-bit sums; its option `session.x64quantprecision` gives
+/// the right numbers there, too.
 fn saturates() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -111,7 +113,7 @@ fn saturates() -> bool {
     }
 }
 
-/// On a provider the examples run whole or with the rest on the CPU; which is told.
+/// Examples run wholly on a provider, or partly with the rest on the CPU; the report shows which.
 #[test]
 fn every_example_runs_on_the_provider_of_qnn_and_vulkan() {
     let targets = [

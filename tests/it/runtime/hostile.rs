@@ -1,5 +1,5 @@
-//! Broken and hostile ONNX models on the engines: an answer or an error that says something, never a
-//! panic that gets through, and never the tool's own end.
+//! Tests of broken and hostile ONNX models on the engines. Each gives an answer or a meaningful
+//! error, and never a crash or an unhandled panic of the tool.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const SEEDS: [&str; 4] = [
     "scribe-tiny-en/mlx/scribe_tiny_en_decoder_mlx_fp32.onnx",
 ];
 
-/// Longest time for a broken model: one that hangs is stopped, and that is an error too.
+/// Timeout for a broken model. A hanging model is stopped and reported as an error too.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn example(name: &str) -> Vec<u8> {
@@ -37,14 +37,14 @@ fn tensor(spec: &TensorSpec) -> Option<Tensor> {
         _ => 1,
     });
     let shape: Vec<u64> = sizes.collect();
-    // What would not fit is refused by the tool before any engine is asked.
+    // The tool rejects oversized inputs before it calls an engine.
     let elements = shape
         .iter()
         .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
     (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("it is small"))
 }
 
-/// Loads and runs what is left of a model, if its header can still be read.
+/// Loads and runs a changed model, if its header can still be read.
 fn survives(engine: &str, bytes: &[u8], library: Option<PathBuf>) {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("m.onnx");
@@ -81,7 +81,7 @@ fn survives(engine: &str, bytes: &[u8], library: Option<PathBuf>) {
     if let Err(error) = outcome {
         assert!(error.to_string().len() > 20, "{error}");
         if let EngineError::Died { reason, .. } = error {
-            // A panic of the worker itself would end it with 70 or 101.
+            // A panic of the worker itself would exit with status 70 or 101.
             assert!(!reason.contains("exit status"), "{reason}");
         }
     }
@@ -116,7 +116,7 @@ proptest! {
         seed in prop::sample::select(&SEEDS[..]),
         changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
     ) {
-        // Its absence is told once, by the tests of the engine.
+        // The engine's own tests report that it is missing.
         if let Some(library) = Piece::Ort.path() {
             survives("ort", &changed(seed, &changes, None), Some(library));
         }

@@ -1,4 +1,4 @@
-//! Running models: what is chosen for them, and what happens to the engine's process.
+//! Tests of running models: engine selection, and the life of the worker process.
 
 mod examples;
 mod hostile;

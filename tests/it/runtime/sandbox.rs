@@ -1,4 +1,5 @@
-//! What confines the processes that run models: tried out by a library that wants to get out.
+//! Tests of the sandbox around processes that run models, with a hostile library that tries to
+//! escape.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -14,14 +15,14 @@ use crate::support::tree::Tree;
 
 const SOURCE: &str = include_str!("escapes.rs");
 
-/// A library that tries to escape, and what it tries to reach.
+/// A library that tries to escape, and the targets that it tries to reach.
 struct Trap {
     tree: Tree,
     library: PathBuf,
     _listeners: (TcpListener, UnixListener),
 }
 
-/// What a library could do.
+/// The attempts that succeeded in the library.
 #[derive(Debug)]
 struct Told {
     works: Vec<String>,
@@ -54,7 +55,8 @@ impl Trap {
         }
     }
 
-    /// Loads the library in a process with this sandbox. The tool inherits an open file and a secret variable.
+    /// Loads the library in a process with this sandbox mode. The tool inherits an open file and a
+    /// secret variable.
     fn spring(&self, mode: &str) -> Told {
         let mut inner = pkgtool([
             "run",
@@ -116,7 +118,8 @@ const NEEDED: [&str; 7] = [
     "scratch",
 ];
 
-/// Whether this kernel has what a full sandbox takes; says so if it has not. Whatever else is missing is a fault.
+/// Returns whether this kernel supports a full sandbox, and says so if it does not. Any other
+/// failure is an error.
 fn kernel_confines(test: &str) -> bool {
     let tree = Tree::new().file("m.onnx", unary("Relu", "float32", Some(&[2])));
     let arguments = [
@@ -142,7 +145,7 @@ fn a_library_cannot_get_out_of_its_process() {
         return;
     }
     let trap = Trap::set();
-    // Three times: what keeps state is tried on the third use.
+    // Three runs, because state that is kept between runs may show up only later.
     for _ in 0..3 {
         let told = trap.spring("require");
         assert_eq!(told.works, NEEDED, "{told:?}");
@@ -152,7 +155,7 @@ fn a_library_cannot_get_out_of_its_process() {
     assert_eq!(secret, "secret");
 }
 
-/// Otherwise the test above would prove nothing.
+/// Checks that the library escapes without a sandbox; otherwise the test above would prove nothing.
 #[test]
 fn without_a_sandbox_the_same_library_gets_out() {
     let told = Trap::set().spring("off");
@@ -270,5 +273,8 @@ fn what_is_in_force_is_told_everywhere() {
 fn a_mode_that_is_none_is_refused() {
     let ran = pkgtool(["run", "m.onnx", "--sandbox", "yes"]).run();
     let said = ran.expect_code(2).stderr;
-    assert!(said.contains("auto, require or off"), "{said}");
+    assert!(
+        said.contains("[possible values: auto, require, off]"),
+        "{said}"
+    );
 }

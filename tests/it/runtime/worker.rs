@@ -1,5 +1,5 @@
-//! Worker processes that crash, hang, talk nonsense or are not there: each is an error that says
-//! what happened, and none is left behind.
+//! Tests of worker processes that crash, hang, send invalid data or are missing. Each failure is
+//! reported with its cause, and none leaves a process behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use pkgtool::runtime::worker::Launcher;
 use pkgtool::tensor::Signature;
 use tempfile::TempDir;
 
-/// A program that stands in for a worker.
+/// Writes a shell script that replaces a worker process.
 fn stand_in(directory: &Path, script: &str) -> Launcher {
     let program = directory.join("worker.sh");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a script is written");
@@ -86,7 +86,7 @@ fn a_hang_ends_at_the_time_limit() {
 fn nonsense_is_no_answer() {
     let directory = TempDir::new().expect("a directory");
     for script in [
-        // A length beyond any head, then a head that is no JSON.
+        // A length beyond any head, then a head that is invalid JSON.
         r"printf '\377\377\377\377' >&0; sleep 1",
         r"printf '\003\000\000\000abc' >&0; sleep 1",
     ] {

@@ -1,4 +1,5 @@
-//! The catalog of directories: what is served, and how it follows what happens on disk.
+//! Tests of the catalog of package directories: the services that it offers, and how it follows
+//! changes on disk.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,7 @@ fn add(name: &str, to: &Path) {
     copy(&examples().join(name), &to.join(name));
 }
 
-/// Moves a directory into place, as an installer does.
+/// Moves a complete directory into place, as an installer does.
 fn appear(name: &str, aside: &Tree, packages: &Tree) {
     add(name, aside.root());
     fs::rename(aside.path(name), packages.path(name)).expect("the same file system");
@@ -123,7 +124,7 @@ async fn a_changed_package_is_swapped() {
     let text = fs::read_to_string(&config).expect("a config");
     let changed = text.replace("\"mit\"", "\"Apache-2.0\"");
     assert_ne!(text, changed, "the example has this licence");
-    // Both, so that the first backend's licence, which is what is described, changes too.
+    // Both change, because the description shows the first backend's licence.
     for backend in ["qnn", "xnnpack"] {
         let config = packages.path(&format!("murmur-vad/{backend}/config.json"));
         let text = fs::read_to_string(&config).expect("a config");
@@ -144,7 +145,7 @@ async fn a_changed_package_is_swapped() {
         Arc::ptr_eq(&other, &find(&catalog, "watercolor")),
         "unchanged"
     );
-    // A model file is replaced as well as a config is.
+    // Replacing a model file is noticed just like replacing a config.
     let model = packages.path("murmur-vad/qnn/murmur_vad_qnn_fp32.onnx");
     let bytes = fs::read(&model).expect("a model");
     fs::remove_file(&model).expect("it is removed");
@@ -178,7 +179,7 @@ async fn a_package_that_becomes_wrong_is_taken_away() {
         "{reason}"
     );
     assert!(reason.contains("fp23"), "{reason}");
-    // Whoever found it before is told that it is gone.
+    // Callers that still hold the service get an error that it has stopped.
     let stopped = tokio::time::timeout(PATIENCE, async {
         while !matches!(service.prepare(&request).await, Err(CallError::Stopped)) {
             tokio::task::yield_now().await;
@@ -191,7 +192,8 @@ async fn a_package_that_becomes_wrong_is_taken_away() {
     catalog.stop().await;
 }
 
-/// What a project's settings call a precision is one to the server, too; what they do not want told is told here.
+/// The server honours a project's settings: its additional precisions are valid, and ignored rules
+/// are still reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_projects_own_precisions_are_served() {
     let packages = Tree::new();
@@ -220,7 +222,7 @@ async fn a_projects_own_precisions_are_served() {
         catalog.stop().await;
     }
 
-    // A server that runs sees the list change when it looks at the packages again.
+    // A running server notices the changed list when it next scans the packages.
     let catalog = start(&[packages.root()]);
     fs::write(&settings, own).expect("it can be written");
     fs::write(home.join("config.json"), config + "\n").expect("it can be written");
@@ -253,7 +255,7 @@ async fn one_name_is_one_package() {
     .await;
     let successor = find(&catalog, "murmur_vad");
     assert!(!Arc::ptr_eq(&service, &successor));
-    // The first comes back and finds the name taken.
+    // The first package returns and finds its name taken.
     add("murmur-vad", first.root());
     until(&catalog, "the first is told", |it| {
         !it.unserved().is_empty()

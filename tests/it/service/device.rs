@@ -1,4 +1,5 @@
-//! Devices of the example packages: what configs choose, what is refused, what an answer is.
+//! Tests of devices (the loaded variants) of example packages: selection by config, rejected
+//! requests, and answers.
 
 use pkgtool::service::{Answer, CallError, Device, Request};
 use pkgtool::tensor::DType;
@@ -48,7 +49,7 @@ async fn configs_are_held_against_the_package() {
         json!({}),
         json!({"backend": "qnn"}),
         json!({"backend": null, "precision": "int8", "method": "forward"}),
-        // Nothing here runs it, which is no fault of the config.
+        // This machine has no engine for the config, although the config is valid.
         json!({"backend": "coreml", "precision": "fp16"}),
     ] {
         check("glimpse", config).await.expect("it is right");

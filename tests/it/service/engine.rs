@@ -1,4 +1,4 @@
-//! Endpoints: answers, batches, limits, deaths, memory, and that nothing is left behind.
+//! Tests of model endpoints: answers, batching, limits, crashes, memory, and cleanup.
 
 mod budget;
 mod conversation;
@@ -24,16 +24,16 @@ use models::Model;
 const ANN: AccountId = AccountId(1);
 const BOB: AccountId = AccountId(2);
 
-/// Longest time anything here may take.
+/// Maximum duration of any step here.
 const LIMIT: Duration = Duration::from_mins(2);
 
 fn engines(budget: u64) -> Arc<Engines> {
-    // Without ONNX Runtime it is tract that answers.
+    // Without ONNX Runtime, tract answers.
     let program = PathBuf::from(env!("CARGO_BIN_EXE_pkgtool"));
     Engines::new(program, budget, Piece::Ort.path())
 }
 
-/// One session, no batches, one thread a run.
+/// Returns settings with one session, no batching and one thread per run.
 fn settings() -> ServiceSettings {
     ServiceSettings {
         batch_max_size: 1,
@@ -54,7 +54,7 @@ fn values(outputs: &[Tensor]) -> Vec<f64> {
     outputs[0].to_f64().collect()
 }
 
-/// Waits until something is so, which it must be in the end.
+/// Waits until a condition holds, and fails after [`LIMIT`].
 async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -179,7 +179,7 @@ async fn a_full_queue_takes_no_more() {
     }
 }
 
-/// Told by `cargo test --release -- --ignored --nocapture round_trip`.
+/// Measures a round trip; run with `cargo test --release -- --ignored --nocapture round_trip`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn round_trip() {

@@ -1,4 +1,5 @@
-//! Services: tensors in requests, devices of packages, the catalog of directories, sessions.
+//! Tests of services: tensors in requests, devices of packages, the catalog of directories,
+//! sessions.
 
 mod catalog;
 mod device;

@@ -1,4 +1,4 @@
-//! Directories of packages to serve, and catalogs of them.
+//! Helpers that create directories of packages to serve, and catalogs of them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,10 +15,10 @@ use pkgtool::service::{
 use pkgtool::tensor::Tensor;
 use serde_json::{Value, json};
 
-/// The publisher of everything here.
+/// Publisher of all packages here.
 pub(super) const OWNER: AccountId = AccountId(7);
 
-/// Longest time that a change may take to be seen; only a failing test waits for it.
+/// Maximum time until a change is noticed; only a failing test waits this long.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) fn examples() -> PathBuf {
@@ -29,7 +29,8 @@ pub(super) fn engines() -> Arc<Engines> {
     Engines::new(env!("CARGO_BIN_EXE_pkgtool").into(), 1 << 30, None)
 }
 
-/// Options for these directories, all of the same owner; numbers count from 100.
+/// Returns options for these directories, all with the same owner and with service numbers from
+/// 100.
 pub(super) fn options(directories: &[&Path]) -> CatalogOptions {
     let numbers: Mutex<HashMap<String, i64>> = Mutex::default();
     let number = move |owner: AccountId, name: &str| {
@@ -57,7 +58,7 @@ pub(super) fn start(directories: &[&Path]) -> Arc<Catalog> {
     Catalog::start(options(directories)).expect("the directories are there")
 }
 
-/// Waits until `condition` holds of the catalog.
+/// Waits until `condition` holds for the catalog.
 pub(super) async fn until(catalog: &Catalog, what: &str, condition: impl Fn(&Catalog) -> bool) {
     let mut changes = catalog.changes();
     let reached = tokio::time::timeout(PATIENCE, async {
@@ -78,7 +79,7 @@ pub(super) fn names(catalog: &Catalog) -> Vec<String> {
     catalog.all().iter().map(|it| it.name.clone()).collect()
 }
 
-/// The reasons of what is not served, by the last part of the path.
+/// Returns why packages are not served, by the last component of their path.
 pub(super) fn reasons(catalog: &Catalog) -> Vec<(String, String)> {
     let unserved = catalog.unserved();
     let reasons = unserved.iter().map(|it| {
@@ -100,7 +101,7 @@ pub(super) fn device(service: &Service) -> &Device {
     }
 }
 
-/// An input of zeros that fits.
+/// Returns a matching input of zeros.
 pub(super) fn zeros(device: &Device) -> Value {
     let methods = &device.description().signatures;
     let method = methods.iter().find(|method| method.not_runnable.is_none());
@@ -128,7 +129,8 @@ pub(super) fn copy(from: &Path, to: &Path) {
         if entry.path().is_dir() {
             copy(&entry.path(), &target);
         } else {
-            // Not `fs::copy`: the examples may be read-only, and the copies are changed.
+            // `fs::copy` would also copy the examples' read-only mode, and the copies must be
+            // writable.
             let bytes = fs::read(entry.path()).expect("an example");
             fs::write(target, bytes).expect("a copy");
         }

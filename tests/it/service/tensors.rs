@@ -1,4 +1,5 @@
-//! Tensors in requests and answers: what is taken, what is refused and where, and that nothing breaks.
+//! Tests of tensors in requests and answers: accepted and rejected forms, the places of errors, and
+//! robustness.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -39,7 +40,7 @@ fn open(name: &str) -> Dim {
     }
 }
 
-/// `ids: int64[batch, 3]`, `mask: bool[batch]`, `scale: float32[]`.
+/// Returns the signature `ids: int64[batch, 3]`, `mask: bool[batch]`, `scale: float32[]`.
 fn three() -> Signature {
     signature(vec![
         spec(
@@ -76,7 +77,7 @@ fn names_and_positions_find_their_inputs() {
     let ids = STANDARD.encode(expected[0].bytes());
     let mask = json!({"data": [1]});
     for body in [
-        // Flat with a shape, and the order of a request is the client's own where names are given.
+        // Flat data with a shape; named inputs may come in any order.
         json!({"inputs": [
             {"name": "scale", "data": [0.5], "shape": []},
             {"name": "mask", "data": [true]},
@@ -111,7 +112,7 @@ fn the_answers_encoding_is_the_requests_choice() {
     }
 }
 
-/// Body, where the fault is, and a part of what is said about it.
+/// Rejected bodies: the body, the place of the error, and a part of the message.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("", "$", "expected an object"),
     ("[]", "$", "expected an object, got an array"),
@@ -229,7 +230,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "{\"inputs\":[{\"data\":[[1,2,\"3\"]]}]}",
         "$.inputs[0].data[0][2]",
-        "no integer",
+        "not an integer",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2],[3]]}]}",
@@ -395,7 +396,7 @@ fn a_picture_becomes_the_only_input() {
         (
             json!({"image_base64": text, "std": 0}),
             "$.std",
-            "divided by 0",
+            "division by 0",
         ),
         (
             json!({"image_base64": text, "mean": [1, 2]}),
@@ -433,7 +434,7 @@ fn a_picture_becomes_the_only_input() {
     );
 }
 
-/// A tensor of any dtype; every bit pattern but of booleans.
+/// Generates tensors of any dtype, with any bit pattern except for invalid booleans.
 fn tensors() -> impl Strategy<Value = Tensor> {
     let shapes = prop_oneof![Just(vec![]), vec(0_u64..4, 1..4)];
     (prop::sample::select(&DType::ALL[..]), shapes).prop_flat_map(|(dtype, shape)| {

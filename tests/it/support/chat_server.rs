@@ -1,7 +1,7 @@
 //! A mock chat server that repeats the last message of a conversation.
 //!
 //! Tests of proxies use it as their upstream. It serves the gateway's own format at `/service` and
-//! the OpenAI format at `/v1/…`. A command at the beginning of the last message makes it misbehave:
+//! the `OpenAI` format at `/v1/…`. A command at the beginning of the last message makes it misbehave:
 //!
 //! | command | behaviour |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Bodies and answers: in the record or in a file, and never taken for what they are not.
+//! Tests of stored bodies and answers: in the record or in a file, and verified when they are read.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ fn files(directory: &std::path::Path) -> Vec<PathBuf> {
     found
 }
 
-/// A body that is there, read as tasks read it.
+/// Reads an existing body the way that tasks do.
 async fn body(blobs: &Blobs, kept: &Content) -> Bytes {
     let memory = BodyMemory::new(1 << 20);
     let size = usize::try_from(kept.size()).expect("it is small");
@@ -134,7 +134,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
                 .await
                 .expect("it is accepted");
         }
-        // The first ends with its second claim's answer; the third was never accepted.
+        // The first body goes with the answer of its second claim; the third was never accepted.
         blobs
             .put_body(id(3), long.clone())
             .await
@@ -194,7 +194,7 @@ fn an_answer_of_a_canceled_task_is_removed() {
             .await
             .expect("it is accepted");
         let lease = store.claim(1, Timestamp(9)).await.expect("it works")[0].lease;
-        // The answer is stored, and the task canceled before it is complete.
+        // The answer is stored, but the task is cancelled before it completes.
         let long = Bytes::from("x".repeat(1000));
         blobs.put_answer(lease, long).await.expect("it is kept");
         store.cancel(id(1), Timestamp(2)).await.expect("it works");

@@ -1,4 +1,5 @@
-//! A store with what its callers bring along: the accounts' limits, and whose turn it is.
+//! A task store combined with the state that its callers keep: the accounts' limits and the order
+//! of turns.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,7 @@ use pkgtool::task::{
     TaskStore, Turns,
 };
 
-/// A store, asked as the gateway and its queue ask it.
+/// A task store, called the way that the gateway and its queue call it.
 pub(crate) struct Limited {
     pub(crate) store: Arc<dyn TaskStore>,
     caps: Caps,
@@ -27,18 +28,18 @@ impl Limited {
         }
     }
 
-    /// What happens to a process's memory of turns when it ends.
+    /// Forgets the turns, as the end of a process does.
     pub(crate) fn forget_turns(&self) {
         *lock(&self.turns) = Arc::default();
     }
 
-    /// Has the accounts as they are now.
+    /// Loads the current accounts.
     pub(crate) async fn look(&self, accounts: &dyn AccountStore) {
         let accounts = Snapshot::read(accounts).await.expect("it works");
         *lock(&self.accounts) = Arc::new(accounts);
     }
 
-    /// What an account may do that makes a request.
+    /// Returns the limits of the account that makes a request.
     fn limit(&self, account: AccountId) -> Result<Limit, EnqueueError> {
         let accounts = lock(&self.accounts);
         let account = accounts.by_id(account);
@@ -109,7 +110,7 @@ impl Limited {
     }
 }
 
-/// What needs neither.
+/// Access to the operations that need neither limits nor turns.
 impl std::ops::Deref for Limited {
     type Target = dyn TaskStore;
 

@@ -1,5 +1,5 @@
-//! Random histories, made by SQLite's store and by the model: both must answer the same after every
-//! step, however often the store is closed and opened.
+//! Model-based test of the task store: random histories run on SQLite's store and on the in-memory
+//! model. Both must answer the same after every step, even when the store is closed and reopened.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const CAPS: Caps = Caps {
     running: 3,
     places: 4,
     attempts: 2,
-    // A few tasks' worth: some histories reach each of them.
+    // Quotas of a few tasks, so that some histories reach each of them.
     quota: Quota {
         tasks: 12,
         bytes: 9_000,
@@ -28,7 +28,7 @@ const CAPS: Caps = Caps {
     },
 };
 
-/// A step of a history. Tasks and leases are chosen among those there were.
+/// A step of a history. Tasks and leases are picked among the earlier ones.
 #[derive(Debug, Clone)]
 enum Step {
     Enqueue {
@@ -79,7 +79,8 @@ enum Step {
     Reopen,
 }
 
-/// Where some content is kept: with the task, beside it, in the blob store.
+/// Size class of a content, which decides its storage: in the task's row, in another row, or in the
+/// blob store.
 #[derive(Debug, Clone, Copy)]
 enum Size {
     Short,
@@ -88,7 +89,7 @@ enum Size {
 }
 
 impl Size {
-    /// Some content, another for each number.
+    /// Returns content of this size class, different for each number.
     fn content(self, number: u64) -> Content {
         match self {
             Self::Short => Content::Inline(number.to_string().into_bytes()),
@@ -128,7 +129,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What happened so far.
+/// The state of a history so far.
 #[derive(Default)]
 struct History {
     tasks: u64,
@@ -146,14 +147,14 @@ impl History {
         self.leases[index.index(self.leases.len())]
     }
 
-    /// A task that there was, or one that there was not.
+    /// Returns the id of an earlier task or of one that never existed.
     fn task(&self, index: Index) -> TaskId {
         let known = usize::try_from(self.tasks).expect("a few");
         id(1 + index.index(known + 1) as u64)
     }
 }
 
-/// Makes a step on one store and writes down the answer.
+/// Applies a step to one store and returns the answer as text.
 async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -> String {
     let after = |millis: i64| Timestamp(now.0 + millis);
     match step.clone() {
@@ -220,7 +221,7 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
     }
 }
 
-/// Everything that can be read.
+/// Returns everything that can be read from a store.
 async fn seen(store: &Limited, tasks: u64) -> String {
     let mut text = format!("{:?} {:?}", store.load().await, store.last_id().await);
     let (blobs, first) = (
@@ -258,12 +259,13 @@ proptest! {
         let mut history = History::default();
         let mut now = 1_000_000;
         for (step, passed) in steps {
-            // The clock jumps back now and then.
+            // The clock sometimes jumps back.
             now += passed;
             if matches!(step, Step::Reopen) {
                 drop(store);
                 store = open(&stores, CAPS);
-                // What only a process remembers: whose turn it is, and the last second.
+                // A reopened store loses in-memory state: the order of turns and the rates of the
+                // last second.
                 model.forget_turns();
                 now += 2000;
             }
@@ -286,7 +288,7 @@ proptest! {
     }
 }
 
-/// The leases that hold now.
+/// Returns the leases that are valid now.
 fn running(model: &Limited) -> Vec<Lease> {
     block_on(async {
         let mut leases = Vec::new();

@@ -1,4 +1,5 @@
-//! Tasks in memory: the protocol in its simplest form. What the tests hold other stores against.
+//! An in-memory task store: the protocol in its simplest form, and the reference model for other
+//! stores in tests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +13,10 @@ use pkgtool::task::{
 };
 use tokio::sync::{broadcast, watch};
 
-/// How far a place in the queue is counted.
+/// Maximum place in the queue that is counted.
 const FURTHEST_PLACE: usize = 1000;
 
-/// Tasks that end with the process.
+/// A task store whose tasks end with the process.
 #[derive(Debug)]
 pub(super) struct MemoryTasks {
     state: Mutex<State>,
@@ -26,7 +27,7 @@ pub(super) struct MemoryTasks {
 #[derive(Debug, Default)]
 struct State {
     rows: BTreeMap<TaskId, Row>,
-    /// When each account's requests of the last second were made, the oldest first.
+    /// Times of each account's requests in the last second, oldest first.
     requests: BTreeMap<AccountId, VecDeque<i64>>,
 }
 
@@ -60,14 +61,14 @@ impl MemoryTasks {
 
     fn ended(&self, task: &Task) {
         self.wake();
-        // Nobody may listen.
+        // The event may have no receiver.
         let _ = self.events.send(Event {
             task: task.id,
             status: task.status,
         });
     }
 
-    /// Puts back, or gives up, running tasks.
+    /// Requeues a running task, or cancels it after too many attempts.
     fn put_back(&self, row: &mut Row, crashed: bool, attempts: u32, now: Timestamp) {
         row.crashes += u32::from(crashed);
         let retries = row.new.on_crash == OnCrash::Retry;
@@ -104,13 +105,13 @@ impl MemoryTasks {
 }
 
 impl State {
-    /// Counts a request, or gives the milliseconds after which one will be accepted.
+    /// Counts a request, or returns the milliseconds until the next one is accepted.
     fn rate(&mut self, account: AccountId, limit: u32, now: Timestamp) -> Result<(), u64> {
         if limit == UNLIMITED {
             return Ok(());
         }
         let made = self.requests.entry(account).or_default();
-        // A clock that jumped back: what was made later was made now.
+        // The clock jumped back: requests from the future count as made now.
         for at in made.iter_mut() {
             *at = (*at).min(now.0);
         }
@@ -135,7 +136,7 @@ impl State {
             .count()
     }
 
-    /// How many accounts have tasks that have not ended.
+    /// Returns the number of accounts with unfinished tasks.
     fn active(&self) -> usize {
         let rows = self.rows.values();
         let active = rows.filter(|row| !row.task.status.is_final());
@@ -143,7 +144,7 @@ impl State {
         callers.len()
     }
 
-    /// Whether a task fits what its account may have stored.
+    /// Checks a task against its account's quotas.
     fn quota(&self, task: &NewTask, quota: Quota) -> Result<(), EnqueueError> {
         let own = || {
             let rows = self.rows.values();
@@ -162,7 +163,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets go of the first of these.
+    /// Removes the first of these tasks.
     fn remove(
         &mut self,
         mut due: Vec<(Timestamp, TaskId)>,
@@ -195,7 +196,7 @@ impl State {
         held.then_some(row)
     }
 
-    /// The account whose turn it is.
+    /// Returns the account whose turn it is.
     fn next(&self, turns: &Turns, limits: &Limits, share: u32) -> Option<AccountId> {
         let waiting: BTreeSet<AccountId> = self
             .rows
@@ -213,13 +214,13 @@ impl State {
 }
 
 impl Row {
-    /// What it takes.
+    /// Returns the stored size, in bytes.
     fn bytes(&self) -> u64 {
         let outcome = self.task.outcome.as_ref();
         outcome.map_or_else(|| self.new.bytes(), Outcome::bytes)
     }
 
-    /// The blob that it needs.
+    /// Returns the blob that the content refers to.
     fn blob(&self) -> Option<NamedBlob> {
         let (content, attempt) = match &self.task.outcome {
             None => (&self.new.body, None),

@@ -1,4 +1,5 @@
-//! Task stores: one story for each of them, and a machine that holds SQLite's against the model.
+//! Tests of task stores: a scenario that runs on each of them, and a model-based comparison of
+//! SQLite's store with the in-memory one.
 
 mod blobs;
 mod limited;
@@ -17,14 +18,14 @@ use tempfile::TempDir;
 pub(crate) use limited::Limited;
 use memory::MemoryTasks;
 
-/// The accounts of these tests, with their requests per second.
+/// Accounts of these tests, with their requests per second.
 const ACCOUNTS: [(AccountId, u32); 3] = [
     (AccountId(1), 1000),
     (AccountId(2), 7),
     (AccountId(3), 1000),
 ];
 
-/// Runs a future to its end.
+/// Runs a future to completion.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -32,7 +33,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-/// A data directory with the accounts.
+/// Creates a data directory with the accounts.
 pub(crate) fn directory() -> (TempDir, Stores) {
     let directory = tempfile::tempdir().expect("a directory");
     let stores = block_on(async {
@@ -53,7 +54,7 @@ pub(crate) async fn accounts(stores: &Stores) -> Accounts {
     Accounts::new(stores.accounts().await.expect("accounts"))
 }
 
-/// The tasks of a database, with the limits of its accounts as they are now.
+/// Opens the tasks of a database with the current limits of its accounts.
 pub(crate) fn open(stores: &Stores, caps: Caps) -> Arc<Limited> {
     block_on(async {
         let accounts = stores.accounts().await.expect("accounts");
@@ -63,7 +64,7 @@ pub(crate) fn open(stores: &Stores, caps: Caps) -> Arc<Limited> {
     })
 }
 
-/// Tasks in memory, with the accounts.
+/// Creates an in-memory store with the accounts.
 fn in_memory(caps: Caps) -> Limited {
     let account = |(id, rps): (AccountId, u32)| Account {
         id,
@@ -76,21 +77,21 @@ fn in_memory(caps: Caps) -> Limited {
     Limited::new(Arc::new(MemoryTasks::default()), accounts, caps)
 }
 
-/// Has a story told of every store.
+/// Runs a scenario on every store.
 fn of_every_store<F: Future<Output = ()>>(caps: Caps, story: impl Fn(Arc<Limited>) -> F) {
     block_on(story(Arc::new(in_memory(caps))));
     let (_directory, stores) = directory();
     block_on(story(open(&stores, caps)));
 }
 
-/// The task of a number; later numbers are later ids.
+/// Returns the task id for a number; ids sort like their numbers.
 pub(crate) fn id(number: u64) -> TaskId {
     let mut bytes = [0; 16];
     bytes[8..].copy_from_slice(&number.to_be_bytes());
     TaskId::from_bytes(bytes)
 }
 
-/// A task of the first account.
+/// Returns a new task of the first account.
 pub(crate) fn new(number: u64) -> NewTask {
     NewTask {
         id: id(number),
@@ -105,7 +106,7 @@ pub(crate) fn new(number: u64) -> NewTask {
     }
 }
 
-/// A task of an account.
+/// Returns a new task of an account.
 fn of(account: i64, number: u64) -> NewTask {
     NewTask {
         caller: AccountId(account),
@@ -113,7 +114,7 @@ fn of(account: i64, number: u64) -> NewTask {
     }
 }
 
-/// Limits that are in no story's way.
+/// Limits that no scenario reaches.
 pub(crate) const WIDE: Caps = Caps {
     waiting: 250,
     running: 50,

@@ -1,4 +1,5 @@
-//! Records come to an end: deleted by their users, or by age; and how much of an account is kept.
+//! Tests of the deletion of task records, by users and by age, and of the storage quotas of
+//! accounts.
 
 use pkgtool::account::AccountId;
 use pkgtool::database::Timestamp;
@@ -20,12 +21,12 @@ fn blob(size: u64) -> Content {
     }
 }
 
-/// Content that is longer than a row holds, and shorter than a file.
+/// Returns content that is too large for a row and too small for a file.
 fn medium(number: u64) -> Content {
     Content::Inline(format!("{number:01000}").into_bytes())
 }
 
-/// A task that ended at a moment, with this answer.
+/// Creates a task that ended at `now` with this answer.
 async fn ended(store: &Limited, task: NewTask, now: i64, answer: Content) -> Lease {
     store.enqueue(task, at(now)).await.expect("it is accepted");
     let claimed = store.claim(1, at(1_000_000)).await.expect("it works");
@@ -52,7 +53,8 @@ fn only_what_has_ended_is_deleted() {
         assert_eq!(delete(1).await, Deletion::Done(one));
         assert_eq!(delete(1).await, Deletion::Unknown);
         assert_eq!(store.get(id(1)).await.expect("it works"), None);
-        // Read, so that it is remembered, and then gone: three times, with others between.
+        // Each task is read, so that it is cached, and then deleted: three times, with others
+        // between.
         for number in [3, 5, 7] {
             let lease = ended(&store, new(number), 10, blob(900)).await;
             let read = store.get(id(number)).await.expect("it works");
@@ -110,7 +112,7 @@ fn what_ended_first_is_purged_first() {
         assert_eq!(left, [5, 4, 1].map(id));
         let rest = purge(1_000_000, 9).await;
         assert_eq!((rest.count, rest.blobs), (2, vec![lease(4)]));
-        // What waits is as old, and stays.
+        // A waiting task of the same age stays.
         assert_eq!(store.load().await.expect("it works"), (1, 0));
         let counts = store.statistics().await.expect("it works");
         assert_eq!((counts.waiting, counts.completed), (1, 0));
@@ -184,7 +186,7 @@ fn nothing_of_a_deleted_task_stays_in_the_database() {
             };
             ended(&store, task, 10, medium(number)).await;
         }
-        // A lease that was lost leaves nothing behind, either.
+        // A lost lease leaves nothing behind, either.
         let task = NewTask {
             body: medium(7),
             ..new(7)
@@ -259,7 +261,7 @@ fn as_many_tasks_are_kept_as_an_account_may_have() {
             assert!(matches!(refused, EnqueueError::TooManyStored { limit: 3 }));
             assert!(refused.to_string().contains("DELETE"), "{refused}");
         }
-        // Another account has its own.
+        // Another account has its own quota.
         store
             .enqueue(of(3, 5), at(20))
             .await
@@ -300,13 +302,13 @@ fn bytes_are_counted_wherever_they_are() {
             panic!("{refused}");
         };
         assert_eq!((held, size, limit), (5_000, 1, 5_000));
-        // The body goes when the task ends, and the answer counts from then on.
+        // The body is deleted when the task ends, and its answer counts from then on.
         let lease = store.claim(1, at(1_000_000)).await.expect("it works")[0].lease;
         let done = store.complete(lease, medium(1), at(5), at(9)).await;
         assert!(done.expect("it works"));
         add(4, blob(2_000)).await.expect("it fits just");
         assert!(add(5, blob(1)).await.is_err());
-        // It expires.
+        // The task expires.
         assert_eq!(store.sweep(at(9), 9).await.expect("it works").count, 1);
         add(5, blob(1_000)).await.expect("it fits just");
         assert!(add(6, blob(1)).await.is_err());
@@ -339,13 +341,13 @@ fn what_another_process_deletes_counts_no_more() {
         }
         assert!(store.enqueue(new(3), at(20)).await.is_err());
         assert_eq!(other.purge(at(10), 9).await.expect("it works").count, 2);
-        // It is counted again after a while.
+        // The quota is recounted after a while.
         assert!(store.enqueue(new(3), at(30)).await.is_err());
         let later = at(60_000);
         store.enqueue(new(3), later).await.expect("there is room");
         store.enqueue(new(4), later).await.expect("there is room");
         assert!(store.enqueue(new(5), later).await.is_err());
-        // What was remembered of a task is read again, too.
+        // A cached task is also read again.
         let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
         while store.get(id(1)).await.expect("it works").is_some() {
             assert!(std::time::Instant::now() < deadline);

@@ -1,4 +1,4 @@
-//! What every store does, told once.
+//! Scenarios that every task store must pass.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ async fn claim_one(store: &Limited) -> Lease {
     claimed.first().expect("one waits").lease
 }
 
-/// These tasks' answers are blobs, of so many in all.
+/// Returns the expected result of removing `count` tasks whose answers are these blobs.
 fn removed(blobs: &[u64], count: usize) -> RemovedTasks {
     let lease = |number: &u64| Lease {
         task: id(*number),
@@ -95,7 +95,7 @@ fn a_task_goes_its_way() {
             status: Status::Completed,
         };
         assert_eq!(events.try_recv(), Ok(event));
-        // Nothing changes it any more.
+        // A finished task no longer changes.
         for again in [
             store.complete(lease, inline("[2]"), at(300), at(900)).await,
             store.fail(lease, Failure::crashed(), at(300)).await,
@@ -151,7 +151,7 @@ fn limits_hold() {
         assert!(store.claim(10, LATER).await.expect("it works").is_empty());
         store.cancel(id(1), at(110)).await.expect("it works");
         assert_eq!(claim_one(&store).await.task, id(3));
-        // An account that is not there, or blocked, makes nothing.
+        // A missing or blocked account cannot create tasks.
         let nobody = store.enqueue(of(9, 5), at(100)).await;
         assert!(matches!(nobody, Err(EnqueueError::Blocked)));
     });
@@ -293,7 +293,7 @@ fn crashes_are_counted_and_put_backs_are_not() {
         assert_eq!(store.recover(at(120)).await.expect("it works"), 1);
         assert_eq!(status(&store, 1).await, Status::Queued);
         claim_one(&store).await;
-        // Its lease holds still.
+        // Its lease is still valid.
         assert_eq!(store.reap(at(130)).await.expect("it works"), 0);
         assert_eq!(store.reap(LATER).await.expect("it works"), 1);
         let task = store
@@ -344,7 +344,7 @@ fn media_types_are_kept() {
         let lease = claim_one(&store).await;
         let failed = store.fail(lease, failure.clone(), at(200)).await;
         assert!(failed.expect("it works"));
-        // The second look is what is remembered.
+        // The second read uses the cache.
         for _ in 0..2 {
             for (number, answer) in (1..).zip(&answers) {
                 let task = store.get(id(number)).await.expect("it works");
@@ -393,7 +393,7 @@ fn answers_in_blobs_expire() {
         assert_eq!(sweep(600, 1).await, removed(&[3], 1));
         assert_eq!(sweep(600, 9).await, removed(&[1], 1));
         assert_eq!(sweep(600, 9).await, RemovedTasks::default());
-        // In the order of their ids.
+        // Tasks are removed in the order of their ids.
         assert_eq!(sweep(800, 9).await, removed(&[4, 5], 2));
         let task = store
             .get(id(1))
@@ -489,7 +489,7 @@ fn an_account_is_seen_as_others_change_it() {
         set(Some(10), Some(true)).await;
         let refused = store.enqueue(new(2), at(9000)).await;
         assert!(matches!(refused, Err(EnqueueError::Blocked)));
-        // What it made before still runs.
+        // Earlier tasks of the account still run.
         assert_eq!(claim_one(&store).await.task, id(1));
         set(None, Some(false)).await;
         add(&store, new(2), 9000).await;

@@ -172,7 +172,7 @@ fn values_are_scaled_by_dtype() {
     let each = scaled(float, &[0.0, 0.2, 0.5], &[1.0, 1.0, 0.25]).expect("one a channel");
     assert_eq!(each, [0.0, 0.0, 2.0]);
     for (dtype, mean, std, reason) in [
-        (float, &[][..], &[0.0][..], "divided by 0"),
+        (float, &[][..], &[0.0][..], "division by 0"),
         (float, &[f32::NAN], &[], "not finite"),
         (float, &[0.1, 0.2], &[], "3 channels, not 2"),
         (DType::Uint8, &[0.5], &[], "integers"),

@@ -436,7 +436,7 @@ fn raw_files_tell_one_open_size() {
     assert_eq!(shapes(&one, &[&raw(24)], &[]), [[4, 3]]);
     assert_eq!(shapes(&one, &[&raw(0)], &[]), [[0, 3]]);
     assert!(fault(&one, &[&raw(25)], &[]).contains("not a multiple of 6"));
-    assert!(fault(&one, &[&raw(24)], &["n=5"]).contains("int16[5, 3] has 30"));
+    assert!(fault(&one, &[&raw(24)], &["n=5"]).contains("int16[5, 3] needs 30"));
     let two = input(vec![symbol("n"), symbol("m")]);
     assert!(fault(&two, &[&raw(24)], &[]).contains("`n`, `m`: give them with `--dim`"));
     assert_eq!(shapes(&two, &[&raw(24)], &["n=2"]), [[2, 6]]);

@@ -135,11 +135,7 @@ fn typing_errors_that_names_repeat_are_told() {
 #[test]
 fn copies_shadows_and_names_that_differ_in_case_are_told() {
     let tree = Tree::with_package().file("xnnpack/config (1).json", "{}");
-    let one = only(
-        &tree,
-        "PKG044",
-        "`config (1).json` stands beside config.json",
-    );
+    let one = only(&tree, "PKG044", "`config (1).json` is beside config.json");
     assert_eq!(one.path, "xnnpack/config (1).json");
     let tree = Tree::with_package().file(&format!("xnnpack/._{MODEL}"), "\0\u{5}\u{16}\u{7}");
     only(&tree, "PKG020", "macOS keeps attributes");

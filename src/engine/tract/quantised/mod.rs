@@ -7,8 +7,8 @@
 //!
 //! 1. [`mod@unfold`]: writes operators of ONNX Runtime without another form as such groups.
 //! 2. [`mod@fuse`]: turns groups into nodes; [`node`] defines their form. Groups without a kernel
-//!   (computed weights, grids
-//! per channel, other operators) stay.
+//!    (computed weights, grids
+//!    per channel, other operators) stay.
 //! 3. [`register`]: adds builders for these nodes to the library's reader.
 //!
 //! If the run determines the quantisation (`DynamicQuantizeLinear`, `MatMulInteger`), sums stay

@@ -173,7 +173,7 @@ fn data_files_are_found_beside_the_program() {
     copy("external_portable.pte", "m.pte");
     let error = check("m.pte").expect_err("the data file is missing");
     assert!(
-        error.to_string().contains("there is none in its directory"),
+        error.to_string().contains("its directory has no such file"),
         "{error}"
     );
     // The data file may have any name, as long as one exists.

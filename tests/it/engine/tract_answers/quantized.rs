@@ -394,7 +394,7 @@ fn rows_of_a_table_of_four_bits_have_their_scales() {
             .run(&places(&[place]))
             .expect_err("the row is missing");
         assert!(
-            error.to_string().contains("outside of a dimension of 3"),
+            error.to_string().contains("outside a dimension of 3"),
             "{error}"
         );
         session.run(&places(&[1.0])).expect("the session goes on");

@@ -164,15 +164,12 @@ fn what_only_stands_for_a_model_is_told() {
     fs::write(&path, b"PK\x03\x04rest").expect("a file");
     let text = model::open(&path).expect_err("an archive").to_string();
     assert!(
-        text.contains("a zip archive; a `.mlpackage` is a folder: unpack"),
+        text.contains("is a zip archive: expected a folder; unpack"),
         "{text}"
     );
     fs::write(&path, b"text").expect("a file");
     let text = model::open(&path).expect_err("a file").to_string();
-    assert!(
-        text.contains("a file; a `.mlpackage` is a folder with"),
-        "{text}"
-    );
+    assert!(text.contains("is a file: expected a folder with"), "{text}");
     let compiled = directory.path().join("m.mlmodelc");
     fs::create_dir(&compiled).expect("a folder");
     assert!(matches!(model::open(&compiled), Err(OpenError::Compiled)));

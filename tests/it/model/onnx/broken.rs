@@ -49,8 +49,8 @@ fn lengths_past_the_end() {
     );
     refuses(
         &head(7, u64::MAX),
-        "ModelProto.graph at offset 11: needs 18446744073709551615 bytes, but the message around \
-         it has 0 left",
+        "ModelProto.graph at offset 11: needs 18446744073709551615 bytes, but the enclosing message \
+         has 0 left",
         Some(11),
     );
 }
@@ -162,7 +162,7 @@ fn outputs_that_nothing_makes() {
         Some(37),
     );
     let error = inspect(&model(&[&node, &value(12, "")])).expect_err("an empty name");
-    assert!(error.to_string().ends_with("makes the output \"\""));
+    assert!(error.to_string().ends_with("defines the output \"\""));
 }
 
 #[test]

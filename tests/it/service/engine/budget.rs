@@ -1,4 +1,4 @@
-//! The memory of all endpoints together: who goes, who waits, who is refused.
+//! Tests of the memory budget that all endpoints share: eviction, waiting and rejection.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pkgtool::service::{CallError, Isolation, ServiceSettings};
 use super::models::{self, ENDLESS, endless};
 use super::{ANN, LIMIT, endpoint, engines, eventually, settings};
 
-/// What a session takes before it was measured.
+/// Estimated memory of a session before it is measured, in bytes.
 const ESTIMATE: u64 = 32 << 20;
 
 async fn works(endpoint: &Endpoint) {
@@ -16,7 +16,7 @@ async fn works(endpoint: &Endpoint) {
     assert_eq!(answer.expect("it runs")[0].shape(), [2, 2]);
 }
 
-/// Three endpoints of which only one can have a session: each asks for nearly the whole budget.
+/// Returns three endpoints that each need nearly the whole budget, so only one can have a session.
 fn greedy(model: &models::Model) -> (Arc<Engines>, [Arc<Endpoint>; 3]) {
     let engines = engines(10 * ESTIMATE);
     let endpoints = [(); 3].map(|()| {
@@ -41,7 +41,7 @@ async fn what_a_session_takes_is_measured() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_least_recently_used_session_goes() {
-    // What a thread takes cannot be measured: the estimate stands.
+    // The memory of a thread cannot be measured, so the estimate remains.
     let settings = ServiceSettings {
         isolation: Isolation::Thread,
         ..settings()
@@ -102,7 +102,7 @@ async fn who_waits_for_room_can_give_up() {
         let answer = endpoint.run(ANN, vec![endless(2)], Some(after)).await;
         assert!(matches!(answer, Err(CallError::Timeout { .. })));
     }
-    // Endpoints whose threads wait for room end like any other.
+    // Endpoints whose threads wait for memory end like all others.
     b.drain().await;
     drop(c);
     running.abort();

@@ -1,4 +1,5 @@
-//! Conversations: steps of one session that go on from each other, and what ends them.
+//! Tests of conversations: consecutive steps of one session with kept state, and the ways in which
+//! they end.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,7 +19,7 @@ use crate::support::run::pkgtool;
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/programs");
 
-/// A program that counts its runs and adds its inputs up.
+/// Returns a program that counts its runs and sums its inputs.
 fn counter() -> EndpointModel {
     of_file(PathBuf::from(PROGRAMS).join("counter.pte"))
 }
@@ -31,7 +32,7 @@ fn ones() -> Vec<Tensor> {
     vec![floats(&[3], [1.0; 3])]
 }
 
-/// How many runs the program has counted.
+/// Returns the program's number of runs.
 fn count(outputs: &[Tensor]) -> f64 {
     outputs[1].to_f64().next().expect("one number")
 }
@@ -41,7 +42,7 @@ async fn step(conversation: &mut Conversation) -> f64 {
     count(&outputs.expect("it runs"))
 }
 
-/// A request by itself.
+/// Sends a single request outside of a conversation.
 fn alone(endpoint: &Arc<Endpoint>, caller: AccountId) -> JoinHandle<f64> {
     let endpoint = Arc::clone(endpoint);
     tokio::spawn(async move {
@@ -78,7 +79,7 @@ async fn steps_give_what_run_steps_gives() {
             isolation,
             ..settings()
         });
-        // The third one finds a session that others have used.
+        // The third round uses a session that others have used before.
         for round in 0..3 {
             let mut conversation = endpoint.lease(ANN, LIMIT);
             for expected in expected {
@@ -151,7 +152,7 @@ async fn an_abandoned_conversation_gives_its_session_back() {
     let mut conversation = endpoint.lease(ANN, Duration::from_millis(300));
     assert!((step(&mut conversation).await - 1.0).abs() < 1e-9);
     let process = endpoint.processes();
-    // The conversation is kept, and forgotten.
+    // The conversation still exists, but its session has been reset.
     let other = alone(&endpoint, BOB).await.expect("no panic");
     assert!((other - 1.0).abs() < 1e-9);
     assert_eq!(endpoint.processes(), process, "nothing had to end");
@@ -218,7 +219,7 @@ async fn a_step_that_takes_too_long_or_is_dropped_ends_it() {
             ),
         }
         eventually("its process is gone", || !is_there(process)).await;
-        assert_over(conversation.run(vec![endless(2)], None).await, "given up");
+        assert_over(conversation.run(vec![endless(2)], None).await, "cancelled");
     }
     assert_eq!(endpoint.activity().crashes, 0, "we did that ourselves");
 }
@@ -255,7 +256,7 @@ async fn a_drained_endpoint_lets_a_conversation_end() {
         let endpoint = Arc::clone(&endpoint);
         async move { endpoint.drain().await }
     });
-    // The last one before the door is closed may still be let in.
+    // The last request before the endpoint closes may still be accepted.
     let short = Some(Duration::ZERO);
     while !matches!(
         endpoint.lease(BOB, LIMIT).run(ones(), short).await,
@@ -288,14 +289,14 @@ async fn a_conversation_ends_with_its_endpoint() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_session_does_not_go_for_another_model() {
-    // Room for one session.
+    // The budget has room for one session.
     let engines = engines(40 << 20);
     let endpoint = engines.endpoint(counter(), &settings());
     let other = engines.endpoint(counter(), &settings());
     let mut conversation = endpoint.lease(ANN, LIMIT);
     assert!((step(&mut conversation).await - 1.0).abs() < 1e-9);
     let waiting = alone(&other, BOB);
-    // Longer than it takes until busy sessions are asked to go.
+    // The pause exceeds the time after which busy sessions are asked to yield.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!((step(&mut conversation).await - 2.0).abs() < 1e-9);
     assert!(!waiting.is_finished());
@@ -310,7 +311,7 @@ async fn a_resting_conversation_goes_on_unless_others_need_its_session() {
     assert!((step(&mut conversation).await - 1.0).abs() < 1e-9);
     conversation.rest(LIMIT);
     assert_eq!(endpoint.activity().running, 0, "it counts as idle");
-    // Longer than it may be idle between two steps.
+    // The pause exceeds the idle timeout between two steps.
     tokio::time::sleep(Duration::from_millis(400)).await;
     assert!((step(&mut conversation).await - 2.0).abs() < 1e-9);
     assert_eq!(endpoint.activity().running, 1);
@@ -338,7 +339,7 @@ async fn a_resting_conversation_keeps_its_session_while_another_is_free() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resting_conversation_gives_its_memory_to_another_model() {
-    // Room for one session.
+    // The budget has room for one session.
     let engines = engines(40 << 20);
     let endpoint = engines.endpoint(counter(), &settings());
     let other = engines.endpoint(counter(), &settings());

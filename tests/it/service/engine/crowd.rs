@@ -1,5 +1,5 @@
-//! Everything at once: little memory, shared runs, requests that are given up, processes that are
-//! killed. Whoever stays gets the right answer, and nothing waits for ever.
+//! Stress test of endpoints: little memory, batched runs, cancelled requests and killed processes
+//! at once. Every remaining request gets the right answer, and none waits for ever.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{LIMIT, engines, eventually, floats, models, settings, values};
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_stays_is_answered() {
     let model = models::negation();
-    // Room for two sessions of six that could be.
+    // The budget has room for two of six possible sessions.
     let engines = engines(80 << 20);
     let settings = ServiceSettings {
         instances: 2,
@@ -49,7 +49,7 @@ async fn whoever_stays_is_answered() {
         }
         if number % 60 == 0 {
             for process in endpoints.iter().flat_map(|endpoint| endpoint.processes()) {
-                // It may have ended by itself meanwhile.
+                // The process may have ended by itself meanwhile.
                 let killed = Command::new("kill")
                     .args(["-9", &process.to_string()])
                     .output();

@@ -1,4 +1,4 @@
-//! Requests that are given up, sessions that die or hang, endpoints that end.
+//! Tests of cancelled requests, of sessions that crash or hang, and of endpoints that shut down.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use super::models::{self, ENDLESS, endless};
 use super::{ANN, BOB, LIMIT, endpoint, eventually, floats, is_there, settings, values};
 use crate::service::engine::engines;
 
-/// A matrix that is done long before a session could be ended.
+/// Edge of a matrix that finishes long before a session could be ended.
 const SHORT: u64 = 96;
 
 type Answer = Result<Vec<pkgtool::tensor::Tensor>, CallError>;
@@ -68,7 +68,7 @@ async fn a_short_run_that_nobody_waits_for_costs_no_session() {
     works(&endpoint).await;
     let process = endpoint.processes()[0];
     let (mut left, mut rounds) = (0, 0);
-    // On a busy machine a run may be over before it is seen.
+    // On a busy machine a run may end before it is observed.
     while rounds < 20 || (left == 0 && rounds < 500) {
         rounds += 1;
         let running = ask(&endpoint, SHORT);
@@ -77,7 +77,7 @@ async fn a_short_run_that_nobody_waits_for_costs_no_session() {
         }
         left += u32::from(!running.is_finished());
         running.abort();
-        // Whoever comes next need not wait for another process.
+        // The next caller does not wait for a new process.
         works(&endpoint).await;
     }
     assert!(left > 0, "no run was left while it ran");
@@ -153,7 +153,7 @@ async fn a_session_that_dies_at_once_is_tried_again_after_a_pause() {
             "{error}"
         );
     }
-    // Pauses of 100, 200 and 400 ms.
+    // The retries pause for 100, 200 and 400 ms.
     assert!(start.elapsed() >= Duration::from_millis(700));
     let after = Some(Duration::from_millis(100));
     let error = endpoint.run(ANN, vec![endless(2)], after).await;
@@ -180,7 +180,7 @@ async fn greed_is_the_failure_of_its_request_only() {
         endpoint.run(ANN, inputs, Some(LIMIT)).await
     };
     ask(2).await.expect("it is small");
-    // 10 GB, which may be there but is not for this service.
+    // The run needs 10 GB, which may be free but exceeds this service's limit.
     let error = ask(50_000).await.expect_err("it is large");
     assert!(
         matches!(error, CallError::Crashed(_) | CallError::Failed(_)),
@@ -204,7 +204,7 @@ async fn a_drained_endpoint_answers_what_it_has() {
         let endpoint = Arc::clone(&endpoint);
         async move { endpoint.drain().await }
     });
-    // The last one before the door is closed may still be let in: it is answered then.
+    // The last request before the endpoint closes may still be accepted; it is then answered.
     loop {
         match endpoint
             .run(BOB, vec![endless(2)], Some(Duration::ZERO))
@@ -246,7 +246,7 @@ async fn nothing_is_left_behind() {
     assert!(engines.memory() > 0);
     for request in running {
         request.abort();
-        // An aborted task lets go of the endpoint.
+        // An aborted task releases the endpoint.
         assert!(request.await.expect_err("it was aborted").is_cancelled());
     }
     assert_eq!(Arc::strong_count(&endpoint), 1);

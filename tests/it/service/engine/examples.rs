@@ -1,4 +1,4 @@
-//! The ONNX models of the example packages: an endpoint gives what a single run gives.
+//! Tests of the ONNX example models: an endpoint gives the same outputs as a single run.
 
 use std::path::{Path, PathBuf};
 

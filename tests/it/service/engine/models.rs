@@ -1,4 +1,4 @@
-//! Small ONNX models, written by hand, whose work depends on their inputs.
+//! Small hand-written ONNX models whose work depends on their inputs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use crate::model::onnx::build::{int, model as onnx, part};
 /// Edge of a matrix with which [`powers`] runs for longer than any test.
 pub(super) const ENDLESS: u64 = 4000;
 
-/// Matrix products in [`powers`].
+/// Number of matrix products in [`powers`].
 const PRODUCTS: usize = 100;
 
 const FLOAT: u64 = 1;
 const INT64: u64 = 7;
 
-/// A model file.
+/// A temporary model file.
 pub(super) struct Model {
     directory: TempDir,
 }
@@ -31,7 +31,7 @@ impl Model {
         Self::of(&onnx(graph))
     }
 
-    /// A model file with these bytes.
+    /// Writes a model file with these bytes.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let directory = TempDir::new().expect("a directory");
         fs::write(directory.path().join("m.onnx"), bytes).expect("a file");
@@ -47,7 +47,7 @@ impl Model {
     }
 }
 
-/// What an endpoint is made of for a model file.
+/// Returns the endpoint's description of a model file.
 pub(super) fn of_file(path: PathBuf) -> EndpointModel {
     let (info, _) = model::open(&path).expect("it is a model");
     EndpointModel {
@@ -62,7 +62,7 @@ pub(super) fn of_file(path: PathBuf) -> EndpointModel {
     }
 }
 
-/// A decoder that carries its keys and values.
+/// Returns a decoder that carries its keys and values from step to step.
 pub(super) fn decoder() -> EndpointModel {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/decoders");
     let mut model = of_file(PathBuf::from(fixtures).join("cached.onnx"));
@@ -72,12 +72,12 @@ pub(super) fn decoder() -> EndpointModel {
     model
 }
 
-/// A matrix of this size for [`powers`].
+/// Returns a square matrix with this edge for [`powers`].
 pub(super) fn endless(size: u64) -> Tensor {
     Tensor::zeros(DType::Float32, vec![size, size]).expect("there is memory for it")
 }
 
-/// `y = -x` on `[n, 2]`: a batch.
+/// Returns the model `y = -x` on `[n, 2]`, which can be batched.
 pub(super) fn negation() -> Model {
     Model::new(&[
         &node("Neg", &["x"], "y", &[]),
@@ -86,7 +86,7 @@ pub(super) fn negation() -> Model {
     ])
 }
 
-/// `y = -x` on `[n, m]`.
+/// Returns the model `y = -x` on `[n, m]`.
 pub(super) fn open_negation() -> Model {
     Model::new(&[
         &node("Neg", &["x"], "y", &[]),
@@ -95,7 +95,7 @@ pub(super) fn open_negation() -> Model {
     ])
 }
 
-/// Sums along the first dimension so far: `[n, 2]`, which is no batch.
+/// Returns cumulative sums along the first dimension of `[n, 2]`, which cannot be batched.
 pub(super) fn running_sum() -> Model {
     let axis = [
         int(2, INT64),
@@ -110,7 +110,7 @@ pub(super) fn running_sum() -> Model {
     ])
 }
 
-/// Softmax over the first dimension of `[n, 2]`, which is no batch.
+/// Returns softmax over the first dimension of `[n, 2]`, which cannot be batched.
 pub(super) fn softmax() -> Model {
     let axis = part(5, &[&part(1, &[b"axis"]), &int(3, 0), &int(20, 2)]);
     Model::new(&[
@@ -120,7 +120,8 @@ pub(super) fn softmax() -> Model {
     ])
 }
 
-/// Rows of a table of ten: `[n]` to `[n, 2]`, a batch that fails if an index is out of range.
+/// Returns a lookup in a table of ten rows, `[n]` to `[n, 2]`. A batch fails if any index is out of
+/// range.
 pub(super) fn table() -> Model {
     let rows: Vec<u8> = (0..10_u8)
         .flat_map(|row| [f32::from(row) * 10.0, f32::from(row) * 10.0 + 1.0])
@@ -141,7 +142,8 @@ pub(super) fn table() -> Model {
     ])
 }
 
-/// A high power of a square matrix, product by product: as slow as the matrix is large.
+/// Returns a high power of a square matrix by repeated products; its run time grows with the
+/// matrix.
 pub(super) fn powers() -> Model {
     let name = |place: usize| match place {
         0 => "x".to_owned(),
@@ -160,7 +162,7 @@ pub(super) fn powers() -> Model {
     ])
 }
 
-/// `[n, 1] x [1, m]`: small inputs, and an output as large as one likes.
+/// Returns `[n, 1] x [1, m]`: small inputs with an output of any size.
 pub(super) fn outer_product() -> Model {
     Model::new(&[
         &node("MatMul", &["a", "b"], "y", &[]),
@@ -170,7 +172,7 @@ pub(super) fn outer_product() -> Model {
     ])
 }
 
-/// An operator of the standard that no engine loads with these sizes: it wants matrices.
+/// Returns a standard operator with sizes that no engine loads, because it requires matrices.
 pub(super) fn unknown_operator() -> Model {
     Model::new(&[
         &node("Det", &["x"], "y", &[]),
@@ -191,7 +193,7 @@ fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[&[u8]]) -> 
     part(1, &[&parts.concat()])
 }
 
-/// An input (11) or output (12); a size that is no number is a symbol.
+/// Encodes an input (field 11) or output (field 12); a size that is not a number becomes a symbol.
 fn value(field: u64, name: &str, element: u64, shape: &[&str]) -> Vec<u8> {
     let sizes: Vec<Vec<u8>> = shape
         .iter()

@@ -1,4 +1,4 @@
-//! Requests that share a run: only where that changes no answer.
+//! Tests of batched runs: requests share a run only if that changes no answer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use pkgtool::tensor::{DType, Tensor};
 use super::models::{self, Model};
 use super::{ANN, BOB, LIMIT, endpoint, floats, settings, values};
 
-/// A batch is complete before its time is over, however slow the machine.
+/// Returns settings whose batches fill up before their delay ends, even on a slow machine.
 fn in_batches(size: usize) -> ServiceSettings {
     ServiceSettings {
         batch_max_size: size,
@@ -19,7 +19,7 @@ fn in_batches(size: usize) -> ServiceSettings {
     }
 }
 
-/// Asks for all at once, in turn for several accounts.
+/// Sends all requests at once, alternating between several accounts.
 async fn ask_all(endpoint: &Arc<Endpoint>, inputs: &[Tensor]) -> Vec<Result<Tensor, CallError>> {
     let requests: Vec<_> = inputs
         .iter()
@@ -38,7 +38,7 @@ async fn ask_all(endpoint: &Arc<Endpoint>, inputs: &[Tensor]) -> Vec<Result<Tens
     answers
 }
 
-/// Different rows and values for each.
+/// Returns inputs that all differ in rows and values.
 fn inputs(count: u32) -> Vec<Tensor> {
     (1..=count)
         .map(|number| {
@@ -52,7 +52,7 @@ fn inputs(count: u32) -> Vec<Tensor> {
         .collect()
 }
 
-/// An engine that has run the model once, by itself.
+/// Returns an endpoint that has already selected its engine by one single run.
 async fn chosen(model: &Model, settings: &ServiceSettings) -> Arc<Endpoint> {
     let endpoint = endpoint(model, settings);
     endpoint.warm().await.expect("it runs");

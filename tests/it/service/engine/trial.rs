@@ -1,4 +1,5 @@
-//! Models that fail: whether the model or the request is at fault, and what is told until it runs.
+//! Tests of failing models: whether the model or the request is at fault, and the answers until a
+//! run succeeds.
 
 use std::time::Instant;
 
@@ -36,7 +37,7 @@ async fn a_model_that_fails_whatever_it_is_given_is_inactive() {
         };
         assert_inactive(&ask().await.expect_err("it fails"));
         assert_inactive(&endpoint.failure().expect("it is known"));
-        // Without another attempt while the pause lasts.
+        // During the pause, no further attempt is made.
         let before = Instant::now();
         let mut answered = 0;
         while endpoint.is_pausing() {

@@ -28,9 +28,12 @@ impl Document {
         if let Some(reading) = self.reading() {
             writeln!(text, "  {reading}")?;
         }
-        let align = |name| match is_number(name) {
-            true => Align::Right,
-            false => Align::Left,
+        let align = |name| {
+            if is_number(name) {
+                Align::Right
+            } else {
+                Align::Left
+            }
         };
         let mut table = Table::new(head().map(align)).indented();
         table.row(head());
