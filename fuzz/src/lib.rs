@@ -1,4 +1,4 @@
-//! What the fuzz targets check.
+//! Checks that the fuzz targets share.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use pkgtool::package::Backend;
 use pkgtool::source::ReadAt;
 use pkgtool::validate::{Options, rule_metas, validate_bytes};
 
-/// Validates bytes as a file of this name: places lie inside the text, the report is bounded, all
-/// renderings succeed.
+/// Validates bytes as a file of this name. Spans must lie inside the text, the report must be
+/// bounded, and all output formats must succeed.
 pub fn check_validation(file_name: &str, bytes: &[u8]) {
-    // No directory of this name: references lead nowhere, and nothing is opened.
+    // This directory does not exist, so references fail and no file is opened.
     let path = Path::new("/nonexistent/package/xnnpack").join(file_name);
     let options = Options {
         paths: Vec::new(),
@@ -57,7 +57,8 @@ pub fn check_validation(file_name: &str, bytes: &[u8]) {
     }
 }
 
-/// Reads bytes as a model of this format: an answer or an error, after a bounded number of bytes.
+/// Parses bytes as a model of this format. The result is a model or an error, after a bounded
+/// number of bytes.
 pub fn check_reader(name: &str, bytes: &[u8]) {
     let format = FORMATS.iter().find(|format| format.name() == name);
     let format = format.expect("a format");
@@ -78,8 +79,8 @@ pub fn check_reader(name: &str, bytes: &[u8]) {
     );
 }
 
-/// Reads bytes as the payload of a delegate for this backend, by itself and in a program that has one: a graph, a
-/// description or an error, after a bounded number of bytes.
+/// Parses bytes as a delegate's payload for this backend, alone and inside a program. The result is
+/// a graph, a description or an error, after a bounded number of bytes.
 pub fn check_payload(backend: Backend, program: &[u8], bytes: &[u8]) {
     let source = Counted {
         bytes,
@@ -89,7 +90,7 @@ pub fn check_payload(backend: Backend, program: &[u8], bytes: &[u8]) {
         offset: 0,
         size: bytes.len() as u64,
     };
-    // What a payload names may be itself.
+    // Named data of a payload may refer to the payload itself.
     let named = |_: &str| Some(payload);
     let executed = match backend {
         Backend::CoreMl => coreml::Package::read(&source, payload, &named).map(|package| {
@@ -134,7 +135,8 @@ pub fn check_payload(backend: Backend, program: &[u8], bytes: &[u8]) {
     check_reader("executorch", &within(program, backend, bytes));
 }
 
-/// A program whose payload for a backend begins with these bytes; that of Core ML ends with them.
+/// Returns a program whose payload for a backend begins with these bytes; for Core ML it ends with
+/// them.
 fn within(program: &[u8], backend: Backend, bytes: &[u8]) -> Vec<u8> {
     let mut program = program.to_vec();
     let body = ProgramBody::read(&program).expect("a program");
@@ -153,7 +155,7 @@ fn within(program: &[u8], backend: Backend, bytes: &[u8]) -> Vec<u8> {
     program
 }
 
-/// Bytes that count how many of them were asked for.
+/// A source that counts how many of its bytes are read.
 struct Counted<'a> {
     bytes: &'a [u8],
     read: Cell<u64>,

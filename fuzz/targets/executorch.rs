@@ -1,4 +1,4 @@
-//! The ExecuTorch reader on any bytes.
+//! Fuzzes the reader of ExecuTorch programs.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pkgtool_fuzz::check_reader("executorch", bytes));

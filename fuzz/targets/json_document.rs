@@ -1,4 +1,5 @@
-//! The positioned JSON tree against `serde_json`: the same texts, the same values, true spans.
+//! Fuzzes the JSON parser with positions and compares it with `serde_json`: same accepted texts,
+//! same values, correct spans.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +11,7 @@ fuzz_target!(|text: &str| {
     let value = serde_json::from_str::<Value>(text);
     match Document::parse(text) {
         Ok(document) => {
-            let value = value.expect("only what is JSON is accepted");
+            let value = value.expect("only valid JSON is accepted");
             assert_eq!(document.root.to_value(), value);
             check(&document.root, &value, text);
         }

@@ -1,4 +1,4 @@
-//! The ONNX reader on any bytes.
+//! Fuzzes the reader of ONNX models.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pkgtool_fuzz::check_reader("onnx", bytes));

@@ -1,4 +1,4 @@
-//! Precision lists of any bytes.
+//! Fuzzes the validation of precision lists.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pkgtool_fuzz::check_validation(

@@ -1,5 +1,5 @@
-//! ExecuTorch programs, lowered and run: real ones that were changed (the programs of
-//! `tests/fixtures/programs` make a wider corpus).
+//! Fuzzes the lowering and execution of ExecuTorch programs. The inputs are mutated real programs;
+//! those in `tests/fixtures/programs` make a wider corpus.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use pkgtool::engine::{LoadOptions, LoadRequest, engine};
 use pkgtool::tensor::{Signature, Tensor, TensorSpec};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    // Engines read files.
+    // Engines load programs from files.
     static PATH: OnceLock<std::path::PathBuf> = OnceLock::new();
     let path = PATH.get_or_init(|| {
         std::env::temp_dir().join(format!("pkgtool-fuzz-{}.pte", std::process::id()))

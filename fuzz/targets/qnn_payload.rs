@@ -1,4 +1,5 @@
-//! The payload of a delegate for QNN, a wrapped binary, on any bytes: described, and in a program.
+//! Fuzzes the payload of a delegate for QNN, a wrapped binary: described alone and inside a
+//! program.
 #![no_main]
 
 use pkgtool::package::Backend;
@@ -7,7 +8,7 @@ use pkgtool::package::Backend;
 static HEAD: &[u8] = include_bytes!("../../tests/fixtures/qnn/conv_qnn_fp16.head.pte");
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    // Where the segments begin, and how long they are.
+    // Offset and length of the segments.
     let [base, size] = [24, 32].map(|at| usize::from(HEAD[at]) + 256 * usize::from(HEAD[at + 1]));
     let mut program = HEAD.to_vec();
     program.resize(base + size, 0);

@@ -1,4 +1,4 @@
-//! The reader of safetensors files on any bytes.
+//! Fuzzes the reader of safetensors files.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pkgtool_fuzz::check_reader("safetensors", bytes));

@@ -1,5 +1,5 @@
-//! The payload of a delegate for Vulkan, a graph of calls, on any bytes: read to be executed, to be described, and
-//! as evidence in a program.
+//! Fuzzes the payload of a delegate for Vulkan, a graph of calls. It is parsed for execution, for
+//! description, and as evidence in a program.
 #![no_main]
 
 use pkgtool::package::Backend;

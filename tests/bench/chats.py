@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Times what `pkgtool serve` makes of conversations: several at once, and turns that begin with what is held.
+"""Times conversations with `pkgtool serve`: several at once, and turns that continue from the KV cache.
 
     tests/setup && python3 tests/bench/chats.py [--rounds 5] [--only 1m] [--binary FILE] [--json FILE]
 
 The decoders are those of tests/bench/decode.py (1M parameters in float32, 100M in int4, random weights), as
 packages, run by ONNX Runtime on one thread. First, 1, 2, 4 and 8 clients complete prompts of 16 tokens by 256,
-all at once: tokens a second, and a CPU second of the server, of all together, against those of one, with the rows of their conversations
-sharing runs and, from a second server with batch_max_size = 1, without. Then the time to the first token
-behind a prompt of 64 to 1024 tokens that nobody said before, and again with 16 tokens more.
+all at once. Shown are tokens per second, and per CPU second of the server, of all clients together, against those
+of one client. The conversations share batched runs; a second server with batch_max_size = 1 runs them without
+batching. Then the time to the first token after a new prompt of 64 to 1024 tokens, and again with 16 more tokens.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     python, library = decode.environment()
-    # The server refuses variables that look like its settings and are none.
+    # The server rejects unknown variables with the prefix of its settings.
     os.environ.pop("PKGTOOL_BENCH_PYTHON", None)
     found = {}
     for name, (precision, sizes) in decode.MODELS.items():

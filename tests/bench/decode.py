@@ -3,9 +3,9 @@
 
     tests/setup && python3 tests/bench/decode.py [--rounds 7] [--only 1m] [--threads 1] [--json FILE]
 
-Both decode greedily and take turns, a round each. Counted are tokens a CPU second, of prefill (a prompt of
-1000 tokens) and of decode (behind a prompt of 16), all processes and threads together; a ratio is the
-median over the rounds of the ratio of two. Both must give the same tokens. The library of ONNX Runtime is
+Both decode greedily and take turns, a round each. The measure is tokens per CPU second
+of all processes and threads, of prefill (a prompt of 1000 tokens) and of decode (after a prompt of 16). A ratio
+is the median over the rounds of the ratio of two. Both must give the same tokens. The library of ONNX Runtime is
 that of the peer's environment for both.
 
 The models are Llama's architecture with random weights, made by onnxruntime-genai's builder without a

@@ -6,10 +6,10 @@
 
 Both run the same ONNX file by the same library (ONNX Runtime) on the same threads. DIR is the package of
 all-MiniLM-L6-v2 that tests/setup makes. The peer is installed below target/ first; --python names a Python
-that has it already. Texts go to pkgtool over HTTP, one connection, and to sentence-transformers by a call in
-its own process: the gateway's part is in our figure. The two take turns, round by round; a figure is the
-median of the rounds, in texts a second, and the ratio is of the same rounds. Texts a CPU second count what
-the processes themselves took.
+that already has it. Texts go to pkgtool over HTTP, one connection, and to sentence-transformers by a call in
+its own process: pkgtool's figure includes the gateway. The two take turns, round by round; a figure is the
+median of the rounds, in texts per second, and the ratio is of the same rounds. Texts per CPU second count the
+processor time of the processes.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def arguments():
     options = parser.parse_args()
     options.batch = [int(size) for size in options.batch.split(",")]
     if not (options.package / "xnnpack" / "config.json").is_file():
-        sys.exit(f"{options.package} is no package: run tests/setup, or name one with --package")
+        sys.exit(f"{options.package} is not a package: run tests/setup, or name one with --package")
     if not options.binary.is_file():
         sys.exit(f"{options.binary} is not there: cargo build --release, or name one with --binary")
     return options

@@ -1,11 +1,11 @@
-"""Times `pkgtool fix` on generated packages whose configs have faults.
+"""Times `pkgtool fix` on generated packages whose configs have errors.
 
     python3 tests/bench/fix.py [--runs 7] [--count 1000] [--pkgtool BINARY]
 
-Whole processes; the configs are written anew before each run. Each package has one program, and a config with a
-field of an earlier revision, a stale size, no `$schema` and no methods, so each is read, mended in rounds, written and
-synchronised. Also the run after it, which finds nothing to do. Medians. Build with `--release` first; without features
-is enough.
+Times whole processes; the configs are written again before each run. Each package has one program, and a config with a
+field of an earlier revision, a stale size, no `$schema` and no methods, so each is read, fixed in rounds, written and
+synchronised. Also times the next run, which finds nothing to do. Shows medians. Build with `--release` first; no
+features are needed.
 """
 
 import argparse

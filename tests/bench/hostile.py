@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What one key can do to others: costly requests, eight at once, beside another account's predicts.
+"""Measures how one key can slow others: eight expensive requests at once, beside another account's predicts.
 
     python3 tests/bench/hostile.py --binary FILE [--at-once 8] [--json FILE]
 
-For each kind of input it prints what the attacker got, how long all of it took, the p99 of `/healthz` and
-of the other account's predicts meanwhile, the most memory of the gateway alone and of the gateway with all
+For each kind of input it prints the attacker's answers, the total time, the p99 of `/healthz` and
+of the other account's predicts meanwhile, the peak memory of the gateway alone and of the gateway with all
 its processes, and the processor time of both. Needs Linux; nothing is installed.
 """
 
@@ -255,7 +255,7 @@ def main():
         for place, (name, path, body) in enumerate(kinds()):
             if options.only and options.only not in name:
                 continue
-            # What one kind leaves behind must not count for the next.
+            # Memory left by one kind must not count for the next.
             server = Server(options.binary, home / f"server{place}", SETTINGS, packages)
             server.start()
             try:

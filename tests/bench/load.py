@@ -1,6 +1,6 @@
 """Loads for the benchmark of `pkgtool serve`: wrk as fast as it goes, and a fixed rate.
 
-Every reply must be the one that was expected: anything else ends the run with `LoadError`.
+Every reply must be the expected one; any other ends the run with `LoadError`.
 """
 
 import http.client
@@ -56,7 +56,7 @@ class LoadError(Exception):
 
 
 class Target:
-    """What is asked of whom."""
+    """The requests of a load and their target."""
 
     def __init__(self, port, method, paths, headers=None, body=""):
         self.port, self.method, self.body = port, method, body
@@ -80,7 +80,7 @@ class Target:
 
 def require_wrk():
     if not shutil.which("wrk"):
-        raise LoadError("there is no `wrk` here; on Debian: apt-get install wrk")
+        raise LoadError("`wrk` is missing; on Debian: apt-get install wrk")
 
 
 def probe(target):

@@ -2,11 +2,11 @@
 
     python3 tests/bench/lsp.py [--pkgtool BINARY] [--lines 2000] [--keys 400] [--json FILE]
 
-A config of about so many lines names real model files, the components of one variant. One after the other,
-letters are typed into it and taken away again, in turn where they do no harm and where they break the text; each edit
-waits for the findings of its version. Shown are the median and the 95th percentile, the time of the first check, which
-reads all headers, and the time of completion and hover in the same text; of keystrokes also the processor time, by which
-a busy machine can be told from a slow server. Needs Linux.
+A config of about `--lines` lines references real model files, the components of one variant. Letters are typed into
+it and deleted again one by one, alternately in harmless places and in places where they break the text. Each edit waits
+for the findings of its version. Shown are the median and the 95th percentile, the time of the first check, which reads
+all headers, and the time of completion and hover in the same text. Keystrokes also show the processor time, which
+distinguishes a busy machine from a slow server. Needs Linux.
 """
 
 import argparse

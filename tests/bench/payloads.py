@@ -3,9 +3,9 @@
 
     python3 tests/bench/payloads.py [--runs 15] [--megabytes 150] [--binary FILE] [--directory DIR] [--json FILE]
 
-The programs are written if DIR does not have them. Four are a linear layer of so many megabytes, exported for each
-backend: that needs torch, coremltools and executorch with its exporters (tests/programs/README.md), and is left out,
-and said to be, where they are not installed. One is a program of Core ML of tests/fixtures with a constant of that
+The programs are written if DIR does not have them. Four are a linear layer of `--megabytes`, exported for each
+backend. That needs torch, coremltools and executorch with its exporters (tests/programs/README.md); without them these
+programs are skipped with a message. One is a program of Core ML of tests/fixtures with a constant of that
 size inside the model's description, where no exporter puts one. Memory is the largest resident set of the whole
 process. Needs Linux and a release build, which is made unless --binary names one.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times ExecuTorch programs on pkgtool's engines against their peers, and says how well they agree.
+"""Times ExecuTorch programs on pkgtool's engines against their peers, and measures how closely they agree.
 
     python3 tests/programs/export.py --large DIR       (see tests/programs/README.md)
     tests/setup && python3 tests/bench/programs.py DIR [--rounds 5] [--seconds 1] [--threads 1,2]
@@ -105,7 +105,7 @@ def compare(path, threads, agreed, options):
         "bare": lambda: output([BARE, path, str(threads), str(options.seconds)])["times_ns"],
         "lowered": lambda: pkgtool("tract", path, threads, options),
     }
-    # Where sizes vary, an input of no given size is another one for ONNX.
+    # If sizes vary, an input without a given size is a different one for ONNX.
     if onnx.is_file() and not path.stem.endswith("_dynamic"):
         runners["onnx"] = lambda: pkgtool("tract", onnx, threads, options)
         runners["ort"] = lambda: pkgtool("ort", onnx, threads, options)
@@ -166,7 +166,7 @@ def series(engine, path, threads, options):
 
 def output(command):
     command = [str(word) for word in command]
-    # ExecuTorch tells of the processor on standard error.
+    # ExecuTorch prints the processor's properties to standard error.
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode:
         sys.exit(f"{' '.join(command)}: {ran.stderr}")

@@ -7,7 +7,7 @@
 
 For each network of DIR `pkgtool bench` runs its programs in one go on the engine in the binary, a process each, in
 turns; a ratio is taken within rounds, against the XNNPACK program, with a 95 % confidence interval. `pkgtool compare`
-says how far each is from that program on two random inputs. Needs a release build, which is made unless --binary
+measures the difference of each to that program on two random inputs. Needs a release build, which is made unless --binary
 names one.
 """
 

@@ -4,13 +4,13 @@
     tests/setup && python3 tests/bench/run.py [--rounds 7] [--seconds 2] [--only MODEL] [--json FILE]
 
 `ort` against Python onnxruntime with the library of the test environment, `tract` against a program
-that uses tract and nothing else (tests/bench/bare-tract). All take turns, a round each; a ratio is
+that uses only tract (tests/bench/bare-tract). All take turns, a round each; a ratio is
 the median over the rounds of the ratio of two medians. Then the peak memory of loading 1 GB of
 weights and running once, as a multiple of the weights. Needs Linux, 3 GB of free disk and memory.
 
 Models are made with the onnx package: an MLP, a convolutional network, a transformer block, a
-quantized (QDQ) convolution, and sums of two small vectors and of two matrices of 16 MB, where nothing
-but the way in and out is left.
+quantized (QDQ) convolution, and sums of two small vectors and of two matrices of 16 MB, which measure
+almost only the transfer of inputs and outputs.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     python3 tests/bench/serve.py [--only creates,reads,predict,restart,growth,ends,idle,bodies]
                                  [--seconds 5] [--fill 200000] [--peers] [--json FILE]
 
-Needs Linux and wrk (Debian: apt-get install wrk). The load runs on the machine that is measured, and
-takes its share of it: a ratio is therefore to an axum handler that answers a constant
+Needs Linux and wrk (Debian: apt-get install wrk). The load runs on the measured machine and uses a
+share of it. Ratios therefore compare with an axum handler that answers a constant
 (tests/bench/bare-axum), under the same load, in the same run.
 
 creates  durable creates (every one is synchronised to disk before its answer) for a proxy service
@@ -114,7 +114,7 @@ def arguments():
     options = parser.parse_args()
     options.sections = options.only.split(",") if options.only else list(SECTIONS)
     if unknown := set(options.sections) - set(SECTIONS):
-        parser.error(f"--only: {', '.join(sorted(unknown))} is none of {', '.join(SECTIONS)}")
+        parser.error(f"--only: unknown section {', '.join(sorted(unknown))}; expected {', '.join(SECTIONS)}")
     return options
 
 
@@ -299,7 +299,7 @@ def engine_micros(bench):
         ran = run([*command, "--input", "ones", "--dim", "n=2", "--json", "--samples"])
         samples = json.loads(ran)["series"][0]["samples_ms"]
     except (LoadError, ValueError, LookupError) as error:
-        print(f"\n`pkgtool bench` did not tell: {error}", file=sys.stderr)
+        print(f"\n`pkgtool bench` failed: {error}", file=sys.stderr)
         return None
     return statistics.median(samples) * 1000
 
@@ -489,7 +489,7 @@ def flood(server, path, start):
 
 
 def status_bytes(pid, name):
-    """Memory of a process as the system tells it, in bytes."""
+    """Memory of a process as the system reports it, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
 

@@ -1,9 +1,9 @@
 """Peers of the gateway's durable creates: BentoML's tasks, and Celery with Redis behind FastAPI.
 
-Each is installed into target/bench-peers; one that cannot be had is named, and the others go on. None
-synchronises every create to disk by default: BentoML keeps tasks in SQLite, Redis is told here to
-append every write to its file and to synchronise it, which is what `pkgtool serve` does. The workers do
-nothing: only creates are measured.
+Each is installed into target/bench-peers; one that cannot be installed is reported, and the others run. By
+default, none synchronises every create to disk. BentoML keeps tasks in SQLite; Redis is configured here to append
+every write to its file and to synchronise it, as `pkgtool serve` does. The workers do nothing: only creates are
+measured.
 """
 
 import http.client
@@ -91,7 +91,7 @@ def bentoml(name, seconds):
 def celery(name, seconds):
     redis = shutil.which("redis-server")
     if not redis:
-        raise Absent("there is no `redis-server` here; on Debian: apt-get install redis-server")
+        raise Absent("`redis-server` is missing; on Debian: apt-get install redis-server")
     python = installed("celery", ["celery[redis]", "fastapi", "uvicorn"])
     with tempfile.TemporaryDirectory() as home, ExitStack() as running:
         Path(home, "negate.py").write_text(CELERY)

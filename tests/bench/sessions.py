@@ -4,9 +4,9 @@
     python3 tests/programs/export.py --large DIR       (see tests/programs/README.md)
     tests/setup && python3 tests/bench/sessions.py DIR [--rounds 5] [--seconds 3] [--binary FILE] [--json FILE]
 
-Two services of one text encoder, then a text encoder beside a small MLP, asked by one client each as soon as it is
-answered. A share is what a service answers beside the other, of what it answers alone: with one machine for both,
-halves are fair, and what the shares of two add up to is what of the machine's work is left. The peer is ONNX Runtime
+Two services of one text encoder, then a text encoder beside a small MLP, each with one client that sends its next
+request after every answer. A share is a service's rate beside the other, divided by its rate alone. On one machine,
+halves are fair, and the sum of the two shares is the part of the machine's throughput that remains. The peer is ONNX Runtime
 on ONNX exports of the same networks in the same gateway. Needs Linux and wrk (Debian: apt-get install wrk).
 """
 
@@ -37,7 +37,7 @@ BODIES = {
     "mlp_1024": {"inputs": [{"shape": [1, 1024], "data": [0.5] * 1024}]},
 }
 PAIRS = (("minilm_l6", "minilm_l6"), ("minilm_l6", "mlp_1024"))
-# What each engine is served: a gateway without ExecuTorch runs programs by the embedded one.
+# The models that each engine serves: a gateway without ExecuTorch runs programs by the embedded one.
 SUFFIXES = {"tract": ".pte", "ort": ".onnx"}
 BACKEND = "xnnpack"
 
@@ -105,7 +105,7 @@ def package(directory, name, network, engine, options):
 
 
 def one_round(targets, seconds):
-    """What each is answered alone, then beside the other."""
+    """Measures the rate of each service alone, then beside the other."""
     alone = [saturate(target, 1, seconds) for target in targets]
     with ThreadPoolExecutor(len(targets)) as pool:
         beside = list(pool.map(lambda target: saturate(target, 1, seconds), targets))

@@ -1,6 +1,6 @@
-"""Fills the database of a server that is down with finished tasks.
+"""Fills the database of a stopped server with finished tasks.
 
-They are copies of a real one, with ids and times of their own: what a server has that finished many.
+They are copies of a real task with different ids and times, like those of a server that has finished many.
 """
 
 import os
@@ -10,7 +10,7 @@ BATCH = 10_000
 
 
 def fill(database, count):
-    """So many tasks in all, older than the one that is copied."""
+    """Adds copies, older than the original, until the database has `count` tasks."""
     connection = sqlite3.connect(database)
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA journal_mode = WAL")
@@ -18,7 +18,7 @@ def fill(database, count):
     query = "SELECT * FROM task WHERE status = 2 AND answer IS NOT NULL ORDER BY id LIMIT 1"
     real = connection.execute(query).fetchone()
     if real is None:
-        raise ValueError("there is no finished task to copy, with its answer in the record")
+        raise ValueError("missing a finished task to copy, with its answer in the record")
     there = connection.execute("SELECT count(*) FROM task").fetchone()[0]
     columns = real.keys()
     marks = ", ".join("?" * len(columns))
@@ -39,7 +39,7 @@ def fill(database, count):
             connection.executemany(insert, rows)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
-    # What the fill left to the system is on disk before anything is measured.
+    # Flush pending writes to disk before anything is measured.
     os.sync()
 
 

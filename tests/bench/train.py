@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Times the tool's classifier against scikit-learn's on the same rows, in turns: train.py [ROWS [WIDTH [LABELS]]]
 
-Both minimise the same loss (l2 = 1/C = 1) by L-BFGS until no part of the gradient is above 1e-4; scikit-learn is
-given binary32 and binary64, with one thread and with as many as it likes. The classifier is built by itself (tests/bench/fit) from the tool's own files.
+Both minimise the same loss (l2 = 1/C = 1) by L-BFGS until no part of the gradient is above 1e-4; scikit-learn gets
+binary32 and binary64, with one thread and with its default number. The classifier is built separately
+(tests/bench/fit) from the tool's source files.
 
-Needs numpy and scikit-learn (tests/setup gets them: PKGTOOL_TEST_SKLEARN is to be on PYTHONPATH), and cargo.
+Needs numpy and scikit-learn (tests/setup installs them; put PKGTOOL_TEST_SKLEARN on PYTHONPATH), and cargo.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Times `pkgtool` against the schema checkers of the field, and on very large model files.
+"""Times `pkgtool` against other schema checkers, and on very large model files.
 
     python3 tests/bench/validate.py [--runs 15] [--json FILE]
     python3 tests/bench/validate.py --against BINARY [--pkgtool BINARY] [--runs 15]
@@ -14,7 +14,7 @@ licences. `--no-model` is on for the configs: there are files, but no models. pk
 other peers cannot walk and get the list.
 
 With `--against` another build of pkgtool is the only peer, and what is compared is the processor time
-(user and system) of each process: wall clocks of a busy machine cannot tell a few per cent. Both
+(user and system) of each process: the wall clock of a busy machine cannot resolve a few per cent. Both
 must be built with the same features.
 """
 
@@ -94,7 +94,7 @@ def install_peers():
         peers["check-jsonschema"] = lambda folder, files: [check, "--schemafile", SCHEMA, *files]
     for name in (WALKS, "ajv-cli", "check-jsonschema"):
         if name not in peers:
-            print(f"MISSING: {name} could not be installed; there is no ratio for it")
+            print(f"MISSING: {name} could not be installed; its ratio is missing")
     return peers
 
 
@@ -145,7 +145,7 @@ def bench_configs(scratch, peers, runs):
 
 
 def bench_named(folder, files, peers, runs):
-    """Both told every file, so that nobody has to walk."""
+    """Both get every file as an argument, so neither walks directories."""
     *theirs, _ = peers[WALKS](folder, files)
     ours = [PKGTOOL, "validate", "--no-model", *files]
     mine, theirs = in_turn(ours, [*theirs, *files], runs)
@@ -162,7 +162,7 @@ def bench_builds(scratch, ours, theirs, runs):
         commands = [[build, "validate", "--no-model", folder] for build in (ours, theirs)]
         turns = []
         for turn in range(runs + 1):
-            # Who comes first pays for cold caches.
+            # The first run pays for cold caches.
             order = commands if turn % 2 else commands[::-1]
             times = {id(command): processor_time(command) for command in order}
             turns.append([times[id(command)] for command in commands])

@@ -1,4 +1,4 @@
-"""Drives `pkgtool lsp` with pygls: a client whose types hold every message against the protocol.
+"""Drives `pkgtool lsp` with pygls: a client whose types check every message against the protocol.
 
     python3 tests/clients/lsp.py PKGTOOL DIRECTORY
 
@@ -33,7 +33,7 @@ async def main(binary, directory):
 
 
 async def told(binary, directory):
-    """A client that is told of findings."""
+    """A client that receives pushed findings."""
     client = Client()
 
     @client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)

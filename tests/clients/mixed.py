@@ -1,7 +1,7 @@
-"""Mixes refused and good requests on the kept connections of a Python HTTP client, and counts the answers.
+"""Mixes rejected and valid requests on the reused connections of a Python HTTP client, and counts the answers.
 
-mixed.py CLIENT URL KEY COUNT: CLIENT is requests, httpx or http.client. Every third request is good. The
-others are refused before their body is read. Fails if an answer is missing or another one than expected.
+mixed.py CLIENT URL KEY COUNT: CLIENT is requests, httpx or http.client. Every third request is valid. The
+others are rejected before their body is read. Fails if an answer is missing or unexpected.
 """
 
 import http.client

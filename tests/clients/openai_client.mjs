@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// The official `openai` npm client against a gateway: nothing but its baseURL and key is changed.
+// The official `openai` npm client against a gateway; only its baseURL and key are configured.
 //
 //   openai_client.mjs --modules DIR --base-url http://127.0.0.1:8080/api/adapters/compat --key pk_… \
 //       --chat local/chat --embeddings local/embed [--no-completions] [--long "Count to a million."]
 //
-// `--modules` is a directory with `node_modules` in it. Every check says `ok` or what failed; the exit code
-// is 1 if one did. `--long` is a message whose answer takes so long that its stream can be cancelled
-// amid it.
+// `--modules` is a directory that contains `node_modules`. Every check prints `ok` or its failure; the exit
+// code is 1 if one fails. `--long` is a message whose answer takes long enough to cancel its stream
+// halfway.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -186,7 +186,7 @@ const longChecks = {
 const embeddingChecks = {
   async embeddings() {
     const asked = { model: given.embeddings, input: ["a cat", "a dog on the lawn", ""] };
-    // Asked for as base64 and decoded by the client, since it is not told otherwise.
+    // The client requests base64 by default and decodes it.
     const decoded = await client.embeddings.create(asked);
     const floats = await client.embeddings.create({ ...asked, encoding_format: "float" });
     const coded = await client.embeddings.create({ ...asked, encoding_format: "base64" });

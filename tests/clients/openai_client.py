@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The official `openai` Python client against a gateway: nothing but its base_url and key is changed.
+"""The official `openai` Python client against a gateway; only its base_url and key are configured.
 
     openai_client.py --base-url http://127.0.0.1:8080/api/adapters/compat --key pk_… \
         --chat local/chat --embeddings local/embed [--no-completions] [--long "Count to a million."]
 
-Every check says `ok` or what failed; the exit code is 1 if one did. `--long` is a message whose answer
-takes so long that its stream can be cancelled amid it.
+Every check prints `ok` or its failure; the exit code is 1 if one fails. `--long` is a message whose answer
+takes long enough to cancel its stream halfway.
 """
 
 import argparse
@@ -105,7 +105,7 @@ class Checks:
     def embeddings(self):
         texts = ["a cat", "a dog on the lawn", ""]
         create = self.client.embeddings.create
-        # Asked for as base64 and decoded by the client, since it is not told otherwise.
+        # The client requests base64 by default and decodes it.
         decoded = create(model=self.given.embeddings, input=texts)
         floats = create(model=self.given.embeddings, input=texts, encoding_format="float")
         coded = create(model=self.given.embeddings, input=texts, encoding_format="base64")

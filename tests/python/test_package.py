@@ -1,4 +1,4 @@
-"""The Python package over the binary that `PKGTOOL_BIN` names. Run by `tests/it/packaging.rs`."""
+"""Tests of the Python package with the binary that `PKGTOOL_BIN` names; `tests/it/packaging.rs` runs them."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ BINARY = os.environ["PKGTOOL_BIN"]
 
 
 def has(command, option="--help"):
-    """Whether the binary has a command with this option; a build may lack it."""
+    """Returns whether the binary has a command with this option; a build may lack it."""
     ran = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True)
     return ran.returncode == 0 and option in ran.stdout
 

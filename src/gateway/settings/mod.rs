@@ -94,8 +94,7 @@ pub struct Settings {
     pub tls: Tls,
     /// Default settings of services.
     pub defaults: ServiceSettings,
-    /// Settings of single services that override the defaults. Keys are `NAME`, or `"acme/NAME"`
-    /// for a service of the account `acme`.
+    /// Settings of single services, by `NAME`, or by `"acme/NAME"` for a service of the account `acme`.
     pub services: BTreeMap<String, toml::Table>,
     /// Packages of other accounts.
     pub publishers: Vec<Publisher>,
@@ -107,8 +106,7 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Maximum number of waiting tasks of an account. A lower limit of requests per second applies
-    /// to them, too.
+    /// Maximum number of waiting tasks of an account. A lower limit of requests per second applies to them, too.
     pub waiting: u32,
     /// Maximum number of running tasks of an account, with the same rule.
     pub running: u32,
@@ -116,8 +114,7 @@ pub struct Limits {
     pub attempts: u32,
     /// Maximum number of stored tasks of an account, in any state; 0: unlimited.
     pub stored_tasks: u64,
-    /// Maximum storage of an account, in bytes: tasks (bodies, configs, answers), datasets, trained
-    /// packages, cached vectors; 0: unlimited.
+    /// Maximum storage of an account (tasks, datasets, packages, cached vectors), in bytes; 0: unlimited.
     pub stored_bytes: u64,
     /// Maximum CPU seconds of an account's models per day (UTC); 0: unlimited.
     pub cpu_seconds_per_day: u64,
@@ -125,8 +122,7 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Maximum memory of all request bodies, in bytes; 0: twice `body_bytes`.
     pub body_memory_bytes: usize,
-    /// Minimum free disk space in the data directory, in bytes. Below it the server reports that it
-    /// is not ready.
+    /// Minimum free disk space in the data directory, in bytes. Below it the server reports that it is not ready.
     pub disk_free_bytes: u64,
     /// Maximum size of an upstream's answer, in bytes.
     pub answer_bytes: usize,
@@ -136,16 +132,13 @@ pub struct Limits {
     pub header_count: usize,
     /// Maximum number of open connections.
     pub connections: usize,
-    /// Maximum number of open connections that have shown no key; 0: three quarters of
-    /// `connections`.
+    /// Maximum number of open connections that have shown no key; 0: three quarters of `connections`.
     pub connections_without_key: usize,
     /// Maximum number of such connections from one address; 0: half of `connections_without_key`.
     pub connections_per_address: usize,
-    /// Maximum number of requests in flight of one key, including long polls; 0: half of
-    /// `connections`.
+    /// Maximum number of requests in flight of one key, including long polls; 0: half of `connections`.
     pub requests_per_key: usize,
-    /// Maximum number of requests in flight of all keys of an account; 0: three quarters of
-    /// `connections`.
+    /// Maximum number of requests in flight of all keys of an account; 0: three quarters of `connections`.
     pub requests_per_account: usize,
 }
 
@@ -169,11 +162,9 @@ pub struct Tasks {
     pub answer_ttl_days: f64,
     /// Retention of finished tasks and their answers, in days; 0: until they are deleted.
     pub record_ttl_days: f64,
-    /// Maximum size of bodies and answers in the database, in bytes. Longer ones are stored in
-    /// files.
+    /// Maximum size of bodies and answers in the database, in bytes. Longer ones are stored in files.
     pub inline_bytes: usize,
-    /// Maximum number of running tasks of all accounts; 0: 128 per core, at least 256. An account
-    /// with fewer than an equal share of them may start tasks even at the limit.
+    /// Maximum number of running tasks of all accounts; 0: 128 per core, at least 256.
     pub running: usize,
     /// Seconds without a sign of life after which a running task counts as lost.
     pub lease_s: f64,
@@ -317,8 +308,7 @@ fn in_one_line(error: &toml::de::Error) -> String {
 }
 
 impl Settings {
-    /// Reads the settings of a file, if one is given, and overrides them with those of the
-    /// environment.
+    /// Reads the settings of a file, if one is given, and overrides them with those of the environment.
     pub fn read(
         path: Option<&Path>,
         variables: impl Iterator<Item = (String, String)>,
@@ -528,9 +518,7 @@ impl Tasks {
             0 => {
                 let cores = std::thread::available_parallelism();
                 let cores = cores.map_or(1, std::num::NonZero::get);
-                cores
-                    .saturating_mul(RUNNING_TASKS_PER_CORE)
-                    .max(MIN_RUNNING_TASKS)
+                MIN_RUNNING_TASKS.max(cores.saturating_mul(RUNNING_TASKS_PER_CORE))
             }
             running => running,
         };

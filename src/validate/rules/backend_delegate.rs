@@ -14,7 +14,7 @@ rule! {
     /// methods have no delegate at all.
     ///
     /// # Why
-    /// A program without the backend's delegate runs on portable kernels, many times slower. Where
+    /// A program without the backend's delegate runs on portable kernels, many times slower. If
     /// another backend's runtime is missing, it does not run at all.
     ///
     /// # Example

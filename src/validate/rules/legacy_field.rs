@@ -11,7 +11,7 @@ rule! {
     ///
     /// # Why
     /// Both were removed. The precision token and the precision list alone decide whether a variant
-    /// is quantized, and there are no default variants. A remaining field can contradict the list.
+    /// is quantized, and the format has no default variant. A remaining field can contradict the list.
     ///
     /// # Example
     /// ```json

@@ -1,4 +1,4 @@
-//! Accounts, keys, and what else accounts own.
+//! Tests of accounts, their API keys and their other data.
 
 mod story;
 mod strangers;
@@ -18,7 +18,7 @@ use crate::task::block_on;
 
 const NOW: Timestamp = Timestamp(1_000);
 
-/// A data directory, its store, and accounts on it.
+/// Returns a new data directory with its store and accounts.
 async fn empty() -> (tempfile::TempDir, Arc<dyn AccountStore>, Accounts) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(directory.path()).await;
@@ -26,7 +26,7 @@ async fn empty() -> (tempfile::TempDir, Arc<dyn AccountStore>, Accounts) {
     (directory, store, accounts)
 }
 
-/// The store of a data directory.
+/// Opens the store of a data directory.
 async fn open(directory: &std::path::Path) -> Arc<dyn AccountStore> {
     let url = DatabaseUrl::in_directory(directory);
     let stores = Stores::open(&url).await.expect("it opens");
@@ -263,7 +263,7 @@ fn many_changes_of_configs_at_once_leave_what_is_stored() {
         let owner = accounts.create("acme", 5, NOW).await.expect("it is new").id;
         let sum = store.service_number(owner, "sum").await.expect("it works");
         let configs = Arc::new(PredictConfigs::new(Arc::clone(&store)));
-        // Three rounds, each on what the one before left in memory.
+        // Each of the three rounds starts with the caches of the previous one.
         for round in 0..3 {
             let mut all = tokio::task::JoinSet::new();
             for number in 0..20 {

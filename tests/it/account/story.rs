@@ -1,4 +1,4 @@
-//! What every store of accounts does, told once.
+//! Scenarios that every account store must pass.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{NOW, block_on, open};
 
 const LATER: Timestamp = Timestamp(2_000);
 
-/// Has a story told of every store.
+/// Runs a scenario on every store.
 fn of_every_store<F: Future<Output = ()>>(story: impl Fn(Arc<dyn AccountStore>) -> F) {
     let directory = tempfile::tempdir().expect("a directory");
     block_on(async { story(open(directory.path()).await).await });
@@ -234,7 +234,7 @@ fn usage_adds_up_and_is_forgotten_from_its_old_end() {
             key(other, chat, 7),
         ])
         .await;
-        // A service that has no number is kept and not told.
+        // Usage of a service without a number is stored but not reported.
         add(&[key(acme, sum, 7), key(acme, chat + 1000, 7)]).await;
         let usage = |day, service: i64, name: &str, counted| Usage {
             day: Day(day),
@@ -263,7 +263,7 @@ fn usage_adds_up_and_is_forgotten_from_its_old_end() {
         assert_eq!(told(acme, 7, 7).await, expected[..2]);
         assert_eq!(told(acme, 9, 7).await, []);
         assert_eq!(told(other, 7, 8).await, [usage(7, chat, "chat", one)]);
-        // What is more than can be counted is as much as can.
+        // Counters saturate at their maximum.
         let endless = Counted {
             requests: u64::MAX,
             ..one

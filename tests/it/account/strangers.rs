@@ -1,4 +1,4 @@
-//! Keys that are not known are asked for, and not too often.
+//! Tests of unknown API keys: the server looks them up in the store, at a limited rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use pkgtool::database::{DatabaseError, Day, Timestamp};
 
 use super::{NOW, block_on, empty};
 
-/// A store that counts how often it is asked for its version: the first question of every look.
+/// A store that counts the reads of its version, the first step of every lookup.
 struct Counting {
     store: Arc<dyn AccountStore>,
     looks: AtomicUsize,
@@ -122,7 +122,7 @@ fn a_new_key_is_known_when_it_is_asked_for() {
             .await
             .expect("it works");
         for round in 0..3 {
-            // Nothing is awaited that takes time: the follower has no turn in between.
+            // No slow operation is awaited, so the follower task does not run in between.
             let account = format!("a{round}");
             accounts.create(&account, 5, NOW).await.expect("it is new");
             let made = accounts.create_key(&account, "ci", Permissions::ALL, None, NOW);
@@ -160,7 +160,7 @@ fn who_guesses_does_not_keep_the_store_busy() {
         for guess in 0..10_000 {
             directory.refresh_for(&format!("pk_{guess}")).await;
         }
-        // A hundred at once, then fifty a second, and the follower's own five a second.
+        // One hundred at once, then fifty per second, and the follower's own five per second.
         let most = 101 + 55 * (begun.elapsed().as_millis() / 1000 + 2);
         let looks = looks() - before;
         assert!(looks >= 100, "{looks}");

@@ -1,4 +1,5 @@
-//! What lies around model files: configs that are there, licences, tokenizers, other backends.
+//! Tests of `init` with other files around a model: existing configs, licences, tokenizers, other
+//! backends.
 
 use std::fs;
 
@@ -11,7 +12,7 @@ use crate::support::tree::{MODEL, Tree};
 const SAID: [&str; 4] = ["--family", "tiny", "--capability", "classification"];
 const CONFIG: &str = "tiny/xnnpack/config.json";
 
-/// `tiny/xnnpack/` with a model file and no config.
+/// Returns `tiny/xnnpack/` with a model file and no config.
 fn bare() -> Tree {
     let program = fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture");
     Tree::new().file(&format!("tiny/xnnpack/{MODEL}"), program)
@@ -116,7 +117,7 @@ fn what_an_author_decided_survives_a_new_config() {
     let new = read(&tree.path(CONFIG));
     assert_eq!(new["family"], "old");
     assert_eq!(new["capabilities"], json!(["vision"]));
-    assert_eq!(new["license"], "MIT", "what is given goes first");
+    assert_eq!(new["license"], "MIT", "arguments come first");
     assert_eq!(new["variants"][0]["size_bytes"], 2576);
 }
 
@@ -140,7 +141,7 @@ fn backends_of_one_model_say_the_same() {
     assert_eq!(new["license"], "MIT");
     assert_eq!(new["capabilities"], json!(["classification"]));
     let ran = crate::support::run::validate(tree.root(), ".").expect_code(0);
-    // The two files are of two networks, and only the files can tell.
+    // The two files hold different networks, which only their content shows.
     assert_eq!(ran.codes(), ["PKG051"]);
 }
 
@@ -219,7 +220,7 @@ fn size_tokenizers_and_dimensions_survive_a_new_config() {
     old["size"] = json!("2b");
     old["tokenizer"] = json!("../words.json");
     old["tokenizer_config"] = json!("../words_config.json");
-    // The file says that some dimensions may vary, and not which.
+    // The file states that some dimensions vary, but not which ones.
     let shape = &mut old["variants"][0]["methods"]["forward"]["inputs"][0]["shape"];
     assert_eq!(*shape, json!([-1, 3, 32, 32]));
     *shape = json!([-1, 3, -1, 32]);
@@ -237,7 +238,7 @@ fn size_tokenizers_and_dimensions_survive_a_new_config() {
         let kept = "kept from the replaced config";
         assert_eq!(evidence(&told, pointer), kept, "{pointer}");
     }
-    // What is given goes first, and what is gone is not named.
+    // Arguments override the old config, and deleted files are dropped.
     fs::remove_file(tree.path("tiny/words.json")).expect("removed");
     fs::remove_file(tree.path("tiny/words_config.json")).expect("removed");
     init(&tree.path("tiny"), &["--force", "--size", "3b"]);

@@ -1,4 +1,5 @@
-//! What cannot be known: named where nobody is asked, asked on a terminal; and bad requests.
+//! Tests of `init` with unknown values: it lists them, or asks for them on a terminal. Also tests
+//! invalid requests.
 
 use std::fs;
 use std::io::Write;
@@ -41,7 +42,7 @@ fn the_table_says_what_was_inferred_from_what() {
     assert_eq!(names, 2, "nothing is left beside the config");
 }
 
-/// Runs the tool on a terminal, with these lines typed.
+/// Runs the tool on a terminal and types these lines.
 fn on_a_terminal(directory: &Path, answers: &str) -> Option<(String, i32)> {
     let binary = env!("CARGO_BIN_EXE_pkgtool");
     let mut command = Command::new("script");
@@ -147,7 +148,7 @@ fn models_that_are_passed_over_are_told() {
         for word in words.iter().chain(&["no model files in ."]) {
             assert!(ran.stderr.contains(word), "{word}: {}", ran.stderr);
         }
-        // What a check leaves out is told as well.
+        // Files that a check skips are reported as well.
         let checked = pkgtool(["validate", "-v", "."])
             .within(tree.root())
             .run()
@@ -164,7 +165,8 @@ fn models_that_are_passed_over_are_told() {
 #[test]
 fn a_directory_that_cannot_be_written_is_left_as_it_was() {
     let tree = bare();
-    // A link into a file system that takes no files: nothing can be put beside its target.
+    // The link leads into a file system that accepts no files, so no temporary file can be created
+    // beside its target.
     let taken = tree.path("tiny/xnnpack/config.json");
     std::os::unix::fs::symlink("/proc/version", &taken).expect("a link");
     let arguments = "init tiny --force --family f --license MIT --capability vision";

@@ -1,4 +1,4 @@
-//! Every example package, bare: without its configs, in its layout.
+//! Tests of `init` on every example package, in its layout but without its configs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ fn examples() -> Vec<PathBuf> {
     repositories
 }
 
-/// A copy of a repository without its packages' configs, and their paths in it.
+/// Returns a copy of a repository without its packages' configs, and the relative paths of the
+/// configs.
 fn bare(repository: &Path) -> (Tree, Vec<PathBuf>) {
     let mut tree = Tree::new();
     let mut configs = Vec::new();
@@ -35,7 +36,7 @@ fn bare(repository: &Path) -> (Tree, Vec<PathBuf>) {
         if !entry.file_type().is_file() {
             continue;
         }
-        // The stub at a repository's root is no package's.
+        // The stub at a repository's root belongs to no package.
         if entry.file_name() == "config.json" && entry.depth() > 1 {
             configs.push(below.to_owned());
         } else {

@@ -1,4 +1,4 @@
-//! What names and contents say of files, and what becomes of files that say nothing.
+//! Tests of the evidence in file names and contents, and of files without any evidence.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn contents_say_the_precision_that_a_name_does_not() {
         ("m_coreml.pte", "models/convnet_coreml_fp16.pte", "fp16"),
         ("m_vulkan.pte", "payloads/mlp_vulkan_fp32.pte", "fp32"),
         ("m_qnn.onnx", "models/onnx/mlp.onnx", "fp32"),
-        // More of it has eight bits than is float16, the largest part that is not quantised.
+        // More of the file is in 8 bits than in float16, its largest unquantised part.
         ("m_xnnpack.gguf", "formats/small.gguf", "int8"),
     ] {
         let backend = file[2..].split('.').next().expect("a backend");
@@ -104,7 +104,7 @@ fn files_that_cannot_be_read_are_variants_without_methods() {
     assert_eq!(config["variants"], json!([variant]));
     assert_eq!(
         config["model"], "m_sm8650",
-        "what tells chips apart is the author's to say"
+        "only the author knows how chips differ"
     );
 }
 
@@ -182,7 +182,7 @@ fn directories_that_are_no_backends_are_named() {
         "{told:#}"
     );
 
-    // Named by itself it gets one, and is told where it should lie.
+    // If the file is named explicitly, it gets a config, and the report says where it belongs.
     let told = init(&tree.path("m/old"), &said(&[])).expect_code(0).json();
     assert_eq!(told["configs"][0]["findings"][0]["code"], "PKG024");
     let config = read(&tree.path("m/old/config.json"));

@@ -1,4 +1,5 @@
-//! `pkgtool init`: configs from model files alone, held against those that were written by hand.
+//! Tests of `pkgtool init`: configs generated from model files alone, compared with hand-written
+//! ones.
 
 mod around;
 mod asked;
@@ -13,21 +14,21 @@ use serde_json::Value;
 
 use crate::support::run::{Ran, pkgtool};
 
-/// `pkgtool init DIRECTORY --format json` with more arguments.
+/// Runs `pkgtool init DIRECTORY --format json` with more arguments.
 fn init(directory: &Path, more: &[&str]) -> Ran {
     let directory = directory.to_str().expect("a path in UTF-8");
     let arguments = ["init", directory, "--format", "json"];
     pkgtool(arguments.iter().chain(more)).run()
 }
 
-/// A JSON file.
+/// Reads a JSON file.
 fn read(path: &Path) -> Value {
     let shown = path.display();
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{shown}: {error}"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{shown}: {error}"))
 }
 
-/// The same without the names that an author gave to tensors.
+/// Removes the names that an author gave to tensors.
 fn without_names(mut value: Value) -> Value {
     match &mut value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! Every model file of the fixtures, each a package of its own.
+//! Tests of `init` on every model file of the fixtures, each as a separate package.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::read;
 use crate::support::fixture;
 
-/// Programs kept as headers, and their full lengths: a hole stands for what is behind.
+/// Programs stored as headers, with their full lengths; a sparse hole replaces the rest.
 const HEADERS: [(&str, u64); 3] = [
     ("llama_tiny_kv_xnnpack_fp32", 579_584),
     ("minilm_l2_xnnpack_8da4w", 3_030_016),
@@ -22,12 +22,12 @@ const HEADERS: [(&str, u64); 3] = [
 
 struct Package {
     directory: tempfile::TempDir,
-    /// The fixture's name without its extension.
+    /// Name of the fixture without its extension.
     name: String,
     draft: Draft,
 }
 
-/// The model files of a folder of the fixtures.
+/// Returns the model files of a folder of the fixtures.
 fn models(folder: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(fixture(folder)).expect("a folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -42,7 +42,8 @@ fn models(folder: &str) -> Vec<PathBuf> {
     models
 }
 
-/// A fixture in a package `<name>/<backend>/` under a name of the convention, and the draft for it.
+/// Copies a fixture into a package `<name>/<backend>/` under a conventional name, and drafts its
+/// config.
 fn package(path: &Path, default: Backend) -> Package {
     let file = path
         .file_name()
@@ -126,7 +127,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 impl Package {
-    /// The config; fails the test if validation finds anything that is not the model's own fault.
+    /// Returns the config. Fails the test if validation finds an error that is not the model's own.
     fn config(&self) -> Value {
         let name = &self.name;
         assert!(
@@ -159,7 +160,7 @@ impl Package {
         if info.external.iter().any(|data| data.locate(home).is_err()) {
             allowed.insert("PKG040");
         }
-        // Fixtures are named after what they try, not after what they store.
+        // Fixtures are named after their purpose, not after their content.
         allowed.extend(["PKG050", "PKG051", "PKG052"]);
         for found in &self.draft.report.diagnostics {
             let code = found.rule.code;
@@ -239,7 +240,7 @@ fn programs_get_clean_configs_with_the_shapes_that_they_are_called_with() {
                 if declared.iter().zip(shape).all(fits) {
                     compared += 1;
                 } else {
-                    // The file leaves open which dimension varies: then it is told.
+                    // The file leaves open which dimension varies, so a remark says so.
                     let remarks = package.draft.remarks.join(" ");
                     let told = remarks.contains("does not record which dimensions are dynamic");
                     assert!(told, "{file}: {input} for {shape:?}");

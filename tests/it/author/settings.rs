@@ -1,4 +1,4 @@
-//! What a project's settings say of its packages holds for configs that are written, too.
+//! Tests that a project's settings also apply to generated configs.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn what_a_project_leaves_out_gets_no_config() {
     let configs = told["configs"].as_array().expect("a list");
     assert_eq!(configs.len(), 1, "{told:#}");
     assert!(tree.path("m/xnnpack/config.json").exists());
-    // What is named is asked for.
+    // A directory named on the command line is included.
     init(&tree.path("m/old"), &SAID).expect_code(0);
     assert!(tree.path("m/old/xnnpack/config.json").exists());
 }

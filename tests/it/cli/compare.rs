@@ -83,7 +83,7 @@ fn dynamic_dimensions_are_run_at_two_sizes() {
         labels,
         ["batch=1, sequence=1, seed 0", "batch=3, sequence=3, seed 0"]
     );
-    assert!(json["outputs"][0]["snr_db"].is_null(), "there is no noise");
+    assert!(json["outputs"][0]["snr_db"].is_null(), "no noise expected");
 }
 
 #[test]

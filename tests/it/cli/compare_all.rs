@@ -94,7 +94,7 @@ fn every_variant_is_held_against_the_least_quantised() {
 #[test]
 fn rows_are_what_two_sides_alone_are() {
     for package in ["glimpse", "pebble/0_6b"] {
-        // The package has two variants for one engine: each gets a row.
+        // Several variants run on the same engine: each gets a row.
         let document = all(EXAMPLES, &[package, "--engine", "tract", "--json"]);
         let document = document.expect_code(0).json();
         assert!(rows(&document).len() >= 3, "{:?}", summary(&document));
@@ -225,7 +225,7 @@ fn what_was_not_compared_is_told_and_counts_where_that_is_asked() {
         let ran = all(EXAMPLES, arguments).expect_code(2);
         assert!(ran.stderr.contains(told), "{}", ran.stderr);
     }
-    // What is chosen is all there is.
+    // Only the selected backends are compared.
     let document = all(EXAMPLES, &["glimpse", "--backend", "coreml,mlx", "--json"]);
     let document = document.expect_code(0).json();
     assert_eq!(document["reference"], "glimpse fp32 for mlx");
@@ -266,7 +266,7 @@ fn two_backends_are_compared_as_two_precisions_are() {
     assert_eq!(backends, ["coreml", "mlx", "vulkan"]);
 }
 
-/// Core ML's exporter computes in float16 unless it is told otherwise, whatever the package says.
+/// Core ML's exporter computes in float16 by default, whatever precision the package declares.
 #[test]
 fn a_program_is_judged_by_what_it_computes_in() {
     let (tree, package) = copied("glimpse");

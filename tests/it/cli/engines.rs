@@ -110,8 +110,8 @@ fn an_engine_that_is_not_in_this_build_says_so() {
     );
 }
 
-/// If ONNX Runtime has no kernel for an operator, it fails at load or run time; tract then runs the
-/// model.
+/// A kernel of ONNX Runtime may reject an operator with the code of a failed run; tract then runs
+/// the model.
 #[cfg(feature = "ort")]
 #[test]
 fn what_onnx_runtime_has_no_code_for_runs_elsewhere() {

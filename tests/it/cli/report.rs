@@ -193,7 +193,7 @@ fn junit_counts_failures() {
         assert_eq!(
             cases,
             failures + 1,
-            "what passes stands in a case of its own: {xml}"
+            "packages that pass get one separate case: {xml}"
         );
     }
 }

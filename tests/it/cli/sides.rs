@@ -114,7 +114,7 @@ fn a_size_says_where_it_has_nothing_to_do() {
     assert!(ran.stderr.contains(error), "{}", ran.stderr);
     let ran = bench(EXAMPLES, &[&both[..3], &["--dim", "batch=4"]].concat()).expect_code(2);
     assert!(
-        ran.stderr.contains("no dimension `batch`"),
+        ran.stderr.contains("unknown dimension `batch`"),
         "{}",
         ran.stderr
     );

@@ -238,7 +238,7 @@ fn a_state_of_a_fixed_shape_begins_with_zeros() {
     );
     assert!(
         ran.stdout.contains("step 3, "),
-        "what ran is shown: {}",
+        "the steps that ran are shown: {}",
         ran.stdout
     );
 }

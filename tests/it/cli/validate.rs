@@ -175,7 +175,7 @@ fn models_stay_closed_on_request() {
     assert_eq!(
         ran.codes(),
         ["PKG019"],
-        "a pointer tells the size of its file"
+        "a pointer contains the size of its file"
     );
     let broken = Tree::with_package().file(&format!("xnnpack/{MODEL}"), "rubbish");
     run(&broken, &[]).expect_code(1);
@@ -222,7 +222,7 @@ fn lists_are_checked_themselves() {
     assert_eq!(
         validate(tree.root(), "mine.json").codes(),
         ["PKG006"],
-        "told by its content"
+        "detected by its content"
     );
 }
 

@@ -51,7 +51,7 @@ fn the_commit_is_what_git_says() {
     let checkout = place.path().join("checkout");
     std::fs::create_dir(&checkout).expect("a directory");
     if git(&checkout, &["init", "--quiet"]).is_none() {
-        say("SKIPPED the_commit_is_what_git_says: there is no git");
+        say("SKIPPED the_commit_is_what_git_says: git is missing");
         return;
     }
     let told = |directory: &Path| build_commit::checked_out_commit(&directory.join(".git"));

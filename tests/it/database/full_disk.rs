@@ -1,6 +1,7 @@
-//! A disk that is full: what SQLite writes into one directory is refused as the system refuses it.
+//! A simulated full disk: writes of SQLite into one directory fail with the error of a full file
+//! system.
 //!
-//! SQLite lets its system calls be replaced, for tests such as these. All other files are written as ever.
+//! SQLite allows tests to replace its system calls. Writes to all other files pass unchanged.
 
 use std::ffi::{c_int, c_void};
 use std::fs::{self, File};
@@ -13,16 +14,16 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use nix::errno::Errno;
 use rusqlite::ffi;
 
-/// The directory that is watched, and how many bytes its files may still grow by.
+/// The watched directory, and the number of bytes by which its files may still grow.
 static DISK: Mutex<Option<(PathBuf, u64)>> = Mutex::new(None);
 
-/// A directory on a disk of its own.
+/// A directory on a simulated disk of limited size.
 pub(super) struct FullDisk {
     directory: PathBuf,
 }
 
 impl FullDisk {
-    /// Watches a directory. There is room for anything yet. One test at a time has such a disk.
+    /// Watches a directory, without a limit at first. Only one test at a time has such a disk.
     pub(super) fn of(directory: &Path) -> Self {
         static REPLACED: Once = Once::new();
         REPLACED.call_once(replace_write);
@@ -31,12 +32,12 @@ impl FullDisk {
         }
     }
 
-    /// Leaves room for so many bytes.
+    /// Limits the free space to this many bytes.
     pub(super) fn leave(&self, bytes: u64) {
         *disk() = Some((self.directory.clone(), bytes));
     }
 
-    /// Makes room for anything.
+    /// Removes the limit.
     #[expect(clippy::unused_self, reason = "there is one disk at a time")]
     pub(super) fn make_room(&self) {
         *disk() = None;
@@ -53,10 +54,13 @@ fn disk() -> MutexGuard<'static, Option<(PathBuf, u64)>> {
     DISK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[expect(unsafe_code, reason = "SQLite is told of its new system call in C")]
+#[expect(
+    unsafe_code,
+    reason = "SQLite takes its new system call through a C interface"
+)]
 fn replace_write() {
-    // SAFETY: the default file system lives as long as the process, and `write` has the type and the
-    // behaviour of the system call in whose place it is put.
+    // SAFETY: the default file system lives as long as the process, and `write` has the type and
+    // the behaviour of the system call that it replaces.
     unsafe {
         let files = ffi::sqlite3_vfs_find(std::ptr::null());
         let set = (*files).xSetSystemCall.expect("Unix's has it");
@@ -67,10 +71,10 @@ fn replace_write() {
     }
 }
 
-/// `pwrite(2)`, but for a full disk.
+/// Replaces `pwrite(2)` and fails if the disk is full.
 #[expect(unsafe_code, reason = "it is called from C")]
 unsafe extern "C" fn write(file: c_int, bytes: *const c_void, count: usize, offset: i64) -> isize {
-    // SAFETY: SQLite gives an open file, which stays its own, and as many bytes as it says.
+    // SAFETY: SQLite passes an open file, which it keeps, and a buffer of `count` bytes.
     let (file, bytes) = unsafe {
         let file = ManuallyDrop::new(File::from_raw_fd(file));
         (file, std::slice::from_raw_parts(bytes.cast::<u8>(), count))
@@ -91,7 +95,7 @@ unsafe extern "C" fn write(file: c_int, bytes: *const c_void, count: usize, offs
     }
 }
 
-/// Whether there is room for what is to be written, up to an offset in a file.
+/// Returns whether a write that ends at this offset of a file fits on the disk.
 fn fits(file: &File, end: u64) -> std::io::Result<bool> {
     let mut disk = disk();
     let Some((directory, room)) = &mut *disk else {

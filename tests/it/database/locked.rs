@@ -1,4 +1,5 @@
-//! Other processes at the database: one that keeps it locked, one that reads for long.
+//! Tests of a database that another process uses: one that keeps it locked, and one that reads for
+//! long.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use crate::support::gateway::Setup;
 use crate::support::http::Upstream;
 use crate::task::{WIDE, block_on, directory, id, new, open};
 
-/// Longest time in which a request is answered, whoever has the lock.
+/// Maximum time until a request is answered, even while another process holds the lock.
 const LONGEST: Duration = Duration::from_secs(8);
 
 #[test]
@@ -24,7 +25,8 @@ fn a_lock_of_another_process_stalls_nobody_for_long() {
     let other = rusqlite::Connection::open(gateway.data().join("pkgtool.db"));
     let other = other.expect("it opens");
     other.busy_timeout(LONGEST).expect("it can be set");
-    // Shortly: all wait and are accepted. For long: they are told, and nobody waits for those before.
+    // During a short lock, all requests wait and succeed. During a long one they are rejected, and
+    // none waits for earlier ones.
     for (held, accepted) in [
         (Duration::from_millis(700), true),
         (Duration::from_secs(12), false),
@@ -47,7 +49,8 @@ fn a_lock_of_another_process_stalls_nobody_for_long() {
                     })
                 })
                 .collect();
-            // Changes of accounts need the lock, too, and must not take the threads that answer others.
+            // Account changes also need the lock. They must not block the threads that answer other
+            // requests.
             for number in 0..4 {
                 let (gateway, held) = (&gateway, held.as_millis());
                 scope.spawn(move || {
@@ -78,7 +81,7 @@ fn a_lock_of_another_process_stalls_nobody_for_long() {
             }
             assert_eq!(busy == 0, accepted, "{busy} were refused after {held:?}");
         });
-        // At once, as if nothing had been.
+        // Once the lock is released, requests succeed at once.
         gateway.until(|| gateway.post(path, "{}").status != 503);
         let listed = gateway.get("/api/mlpgateway/account/local/async/task");
         for task in listed.expect(200).json().as_array().expect("a list") {
@@ -106,7 +109,7 @@ fn who_only_reads_does_not_wait_for_the_lock() {
     ] {
         gateway.command(command).expect_code(0);
     }
-    // And a change tells what is in its way.
+    // A command that changes accounts names the lock in its error.
     let set = ["accounts", "set", "local", "--rps", "7"];
     let refused = gateway.command(&set).expect_code(2);
     assert!(
@@ -175,7 +178,7 @@ fn a_log_that_a_reader_let_grow_becomes_short_again() {
     }
     assert_eq!(tasks(&reader), 0, "it sees its own moment");
     reader.execute_batch("COMMIT").expect("it works");
-    // New ones come all the time while the log is written back.
+    // New records keep arriving while the log is written back.
     let deadline = Instant::now() + Duration::from_mins(2);
     while log_bytes() > 40 << 20 {
         let last = add(10_000 * i64::try_from(number_of(&store)).unwrap_or(0));

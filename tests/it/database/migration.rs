@@ -1,4 +1,5 @@
-//! A database that a release before made goes on: nothing of it is lost, and what is new works on it.
+//! Tests of migration: a database from an earlier release keeps all its data and supports all new
+//! features.
 
 use pkgtool::account::AccountId;
 use pkgtool::database::Timestamp;
@@ -8,11 +9,11 @@ use rusqlite::params;
 use super::open_in;
 use crate::task::{WIDE, accounts, block_on, id, new, open};
 
-/// The schema of the first release.
+/// Schema of the first release.
 const FIRST: &str = include_str!("../../../src/database/sqlite/schema.sql");
 
-/// A database of the first release: a task with an answer in its row, one with an answer in a file, one
-/// that waits with a body in a file.
+/// Creates a database of the first release with three tasks: one with an answer in its row, one
+/// with an answer in a file, and a waiting one with a body in a file.
 fn first(directory: &std::path::Path) -> Stores {
     let database = rusqlite::Connection::open(directory.join("pkgtool.db"));
     let database = database.expect("it opens");
@@ -86,7 +87,7 @@ fn a_database_of_the_first_release_goes_on() {
         let named = store.blobs(None, 9).await.expect("it works");
         let named: Vec<_> = named.iter().map(|blob| (blob.task, blob.attempt)).collect();
         assert_eq!(named, [(id(2), Some(1)), (id(3), None)]);
-        // All three count.
+        // All three tasks count.
         store
             .enqueue(new(4), Timestamp(40))
             .await

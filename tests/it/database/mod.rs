@@ -1,4 +1,4 @@
-//! The data directory: who may use it, and what is told when it is damaged or can't be written.
+//! Tests of the data directory: exclusive access, and the errors of a damaged or unwritable one.
 
 mod full_disk;
 mod locked;
@@ -135,7 +135,7 @@ fn a_directory_that_cannot_be_written_is_told() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
     fs::write(&file, "").expect("it can be made");
-    let error = open_in(&file.join("data")).expect_err("a file is no directory");
+    let error = open_in(&file.join("data")).expect_err("a file is not a directory");
     assert!(matches!(error, DatabaseError::ReadOnly { .. }), "{error}");
     let locked = directory.path().join("locked");
     open_in(&locked).expect("it is new");
@@ -152,7 +152,7 @@ fn a_directory_that_cannot_be_written_is_told() {
 fn a_file_that_is_no_database_is_told() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("pkgtool.db"), vec![0x55; 9000]).expect("it can be made");
-    let error = open_in(directory.path()).expect_err("it is none");
+    let error = open_in(directory.path()).expect_err("it is not a database");
     assert!(matches!(error, DatabaseError::Corrupt { .. }), "{error}");
 }
 
@@ -178,7 +178,7 @@ fn a_damaged_page_harms_only_what_is_in_it() {
         fs::metadata(directory.path().join("pkgtool.db-wal")).map_or(0, |it| it.len()),
         0
     );
-    // A leaf of the table: a page that holds rows, in the middle.
+    // A leaf of the table, which is a page with rows, in the middle.
     let page = bytes
         .chunks(4096)
         .position(|page| page[0] == 10 && page.windows(4).any(|four| four == b"1000"))
@@ -208,7 +208,7 @@ fn a_damaged_page_harms_only_what_is_in_it() {
             "{checked}"
         );
         assert_eq!(read + damaged, 2000);
-        // New ones come and go: they are appended elsewhere.
+        // New tasks still work, because they are appended to other pages.
         let made = store.enqueue(new(3000), Timestamp(1)).await;
         assert_eq!(made.expect("it is accepted"), id(3000));
         let canceled = store.cancel(id(3000), Timestamp(2)).await;
@@ -232,7 +232,7 @@ fn a_full_disk_is_told_and_what_was_accepted_stays() {
             .await
             .expect("it is accepted");
         let mut accepted = 1;
-        // It fills up three times, and room is made.
+        // The disk fills up three times and is cleared each time.
         for room in [200_000, 300_000, 100_000] {
             disk.leave(room);
             let error = loop {

@@ -1,4 +1,5 @@
-//! Each change of a config, in both directions, is the kind that the table says.
+//! Tests of the kinds of changes: each change of a config has the kind in the table, in both
+//! directions.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ struct Case {
     back: &'static [&'static str],
 }
 
-/// The first variant's `forward`.
+/// Returns the first variant's method `forward`.
 fn forward(config: &mut Value) -> &mut Value {
     &mut config["variants"][0]["methods"]["forward"]
 }
@@ -288,7 +289,7 @@ fn named_inputs_that_change_places_are_told() {
         Tree::new().package("xnnpack", &config)
     };
     let (old, new) = (named(["a", "b"]), named(["b", "a"]));
-    // Without the model file, which has not changed.
+    // The unchanged model file is not read.
     let found = difference(old.root(), new.root(), false);
     assert_eq!(kinds(&found), ["input-order"]);
 }
@@ -356,7 +357,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A config with some places replaced by anything.
+/// Generates a config with arbitrary values in some places.
 fn any_config() -> impl Strategy<Value = Value> {
     let place = prop_oneof![
         Just("/model"),
@@ -396,7 +397,7 @@ proptest! {
             difference(a.root(), b.root(), true),
             difference(b.root(), a.root(), true),
         );
-        // Whatever differs one way differs the other way.
+        // A difference in one direction is a difference in the other.
         prop_assert_eq!(there.changes.is_empty(), back.changes.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! `pkgtool diff`: what counts as what, and where versions come from.
+//! Tests of `pkgtool diff`: the kinds of changes, and the sources of the two versions.
 
 mod kinds;
 mod models;
@@ -9,12 +9,12 @@ use std::path::Path;
 
 use pkgtool::diff::{Difference, Reading, Tree, compare};
 
-/// What changed from one directory or config to another.
+/// Returns the changes from one directory or config to another.
 fn difference(old: &Path, new: &Path, open_models: bool) -> Difference {
     compare(&Tree::at(old), &Tree::at(new), Reading { open_models })
 }
 
-/// The kinds of changes, sorted.
+/// Returns the kinds of changes, sorted.
 fn kinds(difference: &Difference) -> Vec<&'static str> {
     let mut kinds: Vec<&str> = difference.changes.iter().map(|one| one.kind.name).collect();
     kinds.sort_unstable();

@@ -1,4 +1,4 @@
-//! What model files and tokenizers say, where configs say the same.
+//! Tests of differences in model files and tokenizers of packages whose configs are equal.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{difference, kinds};
 use crate::support::fixture;
 use crate::support::tree::{MODEL, Tree, config};
 
-/// A package whose config declares no methods, with this fixture as its model.
+/// Returns a package with this fixture as its model and without declared methods.
 fn package(model: &str) -> Tree {
     let mut config = config();
     config["variants"][0]

@@ -1,4 +1,4 @@
-//! Revisions of a repository as versions: a story.
+//! Test of Git revisions as versions, as one sequence of commits.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ fn a_repository_from_release_to_release() {
     commit(tree.root(), "first");
     git(tree.root(), &["tag", "v1"]);
 
-    // Nothing changed yet, from wherever one looks.
+    // At first nothing differs, from any working directory.
     assert_eq!(
         kinds(&diff(&tree, &["--git", "v1"]).expect_code(0)),
         Vec::<String>::new()
@@ -50,7 +50,7 @@ fn a_repository_from_release_to_release() {
         .run();
     from_below.expect_code(0);
 
-    // A dtype, a tokenizer outside the config's directory, and a file that is not committed yet.
+    // A dtype, a tokenizer outside the config's directory, and an uncommitted file.
     let mut second = first.clone();
     second["variants"][0]["methods"]["forward"]["inputs"][0]["dtype"] = json!("int32");
     let tree = tree.json("m/xnnpack/config.json", &second).json(
@@ -68,7 +68,7 @@ fn a_repository_from_release_to_release() {
     let ran = diff(&tree, &["v1:./m/xnnpack", "HEAD:m/xnnpack"]).expect_code(1);
     assert_eq!(kinds(&ran), ["tokenizer-changed", "dtype"]);
 
-    // The model becomes a pointer of the same file, then one of another.
+    // An LFS pointer to the same content replaces the model, then a pointer to other content.
     let model = format!("m/xnnpack/{MODEL}");
     let size = fs::metadata(tree.path(&model)).expect("a file").len();
     let pointer = |size| {
@@ -82,7 +82,7 @@ fn a_repository_from_release_to_release() {
     let ran = diff(&tree, &["--no-model", "HEAD~1:m", "HEAD:m"]).expect_code(0);
     assert_eq!(kinds(&ran), Vec::<String>::new());
 
-    // The package is gone from the working tree.
+    // The package is deleted from the working tree.
     fs::remove_dir_all(tree.path("m")).expect("a directory");
     let ran = diff(&tree, &["--git", "v1", "m"]).expect_code(1);
     assert_eq!(kinds(&ran), ["package-removed"]);

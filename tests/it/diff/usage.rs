@@ -1,4 +1,4 @@
-//! Formats and exit codes of `pkgtool diff`.
+//! Tests of the formats and exit codes of `pkgtool diff`.
 
 use serde_json::json;
 
@@ -85,7 +85,7 @@ fn formats_say_the_same() {
         markdown.contains("### Breaking\n\n- **tiny xnnpack**\n"),
         "{markdown}"
     );
-    // What a package says is no markup, and calls nobody.
+    // Texts from packages are escaped: they contain neither markup nor mentions.
     assert!(markdown.contains("→ `*GPL* <b>|@someone`\n"), "{markdown}");
     assert!(markdown.contains("\\<b\\>&#64;x"), "{markdown}");
 }

@@ -300,7 +300,7 @@ fn nothing_is_not_reduced_over_axes_from_the_end() {
         let error = session
             .run(std::slice::from_ref(&nothing))
             .expect_err("the input is rejected");
-        assert_refused(&error, "without elements");
+        assert_refused(&error, "empty tensor");
     }
 
     let mut session = load(graph(Size::Open("n"), 1)).unwrap_or_else(|error| panic!("{error}"));

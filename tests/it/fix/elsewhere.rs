@@ -1,11 +1,11 @@
-//! Fixes that need more around a config than its rule's fixtures have.
+//! Tests of fixes that need more files around a config than their rule's fixtures have.
 
 use serde_json::{Value, json};
 
 use super::{fix, read};
 use crate::support::tree::{MODEL, Tree, config};
 
-/// The config in `directory` after only this rule's fixes, unsafe ones included.
+/// Returns the config in `directory` after only this rule's fixes, unsafe ones included.
 fn mended(tree: &Tree, directory: &str, rule: &str) -> Value {
     fix(tree, &["--no-model", "--unsafe", "--rule", rule]);
     let text = read(tree, &format!("{directory}/config.json"));
@@ -26,7 +26,7 @@ fn a_variant_gets_the_precision_that_its_file_is_named_after() {
     value["variants"][1]["precision"] = json!("int8");
     assert_eq!(mended_value, value);
 
-    // Where the names agree with what is written twice, nothing else can be meant.
+    // The file names agree with the duplicated value, so the fix is unambiguous.
     value["variants"][1]["precision"] = json!("fp32");
     value["variants"][1]["file"] = json!(MODEL);
     let tree = Tree::new().package("xnnpack", &value);

@@ -1,4 +1,5 @@
-//! Every broken config of the repository: what can be mended is, and a second run changes nothing.
+//! Tests of `fix` on every broken config of the repository: fixable errors are fixed, and a second
+//! run changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,8 @@ use crate::support::fixture;
 use crate::support::run::validate;
 use crate::support::tree::Tree;
 
-/// Bad packages that are mended to clean; a rule's every one unless they are named.
+/// Packages with errors that `fix` fixes completely: all of a rule's bad fixtures, or the listed
+/// ones.
 const MENDED: &[(&str, &[&str])] = &[
     ("PKG003", &[]),
     (
@@ -69,7 +71,7 @@ const MENDED: &[(&str, &[&str])] = &[
     ("PKG048", &["exchanged"]),
 ];
 
-/// Rules whose fixtures lack what their fixes need; other tests make it.
+/// Rules whose fixtures lack the files that their fixes need; other tests cover them.
 const ELSEWHERE: [&str; 5] = ["PKG002", "PKG009", "PKG016", "PKG020", "PKG024"];
 
 fn copied(from: &Path) -> Tree {
@@ -87,7 +89,7 @@ fn bad_packages_are_mended_to_clean() {
         let Some((_, named)) = MENDED.iter().find(|(known, _)| *known == code) else {
             assert!(
                 ELSEWHERE.contains(&code),
-                "{code} has no package that is mended"
+                "{code} has no package that is fixed"
             );
             continue;
         };
@@ -137,7 +139,7 @@ fn clean_examples_stay_as_they_are() {
     assert_eq!(contents(tree.root()), before);
 }
 
-/// Texts that are no JSON, and what is made of them; the rest of the package is clean.
+/// Common deviations from JSON are fixed; the rest of the package is valid.
 #[test]
 fn liberties_with_json_are_taken_back() {
     let text = fs::read_to_string(fixture("rules/PKG005/good/xnnpack/config.json"));
@@ -157,7 +159,7 @@ fn liberties_with_json_are_taken_back() {
         let squeezed = |text: &str| text.replace("{ \n", "{\n").replace("{\n", "{");
         assert_eq!(squeezed(&after), squeezed(&clean), "{note}");
     }
-    // One of several faults is no such liberty: nothing is changed.
+    // If one of several syntax errors cannot be fixed, nothing changes.
     let broken = clean.replacen("\"model\"", "model", 1).replacen(',', "", 1);
     let tree = Tree::with_package().file("xnnpack/config.json", &broken);
     fix(&tree, &[]).expect_code(1);

@@ -1,4 +1,5 @@
-//! `pkgtool fix`: what it mends, how it writes, and what it never does.
+//! Tests of `pkgtool fix`: the errors that it fixes, how it writes files, and the changes that it
+//! never makes.
 
 mod elsewhere;
 mod fixtures;
@@ -15,13 +16,13 @@ use serde_json::{Value, json};
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::{MODEL, Tree, config, signature};
 
-/// `pkgtool fix` in a tree.
+/// Runs `pkgtool fix` in a tree.
 fn fix(tree: &Tree, arguments: &[&str]) -> Ran {
     let all = ["fix"].iter().chain(arguments);
     pkgtool(all).within(tree.root()).run()
 }
 
-/// Every file below a directory, with its bytes.
+/// Returns every file below a directory with its bytes.
 fn contents(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut contents = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -44,7 +45,7 @@ fn read(tree: &Tree, path: &str) -> String {
     fs::read_to_string(tree.path(path)).expect("a text")
 }
 
-/// A package whose config has faults of several rules, in an author's own layout.
+/// A config with errors of several rules, in its author's own layout.
 const BROKEN: &str = "{\r\n\t\"model\": \"tiny\",\r\n\t\"family\": \"tiny\",   \r\n\t\"capabilities\": [\"classification\"],\r\n\t\"backend\": \"xnnpack\", // ours\r\n\t\"license\": \"MIT\",\r\n\t\"variants\": [\r\n\t\t{ \"precision\": \"fp32\", \"quantized\": false, \"file\": \"tiny_xnnpack_fp32.pte\", \"size_bytes\": 12 },\r\n\t],\r\n}\r\n";
 
 const MENDED: &str = "{\r\n\t\"$schema\": \"https://pkgtool.dev/schemas/config.schema.json\",\r\n\t\"model\": \"tiny\",\r\n\t\"family\": \"tiny\",   \r\n\t\"capabilities\": [\"classification\"],\r\n\t\"backend\": \"xnnpack\",\r\n\t\"license\": \"MIT\",\r\n\t\"variants\": [\r\n\t\t{ \"precision\": \"fp32\", \"file\": \"tiny_xnnpack_fp32.pte\", \"size_bytes\": 2576, \"methods\": {\r\n\t\t\t\"forward\": {\r\n\t\t\t\t\"inputs\": [\r\n\t\t\t\t\t{ \"shape\": [2, 8], \"dtype\": \"float32\" },\r\n\t\t\t\t\t{ \"shape\": [2, 4], \"dtype\": \"float32\" }\r\n\t\t\t\t],\r\n\t\t\t\t\"outputs\": [\r\n\t\t\t\t\t{ \"shape\": [2, 4], \"dtype\": \"float32\" }\r\n\t\t\t\t]\r\n\t\t\t}\r\n\t\t} }\r\n\t]\r\n}\r\n";
@@ -67,7 +68,7 @@ fn a_config_without_methods_gets_those_of_its_models() {
     fix(&tree, &[]).expect_code(0);
     let mended: Value = serde_json::from_str(&read(&tree, "xnnpack/config.json")).expect("JSON");
     assert_eq!(mended["variants"][0]["methods"], methods);
-    // `--no-model` reads no model, so nothing that only a model says is written.
+    // `--no-model` reads no model, so values that only a model provides are not written.
     let tree = Tree::with_package().json("xnnpack/config.json", &value);
     fix(&tree, &["--no-model"]).expect_code(0);
     assert_eq!(read(&tree, "xnnpack/config.json"), format!("{value:#}\n"));
@@ -134,7 +135,7 @@ fn what_is_not_wanted_is_left() {
 
 #[test]
 fn no_file_gets_worse() {
-    // The right name uncovers two wrong dtypes, which this run may not mend.
+    // The right name uncovers two wrong dtypes, which this run may not fix.
     let mut value = config();
     let mut wrong = signature();
     wrong["inputs"][0]["dtype"] = json!("int8");
@@ -149,7 +150,7 @@ fn no_file_gets_worse() {
         ran.stdout
     );
     assert_eq!(contents(tree.root()), before);
-    // All rules together leave none.
+    // With all rules, no error remains.
     fix(&tree, &[]).expect_code(0);
     let mended: Value = serde_json::from_str(&read(&tree, "xnnpack/config.json")).expect("JSON");
     assert_eq!(
@@ -389,7 +390,7 @@ fn what_a_project_does_not_ask_for_is_left() {
         fix(&tree, arguments).expect_code(0);
         assert_eq!(contents(tree.root()), before);
     }
-    // Without the settings all of it is mended.
+    // Without the settings, every error is fixed.
     fs::remove_file(tree.path("pkgtool.toml")).expect("removed");
     let ran = fix(&tree, &["--format", "json"]).json();
     let mended = read(&tree, "xnnpack/config.json");

@@ -1,5 +1,6 @@
-//! Changed configs, each beside its own model files (20,000 with `FIX_CASES=20000`): what is fixed unasked removes its finding and leaves none
-//! that was not there, and a second run changes nothing.
+//! Property tests of `fix` on randomly changed configs, each beside its own model files (20,000
+//! cases with `FIX_CASES=20000`). Safe fixes remove their finding and add no new one, and a second
+//! run changes nothing.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -58,16 +59,16 @@ static CONFIGS: LazyLock<Vec<(PathBuf, String)>> = LazyLock::new(|| {
     configs
 });
 
-/// What an author gets wrong about one value.
+/// A mistake of an author in one value.
 #[derive(Debug, Clone)]
 enum Slip {
     Null,
     Upper,
     Quoted,
     Bracketed,
-    /// A character of a text or key goes, or stands twice, or changes places with the next.
+    /// A character of a text or key is deleted, doubled, or swapped with the next one.
     Typo(Index, u8),
-    /// The value of another place.
+    /// The value of another place is copied here.
     Other(Index),
     Bigger,
     Joined,
@@ -161,7 +162,7 @@ fn slipped(root: &mut Value, at: Index, slip: &Slip) {
     };
 }
 
-/// Pieces of text that come from elsewhere.
+/// Foreign pieces of text to insert.
 const PIECES: [&str; 20] = [
     ",",
     "\"",
@@ -241,7 +242,7 @@ fn is_no_json(findings: &[Diagnostic]) -> bool {
     findings.iter().any(|one| one.rule.code == "PKG002")
 }
 
-/// How often each thing is said.
+/// Counts the findings by rule code and message.
 fn said(findings: &[Diagnostic]) -> BTreeMap<(&str, &str), usize> {
     let mut said = BTreeMap::new();
     for one in findings {
@@ -252,7 +253,7 @@ fn said(findings: &[Diagnostic]) -> BTreeMap<(&str, &str), usize> {
     said
 }
 
-/// A finding that was not there before, neither at its place nor in its words.
+/// Returns a new finding: one whose rule had no finding with the same pointer or message before.
 fn added<'d>(before: &[Diagnostic], after: &'d [Diagnostic]) -> Option<&'d Diagnostic> {
     after.iter().find(|one| {
         !before.iter().any(|other| {
@@ -276,7 +277,7 @@ fn titles(draft: &Draft) -> Vec<&str> {
     draft.fixed.iter().map(|one| one.title.as_str()).collect()
 }
 
-/// Checks what is promised of the safe fixes of one text.
+/// Checks the guarantees of safe fixes on one text.
 fn sound(path: &Path, text: &str) -> Result<(), TestCaseError> {
     let before = findings(path, text);
     let mut known = before.clone();
@@ -330,10 +331,10 @@ fn config() -> impl Strategy<Value = &'static (PathBuf, String)> {
     (0..CONFIGS.len()).prop_map(|at| &CONFIGS[at])
 }
 
-/// How many texts are changed; `FIX_CASES=20000` takes minutes in a debug build.
+/// Default number of changed texts; `FIX_CASES=20000` takes minutes in a debug build.
 const CASES: u32 = 2_000;
 
-/// So many tenths of all cases.
+/// Returns a configuration for this many tenths of all cases.
 fn cases(tenths: u32) -> ProptestConfig {
     let asked = std::env::var("FIX_CASES").ok();
     let all = asked.map_or(CASES, |all| all.parse().expect("FIX_CASES is a number"));

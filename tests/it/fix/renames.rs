@@ -1,4 +1,5 @@
-//! Model files that get another name: everywhere at once, and also after an interruption.
+//! Tests of fixes that rename model files: every reference changes with the name, and an
+//! interrupted rename is completed.
 
 use std::fs;
 
@@ -17,7 +18,8 @@ fn named(file: &str) -> Value {
     value
 }
 
-/// A package whose model has no name by the convention, and another config that names the model too.
+/// Returns a package whose model's name breaks the convention, and another config that references
+/// the model.
 fn tree() -> Tree {
     let program = fs::read(fixture("models/add_linear_xnnpack_fp32.pte")).expect("a fixture");
     Tree::new()
@@ -108,12 +110,12 @@ fn what_was_interrupted_is_completed() {
         )
         .expect("a link");
     };
-    // The file has both names, no config was written.
+    // Interrupted when the file has both names and no config is written.
     let first = tree();
     link(&first);
     fix(&first, &["--unsafe"]).expect_code(0);
     is_done(&first);
-    // The other config was written.
+    // Interrupted when only the other config is written.
     let second = tree();
     link(&second);
     let second = second.json(
@@ -122,7 +124,7 @@ fn what_was_interrupted_is_completed() {
     );
     fix(&second, &["--unsafe"]).expect_code(0);
     is_done(&second);
-    // Both were written, the first name is still there.
+    // Interrupted when both configs are written and the old name still exists.
     let third = tree();
     link(&third);
     let third = third
@@ -133,7 +135,8 @@ fn what_was_interrupted_is_completed() {
         .json("xnnpack/config.json", &named(MODEL));
     fix(&third, &["--unsafe"]).expect_code(0);
     is_done(&third);
-    // Where a file cannot have two names it is renamed first: then a safe fix completes it.
+    // Without support for hard links the file is renamed first; a safe fix then completes the
+    // rename.
     let fourth = tree();
     fs::rename(
         fourth.path("xnnpack/model.pte"),
@@ -155,7 +158,7 @@ fn nothing_is_written_over() {
     assert_eq!(contents(tree.root()), before);
 }
 
-/// What `fix` says of the config whose model keeps its name; nothing is changed.
+/// Returns the message of a `fix` that keeps the model's name, and checks that no file changes.
 fn refused(tree: &Tree, arguments: &[&str]) -> String {
     let before = contents(tree.root());
     let ran = fix(tree, arguments).expect_code(2);
@@ -166,7 +169,7 @@ fn refused(tree: &Tree, arguments: &[&str]) -> String {
         "{arguments:?}: {}",
         ran.stdout
     );
-    // A dry run says the same, promises nothing, and ends with 1 where an error is left.
+    // A dry run gives the same message and exits with 1 if an error remains.
     let code = i32::from(!ran.stdout.contains(" left, including 0 errors"));
     let checked = fix(tree, &[arguments, &["--check"]].concat()).expect_code(code);
     assert!(
@@ -291,7 +294,7 @@ fn a_link_to_a_file_is_not_broken() {
         "{told}"
     );
     fs::remove_file(tree.path("xnnpack/alias.pte")).expect("removed");
-    // A directory of another name is a way to the file, too.
+    // A path through a linked directory also references the file.
     std::os::unix::fs::symlink("../xnnpack", tree.path("other/shared")).expect("a link");
     let tree = tree.json("other/xnnpack/config.json", &named("../shared/model.pte"));
     let told = refused(&tree, &["--unsafe"]);

@@ -1,4 +1,4 @@
-//! How files are written: whole or not at all, where they are, as they were otherwise.
+//! Tests of file writes by `fix`: atomic, in place, and with unchanged attributes.
 
 use std::fs;
 use std::time::Instant;
@@ -96,7 +96,7 @@ fn whoever_is_interrupted_leaves_whole_files() {
             .into_command();
         let mut child = command.spawn().expect("it starts");
         std::thread::sleep(whole * part / 22);
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = child.kill();
         child.wait().expect("it ended");
         for path in &paths {
@@ -110,7 +110,7 @@ fn whoever_is_interrupted_leaves_whole_files() {
         states[0] > 0 && states[1] > 0,
         "no run was interrupted in the middle: {states:?}"
     );
-    // What an interrupted run left beside the configs goes with the next one.
+    // The next run removes the temporary files of an interrupted one.
     fix(&tree, &["--quiet"]).expect_code(0);
     let left = contents(tree.root()).into_keys();
     let left: Vec<String> = left.filter(|name| name.contains(".tmp")).collect();
@@ -121,7 +121,7 @@ fn whoever_is_interrupted_leaves_whole_files() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_killed_run_left_is_removed_and_nothing_else() {
-    // A process that has ended, and this one, which has not.
+    // One process that has ended, and the current one.
     let mut child = std::process::Command::new("true").spawn().expect("it runs");
     let gone = format!("xnnpack/.config.json.{}-0.tmp", child.id());
     child.wait().expect("it ended");

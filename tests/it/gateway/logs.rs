@@ -198,7 +198,7 @@ sys.stdout.write(seen.decode())
 fn a_terminal_gets_text_without_asking() {
     let test = "a_terminal_gets_text_without_asking";
     if Command::new("python3").arg("--version").output().is_err() {
-        say(&format!("SKIPPED {test}: there is no python3"));
+        say(&format!("SKIPPED {test}: python3 is missing"));
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");

@@ -159,7 +159,7 @@ fn trusts(gateway: &Gateway, certificate: &Path) -> u16 {
 fn another_certificate_is_noticed_and_a_broken_one_is_not_taken() {
     if Command::new("curl").arg("--version").output().is_err() {
         say(
-            "SKIPPED another_certificate_is_noticed_and_a_broken_one_is_not_taken: there is no curl",
+            "SKIPPED another_certificate_is_noticed_and_a_broken_one_is_not_taken: curl is missing",
         );
         return;
     }
@@ -320,7 +320,7 @@ print(os.waitstatus_to_exitcode(status))
 #[test]
 fn a_server_whose_terminal_is_gone_ends() {
     if Command::new("python3").arg("--version").output().is_err() {
-        say("SKIPPED a_server_whose_terminal_is_gone_ends: there is no python3");
+        say("SKIPPED a_server_whose_terminal_is_gone_ends: python3 is missing");
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");

@@ -10,7 +10,7 @@ use crate::support::run::pkgtool;
 #[test]
 fn a_certificate_makes_it_https() {
     if Command::new("curl").arg("--version").output().is_err() {
-        say("SKIPPED a_certificate_makes_it_https: there is no curl");
+        say("SKIPPED a_certificate_makes_it_https: curl is missing");
         return;
     }
     let (certificate, key) = (fixture("tls/certificate.pem"), fixture("tls/key.pem"));

@@ -1,4 +1,5 @@
-//! Requests whose body nobody read: no later request on their connection is lost.
+//! Tests of requests whose body the server does not read: later requests on the same connection
+//! still work.
 
 use std::io::{BufReader, Write};
 use std::path::Path;
@@ -8,7 +9,7 @@ use crate::support::environment::Piece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{Reply, Upstream, connect, read_reply};
 
-/// Requests of each client.
+/// Number of requests per client.
 const COUNT: &str = "10000";
 
 fn with_echo() -> (Gateway, Upstream) {
@@ -74,12 +75,12 @@ fn a_connection_that_closes_says_so() {
     for (head, body) in [
         ("content-length: 300000", " ".repeat(300_000)),
         ("transfer-encoding: chunked", chunked(&" ".repeat(300_000))),
-        // A client that sends nothing before it is asked to, and one that stops in the middle.
+        // One client waits for permission to send its body; the other stops in the middle of it.
         ("expect: 100-continue\r\ncontent-length: 10", String::new()),
         ("content-length: 10", "12345".to_owned()),
     ] {
         let mut stream = connect(gateway.address);
-        // It may close before all is sent.
+        // The server may close before everything is sent.
         let _ = write!(
             stream,
             "POST /p/local/echo HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n{body}"
@@ -92,7 +93,7 @@ fn a_connection_that_closes_says_so() {
     }
 }
 
-/// Runs a client, which fails if an answer is not the expected one.
+/// Runs a client, which fails if an answer differs from the expected one.
 fn mixed(command: &mut Command) {
     let (gateway, _upstream) = with_echo();
     let url = format!("http://{}", gateway.address);

@@ -1,4 +1,5 @@
-//! A client that others wrote: `pygls`, whose types hold every message against the protocol.
+//! Test of the language server with an independent client, `pygls`, whose types check every message
+//! against the protocol.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Completion, most of it in texts that do not parse.
+//! Tests of completion, mostly in texts that do not parse.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn labels(editor: &mut Editor, path: &Path, marked: &str) -> Vec<String> {
     labels.collect()
 }
 
-/// The text after an item was taken, as an editor without snippets does it. One line only.
+/// Returns the text after an item is accepted, as in an editor without snippets; for one line only.
 fn taken(item: &Value, marked: &str) -> String {
     let mut text = marked.replacen('|', "", 1);
     let mut edits = vec![&item["textEdit"]];
@@ -57,7 +57,7 @@ fn keys_are_proposed_where_they_are_missing() {
     assert_eq!(all.len(), 10, "the client filters: {all:?}");
     assert!(
         all[..7].contains(&"license".to_owned()),
-        "what is required first: {all:?}"
+        "required items come first: {all:?}"
     );
     let rest = labels(
         &mut editor,
@@ -123,7 +123,7 @@ fn what_is_taken_makes_json_of_the_text() {
         let item = items.iter().find(|item| item["label"] == label);
         let item = item.unwrap_or_else(|| panic!("{marked}: {items:?}"));
         let taken = taken(item, marked);
-        // White space is the author's.
+        // White space is left to the author.
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(squeezed(&taken), expected, "{marked}");
     }
@@ -208,7 +208,7 @@ fn methods_come_from_the_model() {
     );
     let tree = tree.file(CONFIG, &text);
     assert!(validate(tree.root(), CONFIG).codes().is_empty());
-    // One method, one side, one tensor.
+    // One level each: a method, a side, a tensor.
     let start = format!("{start}, \"methods\": {{");
     assert_eq!(
         labels(&mut editor, &path, &format!("{start}\"|")),

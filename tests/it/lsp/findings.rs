@@ -1,4 +1,5 @@
-//! Findings as one types: of the text as it is, of the files it names as they are.
+//! Tests of findings while typing: they use the editor's text and the files on disk that it
+//! references.
 
 use std::fs;
 
@@ -22,7 +23,8 @@ fn findings_come_and_go_as_one_types() {
     let clean = text(&config());
     editor.open(&path, &clean);
     assert_eq!(editor.codes(&path, Some(1)), Vec::<String>::new());
-    // One letter of `classification` and one digit of a shape are wrong now: the file on disk is not.
+    // One letter of `classification` and one digit of a shape are wrong in the editor; the file on
+    // disk is right.
     let line = |needle: &str| {
         clean
             .lines()
@@ -78,7 +80,7 @@ fn findings_come_and_go_as_one_types() {
     );
     assert!(
         editor.findings(&path, None).is_empty(),
-        "what is closed shows nothing"
+        "a closed file shows no findings"
     );
     assert_eq!(editor.quit(), 0);
 }
@@ -106,7 +108,8 @@ fn the_editor_sees_what_the_command_line_says() {
             let mut found = editor.codes(&path, Some(1));
             expected.sort();
             found.sort();
-            // What is named on the command line is a config, whoever's it looks like.
+            // The command line treats a named file as a config, even if it looks like a foreign
+            // one.
             if !found.contains(&"PKG042".to_owned()) && !found.is_empty() {
                 assert_eq!(found, expected, "{}", path.display());
                 compared += 1;
@@ -149,7 +152,7 @@ fn other_files_are_left_alone() {
         "textDocument/didOpen",
         json!({ "textDocument": { "uri": "untitled:1", "languageId": "json", "version": 1, "text": "{" } }),
     );
-    // A list is known by its name, a config also by its keys.
+    // A precision list is recognised by its name, a config also by its keys.
     let list = tree.path("precisions.json");
     editor.open(
         &list,
@@ -228,7 +231,7 @@ fn a_precision_list_and_several_roots_count() {
     editor.open(&path, &text);
     let codes = editor.codes(&path, Some(1));
     assert!(codes.contains(&"PKG008".to_owned()), "{codes:?}");
-    // The list lies above the package: it counts for who has opened the folder.
+    // The list is above the package, so it applies only if the editor has opened the folder.
     fs::write(
         one.path("precisions.json"),
         r#"{"quantized": ["int8"], "non_quantized": ["mine"]}"#,
@@ -277,7 +280,7 @@ fn a_large_text_and_many_documents_are_bounded() {
     assert_eq!(findings.len(), 1);
     let message = findings[0]["message"].as_str().expect("a text");
     assert!(message.contains("the limit is"), "{message}");
-    // Its parts are not known: only a whole new text helps.
+    // The server does not store this text, so it needs the whole new text instead of a change.
     editor.tell(
         "textDocument/didChange",
         json!({
@@ -303,7 +306,7 @@ fn a_large_text_and_many_documents_are_bounded() {
     assert_eq!(editor.quit(), 0);
 }
 
-/// Memory that a process holds, in bytes; on Linux.
+/// Returns the memory of a process in bytes, on Linux.
 fn memory(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

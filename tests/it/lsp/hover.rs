@@ -1,11 +1,11 @@
-//! Hover, outline, links.
+//! Tests of hover texts, the outline and links.
 
 use serde_json::{Value, json};
 
 use crate::support::editor::{Editor, able, uri};
 use crate::support::tree::{MODEL, Tree, config};
 
-/// What is shown at the place right after `needle`'s first letters.
+/// Returns the hover text at the end of `needle`.
 fn shown(text: &str, needle: &str) -> String {
     let tree = Tree::with_package();
     let mut editor = Editor::of(tree.root());

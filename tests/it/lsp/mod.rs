@@ -1,4 +1,4 @@
-//! The language server, as editors see it.
+//! Tests of the language server from an editor's view.
 
 mod client;
 mod completion;

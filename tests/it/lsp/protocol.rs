@@ -1,4 +1,4 @@
-//! The protocol: life and death of a session, messages that are none, requests that nobody knows.
+//! Tests of the protocol: start and end of a session, invalid messages, unknown requests.
 
 use serde_json::{Value, json};
 
@@ -164,7 +164,7 @@ fn a_request_that_is_cancelled_while_it_waits_is_not_worked_on() {
     let mut editor = Editor::of(tree.root());
     editor.open(&path, &format!("{:#}", config()));
     editor.findings(&path, None);
-    // All in one piece: the server has much to do before it comes to the last.
+    // All messages are sent at once, so the server is busy before it reads the last.
     let mut bytes = Vec::new();
     let mut add = |message: Value| {
         let body = message.to_string();
@@ -179,7 +179,7 @@ fn a_request_that_is_cancelled_while_it_waits_is_not_worked_on() {
     add(json!({ "jsonrpc": "2.0", "method": "$/cancelRequest", "params": { "id": 1299 } }));
     editor.raw(&bytes);
     let answer = editor.answer(1299);
-    // Should the server have been faster than the message, it has answered.
+    // If the server is faster than the cancellation, it sends an answer.
     let cancelled = answer.get("error").is_some();
     assert!(!cancelled || error(&answer) == -32800, "{answer}");
     assert_eq!(editor.quit(), 0);
@@ -192,7 +192,8 @@ fn edits_of_every_shape_leave_the_text_that_both_sides_have() {
     let mut editor = Editor::of(tree.root());
     editor.open(&path, "{}");
     let text = format!("{:#}", config());
-    // The whole text, letter by letter, after what was there is taken away by a range beyond its end.
+    // First a range beyond the end deletes the old text; then the whole text is typed letter by
+    // letter.
     let all =
         json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 99, "character": 99 } });
     let mut changes = vec![json!({ "range": all, "text": "" })];
@@ -219,7 +220,7 @@ fn edits_of_every_shape_leave_the_text_that_both_sides_have() {
     assert_eq!(editor.quit(), 0);
 }
 
-/// To change a text that the client does not have any more would damage it.
+/// Edits based on a text that the client no longer has would damage its file.
 #[test]
 fn a_text_that_may_have_changed_unread_is_not_worked_on() {
     let tree = Tree::with_package().package("mlx", &config());
@@ -275,7 +276,7 @@ fn a_text_that_may_have_changed_unread_is_not_worked_on() {
         assert!(editor.findings(&path, None).is_empty(), "{number}");
         assert_eq!(actions(&mut editor, &path), 0, "{number}");
         assert_eq!(actions(&mut editor, &other) == 0, both, "{number}");
-        // A part of a text that is not known is none.
+        // A change to an unknown text is ignored.
         editor.raw(&change(&path, " "));
         assert!(editor.findings(&path, Some(2)).is_empty(), "{number}");
         editor.replace(&path, 3, &text);

@@ -1,4 +1,5 @@
-//! Findings for editors that ask for them: the same as others are told, once, and not again while they stay.
+//! Tests of pull diagnostics, for editors that request findings: equal to pushed ones, sent once,
+//! and not repeated while unchanged.
 
 use std::fs;
 
@@ -37,7 +38,7 @@ fn who_asks_gets_the_findings_of_the_text_as_it_is() {
     let known = &first["resultId"];
     let again = editor.report(&path, Some(known));
     assert_eq!(again, json!({ "kind": "unchanged", "resultId": known }));
-    // Asked at once after the edit: the answer waits for the check of the new text.
+    // A request right after an edit waits for the check of the new text.
     editor.replace(&path, 2, "{");
     let broken = editor.report(&path, Some(known));
     assert_eq!(codes(&broken), ["PKG002"]);
@@ -45,11 +46,11 @@ fn who_asks_gets_the_findings_of_the_text_as_it_is() {
     editor.replace(&path, 3, &clean());
     let mended = editor.report(&path, Some(&broken["resultId"]));
     assert!(codes(&mended).is_empty());
-    assert_eq!(mended["resultId"], *known, "it is what it was");
+    assert_eq!(mended["resultId"], *known, "the result is unchanged");
     assert_eq!(
         editor.passed("textDocument/publishDiagnostics"),
         0,
-        "nothing is told twice"
+        "unchanged findings are not sent again"
     );
     assert_eq!(editor.quit(), 0);
 }
@@ -92,7 +93,7 @@ fn a_model_that_changes_has_the_client_ask_again() {
     editor.send(&json!({ "jsonrpc": "2.0", "id": refresh["id"], "result": null }));
     let after = editor.report(&path, Some(&before["resultId"]));
     assert_eq!(codes(&after), ["PKG015"]);
-    // A client that cannot be told is not.
+    // A client without support for refreshes gets none.
     let mut able = asking();
     able["workspace"]["diagnostics"] = json!({});
     let mut editor = Editor::with(tree.root(), able);
@@ -120,7 +121,7 @@ fn every_request_is_answered_once() {
     assert!(codes(&editor.report(&tree.path("app/config.json"), None)).is_empty());
     let id = editor.begin("textDocument/diagnostic", json!({}));
     assert_eq!(editor.answer(id)["error"]["code"], -32602);
-    // Whatever comes first, the check or the end of the wait, there is one answer.
+    // The request gets exactly one answer, whether the check or the cancellation comes first.
     editor.open(&path, &clean());
     let waiting = editor.begin("textDocument/diagnostic", params(&path));
     editor.tell("$/cancelRequest", json!({ "id": waiting }));

@@ -1,4 +1,4 @@
-//! Renaming a model from one config: offered only where no other names it.
+//! Tests of renaming a model from one config: offered only if no other config references it.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::support::tree::{Tree, config};
 const CONFIG: &str = "xnnpack/config.json";
 const OTHER: &str = "other/xnnpack/config.json";
 
-/// The titles of renamings that are offered for the open config.
+/// Returns the titles of the renames that are offered for the open config.
 fn offered(editor: &mut Editor, tree: &Tree) -> Vec<String> {
     let actions = editor.ask(
         "textDocument/codeAction",
@@ -53,7 +53,7 @@ fn a_model_that_another_config_names_is_not_renamed() {
     );
     let tree = tree.json(OTHER, &named("../../xnnpack/model.pte"));
     assert!(offered(&mut editor, &tree).is_empty());
-    // What is written there and not saved counts.
+    // Unsaved text of an open config counts.
     let unsaved = format!("{:#}\n", named("another.pte"));
     editor.open(&tree.path(OTHER), &unsaved);
     assert_eq!(offered(&mut editor, &tree).len(), 1);

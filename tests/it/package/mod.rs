@@ -1,3 +1,3 @@
-//! What a package is.
+//! Tests of package conventions.
 
 mod properties;

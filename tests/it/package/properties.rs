@@ -1,4 +1,4 @@
-//! Names, licences and references, whatever the strings.
+//! Property tests of file names, licences and references with arbitrary strings.
 
 use std::path::{Component, Path};
 

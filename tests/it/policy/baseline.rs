@@ -1,4 +1,4 @@
-//! Baselines: only what is new is told, and what is gone.
+//! Tests of baselines: only new findings are reported, and stale entries are noted.
 
 use std::fs;
 
@@ -83,7 +83,7 @@ fn what_is_gone_is_told_and_removed() {
             .starts_with("2 known findings are gone: `file-name` at a/xnnpack/config.json#"),
         "{one:?}"
     );
-    // What was not looked at may be there.
+    // Entries outside of the checked paths and rules are not stale.
     assert_eq!(told(&tree, &["--baseline", "base.json", "b"]), [""; 0]);
     assert_eq!(
         told(&tree, &["--baseline", "base.json", "--no-model"]),
@@ -159,7 +159,7 @@ fn settings_name_a_baseline() {
     assert_eq!(
         told(&moved, &["q"]),
         [""; 0],
-        "a baseline goes with what it is of"
+        "a baseline moves together with its packages"
     );
 }
 

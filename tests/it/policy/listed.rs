@@ -1,4 +1,4 @@
-//! `pkgtool rules`: what settings make of each rule.
+//! Tests of `pkgtool rules`: each rule's severity under a project's settings.
 
 use super::faulty;
 use crate::support::run::pkgtool;
@@ -55,7 +55,7 @@ fn rules_are_listed_with_what_settings_make_of_them() {
             "file-missing",
             serde_json::json!(["error", "off", by("severity", Some("file-missing")), []]),
         ),
-        // What a setting says is the rule's own level.
+        // The setting equals the rule's default severity.
         (
             "file-name",
             serde_json::json!(["warning", "warning", null, []]),

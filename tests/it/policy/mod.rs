@@ -1,4 +1,4 @@
-//! What a project asks of its packages: settings, command lines, baselines, walks.
+//! Tests of a project's policy: settings, command lines, baselines, directory walks.
 
 mod baseline;
 mod listed;
@@ -14,7 +14,8 @@ use pkgtool::policy::Policy;
 use crate::support::run::{Found, Ran, pkgtool};
 use crate::support::tree::{Tree, config};
 
-/// A config with a note (`license-unknown` at `/license`) and a warning (`file-name` at its variant's file).
+/// Returns a config with a note (`license-unknown` at `/license`) and a warning (`file-name` at its
+/// variant's file).
 fn faulty() -> serde_json::Value {
     let mut config = config();
     config["license"] = serde_json::json!("see README");
@@ -22,14 +23,14 @@ fn faulty() -> serde_json::Value {
     config
 }
 
-/// `pkgtool validate --format json` and more arguments, in the tree.
+/// Runs `pkgtool validate --format json` in the tree with more arguments.
 fn run(tree: &Tree, arguments: &[&str]) -> Ran {
     pkgtool(["validate", "--format", "json"].iter().chain(arguments))
         .within(tree.root())
         .run()
 }
 
-/// Names of rules with severities, in the order of the report, of those that are not clean.
+/// Returns the names of rules with findings and their severities, in the order of the report.
 fn told(tree: &Tree, arguments: &[&str]) -> Vec<String> {
     let found = run(tree, arguments).findings();
     let word = |one: Found| {

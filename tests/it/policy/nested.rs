@@ -1,4 +1,5 @@
-//! A `pkgtool.toml` below another one, or in a package that came from elsewhere: it tightens, and loosens nothing.
+//! Tests of a nested `pkgtool.toml`, below another one or in a foreign package: it may tighten the
+//! checks but not loosen them.
 
 use std::fs;
 
@@ -9,14 +10,14 @@ use crate::support::tree::Tree;
 const NOTE: &str = "a/xnnpack/config.json license-unknown note";
 const WARNING: &str = "a/xnnpack/config.json file-name warning";
 
-/// A package in `a`, and a file of settings beside it.
+/// Returns a package in `a` with a file of settings beside it.
 fn with(nested: &str) -> Tree {
     Tree::new()
         .package("a/xnnpack", &faulty())
         .file("a/pkgtool.toml", nested)
 }
 
-/// Keys that are told to loosen, and other findings.
+/// Returns the keys reported for loosening a check, and the other findings.
 fn split(tree: &Tree, arguments: &[&str]) -> (Vec<String>, Vec<String>) {
     let found = run(tree, arguments).findings();
     let key = |one: &Found| {
@@ -61,7 +62,7 @@ fn each_key_that_loosens_is_named_and_has_no_effect() {
             vec![NOTE.to_owned(), WARNING.to_owned()],
         );
         assert_eq!(split(&tree, &["."]), expected, "{text}");
-        // Below settings of the project as well.
+        // The same below settings of the project.
         let tree = tree.file("pkgtool.toml", "");
         assert_eq!(split(&tree, &["."]), expected, "{text}");
         assert_eq!(split(&tree, &["a"]), expected, "{text}");
@@ -106,18 +107,18 @@ fn nested_settings_tighten() {
             "{rule}: {others:?}"
         );
     }
-    // What is allowed above and here is allowed.
+    // A loosening that the settings above also contain is allowed.
     let tree = with("ignore = [\"license\"]").file("pkgtool.toml", "ignore = [\"license\"]");
     assert_eq!(split(&tree, &["."]), (vec![], vec![WARNING.to_owned()]));
 }
 
 #[test]
 fn settings_of_the_user_are_free() {
-    // In the directory that was named, or above it, without a file further up.
+    // The settings are in the named directory or above it, without a file further up.
     let tree = with("ignore = [\"all\"]");
     assert_eq!(told(&tree, &["a"]), [""; 0]);
     assert_eq!(told(&tree, &["a/xnnpack/config.json"]), [""; 0]);
-    // A repository in the tree is not the user's.
+    // A repository inside the tree is foreign.
     fs::create_dir(tree.path("a/.git")).expect("a directory");
     assert_eq!(split(&tree, &["."]).0, ["ignore"]);
     assert_eq!(told(&tree, &["a"]), [""; 0]);
@@ -132,7 +133,7 @@ fn what_was_pulled_rules_nothing() {
     for path in ["a", ".", "a/xnnpack/config.json"] {
         assert_eq!(told(&tree, &[path]), [NOTE, WARNING], "{path}");
     }
-    // The user's own file above what was pulled is.
+    // The user's own settings above a pulled package apply.
     let tree = tree.file("pkgtool.toml", "ignore = [\"file-name\"]");
     assert_eq!(told(&tree, &["."]), [NOTE]);
 }

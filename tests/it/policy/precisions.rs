@@ -1,4 +1,4 @@
-//! Precision tokens of a project's own, and lists that say the opposite.
+//! Tests of a project's own precision tokens, and of lists that contradict each other.
 
 use super::{faulty, run};
 use crate::support::tree::Tree;
@@ -11,7 +11,8 @@ fn with(settings: &str) -> Tree {
 
 #[test]
 fn a_token_is_in_one_list() {
-    // The list that holds says the opposite of the first and the same as the second; of the third nothing.
+    // The precision list in force contradicts the first token, agrees with the second and lacks the
+    // third.
     let settings = "[extra-precisions]\nquantized = [\"fp32\", \"int8\", \"int2\"]\n";
     let found = run(&with(settings), &[]).expect_code(1).findings();
     let found: Vec<_> = found.iter().filter(|one| one.code == "PKG053").collect();
@@ -26,7 +27,7 @@ fn a_token_is_in_one_list() {
             .contains("`fp32` is quantized here, but not in the precision list"),
         "{found:?}"
     );
-    // A list of the package's own may have them otherwise.
+    // A package's own list may classify the tokens differently.
     let own = "{ \"quantized\": [\"fp32\"], \"non_quantized\": [\"int2\"] }\n";
     let found = run(&with(settings).file("precisions.json", own), &[]).findings();
     let found = found.iter().filter(|one| one.code == "PKG053");
@@ -50,7 +51,7 @@ fn a_command_line_that_contradicts_itself_or_the_list_is_not_understood() {
         let ran = run(&tree, &["--extra-precision", arguments]).expect_code(2);
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     }
-    // It wins over a file, and says the same twice.
+    // The option overrides a file, and a repeated entry is harmless.
     let arguments = ["--extra-precision", "tf32=non-quantized,tf32=non-quantized"];
     let found = run(&tree, &arguments).findings();
     assert!(found.iter().all(|one| one.code != "PKG053"), "{found:?}");

@@ -1,4 +1,4 @@
-//! Whatever settings say, findings are left out or told at another severity, and none is made up.
+//! Property tests of settings: they may hide findings or change their severity, but never add one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::faulty;
 use crate::support::tree::Tree;
 
-/// Rules that only speak where settings ask.
+/// Rules that report only if settings ask for it.
 const OWN: [&str; 6] = ["PKG053", "PKG054", "PKG055", "PKG056", "PKG057", "PKG058"];
 
 fn options(tree: &Tree) -> Options {

@@ -1,4 +1,4 @@
-//! The published schema and the reader of settings, held against each other.
+//! Tests that the published JSON Schema of settings and their parser accept the same files.
 
 use pkgtool::policy::{EXCEPTION_KEYS, PRECISION_KEYS, SCHEMA, SETTINGS_KEYS};
 use serde_json::Value;
@@ -43,7 +43,7 @@ fn both_have_the_same_keys() {
     assert_eq!(printed, SCHEMA);
 }
 
-/// TOML as the value that tools hold against the schema: moments are strings.
+/// Converts TOML to the JSON that schema tools validate: dates and times become strings.
 fn as_json(value: &toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::from(text.as_str()),

@@ -1,4 +1,4 @@
-//! Each setting, who wins, and what is wrong with settings.
+//! Tests of each setting, of precedence between settings, and of invalid settings.
 
 use std::fs;
 
@@ -129,7 +129,7 @@ fn nested_settings_add_to_those_above() {
     assert_eq!(told(&tree, &["a/one", "a/two", "b"]), expected);
     let named = "a/two/xnnpack/config.json";
     assert_eq!(told(&tree, &[named]), expected[1..3]);
-    // A checkout is a project of its own: what stands above is not asked.
+    // A checkout is a separate project, so settings above it do not apply.
     fs::create_dir(tree.path("b/.git")).expect("a directory");
     let of_b = [
         "b/xnnpack/config.json license-unknown note",
@@ -171,7 +171,7 @@ fn projects_demand_licences_backends_and_capabilities() {
     other["backend"] = serde_json::json!("mlx");
     let tree = tree.package("tiny/mlx", &other);
     let found = run(&tree, &["--select", "backend-required"]).findings();
-    assert_eq!(found.len(), 1, "a model is told once: {found:?}");
+    assert_eq!(found.len(), 1, "a model is reported once: {found:?}");
     assert!(
         found[0]
             .message
@@ -217,7 +217,7 @@ fn extra_precisions_add_to_the_list_in_force() {
         "[extra-precisions]\nnon-quantized = [\"int2\"]",
     );
     assert_eq!(told(&tree, &select), [""; 0]);
-    // The repository's own list is in force, and what is in it stays.
+    // The repository's own list applies, and its entries stay valid.
     let list = "{\"quantized\": [\"int8\"], \"non_quantized\": [\"fp32\"]}";
     assert_eq!(told(&tree.file("precisions.json", list), &select), [""; 0]);
 }
@@ -253,7 +253,7 @@ fn exceptions_have_a_place_a_reason_and_an_end() {
     ] {
         assert_eq!(told(&with(&exception(more)), &[]), expected, "{more}");
     }
-    // What was not looked at is not stale.
+    // An exception for unchecked rules or files is not stale.
     let tree = with(&exception("pointer = \"/license\""));
     assert_eq!(told(&tree, &["--ignore", "file-name"]), [LICENSE]);
     assert_eq!(told(&tree, &["--no-model"]), [LICENSE, NAME]);
@@ -267,7 +267,8 @@ fn exceptions_have_a_place_a_reason_and_an_end() {
     );
 }
 
-/// Settings, and the pointer, line (0 for any), part of the message and of the help of what is wrong with them.
+/// Invalid settings, each with the pointer, the line (0 for any), and parts of the message and the
+/// help of its error.
 const WRONG: &[(&str, &str, u64, &str, &str)] = &[
     (
         "ignor = []",
@@ -516,7 +517,7 @@ fn what_cannot_be_read_is_told() {
     let message = |tree: &Tree| {
         let found = run(tree, &["."]).expect_code(1).findings();
         let one = found.into_iter().find(|one| one.code == "PKG053");
-        one.expect("settings are told").message
+        one.expect("invalid settings are reported").message
     };
     assert!(message(&with(&huge)).contains("at most 1 MiB"));
     let tree = Tree::new()

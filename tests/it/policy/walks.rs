@@ -1,4 +1,4 @@
-//! What walks leave out: `exclude` and what git ignores.
+//! Tests of directory walks: `exclude` and files that Git ignores.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn tree() -> Tree {
         .package("deep/legacy/xnnpack", &faulty())
 }
 
-/// Directories of the checked packages.
+/// Returns the directories of the checked packages.
 fn checked(tree: &Tree, arguments: &[&str]) -> Vec<String> {
     let all = [&["--select", "file-name"], arguments].concat();
     let end = "/xnnpack/config.json file-name warning";
@@ -94,11 +94,11 @@ fn what_git_ignores_is_left_out_of_checkouts() {
     let told = run(&checkout, &[]).findings();
     assert!(
         told.iter().all(|one| one.code != "PKG043"),
-        "a config that is left out is there: {told:?}"
+        "an excluded config still exists: {told:?}"
     );
     let checkout = checkout.file("pkgtool.toml", "respect-gitignore = false");
     assert_eq!(checked(&checkout, &[]).len(), 3);
-    // What stands above a checkout is not its own.
+    // Ignore files above a checkout do not apply to it.
     let inner = tree()
         .file("legacy/.git/HEAD", "")
         .file(".gitignore", "b/\n")

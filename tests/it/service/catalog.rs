@@ -99,7 +99,7 @@ async fn half_a_copy_is_not_served() {
     add("murmur-vad", aside.root());
     fs::write(aside.path(model), &whole[..whole.len() / 2]).expect("half a model");
     fs::rename(aside.path("murmur-vad"), packages.path("murmur-vad")).expect("a move");
-    until(&catalog, "it is told", |it| !reasons(it).is_empty()).await;
+    until(&catalog, "it is reported", |it| !reasons(it).is_empty()).await;
     assert_eq!(names(&catalog), [""; 0]);
     let [(name, reason)] = &reasons(&catalog)[..] else {
         panic!("one package")
@@ -171,7 +171,7 @@ async fn a_package_that_becomes_wrong_is_taken_away() {
     let config = packages.path("murmur-vad/qnn/config.json");
     let text = fs::read_to_string(&config).expect("a config");
     fs::write(&config, text.replace("\"fp32\"", "\"fp23\"")).expect("a wrong config");
-    until(&catalog, "it is told", |it| !reasons(it).is_empty()).await;
+    until(&catalog, "it is reported", |it| !reasons(it).is_empty()).await;
     assert_eq!(names(&catalog), [""; 0]);
     let reason = &reasons(&catalog)[0].1;
     assert!(
@@ -257,7 +257,7 @@ async fn one_name_is_one_package() {
     assert!(!Arc::ptr_eq(&service, &successor));
     // The first package returns and finds its name taken.
     add("murmur-vad", first.root());
-    until(&catalog, "the first is told", |it| {
+    until(&catalog, "the first package is reported", |it| {
         !it.unserved().is_empty()
     })
     .await;

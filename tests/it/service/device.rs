@@ -187,7 +187,7 @@ async fn programs_for_core_ml_have_instances_anywhere() {
     let body = json!({"inputs": []});
     with("mosaic_nano", async |device| {
         let refused = device.prepare(&request(&body, None)).await;
-        let refused = refused.expect_err("there are no inputs");
+        let refused = refused.expect_err("the inputs are missing");
         assert!(!matches!(refused, CallError::NoInstances(_)), "{refused}");
         device.warm().await.expect("it is loaded");
     })
@@ -195,7 +195,7 @@ async fn programs_for_core_ml_have_instances_anywhere() {
     with("glimpse", async |device| {
         let config = json!({"backend": "coreml"});
         let refused = device.prepare(&request(&body, Some(&config))).await;
-        let refused = refused.expect_err("there are no inputs");
+        let refused = refused.expect_err("the inputs are missing");
         assert!(!matches!(refused, CallError::NoInstances(_)), "{refused}");
     })
     .await;

@@ -97,7 +97,7 @@ pub(super) fn find(catalog: &Catalog, name: &str) -> Arc<Service> {
 pub(super) fn device(service: &Service) -> &Device {
     match &service.kind {
         Kind::Device(device) => device,
-        Kind::Proxy(_) | Kind::Untrained(_) => panic!("a package is no proxy"),
+        Kind::Proxy(_) | Kind::Untrained(_) => panic!("expected a package, got another service"),
     }
 }
 

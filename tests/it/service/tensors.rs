@@ -495,7 +495,7 @@ proptest! {
             tree.apply(*at, change);
         }
         if let Ok(inputs) = inputs(&tree.text(), &three()) {
-            pkgtool::tensor::input::check(&three(), &inputs).expect("what is decoded fits");
+            pkgtool::tensor::input::check(&three(), &inputs).expect("decoded inputs match the signature");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The classifier against scikit-learn's: `tests/fixtures/train/make.py` writes what that makes of the same rows.
+//! Tests of the classifier against scikit-learn: `tests/fixtures/train/make.py` writes its results
+//! for the same rows.
 
 use std::cell::Cell;
 use std::fs;
@@ -22,7 +23,7 @@ fn of<T: serde::de::DeserializeOwned>(case: &Value, key: &str) -> T {
     serde_json::from_value(case[key].clone()).expect(key)
 }
 
-/// How much each row counts, as scikit-learn has it.
+/// Returns the weight of each row, as scikit-learn computes it.
 #[expect(clippy::cast_precision_loss, reason = "a few rows")]
 fn weights(case: &Value, labels: &[u32]) -> Vec<f64> {
     let count: usize = of(case, "labels");
@@ -175,7 +176,8 @@ fn rows_that_can_be_told_apart_without_a_penalty_end_at_the_most_iterations() {
     assert_eq!(fitted.classifier.predict(&[0.0, 1.0, 5.0, 6.0]), labels);
 }
 
-/// Macro F1 of scikit-learn's classifier with its default penalty, and the best of several penalties and weights.
+/// Script that prints the macro F1 of scikit-learn's classifier: with its default penalty, and the
+/// best over several penalties and weights.
 const SCIKIT_LEARN: &str = "
 import json, sys
 from sklearn.linear_model import LogisticRegression
@@ -189,7 +191,7 @@ all = [score(c, weight) for c in (1, 3, 10, 30, 100) for weight in (None, 'balan
 print(json.dumps({'default': score(1, None), 'best': max(all)}))
 ";
 
-/// Rows of length 1, as embeddings have it, of which few have other labels than the first.
+/// Returns rows of length 1, like embeddings, of which few have a label other than the first.
 fn imbalanced(times: usize, state: &mut u64) -> (Vec<Vec<f32>>, Vec<u32>) {
     let mut noise = || -> f32 {
         let drawn = (0..4).map(|_| {
@@ -285,7 +287,7 @@ fn a_chosen_penalty_does_not_starve_labels_with_few_rows() {
     let said: Value = serde_json::from_slice(&ran.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&ran.stderr)));
     let (default, best): (f64, f64) = (self::of(&said, "default"), self::of(&said, "best"));
-    // Theirs has the kept rows to train on, too.
+    // Scikit-learn also trains on the rows that pkgtool keeps for validation.
     assert!(own > default, "{own}, and scikit-learn's default {default}");
     assert!(own > best - 0.05, "{own}, and scikit-learn's best {best}");
 }

@@ -1,4 +1,4 @@
-//! Datasets: what is taken, and what is told of those that are not.
+//! Tests of datasets: accepted ones, and the error messages of rejected ones.
 
 use std::io::{self, Read};
 
@@ -17,7 +17,7 @@ fn read(bytes: impl AsRef<[u8]>) -> Result<Summary, String> {
     check(bytes.as_ref(), SMALL).map_err(|error| error.to_string())
 }
 
-/// What is told of a dataset, which has all these words in it.
+/// Fails unless the dataset is rejected with a message that contains all of these words.
 #[track_caller]
 fn refused(bytes: impl AsRef<[u8]>, words: &[&str]) {
     let told = read(bytes).expect_err("it is wrong");
@@ -144,7 +144,7 @@ fn ten_faults_are_told_and_the_rest_counted() {
     assert_eq!(faults[9].line, Some(10));
 }
 
-/// Bytes without end, and how many of them were read.
+/// An endless reader that counts the bytes read.
 struct Endless {
     head: &'static [u8],
     read: u64,

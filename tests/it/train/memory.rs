@@ -1,4 +1,4 @@
-//! The model of a store: records in memory, one step at a time.
+//! An in-memory training store: the reference model for other stores in tests.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -9,7 +9,7 @@ use pkgtool::train::{
     NewDataset, NewDerived, NewFitConfig, NewJob, TrainingStore,
 };
 
-/// Records in memory.
+/// A training store that keeps its records in memory.
 #[derive(Default)]
 pub(super) struct MemoryTraining(Mutex<Records>);
 

@@ -1,4 +1,4 @@
-//! Training: datasets, the classifier, its records.
+//! Tests of training: datasets, the classifier, its records.
 
 mod classifier;
 mod dataset;

@@ -1,4 +1,4 @@
-//! What every store of training does, told once.
+//! Scenarios that every training store must pass.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const LATER: Timestamp = Timestamp(2_000);
 const ONE: AccountId = AccountId(1);
 const TWO: AccountId = AccountId(2);
 
-/// Has a story told of every store, in which accounts 1 and 2 have the services 1 to 4.
+/// Runs a scenario on every store; accounts 1 and 2 have the services 1 to 4.
 fn of_every_store<F: Future<Output = ()>>(story: impl Fn(Arc<dyn TrainingStore>) -> F) {
     let directory = tempfile::tempdir().expect("a directory");
     block_on(async {
@@ -34,7 +34,7 @@ fn of_every_store<F: Future<Output = ()>>(story: impl Fn(Arc<dyn TrainingStore>)
             numbers.service_number(ONE, name).await.expect("it works");
         }
         story(stores.training().await.expect("it opens")).await;
-        // What the third process sees is what the first stored.
+        // The third process still sees the data of the first.
         for _ in 0..2 {
             let again = Stores::open(&url).await.expect("it opens");
             again.training().await.expect("it opens");

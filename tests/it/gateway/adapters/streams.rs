@@ -76,7 +76,7 @@ fn an_error_is_a_status_before_the_first_event_and_an_event_after_it() {
             let mut all = data(&text);
             assert_eq!(base == STANDARD, all.last() == Some(&"[DONE]"), "{text}");
             all.retain(|data| *data != "[DONE]");
-            assert_eq!(all.len(), 2, "half an event is not told: {text}");
+            assert_eq!(all.len(), 2, "half an event is not sent: {text}");
             let last: Value = serde_json::from_str(all[1]).expect("it is JSON");
             assert_eq!(last["error"]["type"], "server_error", "{text}");
             assert_eq!(last["error"]["param"], Value::Null);

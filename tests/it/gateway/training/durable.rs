@@ -49,7 +49,7 @@ fn a_kill_in_the_middle_loses_neither_dataset_nor_job() {
         ["first", "second"]
     );
     let gateway = gateway.kill_and_restart();
-    assert_eq!(job(&gateway, number), done, "what ended stays as it is");
+    assert_eq!(job(&gateway, number), done, "a finished job never changes");
     assert_eq!(labels(&gateway, "scenes", &["a fast dog"]), ["animals"]);
     let making = gateway.data().join("trained/making");
     assert_eq!(std::fs::read_dir(making).expect("it is there").count(), 0);
@@ -67,7 +67,7 @@ fn a_stop_puts_a_job_back_and_a_cancel_ends_it() {
     assert_eq!(
         job(&gateway, number)["attempt"],
         json!(1),
-        "a stop is no failed attempt"
+        "a stop does not count as a failed attempt"
     );
     gateway
         .send("DELETE", &format!("{BASE}/dataset/{dataset}"), "")

@@ -107,7 +107,7 @@ fn a_real_encoder_learns_as_well_as_scikit_learn() {
     let said: Value = serde_json::from_slice(&ran.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&ran.stderr)));
     let theirs = said["accuracy"].as_f64().expect("a number");
-    assert!(theirs > 0.7, "the topics can be told apart: {theirs}");
+    assert!(theirs > 0.7, "scikit-learn separates the topics: {theirs}");
     assert!(
         (own - theirs).abs() <= 0.01,
         "{own}, and scikit-learn {theirs}"
@@ -192,7 +192,7 @@ fn every_step_answers_as_the_contract_says() {
     );
     let own = format!("{BASE}/model/scenes");
     assert_eq!(gateway.get(&own).expect(200).json()["id"], service["id"]);
-    // What the trainable service has, the new one has: predict configs, and what the registry says.
+    // The new service has the same predict configs and registry entry as the trainable one.
     let inherited = gateway
         .get(&format!("{own}/predict-config"))
         .expect(200)
@@ -303,7 +303,7 @@ fn every_step_answers_as_the_contract_says() {
         labels.expect("labels")["value"],
         json!(["animals", "people", "places"])
     );
-    // A head can be asked by itself, with vectors.
+    // The head alone accepts vectors.
     let vector =
         json!({"data": {"inputs": [{"data": [vec![0.5; 32]]}]}, "config": {"component": "head"}});
     let head = gateway
@@ -338,7 +338,7 @@ fn a_result_is_a_package_that_another_server_serves() {
     assert!(copied.expect("cp runs").success());
     let elsewhere = Setup::new().packages(other.path()).start();
     assert_eq!(labels(&elsewhere, "scenes", &texts), expected);
-    // The service is trained again, a third time, and each time the new one answers.
+    // The service is trained again, twice, and the newest version answers each time.
     for (place, swapped) in [(2, "places"), (3, "animals")] {
         let text = scenes()
             .replace("places", "swap")

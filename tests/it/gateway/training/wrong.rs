@@ -1,4 +1,4 @@
-//! Requests to derive and to train that are wrong.
+//! Tests of invalid requests to derive and to train services.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn what_cannot_be_derived_is_refused() {
     models
         .post(&format!("{BASE}/model/negate/derived?name=x"), "")
         .expect_error(409, "SERVICE_IS_NOT_TRAINABLE");
-    // A restart keeps what was derived.
+    // Derived services survive a restart.
     let gateway = gateway.kill_and_restart();
     gateway
         .post(&format!("{path}?name=in_query"), "")

@@ -378,7 +378,7 @@ async fn steps_carry_what_the_model_gives_and_can_go_back() {
         endpoint
             .warm()
             .await
-            .expect("it runs without what is carried");
+            .expect("it runs without carried tensors");
         let mut conversation = endpoint.lease(ANN, LIMIT);
         let mut logits = Vec::new();
         for (begins, token, held) in [
@@ -402,7 +402,7 @@ async fn steps_carry_what_the_model_gives_and_can_go_back() {
             let outputs = conversation.step(begins, inputs, Some(LIMIT)).await;
             logits.push(outputs.expect("it runs"));
         }
-        assert_eq!(logits[0].len(), 1, "what is carried is not given");
+        assert_eq!(logits[0].len(), 1, "carried tensors are not returned");
         assert_eq!(logits[3], logits[1], "{isolation:?}");
         assert_eq!(logits[4], logits[0], "{isolation:?}");
         assert_ne!(logits[1], logits[0]);

@@ -105,7 +105,7 @@ async fn who_waits_too_long_leaves_the_queue() {
     assert_eq!(
         endpoint.activity().runs,
         0,
-        "what was given up costs nothing"
+        "a cancelled request costs nothing"
     );
 }
 
@@ -219,7 +219,7 @@ async fn a_drained_endpoint_answers_what_it_has() {
     running.abort();
     for request in waiting {
         let answer = request.await.expect("no panic");
-        answer.expect("it had been taken");
+        answer.expect("the request was accepted");
     }
     drained.await.expect("no panic");
     assert!(endpoint.processes().is_empty() && !is_there(process));
