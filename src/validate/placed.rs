@@ -2,7 +2,7 @@
 //! differ between backends.
 //!
 //! Invariant: configs are compared only if their directories belong together (see
-//! [`ConfigFacts::reach`]), so two unrelated packages in one tree are never compared.
+//! `duplicate_scope`), so two unrelated packages in one tree are never compared.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use crate::source::{FileSource, ReadAt};
 
 /// Reads the bytes of tensors from files.
 pub(super) struct Weights {
-    /// The model file, which [`super::slim::ITSELF`] refers to.
+    /// The model file, which `MODEL_FILE` refers to.
     pub(super) model: PathBuf,
 }
 

@@ -84,7 +84,7 @@ impl Drop for OpenConnectionGuard {
 }
 
 impl Metrics {
-    /// Counts a request as in flight, until [`Self::answered`].
+    /// Counts a request as in flight, until `request_ended`.
     pub(super) fn request_started(&self) {
         self.in_flight.fetch_add(1, Relaxed);
     }

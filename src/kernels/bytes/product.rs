@@ -84,7 +84,7 @@ pub(crate) struct SumProduct {
 }
 
 impl SumProduct {
-    /// Packs weights `[output][input]` for inputs of this sign. Zero points are as in [`DenseParams`].
+    /// Packs weights `[output][input]` for inputs of this sign. Zero points are as in `DenseParams`.
     pub(crate) fn new(
         cpu: Cpu,
         sizes: [usize; 2],
