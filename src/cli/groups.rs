@@ -4,6 +4,10 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
+/// The command that the library adds when it parses, and its description.
+const HELP: &str = "help";
+const HELP_ABOUT: &str = "Print this message or the help of the given subcommand(s)";
+
 /// Each command's group, in the order of the list.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Author", &["init", "fix", "diff", "lsp"]),
@@ -14,13 +18,11 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["run", "chat", "bench", "compare", "backends"]),
     ("Serve", &["serve", "train", "services", "predict", "task"]),
     ("Operate", &["accounts", "keys", "admin"]),
-    ("Other", &["completions", "man", "help"]),
+    ("Other", &["completions", "man", HELP]),
 ];
 
 /// Replaces the list of commands in the help by one with groups.
-pub(super) fn grouped(mut command: Command) -> Command {
-    // Adds the command `help`.
-    command.build();
+pub(super) fn grouped(command: Command) -> Command {
     let list = list(&command);
     let heading = *command.get_styles().get_header();
     command.help_template(format!(
@@ -36,15 +38,13 @@ fn list(command: &Command) -> String {
         // A build without a feature lacks its commands.
         let commands: Vec<_> = names
             .iter()
-            .filter_map(|name| Some((name, command.find_subcommand(name)?)))
+            .filter_map(|name| Some((name, about(command, name)?)))
             .collect();
         if commands.is_empty() {
             continue;
         }
         let _ = writeln!(list, "{heading}{group}:{heading:#}");
-        for (name, command) in commands {
-            let about = command.get_about().map(ToString::to_string);
-            let about = about.unwrap_or_default();
+        for (name, about) in commands {
             let _ = writeln!(list, "  {name_style}{name:<11}{name_style:#}  {about}");
         }
         list.push('\n');
@@ -52,11 +52,25 @@ fn list(command: &Command) -> String {
     list
 }
 
+/// Returns the description of a subcommand, if this build has it.
+fn about(command: &Command, name: &str) -> Option<String> {
+    if name == HELP {
+        return Some(HELP_ABOUT.to_owned());
+    }
+    let subcommand = command.find_subcommand(name)?;
+    Some(
+        subcommand
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
-    use super::{GROUPS, list};
+    use super::{GROUPS, HELP, HELP_ABOUT, list};
     use crate::cli::Cli;
 
     #[test]
@@ -70,6 +84,8 @@ mod tests {
                 .filter(|(_, names)| names.contains(&subcommand.get_name()));
             assert_eq!(groups.count(), 1, "{}", subcommand.get_name());
         }
+        let help = command.find_subcommand(HELP).and_then(|it| it.get_about());
+        assert_eq!(help.map(ToString::to_string).as_deref(), Some(HELP_ABOUT));
         let plain = clap::builder::StyledStr::from(list(&command)).to_string();
         let long = plain.lines().find(|line| line.chars().count() > 80);
         assert_eq!(long, None, "the list fits a terminal of 80 columns");

@@ -110,8 +110,9 @@ enum Command {
 /// as a bug of this tool.
 pub fn main() -> ExitCode {
     bounds::choose_arguments(std::env::args_os().skip(1));
-    let arguments = json_option::normalize_json_options(std::env::args_os(), &Cli::command());
-    let matches = groups::grouped(Cli::command()).get_matches_from(arguments);
+    let command = Cli::command();
+    let arguments = json_option::normalize_json_options(std::env::args_os(), &command);
+    let matches = groups::grouped(command).get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = std::panic::catch_unwind(|| run(cli.command));
     outcome.unwrap_or(Exit::Bug).into()
