@@ -11,12 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::support::files::{pages, root};
+
 const RULES_START: &str = "<!-- rules: the output of `pkgtool rules --format markdown` -->\n";
 const RULES_END: &str = "<!-- end of rules -->";
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 /// Serialises the tests that write pages.
 static PAGES: Mutex<()> = Mutex::new(());
@@ -25,34 +23,11 @@ fn lock_pages() -> MutexGuard<'static, ()> {
     PAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The path of the clone in the pages.
+const CLONE: &str = "/home/me/pkgtool";
+
 fn updates() -> bool {
     std::env::var_os("BOOK_UPDATE").is_some()
-}
-
-/// Returns the README, the other pages of the repository's root, and every page of the book.
-fn pages() -> Vec<PathBuf> {
-    let mut pages: Vec<PathBuf> = [
-        "README.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "SECURITY.md",
-    ]
-    .iter()
-    .map(|name| root().join(name))
-    .collect();
-    let mut folders = vec![root().join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("a folder of the book") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path);
-            }
-        }
-    }
-    pages.sort();
-    pages
 }
 
 fn read(page: &Path) -> String {
@@ -85,7 +60,9 @@ fn run(line: &str) -> String {
     );
     let mut text = String::from_utf8(output.stdout).expect("output is UTF-8");
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    text
+    // A page must not depend on the folder of the clone.
+    let clone = root().to_str().expect("the path is UTF-8");
+    text.replace(clone, CLONE)
 }
 
 /// The kind of a Markdown code block.

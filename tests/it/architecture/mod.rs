@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::support::files;
 use imports::Imports;
 
 /// Layers and the layers each may use. A layer that is not built yet has no folder and no row.
@@ -338,25 +339,17 @@ struct SourceFile {
 }
 
 fn sources() -> Vec<SourceFile> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    let mut directories = vec![root.clone()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).expect("src can be listed") {
-            let path = entry.expect("src can be listed").path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let below = path.strip_prefix(&root).expect("it is below src");
-                let first = below.components().next().expect("it has a name");
-                files.push(SourceFile {
-                    layer: first.as_os_str().to_string_lossy().into_owned(),
-                    text: fs::read_to_string(&path).expect("a source file is text"),
-                    path: below.to_owned(),
-                });
-            }
+    let root = files::root().join("src");
+    let source = |path: PathBuf| {
+        let below = path.strip_prefix(&root).expect("it is below src");
+        let first = below.components().next().expect("it has a name");
+        SourceFile {
+            layer: first.as_os_str().to_string_lossy().into_owned(),
+            text: fs::read_to_string(&path).expect("a source file is text"),
+            path: below.to_owned(),
         }
-    }
+    };
+    let files: Vec<SourceFile> = files::below(&root, "rs").into_iter().map(source).collect();
     assert!(files.len() > 50, "the walk finds the sources");
     files
 }

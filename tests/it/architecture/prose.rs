@@ -4,9 +4,10 @@
 //! noun ("is no number"), and "tell" for report, print or log.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use regex::Regex;
+
+use crate::support::files;
 
 /// Maximum share of sentences that begin with a word of [`CLAUSE_WORDS`].
 const MAX_CLAUSES: f64 = 0.01;
@@ -67,23 +68,6 @@ impl Prose {
     }
 }
 
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder");
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    paths.sort();
-    let mut found = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            found.extend(files(&path, extension));
-        } else if path.extension().is_some_and(|it| it == extension) {
-            found.push(path);
-        }
-    }
-    found
-}
-
 /// Returns the comments of a Rust file as paragraphs, without words in backticks.
 fn comments(source: &str) -> String {
     let mut text = String::new();
@@ -128,10 +112,9 @@ fn assert_plain(name: &str, text: &str) {
 
 #[test]
 fn comments_are_plain_english() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for folder in ["src", "tests", "fuzz"] {
         let mut texts = String::new();
-        for file in files(&root.join(folder), "rs") {
+        for file in files::below(&files::root().join(folder), "rs") {
             texts += &comments(&fs::read_to_string(file).expect("a source file"));
             texts += ". \n\n";
         }
@@ -141,10 +124,7 @@ fn comments_are_plain_english() {
 
 #[test]
 fn pages_are_plain_english() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = files(&root.join("docs"), "md");
-    pages.extend(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root.join(name)));
-    for page in pages {
+    for page in files::pages() {
         let text = fs::read_to_string(&page).expect("a page");
         assert_plain(&page.display().to_string(), &paragraphs(&text));
     }

@@ -13,6 +13,7 @@ pub(crate) mod engines;
     expect(dead_code, reason = "most helpers are for tests that run models")
 )]
 pub(crate) mod environment;
+pub(crate) mod files;
 #[cfg(feature = "serve")]
 pub(crate) mod gateway;
 #[cfg(feature = "run")]
