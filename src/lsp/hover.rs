@@ -19,7 +19,7 @@ const MAX_METHODS: usize = 20;
 /// Maximum size of a hover text, in bytes.
 const MAX_TEXT_BYTES: usize = 20_000;
 
-/// Returns the hover at `offset`, or `null` if there is none.
+/// Returns the hover at `offset`, or `null` at a place without one.
 pub(super) fn hover(view: &DocumentView<'_>, offset: usize) -> Value {
     let place = TreePosition::at(view.text.as_str(), &view.tree, offset);
     let (span, key) = match place.part {

@@ -67,7 +67,7 @@ impl GitIgnored {
         }
     }
 
-    /// Returns whether there are no patterns.
+    /// Returns whether the list of patterns is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.excludes.is_empty()
     }

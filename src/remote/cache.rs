@@ -113,7 +113,7 @@ impl Cache {
     }
 
     /// Updates the copy of a source and returns it. If the source cannot be read, returns the
-    /// existing copy. Fails if there is no complete copy; the next call resumes the download.
+    /// existing copy. Fails without a complete copy; the next call resumes the download.
     pub fn renew(
         &mut self,
         address: &Address,

@@ -13,7 +13,7 @@ pub trait ReadAt {
     /// [`io::ErrorKind::UnexpectedEof`].
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// Returns whether there are no bytes at all.
+    /// Returns whether the source is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

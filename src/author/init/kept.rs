@@ -32,7 +32,7 @@ impl PreservedFacts {
         self.dims
     }
 
-    /// Names the preserved facts: `names of tensors`; `None` if there are none.
+    /// Names the preserved facts: `names of tensors`; `None` if nothing is preserved.
     pub(super) fn words(self) -> Option<&'static str> {
         match (self.names, self.dims) {
             (true, true) => Some("names of tensors and dynamic dimensions"),

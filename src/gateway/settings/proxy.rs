@@ -439,7 +439,10 @@ mod tests {
                 "upstream = [\"http://h\", \"http://h/\"]".to_owned(),
                 "twice",
             ),
-            ("upstream = \"http://***@h/\"".to_owned(), "hidden credentials"),
+            (
+                "upstream = \"http://***@h/\"".to_owned(),
+                "hidden credentials",
+            ),
             (format!("{url}\nkey_env = \"K\""), "has a user"),
             (
                 format!("{url}\nkey_env = \"K\"\nkey_file = \"k\""),

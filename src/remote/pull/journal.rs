@@ -61,7 +61,7 @@ pub(super) struct PartialFileNote {
 /// The local file at the target of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LocalFile {
-    /// There is no file, or it is unknown whether it differs.
+    /// The file is missing, or it is unknown whether it differs.
     Nothing,
     /// The same file.
     Same,

@@ -25,7 +25,7 @@ const LOOKUPS: [(&str, usize); 7] = [
 ];
 
 /// Returns, for each input of a model's method, the number of rows of the smallest table that its
-/// elements index; `None` if there is none.
+/// elements index; `None` for an input that indexes no table.
 pub fn table_rows(model: &Path, format: &str, signature: &Signature) -> Vec<Option<u64>> {
     let count = signature.inputs.len();
     let found = match format {

@@ -199,7 +199,7 @@ impl Tokenizer {
         })
     }
 
-    /// Returns the settings of `tokenizer_config.json`; empty if there is no such file.
+    /// Returns the settings of `tokenizer_config.json`; empty if that file is missing.
     pub fn config(&self) -> &TokenizerConfig {
         &self.shared.config
     }

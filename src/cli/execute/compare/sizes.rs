@@ -36,7 +36,7 @@ pub(super) struct SizeResult {
 }
 
 impl SizesReport {
-    /// Combines the results of all input sets. Returns `None` if there are none.
+    /// Combines the results of all input sets. Returns `None` without results.
     pub(super) fn of(found: impl Iterator<Item = SizeResult>) -> Option<Self> {
         let mut each: Vec<SizeResult> = Vec::new();
         for found in found {
