@@ -32,7 +32,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     let mut show = |diagnostic: &Diagnostic, more: Option<String>| {
         let mut text = String::new();
         handler
-            .render_report(&mut text, &MietteDiagnostic::new(diagnostic))
+            .render_report(&mut text, &MietteDiagnostic::new(diagnostic, style.links))
             .map_err(io::Error::other)?;
         writeln!(out, "{}", text.trim_end())?;
         if let Some(more) = more {
@@ -103,10 +103,12 @@ struct MietteDiagnostic<'a> {
     message: String,
     help: Option<String>,
     snippet: Option<Snippet>,
+    /// Whether the code links to the page of its rule.
+    is_linked: bool,
 }
 
 impl<'a> MietteDiagnostic<'a> {
-    fn new(diagnostic: &'a Diagnostic) -> Self {
+    fn new(diagnostic: &'a Diagnostic, is_linked: bool) -> Self {
         let snippet = Snippet::new(&diagnostic.source, diagnostic.span);
         let message = defuse_line(&diagnostic.message);
         Self {
@@ -116,6 +118,7 @@ impl<'a> MietteDiagnostic<'a> {
             },
             help: diagnostic.help.as_deref().map(defuse_line),
             snippet,
+            is_linked,
             diagnostic,
         }
     }
@@ -141,7 +144,9 @@ impl miette::Diagnostic for MietteDiagnostic<'_> {
     }
 
     fn url<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(self.diagnostic.rule.page()))
+        // Without links the library would print the URL beside the code.
+        let page = self.is_linked.then(|| self.diagnostic.rule.page())?;
+        Some(Box::new(page))
     }
 
     fn severity(&self) -> Option<miette::Severity> {

@@ -290,6 +290,21 @@ fn sarif_tells_findings_apart_and_explains_rules() {
 }
 
 #[test]
+fn terminals_with_links_link_codes_to_pages() {
+    let tree = checkout();
+    for (forced, is_linked) in [("1", true), ("0", false)] {
+        let ran = pkgtool(["validate", "repo"])
+            .within(tree.root())
+            .variable("FORCE_HYPERLINK", forced)
+            .run();
+        let text = ran.stdout;
+        let link = "\u{1b}]8;;https://pkgtool.dev/docs/rules/PKG";
+        assert_eq!(text.contains(link), is_linked, "{text}");
+        assert_eq!(text.contains("https://"), is_linked, "{text}");
+    }
+}
+
+#[test]
 fn sarif_links_each_rule_to_its_page() {
     let tree = checkout();
     let sarif = report_within(&tree, "repo", &["--format", "sarif"]).json();
