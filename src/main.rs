@@ -1,7 +1,11 @@
-//! The `pkgtool` binary: parses the arguments, runs the command and returns its exit code.
+//! The `pkgtool` binary, which validates, runs and serves on-device model packages.
+//!
+//! `docs/architecture/index.md` describes the crates that do the work.
+
+mod cli;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    pkgtool::cli::main()
+    cli::main()
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use pkgtool::diagnostic::render::{Format, Style};
-use pkgtool::model::FORMATS;
-use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool::model::executorch::{contents, coreml, mlx, qnn, vulkan};
-use pkgtool::package::Backend;
-use pkgtool::source::ReadAt;
-use pkgtool::validate::{Options, rule_metas, validate_bytes};
+use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_model::FORMATS;
+use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
+use pkgtool_model::executorch::{contents, coreml, mlx, qnn, vulkan};
+use pkgtool_base::package::Backend;
+use pkgtool_base::source::ReadAt;
+use pkgtool_check::validate::{Options, rule_metas, validate_bytes};
 
 /// Validates bytes as a file of this name. Spans must lie inside the text, the report must be
 /// bounded, and all output formats must succeed.
@@ -44,7 +44,7 @@ pub fn check_validation(file_name: &str, bytes: &[u8]) {
         deny_warnings: false,
         grouped: true,
         rules: &rules,
-        rules_page: None,
+        links: false,
         paths: &BTreeMap::new(),
     };
     for format in Format::ALL {

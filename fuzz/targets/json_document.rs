@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pkgtool::source::Document;
-use pkgtool::source::json::{Kind, Node};
+use pkgtool_base::source::Document;
+use pkgtool_base::source::json::{Kind, Node};
 use serde_json::Value;
 
 fuzz_target!(|text: &str| {

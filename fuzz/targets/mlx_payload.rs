@@ -2,7 +2,7 @@
 //! for description, and as evidence in a program.
 #![no_main]
 
-use pkgtool::package::Backend;
+use pkgtool_base::package::Backend;
 
 /// A program with such a payload.
 static PROGRAM: &[u8] = include_bytes!("../../tests/fixtures/payloads/mlp_dynamic_mlx_fp32.pte");

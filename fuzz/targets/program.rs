@@ -4,9 +4,9 @@
 
 use std::sync::OnceLock;
 
-use pkgtool::model::{self, Dim};
-use pkgtool::engine::{LoadOptions, LoadRequest, engine};
-use pkgtool::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_model::{self as model, Dim};
+use pkgtool_engine::{LoadOptions, LoadRequest, engine};
+use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // Engines load programs from files.

@@ -2,7 +2,7 @@
 //! program.
 #![no_main]
 
-use pkgtool::package::Backend;
+use pkgtool_base::package::Backend;
 
 /// The head of a program with such a payload.
 static HEAD: &[u8] = include_bytes!("../../tests/fixtures/qnn/conv_qnn_fp16.head.pte");

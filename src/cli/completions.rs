@@ -6,8 +6,8 @@ use clap_complete::Shell;
 
 use super::exit::{Exit, Failure};
 use super::{Cli, output};
-use crate::diagnostic::RuleMeta;
-use crate::validate;
+use pkgtool_base::diagnostic::RuleMeta;
+use pkgtool_check::validate;
 
 /// Arguments of `pkgtool completions`.
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,11 @@ use clap::ValueEnum;
 use super::exit::{self, Exit, Failure};
 use super::far::{self, Far, FarArgs};
 use super::output;
-use crate::diagnostic::book;
-use crate::diff::render::{Format, Style};
-use crate::diff::{self, Difference, KINDS, Reading, Tree, WrittenTree, write_revision};
-use crate::git::Repository;
-use crate::package::Roots;
+use pkgtool_base::diagnostic::book;
+use pkgtool_base::git::Repository;
+use pkgtool_base::package::Roots;
+use pkgtool_check::diff::render::{Format, Style};
+use pkgtool_check::diff::{self, Difference, KINDS, Reading, Tree, WrittenTree, write_revision};
 
 /// Arguments of `pkgtool diff`.
 #[derive(Debug, clap::Args)]

@@ -2,8 +2,8 @@
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::diagnostic::{Applicability, RuleMeta};
-use crate::validate;
+use pkgtool_base::diagnostic::{Applicability, RuleMeta};
+use pkgtool_check::validate;
 
 /// Arguments of `pkgtool explain`.
 #[derive(Debug, clap::Args)]

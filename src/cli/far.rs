@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::exit::Failure;
 use super::output;
-use crate::diagnostic::{Diagnostic, Report, SourceText};
-use crate::remote::{Address, Limits, Mirror, Settings};
+use pkgtool_base::diagnostic::{Diagnostic, Report, SourceText};
+use pkgtool_remote::{Address, Limits, Mirror, Settings};
 
 /// Options for access to servers.
 #[derive(Debug, Clone, clap::Args)]
@@ -173,9 +173,9 @@ fn needs_listing(one: &Diagnostic) -> bool {
 }
 
 /// Converts a failure of a server to one of the command.
-pub(super) fn remote_failure(error: crate::remote::RemoteError) -> Failure {
+pub(super) fn remote_failure(error: pkgtool_remote::RemoteError) -> Failure {
     match error {
-        nothing @ crate::remote::RemoteError::Nothing { .. } => {
+        nothing @ pkgtool_remote::RemoteError::Nothing { .. } => {
             Failure::Nothing(nothing.to_string())
         }
         other => Failure::Other(other.to_string()),

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::exit::Failure;
-use crate::diagnostic::Report;
+use pkgtool_base::diagnostic::Report;
 
 /// Takes no arguments.
 #[derive(Debug, Clone, clap::Args)]

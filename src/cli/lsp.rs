@@ -4,7 +4,7 @@ use std::io::{BufReader, stdin};
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::lsp::{self, Ending, Options};
+use pkgtool_check::lsp::{self, Ending, Options};
 
 /// Arguments of `pkgtool lsp`.
 #[derive(Debug, clap::Args)]

@@ -57,10 +57,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use exit::Exit;
+pub(crate) use exit::Exit;
 
-use crate::diagnostic::book;
-use crate::source::bounds;
+use pkgtool_base::diagnostic::book;
+use pkgtool_base::source::bounds;
 
 /// A tool for on-device model packages.
 ///
@@ -69,7 +69,7 @@ use crate::source::bounds;
 /// files.
 #[derive(Debug, Parser)]
 #[command(name = "pkgtool", version, long_version = env!("VERSION_AND_COMMIT"), after_help = book::help(exit::HELP, ""), propagate_version = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -108,7 +108,7 @@ enum Command {
 
 /// Parses the process's arguments, runs the command and returns the exit code. A panic is reported
 /// as a bug of this tool.
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     bounds::choose_arguments(std::env::args_os().skip(1));
     let command = Cli::command();
     let arguments = json_option::normalize_json_options(std::env::args_os(), &command);

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufWriter, IsTerminal, Read, Write};
 
-use crate::source::text::{defuse_line, escape};
+use pkgtool_base::source::text::{defuse_line, escape};
 
 /// Standard output, buffered.
 pub(super) fn stdout() -> BufWriter<io::StdoutLock<'static>> {

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::package::{Backend, PrecisionList};
-use crate::policy::{
+use pkgtool_base::package::{Backend, PrecisionList};
+use pkgtool_check::policy::{
     Error, Glob, Level, Origin, Overrides, Policy, PolicyOutcome, Selector, Settings,
 };
-use crate::validate;
+use pkgtool_check::validate;
 
 /// Options that choose the settings file.
 #[derive(Debug, clap::Args)]
@@ -321,7 +321,7 @@ fn backend(text: &str) -> Result<Backend, String> {
 }
 
 fn capability(text: &str) -> Result<String, String> {
-    let known = crate::policy::capabilities();
+    let known = pkgtool_check::policy::capabilities();
     if known.iter().any(|word| word == text) {
         return Ok(text.to_owned());
     }

@@ -10,12 +10,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::exit::{Exit, Failure};
 use super::far;
 use super::output;
-use crate::diagnostic::book;
-use crate::diagnostic::render::{Format, Style};
-use crate::package::{Backend, config};
-use crate::remote::pull::{self, Progress, ProgressStep, PullOptions, PullResult};
-use crate::remote::{Address, RemoteError};
-use crate::validate::{self, Options};
+use pkgtool_base::diagnostic::book;
+use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::package::{Backend, config};
+use pkgtool_check::validate::{self, Options};
+use pkgtool_remote::pull::{self, Progress, ProgressStep, PullOptions, PullResult};
+use pkgtool_remote::{Address, RemoteError};
 
 /// Commands that download packages.
 #[derive(Debug, clap::Subcommand)]

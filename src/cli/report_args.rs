@@ -9,9 +9,9 @@ use clap::ValueEnum;
 
 use super::exit::Failure;
 use super::output;
-use crate::diagnostic::Report;
-use crate::diagnostic::render::{Format, Style};
-use crate::package::Roots;
+use pkgtool_base::diagnostic::Report;
+use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::package::Roots;
 
 /// A report format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

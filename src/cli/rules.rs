@@ -8,9 +8,9 @@ use serde_json::json;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::policy_args::SettingsArgs;
-use crate::diagnostic::{Applicability, RuleMeta, Table, book};
-use crate::policy::{Cause, Level, Overrides, Settings};
-use crate::validate;
+use pkgtool_base::diagnostic::{Applicability, RuleMeta, Table, book};
+use pkgtool_check::policy::{Cause, Level, Overrides, Settings};
+use pkgtool_check::validate;
 
 /// Arguments of `pkgtool rules`.
 #[derive(Debug, clap::Args)]

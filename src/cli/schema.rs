@@ -4,9 +4,9 @@ use clap::ValueEnum;
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::package::precision;
-use crate::policy;
-use crate::validate;
+use pkgtool_base::package::precision;
+use pkgtool_check::policy;
+use pkgtool_check::validate;
 
 /// Arguments of `pkgtool schema`.
 #[derive(Debug, clap::Args)]

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::account::AccountId;
-use crate::diagnostic::{Align, Table, book};
-use crate::runtime::machine::Machine;
-use crate::service::engine::Engines;
-use crate::service::{Catalog, CatalogOptions, Device, PackageDirectory, ServiceSettings};
-use crate::train::dataset::{DatasetLimits, Summary, check};
-use crate::train::{FitOptions, Progress, Training};
+use pkgtool_base::diagnostic::{Align, Table, book};
+use pkgtool_engine::runtime::machine::Machine;
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::service::engine::Engines;
+use pkgtool_serve::service::{Catalog, CatalogOptions, Device, PackageDirectory, ServiceSettings};
+use pkgtool_serve::train::dataset::{DatasetLimits, Summary, check};
+use pkgtool_serve::train::{FitOptions, Progress, Training};
 
 /// Name of the file that marks a package as made by training.
 const TRAINING_FILE: &str = "training.json";

@@ -24,7 +24,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "target" / "bench-decode"
-OURS = Path(__file__).parent / "decode-steps"
 PACKAGES = [
     "onnx==1.23.2", "onnx-ir==1.1.0", "onnxruntime==1.31.1", "onnxruntime-genai==0.18.0",
     "torch==2.13.0", "transformers==5.23.0", "tokenizers",
@@ -120,9 +119,9 @@ def environment():
 
 
 def build():
-    target = CACHE / "target"
-    subprocess.run(["cargo", "build", "--release", "-q", "--target-dir", target], cwd=OURS, check=True)
-    return target / "release" / "decode-steps"
+    command = ["cargo", "build", "--release", "-q", "--package", "pkgtool-text", "--example", "decode_steps"]
+    subprocess.run([*command, "--features", "pkgtool-engine/ort"], cwd=ROOT, check=True)
+    return ROOT / "target" / "release" / "examples" / "decode_steps"
 
 
 def make(python, name, precision, sizes):

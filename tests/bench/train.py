@@ -2,8 +2,8 @@
 """Times the tool's classifier against scikit-learn's on the same rows, in turns: train.py [ROWS [WIDTH [LABELS]]]
 
 Both minimise the same loss (l2 = 1/C = 1) by L-BFGS until no part of the gradient is above 1e-4; scikit-learn gets
-binary32 and binary64, with one thread and with its default number. The classifier is built separately
-(tests/bench/fit) from the tool's source files.
+binary32 and binary64, with one thread and with its default number. The program that fits is an example
+of the crate pkgtool-serve.
 
 Needs numpy and scikit-learn (tests/setup installs them; put PKGTOOL_TEST_SKLEARN on PYTHONPATH), and cargo.
 """
@@ -22,7 +22,7 @@ import sklearn
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[2]
 TURNS = 5
 
 
@@ -34,12 +34,12 @@ def main():
     # As a sentence encoder's: of length 1, labels apart but not wholly.
     x = centres[y] + 8 * random.normal(size=(rows, width))
     x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
-    command = ["cargo", "build", "--release", "--quiet", "--manifest-path", HERE / "fit" / "Cargo.toml"]
-    subprocess.run(command, check=True)
+    command = ["cargo", "build", "--release", "--quiet", "--package", "pkgtool-serve", "--example", "fit"]
+    subprocess.run(command, check=True, cwd=ROOT)
     with tempfile.NamedTemporaryFile() as file:
         file.write(x.tobytes() + y.astype(np.uint32).tobytes())
         file.flush()
-        own = [str(HERE / "fit/target/release/fit"), file.name, str(rows), str(width), str(labels), "1"]
+        own = [str(ROOT / "target/release/examples/fit"), file.name, str(rows), str(width), str(labels), "1"]
         peers = {
             "scikit-learn, binary32, one thread": (x, 1),
             "scikit-learn, binary32": (x, None),

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::package::{Backend, Config, FileRef};
-use pkgtool::source::Document;
-use pkgtool::validate::{Options, validate};
+use pkgtool_base::package::{Backend, Config, FileRef};
+use pkgtool_base::source::Document;
+use pkgtool_check::validate::{Options, validate};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples")

@@ -4,7 +4,7 @@
 // or `run` for the step that failed, or `died`, then a tab and what the runtime said last. It goes by the engine's own
 // interface to the runtime.
 
-#include "../../src/engine/executorch/shim.cpp"
+#include "../../crates/engine/src/executorch/shim.cpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

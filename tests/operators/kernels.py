@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/model/executorch/load/operators.txt: the operators that programs for ExecuTorch call.
+"""Writes crates/model/src/executorch/load/operators.txt: the operators that programs for ExecuTorch call.
 
 `kernels.py` prints the table. Needs the ExecuTorch package, by `PKGTOOL_EXECUTORCH_DIR` as `tests/setup` sets it,
 and `torchgen`, which comes with the package `torch`, for the operators of ATen. The file says how a line reads.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/model/onnx/load/operators.txt: the schemas of ONNX's operators and of ONNX Runtime's own.
+"""Writes crates/model/src/onnx/load/operators.txt: the schemas of ONNX's operators and of ONNX Runtime's own.
 
 `schemas.py` prints the table that the installed packages `onnx` and `onnxruntime` give. The file says
 how a line reads. Where both packages know an operator, what either of them allows is allowed.

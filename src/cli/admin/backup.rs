@@ -6,8 +6,8 @@ use super::super::directory::DataDirectoryArgs;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{bytes, data};
-use crate::diagnostic::book;
-use crate::task::{BackupError, backup};
+use pkgtool_base::diagnostic::book;
+use pkgtool_serve::task::{BackupError, backup};
 
 /// Arguments of `pkgtool admin backup`.
 #[derive(Debug, clap::Args)]

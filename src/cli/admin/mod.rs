@@ -7,7 +7,7 @@ mod status;
 
 use super::directory::DataDirectoryArgs;
 use super::exit::{Exit, Failure};
-use crate::database::DatabaseUrl;
+use pkgtool_serve::database::DatabaseUrl;
 
 /// The commands `admin backup`, `admin purge` and `admin status`.
 #[derive(Debug, clap::Subcommand)]

@@ -7,9 +7,9 @@ use super::super::directory::{DataDirectoryArgs, shown, span};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::data;
-use crate::database::{DatabaseUrl, Timestamp};
-use crate::gateway::settings::Settings;
-use crate::task::{Blobs, Stores, remove_in_batches};
+use pkgtool_serve::database::{DatabaseUrl, Timestamp};
+use pkgtool_serve::gateway::settings::Settings;
+use pkgtool_serve::task::{Blobs, Stores, remove_in_batches};
 
 /// Arguments of `pkgtool admin purge`.
 #[derive(Debug, clap::Args)]

@@ -8,8 +8,8 @@ use super::super::directory::{DataDirectoryArgs, shown};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{bytes, data};
-use crate::database::{DatabaseSize, DatabaseUrl, FileStats, disk_free};
-use crate::task::{Statistics, Stores};
+use pkgtool_serve::database::{DatabaseSize, DatabaseUrl, FileStats, disk_free};
+use pkgtool_serve::task::{Statistics, Stores};
 
 /// Arguments of `pkgtool admin status`.
 #[derive(Debug, clap::Args)]

@@ -6,9 +6,9 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::DataDirectoryArgs;
 use super::moment::shown;
-use crate::account::{Account, UNLIMITED};
-use crate::database::Timestamp;
-use crate::diagnostic::Table;
+use pkgtool_base::diagnostic::Table;
+use pkgtool_serve::account::{Account, UNLIMITED};
+use pkgtool_serve::database::Timestamp;
 
 /// The word for a rate without a limit.
 const WITHOUT_LIMIT: &str = "unlimited";

@@ -6,9 +6,9 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::DataDirectoryArgs;
 use super::moment::{self, shown};
-use crate::account::{ApiKey, Permissions};
-use crate::database::Timestamp;
-use crate::diagnostic::Table;
+use pkgtool_base::diagnostic::Table;
+use pkgtool_serve::account::{ApiKey, Permissions};
+use pkgtool_serve::database::Timestamp;
 
 /// The operations on API keys.
 #[derive(Debug, clap::Subcommand)]

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 
 use super::data_dir;
 use super::exit::{Exit, Failure};
-use crate::account::{AccountError, Accounts};
-use crate::database::{DatabaseError, DatabaseUrl};
-use crate::task::Stores;
 pub(super) use moment::{shown, span};
+use pkgtool_serve::account::{AccountError, Accounts};
+use pkgtool_serve::database::{DatabaseError, DatabaseUrl};
+use pkgtool_serve::task::Stores;
 
 /// The option for the data directory.
 #[derive(Debug, clap::Args)]

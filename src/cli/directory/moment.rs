@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::database::Timestamp;
+use pkgtool_serve::database::Timestamp;
 
 /// Parses a date, a time in UTC, or a duration from now.
 pub(super) fn parse(text: &str) -> Result<Timestamp, String> {

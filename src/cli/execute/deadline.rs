@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::cli::exit::Exit;
 use crate::cli::output;
-use crate::tensor::limit::Limit;
+use pkgtool_engine::tensor::limit::Limit;
 
 /// Runs `work`, and ends the command if it takes longer than `limit`. `doing` describes the work in
 /// the error.

@@ -1,6 +1,6 @@
 //! Command line options for the inputs of a model.
 
-use crate::tensor::input::{DIM_HELP, INPUT_HELP, InputArgs};
+use pkgtool_engine::tensor::input::{DIM_HELP, INPUT_HELP, InputArgs};
 
 /// Options for inputs and dynamic dimensions.
 #[derive(Debug, Clone, clap::Args)]

@@ -15,16 +15,16 @@ use std::path::Path;
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::engine::EngineError;
-use crate::model::executorch::body::{ProgramBody, known_defects};
-use crate::runtime::process::sandbox::Mode;
-use crate::runtime::selection::{Selection, SelectionError};
-use crate::runtime::target::{self, Candidate, StartError, StartRequest, Started};
-use crate::runtime::worker::{self, Launcher};
-use crate::runtime::{parsers, process};
-use crate::source::FileSource;
-use crate::tensor::Tensor;
-use crate::text::parsing;
+use pkgtool_base::source::FileSource;
+use pkgtool_engine::EngineError;
+use pkgtool_engine::runtime::process::sandbox::Mode;
+use pkgtool_engine::runtime::selection::{Selection, SelectionError};
+use pkgtool_engine::runtime::target::{self, Candidate, StartError, StartRequest, Started};
+use pkgtool_engine::runtime::worker::{self, Launcher};
+use pkgtool_engine::runtime::{parsers, process};
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_model::executorch::body::{ProgramBody, known_defects};
+use pkgtool_text::parsing;
 use target_args::{TargetArgs, VariantChoice};
 
 /// The commands `run`, `chat`, `bench`, `compare` and `backends`.
@@ -161,7 +161,9 @@ fn start_with_notes(
     note_wrong_operators(wish, &started, false);
     // With a named engine, the user knows that it is not the backend. The output says so, too.
     if let Some(why) = started.off_target().filter(|_| wish.engine.is_none()) {
-        let backend = wish.backend.map_or("", crate::package::Backend::name);
+        let backend = wish
+            .backend
+            .map_or("", pkgtool_base::package::Backend::name);
         output::print_message(
             "warning",
             &format!("ran on {} instead of {backend}; {why}", started.candidate),

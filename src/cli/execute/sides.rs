@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::target_args::{TargetArgs, VariantChoice, backend_parser, engine_name, engine_parser};
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::package::Backend;
-use crate::runtime::selection::Selection;
-use crate::runtime::target::{Candidate, StartRequest};
-use crate::source::text::defuse_line;
-use crate::tensor::input::{InputArgs, JointModel, JointSignature};
-use crate::tensor::{Tensor, TensorSpec};
+use pkgtool_base::package::Backend;
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::runtime::target::{Candidate, StartRequest};
+use pkgtool_engine::tensor::input::{InputArgs, JointModel, JointSignature};
+use pkgtool_engine::tensor::{Tensor, TensorSpec};
 
 /// Options with lists whose combinations are run.
 #[derive(Debug, Clone, clap::Args)]

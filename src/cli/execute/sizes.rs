@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use super::target_args::{GENERATING_INPUTS, TargetArgs, VariantChoice};
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::engine::EngineError;
-use crate::runtime::selection::Selection;
-use crate::runtime::target::{self, StartError};
-use crate::runtime::worker::Launcher;
-use crate::tensor::input::{self, InputArgs, OpenDim, TrialSize};
+use pkgtool_engine::EngineError;
+use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::runtime::target::{self, StartError};
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::input::{self, InputArgs, OpenDim, TrialSize};
 
 /// Time after which no further size is tried.
 const SEARCH_TIME: Duration = Duration::from_secs(30);

@@ -8,14 +8,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::super::exit::Failure;
 use super::deadline;
-use crate::engine::{Carrying, ENGINES, OrtOption, Rounding, cpu_features};
-use crate::package::Backend;
-use crate::runtime::process::sandbox::Mode;
-use crate::runtime::selection::{self, Choice, Selection, SelectionError};
-use crate::runtime::target::StartRequest;
-use crate::runtime::worker::Launcher;
-use crate::tensor::input::InputArgs;
-use crate::tensor::limit::MemoryLimit;
+use pkgtool_base::package::Backend;
+use pkgtool_engine::runtime::process::sandbox::Mode;
+use pkgtool_engine::runtime::selection::{self, Choice, Selection, SelectionError};
+use pkgtool_engine::runtime::target::StartRequest;
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::input::InputArgs;
+use pkgtool_engine::tensor::limit::MemoryLimit;
+use pkgtool_engine::{Carrying, ENGINES, OrtOption, Rounding, cpu_features};
 
 /// The description of generating inputs in errors about the time limit.
 pub(super) const GENERATING_INPUTS: &str = "generating the inputs";

@@ -12,11 +12,11 @@ use clap::ValueEnum;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::policy_args::SettingsArgs;
-use crate::diagnostic::{Applicability, Diagnostic, Report, book};
-use crate::fix::{self, Options, Outcome};
-use crate::policy::{Overrides, Policy};
-use crate::source::text::{defuse, escape};
-use crate::validate;
+use pkgtool_base::diagnostic::{Applicability, Diagnostic, Report, book};
+use pkgtool_base::source::text::{defuse, escape};
+use pkgtool_check::fix::{self, Options, Outcome};
+use pkgtool_check::policy::{Overrides, Policy};
+use pkgtool_check::validate;
 
 /// Arguments of `pkgtool fix`.
 #[derive(Debug, clap::Args)]

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::diagnostic::{Applicability, Diagnostic, Severity};
-use crate::fix::{FileResult, Fixed, Options, Outcome};
-use crate::source::text::{defuse, defuse_line};
+use pkgtool_base::diagnostic::{Applicability, Diagnostic, Severity};
+use pkgtool_base::source::text::{defuse, defuse_line};
+use pkgtool_check::fix::{FileResult, Fixed, Options, Outcome};
 
 /// Maximum number of findings in the text.
 const MAX_LISTED: usize = 40;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::author::init::{Given, Options};
 use crate::cli::exit::Failure;
 use crate::cli::policy_args::SettingsArgs;
-use crate::diagnostic::book;
-use crate::package::Backend;
-use crate::policy::{Overrides, Policy};
+use pkgtool_base::diagnostic::book;
+use pkgtool_base::package::Backend;
+use pkgtool_check::author::init::{Given, Options};
+use pkgtool_check::policy::{Overrides, Policy};
 
 /// Arguments of `pkgtool init`.
 #[derive(Debug, clap::Args)]
@@ -146,11 +146,11 @@ pub(super) fn token(text: &str) -> Result<String, String> {
 
 /// Parses a capability of the config format.
 pub(super) fn capability(text: &str) -> Result<String, String> {
-    let known = crate::author::init::CAPABILITIES;
+    let known = pkgtool_check::author::init::CAPABILITIES;
     if known.contains(&text) {
         return Ok(text.to_owned());
     }
-    let meant = crate::source::suggest::nearest(text, known.into_iter());
+    let meant = pkgtool_base::source::suggest::nearest(text, known.into_iter());
     let hint = meant.map_or(String::new(), |meant| format!("did you mean `{meant}`? "));
     Err(format!("{hint}expected one of {}", known.join(", ")))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::author::init::{Draft, Plan};
+use pkgtool_check::author::init::{Draft, Plan};
 
 /// Returns the document with a final newline. `written` says for each draft whether it was written.
 pub(super) fn render(plan: &Plan, written: &[Result<bool, String>]) -> String {

@@ -10,13 +10,13 @@ use std::io::Write;
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::author::init::{self, Draft, Need, Options, Plan};
-use crate::author::write::{self, Existing};
-use crate::diagnostic::Report;
-use crate::diagnostic::render::{Format, Style};
-use crate::policy::Policy;
-use crate::source::text::escape;
-use crate::validate;
+use pkgtool_base::diagnostic::Report;
+use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::source::text::escape;
+use pkgtool_check::author::init::{self, Draft, Need, Options, Plan};
+use pkgtool_check::author::write::{self, Existing};
+use pkgtool_check::policy::Policy;
+use pkgtool_check::validate;
 
 pub(super) use args::Args;
 

@@ -2,9 +2,9 @@
 //! that sets them.
 
 use super::args;
-use crate::author::init::{Given, Missing, Need};
 use crate::cli::exit::Failure;
 use crate::cli::output;
+use pkgtool_check::author::init::{Given, Missing, Need};
 
 /// Maximum number of attempts at answering a question.
 const MAX_TRIES: usize = 3;
@@ -89,7 +89,7 @@ pub(super) fn missing(needs: &[NeedWithPlaces]) -> String {
 #[cfg(test)]
 mod tests {
     use super::store_answer;
-    use crate::author::init::{Given, Need};
+    use pkgtool_check::author::init::{Given, Need};
 
     #[test]
     fn answers_are_checked_as_options_are() {

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-use crate::author::init::{Draft, Field};
-use crate::diagnostic::Table;
-use crate::source::text::defuse_line;
+use pkgtool_base::diagnostic::Table;
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_check::author::init::{Draft, Field};
 
 /// Maximum length of a value that is shown in full, in characters.
 const MAX_VALUE_CHARS: usize = 48;

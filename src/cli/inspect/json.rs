@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::{ExtraFacts, payloads, portable};
-use crate::model::{
+use pkgtool_model::{
     Allowed, Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind,
 };
 

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use super::exit::{Exit, Failure};
 use super::far;
 use super::output;
-use crate::model::executorch::Payload;
-use crate::model::executorch::body::{KnownDefect, ProgramBody, known_defects};
-use crate::model::{self, Method, ModelInfo};
-use crate::source::FileSource;
 use payloads::Payloads;
+use pkgtool_base::source::FileSource;
+use pkgtool_model::executorch::Payload;
+use pkgtool_model::executorch::body::{KnownDefect, ProgramBody, known_defects};
+use pkgtool_model::{self as model, Method, ModelInfo};
 
 /// Arguments of `pkgtool inspect`.
 #[derive(Debug, clap::Args)]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::model::executorch::body::ProgramBody;
-use crate::model::executorch::{Payload, PayloadSummary, Port, QuantizationScheme, contents};
-use crate::model::{Dim, FormatError, TensorInfo};
-use crate::package::Backend;
-use crate::source::ReadAt;
+use pkgtool_base::package::Backend;
+use pkgtool_base::source::ReadAt;
+use pkgtool_model::executorch::body::ProgramBody;
+use pkgtool_model::executorch::{Payload, PayloadSummary, Port, QuantizationScheme, contents};
+use pkgtool_model::{Dim, FormatError, TensorInfo};
 
 /// Maximum number of operators, states and unreadable payloads (each) shown in the text.
 const MAX_TEXT_ENTRIES: usize = 24;

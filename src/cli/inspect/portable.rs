@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::engine::{gaps_without_library, payload_gaps_without_library};
-use crate::model::{Method, ModelInfo};
-use crate::tensor::Signature;
+use pkgtool_engine::tensor::Signature;
+use pkgtool_engine::{gaps_without_library, payload_gaps_without_library};
+use pkgtool_model::{Method, ModelInfo};
 
 /// Returns the names of the operators, delegates and values that keep a method from running on any
 /// machine, and the reason. Both are empty if nothing is missing. Returns `None` if this is

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::model::{Method, ModelInfo};
+use pkgtool_model::{Method, ModelInfo};
 
 /// Always returns `None`.
 pub(super) fn missing(_: &Path, _: &ModelInfo, _: &Method) -> Option<(Vec<String>, String)> {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{ExtraFacts, payloads, portable};
-use crate::diagnostic::Table;
-use crate::model::executorch::body::KnownDefect;
-use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
-use crate::source::text::defuse_line;
+use pkgtool_base::diagnostic::Table;
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_model::executorch::body::KnownDefect;
+use pkgtool_model::{Dim, Method, ModelInfo, Value, ValueKind};
 
 /// Maximum number of a constant's elements that are shown.
 const MAX_ELEMENTS: usize = 16;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::super::exit::Failure;
-use crate::client::Predict;
-use crate::tensor::npy;
+use pkgtool_engine::tensor::npy;
+use pkgtool_serve::client::Predict;
 
 /// Options for the content of a request.
 #[derive(Debug, clap::Args)]

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use super::exit::{Exit, Failure};
 use super::output;
-use crate::client::{Client, ClientError, ServiceName};
-use crate::source::text::escape;
+use pkgtool_base::source::text::escape;
+use pkgtool_serve::client::{Client, ClientError, ServiceName};
 
 /// Options of all these commands.
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,7 @@
 use super::super::exit::{Exit, Failure};
 use super::data::ContentArgs;
 use super::{RemoteArgs, print_answer};
-use crate::diagnostic::book;
+use pkgtool_base::diagnostic::book;
 
 /// Arguments of `pkgtool predict`.
 #[derive(Debug, clap::Args)]

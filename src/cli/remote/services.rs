@@ -3,7 +3,7 @@
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{RemoteArgs, print_json};
-use crate::diagnostic::Table;
+use pkgtool_base::diagnostic::Table;
 
 /// Arguments of `pkgtool services`.
 #[derive(Debug, clap::Args)]

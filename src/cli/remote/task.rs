@@ -11,7 +11,7 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::data::ContentArgs;
 use super::{RemoteArgs, print_answer, print_json};
-use crate::client::{Client, TaskResult, TaskStatus};
+use pkgtool_serve::client::{Client, TaskResult, TaskStatus};
 
 /// Interval between two frames of the spinner.
 const SPINNER_INTERVAL: Duration = Duration::from_millis(100);

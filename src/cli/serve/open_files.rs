@@ -1,6 +1,6 @@
 //! Raises the process's limit of open files, and limits the number of connections accordingly.
 
-use crate::gateway::settings::Settings;
+use pkgtool_serve::gateway::settings::Settings;
 
 /// Number of files that the server needs besides its connections: database, bodies, upstreams,
 /// workers.

@@ -15,21 +15,21 @@ use super::proxies::{account_named, build_proxies};
 use super::training::{
     dataset_opener, jobs, service_settings, trained_directory, untrained_services,
 };
-use crate::account::{
+use pkgtool_engine::runtime::machine::Machine;
+use pkgtool_serve::account::{
     Account, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret, UNLIMITED,
     UsageCounts,
 };
-use crate::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
-use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
-use crate::gateway::{Deadline, GatewayParts, Services};
-use crate::runtime::machine::Machine;
-use crate::service::engine::Engines;
-use crate::service::meter::Meters;
-use crate::service::{
+use pkgtool_serve::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
+use pkgtool_serve::gateway::settings::{LOCAL_ACCOUNT, Settings};
+use pkgtool_serve::gateway::{Deadline, GatewayParts, Services};
+use pkgtool_serve::service::engine::Engines;
+use pkgtool_serve::service::meter::Meters;
+use pkgtool_serve::service::{
     BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, UpstreamOptions,
 };
-use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskId, TaskIds, TaskStore};
-use crate::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
+use pkgtool_serve::task::{Blobs, Queue, QueueOptions, Stores, TaskId, TaskIds, TaskStore};
+use pkgtool_serve::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 
 /// The components of a running server that accept new settings.
 pub(super) struct ReloadTargets {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::super::exit::Failure;
 use super::{Args, config_file};
-use crate::account::{Account, AccountId, AccountStore};
-use crate::gateway::Services;
-use crate::gateway::settings::Settings;
-use crate::service::engine::Engines;
-use crate::service::{Kind, Service, Upstream, UpstreamOptions};
+use pkgtool_serve::account::{Account, AccountId, AccountStore};
+use pkgtool_serve::gateway::Services;
+use pkgtool_serve::gateway::settings::Settings;
+use pkgtool_serve::service::engine::Engines;
+use pkgtool_serve::service::{Kind, Service, Upstream, UpstreamOptions};
 
 /// Returns the options of the upstreams of all proxies, including their API keys.
 pub(super) fn upstream_options(

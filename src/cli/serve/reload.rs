@@ -8,8 +8,8 @@ use super::Args;
 use super::log::LevelHandle;
 use super::parts::ReloadTargets;
 use super::proxies::upstream_options;
-use crate::gateway::Tls;
-use crate::gateway::settings::Changes;
+use pkgtool_serve::gateway::Tls;
+use pkgtool_serve::gateway::settings::Changes;
 
 /// Name of the setting with the proxies.
 const PROXIES: &str = "proxies";

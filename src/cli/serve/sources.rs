@@ -11,11 +11,11 @@ use std::time::SystemTime;
 use super::super::exit::Failure;
 use super::super::{far, pull};
 use super::places::{PackageLocation, Places};
-use crate::gateway::settings::Settings;
-use crate::package::Backend;
-use crate::remote::cache::{Cache, CachedCopy, CopyState};
-use crate::remote::pull::PullOptions;
-use crate::remote::{self, Address, RemoteError};
+use pkgtool_base::package::Backend;
+use pkgtool_remote::cache::{Cache, CachedCopy, CopyState};
+use pkgtool_remote::pull::PullOptions;
+use pkgtool_remote::{self as remote, Address, RemoteError};
+use pkgtool_serve::gateway::settings::Settings;
 
 /// Folder of the copies in the data directory.
 const SOURCES_FOLDER: &str = "sources";

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::super::exit::Failure;
 use super::super::far;
 use super::places::Places;
-use crate::gateway::settings::Settings;
+use pkgtool_serve::gateway::settings::Settings;
 
 /// Takes no arguments.
 #[derive(Debug, Clone, clap::Args)]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::exit::Failure;
-use crate::gateway::settings::Settings;
-use crate::service::engine::Engines;
-use crate::service::{Kind, Listed, Service, ServiceSettings, Untrained};
-use crate::task::Blobs;
-use crate::train::{Dataset, DerivedServices, Jobs, JobsOptions, OpenDataset};
+use pkgtool_serve::gateway::settings::Settings;
+use pkgtool_serve::service::engine::Engines;
+use pkgtool_serve::service::{Kind, Listed, Service, ServiceSettings, Untrained};
+use pkgtool_serve::task::Blobs;
+use pkgtool_serve::train::{Dataset, DerivedServices, Jobs, JobsOptions, OpenDataset};
 
 /// Returns the directory with the training results of all accounts.
 pub(super) fn trained_directory(data: &Path) -> PathBuf {

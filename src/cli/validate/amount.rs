@@ -5,8 +5,8 @@ use std::io::Write;
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::cli::report_args::FormatArg;
-use crate::diagnostic::Report;
-use crate::diagnostic::render::{Style, statistics, statistics_json};
+use pkgtool_base::diagnostic::Report;
+use pkgtool_base::diagnostic::render::{Style, statistics, statistics_json};
 
 /// Options for the size of the report.
 #[derive(Debug, clap::Args)]

@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::git::{Listing, Repository};
-use crate::package::reference::{normalize, resolve};
-use crate::package::sieve::SETTINGS_FILE;
-use crate::package::{
+use pkgtool_base::git::{Listing, Repository};
+use pkgtool_base::package::reference::{normalize, resolve};
+use pkgtool_base::package::sieve::SETTINGS_FILE;
+use pkgtool_base::package::{
     Backend, Config, Discovery, FoundFile, FoundKind, Loaded, Roots, config, load, precision, roots,
 };
-use crate::policy::{self, Policy, PolicyOutcome};
-use crate::validate::{Options, Outcome, Progress};
+use pkgtool_check::policy::{self, Policy, PolicyOutcome};
+use pkgtool_check::validate::{Options, Outcome, Progress};
 
 /// Options that ask Git for changed files.
 #[derive(Debug, clap::Args)]

@@ -20,13 +20,13 @@ use super::fix;
 use super::output;
 use super::policy_args::PolicyArgs;
 use super::report_args::{self, FormatArg};
-use crate::diagnostic::render::{Format, Style};
-use crate::diagnostic::{Applicability, Report, RuleMeta, book};
-use crate::package::Roots;
-use crate::policy::{Policy, PolicyOutcome};
-use crate::validate::{self, Options, Outcome};
 use amount::AmountArgs;
 use changed::GitArgs;
+use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::{Applicability, Report, RuleMeta, book};
+use pkgtool_base::package::Roots;
+use pkgtool_check::policy::{Policy, PolicyOutcome};
+use pkgtool_check::validate::{self, Options, Outcome};
 use stdin::StdinArgs;
 use watch::Watch;
 
@@ -193,7 +193,11 @@ impl Args {
         }
     }
 
-    fn mend(&self, far: &Far, policy: &Policy) -> Result<Option<crate::fix::Outcome>, Failure> {
+    fn mend(
+        &self,
+        far: &Far,
+        policy: &Policy,
+    ) -> Result<Option<pkgtool_check::fix::Outcome>, Failure> {
         let boldest = if self.also_unsafe {
             Applicability::Unsafe
         } else {

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::cli::exit::Failure;
-use crate::package::{config, load};
-use crate::policy::{Policy, PolicyOutcome};
-use crate::validate::Options;
+use pkgtool_base::package::{config, load};
+use pkgtool_check::policy::{Policy, PolicyOutcome};
+use pkgtool_check::validate::Options;
 
 /// The path that stands for standard input.
 const STDIN: &str = "-";

@@ -13,8 +13,8 @@ use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::cli::exit::Failure;
-use crate::package::reference::resolve;
-use crate::package::{Config, Discovery, Loaded, Roots, roots};
+use pkgtool_base::package::reference::resolve;
+use pkgtool_base::package::{Config, Discovery, Loaded, Roots, roots};
 
 /// Time without changes after which a change is handled.
 const QUIET_PERIOD: Duration = Duration::from_millis(150);

@@ -7,12 +7,12 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pkgtool::account::{
+use pkgtool_serve::account::{
     AccountError, AccountId, AccountStore, Accounts, Directory, NewConfig, Permission, Permissions,
     PredictConfigs,
 };
-use pkgtool::database::{DatabaseUrl, Timestamp};
-use pkgtool::task::Stores;
+use pkgtool_serve::database::{DatabaseUrl, Timestamp};
+use pkgtool_serve::task::Stores;
 
 use crate::task::block_on;
 
@@ -169,7 +169,7 @@ fn changes_of_others_are_seen_within_a_second() {
         let directory = Directory::watch(Arc::clone(&store))
             .await
             .expect("it works");
-        let seen = async |what: &dyn Fn(&pkgtool::account::Snapshot) -> bool| {
+        let seen = async |what: &dyn Fn(&pkgtool_serve::account::Snapshot) -> bool| {
             let begun = Instant::now();
             while !what(&directory.snapshot()) {
                 assert!(

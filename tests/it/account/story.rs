@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pkgtool::account::{
+use pkgtool_serve::account::{
     AccountId, AccountStore, ApiKey, Counted, NewConfig, NewKey, Permissions, StoredKey, Usage,
     UsageKey,
 };
-use pkgtool::database::{Day, Timestamp};
+use pkgtool_serve::database::{Day, Timestamp};
 
 use super::{NOW, block_on, open};
 
@@ -187,7 +187,8 @@ fn services_have_numbers_and_one_default() {
         let third = create(sum, "c", false).await;
         let defaults = async |service| {
             let configs = store.configs(service).await.expect("it works");
-            let of = |config: &pkgtool::account::PredictConfig| (config.id, config.is_default);
+            let of =
+                |config: &pkgtool_serve::account::PredictConfig| (config.id, config.is_default);
             configs.iter().map(of).collect::<Vec<_>>()
         };
         let expected = [(first.id, false), (second.id, true), (third.id, false)];

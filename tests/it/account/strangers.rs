@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use pkgtool::account::{
+use pkgtool_serve::account::{
     Account, AccountId, AccountStore, ApiKey, Counted, CpuUsed, Directory, NewConfig, NewKey,
     Permissions, PredictConfig, StoredKey, Usage, UsageKey,
 };
-use pkgtool::database::{DatabaseError, Day, Timestamp};
+use pkgtool_serve::database::{DatabaseError, Day, Timestamp};
 
 use super::{NOW, block_on, empty};
 

@@ -44,14 +44,14 @@ struct Modules {
 }
 
 impl Imports {
-    /// Of the crate whose sources are below `root`.
-    pub(super) fn of(root: &Path) -> Self {
+    /// Of the crate whose sources are below `root` and begin with the file `head`.
+    pub(super) fn of(root: &Path, head: &str) -> Self {
         let mut modules = Modules {
             root: root.to_owned(),
             files: Vec::new(),
             all: Vec::new(),
         };
-        modules.file(None, &root.join("lib.rs"));
+        modules.file(None, &root.join(head));
         let mut used = vec![BTreeSet::new(); modules.files.len()];
         for (number, module) in modules.all.iter().enumerate() {
             let imported = module.imported.iter().map(|(_, path)| path);
@@ -104,11 +104,14 @@ impl Imports {
 }
 
 impl Modules {
-    /// Whether a file is the `mod.rs` of a folder in which another lies.
+    /// Whether a file is the head (`mod.rs`, `lib.rs` or `main.rs`) of a folder in which another lies.
     fn is_head_of(&self, head: usize, other: usize) -> bool {
         let head = &self.files[head];
         let folder = head.parent().expect("a file has a folder");
-        head.ends_with("mod.rs") && self.files[other].starts_with(folder)
+        let is_head = ["mod.rs", "lib.rs", "main.rs"]
+            .iter()
+            .any(|name| head.ends_with(name));
+        is_head && self.files[other].starts_with(folder)
     }
 
     fn file(&mut self, parent: Option<usize>, path: &Path) -> usize {
@@ -119,7 +122,7 @@ impl Modules {
         let below = path.strip_prefix(&self.root).expect("it is below the root");
         self.files.push(below.to_owned());
         let folder = match path.file_stem().and_then(|stem| stem.to_str()) {
-            Some("mod" | "lib") => path.parent().expect("a file has a folder").to_owned(),
+            Some("mod" | "lib" | "main") => path.parent().expect("a file has a folder").to_owned(),
             _ => path.with_extension(""),
         };
         self.module(parent, self.files.len() - 1, &folder, &parsed.items)

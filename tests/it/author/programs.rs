@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use pkgtool::author::init::{Draft, Given, Options, plan};
-use pkgtool::model;
-use pkgtool::package::Backend;
-use pkgtool::policy::Policy;
+use pkgtool_base::package::Backend;
+use pkgtool_check::author::init::{Draft, Given, Options, plan};
+use pkgtool_check::policy::Policy;
+use pkgtool_model as model;
 use serde_json::Value;
 
 use super::read;

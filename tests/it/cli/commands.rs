@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use pkgtool::validate::rule_metas;
+use pkgtool_check::validate::rule_metas;
 
 use crate::support::fixture;
 use crate::support::run::pkgtool;

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pkgtool::diagnostic::render::{Format, Style};
-use pkgtool::diagnostic::{Anchor, Fix, Report, SourceText};
-use pkgtool::source::edit::TextEdit;
-use pkgtool::source::{Document, JsonPath, Span};
-use pkgtool::validate::rule_metas;
+use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::{Anchor, Fix, Report, SourceText};
+use pkgtool_base::source::edit::TextEdit;
+use pkgtool_base::source::{Document, JsonPath, Span};
+use pkgtool_check::validate::rule_metas;
 use serde_json::{Value, json};
 
 use crate::support::run::{Ran, pkgtool};

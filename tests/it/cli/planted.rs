@@ -202,7 +202,7 @@ fn files_of_lfs_are_compared_without_its_filter() {
     let tree = Tree::new().package("m/xnnpack", &config());
     let model = "m/xnnpack/tiny_xnnpack_fp32.pte";
     let bytes = fs::read(tree.path(model)).expect("a model");
-    let sum = pkgtool::source::same_bytes::sha256(&tree.path(model)).expect("a sum");
+    let sum = pkgtool_base::source::same_bytes::sha256(&tree.path(model)).expect("a sum");
     let pointer = format!(
         "version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize {}\n",
         bytes.len()

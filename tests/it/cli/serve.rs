@@ -263,8 +263,9 @@ fn a_service_is_asked_on_the_command_line() {
         .iter()
         .flat_map(|it| it.to_le_bytes())
         .collect();
-    let tensor = pkgtool::tensor::Tensor::new(pkgtool::tensor::DType::Float32, vec![3], bytes);
-    pkgtool::tensor::npy::write(&mut npy, &tensor.expect("it fits")).expect("it is written");
+    let tensor =
+        pkgtool_engine::tensor::Tensor::new(pkgtool_engine::tensor::DType::Float32, vec![3], bytes);
+    pkgtool_engine::tensor::npy::write(&mut npy, &tensor.expect("it fits")).expect("it is written");
     fs::write(tree.path("x.npy"), npy).expect("a file");
     let input = format!("x=@{}", tree.path("x.npy").display());
     let answer = gateway

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use pkgtool::tensor::{Tensor, npy};
+use pkgtool_engine::tensor::{Tensor, npy};
 use serde_json::{Value, json};
 
 use crate::support::environment::Piece;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pkgtool::database::{DatabaseError, Timestamp};
-use pkgtool::task::{Caps, Content, EnqueueError, NewTask};
+use pkgtool_serve::database::{DatabaseError, Timestamp};
+use pkgtool_serve::task::{Caps, Content, EnqueueError, NewTask};
 
 use crate::support::gateway::Setup;
 use crate::support::http::Upstream;

@@ -1,16 +1,16 @@
 //! Tests of migration: a database from an earlier release keeps all its data and supports all new
 //! features.
 
-use pkgtool::account::AccountId;
-use pkgtool::database::Timestamp;
-use pkgtool::task::{Caps, Content, Deletion, EnqueueError, Outcome, Quota, Status, Stores};
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::database::Timestamp;
+use pkgtool_serve::task::{Caps, Content, Deletion, EnqueueError, Outcome, Quota, Status, Stores};
 use rusqlite::params;
 
 use super::open_in;
 use crate::task::{WIDE, accounts, block_on, id, new, open};
 
 /// Schema of the first release.
-const FIRST: &str = include_str!("../../../src/database/sqlite/schema.sql");
+const FIRST: &str = include_str!("../../../crates/serve/src/database/sqlite/schema.sql");
 
 /// Creates a database of the first release with three tasks: one with an answer in its row, one
 /// with an answer in a file, and a waiting one with a body in a file.

@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use pkgtool::database::{DataLock, DatabaseError, DatabaseUrl, Timestamp};
-use pkgtool::task::Stores;
+use pkgtool_serve::database::{DataLock, DatabaseError, DatabaseUrl, Timestamp};
+use pkgtool_serve::task::Stores;
 
 use crate::support::environment::say;
 use crate::task::{WIDE, accounts, block_on, directory, id, new, open};
@@ -160,7 +160,7 @@ fn a_file_that_is_no_database_is_told() {
 fn a_damaged_page_harms_only_what_is_in_it() {
     let (directory, stores) = directory();
     accounts_without_limits(&stores);
-    let caps = pkgtool::task::Caps {
+    let caps = pkgtool_serve::task::Caps {
         waiting: 10_000,
         ..WIDE
     };
@@ -220,7 +220,7 @@ fn a_damaged_page_harms_only_what_is_in_it() {
 fn a_full_disk_is_told_and_what_was_accepted_stays() {
     let (directory, stores) = directory();
     accounts_without_limits(&stores);
-    let caps = pkgtool::task::Caps {
+    let caps = pkgtool_serve::task::Caps {
         waiting: 1_000_000,
         ..WIDE
     };

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pkgtool::diff::{Change, KINDS, Level};
+use pkgtool_check::diff::{Change, KINDS, Level};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

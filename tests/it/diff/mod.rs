@@ -7,7 +7,7 @@ mod usage;
 
 use std::path::Path;
 
-use pkgtool::diff::{Difference, Reading, Tree, compare};
+use pkgtool_check::diff::{Difference, Reading, Tree, compare};
 
 /// Returns the changes from one directory or config to another.
 fn difference(old: &Path, new: &Path, open_models: bool) -> Difference {

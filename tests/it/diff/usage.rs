@@ -93,7 +93,10 @@ fn formats_say_the_same() {
 #[test]
 fn kinds_are_listed() {
     let ran = pkgtool(["diff", "--kinds"]).run().expect_code(0);
-    assert_eq!(ran.stdout.lines().count(), pkgtool::diff::KINDS.len() + 2);
+    assert_eq!(
+        ran.stdout.lines().count(),
+        pkgtool_check::diff::KINDS.len() + 2
+    );
     assert!(
         ran.stdout.contains("| `input-added` | breaking |"),
         "{}",

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::cpu_features;
-use pkgtool::tensor::Tensor;
-use pkgtool::tensor::input::{self, Generator, InputArgs};
+use pkgtool_engine::cpu_features;
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::tensor::input::{self, Generator, InputArgs};
 
 use super::program::load;
 use crate::support::run::pkgtool;

@@ -1,6 +1,6 @@
 //! Errors about ExecuTorch in a build without the `executorch` feature.
 
-use pkgtool::engine::{EngineError, engine};
+use pkgtool_engine::{EngineError, engine};
 
 use crate::support::environment::Piece;
 

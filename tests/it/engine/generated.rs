@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pkgtool::engine::LoadOptions;
-use pkgtool::runtime::worker::Launcher;
-use pkgtool::tensor::DType;
+use pkgtool_engine::LoadOptions;
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::DType;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -9,10 +9,10 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
-use pkgtool::engine::{Engine, LoadOptions, LoadRequest, engine};
-use pkgtool::model;
-use pkgtool::source::FileSource;
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_base::source::FileSource;
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{Engine, LoadOptions, LoadRequest, engine};
+use pkgtool_model as model;
 use serde_json::Value;
 
 /// Maximum difference relative to the largest magnitude.

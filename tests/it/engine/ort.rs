@@ -6,13 +6,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::ort::OnnxRuntime;
-use pkgtool::engine::{
-    Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session,
-};
-use pkgtool::model::{self, Dim};
-use pkgtool::runtime::worker::{Launcher, Worker};
-use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_engine::ort::OnnxRuntime;
+use pkgtool_engine::runtime::worker::{Launcher, Worker};
+use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_engine::{Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session};
+use pkgtool_model::{self as model, Dim};
 use tempfile::TempDir;
 
 use crate::support::engines;

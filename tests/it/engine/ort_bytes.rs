@@ -5,10 +5,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pkgtool::engine::{ByteSums, EngineError, LoadOptions, LoadRequest, Session, instruction_sets};
-use pkgtool::model;
-use pkgtool::runtime::worker::{Launcher, Worker};
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::runtime::worker::{Launcher, Worker};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{ByteSums, EngineError, LoadOptions, LoadRequest, Session, instruction_sets};
+use pkgtool_model as model;
 use tempfile::TempDir;
 
 use crate::support::engines;

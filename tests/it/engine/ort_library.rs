@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::Provider;
-use pkgtool::engine::library::{Installation, Installations, Origin};
-use pkgtool::engine::ort::installations_in;
-use pkgtool::engine::surroundings::Surroundings;
+use pkgtool_engine::Provider;
+use pkgtool_engine::library::{Installation, Installations, Origin};
+use pkgtool_engine::ort::installations_in;
+use pkgtool_engine::surroundings::Surroundings;
 use tempfile::TempDir;
 
 const SITE: &str = "lib/python3.12/site-packages";

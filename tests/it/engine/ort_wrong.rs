@@ -6,10 +6,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool::model;
-use pkgtool::runtime::worker::{Launcher, Worker};
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::runtime::worker::{Launcher, Worker};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
+use pkgtool_model as model;
 use tempfile::TempDir;
 
 use crate::support::engines;

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::{Rounding, Session};
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{Rounding, Session};
 use serde_json::Value;
 
 use super::program::{Arrays, load, load_rounding};

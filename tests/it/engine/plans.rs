@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{Answer, EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool::model;
-use pkgtool::runtime::worker::{Launcher, Worker};
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::runtime::worker::{Launcher, Worker};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{Answer, EngineError, LoadOptions, LoadRequest, Session};
+use pkgtool_model as model;
 use tempfile::TempDir;
 
 use crate::model::executorch::builder::{

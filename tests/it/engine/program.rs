@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Rounding, Session, engine};
-use pkgtool::model;
-use pkgtool::model::executorch::body::{ProgramBody, known_defects};
-use pkgtool::source::FileSource;
-use pkgtool::tensor::{DType, Signature, Tensor, npy};
+use pkgtool_base::source::FileSource;
+use pkgtool_engine::tensor::{DType, Signature, Tensor, npy};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Rounding, Session, engine};
+use pkgtool_model as model;
+use pkgtool_model::executorch::body::{ProgramBody, known_defects};
 use serde_json::Value;
 
 use crate::support::other_inputs::disturbed;
@@ -20,7 +20,7 @@ use crate::support::run::pkgtool;
 #[cfg(feature = "executorch")]
 use crate::support::environment::Piece;
 #[cfg(feature = "executorch")]
-use pkgtool::tensor::input::{self, Generator, InputArgs};
+use pkgtool_engine::tensor::input::{self, Generator, InputArgs};
 
 /// Maximum difference of floats relative to the largest magnitude of the output.
 const TOLERANCE: f64 = 1e-4;

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool::model::{self, Dim};
-use pkgtool::runtime::worker::Launcher;
-use pkgtool::tensor::limit::MemoryLimit;
-use pkgtool::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::limit::MemoryLimit;
+use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
+use pkgtool_model::{self as model, Dim};
 
 /// Number of changed programs to run; `PKGTOOL_TEST_MUTATIONS` raises it.
 const CHANGES: usize = 250;

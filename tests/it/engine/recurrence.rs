@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::{Engine, LoadOptions, LoadRequest, Session, engine};
-use pkgtool::model;
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{Engine, LoadOptions, LoadRequest, Session, engine};
+use pkgtool_model as model;
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model as onnx, part};

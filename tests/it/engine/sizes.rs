@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::model::{self, Dim};
-use pkgtool::tensor::Signature;
+use pkgtool_engine::tensor::Signature;
+use pkgtool_model::{self as model, Dim};
 
 use crate::support::environment::{Piece, say};
 use crate::support::run::pkgtool;

@@ -5,9 +5,9 @@
 
 use std::fmt::Write as _;
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Rounding, Session, engine};
-use pkgtool::model;
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Rounding, Session, engine};
+use pkgtool_model as model;
 use serde_json::Value;
 
 use super::payloads::{difference, fitted};

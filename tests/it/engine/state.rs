@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
-use pkgtool::model;
-use pkgtool::runtime::worker::Launcher;
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
+use pkgtool_model as model;
 
 use crate::support::environment::Piece;
 

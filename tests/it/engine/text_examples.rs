@@ -8,9 +8,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::{LoadOptions, LoadRequest, Session, engine};
-use pkgtool::model;
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{LoadOptions, LoadRequest, Session, engine};
+use pkgtool_model as model;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

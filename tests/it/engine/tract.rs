@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::{Engine, EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
-use pkgtool::model;
-use pkgtool::source::FileSource;
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_base::source::FileSource;
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{Engine, EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
+use pkgtool_model as model;
 use proptest::prelude::*;
 use tempfile::TempDir;
 

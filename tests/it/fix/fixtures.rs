@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use pkgtool::validate::rule_metas;
+use pkgtool_check::validate::rule_metas;
 
 use super::{contents, fix};
 use crate::support::fixture;

@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use pkgtool::diagnostic::{Applicability, Diagnostic};
-use pkgtool::fix::{Draft, Options};
-use pkgtool::package::{Discovery, FoundFile, Loaded};
-use pkgtool::source::edit::apply;
-use pkgtool::validate::{self, NoPolicy, Recheck};
+use pkgtool_base::diagnostic::{Applicability, Diagnostic};
+use pkgtool_base::package::{Discovery, FoundFile, Loaded};
+use pkgtool_base::source::edit::apply;
+use pkgtool_check::fix::{Draft, Options};
+use pkgtool_check::validate::{self, NoPolicy, Recheck};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};

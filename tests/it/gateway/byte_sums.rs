@@ -67,7 +67,7 @@ fn descriptions_say_how_bytes_are_summed() {
     let Some(library) = engines::ort() else {
         return;
     };
-    if !pkgtool::engine::instruction_sets().contains(&"AVX2") {
+    if !pkgtool_engine::instruction_sets().contains(&"AVX2") {
         return;
     }
     let packages = package();

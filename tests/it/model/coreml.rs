@@ -8,7 +8,7 @@ mod random;
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::model::{FORMATS, ModelError, ModelFormat, ModelInfo};
+use pkgtool_model::{FORMATS, ModelError, ModelFormat, ModelInfo};
 
 /// Returns the path of a fixture.
 pub(crate) fn path(name: &str) -> PathBuf {

@@ -20,9 +20,9 @@ mod xnnpack;
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::model::executorch::{Error, ExecuTorch};
-use pkgtool::model::{ModelFormat, ModelInfo};
-use pkgtool::source::ReadAt;
+use pkgtool_base::source::ReadAt;
+use pkgtool_model::executorch::{Error, ExecuTorch};
+use pkgtool_model::{ModelFormat, ModelInfo};
 
 /// The programs stored as headers, with their full lengths.
 const HEADERS: [(&str, u64); 3] = [

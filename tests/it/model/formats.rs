@@ -12,9 +12,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use pkgtool::model::gguf::ggml_type;
-use pkgtool::model::{FORMATS, ModelError, ModelFormat, ModelInfo, TensorInfo, format_of};
-use pkgtool::source::ReadAt;
+use pkgtool_base::source::ReadAt;
+use pkgtool_model::gguf::ggml_type;
+use pkgtool_model::{FORMATS, ModelError, ModelFormat, ModelInfo, TensorInfo, format_of};
 use serde_json::Value;
 
 use crate::support::fixture;

@@ -13,7 +13,7 @@ mod types;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::model::{FORMATS, ModelError, ModelFormat, ModelInfo};
+use pkgtool_model::{FORMATS, ModelError, ModelFormat, ModelInfo};
 
 /// All fixtures.
 const FIXTURES: [&str; 8] = [

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pkgtool::model::precision::{Kind, PrecisionClaim, Weights};
-use pkgtool::model::{inspect_at, precision};
-use pkgtool::package::PrecisionList;
+use pkgtool_base::package::PrecisionList;
+use pkgtool_model::precision::{Kind, PrecisionClaim, Weights};
+use pkgtool_model::{inspect_at, precision};
 use proptest::prelude::*;
 
 fn root() -> PathBuf {

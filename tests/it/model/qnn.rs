@@ -7,9 +7,9 @@
 use std::fs;
 use std::path::Path;
 
-use pkgtool::model::executorch::body::ProgramBody;
-use pkgtool::model::executorch::{Error, PayloadSummary, Port, contents};
-use pkgtool::model::{ModelInfo, TensorInfo, Value, format_of, inspect, open};
+use pkgtool_model::executorch::body::ProgramBody;
+use pkgtool_model::executorch::{Error, PayloadSummary, Port, contents};
+use pkgtool_model::{ModelInfo, TensorInfo, Value, format_of, inspect, open};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Map, Value as Json, json};

@@ -2,8 +2,8 @@
 
 use std::path::{Component, Path};
 
-use pkgtool::package::naming::ExpectedName;
-use pkgtool::package::{Backend, license, reference};
+use pkgtool_base::package::naming::ExpectedName;
+use pkgtool_base::package::{Backend, license, reference};
 use proptest::prelude::*;
 
 proptest! {

@@ -9,7 +9,7 @@ mod schema;
 mod settings;
 mod walks;
 
-use pkgtool::policy::Policy;
+use pkgtool_check::policy::Policy;
 
 use crate::support::run::{Found, Ran, pkgtool};
 use crate::support::tree::{Tree, config};
@@ -34,7 +34,7 @@ fn run(tree: &Tree, arguments: &[&str]) -> Ran {
 fn told(tree: &Tree, arguments: &[&str]) -> Vec<String> {
     let found = run(tree, arguments).findings();
     let word = |one: Found| {
-        let rule = pkgtool::validate::rule_metas()
+        let rule = pkgtool_check::validate::rule_metas()
             .into_iter()
             .find(|rule| rule.code == one.code);
         format!(

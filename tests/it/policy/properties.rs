@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use pkgtool::diagnostic::Report;
-use pkgtool::policy::{Origin, Overrides, Policy};
-use pkgtool::validate::{self, Options};
+use pkgtool_base::diagnostic::Report;
+use pkgtool_check::policy::{Origin, Overrides, Policy};
+use pkgtool_check::validate::{self, Options};
 use proptest::prelude::*;
 use serde_json::json;
 

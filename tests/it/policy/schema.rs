@@ -1,6 +1,6 @@
 //! Tests that the published JSON Schema of settings and their parser accept the same files.
 
-use pkgtool::policy::{EXCEPTION_KEYS, PRECISION_KEYS, SCHEMA, SETTINGS_KEYS};
+use pkgtool_check::policy::{EXCEPTION_KEYS, PRECISION_KEYS, SCHEMA, SETTINGS_KEYS};
 use serde_json::Value;
 
 use super::run;
@@ -33,7 +33,7 @@ fn both_have_the_same_keys() {
         known.sort_unstable();
         assert_eq!(keys(pointer), known);
     }
-    let config: Value = serde_json::from_str(pkgtool::validate::CONFIG_SCHEMA).expect("JSON");
+    let config: Value = serde_json::from_str(pkgtool_check::validate::CONFIG_SCHEMA).expect("JSON");
     let schema = schema();
     assert_eq!(
         schema.pointer("/properties/require-capabilities/items"),

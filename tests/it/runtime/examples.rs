@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::package::Backend;
+use pkgtool_base::package::Backend;
 use serde_json::Value;
 
 use crate::support::environment::Piece;

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool::model::{self, Dim};
-use pkgtool::runtime::worker::Launcher;
-use pkgtool::tensor::limit::MemoryLimit;
-use pkgtool::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::limit::MemoryLimit;
+use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
+use pkgtool_model::{self as model, Dim};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! A test that prints the properties of the machine on which the tests run.
 
-use pkgtool::runtime::machine::Machine;
+use pkgtool_engine::runtime::machine::Machine;
 
 use crate::support::environment::say;
 

@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest};
-use pkgtool::runtime::worker::Launcher;
-use pkgtool::tensor::Signature;
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::Signature;
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest};
 use tempfile::TempDir;
 
 /// Writes a shell script that replaces a worker process.

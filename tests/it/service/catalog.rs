@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pkgtool::account::AccountId;
-use pkgtool::service::{CallError, Catalog, Request};
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::service::{CallError, Catalog, Request};
 
 use super::packages::{
     OWNER, PATIENCE, copy, device, examples, find, names, options, reasons, start, until, zeros,

@@ -1,8 +1,8 @@
 //! Tests of devices (the loaded variants) of example packages: selection by config, rejected
 //! requests, and answers.
 
-use pkgtool::service::{Answer, CallError, Device, Request};
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
+use pkgtool_serve::service::{Answer, CallError, Device, Request};
 use serde_json::{Value, json};
 
 use super::packages::{OWNER, device, examples, find, start, zeros};

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pkgtool::account::AccountId;
-use pkgtool::service::engine::{Endpoint, Engines};
-use pkgtool::service::{CallError, Isolation, ServiceSettings};
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::service::engine::{Endpoint, Engines};
+use pkgtool_serve::service::{CallError, Isolation, ServiceSettings};
 
 use crate::support::environment::Piece;
 use models::Model;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pkgtool::account::AccountId;
-use pkgtool::model::Dim;
-use pkgtool::service::engine::Engines;
-use pkgtool::service::{
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_model::Dim;
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::service::engine::Engines;
+use pkgtool_serve::service::{
     Catalog, CatalogOptions, Device, Kind, PackageDirectory, Service, ServiceSettings,
 };
-use pkgtool::tensor::Tensor;
 use serde_json::{Value, json};
 
 /// Publisher of all packages here.

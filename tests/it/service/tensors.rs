@@ -4,11 +4,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image::{ImageFormat, Rgb, RgbImage};
-use pkgtool::model::Dim;
-use pkgtool::runtime::parsers::Parsers;
-use pkgtool::service::tensors::{Encoding, decode, encode};
-use pkgtool::service::{CallError, Refusal};
-use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_engine::runtime::parsers::Parsers;
+use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_model::Dim;
+use pkgtool_serve::service::tensors::{Encoding, decode, encode};
+use pkgtool_serve::service::{CallError, Refusal};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -495,7 +495,7 @@ proptest! {
             tree.apply(*at, change);
         }
         if let Ok(inputs) = inputs(&tree.text(), &three()) {
-            pkgtool::tensor::input::check(&three(), &inputs).expect("decoded inputs match the signature");
+            pkgtool_engine::tensor::input::check(&three(), &inputs).expect("decoded inputs match the signature");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Edits of JSON text, compared with the same operations on parsed values, in every text layout.
 
-use pkgtool::source::edit::{TextEdit, apply};
-use pkgtool::source::json::Node;
-use pkgtool::source::pretty::Layout;
-use pkgtool::source::{Document, Editor};
+use pkgtool_base::source::edit::{TextEdit, apply};
+use pkgtool_base::source::json::Node;
+use pkgtool_base::source::pretty::Layout;
+use pkgtool_base::source::{Document, Editor};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The JSON parser with positions, compared with `serde_json`: equal values and correct spans.
 
-use pkgtool::source::Document;
-use pkgtool::source::json::{Kind, Node};
+use pkgtool_base::source::Document;
+use pkgtool_base::source::json::{Kind, Node};
 use proptest::prelude::*;
 use serde_json::Value;
 

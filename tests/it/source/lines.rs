@@ -1,6 +1,6 @@
 //! Line and column positions, compared with a model that counts character by character.
 
-use pkgtool::source::LineIndex;
+use pkgtool_base::source::LineIndex;
 use proptest::prelude::*;
 
 fn naive(text: &str, offset: usize) -> (usize, usize, usize) {

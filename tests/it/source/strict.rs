@@ -1,7 +1,7 @@
 //! Lenient JSON (comments, trailing commas, single quotes) and its conversion to strict JSON.
 
-use pkgtool::source::edit::apply;
-use pkgtool::source::{Document, strict};
+use pkgtool_base::source::edit::apply;
+use pkgtool_base::source::{Document, strict};
 use proptest::prelude::*;
 use serde_json::Value;
 

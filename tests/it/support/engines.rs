@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use pkgtool::engine::library::{Installation, Installations};
-use pkgtool::engine::{Provider, engine};
+use pkgtool_engine::library::{Installation, Installations};
+use pkgtool_engine::{Provider, engine};
 
 use super::environment::Piece;
 

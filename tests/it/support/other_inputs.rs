@@ -1,7 +1,7 @@
 //! Different inputs to run between two runs of a test case, to detect state that a session wrongly
 //! keeps.
 
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::tensor::{DType, Tensor};
 
 /// Returns inputs of the same shapes with the elements in reverse order, so that indices stay in
 /// range. Float elements are also halved, because reversing does not change equal elements.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use pkgtool::account::AccountId;
-use pkgtool::database::Timestamp;
-use pkgtool::service::BodyMemory;
-use pkgtool::task::{BlobError, Blobs, Content, Lease};
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::database::Timestamp;
+use pkgtool_serve::service::BodyMemory;
+use pkgtool_serve::task::{BlobError, Blobs, Content, Lease};
 
 use super::{WIDE, block_on, directory, id, new, open};
 
@@ -125,7 +125,7 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
                 .put_body(id(number), long.clone())
                 .await
                 .expect("it is kept");
-            let task = pkgtool::task::NewTask {
+            let task = pkgtool_serve::task::NewTask {
                 body,
                 ..new(number)
             };

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pkgtool::account::{AccountId, AccountStore, Snapshot};
-use pkgtool::database::{DatabaseError, Timestamp};
-use pkgtool::task::{
+use pkgtool_serve::account::{AccountId, AccountStore, Snapshot};
+use pkgtool_serve::database::{DatabaseError, Timestamp};
+use pkgtool_serve::task::{
     Caps, ClaimedTask, EnqueueError, Lease, Limit, Limits, NewTask, StoredAnswer, TaskId,
     TaskStore, Turns,
 };

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use pkgtool::account::AccountId;
-use pkgtool::database::Timestamp;
-use pkgtool::task::{
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::database::Timestamp;
+use pkgtool_serve::task::{
     Caps, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Quota, Status, TaskId,
 };
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pkgtool::account::{AccountId, UNLIMITED};
-use pkgtool::database::{DatabaseError, Timestamp};
-use pkgtool::task::{
+use pkgtool_serve::account::{AccountId, UNLIMITED};
+use pkgtool_serve::database::{DatabaseError, Timestamp};
+use pkgtool_serve::task::{
     ClaimedTask, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
     NewTask, OnCrash, Outcome, Quota, RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskId,
     TaskStore, Turns,

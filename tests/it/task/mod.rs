@@ -10,9 +10,9 @@ mod story;
 
 use std::sync::Arc;
 
-use pkgtool::account::{Account, AccountId, Accounts, Snapshot};
-use pkgtool::database::{DatabaseUrl, Timestamp};
-use pkgtool::task::{Caps, Content, NewTask, OnCrash, Quota, Stores, TaskId};
+use pkgtool_serve::account::{Account, AccountId, Accounts, Snapshot};
+use pkgtool_serve::database::{DatabaseUrl, Timestamp};
+use pkgtool_serve::task::{Caps, Content, NewTask, OnCrash, Quota, Stores, TaskId};
 use tempfile::TempDir;
 
 pub(crate) use limited::Limited;

@@ -1,9 +1,9 @@
 //! Tests of the deletion of task records, by users and by age, and of the storage quotas of
 //! accounts.
 
-use pkgtool::account::AccountId;
-use pkgtool::database::Timestamp;
-use pkgtool::task::{
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::database::Timestamp;
+use pkgtool_serve::task::{
     Caps, Content, Deletion, EnqueueError, Failure, Idempotency, Lease, NewTask, Outcome, Quota,
     RemovedTasks, Status,
 };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use pkgtool::account::{AccountId, Accounts};
-use pkgtool::database::Timestamp;
-use pkgtool::task::{
+use pkgtool_serve::account::{AccountId, Accounts};
+use pkgtool_serve::database::Timestamp;
+use pkgtool_serve::task::{
     Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask, OnCrash,
     Outcome, Quota, RemovedTasks, Status, StoredAnswer,
 };

@@ -4,12 +4,12 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 
-use pkgtool::model::Dim;
-use pkgtool::tensor::input::{
+use pkgtool_engine::tensor::input::{
     Generator, InitialValue, InputArgs, JointModel, JointSignature, StepArgs, Steps, assemble,
     assemble_around, match_values,
 };
-use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_model::Dim;
 use proptest::prelude::*;
 use zip::write::SimpleFileOptions;
 
@@ -501,7 +501,7 @@ proptest! {
             let inputs = assemble(joint.signature(), &given).expect("defaults fit");
             for (place, side) in [&a, &b, &c].into_iter().enumerate() {
                 let own = joint.inputs_of(place, &inputs).expect("the inputs are convertible");
-                pkgtool::tensor::input::check(side, &own).expect("the inputs fit");
+                pkgtool_engine::tensor::input::check(side, &own).expect("the inputs fit");
             }
         } else if let Ok(inputs) = assemble(&a, &given) {
             let all_fit = [&a, &b, &c].into_iter().all(|side| {
@@ -509,7 +509,7 @@ proptest! {
                     let place = a.inputs.iter().position(|one| one.name == spec.name).expect("the same names");
                     inputs[place].clone()
                 }).collect();
-                pkgtool::tensor::input::check(side, &own).is_ok()
+                pkgtool_engine::tensor::input::check(side, &own).is_ok()
             });
             prop_assert!(!all_fit);
         }

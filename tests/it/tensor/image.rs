@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use image::{DynamicImage, GrayAlphaImage, ImageEncoder, LumaA, Rgb, RgbImage, Rgba, RgbaImage};
-use pkgtool::model::Dim;
-use pkgtool::tensor::input::{InputArgs, assemble};
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::tensor::input::{InputArgs, assemble};
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_model::Dim;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-use pkgtool::model::Dim;
-use pkgtool::tensor::input::{Generator, InputArgs, InputError, assemble, check};
-use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec, npy};
+use pkgtool_engine::tensor::input::{Generator, InputArgs, InputError, assemble, check};
+use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec, npy};
+use pkgtool_model::Dim;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use pkgtool::tensor::npy::{self, Header, NpyError};
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::tensor::npy::{self, Header, NpyError};
+use pkgtool_engine::tensor::{DType, Tensor};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pkgtool::tensor::{DType, Tensor, TensorSpec, npy, write_outputs};
+use pkgtool_engine::tensor::{DType, Tensor, TensorSpec, npy, write_outputs};
 
 fn output(name: &str, dtype: DType) -> TensorSpec {
     TensorSpec {

@@ -1,7 +1,7 @@
 //! Parsing of model answers: tool calls and reasoning of every model family, and text that only
 //! resembles them.
 
-use pkgtool::text::answer::{AnswerFormat, AnswerParser, Family, OfferedTool, Piece, Reasoning};
+use pkgtool_text::answer::{AnswerFormat, AnswerParser, Family, OfferedTool, Piece, Reasoning};
 use proptest::prelude::*;
 use serde_json::json;
 

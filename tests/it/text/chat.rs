@@ -1,10 +1,10 @@
 //! Chat and completion requests: parsing, error messages, and the values passed to templates.
 
-use pkgtool::text::chat::{
+use pkgtool_text::chat::{
     ChatRequest, CompletionRequest, Content, FieldError, Prompt, RequestLimits, ResponseFormat,
     Role, ToolChoice, read_json,
 };
-use pkgtool::text::template::Takes;
+use pkgtool_text::template::Takes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 //! All allowed outputs match the schema, unsupported schema keywords are rejected by name, and
 //! hostile schemas terminate.
 
-use pkgtool::text::constraint::{
+use pkgtool_text::constraint::{
     CallChoice, Callable, Constrainer, Constraint, ConstraintError, Grammar, VocabularyBytes,
 };
 use serde_json::{Value, json};

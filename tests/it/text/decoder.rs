@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{LoadOptions, LoadRequest, RunStart, Session as _};
-use pkgtool::model;
-use pkgtool::runtime::worker::{Launcher, Worker};
-use pkgtool::tensor::{Signature, Tensor};
-use pkgtool::text::decoder::{
+use pkgtool_engine::runtime::worker::{Launcher, Worker};
+use pkgtool_engine::tensor::{Signature, Tensor};
+use pkgtool_engine::{LoadOptions, LoadRequest, RunStart, Session as _};
+use pkgtool_model as model;
+use pkgtool_text::decoder::{
     DecodeError, Decoder, DecoderModel, SessionStepRunner, StepError, StepTokens, Steps,
     TokenDecoder,
 };

@@ -3,13 +3,13 @@
 use std::fs;
 use std::sync::Arc;
 
-use pkgtool::model::Dim;
-use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
-use pkgtool::text::embedding::{
+use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_model::Dim;
+use pkgtool_text::embedding::{
     Embedder, EmbeddingError, EmbeddingInput, EmbeddingOptions, EmbeddingPlan, EmbeddingSettings,
     MAX_TEXT_BYTES, MAX_TEXTS, Pooling, cosine,
 };
-use pkgtool::text::tokenizer::Tokenizer;
+use pkgtool_text::tokenizer::Tokenizer;
 use serde_json::Value;
 
 use crate::support::environment::Piece;
@@ -178,7 +178,7 @@ fn what_is_asked_for_is_pooled() {
     };
     let ids = embedder
         .tokenizer()
-        .encode("fox", pkgtool::text::tokenizer::SpecialTokens::Added);
+        .encode("fox", pkgtool_text::tokenizer::SpecialTokens::Added);
     let ids = ids.expect("the text is short").into_iter();
     let ids: Vec<f32> = ids.map(small).collect();
     assert_eq!(with(&[Pooling::Cls], Some(false)), [ids[0], 0.0]);

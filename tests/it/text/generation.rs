@@ -4,18 +4,18 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use pkgtool::text::answer::{AnswerFormat, Family, OfferedTool, Piece, Reasoning};
-use pkgtool::text::constraint::{
+use pkgtool_text::answer::{AnswerFormat, Family, OfferedTool, Piece, Reasoning};
+use pkgtool_text::constraint::{
     CallChoice, Callable, Constrainer, Constraint, Grammar, VocabularyBytes,
 };
-use pkgtool::text::decoder::{DecodeError, Decoder};
-use pkgtool::text::ends::EndTokens;
-use pkgtool::text::generation::{
+use pkgtool_text::decoder::{DecodeError, Decoder};
+use pkgtool_text::ends::EndTokens;
+use pkgtool_text::generation::{
     Detokenize, DetokenizeError, Event, FinishReason, Generated, Generation, GenerationError,
     GenerationRequest, Progress, generate,
 };
-use pkgtool::text::sampling::Sampling;
-use pkgtool::text::stop::StopStrings;
+use pkgtool_text::sampling::Sampling;
+use pkgtool_text::stop::StopStrings;
 use serde_json::{Value, json};
 
 const END: u32 = 256;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use pkgtool::engine::{Lanes, Session as _};
-use pkgtool::runtime::worker::Worker;
-use pkgtool::tensor::Tensor;
-use pkgtool::text::decoder::{
+use pkgtool_engine::runtime::worker::Worker;
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::{Lanes, Session as _};
+use pkgtool_text::decoder::{
     Decoder, DecoderModel, LaneRow, SessionStepRunner, StepError, StepTokens, TokenDecoder,
 };
 
@@ -70,7 +70,7 @@ impl Held {
 
 fn run(
     worker: &mut Worker,
-) -> impl FnMut(pkgtool::engine::RunStart, Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
+) -> impl FnMut(pkgtool_engine::RunStart, Vec<Tensor>) -> Result<Vec<Tensor>, StepError> {
     |begins, inputs| {
         let answer = worker.begin(begins).and_then(|()| worker.run(&inputs));
         Ok(answer.map_err(StepError::failed)?.outputs)

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use pkgtool::model::{Dim, ModelInfo};
-use pkgtool::tensor::{DType, Signature, TensorSpec};
-use pkgtool::text::decoder::DecoderModel;
+use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
+use pkgtool_model::{Dim, ModelInfo};
+use pkgtool_text::decoder::DecoderModel;
 
 fn spec(name: &str, dtype: DType, dims: &[&str]) -> TensorSpec {
     let dim = |text: &&str| match text.parse() {

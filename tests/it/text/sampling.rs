@@ -1,7 +1,7 @@
 //! Token sampling: each step compared with its definition, the order of the steps, invalid settings
 //! and logits.
 
-use pkgtool::text::sampling::{Sampler, Sampling, SamplingError, SamplingOverrides};
+use pkgtool_text::sampling::{Sampler, Sampling, SamplingError, SamplingOverrides};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

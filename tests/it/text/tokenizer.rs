@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pkgtool::text::tokenizer::{
+use pkgtool_text::tokenizer::{
     Detokenizer, MAX_TEXT_BYTES, OverlongPolicy, Side, SpecialTokens, TokenLimit, Tokenizer,
     TokenizerConfig, TokenizerError,
 };

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use pkgtool::train::FitOptions;
-use pkgtool::train::classifier::{Examples, FitError, Metrics, choose, fit, split};
+use pkgtool_serve::train::FitOptions;
+use pkgtool_serve::train::classifier::{Examples, FitError, Metrics, choose, fit, split};
 use serde_json::{Value, json};
 
 use crate::support::environment::Piece;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use pkgtool::train::dataset::{
+use pkgtool_serve::train::dataset::{
     ContentKind, DatasetError, DatasetLimits, Format, Rows, Summary, check,
 };
 use proptest::prelude::*;

@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use pkgtool::account::AccountId;
-use pkgtool::database::{DatabaseError, Timestamp};
-use pkgtool::train::{
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::database::{DatabaseError, Timestamp};
+use pkgtool_serve::train::{
     Dataset, DatasetDeletion, DatasetId, Derived, FitConfig, Job, JobCreation, JobId, JobState,
     NewDataset, NewDerived, NewFitConfig, NewJob, TrainingStore,
 };

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pkgtool::account::AccountId;
-use pkgtool::database::{DatabaseUrl, Timestamp};
-use pkgtool::task::Stores;
-use pkgtool::train::dataset::{ContentKind, Format, Summary};
-use pkgtool::train::{
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::database::{DatabaseUrl, Timestamp};
+use pkgtool_serve::task::Stores;
+use pkgtool_serve::train::dataset::{ContentKind, Format, Summary};
+use pkgtool_serve::train::{
     DatasetDeletion, DatasetId, Job, JobCreation, JobId, JobState, NewDataset, NewDerived,
     NewFitConfig, NewJob, TrainingStore,
 };

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pkgtool::validate::{Options, validate_bytes};
+use pkgtool_check::validate::{Options, validate_bytes};
 
 const SOON: Duration = Duration::from_mins(1);
 const MANY: usize = 30_000;

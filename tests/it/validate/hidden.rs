@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pkgtool::diagnostic::render::{Format, Style, statistics, statistics_json};
-use pkgtool::diagnostic::{Anchor, Finding, Fix, Report, SourceText};
-use pkgtool::source::Span;
-use pkgtool::source::edit::TextEdit;
-use pkgtool::source::text::is_hidden;
-use pkgtool::validate::settings_invalid;
+use pkgtool_base::diagnostic::render::{Format, Style, statistics, statistics_json};
+use pkgtool_base::diagnostic::{Anchor, Finding, Fix, Report, SourceText};
+use pkgtool_base::source::Span;
+use pkgtool_base::source::edit::TextEdit;
+use pkgtool_base::source::text::is_hidden;
+use pkgtool_check::validate::settings_invalid;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn report(path: &str, message: &str, help: &str, text: &str) -> Report {
 }
 
 fn rendered(report: &Report) -> Vec<(&'static str, String)> {
-    let rules = pkgtool::validate::rule_metas();
+    let rules = pkgtool_check::validate::rule_metas();
     let paths = BTreeMap::new();
     let style = Style {
         color: false,

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use pkgtool::diagnostic::render::Format;
+use pkgtool_base::diagnostic::render::Format;
 use serde_json::json;
 
 use crate::support::run::{Found, Ran, pkgtool, validate};

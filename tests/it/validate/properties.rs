@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pkgtool::diagnostic::render::{Format, Style};
-use pkgtool::diagnostic::{Diagnostic, Report, SourceText};
-use pkgtool::source::Span;
-use pkgtool::validate::{Options, rule_metas, validate, validate_bytes};
+use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::{Diagnostic, Report, SourceText};
+use pkgtool_base::source::Span;
+use pkgtool_check::validate::{Options, rule_metas, validate, validate_bytes};
 use proptest::prelude::*;
 use serde_json::Value;
 

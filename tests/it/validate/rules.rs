@@ -10,8 +10,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::diagnostic::Severity::{self, Error, Note, Warning};
-use pkgtool::validate::rule_metas;
+use pkgtool_base::diagnostic::Severity::{self, Error, Note, Warning};
+use pkgtool_check::validate::rule_metas;
 
 use crate::support::fixture;
 use crate::support::run::{Found, validate};

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use crate::engine::library::{Installation, NativeBackend};
-use crate::engine::{EngineError, gaps_without_library};
-use crate::model::{Delegate, Method};
-use crate::package::Backend;
-use crate::runtime::worker::Launcher;
+use pkgtool_base::package::Backend;
+use pkgtool_engine::library::{Installation, NativeBackend};
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::{EngineError, gaps_without_library};
+use pkgtool_model::{Delegate, Method};
 
 /// The ExecuTorch installations on this machine.
 pub(super) struct ExecutorchInstallations {

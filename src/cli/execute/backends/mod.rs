@@ -17,15 +17,15 @@ use tempfile::TempPath;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::target_args::sandbox_parser;
-use crate::engine::library::{Installation, Installations, Plugin};
-use crate::engine::{self, Carrying, EngineError, Rounding};
-use crate::model;
-use crate::package::Backend;
-use crate::runtime::machine::Machine;
-use crate::runtime::process::sandbox::{Mode, Sandbox};
-use crate::runtime::target::{self, Candidate, StartError, StartRequest, Started};
-use crate::runtime::worker::Launcher;
-use crate::tensor::{DType, Signature, Tensor};
+use pkgtool_base::package::Backend;
+use pkgtool_engine::library::{Installation, Installations, Plugin};
+use pkgtool_engine::runtime::machine::Machine;
+use pkgtool_engine::runtime::process::sandbox::{Mode, Sandbox};
+use pkgtool_engine::runtime::target::{self, Candidate, StartError, StartRequest, Started};
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{self as engine, Carrying, EngineError, Rounding};
+use pkgtool_model as model;
 
 /// `y = max(0, x + x)` on `float32[1, 8]`, opset 13.
 const PROBE_MODEL: &[u8] = include_bytes!("probe.onnx");

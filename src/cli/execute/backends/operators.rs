@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::engine::ENGINES;
+use pkgtool_engine::ENGINES;
 
 /// Renders the list as text or as one JSON document.
 pub(super) fn list(as_json: bool) -> String {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::super::sides::GivenInput;
 use super::report::{BenchReport, SeriesReport, memory, milliseconds, ratio};
-use crate::runtime::measure::Series;
+use pkgtool_engine::runtime::measure::Series;
 
 const TEMPLATE: &str = include_str!("page.html");
 

@@ -16,13 +16,13 @@ use super::input_args::InputOptions;
 use super::sides::{self, GivenInput, Side, SideArgs};
 use super::sizes::{TrialModel, with_sizes};
 use super::target_args::{GENERATING_INPUTS, TargetArgs, seconds};
-use crate::diagnostic::book;
-use crate::runtime::machine::Machine;
-use crate::runtime::measure::{self, Amount, MeasurePlan};
-use crate::runtime::target::Started;
-use crate::runtime::worker::Worker;
-use crate::source::text::escape;
-use crate::tensor::input::{self, Generator, InputArgs, InputError};
+use pkgtool_base::diagnostic::book;
+use pkgtool_base::source::text::escape;
+use pkgtool_engine::runtime::machine::Machine;
+use pkgtool_engine::runtime::measure::{self, Amount, MeasurePlan};
+use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::runtime::worker::Worker;
+use pkgtool_engine::tensor::input::{self, Generator, InputArgs, InputError};
 use report::{BenchReport, SeriesReport};
 
 /// Arguments of `pkgtool bench`.

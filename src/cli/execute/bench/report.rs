@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::super::sides::{GivenInput, Side};
-use crate::diagnostic::{Align, Table};
-use crate::engine::ByteSums;
-use crate::runtime::machine::Machine;
-use crate::runtime::measure::{Amount, MeasurePlan, Series};
-use crate::runtime::process::sandbox::Sandbox;
-use crate::runtime::statistics::{Ratio, Times};
-use crate::runtime::target::Started;
-use crate::source::text::defuse_line;
+use pkgtool_base::diagnostic::{Align, Table};
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::ByteSums;
+use pkgtool_engine::runtime::machine::Machine;
+use pkgtool_engine::runtime::measure::{Amount, MeasurePlan, Series};
+use pkgtool_engine::runtime::process::sandbox::Sandbox;
+use pkgtool_engine::runtime::statistics::{Ratio, Times};
+use pkgtool_engine::runtime::target::Started;
 
 /// A benchmark. Version 1 of the document; later versions only add fields. The names of fields
 /// include their units.
@@ -85,7 +85,7 @@ impl SeriesReport {
             model: side.selection.model.display().to_string(),
             package: variant.map(|variant| variant.package.clone()),
             precision: variant.and_then(|variant| variant.precision.clone()),
-            backend: started.backend.map(crate::package::Backend::name),
+            backend: started.backend.map(pkgtool_base::package::Backend::name),
             component: variant.and_then(|variant| variant.component.clone()),
             method: side.selection.signature.method.clone(),
             engine: started.candidate.engine,

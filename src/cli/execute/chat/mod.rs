@@ -11,16 +11,16 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::target_args::{TargetArgs, VariantArgs};
 use super::{select_method, start_with_notes};
-use crate::diagnostic::book;
-use crate::runtime::selection::{self, Selection};
-use crate::runtime::target::StartRequest;
-use crate::runtime::worker::Worker;
-use crate::text::chat::{ChatRequest, RequestLimits};
-use crate::text::decoder::{DecoderModel, SessionStepRunner, TokenDecoder};
-use crate::text::generation::{Generated, Transcripts, generate};
-use crate::text::model::TextModel;
-use crate::text::template::Renderer;
-use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
+use pkgtool_base::diagnostic::book;
+use pkgtool_engine::runtime::selection::{self, Selection};
+use pkgtool_engine::runtime::target::StartRequest;
+use pkgtool_engine::runtime::worker::Worker;
+use pkgtool_text::chat::{ChatRequest, RequestLimits};
+use pkgtool_text::decoder::{DecoderModel, SessionStepRunner, TokenDecoder};
+use pkgtool_text::generation::{Generated, Transcripts, generate};
+use pkgtool_text::model::TextModel;
+use pkgtool_text::template::Renderer;
+use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
 use terminal::{AnswerPrinter, MessageSource};
 
 /// Arguments of `pkgtool chat`.

@@ -7,9 +7,9 @@ use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 
 use crate::cli::output;
-use crate::source::text::defuse;
-use crate::text::answer::Piece;
-use crate::text::generation::{Event, FinishReason, Generated};
+use pkgtool_base::source::text::defuse;
+use pkgtool_text::answer::Piece;
+use pkgtool_text::generation::{Event, FinishReason, Generated};
 
 /// Prompt before a typed line.
 const PROMPT: &str = "> ";

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::sweep::{self, SizeSweep};
 use crate::cli::exit::Failure;
-use crate::tensor::input::{self, Generator, InputArgs, OpenDim};
-use crate::tensor::{Signature, Tensor};
+use pkgtool_engine::tensor::input::{self, Generator, InputArgs, OpenDim};
+use pkgtool_engine::tensor::{Signature, Tensor};
 
 /// One set of inputs.
 pub(super) struct InputSet {

@@ -1,7 +1,7 @@
 //! The figures of an agreement between two outputs, and tables of them.
 
-use crate::diagnostic::{Align, Table};
-use crate::tensor::agreement::Agreement;
+use pkgtool_base::diagnostic::{Align, Table};
+use pkgtool_engine::tensor::agreement::Agreement;
 
 /// Names of the [`format_figures`].
 pub(super) const FIGURES: [&str; 5] = ["max abs", "max rel", "cosine", "SNR", "top-1"];

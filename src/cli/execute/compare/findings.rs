@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::super::sides::Side;
 use super::report::ComparisonReport;
-use crate::diagnostic::render::Style;
-use crate::diagnostic::{Anchor, Report, RuleMeta, Severity, SourceText};
-use crate::package::Loaded;
-use crate::source::JsonPath;
+use pkgtool_base::diagnostic::render::Style;
+use pkgtool_base::diagnostic::{Anchor, Report, RuleMeta, Severity, SourceText};
+use pkgtool_base::package::Loaded;
+use pkgtool_base::source::JsonPath;
 
 /// The rule about outputs that exceed the tolerances.
 static OUTPUTS_DIFFER: RuleMeta = RuleMeta {

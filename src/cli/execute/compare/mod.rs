@@ -18,9 +18,9 @@ use super::super::report_args::{self, FormatArg};
 use super::input_args::InputOptions;
 use super::sides::{Side, SideArgs};
 use super::target_args::TargetArgs;
-use crate::diagnostic::{Report, book};
 use findings::FindingLocation;
 use pair::{SideStarter, compare_sides};
+use pkgtool_base::diagnostic::{Report, book};
 use sweep::SizeSweep;
 use tolerance_args::ToleranceArgs;
 

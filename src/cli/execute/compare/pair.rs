@@ -8,12 +8,14 @@ use super::Args;
 use super::cases::{self, InputSet, Sources};
 use super::report::{CaseResult, ComparisonReport, OutputResult, SideInfo};
 use crate::cli::exit::Failure;
-use crate::engine::{Answer, EngineError, Session};
-use crate::runtime::target::{self, StartRequest, Started};
-use crate::runtime::worker::{Launcher, Worker};
-use crate::tensor::Tensor;
-use crate::tensor::agreement::{Comparison, Tolerances};
-use crate::tensor::input::{self, Generator, InputArgs, InputError, JointSignature, match_values};
+use pkgtool_engine::runtime::target::{self, StartRequest, Started};
+use pkgtool_engine::runtime::worker::{Launcher, Worker};
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::tensor::agreement::{Comparison, Tolerances};
+use pkgtool_engine::tensor::input::{
+    self, Generator, InputArgs, InputError, JointSignature, match_values,
+};
+use pkgtool_engine::{Answer, EngineError, Session};
 
 /// Compares two sides on the input sets of the arguments, with sizes that A accepts.
 pub(super) fn compare_sides(

@@ -8,13 +8,13 @@ use super::super::sides::{GivenInput, Side};
 use super::cases::InputSet;
 use super::figures::{self, format_figure, format_figures};
 use super::sizes::{SizeResult, SizesReport};
-use crate::engine::ByteSums;
-use crate::runtime::precision::Precision;
-use crate::runtime::process::sandbox::Sandbox;
-use crate::runtime::target::Started;
-use crate::source::text::defuse_line;
-use crate::tensor::Tensor;
-use crate::tensor::agreement::{Agreement, Tolerances, Violation};
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::ByteSums;
+use pkgtool_engine::runtime::precision::Precision;
+use pkgtool_engine::runtime::process::sandbox::Sandbox;
+use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::tensor::agreement::{Agreement, Tolerances, Violation};
 
 /// A comparison of two sides. Version 1 of the document; later versions only add fields.
 #[derive(Debug, Serialize)]
@@ -120,7 +120,7 @@ impl SideInfo {
             label: side.label(started.candidate),
             model: side.selection.model.display().to_string(),
             precision: variant.and_then(|variant| variant.precision.clone()),
-            backend: started.backend.map(crate::package::Backend::name),
+            backend: started.backend.map(pkgtool_base::package::Backend::name),
             engine: started.candidate.engine,
             provider: started.candidate.provider.name(),
             fallback: started.candidate.fallback,

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::figures::{self, FIGURES, format_figures};
-use crate::source::text::defuse_line;
-use crate::tensor::agreement::Agreement;
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::tensor::agreement::Agreement;
 
 /// The results at all sizes.
 #[derive(Debug, Serialize)]
@@ -98,7 +98,7 @@ mod tests {
     fn found(sizes: &str, max_rel: Option<f64>, differs: bool) -> SizeResult {
         let figures = max_rel.map(|max_rel| Agreement {
             max_rel,
-            ..crate::tensor::agreement::Comparison::default().agreement()
+            ..pkgtool_engine::tensor::agreement::Comparison::default().agreement()
         });
         SizeResult {
             sizes: sizes.to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::cli::exit::Failure;
-use crate::tensor::input::OpenDim;
+use pkgtool_engine::tensor::input::OpenDim;
 
 /// Maximum number of combinations of sizes in one comparison.
 const MAX_COMBINATIONS: usize = 96;
@@ -165,7 +165,7 @@ fn largest_size_up_to(dim: &OpenDim, size: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Allowed;
+    use pkgtool_model::Allowed;
 
     fn dim(label: &str, bound: Option<u64>, allowed: impl Into<Option<Allowed>>) -> OpenDim {
         OpenDim {

@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 
 use super::super::sides::Side;
 use super::report::JudgedPrecision;
-use crate::engine::Provider;
-use crate::runtime::precision::Precision;
-use crate::runtime::target::Started;
-use crate::tensor::agreement::Tolerances;
+use pkgtool_engine::Provider;
+use pkgtool_engine::runtime::precision::Precision;
+use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::tensor::agreement::Tolerances;
 
 /// Options for tolerances.
 #[derive(Debug, clap::Args)]

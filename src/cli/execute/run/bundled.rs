@@ -9,11 +9,11 @@ use super::super::super::exit::{Exit, Failure};
 use super::super::super::output;
 use super::super::target_args::VariantChoice;
 use super::Args;
-use crate::runtime::precision::Precision;
-use crate::runtime::target::Candidate;
-use crate::tensor::agreement::{Agreement, Comparison, Tolerances};
-use crate::tensor::bundled::{self, TestCase};
-use crate::tensor::{DType, Tensor};
+use pkgtool_engine::runtime::precision::Precision;
+use pkgtool_engine::runtime::target::Candidate;
+use pkgtool_engine::tensor::agreement::{Agreement, Comparison, Tolerances};
+use pkgtool_engine::tensor::bundled::{self, TestCase};
+use pkgtool_engine::tensor::{DType, Tensor};
 
 /// The outcome of a test case.
 struct CaseOutcome {
@@ -61,7 +61,7 @@ fn run_case(args: &Args, case: TestCase) -> Result<CaseOutcome, Failure> {
         ..which
     };
     let selection = super::super::select_method(&target, &args.path, open)?;
-    crate::tensor::input::check(&selection.signature, &case.inputs).map_err(|error| {
+    pkgtool_engine::tensor::input::check(&selection.signature, &case.inputs).map_err(|error| {
         let path = args.path.display();
         Failure::Other(format!(
             "{path}, case {} of `{}`: {error}",

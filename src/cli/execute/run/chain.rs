@@ -5,9 +5,9 @@ use super::{Args, CompletedRun};
 use crate::cli::execute::sizes::{TrialModel, with_sizes};
 use crate::cli::execute::target_args::GENERATING_INPUTS;
 use crate::cli::exit::Failure;
-use crate::runtime::selection::Selection;
-use crate::tensor::input::{self, Generator, InitialValue, InputArgs};
-use crate::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::tensor::input::{self, Generator, InitialValue, InputArgs};
+use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
 
 /// Runs the model of the arguments: one method, or a chain of components or methods.
 pub(super) fn run(args: &Args) -> Result<Vec<CompletedRun>, Failure> {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::{CompletedRun, RunView};
-use crate::engine::ByteSums;
-use crate::runtime::selection::Selection;
-use crate::runtime::target::Started;
-use crate::tensor::{DType, Tensor};
+use pkgtool_engine::ByteSums;
+use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::tensor::{DType, Tensor};
 
 /// Maximum number of elements that are printed of a tensor.
 const MAX_PRINTED_ELEMENTS: usize = 65_536;
@@ -92,7 +92,7 @@ pub(super) fn head(selection: &Selection, started: &Started) -> Json {
         "version": 1,
         "package": variant.map(|variant| &variant.package),
         "precision": variant.and_then(|variant| variant.precision.as_ref()),
-        "backend": started.backend.map(crate::package::Backend::name),
+        "backend": started.backend.map(pkgtool_base::package::Backend::name),
         "engine": started.candidate.engine,
         "provider": started.candidate.provider.name(),
         "fallback": started.candidate.fallback,

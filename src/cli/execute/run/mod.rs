@@ -14,12 +14,12 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
 use super::target_args::{TargetArgs, VariantArgs};
-use crate::diagnostic::book;
-use crate::engine::{PortableReading, Session};
-use crate::runtime::selection::Selection;
-use crate::runtime::target::Started;
-use crate::tensor::input::{FEED_HELP, MAX_STEPS, STEP_INPUT_HELP};
-use crate::tensor::{Signature, Tensor, TensorSpec, input, write_outputs};
+use pkgtool_base::diagnostic::book;
+use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::tensor::input::{FEED_HELP, MAX_STEPS, STEP_INPUT_HELP};
+use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec, input, write_outputs};
+use pkgtool_engine::{PortableReading, Session};
 
 /// Arguments of `pkgtool run`.
 #[derive(Debug, clap::Args)]

@@ -10,9 +10,9 @@ use super::super::target_args::GENERATING_INPUTS;
 use super::{Args, CompletedRun, RunView, describe_not_finite, json, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
-use crate::engine::{Answer, Session};
-use crate::tensor::input::{StepArgs, Steps};
-use crate::tensor::{Tensor, write_outputs};
+use pkgtool_engine::tensor::input::{StepArgs, Steps};
+use pkgtool_engine::tensor::{Tensor, write_outputs};
+use pkgtool_engine::{Answer, Session};
 
 /// The rendered steps so far.
 #[derive(Default)]

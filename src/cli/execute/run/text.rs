@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::{CompletedRun, RunView};
 use crate::cli::execute::sides::what;
-use crate::diagnostic::Table;
-use crate::engine::Placement;
-use crate::runtime::process::sandbox::Level;
-use crate::source::text::defuse_line;
-use crate::tensor::npy::BFLOAT16_NOTE;
-use crate::tensor::{DType, Summary, Tensor, TensorSpec};
+use pkgtool_base::diagnostic::Table;
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::Placement;
+use pkgtool_engine::runtime::process::sandbox::Level;
+use pkgtool_engine::tensor::npy::BFLOAT16_NOTE;
+use pkgtool_engine::tensor::{DType, Summary, Tensor, TensorSpec};
 
 /// Returns the text with a final newline.
 pub(super) fn render(stages: &[CompletedRun]) -> String {

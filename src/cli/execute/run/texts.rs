@@ -12,15 +12,15 @@ use super::super::{selection_failure, start_with_notes};
 use super::{Args, json, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
-use crate::engine::Session;
-use crate::runtime::selection::{self, Selection, SelectionError};
-use crate::runtime::target::Started;
-use crate::source::text::defuse_line;
-use crate::text::embedding::{
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::Session;
+use pkgtool_engine::runtime::selection::{self, Selection, SelectionError};
+use pkgtool_engine::runtime::target::Started;
+use pkgtool_text::embedding::{
     CAPABILITY, Embedder, EmbeddingInput, EmbeddingOptions, EmbeddingPlan, EmbeddingSettings,
     Pooling, cosine,
 };
-use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
+use pkgtool_text::tokenizer::{Tokenizer, TokenizerFiles};
 
 /// Name of the component that embeds texts, in variants with several components.
 const TEXT_COMPONENT: &str = "text_encoder";
@@ -343,6 +343,6 @@ fn document(embedded: &EmbeddedTexts) -> Json {
 fn numbers(vector: &[f32]) -> Json {
     let numbers = vector.iter();
     numbers
-        .map(|value| json::float(crate::tensor::DType::Float32, f64::from(*value)))
+        .map(|value| json::float(pkgtool_engine::tensor::DType::Float32, f64::from(*value)))
         .collect()
 }

@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
 
-use crate::gateway::settings::{Log, LogFormat};
+use pkgtool_serve::gateway::settings::{Log, LogFormat};
 
 /// Maximum number of lines in the queue of the log. When it is full, logging blocks.
 const MAX_QUEUED_LINES: usize = 8192;

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
 use serde_json::Value;
 
 /// A conformance case whose tensors are not loaded yet.

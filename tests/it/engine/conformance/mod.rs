@@ -23,9 +23,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use pkgtool::engine::{LoadOptions, Provider};
-use pkgtool::runtime::worker::Launcher;
-use pkgtool::tensor::DType;
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::DType;
+use pkgtool_engine::{LoadOptions, Provider};
 
 use self::case::Case;
 use self::outcome::{Outcome, Setting, Told};

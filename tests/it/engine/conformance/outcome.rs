@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool::runtime::selection::{Choice, SelectionError, select};
-use pkgtool::runtime::worker::Launcher;
-use pkgtool::tensor::limit::Limit;
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::runtime::selection::{Choice, SelectionError, select};
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::limit::Limit;
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
 
 use super::case::{Case, Values};
 use crate::support::other_inputs::disturbed;
@@ -189,9 +189,9 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
-    use pkgtool::engine::{Answer, Placement};
-    use pkgtool::model::Dim;
-    use pkgtool::tensor::TensorSpec;
+    use pkgtool_engine::tensor::TensorSpec;
+    use pkgtool_engine::{Answer, Placement};
+    use pkgtool_model::Dim;
     use serde_json::json;
     use tempfile::TempDir;
 

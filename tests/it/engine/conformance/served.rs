@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use pkgtool::account::AccountId;
-use pkgtool::engine::Carrying;
-use pkgtool::model;
-use pkgtool::runtime::selection::{Choice, select};
-use pkgtool::service::ServiceSettings;
-use pkgtool::service::engine::{Endpoint, EndpointModel, Engines};
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::Carrying;
+use pkgtool_engine::runtime::selection::{Choice, select};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_model as model;
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::service::ServiceSettings;
+use pkgtool_serve::service::engine::{Endpoint, EndpointModel, Engines};
 use tempfile::TempDir;
 
 use super::case::{Case, Values};

@@ -4,10 +4,10 @@
 use std::fs;
 use std::time::Duration;
 
-use pkgtool::engine::{EngineError, Session};
-use pkgtool::model::{self, Dim};
-use pkgtool::tensor::limit::MemoryLimit;
-use pkgtool::tensor::{Tensor, TensorSpec};
+use pkgtool_engine::tensor::limit::MemoryLimit;
+use pkgtool_engine::tensor::{Tensor, TensorSpec};
+use pkgtool_engine::{EngineError, Session};
+use pkgtool_model::{self as model, Dim};
 use tempfile::TempDir;
 
 use super::{fixtures, is_there, launcher, request};

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::{EngineError, engine};
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_engine::{EngineError, engine};
 
 use super::{is_there, load, request};
 use crate::model::executorch::builder::{

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pkgtool::engine::Provider;
-use pkgtool::engine::executorch::{VERSION, installations_in};
-use pkgtool::engine::library::{Installation, Origin};
-use pkgtool::engine::surroundings::Surroundings;
+use pkgtool_engine::Provider;
+use pkgtool_engine::executorch::{VERSION, installations_in};
+use pkgtool_engine::library::{Installation, Origin};
+use pkgtool_engine::surroundings::Surroundings;
 use tempfile::TempDir;
 
 const SITE: &str = "lib/python3.12/site-packages";

@@ -12,10 +12,10 @@ mod verdict;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
-use pkgtool::model::{self, Value, ValueKind};
-use pkgtool::runtime::worker::{Launcher, Worker};
-use pkgtool::tensor::{DType, Signature, TensorSpec};
+use pkgtool_engine::runtime::worker::{Launcher, Worker};
+use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
+use pkgtool_model::{self as model, Value, ValueKind};
 
 use crate::support::environment::Piece;
 

@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pkgtool::model;
+use pkgtool_model as model;
 use tempfile::TempDir;
 
 use super::{fixtures, is_there};

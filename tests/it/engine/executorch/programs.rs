@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 
-use pkgtool::engine::{EngineError, LoadRequest, Placement, Provider, Session};
-use pkgtool::tensor::{DType, Tensor, npy};
+use pkgtool_engine::tensor::{DType, Tensor, npy};
+use pkgtool_engine::{EngineError, LoadRequest, Placement, Provider, Session};
 use serde::Deserialize;
 use tempfile::TempDir;
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use pkgtool::engine::executorch::VERSION;
-use pkgtool::engine::{EngineError, Provider, Session};
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::executorch::VERSION;
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_engine::{EngineError, Provider, Session};
 
 use super::{fixtures, is_there, launcher, load, request, worker};
 use crate::support::run::pkgtool;

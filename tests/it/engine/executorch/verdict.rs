@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool::engine::EngineError;
-use pkgtool::model;
-use pkgtool::tensor::limit::MemoryLimit;
+use pkgtool_engine::EngineError;
+use pkgtool_engine::tensor::limit::MemoryLimit;
+use pkgtool_model as model;
 
 use super::{fixtures, is_there, launcher, request};
 

@@ -3,7 +3,7 @@
 //!
 //! Each test computes its answers three times in one session, with other inputs in between.
 
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
 
 use super::{
     Attribute, CONTRIB, FLOAT, INT32, assert_answers, float, floats, load, tensor, value,

@@ -2,7 +2,7 @@
 //!
 //! Each test computes its answers three times in one session, with other inputs in between.
 
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
 
 use super::{Attribute, FLOAT16, assert_answers, bytes, halves, node, numbers, tensor, value};
 

@@ -3,7 +3,7 @@
 //!
 //! Each test computes its answers three times in one session, with other inputs in between.
 
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
 
 use super::{Attribute, FLOAT, UINT8, assert_answers, float, floats, load, node, tensor, value};
 

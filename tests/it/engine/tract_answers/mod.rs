@@ -16,10 +16,10 @@ mod shapes;
 use std::fs;
 use std::path::PathBuf;
 
-use pkgtool::engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
-use pkgtool::model;
-use pkgtool::source::FileSource;
-use pkgtool::tensor::{DType, Signature, Tensor};
+use pkgtool_base::source::FileSource;
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
+use pkgtool_model as model;
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model_of_opset, part};

@@ -3,7 +3,7 @@
 //!
 //! Each test computes its answers three times in one session, with other inputs in between.
 
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
 
 use super::{
     Attribute, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8, UINT64, assert_answers, bytes,

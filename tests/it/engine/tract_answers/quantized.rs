@@ -3,7 +3,7 @@
 //!
 //! Each test computes its answers three times in one session, with other inputs in between.
 
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::tensor::{DType, Tensor};
 
 use super::{
     Attribute, CONTRIB, FLOAT, INT8, INT64, UINT8, assert_answers, bytes, float, floats, load,

@@ -2,7 +2,7 @@
 //!
 //! Each test computes its answers three times in one session, with other inputs in between.
 
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
 
 use super::{
     Attribute, FLOAT, FLOAT16, INT32, INT64, UINT64, assert_answers, float, node, numbers, tensor,

@@ -1,6 +1,6 @@
 //! Models that the tract engine rejects, and the wording of its errors.
 
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
 
 #[cfg(feature = "ort")]
 use super::load_on;

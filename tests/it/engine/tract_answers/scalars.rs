@@ -1,7 +1,7 @@
 //! Scalar operands given as tensors of shape `[1]`, as exporters write them; `TopK` with a computed
 //! count.
 
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
 
 use super::{
     Attribute, FLOAT, INT64, assert_answers, float, load, node, numbers, tensor, value, whole_node,

@@ -2,7 +2,7 @@
 //!
 //! Each test computes its answers three times in one session, with other inputs in between.
 
-use pkgtool::tensor::DType;
+use pkgtool_engine::tensor::DType;
 
 use super::{
     Attribute, BOOL, FLOAT, FLOAT16, INT64, assert_answers, bytes, float, halves, load, node,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pkgtool::model::{self, OpenError};
+use pkgtool_model::{self as model, OpenError};
 
 use super::folder::{Folder, MODEL, WEIGHTS};
 use super::inspect;

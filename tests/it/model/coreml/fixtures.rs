@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pkgtool::model::{self, Allowed, Dim, Method, ModelInfo};
+use pkgtool_model::{self as model, Allowed, Dim, Method, ModelInfo};
 
 use super::{inspect, path};
 use crate::model::onnx::build::{int, part};

@@ -5,8 +5,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use pkgtool::model;
-use pkgtool::model::coreml::StandaloneProgram;
+use pkgtool_model as model;
+use pkgtool_model::coreml::StandaloneProgram;
 use proptest::prelude::*;
 
 use super::folder::{Folder, MODEL, WEIGHTS};

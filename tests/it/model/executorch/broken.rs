@@ -1,9 +1,9 @@
 //! Broken ExecuTorch programs: each violated invariant yields an error that names the place, the
 //! expected and the actual value.
 
-use pkgtool::model::FormatError;
-use pkgtool::model::executorch::{Error, ExecuTorch};
-use pkgtool::model::{ElementType, ModelFormat, TensorInfo, ValueKind};
+use pkgtool_model::FormatError;
+use pkgtool_model::executorch::{Error, ExecuTorch};
+use pkgtool_model::{ElementType, ModelFormat, TensorInfo, ValueKind};
 use std::path::Path;
 
 use super::builder::{Field, Node, Plan, byte, constant, file, int, integer, ints, long, program};

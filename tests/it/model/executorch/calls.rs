@@ -8,7 +8,7 @@ use super::{error, read};
 use crate::support::environment::Piece;
 
 /// The table of operators.
-const TABLE: &str = include_str!("../../../../src/model/executorch/load/operators.txt");
+const TABLE: &str = include_str!("../../../../crates/model/src/executorch/load/operators.txt");
 
 /// A program with one call. Values 0 and 1 are tensors, 2 and 3 are ints, 4 is a list of value
 /// `item`, and 5 is `None`.

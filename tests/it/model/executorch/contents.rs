@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use pkgtool::model::executorch::body::ProgramBody;
-use pkgtool::model::executorch::{LoweredPrecision, PayloadSummary, contents};
-use pkgtool::package::Backend;
+use pkgtool_base::package::Backend;
+use pkgtool_model::executorch::body::ProgramBody;
+use pkgtool_model::executorch::{LoweredPrecision, PayloadSummary, contents};
 
 /// Reads the payload summaries of all methods of a program.
 fn read(folder: &str, name: &str) -> Vec<(Backend, PayloadSummary)> {

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::io;
 
-use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool::model::executorch::{Error, PayloadSummary, contents};
-use pkgtool::source::ReadAt;
+use pkgtool_base::source::ReadAt;
+use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
+use pkgtool_model::executorch::{Error, PayloadSummary, contents};
 
 use super::delegates::{caller_of, forward};
 use super::package::{

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkgtool::model::executorch::FlatTensor;
-use pkgtool::model::{self, ExternalDataError, ModelFormat, NamedData};
+use pkgtool_model::executorch::FlatTensor;
+use pkgtool_model::{self as model, ExternalDataError, ModelFormat, NamedData};
 use proptest::prelude::*;
 
 fn folder() -> PathBuf {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pkgtool::model::ModelInfo;
+use pkgtool_model::ModelInfo;
 use proptest::prelude::*;
 
 use super::builder::{Field, Node, byte, file, int, ints, method, tables, tensor, text};

@@ -1,6 +1,6 @@
 //! Detection of dynamic dimensions in ExecuTorch programs, by each kind of evidence.
 
-use pkgtool::model::{Allowed, Dim, Dynamism, Method, Value, ValueKind};
+use pkgtool_model::{Allowed, Dim, Dynamism, Method, Value, ValueKind};
 
 use super::builder::{Field, Node, Plan, byte, constant, file, integer, ints, program, tables};
 use super::builder::{tensor, text, value};

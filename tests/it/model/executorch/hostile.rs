@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use pkgtool::model::{Dynamism, ModelInfo, Value};
+use pkgtool_model::{Dynamism, ModelInfo, Value};
 use proptest::prelude::*;
 
 use super::builder::{Field, Node, Plan, byte, file, int, ints, program, tables, value};

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pkgtool::model::FormatError;
-use pkgtool::model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool::model::executorch::{Error, PayloadSummary, contents, coreml, mlx, vulkan};
+use pkgtool_model::FormatError;
+use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
+use pkgtool_model::executorch::{Error, PayloadSummary, contents, coreml, mlx, vulkan};
 use proptest::prelude::*;
 
 use super::builder::{Field, Node, byte, file, int, ints, long, tables, text};

@@ -4,10 +4,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use pkgtool::model::{
+use pkgtool_base::source::FileSource;
+use pkgtool_model::{
     Delegate, Dim, Dynamism, Method, ModelInfo, Segment, TensorInfo, Value, ValueKind,
 };
-use pkgtool::source::FileSource;
 use serde_json::Value as Json;
 
 use super::{HEADERS, fixture, inspect};
@@ -201,7 +201,7 @@ fn external_tensors_are_counted() {
 fn a_bundled_program_is_read_through() {
     let path = fixture("bundled_program.bpte");
     let source = FileSource::open(&path).expect("the fixture");
-    let info = pkgtool::model::inspect(Path::new("no-name"), &source)
+    let info = pkgtool_model::inspect(Path::new("no-name"), &source)
         .expect("a sound program")
         .expect("recognised by its first bytes");
     let metadata = [("bundled program", "BP08"), ("test cases of forward", "1")];

@@ -2,9 +2,9 @@
 //!
 //! The reader that infers dimensions tolerates graphs that the executor rejects.
 
-use pkgtool::model::executorch::Error;
-use pkgtool::model::executorch::body::ByteRange;
-use pkgtool::model::executorch::xnnpack::Graph;
+use pkgtool_model::executorch::Error;
+use pkgtool_model::executorch::body::ByteRange;
+use pkgtool_model::executorch::xnnpack::Graph;
 
 use super::builder::{Node, int, ints};
 use super::delegates::{caller_of, forward, graph, node, sigmoid};

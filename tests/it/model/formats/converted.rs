@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use pkgtool::model::Value;
+use pkgtool_model::Value;
 use serde_json::{Map, Value as Json, json};
 
 use super::{bytes, inspect};

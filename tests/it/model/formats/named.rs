@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pkgtool::model;
+use pkgtool_model as model;
 
 use crate::support::fixture;
 

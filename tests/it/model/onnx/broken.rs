@@ -1,7 +1,7 @@
 //! ONNX files broken by hand: each error names its place and offset.
 
-use pkgtool::model::onnx;
-use pkgtool::source::Pages;
+use pkgtool_base::source::Pages;
+use pkgtool_model::onnx;
 
 use super::build::{external, head, int, model, part, typed, value, varint};
 use super::{bytes, inspect};

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use pkgtool::model::{Dim, Dynamism, ElementType, ExternalData, ModelInfo, Value, ValueKind};
-use pkgtool::package::DType;
-use pkgtool::source::FileSource;
+use pkgtool_base::package::DType;
+use pkgtool_base::source::FileSource;
+use pkgtool_model::{Dim, Dynamism, ElementType, ExternalData, ModelInfo, Value, ValueKind};
 
 use super::{FIXTURES, bytes, format, inspect, path};
 
 fn read(name: &str) -> ModelInfo {
     let path = path(name);
     let source = FileSource::open(&path).expect("a fixture");
-    let info = pkgtool::model::inspect(&path, &source).expect("a sound model");
+    let info = pkgtool_model::inspect(&path, &source).expect("a sound model");
     info.expect("claimed by its extension")
 }
 

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use pkgtool::model;
-use pkgtool::source::{FileSource, ReadAt};
+use pkgtool_base::source::{FileSource, ReadAt};
+use pkgtool_model as model;
 
 use super::build::{head, int, part, typed, value};
 

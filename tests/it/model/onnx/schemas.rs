@@ -17,9 +17,9 @@ fn the_table_of_operators_is_up_to_date() {
         .output()
         .expect("Python runs");
     assert!(written.status.success(), "{written:?}");
-    let committed = include_str!("../../../../src/model/onnx/load/operators.txt");
+    let committed = include_str!("../../../../crates/model/src/onnx/load/operators.txt");
     assert!(
         String::from_utf8_lossy(&written.stdout) == committed,
-        "regenerate the table: tests/operators/schemas.py > src/model/onnx/load/operators.txt"
+        "regenerate the table: tests/operators/schemas.py > crates/model/src/onnx/load/operators.txt"
     );
 }

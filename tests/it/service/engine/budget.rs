@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pkgtool::service::engine::{Endpoint, Engines};
-use pkgtool::service::{CallError, Isolation, ServiceSettings};
+use pkgtool_serve::service::engine::{Endpoint, Engines};
+use pkgtool_serve::service::{CallError, Isolation, ServiceSettings};
 
 use super::models::{self, ENDLESS, endless};
 use super::{ANN, LIMIT, endpoint, engines, eventually, settings};

@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pkgtool::account::AccountId;
-use pkgtool::engine::RunStart;
-use pkgtool::service::engine::{Conversation, Endpoint, EndpointModel};
-use pkgtool::service::{CallError, Isolation, ServiceSettings};
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::RunStart;
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::service::engine::{Conversation, Endpoint, EndpointModel};
+use pkgtool_serve::service::{CallError, Isolation, ServiceSettings};
 use tokio::task::JoinHandle;
 
 use super::models::{self, ENDLESS, endless, of_file};

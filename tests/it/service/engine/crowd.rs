@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pkgtool::account::AccountId;
-use pkgtool::service::{CallError, ServiceSettings};
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::service::{CallError, ServiceSettings};
 
 use super::{LIMIT, engines, eventually, floats, models, settings, values};
 

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pkgtool::service::engine::{Endpoint, Engines};
-use pkgtool::service::{CallError, Isolation, ServiceSettings};
+use pkgtool_serve::service::engine::{Endpoint, Engines};
+use pkgtool_serve::service::{CallError, Isolation, ServiceSettings};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -18,7 +18,7 @@ use crate::service::engine::engines;
 /// Edge of a matrix that finishes long before a session could be ended.
 const SHORT: u64 = 96;
 
-type Answer = Result<Vec<pkgtool::tensor::Tensor>, CallError>;
+type Answer = Result<Vec<pkgtool_engine::tensor::Tensor>, CallError>;
 
 fn ask(endpoint: &Arc<Endpoint>, size: u64) -> JoinHandle<Answer> {
     let endpoint = Arc::clone(endpoint);

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use pkgtool::engine::{Carrying, Rounding};
-use pkgtool::runtime::target::{StartRequest, start};
-use pkgtool::runtime::worker::Launcher;
-use pkgtool::service::engine::EndpointModel;
-use pkgtool::service::{Isolation, ServiceSettings};
-use pkgtool::tensor::Tensor;
-use pkgtool::tensor::agreement::Comparison;
-use pkgtool::tensor::input::{Generator, InputArgs, assemble};
+use pkgtool_engine::runtime::target::{StartRequest, start};
+use pkgtool_engine::runtime::worker::Launcher;
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_engine::tensor::agreement::Comparison;
+use pkgtool_engine::tensor::input::{Generator, InputArgs, assemble};
+use pkgtool_engine::{Carrying, Rounding};
+use pkgtool_serve::service::engine::EndpointModel;
+use pkgtool_serve::service::{Isolation, ServiceSettings};
 use walkdir::WalkDir;
 
 use super::models::of_file;

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pkgtool::engine::Carrying;
-use pkgtool::model;
-use pkgtool::service::engine::EndpointModel;
-use pkgtool::tensor::{DType, Signature, Tensor};
-use pkgtool::text::decoder::DecoderModel;
+use pkgtool_engine::Carrying;
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_model as model;
+use pkgtool_serve::service::engine::EndpointModel;
+use pkgtool_text::decoder::DecoderModel;
 use tempfile::TempDir;
 
 use crate::model::onnx::build::{int, model as onnx, part};

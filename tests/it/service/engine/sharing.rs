@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pkgtool::account::AccountId;
-use pkgtool::service::engine::Endpoint;
-use pkgtool::service::{CallError, ServiceSettings};
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_serve::account::AccountId;
+use pkgtool_serve::service::engine::Endpoint;
+use pkgtool_serve::service::{CallError, ServiceSettings};
 
 use super::models::{self, Model};
 use super::{ANN, BOB, LIMIT, endpoint, floats, settings, values};

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use pkgtool::service::{CallError, Isolation, ServiceSettings};
-use pkgtool::tensor::{DType, Tensor};
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_serve::service::{CallError, Isolation, ServiceSettings};
 
 use super::models::{self, Model};
 use super::{ANN, BOB, LIMIT, endpoint, floats, settings, values};

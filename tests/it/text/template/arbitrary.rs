@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pkgtool::text::template::{Conversation, RenderLimits, Renderer, TemplateError};
+use pkgtool_text::template::{Conversation, RenderLimits, Renderer, TemplateError};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 

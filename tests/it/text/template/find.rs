@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pkgtool::text::template::{FindError, Places, Templates};
+use pkgtool_text::template::{FindError, Places, Templates};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pkgtool::text::template::{Conversation, TemplateError};
+use pkgtool_text::template::{Conversation, TemplateError};
 use serde_json::{Map, Value};
 
 use super::{json_of_fixtures, no_variables, renderer, style};

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pkgtool::text::template::{RenderLimits, Renderer, TemplateError};
+use pkgtool_text::template::{RenderLimits, Renderer, TemplateError};
 
 use super::{PROGRAM, hello, template};
 

@@ -11,7 +11,7 @@ mod takes;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pkgtool::text::template::{Conversation, RenderLimits, Renderer, Template};
+use pkgtool_text::template::{Conversation, RenderLimits, Renderer, Template};
 use serde_json::{Map, Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pkgtool");

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pkgtool::text::template::{Conversation, RenderLimits, Renderer, TemplateError};
+use pkgtool_text::template::{Conversation, RenderLimits, Renderer, TemplateError};
 use serde_json::json;
 use tempfile::TempDir;
 

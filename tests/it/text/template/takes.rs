@@ -3,7 +3,7 @@
 //!
 //! The renderer detects them by trial renderings.
 
-use pkgtool::text::template::{RenderLimits, Renderer, Takes, TemplateError};
+use pkgtool_text::template::{RenderLimits, Renderer, Takes, TemplateError};
 
 use super::{renderer, style, template};
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::super::report::ComparisonReport;
-use crate::runtime::every::PackageVariant;
-use crate::source::json::JsonPath;
-use crate::tensor::agreement::Agreement;
+use pkgtool_base::source::json::JsonPath;
+use pkgtool_engine::runtime::every::PackageVariant;
+use pkgtool_engine::tensor::agreement::Agreement;
 
 /// The comparison of all variants of a package with one of them. Version 1 of the document; later
 /// versions only add fields.
@@ -66,7 +66,7 @@ impl Row {
             label: variant.label(),
             config: variant.config.clone(),
             path: variant.path.clone(),
-            backend: variant.backend.map(crate::package::Backend::name),
+            backend: variant.backend.map(pkgtool_base::package::Backend::name),
             precision: variant.precision.clone(),
             engine: engine.map(str::to_owned),
             part,

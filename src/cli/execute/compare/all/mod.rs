@@ -15,11 +15,11 @@ use super::findings::{self, FindingLocation};
 use super::pair::{SideStarter, compare_sides};
 use super::{Args, write};
 use crate::cli::exit::{Exit, Failure};
-use crate::runtime::every::{self, PackageVariant, VariantFilter, VariantMethod};
-use crate::runtime::selection::Selection;
-use crate::runtime::target::{self, StartError};
-use crate::source::text::{defuse_line, escape};
 use document::{Document, Row, RowOutcome};
+use pkgtool_base::source::text::{defuse_line, escape};
+use pkgtool_engine::runtime::every::{self, PackageVariant, VariantFilter, VariantMethod};
+use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::runtime::target::{self, StartError};
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
@@ -168,7 +168,7 @@ fn check_runnable(selection: &Selection) -> Result<(), StartError> {
 }
 
 /// Returns the findings of a row, located at the variant in its config.
-fn found(args: &Args, row: &Row) -> Option<crate::diagnostic::Report> {
+fn found(args: &Args, row: &Row) -> Option<pkgtool_base::diagnostic::Report> {
     let place = FindingLocation::in_config(&row.config, &row.path);
     let alone = |reason: &str| {
         let message = format!("{}, {}: {reason}", row.label, row.part);

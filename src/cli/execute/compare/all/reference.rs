@@ -3,10 +3,10 @@
 use super::check_runnable;
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::package::Backend;
-use crate::runtime::every::PackageVariant;
-use crate::runtime::precision::Precision;
-use crate::runtime::selection::Selection;
+use pkgtool_base::package::Backend;
+use pkgtool_engine::runtime::every::PackageVariant;
+use pkgtool_engine::runtime::precision::Precision;
+use pkgtool_engine::runtime::selection::Selection;
 
 /// The parsed value of `--reference`.
 struct ReferenceChoice<'n> {

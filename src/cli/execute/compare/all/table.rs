@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::super::figures::{FIGURES, format_figures};
 use super::super::report::ComparisonReport;
 use super::document::{Document, Row, RowOutcome};
-use crate::diagnostic::{Align, Table};
-use crate::source::text::defuse_line;
+use pkgtool_base::diagnostic::{Align, Table};
+use pkgtool_base::source::text::defuse_line;
 
 /// Maximum number of remarks per row.
 const MAX_REMARKS: usize = 4;

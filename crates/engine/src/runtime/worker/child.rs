@@ -1,0 +1,193 @@
+//! The worker's side: serves requests of the parent until the parent exits.
+//!
+//! Invariant: every request is answered, unless the model ends the process.
+
+use std::io::{ErrorKind, Read, copy, sink};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use super::super::peak_memory;
+use super::protocol::{Reply, Request, TensorHead, receive_tensors, send};
+use super::setup::Setup;
+use crate::runtime::process::frame::receive;
+use crate::runtime::process::sandbox::Sandbox;
+use crate::runtime::process::{confined, limit_memory, panic_text, requests};
+use crate::tensor::Tensor;
+use crate::tensor::limit::format_bytes;
+use crate::{Engine, EngineError, Session, engine};
+use pkgtool_base::source::bounds;
+
+/// Serves the parent at the other end of standard input until it exits.
+pub fn serve() -> std::io::Result<()> {
+    let (_, sandbox) = confined(Setup::prepare)?;
+    let (requests, mut to_parent) = requests(next)?;
+    let mut state = State {
+        engine: String::new(),
+        session: None,
+        inputs: Vec::new(),
+        sandbox,
+    };
+    for (request, tensors) in requests {
+        let (reply, outputs) = match tensors {
+            Ok(tensors) => state.answer(request, tensors),
+            Err(NoMemory(bytes)) => (state.no_memory(bytes), Vec::new()),
+        };
+        send(&mut to_parent, &reply, &outputs)?;
+    }
+    Ok(())
+}
+
+type ReceivedRequest = (Request, Result<Vec<Tensor>, NoMemory>);
+
+/// The memory for tensors of this size, in bytes, is unavailable.
+struct NoMemory(u64);
+
+fn next(stream: &mut dyn Read) -> std::io::Result<ReceivedRequest> {
+    let request = receive::<Request>(stream)?;
+    let (Request::Inputs(heads) | Request::Run { inputs: heads, .. }) = &request else {
+        return Ok((request, Ok(Vec::new())));
+    };
+    let size = TensorHead::bytes(heads)?;
+    // The tensors are read completely even on failure: the next request follows them in the stream.
+    let mut from_tensors = stream.take(size);
+    let tensors = match receive_tensors(&mut from_tensors, heads.clone()) {
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+            copy(&mut from_tensors, &mut sink())?;
+            Err(NoMemory(size))
+        }
+        tensors => Ok(tensors?),
+    };
+    Ok((request, tensors))
+}
+
+struct State {
+    engine: String,
+    session: Option<Box<dyn Session>>,
+    inputs: Vec<Tensor>,
+    sandbox: Result<Sandbox, String>,
+}
+
+impl State {
+    fn no_memory(&mut self, bytes: u64) -> Reply {
+        self.inputs = Vec::new();
+        Reply::Failed(EngineError::Run {
+            engine: self.engine.clone(),
+            operator: None,
+            reason: format!("not enough memory for its inputs, {}", format_bytes(bytes)),
+        })
+    }
+
+    fn answer(&mut self, request: Request, tensors: Vec<Tensor>) -> (Reply, Vec<Tensor>) {
+        let name = self.engine.clone();
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.work(request, tensors)));
+        let outcome = outcome.unwrap_or_else(|panic| {
+            Err(EngineError::Run {
+                engine: name,
+                operator: None,
+                reason: format!("it panicked: {}", panic_text(panic.as_ref())),
+            })
+        });
+        outcome.unwrap_or_else(|error| (Reply::Failed(error), Vec::new()))
+    }
+
+    fn work(
+        &mut self,
+        request: Request,
+        tensors: Vec<Tensor>,
+    ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+        let sandbox = self
+            .sandbox
+            .clone()
+            .map_err(|reason| not_confined(&reason))?;
+        let reply = match request {
+            Request::Load {
+                engine,
+                request,
+                memory_limit,
+            } => {
+                if let Some(bytes) = memory_limit {
+                    limit_memory(bytes);
+                }
+                self.engine.clone_from(&engine);
+                // The parent has already checked the limits.
+                bounds::choose(&request.model);
+                let start = Instant::now();
+                self.session = Some(named(&engine)?.load(&request)?);
+                Reply::Loaded(nanoseconds(start.elapsed()))
+            }
+            Request::Inputs(_) => {
+                self.inputs = tensors;
+                Reply::Kept
+            }
+            Request::Run { begins, .. } => {
+                self.inputs = tensors;
+                let session = session(&mut self.session, &self.engine)?;
+                session.begin(begins)?;
+                let answer = session.run(&self.inputs)?;
+                let reply = Reply::Ran {
+                    outputs: TensorHead::of(&answer.outputs),
+                    nanoseconds: nanoseconds(answer.time),
+                };
+                return Ok((reply, answer.outputs));
+            }
+            Request::Repeat {
+                begins,
+                runs,
+                nanoseconds,
+            } => {
+                session(&mut self.session, &self.engine)?.begin(begins)?;
+                Reply::Repeated(self.repeat(runs, Duration::from_nanos(nanoseconds))?)
+            }
+            Request::Placement => {
+                Reply::Placement(session(&mut self.session, &self.engine)?.placement())
+            }
+            Request::PeakMemory => Reply::PeakMemory(peak_memory::of_this_process()),
+            Request::Sandbox => Reply::Sandbox(sandbox),
+            Request::Backends(engine) => Reply::Backends(named(&engine)?.backends()?),
+        };
+        Ok((reply, Vec::new()))
+    }
+
+    fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<u64>, EngineError> {
+        let session = session(&mut self.session, &self.engine)?;
+        let start = Instant::now();
+        let mut times = Vec::new();
+        loop {
+            times.push(nanoseconds(session.run(&self.inputs)?.time));
+            if times.len() as u64 >= runs || start.elapsed() >= time {
+                return Ok(times);
+            }
+        }
+    }
+}
+
+fn not_confined(reason: &str) -> EngineError {
+    EngineError::Unavailable {
+        what: "a full sandbox".to_owned(),
+        reason: reason.to_owned(),
+        help: "run without `--sandbox require` (`sandbox` of the gateway's settings), or in a container".to_owned(),
+    }
+}
+
+fn named(name: &str) -> Result<&'static dyn Engine, EngineError> {
+    engine(name).ok_or_else(|| EngineError::Unavailable {
+        what: format!("the engine `{name}`"),
+        reason: "this build does not include it".to_owned(),
+        help: "choose another engine".to_owned(),
+    })
+}
+
+fn session<'a>(
+    session: &'a mut Option<Box<dyn Session>>,
+    engine: &str,
+) -> Result<&'a mut Box<dyn Session>, EngineError> {
+    session.as_mut().ok_or_else(|| EngineError::Run {
+        engine: engine.to_owned(),
+        operator: None,
+        reason: "no model is loaded".to_owned(),
+    })
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,389 @@
+//! Worker processes: sessions that run in a process of their own, so that a crash, hang or
+//! excessive memory use is survived and reported.
+//!
+//! The binary is started again as a worker. Requests and tensors go through a socket.
+//!
+//! Invariant: dropping a [`Worker`] ends its process. A crashed worker returns
+//! [`EngineError::Died`] with the reason that the system reports; a worker that exceeded a limit
+//! returns [`EngineError::Limit`].
+
+mod child;
+mod protocol;
+mod setup;
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+pub use child::serve;
+use tempfile::TempDir;
+
+use crate::library::NativeBackend;
+use crate::runtime::process::frame::receive;
+use crate::runtime::process::sandbox::Sandbox;
+use crate::runtime::process::{self, Process, Purpose, Stopper};
+use crate::tensor::Tensor;
+use crate::tensor::limit::{Limit, MemoryLimit, reports_shortage};
+use crate::{Answer, EngineError, LoadRequest, Placement, RunStart, Session};
+use protocol::{Reply, Request, TensorHead, receive_tensors, send};
+use setup::Setup;
+
+/// Environment variables for glibc's allocator: the block size from which freed memory returns to
+/// the system at once, and how much of smaller blocks is retained. Other systems ignore them.
+type Allocator = [(&'static str, &'static str); 2];
+
+/// By default, glibc retains as much freed memory as the largest block that was freed. For weights
+/// that are temporary while a model is loaded, that doubles the memory.
+const FOR_LARGE_WEIGHTS: Allocator = [
+    ("MALLOC_MMAP_THRESHOLD_", "4194304"),
+    ("MALLOC_TRIM_THRESHOLD_", "67108864"),
+];
+
+/// Tensors between nodes are allocated in every run. Memory that comes from the system each time
+/// costs a page fault every 4 KiB: 13 ms instead of 4.8 ms for a sum of two matrices of 16 MB.
+const FOR_LARGE_TENSORS: Allocator = [
+    ("MALLOC_MMAP_THRESHOLD_", "33554432"),
+    ("MALLOC_TRIM_THRESHOLD_", "268435456"),
+];
+
+/// Size of weights from which a second copy should be avoided, in bytes.
+const LARGE_WEIGHTS_BYTES: u64 = 128 << 20;
+
+/// Settings for starting workers.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    /// Path of the `pkgtool` binary.
+    pub program: PathBuf,
+    /// Maximum time of a load or run.
+    pub timeout: Option<Duration>,
+    /// Maximum memory of a worker.
+    pub memory_limit: Option<MemoryLimit>,
+}
+
+/// A session in a worker process.
+#[derive(Debug)]
+pub struct Worker {
+    process: Process,
+    /// Folder for its temporary files, deleted after the process has ended.
+    _scratch: Option<TempDir>,
+    engine: String,
+    timeout: Option<Duration>,
+    memory_limit: Option<Limit>,
+    load_time: Duration,
+    /// The inputs that the worker currently has, if known.
+    kept: Option<Vec<Tensor>>,
+    /// The state with which the next run begins, sent with that run.
+    begins: RunStart,
+}
+
+impl Launcher {
+    /// Returns a launcher for this binary, without limits.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe()?,
+            timeout: None,
+            memory_limit: None,
+        })
+    }
+
+    /// Starts a worker and loads a model in it.
+    pub fn load(&self, engine: &str, request: &LoadRequest) -> Result<Worker, EngineError> {
+        let mut worker = self.start(engine, request)?;
+        worker.load(request)?;
+        Ok(worker)
+    }
+
+    /// Asks a worker which backends an engine's library contains.
+    pub fn backends(&self, engine: &str) -> Result<Vec<NativeBackend>, EngineError> {
+        let mut worker = self.start_for(Setup::of_library(engine))?;
+        let request = Request::Backends(engine.to_owned());
+        match worker.ask(&request, &[], "opening its library")?.0 {
+            Reply::Backends(backends) => Ok(backends),
+            other => Err(worker.unexpected_reply(&other)),
+        }
+    }
+
+    /// Starts a worker for this model without loading it yet, so that its [`Stopper`] is available
+    /// before anything takes long.
+    pub fn start(&self, engine: &str, request: &LoadRequest) -> Result<Worker, EngineError> {
+        self.start_for(Setup::of(engine, request))
+    }
+
+    fn start_for(&self, mut setup: Setup) -> Result<Worker, EngineError> {
+        let start = |error: io::Error| EngineError::Unavailable {
+            what: "a worker process".to_owned(),
+            reason: error.to_string(),
+            help: format!("check whether {} can be started", self.program.display()),
+        };
+        let mut command = Command::new(&self.program);
+        command.arg(process::WORKER_ARGUMENT);
+        let allocator = if setup.weights >= LARGE_WEIGHTS_BYTES {
+            FOR_LARGE_WEIGHTS
+        } else {
+            FOR_LARGE_TENSORS
+        };
+        let unset = |setting: &(&str, &str)| std::env::var_os(setting.0).is_none();
+        command.envs(allocator.into_iter().filter(unset));
+        let scratch = setup.scratch().map_err(start)?;
+        let purpose = Purpose {
+            setup: &setup,
+            allowed: &|| setup.allowed(),
+            devices: setup.devices.is_some(),
+            scratch: scratch.as_ref().map(TempDir::path),
+        };
+        let process = Process::start(command, &purpose).map_err(start)?;
+        Ok(Worker {
+            process,
+            _scratch: scratch,
+            engine: setup.engine,
+            timeout: self.timeout,
+            memory_limit: self.memory_limit.and_then(MemoryLimit::now),
+            load_time: Duration::ZERO,
+            kept: None,
+            begins: RunStart::AsLeft,
+        })
+    }
+}
+
+impl Worker {
+    /// Returns the time that the engine took to load the model.
+    pub fn load_time(&self) -> Duration {
+        self.load_time
+    }
+
+    /// Loads a model in a worker that was only started.
+    pub fn load(&mut self, request: &LoadRequest) -> Result<(), EngineError> {
+        let load = Request::Load {
+            engine: self.engine.clone(),
+            request: request.clone(),
+            memory_limit: self.memory_limit.and_then(Limit::bytes),
+        };
+        match self.ask(&load, &[], "loading the model")?.0 {
+            Reply::Loaded(nanoseconds) => {
+                self.load_time = Duration::from_nanos(nanoseconds);
+                Ok(())
+            }
+            other => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    /// Returns a handle that ends the process from another thread.
+    pub fn stopper(&self) -> Stopper {
+        self.process.stopper()
+    }
+
+    /// Returns the process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sets the maximum time of later requests.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Sets the inputs for [`Worker::repeat`]. They are sent only if they changed.
+    pub fn set_inputs(&mut self, inputs: &[Tensor]) -> Result<(), EngineError> {
+        if self.kept.as_deref() == Some(inputs) {
+            return Ok(());
+        }
+        self.kept = None;
+        let request = Request::Inputs(TensorHead::of(inputs));
+        match self.ask(&request, inputs, "receiving its inputs")?.0 {
+            Reply::Kept => {
+                self.kept = Some(inputs.to_vec());
+                Ok(())
+            }
+            other => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    /// Runs `runs` times or until `time` has passed, at least once, and returns the time of each
+    /// run. The inputs are those of the last run or of [`Worker::set_inputs`].
+    pub fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<Duration>, EngineError> {
+        let request = Request::Repeat {
+            begins: self.begins.clone(),
+            runs,
+            nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+        };
+        // The limit applies to one run, and the last run begins before the time is over.
+        let limit = self.timeout.map(|one| {
+            let runs = u32::try_from(runs).unwrap_or(u32::MAX);
+            one.saturating_mul(runs).min(time.saturating_add(one))
+        });
+        match self.ask_within(limit, &request, &[], "running")?.0 {
+            Reply::Repeated(times) => {
+                self.begins = RunStart::AsLeft;
+                Ok(times.into_iter().map(Duration::from_nanos).collect())
+            }
+            other => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    /// Returns the sandbox of the process.
+    pub fn sandbox(&mut self) -> Option<Sandbox> {
+        match self.ask(&Request::Sandbox, &[], "reporting its sandbox") {
+            Ok((Reply::Sandbox(sandbox), _)) => Some(sandbox),
+            _ => None,
+        }
+    }
+
+    /// Returns the peak memory of the worker's process, in bytes, if the system reports it.
+    pub fn peak_memory(&mut self) -> Option<u64> {
+        match self.ask(&Request::PeakMemory, &[], "reporting its memory") {
+            Ok((Reply::PeakMemory(bytes), _)) => bytes,
+            _ => None,
+        }
+    }
+
+    fn ask(
+        &mut self,
+        request: &Request,
+        tensors: &[Tensor],
+        doing: &str,
+    ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+        self.ask_within(self.timeout, request, tensors, doing)
+    }
+
+    fn ask_within(
+        &mut self,
+        limit: Option<Duration>,
+        request: &Request,
+        tensors: &[Tensor],
+        doing: &str,
+    ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+        match self.exchange(limit, request, tensors) {
+            Ok((Reply::Failed(error), _)) => Err(self.by_limit(error, doing)),
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(self.died(&error, doing)),
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        limit: Option<Duration>,
+        request: &Request,
+        tensors: &[Tensor],
+    ) -> io::Result<(Reply, Vec<Tensor>)> {
+        let channel = self.process.channel(limit)?;
+        send(channel.get_mut(), request, tensors)?;
+        let reply = receive::<Reply>(channel)?;
+        let outputs = match &reply {
+            Reply::Ran { outputs, .. } => receive_tensors(channel, outputs.clone())?,
+            _ => Vec::new(),
+        };
+        Ok((reply, outputs))
+    }
+
+    /// Converts an out-of-memory error to the error of the memory limit, if there is one.
+    fn by_limit(&mut self, error: EngineError, doing: &str) -> EngineError {
+        match self.memory_limit {
+            Some(limit) if reports_shortage(&error.to_string()) => {
+                // The state of the library is undefined after it ran out of memory.
+                self.process.stop();
+                self.reached(limit, doing)
+            }
+            _ => error,
+        }
+    }
+
+    fn reached(&self, limit: Limit, doing: &str) -> EngineError {
+        EngineError::Limit {
+            engine: self.engine.clone(),
+            doing: doing.to_owned(),
+            limit,
+        }
+    }
+
+    fn died(&mut self, error: &io::Error, doing: &str) -> EngineError {
+        let Some(mut reason) = self.process.end_after(error) else {
+            return self.reached(Limit::Time(self.timeout.unwrap_or_default()), doing);
+        };
+        match self.memory_limit {
+            Some(limit) if reports_shortage(&reason) => return self.reached(limit, doing),
+            // A library that ignores failed allocations crashes without a message.
+            Some(limit) if limit.is_chosen() && reason.starts_with("signal") => {
+                let _ = write!(reason, ", or an allocation failed under {limit}");
+            }
+            _ => {}
+        }
+        EngineError::Died {
+            engine: self.engine.clone(),
+            doing: doing.to_owned(),
+            reason,
+        }
+    }
+
+    fn unexpected_reply(&mut self, reply: &Reply) -> EngineError {
+        self.process.stop();
+        EngineError::Died {
+            engine: self.engine.clone(),
+            doing: "answering".to_owned(),
+            reason: format!("unexpected answer: {reply:?}"),
+        }
+    }
+}
+
+impl Session for Worker {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        // The worker keeps the inputs; a copy here would waste memory.
+        self.kept = None;
+        let request = Request::Run {
+            inputs: TensorHead::of(inputs),
+            begins: self.begins.clone(),
+        };
+        match self.ask(&request, inputs, "running")? {
+            (Reply::Ran { nanoseconds, .. }, outputs) => {
+                // Reset only on success: after a failure the next run must begin the same way.
+                self.begins = RunStart::AsLeft;
+                Ok(Answer {
+                    outputs,
+                    time: Duration::from_nanos(nanoseconds),
+                })
+            }
+            (other, _) => Err(self.unexpected_reply(&other)),
+        }
+    }
+
+    fn reset_state(&mut self) -> Result<(), EngineError> {
+        self.begin(RunStart::Anew)
+    }
+
+    fn begin(&mut self, begins: RunStart) -> Result<(), EngineError> {
+        match begins {
+            RunStart::Cut(length) => return self.truncate_state(length),
+            // An earlier request that has not taken effect yet stays valid.
+            RunStart::AsLeft if !matches!(self.begins, RunStart::Lanes(_)) => {}
+            begins => self.begins = begins,
+        }
+        Ok(())
+    }
+
+    fn truncate_state(&mut self, length: u64) -> Result<(), EngineError> {
+        let held = match self.begins {
+            RunStart::AsLeft | RunStart::Lanes(_) => u64::MAX,
+            RunStart::Cut(held) => held,
+            RunStart::Anew => 0,
+        };
+        if length > held {
+            return Err(EngineError::Run {
+                engine: self.engine.clone(),
+                operator: None,
+                reason: format!("cannot keep {length} positions: only {held} exist"),
+            });
+        }
+        if self.begins != RunStart::Anew {
+            self.begins = RunStart::Cut(length);
+        }
+        Ok(())
+    }
+
+    fn placement(&mut self) -> Placement {
+        match self.ask(&Request::Placement, &[], "reporting its placement") {
+            Ok((Reply::Placement(placement), _)) => placement,
+            _ => Placement::default(),
+        }
+    }
+}

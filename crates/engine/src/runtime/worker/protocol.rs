@@ -1,0 +1,164 @@
+//! The messages between a worker process and its parent.
+//!
+//! A message is the head of a frame, followed by the bytes of the tensors that the head lists, in
+//! order. Invariant: a length is checked against a limit before memory is allocated for it.
+
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::library::NativeBackend;
+use crate::runtime::process::frame;
+use crate::runtime::process::sandbox::Sandbox;
+use crate::tensor::{DType, Tensor, byte_size};
+use crate::{EngineError, LoadRequest, Placement, RunStart};
+
+/// A request of the parent.
+#[derive(Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "a model is loaded once")]
+pub(super) enum Request {
+    /// Load a model with an engine.
+    Load {
+        /// Name of the engine.
+        engine: String,
+        /// The model and its options.
+        request: LoadRequest,
+        /// Maximum memory of the process, in bytes.
+        memory_limit: Option<u64>,
+    },
+    /// Keep the attached tensors as the inputs of later runs.
+    Inputs(Vec<TensorHead>),
+    /// Keep the attached tensors, run once, and return the outputs.
+    Run {
+        /// dtype and shape of each input.
+        inputs: Vec<TensorHead>,
+        /// The state of earlier runs with which it begins.
+        begins: RunStart,
+    },
+    /// Run repeatedly: `runs` times or until `nanoseconds` have passed, at least once.
+    Repeat {
+        /// The state with which the first run begins.
+        begins: RunStart,
+        /// Maximum number of runs.
+        runs: u64,
+        /// Time after which no further run begins.
+        nanoseconds: u64,
+    },
+    /// Return where nodes ran.
+    Placement,
+    /// Return the process's peak memory.
+    PeakMemory,
+    /// Return the process's sandbox.
+    Sandbox,
+    /// Return the backends in an engine's library, by the engine's name.
+    Backends(String),
+}
+
+/// A reply of the worker.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    /// The model is loaded; holds the load time in nanoseconds.
+    Loaded(u64),
+    /// The inputs are stored.
+    Kept,
+    /// A run succeeded; its outputs are attached.
+    Ran {
+        /// dtype and shape of each output.
+        outputs: Vec<TensorHead>,
+        /// Time of the engine, in nanoseconds.
+        nanoseconds: u64,
+    },
+    /// Time of each run, in nanoseconds.
+    Repeated(Vec<u64>),
+    /// The placement of nodes.
+    Placement(Placement),
+    /// Peak memory in bytes, if the system reports it.
+    PeakMemory(Option<u64>),
+    /// The process's sandbox.
+    Sandbox(Sandbox),
+    /// The backends in an engine's library.
+    Backends(Vec<NativeBackend>),
+    /// The request failed.
+    Failed(EngineError),
+}
+
+/// dtype and shape of an attached tensor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct TensorHead {
+    dtype: DType,
+    shape: Vec<u64>,
+}
+
+impl TensorHead {
+    /// Returns the heads of these tensors.
+    pub(super) fn of(tensors: &[Tensor]) -> Vec<Self> {
+        let heads = tensors.iter().map(|tensor| Self {
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+        });
+        heads.collect()
+    }
+
+    /// Returns the total size of the tensors, in bytes.
+    pub(super) fn bytes(heads: &[Self]) -> io::Result<u64> {
+        let sizes = heads.iter().map(|head| {
+            let size = byte_size(head.dtype, &head.shape);
+            size.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        });
+        sizes.sum()
+    }
+}
+
+/// Sends a head and the bytes of `tensors`, which the head must list. Small tensors are sent with
+/// it in one piece, large ones without copying.
+pub(super) fn send(
+    stream: &mut impl Write,
+    head: &impl Serialize,
+    tensors: &[Tensor],
+) -> io::Result<()> {
+    frame::send_with(stream, head, tensors.iter().map(Tensor::bytes))
+}
+
+/// Receives the tensors that a head lists.
+pub(super) fn receive_tensors(
+    stream: &mut (impl Read + ?Sized),
+    heads: Vec<TensorHead>,
+) -> io::Result<Vec<Tensor>> {
+    let tensors = heads.into_iter().map(|head| {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let size = byte_size(head.dtype, &head.shape).map_err(invalid)?;
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?)
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Read::take(&mut *stream, size).read_to_end(&mut bytes)?;
+        Tensor::new(head.dtype, head.shape, bytes).map_err(invalid)
+    });
+    tensors.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_survives_the_way() {
+        let tensors = [
+            Tensor::from_f64(DType::Float32, vec![2, 1], [1.0, 2.0]).expect("it is small"),
+            Tensor::zeros(DType::Bool, vec![0]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8000]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8193]).expect("it is small"),
+            Tensor::zeros(DType::Uint8, vec![8192]).expect("it is small"),
+        ];
+        let mut bytes = Vec::new();
+        let head = Request::Inputs(TensorHead::of(&tensors));
+        send(&mut bytes, &head, &tensors).expect("memory can be written");
+        let mut stream = &bytes[..];
+        let Request::Inputs(heads) = frame::receive(&mut stream).expect("it is whole") else {
+            panic!("another request");
+        };
+        let received = receive_tensors(&mut stream, heads).expect("they are whole");
+        assert_eq!(received, tensors);
+        assert!(stream.is_empty());
+    }
+}

@@ -1,0 +1,135 @@
+//! The signature of a method for a run: names, dtypes and dimensions of its inputs and outputs.
+//!
+//! It comes from the model file; a config adds names that the file lacks. Numbers that a program
+//! takes besides tensors count as tensors without dimensions. Invariant: every value is a tensor of
+//! a supported dtype.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::DType;
+use pkgtool_base::package::MethodSignature;
+use pkgtool_model::{Dim, Method, Value, ValueKind};
+
+/// Inputs and outputs of one method.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signature {
+    /// The method's name.
+    pub method: String,
+    /// Inputs in calling order.
+    pub inputs: Vec<TensorSpec>,
+    /// Outputs in order.
+    pub outputs: Vec<TensorSpec>,
+}
+
+/// One input or output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorSpec {
+    /// Its name: from the file, or else from the config, or else `input_0`, `output_0`, ….
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions, outermost first; `None` if the file does not state the rank.
+    pub dims: Option<Vec<Dim>>,
+    /// Its only possible value, as JSON: a number that is fixed in the exported model.
+    #[serde(default)]
+    pub fixed: Option<String>,
+}
+
+/// `float32[1, -1 (up to 16)]`: dtype and shape.
+impl fmt::Display for TensorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(dims) = &self.dims else {
+            return write!(f, "{} of any rank", self.dtype);
+        };
+        let dims: Vec<String> = dims.iter().map(Dim::to_string).collect();
+        write!(f, "{}[{}]", self.dtype, dims.join(", "))
+    }
+}
+
+/// A method with inputs or outputs that are not supported tensors.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{side} {index} of `{method}` is {found}; only tensors of numbers and booleans are supported"
+)]
+pub struct SignatureError {
+    /// The method.
+    pub method: String,
+    /// `input` or `output`.
+    pub side: &'static str,
+    /// Its index, from 0.
+    pub index: usize,
+    /// Its actual type.
+    pub found: String,
+}
+
+impl Signature {
+    /// Reads the signature of a model's method. Missing names are taken from `declared`, if the
+    /// number of values matches.
+    pub fn of(method: &Method, declared: Option<&MethodSignature>) -> Result<Self, SignatureError> {
+        let names = |side: Option<&Vec<pkgtool_base::package::TensorSpec>>, count: usize| {
+            let specs = side.filter(|specs| specs.len() == count);
+            specs.map(|specs| specs.iter().map(|spec| spec.name.clone()).collect())
+        };
+        let specs = |side: &'static str, values: &[Value], names: Option<Vec<Option<String>>>| {
+            // Values without a type (`None` arguments) are skipped.
+            let values = values.iter().enumerate();
+            values
+                .filter(|(_, value)| value.kind != ValueKind::None)
+                .map(|(index, value)| {
+                    let declared = names.as_ref().and_then(|names| names[index].clone());
+                    spec(value, side, index, declared).ok_or_else(|| SignatureError {
+                        method: method.name.clone(),
+                        side,
+                        index,
+                        found: match value.tensor() {
+                            Some(info) => format!("a tensor of dtype {}", info.element.name()),
+                            None => format!("of kind {}", value.kind.name()),
+                        },
+                    })
+                })
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let inputs = names(
+            declared.and_then(|declared| declared.inputs.as_ref()),
+            method.inputs.len(),
+        );
+        let outputs = names(
+            declared.and_then(|declared| declared.outputs.as_ref()),
+            method.outputs.len(),
+        );
+        Ok(Self {
+            method: method.name.clone(),
+            inputs: specs("input", &method.inputs, inputs)?,
+            outputs: specs("output", &method.outputs, outputs)?,
+        })
+    }
+}
+
+fn spec(value: &Value, side: &str, index: usize, declared: Option<String>) -> Option<TensorSpec> {
+    let named = value.name.clone().filter(|name| !name.is_empty());
+    let name = named
+        .or(declared)
+        .unwrap_or_else(|| format!("{side}_{index}"));
+    let number = |dtype, value: &dyn ToString| TensorSpec {
+        name: name.clone(),
+        dtype,
+        dims: Some(Vec::new()),
+        fixed: (side == "input").then(|| value.to_string()),
+    };
+    match &value.kind {
+        ValueKind::Int(value) => Some(number(DType::Int64, value)),
+        ValueKind::Double(value) => Some(number(DType::Float64, value)),
+        ValueKind::Bool(value) => Some(number(DType::Bool, value)),
+        _ => {
+            let info = value.tensor()?;
+            Some(TensorSpec {
+                dtype: DType::from_element(&info.element)?,
+                dims: info.dims.clone(),
+                fixed: None,
+                name,
+            })
+        }
+    }
+}

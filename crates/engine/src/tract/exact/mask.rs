@@ -1,0 +1,96 @@
+//! Boolean masks of `Attention`: the library adds them as 1 and 0.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::tract::graph::integer;
+use crate::tract::kernel::Kernel;
+use crate::tract::watch::WRONG_RESULT;
+
+/// The operator that `repair` inserts before the mask of an attention.
+pub(in crate::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
+
+/// Builds [`ADDITIVE_MASK`], whose inputs are a mask and the queries. The result has the dtype of
+/// the queries.
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
+pub(super) fn additive(
+    _: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let is_causal = integer(node, "is_causal", 0) != 0;
+    Ok((expand(AdditiveMask { is_causal }), vec![]))
+}
+
+#[derive(Debug, Clone)]
+struct AdditiveMask {
+    is_causal: bool,
+}
+
+impl Expansion for AdditiveMask {
+    fn name(&self) -> StaticName {
+        "AdditiveMask".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 2)?;
+        check_output_arity(outputs, 1)?;
+        solver.equals(&inputs[0].shape, &outputs[0].shape)?;
+        solver.given_2(
+            &inputs[0].datum_type,
+            &inputs[1].datum_type,
+            move |solver, mask, queries| {
+                let dtype = if mask == DatumType::Bool {
+                    queries
+                } else {
+                    mask
+                };
+                solver.equals(&outputs[0].datum_type, dtype)
+            },
+        )
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mask = model.outlet_fact(inputs[0])?.without_value();
+        if mask.datum_type != DatumType::Bool {
+            let identity = tract_onnx::tract_core::ops::identity::Identity;
+            return model.wire_node(prefix, identity, &inputs[..1]);
+        }
+        ensure!(
+            !self.is_causal,
+            "a boolean mask together with `is_causal` is not supported"
+        );
+        let dtype = model.outlet_fact(inputs[1])?.datum_type;
+        let kernel = Kernel::new(
+            "AdditiveMask",
+            tvec!(dtype.fact(mask.shape)),
+            move |inputs| {
+                let flags = inputs[0].try_as_plain_ram()?;
+                let flags = flags.as_slice::<bool>()?;
+                let row = inputs[0].shape().last().copied().unwrap_or(1).max(1);
+                // The standard returns zeros there, the library NaN.
+                if flags.chunks(row).any(|row| !row.contains(&true)) {
+                    bail!("attention of a fully masked row {WRONG_RESULT}");
+                }
+                let values: Vec<f32> = flags
+                    .iter()
+                    .map(|flag| if *flag { 0.0 } else { f32::NEG_INFINITY })
+                    .collect();
+                let values = Tensor::from_shape(inputs[0].shape(), &values)?;
+                Ok(tvec!(values.cast_to_dt(dtype)?.into_owned()))
+            },
+        );
+        model.wire_node(prefix, kernel, &inputs[..1])
+    }
+}

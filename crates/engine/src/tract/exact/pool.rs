@@ -1,0 +1,137 @@
+//! Pooling operators.
+//!
+//! `GlobalLpPool`: the library computes the mean instead of the sum, and powers of signed values.
+//! `MaxPool`: for integers that are all minimal, the library returns no position. It also
+//! mishandles windows larger than the padded input.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::cnn::{Conv, MaxPool, SumPool};
+use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Resize};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::tract::images::too_large;
+use crate::tract::kernel::Kernel;
+use crate::tract::watch::WRONG_RESULT;
+
+/// Rejects positions of maximum integers, and resizes to size 1 by PyTorch's rule, which differs
+/// there.
+pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
+    for node in model.nodes() {
+        if let Some(resize) = node.op_as::<Resize>()
+            && matches!(resize.coord_transformer, CoordTransformer::PytorchHalfPixel)
+        {
+            let from = &model.outlet_fact(node.inputs[0])?.shape;
+            let mut axes = from.iter().zip(&*node.outputs[0].fact.shape);
+            if axes.any(|(from, to)| to.is_one() && !from.is_one()) {
+                bail!("a resize to size 1 by `pytorch_half_pixel` {WRONG_RESULT}");
+            }
+        }
+        // The context has the form in which the library names the node of a failed run.
+        check_window(model, node)
+            .with_context(|| format!("Evaluating #{} {:?}", node.id, node.name))?;
+        let has_places = node
+            .op_as::<MaxPool>()
+            .is_some_and(|op| op.with_index_outputs.is_some());
+        let is_whole = has_places && model.outlet_fact(node.inputs[0])?.datum_type.is_integer();
+        if is_whole {
+            bail!("the position of a maximum integer {WRONG_RESULT}");
+        }
+    }
+    Ok(())
+}
+
+/// Rejects a window that is larger than the padded input.
+fn check_window(model: &TypedModel, node: &TypedNode) -> TractResult<()> {
+    let pooled = node.op_as::<MaxPool>().map(|op| &op.pool_spec);
+    let pooled = pooled.or_else(|| node.op_as::<SumPool>().map(|op| &op.pool_spec));
+    let spec = pooled.or_else(|| node.op_as::<Conv>().map(|op| &op.pool_spec));
+    let Some(spec) = spec else {
+        return Ok(());
+    };
+    let input = model.outlet_fact(node.inputs[0])?;
+    let shape = spec.data_format.shape(input.shape.to_tvec())?;
+    for (axis, size) in shape.hw_dims().iter().enumerate() {
+        let Ok(size) = size.to_usize() else {
+            continue;
+        };
+        if let Some(reason) = too_large(spec, axis, size) {
+            bail!(reason);
+        }
+    }
+    Ok(())
+}
+
+type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+
+/// Builds `GlobalLpPool`.
+pub(super) fn global_lp_pool(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let power: i64 = node.get_attr_opt("p")?.unwrap_or(2);
+    ensure!(power > 0, "GlobalLpPool needs a positive p, got {power}");
+    let power = i32::try_from(power)?;
+    Ok((expand(GlobalLpPool { power }), vec![]))
+}
+
+#[derive(Debug, Clone)]
+struct GlobalLpPool {
+    power: i32,
+}
+
+impl Expansion for GlobalLpPool {
+    fn name(&self) -> StaticName {
+        "GlobalLpPool".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, 1)?;
+        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        solver.given(&inputs[0].shape, move |solver, shape| {
+            solver.equals(&outputs[0].shape, pooled(&shape)?)
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let fact = model.outlet_fact(inputs[0])?;
+        let dtype = fact.datum_type;
+        let made = dtype.fact(pooled(&fact.shape)?);
+        let power = self.power;
+        let kernel = Kernel::new("GlobalLpPool", tvec!(made), move |inputs| {
+            let shape = pooled(inputs[0].shape())?;
+            let window = inputs[0].shape()[2..].iter().product::<usize>();
+            let values = inputs[0].cast_to::<f64>()?;
+            let values = values.try_as_plain_ram()?;
+            let values = values.as_slice::<f64>()?;
+            let norms: Vec<f64> = if window == 0 {
+                vec![0.0; shape.iter().product()]
+            } else {
+                let sums = values.chunks(window);
+                let sums = sums.map(|part| part.iter().map(|x| x.abs().powi(power)).sum::<f64>());
+                sums.map(|sum| sum.powf(1.0 / f64::from(power))).collect()
+            };
+            let norms = Tensor::from_shape(&shape, &norms)?;
+            Ok(tvec!(norms.cast_to_dt(dtype)?.into_owned()))
+        });
+        model.wire_node(prefix, kernel, inputs)
+    }
+}
+
+/// Returns the shape with size 1 along each spatial axis.
+fn pooled<D: DimLike>(shape: &[D]) -> TractResult<TVec<D>> {
+    ensure!(shape.len() > 2, "GlobalLpPool needs at least three axes");
+    let axes = shape.iter().enumerate();
+    Ok(axes
+        .map(|(axis, size)| if axis < 2 { size.clone() } else { D::one() })
+        .collect())
+}

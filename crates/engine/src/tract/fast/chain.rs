@@ -1,0 +1,211 @@
+//! Finds the elementwise operators after a convolution or product that can be fused into it.
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+
+use pkgtool_kernels::float::Activation;
+
+/// The operations on an image after a convolution, in this order.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// Factor and summand of each channel.
+    pub(super) scaled: Vec<(f32, f32)>,
+    /// Is `true` if the weights are integers, whose sums are exact. Factors must not be merged into
+    /// them then.
+    is_whole: bool,
+    /// An image of the same shape to add.
+    pub(super) added: Option<OutletId>,
+    /// The last operation.
+    pub(super) activation: Activation,
+    /// The last value of the chain; the fused operator computes it.
+    pub(super) end: OutletId,
+}
+
+impl Chain {
+    /// Returns the chain after `start`, an image computed from weights, with this many channels
+    /// along `axis`.
+    pub(super) fn after(
+        model: &TypedModel,
+        start: OutletId,
+        weights: &[f32],
+        channels: usize,
+        axis: usize,
+    ) -> TractResult<Self> {
+        let mut chain = Self {
+            scaled: vec![(1.0, 0.0); channels],
+            is_whole: weights.iter().all(|weight| weight.fract() == 0.0),
+            added: None,
+            activation: Activation::None,
+            end: start,
+        };
+        loop {
+            if let Some(product) = chain.silu(model) {
+                chain.activation = Activation::Silu;
+                chain.end = product;
+            }
+            let Some(next) = only_reader(model, chain.end) else {
+                break;
+            };
+            let node = model.node(next.node);
+            let goes_on = if let Some(op) = node.op_as::<TypedBinOp>() {
+                let other = node.inputs[1 - next.slot];
+                chain.two(model, op, next.slot, other, axis)?
+            } else if let Some(op) = node.op_as::<ElementWiseOp>() {
+                chain.one(op)
+            } else {
+                false
+            };
+            if !goes_on {
+                break;
+            }
+            chain.end = node.id.into();
+        }
+        Ok(chain)
+    }
+
+    fn one(&mut self, op: &ElementWiseOp) -> bool {
+        if self.activation != Activation::None {
+            return false;
+        }
+        self.activation = match op.0.name().as_str() {
+            "HardSwish" => Activation::HardSwish,
+            "Sigmoid" => Activation::Sigmoid,
+            "Silu" => Activation::Silu,
+            _ => return false,
+        };
+        true
+    }
+
+    /// Returns the product of the last value with its own logistic function, if nothing else reads
+    /// either.
+    fn silu(&self, model: &TypedModel) -> Option<OutletId> {
+        let is_output = model.outputs.contains(&self.end);
+        if is_output || self.activation != Activation::None {
+            return None;
+        }
+        let readers = &model.node(self.end.node).outputs[self.end.slot].successors;
+        let [one, other] = &**readers else {
+            return None;
+        };
+        for (gate, product) in [(one, other), (other, one)] {
+            let gate = model.node(gate.node);
+            let product = model.node(product.node);
+            let is_gate = gate
+                .op_as::<ElementWiseOp>()
+                .is_some_and(|op| op.0.name() == "Sigmoid");
+            let is_product = product
+                .op_as::<TypedBinOp>()
+                .is_some_and(|op| op.0.name() == "Mul" && op.1.is_none());
+            let alone = only_reader(model, gate.id.into());
+            if is_gate && is_product && alone.is_some_and(|reader| reader.node == product.id) {
+                return Some(product.id.into());
+            }
+        }
+        None
+    }
+
+    fn two(
+        &mut self,
+        model: &TypedModel,
+        op: &TypedBinOp,
+        slot: usize,
+        other: OutletId,
+        axis: usize,
+    ) -> TractResult<bool> {
+        let shape = &model.outlet_fact(self.end)?.shape;
+        let fact = model.outlet_fact(other)?;
+        if fact.datum_type != DatumType::F32 || op.1.is_some() {
+            return Ok(false);
+        }
+        let name = op.0.name();
+        let Some(known) = &fact.konst else {
+            let is_sum = name == "Add" && self.added.is_none() && fact.shape == *shape;
+            let free = self.activation == Activation::None && other != self.end;
+            if is_sum && free {
+                self.added = Some(other);
+            }
+            return Ok(is_sum && free);
+        };
+        let Some(values) = by_channel(known, axis, self.scaled.len(), shape.rank())? else {
+            return Ok(false);
+        };
+        if let ([limit], "Max" | "Min") = (&*values, name) {
+            return Ok(self.limit(*limit, name == "Max"));
+        }
+        if self.added.is_some() || self.activation != Activation::None {
+            return Ok(false);
+        }
+        let all_finite = values.iter().all(|value| value.is_finite());
+        let values = values.iter().cycle();
+        let each = self.scaled.iter_mut().zip(values);
+        match (name, slot) {
+            _ if !all_finite => return Ok(false),
+            ("Mul" | "Div", _) if self.is_whole => return Ok(false),
+            ("Mul", _) => each.for_each(|(scaled, by)| {
+                scaled.0 *= by;
+                scaled.1 *= by;
+            }),
+            ("Add", _) => each.for_each(|(scaled, by)| scaled.1 += by),
+            ("Sub", 0) => each.for_each(|(scaled, by)| scaled.1 -= by),
+            ("Div", 0) => each.for_each(|(scaled, by)| {
+                scaled.0 /= by;
+                scaled.1 /= by;
+            }),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Clamps the result to at least, or at most, `limit`.
+    fn limit(&mut self, limit: f32, is_least: bool) -> bool {
+        let (mut least, mut most) = match self.activation {
+            Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
+            Activation::Clamp { least, most } => (least, most),
+            _ => return false,
+        };
+        if limit.is_nan() {
+            return false;
+        }
+        if is_least {
+            // A lower limit above `most` replaces both.
+            least = least.max(limit);
+            most = most.max(limit);
+        } else {
+            least = least.min(limit);
+            most = most.min(limit);
+        }
+        self.activation = Activation::Clamp { least, most };
+        true
+    }
+}
+
+/// Returns the only reader of a value that is not an output of the graph.
+pub(super) fn only_reader(model: &TypedModel, outlet: OutletId) -> Option<InletId> {
+    let is_output = model.outputs.contains(&outlet);
+    match &*model.node(outlet.node).outputs[outlet.slot].successors {
+        [only] if !is_output => Some(*only),
+        _ => None,
+    }
+}
+
+/// Returns one number per channel, or one for all, if a constant extends along no other axis.
+fn by_channel(
+    constant: &Tensor,
+    axis: usize,
+    channels: usize,
+    rank: usize,
+) -> TractResult<Option<Vec<f32>>> {
+    let shape = constant.shape();
+    let is_one = constant.len() == 1;
+    let along = shape.len() == rank
+        && shape.iter().enumerate().all(|(at, size)| {
+            let wanted = if at == axis { channels } else { 1 };
+            *size == wanted
+        });
+    if !is_one && !along || !constant.is_plain_ram() {
+        return Ok(None);
+    }
+    let view = constant.try_as_plain_ram()?;
+    Ok(Some(view.as_slice::<f32>()?.to_vec()))
+}

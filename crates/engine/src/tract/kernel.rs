@@ -1,0 +1,164 @@
+//! Operators of this crate inside the library's graph ([`Kernel`]), for computations that the
+//! library lacks.
+//!
+//! A kernel is a function over whole tensors, with the facts of its outputs. Between runs it keeps
+//! only its weights, so the library may run it while planning if all inputs are known.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tract_onnx::tract_core::internal::*;
+
+type Function = dyn Fn(&[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
+
+/// The outputs of a kernel.
+#[derive(Clone)]
+enum KernelOutput {
+    /// Tensors of these facts.
+    Facts(Vec<TypedFact>),
+    /// One tensor with the shape of its inputs, which all have the same shape. Each element depends
+    /// only on the elements at its position, so the library may transpose the operator's axes.
+    Elements(DatumType),
+    /// One tensor with the shape of the first input. Other inputs may have size 1 along any
+    /// dimension (broadcasting).
+    Repeated(DatumType),
+}
+
+/// An operator of this crate.
+#[derive(Clone)]
+pub(in crate::tract) struct Kernel {
+    name: &'static str,
+    function: Arc<Function>,
+    gives: KernelOutput,
+    binds: bool,
+    held: usize,
+}
+
+impl Kernel {
+    /// Creates an operator with outputs of these facts.
+    pub(in crate::tract) fn new<V: IntoTValue>(
+        name: &'static str,
+        facts: TVec<TypedFact>,
+        function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
+    ) -> Self {
+        let function = move |inputs: &[TValue]| {
+            let outputs = function(inputs)?.into_iter();
+            Ok(outputs.map(IntoTValue::into_tvalue).collect())
+        };
+        Self {
+            name,
+            function: Arc::new(function),
+            gives: KernelOutput::Facts(facts.into_vec()),
+            binds: false,
+            held: 0,
+        }
+    }
+
+    /// Creates an operator with an output of its inputs' shape, computed element by element.
+    pub(super) fn of_elements<V: IntoTValue>(
+        name: &'static str,
+        dtype: DatumType,
+        function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
+    ) -> Self {
+        let gives = KernelOutput::Elements(dtype);
+        Self {
+            gives,
+            ..Self::new(name, tvec!(), function)
+        }
+    }
+
+    /// Sets the number of bytes of weights that the function keeps.
+    pub(in crate::tract) fn with_weight_bytes(mut self, bytes: usize) -> Self {
+        self.held = bytes;
+        self
+    }
+
+    /// Creates an operator with an output of its first input's shape, computed element by element.
+    /// The other inputs are broadcast along dimensions of size 1.
+    pub(super) fn repeating<V: IntoTValue>(
+        name: &'static str,
+        dtype: DatumType,
+        function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
+    ) -> Self {
+        let gives = KernelOutput::Repeated(dtype);
+        Self {
+            gives,
+            ..Self::new(name, tvec!(), function)
+        }
+    }
+
+    /// Returns the bytes of weights that the function keeps, and an address that is the same for
+    /// all copies that share it.
+    pub(super) fn held(&self) -> (usize, usize) {
+        (Arc::as_ptr(&self.function).addr(), self.held)
+    }
+
+    /// Declares that running the operator binds the symbols in its facts.
+    pub(super) fn binding(mut self) -> Self {
+        self.binds = true;
+        self
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Kernel {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.function, &other.function)
+    }
+}
+
+impl Eq for Kernel {}
+
+impl Op for Kernel {
+    fn name(&self) -> StaticName {
+        self.name.into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        self.binds
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Kernel {
+    op_out_of_plan!();
+
+    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        (self.function)(&inputs)
+    }
+}
+
+impl TypedOp for Kernel {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        match &self.gives {
+            KernelOutput::Facts(facts) => Ok(facts.iter().cloned().collect()),
+            KernelOutput::Elements(dtype) | KernelOutput::Repeated(dtype) => {
+                Ok(tvec!(dtype.fact(inputs[0].shape.clone())))
+            }
+        }
+    }
+
+    fn change_axes(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+        _: InOut,
+        change: &AxisOp,
+    ) -> TractResult<Option<AxisChangeConsequence>> {
+        let turns = match self.gives {
+            KernelOutput::Facts(_) => false,
+            KernelOutput::Elements(_) => true,
+            // Dimensions cannot be merged if an input has size 1 in only one of them.
+            KernelOutput::Repeated(_) => matches!(change, AxisOp::Move(..)),
+        };
+        Ok(turns.then(|| AxisChangeConsequence::new(model, node, None, change)))
+    }
+
+    as_op!();
+}

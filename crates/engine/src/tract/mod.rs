@@ -1,0 +1,317 @@
+//! The tract engine: a pure Rust engine that is part of every build. It runs ONNX models, and
+//! lowers ExecuTorch programs and Core ML's ML Programs to tract graphs (`program`).
+//!
+//! Invariant: neither types nor panics of the library leave this folder. Models that tract is known
+//! to compute wrongly are rejected (`known_wrong`). Only another process can stop a model that
+//! hangs or exhausts memory.
+
+mod agreement;
+mod checks;
+mod elements;
+mod error_function;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod exact;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod fast;
+mod functions;
+mod graph;
+mod guard;
+mod holdings;
+mod images;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod kernel;
+mod known_wrong;
+mod library;
+mod names;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the library requires this signature of every node reader"
+)]
+mod operators;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod overwrite;
+mod phrases;
+mod places;
+mod plan;
+mod plans;
+mod pool;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+#[expect(
+    clippy::similar_names,
+    clippy::many_single_char_names,
+    clippy::float_cmp,
+    reason = "matrices are a and b, sizes m, k and n; \
+              numbers of a program are exactly what it says"
+)]
+mod program;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod quantised;
+mod recurrence;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+#[expect(
+    clippy::similar_names,
+    reason = "`side` and `size` are established terms"
+)]
+mod recurrent;
+mod repair;
+#[cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+mod rows;
+mod runner;
+mod scaled;
+mod session;
+mod slim;
+mod source;
+mod spare;
+mod watch;
+mod weights;
+mod wording;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use guard::Failure;
+use program::ProgramSession;
+use session::TractSession;
+use source::Source;
+
+use super::refusal::reports_unsupported;
+use super::{
+    ByteSums, Engine, EngineError, Gaps, LoadRequest, Offer, PortableReading, Provider, Session,
+};
+use super::{feedback, processor};
+use pkgtool_base::package::Backend;
+use pkgtool_model::{Method, ModelInfo, inspect_at};
+
+/// The engine's name.
+const NAME: &str = "tract";
+
+/// The engine.
+#[derive(Debug)]
+pub struct Tract;
+
+impl Engine for Tract {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn title(&self) -> [&'static str; 2] {
+        [
+            "tract",
+            "ONNX models, ExecuTorch programs and Core ML's ML Programs",
+        ]
+    }
+
+    fn needs_no_library(&self) -> bool {
+        true
+    }
+
+    fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer> {
+        match format {
+            "onnx" | "executorch" | "coreml" => vec![Offer::portable(backend)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn lowered_operators(&self) -> Vec<&'static str> {
+        program::supported_names()
+    }
+
+    fn gaps(&self, format: &str, method: &Method) -> Option<Gaps> {
+        if format == "coreml" {
+            let operators = method.operators.keys().map(String::as_str);
+            let (names, reason) = program::missing_of_core_ml(operators)?;
+            return Some(Gaps { names, reason });
+        }
+        if format != "executorch" {
+            return None;
+        }
+        let names = program::missing(
+            method.operators.keys().map(String::as_str),
+            method.delegates.iter().map(|delegate| delegate.id.as_str()),
+        );
+        let reason = program::unsupported_reason(&names);
+        (!names.is_empty()).then_some(Gaps { names, reason })
+    }
+
+    fn payload_gaps(&self, model: &Path, format: &str, method: &Method) -> Option<Gaps> {
+        // A file is read again only if some of its delegates may be unsupported.
+        let mut delegates = method.delegates.iter();
+        if format != "executorch" || !delegates.any(|it| program::may_be_unsupported(&it.id)) {
+            return None;
+        }
+        let (names, reason) = program::unsupported_in_payloads(model, &method.name)?;
+        Some(Gaps { names, reason })
+    }
+
+    fn portable_reading(&self, format: &str, method: &Method) -> Option<PortableReading> {
+        if format == "coreml" {
+            let of = Backend::CoreMl;
+            return Some(PortableReading { of });
+        }
+        let delegates = method.delegates.iter().filter(|_| format == "executorch");
+        let mut read = delegates.filter_map(|delegate| program::inexact_backend(&delegate.id));
+        read.next().map(|of| PortableReading { of })
+    }
+
+    /// Reads the model and plans it if all its shapes are fixed.
+    fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
+        let provider = request.options.provider;
+        if provider != Provider::Cpu {
+            return Err(EngineError::Unavailable {
+                what: format!("provider {provider}"),
+                reason: "tract computes on the CPU only".to_owned(),
+                help: "choose another engine or the provider cpu".to_owned(),
+            });
+        }
+        processor::choose(request.options.cpu_features.as_deref())?;
+        let info = header(&request.model)?;
+        if info.format == "executorch" {
+            let session = ProgramSession::new(request, !info.external.is_empty())?;
+            return feedback::with_feedback(NAME, Box::new(session), request);
+        }
+        if info.format == "coreml" {
+            let session = ProgramSession::of_core_ml(request, &info)?;
+            return feedback::with_feedback(NAME, Box::new(session), request);
+        }
+        if info.format != "onnx" {
+            let reason = format!("unsupported model format {}", info.format);
+            return Err(unsupported(BTreeSet::new(), &reason));
+        }
+        check_dtypes(request)?;
+        let external = info.external.iter().filter_map(|data| data.needs_bytes);
+        let external = external.fold(0_u64, u64::saturating_add);
+        let source = Source::open(&request.model, external)?;
+        let mut session = TractSession::new(source, request.signature.clone(), &request.options)?;
+        session.byte_sums = byte_sums(&info);
+        feedback::with_feedback(NAME, Box::new(session), request)
+    }
+}
+
+/// Returns how products of bytes are added up, if the model has any: as 32-bit integers.
+fn byte_sums(info: &ModelInfo) -> Option<ByteSums> {
+    let operators = info
+        .methods
+        .iter()
+        .flat_map(|method| method.operators.keys());
+    ByteSums::are_in(&operators.map(String::as_str)).then_some(ByteSums::Exact)
+}
+
+fn header(path: &Path) -> Result<ModelInfo, EngineError> {
+    let fail = |reason: String| failed(&Failure::new(reason));
+    inspect_at(path)
+        .map_err(|error| fail(error.to_string()))?
+        .ok_or_else(|| fail("unknown file format".to_owned()))
+}
+
+fn check_dtypes(request: &LoadRequest) -> Result<(), EngineError> {
+    let signature = &request.signature;
+    for spec in signature.inputs.iter().chain(&signature.outputs) {
+        if elements::datum_type(spec.dtype).is_none() {
+            let reason = format!(
+                "unsupported dtype {}, for example of `{}`",
+                spec.dtype, spec.name
+            );
+            return Err(unsupported(BTreeSet::new(), &reason));
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(operators: BTreeSet<String>, reason: &str) -> EngineError {
+    EngineError::Unsupported {
+        engine: NAME.to_owned(),
+        operators: operators.into_iter().collect(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// Converts a failure to an error about unsupported operators, if it is one.
+fn refusal(failure: &Failure) -> Option<EngineError> {
+    let operator = failure.operator.iter().cloned();
+    let is_beyond =
+        reports_unsupported(&failure.reason) || failure.reason.contains(watch::WRONG_RESULT);
+    is_beyond.then(|| unsupported(operator.collect(), &failure.reason))
+}
+
+fn failed(failure: &Failure) -> EngineError {
+    if let Some(refused) = refusal(failure) {
+        return refused;
+    }
+    EngineError::Load {
+        engine: NAME.to_owned(),
+        reason: failure.text(),
+    }
+}
+
+fn run_failed(failure: &Failure) -> EngineError {
+    if failure.input {
+        return EngineError::Input {
+            engine: NAME.to_owned(),
+            operator: failure.operator.clone(),
+            reason: failure.reason.clone(),
+        };
+    }
+    if let Some(refused) = refusal(failure) {
+        return refused;
+    }
+    EngineError::Run {
+        engine: NAME.to_owned(),
+        operator: failure.operator.clone(),
+        reason: failure.reason.clone(),
+    }
+}

@@ -1,0 +1,339 @@
+//! Pooling on bytes: the maximum and the mean of windows, and means along axes.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
+use tract_onnx::tract_hir::internal::*;
+
+use super::axes::within;
+use super::convolution::{channels_last, over_images, padding, spec};
+use super::node;
+use crate::tract::graph::integer;
+use crate::tract::images::{over_images_of_bytes, too_large, window};
+use crate::tract::kernel::Kernel;
+use crate::tract::operators::Built;
+use crate::tract::pool::computed_bytes;
+use crate::tract::watch::WRONG_RESULT;
+use pkgtool_kernels::bytes::Sign;
+use pkgtool_kernels::bytes::pool::{Counted, Mean, MeanRounding, max_pool};
+use pkgtool_kernels::window::{Window, WindowPositions};
+use pkgtool_kernels::{Cpu, Split};
+
+/// Builds a maximum pool.
+pub(super) fn build_largest(_: &ParsingContext, node: &NodeProto) -> Built {
+    let operator = Largest {
+        spec: windows(node)?,
+        sign: node::sign(node, "x"),
+    };
+    Ok((expand(operator), vec![]))
+}
+
+/// Builds an average pool.
+pub(super) fn build_average(_: &ParsingContext, node: &NodeProto) -> Built {
+    let spec = windows(node)?;
+    let operator = Average {
+        counted: counted(node, &spec)?,
+        mean: mean(node)?,
+        spec,
+    };
+    Ok((expand(operator), vec![]))
+}
+
+/// Returns the divisor of a window's sum.
+fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<Counted> {
+    let is = |name| integer(node, name, 0) != 0;
+    if !is("count_include_pad") {
+        return Ok(Counted::Pixels);
+    }
+    let window = window(spec).map_err(TractError::msg)?;
+    Ok(Counted::Padded(match &spec.padding {
+        PaddingSpec::ExplicitOnnxPool(_, after, _) if !is(node::COUNTS_WHOLE_WINDOWS) => {
+            match **after {
+                [height, width] => [height, width],
+                [width] => [0, width],
+                _ => bail!(
+                    "expected a window of one or two dimensions, got {}",
+                    after.len()
+                ),
+            }
+        }
+        // Counts the whole extent of windows.
+        _ => [0, 1].map(|axis| window.kernel[axis] * window.dilation[axis]),
+    }))
+}
+
+fn windows(node: &NodeProto) -> TractResult<PoolSpec> {
+    let window: Vec<usize> =
+        node::integers(node, "kernel_shape")?.context("the window is missing")?;
+    let padding = padding(node, window.len(), true)?;
+    spec(node, &window, padding)
+}
+
+fn mean(node: &NodeProto) -> TractResult<Mean> {
+    Ok(Mean {
+        from: node::grid(node, "x")?,
+        to: node::grid(node, "y")?,
+        range: node::range(node)?,
+        rounding: MeanRounding::Real,
+    })
+}
+
+/// Builds a mean along axes.
+pub(super) fn build_mean(_: &ParsingContext, node: &NodeProto) -> Built {
+    let operator = Averaged {
+        mean: mean(node)?,
+        axes: node::integers(node, "axes")?.unwrap_or_default(),
+        keeps: integer(node, "keepdims", 1) != 0,
+    };
+    Ok((expand(operator), vec![]))
+}
+
+#[derive(Debug, Clone)]
+struct Largest {
+    spec: PoolSpec,
+    sign: Sign,
+}
+
+impl Expansion for Largest {
+    fn name(&self) -> StaticName {
+        node::LARGEST.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        pooled(&self.spec, [self.sign; 2], s, inputs, outputs)
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let (cpu, sign) = (Cpu::chosen(), self.sign);
+        let work =
+            move |windows: (&Window, &WindowPositions),
+                  channels,
+                  from: &[u8],
+                  to: &mut [u8],
+                  split| { max_pool(cpu, sign, windows, channels, from, to, split) };
+        over_windows(
+            ("LargestBytes", prefix),
+            model,
+            inputs[0],
+            (&self.spec, sign),
+            work,
+        )
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Average {
+    spec: PoolSpec,
+    mean: Mean,
+    counted: Counted,
+}
+
+impl Expansion for Average {
+    fn name(&self) -> StaticName {
+        node::AVERAGE.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        let signs = [self.mean.from.sign, self.mean.to.sign];
+        pooled(&self.spec, signs, s, inputs, outputs)
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let (cpu, mean, counted) = (Cpu::chosen(), self.mean, self.counted);
+        let work = move |windows: (&Window, &WindowPositions),
+                         channels,
+                         from: &[u8],
+                         to: &mut [u8],
+                         split| {
+            mean.of_windows(cpu, windows, (channels, counted), from, to, split)
+        };
+        over_windows(
+            ("AverageBytes", prefix),
+            model,
+            inputs[0],
+            (&self.spec, mean.to.sign),
+            work,
+        )
+    }
+}
+
+/// Returns the windows over images with this many channels.
+fn of_channels(spec: &PoolSpec, channels: usize) -> PoolSpec {
+    PoolSpec {
+        input_channels: channels,
+        output_channels: channels,
+        ..spec.clone()
+    }
+}
+
+/// Adds the rules for images and the results of windows over them.
+fn pooled<'r, 'p: 'r, 's: 'r>(
+    spec: &'s PoolSpec,
+    [from, to]: [Sign; 2],
+    s: &mut Solver<'r>,
+    inputs: &'p [TensorProxy],
+    outputs: &'p [TensorProxy],
+) -> TractResult<()> {
+    check_input_arity(inputs, 1)?;
+    check_output_arity(outputs, 1)?;
+    s.equals(&inputs[0].datum_type, node::datum_type(from))?;
+    s.equals(&outputs[0].datum_type, node::datum_type(to))?;
+    let rank = i64::try_from(spec.rank() + 2)?;
+    s.equals(&inputs[0].rank, rank)?;
+    s.equals(&outputs[0].rank, rank)?;
+    s.given(&inputs[0].shape, move |s, shape| {
+        let spec = of_channels(spec, shape[1].to_usize()?);
+        s.equals(&outputs[0].shape, spec.output_shape(&shape)?.shape)
+    })
+}
+
+/// Adds an operator that applies `work` to windows over images, with bytes of this signedness as
+/// results.
+fn over_windows(
+    (name, prefix): (&'static str, &str),
+    model: &mut TypedModel,
+    images: OutletId,
+    (spec, sign): (&PoolSpec, Sign),
+    work: impl Fn((&Window, &WindowPositions), usize, &[u8], &mut [u8], Split) -> Result<(), String>
+    + Send
+    + Sync
+    + 'static,
+) -> TractResult<TVec<OutletId>> {
+    let channels = model.outlet_fact(images)?.shape[1].to_usize()?;
+    let window = window(spec).map_err(TractError::msg)?;
+    let spec = channels_last(&of_channels(spec, channels));
+    let of_run = spec.clone();
+    let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
+        let sizes = &placed.input[2 - of_run.rank()..];
+        check_reach(&of_run, sizes.iter().copied().map(Some))?;
+        work((&window, placed), channels, from[0], to, split)
+    };
+    over_images(prefix, model, images, |fact| {
+        // An empty output needs no run.
+        let sizes = fact.shape[1..=spec.rank()].iter();
+        let sizes = sizes.map(|size| size.to_usize().ok());
+        check_reach(&spec, sizes).map_err(TractError::msg)?;
+        over_images_of_bytes(name, spec, fact, node::datum_type(sign), 0, run)
+    })
+}
+
+/// Fails if windows are larger than images of these sizes, as far as known, or would cover only
+/// padding.
+fn check_reach(spec: &PoolSpec, sizes: impl Iterator<Item = Option<usize>>) -> Result<(), String> {
+    for (axis, size) in sizes.enumerate() {
+        if size == Some(0) {
+            return Err(format!(
+                "windows over padding only (dimension {axis} of space) {WRONG_RESULT}"
+            ));
+        }
+        if let Some(reason) = size.and_then(|size| too_large(spec, axis, size)) {
+            return Err(reason);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone)]
+struct Averaged {
+    mean: Mean,
+    axes: Vec<i64>,
+    keeps: bool,
+}
+
+impl Expansion for Averaged {
+    fn name(&self) -> StaticName {
+        node::MEAN.into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> TractResult<()> {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, 1)?;
+        let Mean { from, to, .. } = self.mean;
+        s.equals(&inputs[0].datum_type, node::datum_type(from.sign))?;
+        s.equals(&outputs[0].datum_type, node::datum_type(to.sign))?;
+        s.given(&inputs[0].shape, move |s, mut shape| {
+            let axes = within(&self.axes, shape.len()).map_err(TractError::msg)?;
+            for axis in axes.rev() {
+                if self.keeps {
+                    shape[axis] = 1.to_dim();
+                } else {
+                    shape.remove(axis);
+                }
+            }
+            s.equals(&outputs[0].shape, shape)
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let rank = model.outlet_fact(inputs[0])?.rank();
+        let axes = within(&self.axes, rank).map_err(TractError::msg)?;
+        // Images have their channels last and are summed row by row.
+        let is_of_images = axes.start > 0 && axes.end == rank;
+        let mut wire: TVec<OutletId> = inputs.into();
+        let mut axes = axes;
+        let channels = axes.start.saturating_sub(1);
+        if is_of_images {
+            let name = format!("{prefix}.channels_last");
+            wire = model.wire_node(name, AxisOp::Move(channels, rank - 1), &wire)?;
+            axes = channels..rank - 1;
+        }
+        let mut shape = model.outlet_fact(wire[0])?.shape.to_tvec();
+        shape[axes.clone()].fill(1.to_dim());
+        let (mean, cpu) = (self.mean, Cpu::chosen());
+        let dtype = node::datum_type(mean.to.sign);
+        let of = axes.clone();
+        let kernel = Kernel::new("MeanBytes", tvec!(dtype.fact(&shape)), move |inputs| {
+            let mut shape: TVec<usize> = inputs[0].shape().into();
+            let sizes = [&shape[..of.start], &shape[of.clone()], &shape[of.end..]];
+            let sizes = sizes.map(|part| part.iter().product());
+            shape[of.clone()].fill(1);
+            let work = |from: &[&[u8]], to: &mut [u8], split| {
+                mean.of_images(cpu, sizes, from[0], to, split)
+            };
+            Ok(tvec!(computed_bytes(dtype, &shape, inputs, work)?))
+        });
+        wire = model.wire_node(prefix, kernel, &wire)?;
+        if is_of_images {
+            let name = format!("{prefix}.channels");
+            wire = model.wire_node(name, AxisOp::Move(rank - 1, channels), &wire)?;
+            axes = channels + 1..rank;
+        }
+        if !self.keeps {
+            for axis in axes.rev() {
+                let name = format!("{prefix}.without.{axis}");
+                wire = model.wire_node(name, AxisOp::Rm(axis), &wire)?;
+            }
+        }
+        Ok(wire)
+    }
+}

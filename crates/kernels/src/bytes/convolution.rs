@@ -1,0 +1,353 @@
+//! Quantised convolution, by the kernel that suits its channels.
+
+use std::ops::Range;
+
+use super::dense::{self, Dense, Part, Rows};
+use super::depthwise::{self, Depthwise, View};
+use super::dispatch;
+use super::tiles::{INPUTS, Target};
+use super::weights::{SumInputs, fit_to_bytes};
+use super::{Requantize, Sign};
+use crate::length::check_length;
+use crate::window::{Channels, Window, WindowPositions};
+use crate::{Cpu, Split};
+
+/// Number of rows whose inputs are located before weights are read. Keeps weights and inputs in the
+/// cache.
+const ROWS_PER_BLOCK: usize = 60;
+
+/// Number of channels below which the taps of a window's row are read as one.
+const MERGE_BELOW_CHANNELS: usize = 16;
+
+/// A convolution: packed weights, and the conversion of sums to bytes.
+#[derive(Debug)]
+pub struct Convolution {
+    window: Window,
+    channels: Channels,
+    /// Byte value of padding.
+    zero: u8,
+    /// Number of times that windows are read; see [`fit_to_bytes`].
+    repeats: usize,
+    kernel: Kernel,
+}
+
+/// The kernel that computes a convolution.
+#[derive(Debug)]
+enum Kernel {
+    /// Pixels times output channels.
+    Dense(Dense),
+    /// The same, with all taps of a window's row read at once, from images copied into their
+    /// padding.
+    Merged(Dense),
+    /// Each channel separately.
+    Depthwise(Depthwise),
+}
+
+/// Parameters of a convolution.
+#[derive(Debug, Clone)]
+pub struct Params<'a> {
+    /// The window.
+    pub window: Window,
+    /// The channels.
+    pub channels: Channels,
+    /// Weights `[output][kernel height][kernel width][input / groups]`.
+    pub weights: &'a [i8],
+    /// Zero points of the weights: empty if all are 0, one, or one for each output channel.
+    pub weight_zeros: &'a [i32],
+    /// Added to the sums of each output channel, in their unit.
+    pub bias: Option<&'a [i32]>,
+    /// Zero point of the input.
+    pub input_zero: i32,
+    /// Sign of input bytes.
+    pub sign_in: Sign,
+    /// Sign of output bytes.
+    pub sign_out: Sign,
+    /// Conversion of sums to bytes.
+    pub requantize: &'a Requantize,
+}
+
+impl Convolution {
+    /// Packs weights for this instruction set.
+    pub fn new(cpu: Cpu, parts: &Params<'_>) -> Result<Self, String> {
+        let Channels {
+            input,
+            output,
+            groups,
+        } = parts.channels;
+        parts.window.check()?;
+        let divided = groups > 0 && input.is_multiple_of(groups) && output.is_multiple_of(groups);
+        if !divided || input == 0 || output == 0 {
+            return Err(format!(
+                "channels are not divisible by the groups: {input} input and {output} output channels, {groups} groups"
+            ));
+        }
+        let [kernel_height, kernel_width] = parts.window.kernel;
+        let inputs = input / groups;
+        let sizes = [output, kernel_height, kernel_width, inputs];
+        check_length("the weights", parts.weights.len(), &sizes)?;
+        let taps = kernel_height * kernel_width;
+        let (limits, factors) = parts.requantize.check(parts.sign_out, output)?;
+        let repeated = fit_to_bytes(parts.weights, parts.weight_zeros, output)?;
+        let repeats = repeated.len() / parts.weights.len();
+        let sums = SumInputs {
+            cpu,
+            sign: parts.sign_in,
+            zero: parts.input_zero,
+        };
+        let flip = sums.flip();
+        let bias = sums.bias(&repeated, parts.bias, output)?;
+        let depthwise = inputs == 1 && output == groups;
+        let merged = groups == 1 && kernel_width > 1 && parts.window.dilation[1] == 1;
+        let merged = merged && (input < MERGE_BELOW_CHANNELS || !inputs.is_multiple_of(4));
+        let kernel = if depthwise {
+            Kernel::Depthwise(Depthwise::new(
+                cpu,
+                &depthwise::DepthwiseParams {
+                    sizes: [output, taps * repeats],
+                    stride: parts.window.stride[1],
+                    weights: &repeated,
+                    bias: &bias,
+                    factors: &factors,
+                    limits,
+                    flip,
+                },
+            ))
+        } else {
+            let (taps, inputs) = if merged {
+                (kernel_height, kernel_width * inputs)
+            } else {
+                (taps, inputs)
+            };
+            let dense = Dense::new(
+                cpu,
+                &dense::DenseParams {
+                    sizes: [groups, output / groups, taps * repeats, inputs],
+                    weights: &repeated,
+                    bias: &bias,
+                    factors: &factors,
+                    limits,
+                    flip,
+                },
+            );
+            if merged {
+                Kernel::Merged(dense)
+            } else {
+                Kernel::Dense(dense)
+            }
+        };
+        Ok(Self {
+            window: parts.window,
+            channels: parts.channels,
+            zero: parts.sign_in.byte(parts.input_zero),
+            repeats,
+            kernel,
+        })
+    }
+
+    /// Computes the output bytes of images.
+    pub fn run(
+        &self,
+        placed: &WindowPositions,
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let channels = [self.channels.input, self.channels.output];
+        placed.check(channels, input.len(), output.len())?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        match &self.kernel {
+            Kernel::Depthwise(depthwise) => {
+                let zeros = vec![self.zero; depthwise.padding(placed.input[1])];
+                let view = View {
+                    window: self.window,
+                    placed: *placed,
+                    input,
+                    zeros: &zeros,
+                    repeats: self.repeats,
+                };
+                // A multiplication here takes about four times as long as in a matrix product.
+                let cost = depthwise.channels * depthwise.quads * 16;
+                split.rows(output, depthwise.channels, cost, |first, output| {
+                    dispatch::pixels(depthwise, &view, first, output);
+                });
+                Ok(())
+            }
+            Kernel::Dense(dense) | Kernel::Merged(dense) => {
+                let zeros = vec![[self.zero; INPUTS]; dense.steps];
+                let merged = matches!(self.kernel, Kernel::Merged(_));
+                let group_inputs = self.channels.input / self.channels.groups;
+                let padded = if merged || !group_inputs.is_multiple_of(INPUTS) {
+                    Some(self.padded(placed, input)?)
+                } else {
+                    None
+                };
+                let (placed, input) = match &padded {
+                    Some((placed, padded)) => (*placed, padded.as_slice()),
+                    None => (*placed, input),
+                };
+                let mut window = self.window;
+                if merged {
+                    window.kernel[1] = 1;
+                }
+                let images = Images {
+                    window,
+                    placed,
+                    input,
+                    channels: self.channels.input,
+                    zeros: &zeros,
+                };
+                self.dense(dense, &images, output, split);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the size of the packed weights, in bytes.
+    pub fn bytes(&self) -> usize {
+        match &self.kernel {
+            Kernel::Dense(dense) | Kernel::Merged(dense) => dense.bytes(),
+            Kernel::Depthwise(depthwise) => depthwise.bytes(),
+        }
+    }
+
+    /// Computes all groups, in blocks of rows.
+    fn dense(&self, dense: &Dense, images: &Images<'_>, output: &mut [u8], split: Split) {
+        let Channels {
+            input,
+            output: channels,
+            groups,
+        } = self.channels;
+        let cost = dense.inputs() * channels;
+        split.rows(output, channels, cost, |first, output| {
+            for (block, output) in output.chunks_mut(ROWS_PER_BLOCK * channels).enumerate() {
+                let first = first + block * ROWS_PER_BLOCK;
+                let pixels = first..first + output.len() / channels;
+                let mut target = Target::Bytes(output);
+                for group in 0..groups {
+                    let rows = images.rows(dense, pixels.clone(), group * (input / groups));
+                    let part = Part {
+                        group,
+                        lines: 0..dense.group_lines(),
+                        stride: channels,
+                        column: group * dense.outputs,
+                    };
+                    dispatch::block(dense, &part, &rows, &mut target);
+                }
+            }
+        });
+    }
+
+    /// Copies the images into their padding, with room for reading four bytes at any position.
+    fn padded(
+        &self,
+        placed: &WindowPositions,
+        input: &[u8],
+    ) -> Result<(WindowPositions, Vec<u8>), String> {
+        let channels = self.channels.input;
+        let mut sizes = [0; 2];
+        for (at, padded) in sizes.iter_mut().enumerate() {
+            let steps = (placed.output[at] - 1).checked_mul(self.window.stride[at]);
+            let reach = (self.window.kernel[at] - 1) * self.window.dilation[at] + 1;
+            let size = steps.and_then(|steps| steps.checked_add(reach));
+            // Larger sizes are a mistake, not padding, and would use too much memory.
+            let most = placed.input[at] + placed.before[at] + placed.output[at] + reach;
+            *padded = match size {
+                Some(size) if size <= most + self.window.stride[at] => size,
+                _ => {
+                    return Err(format!(
+                        "invalid output size {:?}: too large for windows of {:?} over an input of {:?}",
+                        placed.output, self.window.kernel, placed.input
+                    ));
+                }
+            };
+        }
+        let [height, width] = sizes;
+        let row = width * channels;
+        let bytes = [placed.batch, height, row];
+        let bytes = bytes
+            .iter()
+            .try_fold(1_usize, |all, size| all.checked_mul(*size));
+        let bytes = bytes.and_then(|bytes| bytes.checked_add(INPUTS - 1));
+        let bytes = bytes.ok_or_else(|| format!("images of {sizes:?} pixels are too large"))?;
+        let mut padded = vec![self.zero; bytes];
+        let [top, left] = placed.before;
+        let [from_height, from_width] = placed.input;
+        let read = from_width.min(width.saturating_sub(left)) * channels;
+        if read > 0 && from_height > 0 {
+            let rows = input.chunks_exact(from_width * channels).enumerate();
+            for (from, pixels) in rows {
+                let (image, y) = (from / from_height, from % from_height + top);
+                if y < height {
+                    let start = (image * height + y) * row + left * channels;
+                    padded[start..start + read].copy_from_slice(&pixels[..read]);
+                }
+            }
+        }
+        let placed = WindowPositions {
+            input: sizes,
+            before: [0; 2],
+            ..*placed
+        };
+        Ok((placed, padded))
+    }
+}
+
+/// Images that a dense product reads, with their windows.
+struct Images<'a> {
+    window: Window,
+    placed: WindowPositions,
+    input: &'a [u8],
+    channels: usize,
+    zeros: &'a [[u8; 4]],
+}
+
+impl<'a> Images<'a> {
+    /// Returns the inputs that the windows of pixels read, starting at a channel.
+    fn rows(&self, dense: &Dense, pixels: Range<usize>, channel: usize) -> Rows<'a> {
+        let [height, width] = self.placed.input;
+        if self.placed.is_pixelwise(self.window) && dense.taps == 1 {
+            return Rows::new(dense, pixels.len(), |row, _| {
+                let start = (pixels.start + row) * self.channels + channel;
+                self.input[start..].as_chunks().0
+            });
+        }
+        // Located once for all pixels: the divisions would take longer than the products.
+        let kernel_width = self.window.kernel[1];
+        let taps = (0..dense.taps).map(|tap| {
+            let tap = tap % self.window.taps();
+            let down = tap / kernel_width * self.window.dilation[0];
+            [down, tap % kernel_width * self.window.dilation[1]]
+        });
+        let taps: Vec<[usize; 2]> = taps.collect();
+        let [mut image, mut row, mut column] = self.placed.pixel(pixels.start);
+        let corners = pixels.clone().map(|_| {
+            let corner = [
+                image,
+                row * self.window.stride[0],
+                column * self.window.stride[1],
+            ];
+            column += 1;
+            if column == self.placed.output[1] {
+                (column, row) = (0, row + 1);
+            }
+            if row == self.placed.output[0] {
+                (row, image) = (0, image + 1);
+            }
+            corner
+        });
+        let corners: Vec<[usize; 3]> = corners.collect();
+        Rows::new(dense, pixels.len(), |row, tap| {
+            let [image, y, x] = corners[row];
+            let (y, x) = (y + taps[tap][0], x + taps[tap][1]);
+            let y = y.wrapping_sub(self.placed.before[0]);
+            let x = x.wrapping_sub(self.placed.before[1]);
+            if y >= height || x >= width {
+                return self.zeros;
+            }
+            let start = ((image * height + y) * width + x) * self.channels + channel;
+            self.input[start..].as_chunks().0
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! Packed weights and inputs of dense convolutions, in which each output channel reads all channels
+//! of its group.
+
+use std::ops::Range;
+
+use super::Limits;
+use super::tiles::{CHANNELS, INPUTS, Line};
+use crate::Cpu;
+use crate::cpu::Level;
+
+/// Packed weights, ordered by groups, panels, taps, inputs and lines.
+#[derive(Debug)]
+pub(super) struct Dense {
+    /// Instruction set that the weights are packed for.
+    pub(super) cpu: Cpu,
+    /// Number of output channels of a group.
+    pub(super) outputs: usize,
+    /// Number of taps of a window.
+    pub(super) taps: usize,
+    /// Number of groups of four inputs in a tap.
+    pub(super) steps: usize,
+    /// Whether inputs have another sign than the instructions expect.
+    pub(super) flip: bool,
+    /// Range of output bytes.
+    pub(super) limits: Limits,
+    lines: Vec<Line>,
+    bias: Vec<[i32; CHANNELS]>,
+    factors: Vec<[f32; CHANNELS]>,
+}
+
+/// Parameters for packing [`Dense`].
+pub(super) struct DenseParams<'a> {
+    /// Number of groups, and output channels, taps and inputs of each.
+    pub(super) sizes: [usize; 4],
+    /// Weights, ordered by output channels, taps and inputs.
+    pub(super) weights: &'a [i8],
+    /// Initial values of the sums, which include the inputs' zero point.
+    pub(super) bias: &'a [i32],
+    /// Scales of all output channels.
+    pub(super) factors: &'a [f32],
+    /// Range of output bytes.
+    pub(super) limits: Limits,
+    /// Whether inputs have another sign than the instructions expect.
+    pub(super) flip: bool,
+}
+
+/// The part of the output that is computed at once.
+pub(super) struct Part {
+    /// The group.
+    pub(super) group: usize,
+    /// Lines of the group, starting at the first line of a panel.
+    pub(super) lines: Range<usize>,
+    /// Number of elements from one row to the next.
+    pub(super) stride: usize,
+    /// Column of the first line.
+    pub(super) column: usize,
+}
+
+/// Weights of neighbouring lines.
+pub(super) struct Panel<'a> {
+    /// Number of lines.
+    pub(super) lines: usize,
+    /// Number of output channels in the lines.
+    pub(super) width: usize,
+    /// Their column in a row of the output.
+    pub(super) column: usize,
+    /// Weights, ordered by taps, inputs and lines.
+    pub(super) weights: &'a [Line],
+    /// Bias of each line.
+    pub(super) bias: &'a [[i32; CHANNELS]],
+    /// Scales of each line.
+    pub(super) factors: &'a [[f32; CHANNELS]],
+}
+
+/// Inputs for the rows of a block, ordered by tiles, taps and rows.
+pub(super) struct Rows<'a> {
+    /// Number of rows.
+    count: usize,
+    /// Number of rows in the smallest tile, and number of tiles with one more row.
+    least: (usize, usize),
+    taps: usize,
+    slices: Vec<&'a [[u8; 4]]>,
+}
+
+impl<'a> Rows<'a> {
+    /// Locates inputs; `slice` returns the slice for a row and tap.
+    pub(super) fn new(
+        dense: &Dense,
+        count: usize,
+        mut slice: impl FnMut(usize, usize) -> &'a [[u8; 4]],
+    ) -> Self {
+        let tiles = count.div_ceil(most_rows(dense.cpu)).max(1);
+        let mut rows = Self {
+            count,
+            least: (count / tiles, count % tiles),
+            taps: dense.taps,
+            slices: Vec::with_capacity(count * dense.taps),
+        };
+        let mut first = 0;
+        while first < count {
+            let size = rows.tile(first);
+            for tap in 0..dense.taps {
+                rows.slices
+                    .extend((first..first + size).map(|row| slice(row, tap)));
+            }
+            first += size;
+        }
+        rows
+    }
+
+    /// Returns the number of rows in the tile that starts at this row.
+    const fn tile(&self, first: usize) -> usize {
+        let (least, larger) = self.least;
+        if first < larger * (least + 1) {
+            least + 1
+        } else {
+            least
+        }
+    }
+
+    /// Returns the rows and slices of each tile.
+    pub(super) fn tiles(&self) -> impl Iterator<Item = (usize, &[&'a [[u8; 4]]])> {
+        let mut first = 0;
+        std::iter::from_fn(move || {
+            if first >= self.count {
+                return None;
+            }
+            let size = self.tile(first);
+            let slices = self
+                .slices
+                .get(first * self.taps..(first + size) * self.taps)?;
+            first += size;
+            Some((size, slices))
+        })
+    }
+}
+
+/// Returns whether the instructions expect signed inputs.
+pub(super) const fn expects_signed_inputs(cpu: Cpu) -> bool {
+    matches!(cpu.level(), Level::Neon | Level::NeonDot)
+}
+
+/// Returns the maximum number of lines in a panel.
+const fn most_lines(cpu: Cpu) -> usize {
+    match cpu.level() {
+        Level::Avx512 | Level::Avx512Vnni => 2,
+        _ => 1,
+    }
+}
+
+/// Returns the maximum number of rows in a tile.
+const fn most_rows(cpu: Cpu) -> usize {
+    match cpu.level() {
+        Level::Plain => 2,
+        Level::Avx2 | Level::Neon => 4,
+        Level::Avx2Vnni | Level::NeonDot => 6,
+        Level::Avx512 | Level::Avx512Vnni => 10,
+    }
+}
+
+impl Dense {
+    /// Packs weights.
+    pub(super) fn new(cpu: Cpu, parts: &DenseParams<'_>) -> Self {
+        let [groups, outputs, taps, inputs] = parts.sizes;
+        let steps = inputs.div_ceil(INPUTS);
+        let lines = outputs.div_ceil(CHANNELS);
+        let mut dense = Self {
+            cpu,
+            outputs,
+            taps,
+            steps,
+            flip: parts.flip,
+            limits: parts.limits,
+            lines: vec![Line([0; 64]); groups * lines * taps * steps],
+            bias: vec![[0; CHANNELS]; groups * lines],
+            factors: vec![[0.0; CHANNELS]; groups * lines],
+        };
+        let together = most_lines(cpu);
+        for (channel, weights) in parts.weights.chunks_exact(taps * inputs).enumerate() {
+            let (group, output) = (channel / outputs, channel % outputs);
+            let (line, within) = (output / CHANNELS, output % CHANNELS);
+            dense.bias[group * lines + line][within] = parts.bias[channel];
+            dense.factors[group * lines + line][within] = parts.factors[channel];
+            let panel = line - line % together;
+            let width = together.min(lines - panel);
+            let first = (group * lines + panel) * taps * steps + line - panel;
+            for (tap, weights) in weights.chunks_exact(inputs).enumerate() {
+                for (input, weight) in weights.iter().enumerate() {
+                    let step = tap * steps + input / INPUTS;
+                    let place = within * INPUTS + input % INPUTS;
+                    dense.lines[first + step * width].0[place] = weight.cast_unsigned();
+                }
+            }
+        }
+        dense
+    }
+
+    /// Returns the number of inputs that are summed for an output.
+    pub(super) const fn inputs(&self) -> usize {
+        self.taps * self.steps * INPUTS
+    }
+
+    /// Returns the number of lines of a group.
+    pub(super) const fn group_lines(&self) -> usize {
+        self.outputs.div_ceil(CHANNELS)
+    }
+
+    /// Returns the best number of lines to compute together.
+    pub(super) const fn panel_lines(&self) -> usize {
+        most_lines(self.cpu)
+    }
+
+    /// Returns the panels of a part of the output.
+    pub(super) fn panels(&self, part: &Part) -> impl Iterator<Item = Panel<'_>> {
+        let (all, together) = (self.group_lines(), most_lines(self.cpu));
+        let (group, first, end) = (part.group, part.lines.start, part.lines.end.min(all));
+        let column = part.column;
+        (first..end).step_by(together).map(move |line| {
+            let lines = together.min(all - line);
+            let size = self.taps * self.steps;
+            let of_lines = group * all + line..group * all + line + lines;
+            Panel {
+                lines,
+                width: (self.outputs - line * CHANNELS).min(lines * CHANNELS),
+                column: column + (line - first) * CHANNELS,
+                weights: &self.lines[of_lines.start * size..of_lines.end * size],
+                bias: &self.bias[of_lines.clone()],
+                factors: &self.factors[of_lines],
+            }
+        })
+    }
+
+    /// Returns the size of the packed weights, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.lines.as_slice())
+            + size_of_val(self.bias.as_slice())
+            + size_of_val(self.factors.as_slice())
+    }
+}

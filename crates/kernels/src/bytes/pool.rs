@@ -1,0 +1,270 @@
+//! Max and average pooling over images of bytes, and means over whole images.
+
+use std::ops::Range as Places;
+
+use super::Sign;
+use super::elementwise::{Grid, Range, Reader, Writer};
+use crate::length::check_length;
+use crate::simd::compiled;
+use crate::window::{Window, WindowPositions};
+use crate::{Cpu, Split};
+
+compiled! {
+    fn raise(flip: u8, from: &[u8], to: &mut [u8]) {
+        for pixel in from.chunks_exact(to.len()) {
+            for (to, byte) in to.iter_mut().zip(pixel) {
+                *to = (*to).max(byte ^ flip);
+            }
+        }
+    }
+}
+
+compiled! {
+    fn add(reader: Reader, from: &[u8], sums: &mut [i32]) {
+        for pixel in from.chunks_exact(sums.len()) {
+            for (sum, byte) in sums.iter_mut().zip(pixel) {
+                *sum = sum.wrapping_add(reader.read(*byte));
+            }
+        }
+    }
+}
+
+compiled! {
+    fn means(factor: f32, writer: Writer, sums: &[i32], to: &mut [u8]) {
+        for (to, sum) in to.iter_mut().zip(sums) {
+            #[expect(clippy::cast_precision_loss, reason = "rounds on purpose")]
+            let sum = *sum as f32;
+            *to = writer.write_after_zero_point(sum * factor);
+        }
+    }
+}
+
+compiled! {
+    fn real_means(of: [f32; 3], writer: Writer, sums: &[i32], to: &mut [u8]) {
+        let [scale, count, to_scale] = of;
+        for (to, sum) in to.iter_mut().zip(sums) {
+            #[expect(clippy::cast_precision_loss, reason = "rounds on purpose")]
+            let sum = *sum as f32;
+            *to = writer.write(sum * scale / count / to_scale);
+        }
+    }
+}
+
+/// Conversion of a sum to the byte of a mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MeanRounding {
+    /// XNNPACK's method: multiply by one factor and add the zero point before rounding.
+    Fused,
+    /// A float32 mean between two quantisations: divide by the count, then round.
+    Real,
+}
+
+/// The taps of a window that count for its mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// Only taps on the image.
+    Pixels,
+    /// Also taps on its padding, which is zeros.
+    ///
+    /// The padding before the image is that of the windows. The numbers are the rows below and the
+    /// columns on the right.
+    Padded([usize; 2]),
+}
+
+/// Maximum number of taps of a window. Sums of that many bytes are exact in float32.
+pub const MAX_TAPS: usize = 1 << 16;
+
+/// Grids and rounding of a mean.
+#[derive(Debug, Clone, Copy)]
+pub struct Mean {
+    /// Grid of the input.
+    pub from: Grid,
+    /// Grid of the output.
+    pub to: Grid,
+    /// Range of the output.
+    pub range: Range,
+    /// Conversion of sums to bytes.
+    pub rounding: MeanRounding,
+}
+
+impl Mean {
+    /// Computes the mean of each channel of images `[n, pixels, channels]`.
+    pub fn of_images(
+        &self,
+        cpu: Cpu,
+        [batch, pixels, channels]: [usize; 3],
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        let (reader, writer) = (self.from.reader()?, self.to.writer(self.range)?);
+        check_length("the input", input.len(), &[batch, pixels, channels])?;
+        check_length("the output", output.len(), &[batch, channels])?;
+        split.rows(output, channels, pixels * channels, |first, output| {
+            let mut sums = vec![0; channels];
+            for (image, to) in output.chunks_exact_mut(channels).enumerate() {
+                let start = (first + image) * pixels * channels;
+                let image = &input[start..start + pixels * channels];
+                sums.fill(0);
+                add(cpu, reader, image, &mut sums);
+                self.write(cpu, writer, (&sums, pixels), to);
+            }
+        });
+        Ok(())
+    }
+
+    /// Computes the mean of each channel over the pixels of each window within the image.
+    pub fn of_windows(
+        &self,
+        cpu: Cpu,
+        (window, placed): (&Window, &WindowPositions),
+        (channels, counted): (usize, Counted),
+        input: &[u8],
+        output: &mut [u8],
+        split: Split,
+    ) -> Result<(), String> {
+        window.check()?;
+        if window.taps() > MAX_TAPS {
+            let kernel = window.kernel;
+            return Err(format!(
+                "window {kernel:?} of a mean is too large: at most {MAX_TAPS} taps are supported"
+            ));
+        }
+        placed.check([channels; 2], input.len(), output.len())?;
+        let (reader, writer) = (self.from.reader()?, self.to.writer(self.range)?);
+        let cost = window.taps() * channels;
+        split.rows(output, channels, cost, |first, output| {
+            let mut sums = vec![0; channels];
+            for (pixel, to) in output.chunks_exact_mut(channels).enumerate() {
+                sums.fill(0);
+                each_run((window, placed), first + pixel, |run| {
+                    let run = run.start * channels..run.end * channels;
+                    add(cpu, reader, &input[run], &mut sums);
+                });
+                let count = counted.of((window, placed), first + pixel);
+                self.write(cpu, writer, (&sums, count), to);
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes the means of sums over `count` pixels.
+    fn write(&self, cpu: Cpu, writer: Writer, (sums, count): (&[i32], usize), to: &mut [u8]) {
+        match self.rounding {
+            MeanRounding::Fused => means(cpu, self.factor(count), writer, sums, to),
+            MeanRounding::Real => {
+                #[expect(clippy::cast_precision_loss, reason = "number of pixels")]
+                let count = count.max(1) as f32;
+                real_means(
+                    cpu,
+                    [self.from.scale, count, self.to.scale],
+                    writer,
+                    sums,
+                    to,
+                );
+            }
+        }
+    }
+
+    /// Returns the factor for a sum over this number of pixels.
+    #[expect(clippy::cast_precision_loss, reason = "number of pixels")]
+    fn factor(&self, pixels: usize) -> f32 {
+        self.from.scale / (self.to.scale * pixels.max(1) as f32)
+    }
+}
+
+/// Computes the maximum of each channel over the pixels of each window within the image.
+///
+/// Windows without any pixels give the minimum of the range.
+pub fn max_pool(
+    cpu: Cpu,
+    sign: Sign,
+    (window, placed): (&Window, &WindowPositions),
+    channels: usize,
+    input: &[u8],
+    output: &mut [u8],
+    split: Split,
+) -> Result<(), String> {
+    window.check()?;
+    placed.check([channels; 2], input.len(), output.len())?;
+    let flip = sign.flip();
+    split.rows(
+        output,
+        channels,
+        window.taps() * channels,
+        |first, output| {
+            for (pixel, to) in output.chunks_exact_mut(channels).enumerate() {
+                to.fill(0);
+                each_run((window, placed), first + pixel, |run| {
+                    let run = run.start * channels..run.end * channels;
+                    raise(cpu, flip, &input[run], to);
+                });
+                for byte in to {
+                    *byte ^= flip;
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+impl Counted {
+    /// Returns the number of taps that count for the window of an output pixel.
+    fn of(self, (window, placed): (&Window, &WindowPositions), pixel: usize) -> usize {
+        let [_, row, column] = placed.pixel(pixel);
+        let along = |axis: usize, place: usize| {
+            let (before, size) = (placed.before[axis], placed.input[axis]);
+            let bounds = match self {
+                Self::Pixels => before..before + size,
+                Self::Padded(after) => 0..before + size + after[axis],
+            };
+            taps_within(window, axis, place, &bounds).len()
+        };
+        along(0, row) * along(1, column)
+    }
+}
+
+/// Returns the taps within these bounds, along one axis, of the window at an output position.
+/// Positions start at the padding.
+fn taps_within(
+    window: &Window,
+    axis: usize,
+    place: usize,
+    bounds: &Places<usize>,
+) -> Places<usize> {
+    let start = place * window.stride[axis];
+    let until = |bound: usize| {
+        let taps = bound.saturating_sub(start).div_ceil(window.dilation[axis]);
+        taps.min(window.kernel[axis])
+    };
+    until(bounds.start)..until(bounds.end)
+}
+
+/// Calls `work` with ranges of adjacent pixels that lie in both the window and the image.
+fn each_run(
+    (window, placed): (&Window, &WindowPositions),
+    pixel: usize,
+    mut work: impl FnMut(Places<usize>),
+) {
+    let [image, row, column] = placed.pixel(pixel);
+    let [height, width] = placed.input;
+    let taps = |axis: usize, place: usize| {
+        let before = placed.before[axis];
+        let taps = taps_within(window, axis, place, &(before..before + placed.input[axis]));
+        let (start, step) = (place * window.stride[axis], window.dilation[axis]);
+        taps.map(move |tap| start + tap * step - before)
+    };
+    for y in taps(0, row) {
+        let line = (image * height + y) * width;
+        if window.dilation[1] > 1 {
+            for x in taps(1, column) {
+                work(line + x..line + x + 1);
+            }
+            continue;
+        }
+        let mut columns = taps(1, column);
+        if let Some(x) = columns.next() {
+            work(line + x..line + x + 1 + columns.len());
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The inner loops of the byte kernels: tiles of pixels by output channels, and blocks of channels
+//! of a pixel.
+//!
+//! The macros are expanded once for each kind of register, in a module that defines the register
+//! operations under fixed names. Dot products multiply four inputs at a time, so weights are stored
+//! in lines of 16 output channels by 4 inputs.
+
+/// Weights of 16 channels by 4 inputs. A register holds a whole line, half of it or a quarter.
+#[repr(C, align(64))]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line(pub(super) [u8; 64]);
+
+/// Number of output channels in a line.
+pub(super) const CHANNELS: usize = 16;
+
+/// Number of inputs that are multiplied at a time.
+pub(super) const INPUTS: usize = 4;
+
+/// Destination of results: whole rows, or columns of a single row.
+pub(super) enum Target<'a> {
+    /// Rounded to bytes.
+    Bytes(&'a mut [u8]),
+    /// Unchanged sums.
+    Sums(&'a mut [i32]),
+}
+
+/// The columns of a panel that a tile fills.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Number of elements before the tile's first.
+    pub(super) start: usize,
+    /// Number of elements from one row to the next.
+    pub(super) stride: usize,
+    /// Number of channels in the panel.
+    pub(super) width: usize,
+}
+
+/// Returns the bytes of a whole block.
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "must be compiled with the instructions of the surrounding loop"
+)]
+pub(super) fn chunk<const WIDTH: usize>(from: &[u8], at: usize) -> Option<&[u8; WIDTH]> {
+    from.get(at..)?.first_chunk()
+}
+
+/// Returns the remaining bytes of a block, padded with zeros.
+#[cold]
+pub(super) fn part<const WIDTH: usize>(from: &[u8], at: usize) -> [u8; WIDTH] {
+    let mut all = [0; WIDTH];
+    let from = from.get(at..).unwrap_or_default();
+    for (to, from) in all.iter_mut().zip(from) {
+        *to = *from;
+    }
+    all
+}
+
+/// Defines tiles of dense products: `rows` are the supported tile sizes, `lines` those of panels.
+macro_rules! tiles {
+    ($(#[$attribute:meta])* rows: [$($rows:literal)*], lines: [$($lines:literal)*]) => {
+        /// Computes these lines of a group's channels for all rows of a block.
+        $(#[$attribute])*
+        pub(in crate::bytes) fn block(
+            dense: &Dense,
+            part: &Part,
+            rows: &Rows<'_>,
+            target: &mut Target<'_>,
+        ) {
+            for panel in dense.panels(part) {
+                let mut first = 0;
+                for (count, slices) in rows.tiles() {
+                    let place = Place {
+                        start: first * part.stride + panel.column,
+                        stride: part.stride,
+                        width: panel.width,
+                    };
+                    first += count;
+                    match (panel.lines, dense.flip) {
+                        $(
+                            ($lines, false) => by_rows::<$lines, false>(dense, &panel, (count, slices), place, target),
+                            ($lines, true) => by_rows::<$lines, true>(dense, &panel, (count, slices), place, target),
+                        )*
+                        _ => {}
+                    }
+                }
+            }
+        }
+
+        $(#[$attribute])*
+        fn by_rows<const LINES: usize, const FLIP: bool>(
+            dense: &Dense,
+            panel: &Panel<'_>,
+            (count, slices): (usize, &[&[[u8; 4]]]),
+            place: Place,
+            target: &mut Target<'_>,
+        ) {
+            match count {
+                $($rows => tile::<$rows, LINES, FLIP>(dense, panel, slices, place, target),)*
+                _ => {}
+            }
+        }
+
+        $(#[$attribute])*
+        fn tile<const ROWS: usize, const LINES: usize, const FLIP: bool>(
+            dense: &Dense,
+            panel: &Panel<'_>,
+            slices: &[&[[u8; 4]]],
+            place: Place,
+            target: &mut Target<'_>,
+        ) {
+            let mut start = [[zero(); PARTS]; LINES];
+            for line in 0..LINES {
+                start[line] = integers(&panel.bias[line]);
+            }
+            let mut sums = [start; ROWS];
+            let steps = dense.steps;
+            let taps = slices.chunks_exact(ROWS).zip(panel.weights.chunks_exact(steps * LINES));
+            for (rows, lines) in taps {
+                let mut words = [&rows[0][..steps]; ROWS];
+                for row in 1..ROWS {
+                    words[row] = &rows[row][..steps];
+                }
+                for (step, lines) in lines.as_chunks::<LINES>().0.iter().enumerate() {
+                    let mut packed = [weights(&lines[0]); LINES];
+                    for line in 1..LINES {
+                        packed[line] = weights(&lines[line]);
+                    }
+                    for row in 0..ROWS {
+                        let word = splat::<FLIP>(words[row][step]);
+                        for line in 0..LINES {
+                            for part in 0..PARTS {
+                                sums[row][line][part] = dot(sums[row][line][part], word, packed[line][part]);
+                            }
+                        }
+                    }
+                }
+            }
+            // Arrays indexed by a loop that is not unrolled live in memory; the sums would then be
+            // stored in each step.
+            let mut finished = [[[0; CHANNELS]; LINES]; ROWS];
+            for row in 0..ROWS {
+                for line in 0..LINES {
+                    store_integers(&mut finished[row][line], sums[row][line]);
+                }
+            }
+            for (row, finished) in finished.iter().enumerate() {
+                for (line, sums) in finished.iter().enumerate() {
+                    let start = place.start + row * place.stride + line * CHANNELS;
+                    let width = place.width.saturating_sub(line * CHANNELS).min(CHANNELS);
+                    match target {
+                        Target::Bytes(bytes) => {
+                            let to = &mut bytes[start..start + width];
+                            let factors = &panel.factors[line];
+                            if let Ok(to) = <&mut [u8; CHANNELS]>::try_from(&mut *to) {
+                                store_bytes(to, integers(sums), factors, dense.limits);
+                            } else {
+                                let mut all = [0; CHANNELS];
+                                store_bytes(&mut all, integers(sums), factors, dense.limits);
+                                to.copy_from_slice(&all[..width]);
+                            }
+                        }
+                        Target::Sums(numbers) => {
+                            numbers[start..start + width].copy_from_slice(&sums[..width]);
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+pub(super) use tiles;
+
+/// Defines blocks of channels for depthwise convolutions.
+macro_rules! blocks {
+    ($(#[$attribute:meta])*) => {
+        /// Computes the pixels of a chunk; `taps` locates the window of a pixel in the input.
+        $(#[$attribute])*
+        pub(in crate::bytes) fn pixels(
+            depthwise: &Depthwise,
+            view: &View<'_>,
+            first: usize,
+            output: &mut [u8],
+        ) {
+            if depthwise.flip {
+                by_sign::<true>(depthwise, view, first, output);
+            } else {
+                by_sign::<false>(depthwise, view, first, output);
+            }
+        }
+
+        $(#[$attribute])*
+        fn by_sign<const FLIP: bool>(
+            depthwise: &Depthwise,
+            view: &View<'_>,
+            first: usize,
+            output: &mut [u8],
+        ) {
+            let channels = depthwise.channels;
+            let pixels = output.len() / channels;
+            let mut taps: Vec<&[u8]> = vec![view.zeros; depthwise.quads * 4];
+            let mut pixel = 0;
+            while pixel < pixels {
+                let run = view.taps(depthwise, first + pixel, &mut taps).min(pixels - pixel);
+                for step in (0..run).step_by(depthwise.together) {
+                    let start = (pixel + step) * channels;
+                    let end = start + depthwise.together.min(run - step) * channels;
+                    let moved = step * view.window.stride[1] * channels;
+                    for block in 0..channels.div_ceil(WIDTH) {
+                        let sums = windowed::<FLIP>(depthwise, &taps, (block, moved));
+                        let factors = &depthwise.factors[block * QUAD..][..QUAD];
+                        let at = block * WIDTH;
+                        // Excess elements belong to pixels that are computed later.
+                        if let Some(to) = output[start + at..].first_chunk_mut() {
+                            store_wide(to, sums, factors, depthwise.limits);
+                        } else {
+                            let mut all = [0; WIDTH];
+                            store_wide(&mut all, sums, factors, depthwise.limits);
+                            let to = &mut output[start + at..end];
+                            to.copy_from_slice(&all[..to.len()]);
+                        }
+                    }
+                }
+                pixel += run;
+            }
+        }
+
+        $(#[$attribute])*
+        #[inline]
+        fn windowed<const FLIP: bool>(
+            depthwise: &Depthwise,
+            taps: &[&[u8]],
+            (block, moved): (usize, usize),
+        ) -> [[Register; PARTS]; QUAD] {
+            let at = block * WIDTH + moved;
+            let bias = &depthwise.bias[block * QUAD..][..QUAD];
+            let mut sums = [[zero(); PARTS]; QUAD];
+            for line in 0..QUAD {
+                sums[line] = integers(&bias[line]);
+            }
+            let lines = &depthwise.lines[block * depthwise.quads * QUAD..];
+            let quads = taps.as_chunks::<4>().0.iter().zip(lines.as_chunks::<QUAD>().0);
+            for (taps, lines) in quads {
+                let [a, b, c, d] = taps;
+                let all = (chunk(a, at), chunk(b, at), chunk(c, at), chunk(d, at));
+                let words = if let (Some(a), Some(b), Some(c), Some(d)) = all {
+                    interleaved::<FLIP>([a, b, c, d])
+                } else {
+                    let [a, b, c, d] = [part(a, at), part(b, at), part(c, at), part(d, at)];
+                    interleaved::<FLIP>([&a, &b, &c, &d])
+                };
+                for line in 0..QUAD {
+                    let weights = weights(&lines[line]);
+                    for part in 0..PARTS {
+                        sums[line][part] = dot(sums[line][part], words[line][part], weights[part]);
+                    }
+                }
+            }
+            sums
+        }
+    };
+}
+pub(super) use blocks;

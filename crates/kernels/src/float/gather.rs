@@ -1,0 +1,218 @@
+//! Locates the inputs of a convolution's windows: slices of the input, and zeros outside of it.
+
+use super::{Channels, tile};
+use crate::window::{Window, WindowPositions};
+
+/// Number of input channels below which the taps of a window's row are read as one.
+const MERGE_BELOW_CHANNELS: usize = 16;
+
+/// How the taps of a convolution's windows are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taps {
+    window: Window,
+    /// Number of channels of an image.
+    channels: usize,
+    /// Whether a tap is a whole row of a window, whose pixels are adjacent.
+    merged: bool,
+    /// Number of elements of a tap.
+    run: usize,
+}
+
+/// An input, with zeros for its padding.
+pub(super) struct Source<'a> {
+    placed: &'a WindowPositions,
+    input: &'a [f32],
+    /// As many zeros as a tap has elements.
+    zeros: Vec<f32>,
+}
+
+impl<'a> Source<'a> {
+    /// Prepares an input, whose length was checked.
+    pub(super) fn new(taps: &Taps, placed: &'a WindowPositions, input: &'a [f32]) -> Self {
+        let zeros = vec![0.0; taps.run];
+        Self {
+            placed,
+            input,
+            zeros,
+        }
+    }
+}
+
+impl Taps {
+    /// Returns the taps of a convolution.
+    pub(super) fn new(window: Window, channels: Channels) -> Self {
+        let rows = channels.groups == 1
+            && channels.input < MERGE_BELOW_CHANNELS
+            && window.kernel[1] > 1
+            && window.dilation[1] == 1;
+        let run = channels.inner() * if rows { window.kernel[1] } else { 1 };
+        Self {
+            window,
+            channels: channels.input,
+            merged: rows,
+            run,
+        }
+    }
+
+    /// Returns the number of taps of a pixel.
+    pub(super) const fn count(&self) -> usize {
+        self.window.kernel[0] * self.columns()
+    }
+
+    /// Returns the number of taps of a pixel in a row.
+    const fn columns(&self) -> usize {
+        if self.merged {
+            1
+        } else {
+            self.window.kernel[1]
+        }
+    }
+
+    /// Writes the input slices for output pixels starting at `first` into `slices`, in the order of
+    /// [`tile::Strip`].
+    ///
+    /// Tiles have at most `most` pixels; slices start at input channel `channel`. Window rows
+    /// across the border are assembled in `scratch`.
+    pub(super) fn gather<'a>(
+        &self,
+        source: &'a Source<'_>,
+        [first, pixels, most]: [usize; 3],
+        channel: usize,
+        scratch: &'a mut Vec<f32>,
+        slices: &mut Vec<&'a [f32]>,
+    ) {
+        let placed = source.placed;
+        let [height, width] = placed.input;
+        if placed.is_pixelwise(self.window) {
+            let from = &source.input[first * self.channels + channel..];
+            let from = from.chunks(self.channels).take(pixels);
+            slices.extend(from.map(|pixel| &pixel[..self.run]));
+            return;
+        }
+        scratch.clear();
+        if self.merged {
+            self.each(placed, [first, pixels, most], |corner, pixels| {
+                self.put_together(source, corner, pixels, scratch);
+            });
+        }
+        let mut borders = scratch.chunks_exact(self.run);
+        let step = self.window.stride[1];
+        let reach = if self.merged {
+            self.window.kernel[1]
+        } else {
+            1
+        };
+        self.each(placed, [first, pixels, most], |[image, y, x], pixels| {
+            if y >= height {
+                slices.extend(std::iter::repeat_n(&*source.zeros, pixels));
+                return;
+            }
+            let line = (image * height + y) * width * self.channels;
+            let line = &source.input[line..][..width * self.channels];
+            if x < width && (pixels - 1) * step + reach <= width - x {
+                let from = &line[x * self.channels + channel..];
+                let from = from.windows(self.run).step_by(step * self.channels);
+                slices.extend(from.take(pixels));
+                return;
+            }
+            slices.extend((0..pixels).map(|pixel| {
+                let x = x.wrapping_add(pixel * step);
+                if self.merged && !self.is_inside(x, width) {
+                    borders.next().unwrap_or_default()
+                } else if x >= width {
+                    &source.zeros
+                } else {
+                    &line[x * self.channels + channel..][..self.run]
+                }
+            }));
+        });
+    }
+
+    /// Calls `found` for each tap of each tile, with the image, row and column of the first pixel's
+    /// tap.
+    ///
+    /// It also passes the number of pixels that follow in the same output row. Rows and columns
+    /// before the first one are numbers outside of any image.
+    fn each(
+        &self,
+        placed: &WindowPositions,
+        [first, pixels, most]: [usize; 3],
+        mut found: impl FnMut([usize; 3], usize),
+    ) {
+        let Window {
+            kernel,
+            stride,
+            dilation,
+        } = self.window;
+        let mut first = placed.pixel(first);
+        for rows in tile::tiles(pixels, most) {
+            let mut after = first;
+            for down in 0..kernel[0] {
+                for right in 0..self.columns() {
+                    let [mut image, mut y, mut x] = first;
+                    let mut rest = rows;
+                    while rest > 0 {
+                        let here = rest.min(placed.output[1] - x);
+                        let down = y * stride[0] + down * dilation[0];
+                        let right = x * stride[1] + right * dilation[1];
+                        let corner = [
+                            image,
+                            down.wrapping_sub(placed.before[0]),
+                            right.wrapping_sub(placed.before[1]),
+                        ];
+                        found(corner, here);
+                        rest -= here;
+                        x += here;
+                        if x == placed.output[1] {
+                            (x, y) = (0, y + 1);
+                        }
+                        if y == placed.output[0] {
+                            (y, image) = (0, image + 1);
+                        }
+                    }
+                    after = [image, y, x];
+                }
+            }
+            first = after;
+        }
+    }
+
+    /// Returns whether all pixels of a window's row that starts at this column are inside the
+    /// image.
+    const fn is_inside(&self, x: usize, width: usize) -> bool {
+        x < width && self.window.kernel[1] <= width - x
+    }
+
+    /// Assembles the window rows of adjacent pixels that are partly outside of the image.
+    fn put_together(
+        &self,
+        source: &Source<'_>,
+        [image, y, x]: [usize; 3],
+        pixels: usize,
+        scratch: &mut Vec<f32>,
+    ) {
+        let [height, width] = source.placed.input;
+        let step = self.window.stride[1];
+        let is_inside =
+            self.is_inside(x, width) && (pixels - 1) * step + self.window.kernel[1] <= width - x;
+        if y >= height || is_inside {
+            return;
+        }
+        let line = (image * height + y) * width * self.channels;
+        let line = &source.input[line..][..width * self.channels];
+        for pixel in 0..pixels {
+            let x = x.wrapping_add(pixel * step);
+            if self.is_inside(x, width) {
+                continue;
+            }
+            for right in 0..self.window.kernel[1] {
+                let x = x.wrapping_add(right);
+                if x < width {
+                    scratch.extend_from_slice(&line[x * self.channels..][..self.channels]);
+                } else {
+                    scratch.resize(scratch.len() + self.channels, 0.0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Transposition of two axes.
+
+use super::Split;
+use super::length::check_length;
+use super::split::by_group;
+
+/// Number of output rows written together; their inputs are adjacent.
+const ROWS: usize = 32;
+
+/// Cost of moving an element, in multiplications of a product.
+const COST: usize = 4;
+
+/// Transposes `[lead, a, b, run]` to `[lead, b, a, run]`.
+pub fn transposed<T: Copy + Send + Sync>(
+    [lead, a, b, run]: [usize; 4],
+    input: &[T],
+    output: &mut [T],
+    split: Split,
+) -> Result<(), String> {
+    check_length("the input", input.len(), &[lead, a, b, run])?;
+    check_length("the output", output.len(), &[input.len()])?;
+    if input.is_empty() {
+        return Ok(());
+    }
+    let row = a * run;
+    split.rows(output, row, row * COST, |first, output| {
+        by_group(first, [b, row], output, |block, first, rows| {
+            let from = &input[block * b * row..][..b * row];
+            for (number, to) in rows.chunks_mut(ROWS * row).enumerate() {
+                let column = first + number * ROWS;
+                for (place, from) in from.chunks_exact(b * run).enumerate() {
+                    let from = &from[column * run..][..to.len() / a];
+                    if run == 1 {
+                        for (to, from) in to[place..].iter_mut().step_by(row).zip(from) {
+                            *to = *from;
+                        }
+                    } else {
+                        for (to, from) in to.chunks_exact_mut(row).zip(from.chunks_exact(run)) {
+                            to[place * run..][..run].copy_from_slice(from);
+                        }
+                    }
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::transposed;
+    use crate::Split;
+
+    proptest! {
+        #[test]
+        fn every_element_is_where_it_belongs(
+            lead in 0..4_usize, a in 0..40_usize, b in 0..70_usize, run in 0..5_usize, threads in 1..3_usize,
+        ) {
+            let input: Vec<usize> = (0..lead * a * b * run).collect();
+            let mut output = vec![usize::MAX; input.len()];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            let done = pool.install(|| transposed([lead, a, b, run], &input, &mut output, Split::current()));
+            prop_assert_eq!(done, Ok(()));
+            for (place, found) in output.iter().enumerate() {
+                let (within, x, y) = (place % run, place / run % a, place / run / a % b);
+                let block = place / run / a / b;
+                prop_assert_eq!(*found, ((block * a + x) * b + y) * run + within);
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_lengths_are_refused() {
+        assert_eq!(
+            transposed([1, 2, 3, 1], &[0; 6], &mut [0; 6], Split::ONE),
+            Ok(())
+        );
+        assert!(transposed([1, 2, 4, 1], &[0; 6], &mut [0; 6], Split::ONE).is_err());
+        assert!(transposed([1, 2, 3, 1], &[0; 6], &mut [0; 5], Split::ONE).is_err());
+        assert!(transposed([2, usize::MAX, 3, 1], &[0; 6], &mut [0; 6], Split::ONE).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! Sliding windows over images, and their positions.
+
+/// Windows over images `[n, h, w, c]`, with rows and columns of each size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Number of taps.
+    pub kernel: [usize; 2],
+    /// Number of pixels from one window to the next.
+    pub stride: [usize; 2],
+    /// Number of pixels from one tap to the next.
+    pub dilation: [usize; 2],
+}
+
+/// Positions of windows in one run, from sizes known only at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowPositions {
+    /// Number of images.
+    pub batch: usize,
+    /// Height and width of an image.
+    pub input: [usize; 2],
+    /// Height and width of a result.
+    pub output: [usize; 2],
+    /// Rows of zeros above an image and columns on its left. Below and on the right there are as
+    /// many as windows reach.
+    pub before: [usize; 2],
+}
+
+/// Maximum stride, dilation, kernel size and padding.
+const MAX_WINDOW_SIZE: usize = 1 << 20;
+
+impl Window {
+    /// A window of one pixel.
+    pub(crate) const PIXEL: Self = Self {
+        kernel: [1, 1],
+        stride: [1, 1],
+        dilation: [1, 1],
+    };
+
+    /// Returns the number of taps of a window.
+    pub(crate) const fn taps(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    /// Fails if a size is 0 or too large for safe arithmetic.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let sizes = [self.kernel, self.stride, self.dilation];
+        if sizes
+            .iter()
+            .flatten()
+            .all(|size| (1..=MAX_WINDOW_SIZE).contains(size))
+        {
+            return Ok(());
+        }
+        let [kernel, stride, dilation] = sizes;
+        Err(format!(
+            "invalid window: kernel {kernel:?}, strides {stride:?}, dilations {dilation:?}; expected sizes from 1 to {MAX_WINDOW_SIZE}"
+        ))
+    }
+}
+
+impl WindowPositions {
+    /// Fails unless `input` and `output` have the number of elements of images with these channels.
+    pub(crate) fn check(
+        &self,
+        channels: [usize; 2],
+        input: usize,
+        output: usize,
+    ) -> Result<(), String> {
+        let sides = [
+            ("input", self.input, channels[0], input),
+            ("output", self.output, channels[1], output),
+        ];
+        for (side, [height, width], channels, found) in sides {
+            let shape = [self.batch, height, width, channels];
+            let elements = shape
+                .iter()
+                .try_fold(1_usize, |all, size| all.checked_mul(*size));
+            if elements != Some(found) {
+                return Err(format!(
+                    "the {side} has {found} elements: expected shape {shape:?}"
+                ));
+            }
+        }
+        if self.before.iter().any(|before| *before > MAX_WINDOW_SIZE) {
+            return Err(format!(
+                "padding {:?} is too large: at most {MAX_WINDOW_SIZE} is supported",
+                self.before
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns whether each output pixel depends only on the input pixel at the same position.
+    pub(crate) fn is_pixelwise(&self, window: Window) -> bool {
+        window == Window::PIXEL && self.before == [0; 2] && self.output == self.input
+    }
+
+    /// Returns the image, row and column of the output pixel number `pixel`.
+    pub(crate) const fn pixel(&self, pixel: usize) -> [usize; 3] {
+        let [height, width] = self.output;
+        [
+            pixel / width / height,
+            pixel / width % height,
+            pixel % width,
+        ]
+    }
+}
+
+/// Channels of a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channels {
+    /// Number of input channels.
+    pub input: usize,
+    /// Number of output channels.
+    pub output: usize,
+    /// Number of groups that both are divided into. An output channel depends only on the inputs of
+    /// its group.
+    pub groups: usize,
+}

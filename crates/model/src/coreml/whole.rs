@@ -1,0 +1,98 @@
+//! Reads a complete ML Program for an engine: one function, its inputs and outputs, and its
+//! weights.
+
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+use super::outline::{MAX_PROGRAM_BYTES, Outline, read_bytes};
+use super::place::ModelFiles;
+use crate::executorch::body::ByteRange;
+use crate::executorch::coreml::{Message, Package, read_functions};
+use pkgtool_base::source::{Pages, ReadAt};
+
+/// A function of an ML Program.
+#[derive(Debug)]
+pub struct StandaloneProgram {
+    /// The function, with the names of its inputs and outputs in the method's order.
+    pub package: Package,
+    /// The file with its weights; the model file itself if the program has no weight file.
+    pub weights: PathBuf,
+}
+
+impl StandaloneProgram {
+    /// Reads the function that implements a method of the model at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the model is invalid or not an ML Program.
+    pub fn read(path: &Path, method: &str) -> Result<Self, Error> {
+        let place = ModelFiles::find(path)?;
+        let source = place.open_model()?;
+        let within = |error: Error| error.within(place.model_name());
+        let outline = Outline::read(&source).map_err(within)?;
+        if !outline.is_program() {
+            let parts = outline.part_names().map(|part| format!("`{part}`"));
+            return Err(Error::NotMlProgram {
+                parts: parts.collect::<Vec<_>>().join(", "),
+                kind: outline.kind,
+            });
+        }
+        let info = outline.info(&[]);
+        let has_names = info.names_methods;
+        let found = info.methods.iter().find(|known| known.name == method);
+        let found = found
+            .or(info.methods.first().filter(|_| !has_names))
+            .cloned();
+        let no_function = |has: String| Error::UnknownFunction {
+            name: method.to_owned(),
+            has,
+        };
+        let Some(found) = found else {
+            let names: Vec<&str> = info.methods.iter().map(|known| &*known.name).collect();
+            return Err(no_function(names.join(", ")));
+        };
+        let pages = Pages::new(&source);
+        let bytes =
+            read_bytes(&pages, outline.body, MAX_PROGRAM_BYTES, "program").map_err(within)?;
+        let message = Message::new(&bytes, outline.body.offset, "program");
+        let mut program = read_functions(message).map_err(|error| within(error.into()))?;
+        let wanted = if has_names { &found.name } else { "main" };
+        let function = match program.remove(wanted) {
+            None if !has_names && program.len() == 1 => program.pop_first().map(|(_, only)| only),
+            function => function,
+        };
+        let Some(function) = function else {
+            let names: Vec<String> = program.into_keys().collect();
+            return Err(no_function(names.join(", ")));
+        };
+        let mut files: Vec<(&str, _)> = outline.weight_files().collect();
+        let weights = match files.pop() {
+            None => None,
+            Some((file, records)) if files.is_empty() => {
+                let (name, source) = place.weights(file)?;
+                super::check_records(&source, &records).map_err(|error| error.within(&name))?;
+                let range = ByteRange {
+                    offset: 0,
+                    size: source.len(),
+                };
+                Some((place.weights_path(file)?, range))
+            }
+            Some((file, _)) => {
+                files.push((file, Vec::new()));
+                let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+                return Err(Error::SeveralFiles {
+                    files: names.join(", "),
+                });
+            }
+        };
+        let names = |values: &[crate::Value]| -> Vec<String> {
+            let names = values.iter().map(|value| value.name.clone());
+            names.map(Option::unwrap_or_default).collect()
+        };
+        let (weights, range) = weights.unzip();
+        Ok(Self {
+            package: Package::new(function, names(&found.inputs), names(&found.outputs), range),
+            weights: weights.unwrap_or_else(|| place.model_path().to_owned()),
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Reads records of a Core ML weight file (`weight.bin`): each has a header, followed by its
+//! elements.
+//!
+//! Elements below one byte are packed. Format: `MILBlob` of coremltools 9: `u32` 0xDEADBEEF, `u32`
+//! dtype, `u64` size, `u64` offset in the file. Invariant: a record's elements lie inside the file.
+
+use super::super::error::{Error, FieldPosition};
+use super::super::storage::ByteRange;
+use super::program::Kind;
+use pkgtool_base::source::Pages;
+
+const SENTINEL: u32 = 0xDEAD_BEEF;
+
+/// A record: type and position of its elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    /// Their type.
+    pub kind: Kind,
+    /// Their position in the program's file.
+    pub bytes: ByteRange,
+}
+
+impl Blob {
+    /// Reads the record at an offset of a weight file.
+    pub(crate) fn read(pages: &Pages<'_>, file: ByteRange, offset: u64) -> Result<Self, Error> {
+        let place = || FieldPosition {
+            path: "Core ML weight record".to_owned(),
+            offset: file.offset.saturating_add(offset),
+        };
+        let outside = |size: u64| Error::DataOffset {
+            place: place(),
+            found: size,
+            most: file.size,
+        };
+        let inside = offset.checked_add(64).is_some_and(|end| end <= file.size);
+        if !inside {
+            return Err(outside(offset));
+        }
+        let header: [u8; 24] = pages
+            .array(file.offset + offset)
+            .map_err(|error| Error::Read {
+                place: place(),
+                error,
+            })?;
+        let four = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four"));
+        let eight = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
+        if four(0) != SENTINEL {
+            return Err(Error::Value {
+                place: place(),
+                expected: "a record that begins with 0xDEADBEEF".to_owned(),
+                found: four(0).into(),
+            });
+        }
+        let (size, start) = (eight(8), eight(16));
+        match start.checked_add(size) {
+            Some(end) if end <= file.size => Ok(Self {
+                kind: kind(four(4)),
+                bytes: ByteRange {
+                    offset: file.offset + start,
+                    size,
+                },
+            }),
+            _ => Err(outside(start.saturating_add(size))),
+        }
+    }
+}
+
+/// Returns the element type for its number in weight files.
+fn kind(code: u32) -> Kind {
+    match code {
+        1 => Kind::Float16,
+        2 => Kind::Float32,
+        3 => Kind::Uint8,
+        4 => Kind::Int8,
+        5 => Kind::Bfloat16,
+        6 => Kind::Int16,
+        7 => Kind::Uint16,
+        8 => Kind::Int4,
+        9 => Kind::Uint1,
+        10 => Kind::Uint2,
+        11 => Kind::Uint4,
+        12 => Kind::Uint3,
+        13 => Kind::Uint6,
+        14 => Kind::Int32,
+        15 => Kind::Uint32,
+        _ => Kind::Unknown,
+    }
+}

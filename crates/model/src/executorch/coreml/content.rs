@@ -1,0 +1,323 @@
+//! Summarises the package in a Core ML payload: its description, and the operations of the called
+//! function.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::content::{PayloadSummary, StateTensor};
+use super::super::error::Error;
+use super::super::storage::ByteRange;
+use super::located::{LocatedPackage, ModelPart};
+use super::package::place;
+use super::program::{Kind, Type};
+use super::proto;
+use super::stored::{Operand, Operands, weight_storage};
+use super::walk::{Field, Message, Walk};
+use crate::Dim;
+use pkgtool_base::source::{Pages, ReadAt};
+
+/// Maximum number of reads; models with thousands of operations need some hundred thousand.
+const MAX_READS: u64 = 4_000_000;
+/// Prefix of the metadata keys that coremltools writes.
+const TOOL_METADATA_PREFIX: &str = "com.github.apple.coremltools.";
+/// Minimum systems for a version of the specification.
+const DEPLOYMENT_TARGETS: [(u64, &str); 7] = [
+    (4, "iOS 13, macOS 10.15"),
+    (5, "iOS 14, macOS 11"),
+    (6, "iOS 15, macOS 12"),
+    (7, "iOS 16, macOS 13"),
+    (8, "iOS 17, macOS 14"),
+    (9, "iOS 18, macOS 15"),
+    (10, "iOS 26, macOS 26"),
+];
+
+/// Returns the contents of a delegate's payload.
+pub(in super::super) fn content(
+    source: &dyn ReadAt,
+    payload: ByteRange,
+    named: &dyn Fn(&str) -> Option<ByteRange>,
+) -> Result<PayloadSummary, Error> {
+    let pages = Pages::with_budget(source, MAX_READS);
+    let located = LocatedPackage::find(&pages, payload, named)?;
+    let walk = Walk::new(&pages);
+    let mut content = PayloadSummary::default();
+    let mut functions = BTreeMap::new();
+    located.walk(&walk, &mut |part| {
+        match part {
+            ModelPart::Function(name, function) => {
+                functions.insert(name, function);
+            }
+            ModelPart::Other(field) if field.number == 1 => version(&mut content, field.number()?),
+            ModelPart::Other(field) if field.number == 2 => description(&mut content, &field)?,
+            ModelPart::Other(_) => {}
+        }
+        Ok(())
+    })?;
+    let (name, function) = located.choose(&functions).ok_or_else(|| {
+        let wanted = located.function.as_deref().unwrap_or("main");
+        Error::InvalidListing {
+            place: place("program", located.model.offset),
+            found: format!("no function `{wanted}`"),
+        }
+    })?;
+    Operations::default().function(&mut content, function.message("function")?)?;
+    content.function = Some(name.clone());
+    if functions.len() > 1 {
+        content.functions = functions.into_keys().collect();
+    }
+    Ok(content)
+}
+
+fn version(content: &mut PayloadSummary, version: u64) {
+    let target = DEPLOYMENT_TARGETS
+        .iter()
+        .find(|(known, _)| *known == version);
+    let facts = [("specification version", version.to_string())];
+    content.facts.extend(facts);
+    let target = target.map(|(_, target)| ("deployment target", (*target).to_owned()));
+    content.facts.extend(target);
+}
+
+/// Adds the metadata about the tools that created the model.
+fn description(content: &mut PayloadSummary, field: &Field<'_>) -> Result<(), Error> {
+    for field in field.message("description")?.fields() {
+        let field = field?;
+        if field.number != 100 {
+            continue;
+        }
+        for field in field.message("metadata")?.fields() {
+            let field = field?;
+            if field.number != 100 {
+                continue;
+            }
+            let (key, Some(value)) = field.entry()? else {
+                continue;
+            };
+            let fact = match key.strip_prefix(TOOL_METADATA_PREFIX) {
+                Some("version") => "coremltools",
+                Some("source") => "converted from",
+                _ => continue,
+            };
+            content.facts.push((fact, value.text()?));
+        }
+    }
+    Ok(())
+}
+
+/// State of the walk over a function's operations.
+#[derive(Default)]
+struct Operations {
+    /// Constants that may be weights.
+    constants: BTreeMap<String, Operand>,
+    /// Constants that are parameters of compressed weights.
+    taken: BTreeSet<String>,
+}
+
+impl Operations {
+    fn function(mut self, content: &mut PayloadSummary, message: Message<'_>) -> Result<(), Error> {
+        let mut opset = String::new();
+        for field in message.fields() {
+            let field = field?;
+            match field.number {
+                1 => {
+                    let (name, ty) = named_type(&field)?;
+                    if ty.is_state {
+                        content.states.push(state(name, &ty));
+                    }
+                }
+                2 => opset = field.text()?,
+                _ => {}
+            }
+        }
+        let mut is_there = false;
+        for field in message.fields() {
+            let field = field?;
+            if field.number == 3
+                && let (name, Some(block)) = field.entry()?
+                && name == opset
+            {
+                is_there = true;
+                self.block(content, block.message("block")?)?;
+            }
+        }
+        if !is_there {
+            return Err(Error::MissingField {
+                place: message.here(),
+            });
+        }
+        content.facts.push(("operator set", opset));
+        for (name, operand) in &self.constants {
+            if !self.taken.contains(name) {
+                let elements = operand.ty.count().unwrap_or(0);
+                content.weight(operand.plain(), elements);
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, content: &mut PayloadSummary, block: Message<'_>) -> Result<(), Error> {
+        for field in block.fields() {
+            let field = field?;
+            if field.number == 3 {
+                self.operation(content, field.message("operation")?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn operation(
+        &mut self,
+        content: &mut PayloadSummary,
+        operation: Message<'_>,
+    ) -> Result<(), Error> {
+        let (mut kind, mut results) = (String::new(), Vec::new());
+        for field in operation.fields() {
+            let field = field?;
+            match field.number {
+                1 => kind = field.text()?,
+                3 => results.push(named_type(&field)?),
+                4 => self.block(content, field.message("block")?)?,
+                _ => {}
+            }
+        }
+        if kind == "const" {
+            return self.constant(operation, results.pop());
+        }
+        content.operator(&kind);
+        if kind.starts_with("constexpr_") {
+            let operands = self.operands(operation)?;
+            if let Some((_, ty)) = results.first()
+                && let Some(stored) = weight_storage(&kind, &operands, ty)
+            {
+                content.weight(stored, ty.count().unwrap_or(0));
+            }
+            return Ok(());
+        }
+        for (_, ty) in &results {
+            if kind == "quantize" {
+                content.quantised(ty.kind.name());
+            } else {
+                content.computed(ty.kind.name());
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a constant that may be a weight: floats, or data in the weight file.
+    fn constant(
+        &mut self,
+        operation: Message<'_>,
+        result: Option<(String, Type)>,
+    ) -> Result<(), Error> {
+        let Some((name, _)) = result else {
+            return Ok(());
+        };
+        for field in operation.fields() {
+            let field = field?;
+            if field.number == 5
+                && let (key, Some(value)) = field.entry()?
+                && key == "val"
+            {
+                let operand = operand(&value)?;
+                let is_float = operand.ty.kind.name().contains("float");
+                let is_weight = is_float || operand.in_file;
+                if is_weight && operand.ty.count().is_some_and(|count| count > 1) {
+                    self.constants.insert(name.clone(), operand);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the operands of an operation on compressed weights, which are arguments or
+    /// attributes.
+    fn operands(&mut self, operation: Message<'_>) -> Result<Operands, Error> {
+        let mut operands = Operands::new();
+        for field in operation.fields() {
+            let field = field?;
+            if !matches!(field.number, 2 | 5) {
+                continue;
+            }
+            let (key, Some(value)) = field.entry()? else {
+                continue;
+            };
+            let found = match field.number {
+                2 => self.argument(&value)?,
+                _ => Some(operand(&value)?),
+            };
+            operands.extend(found.map(|operand| (key, operand)));
+        }
+        Ok(operands)
+    }
+
+    fn argument(&mut self, argument: &Field<'_>) -> Result<Option<Operand>, Error> {
+        let mut found = None;
+        for field in argument.message("argument")?.fields() {
+            let field = field?;
+            if field.number != 1 {
+                continue;
+            }
+            for field in field.message("binding")?.fields() {
+                let field = field?;
+                match field.number {
+                    1 => {
+                        let name = field.text()?;
+                        found = self.constants.get(&name).cloned();
+                        self.taken.insert(name);
+                    }
+                    2 => found = Some(operand(&field)?),
+                    _ => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Reads the type of a value, and whether it is in the weight file.
+fn operand(value: &Field<'_>) -> Result<Operand, Error> {
+    let mut operand = Operand::default();
+    for field in value.message("value")?.fields() {
+        let field = field?;
+        match field.number {
+            2 => operand.ty = ty(&field)?,
+            5 => operand.in_file = true,
+            _ => {}
+        }
+    }
+    Ok(operand)
+}
+
+/// Reads a name with its type.
+pub(super) fn named_type(field: &Field<'_>) -> Result<(String, Type), Error> {
+    let (mut name, mut found) = (String::new(), Type::default());
+    for field in field.message("named type")?.fields() {
+        let field = field?;
+        match field.number {
+            1 => name = field.text()?,
+            2 => found = ty(&field)?,
+            _ => {}
+        }
+    }
+    Ok((name, found))
+}
+
+fn ty(field: &Field<'_>) -> Result<Type, Error> {
+    let bytes = field.bytes()?;
+    Type::read(proto::Message::new(&bytes, field.range()?.offset, "type"))
+}
+
+fn state(name: String, ty: &Type) -> StateTensor {
+    let dim = |dim: &Option<u64>| match dim {
+        Some(size) => Dim::Fixed(*size),
+        None => Dim::Dynamic {
+            bound: None,
+            name: None,
+            allowed: None,
+        },
+    };
+    StateTensor {
+        name: Some(name),
+        element: Kind::name(ty.kind).to_owned(),
+        dims: ty.dims.iter().map(dim).collect(),
+    }
+}

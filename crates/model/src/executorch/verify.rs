@@ -1,0 +1,289 @@
+//! Verifies a FlatBuffer by the rules of FlatBuffers' own verifier, which devices run before
+//! loading.
+//!
+//! The verifier walks every table that the schema can reach once per offset to it, and checks
+//! alignment, extents, vtables and terminators of strings. Invariant: [`MAX_TABLES`] and the budget
+//! of the pages bound the work. Elements of number vectors are not read, and values are not
+//! interpreted.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use super::error::{Error, FieldPosition};
+use super::path::Step;
+use pkgtool_base::source::Pages;
+
+/// Maximum number of tables that the verifier of a device walks.
+const MAX_TABLES: u32 = 1_000_000;
+/// Maximum size of a vector in bytes: offsets have 31 bits.
+const MAX_VECTOR_BYTES: u64 = (1 << 31) - 1;
+/// Maximum number of fields of a table in a schema.
+const MAX_FIELDS: usize = 20;
+/// Maximum number of cached vtables; real files have some dozens.
+const MAX_VTABLES: usize = 4096;
+
+/// A table of a schema.
+pub(super) struct TableSchema {
+    /// Name and type of each field, by number.
+    pub(super) fields: &'static [(&'static str, Kind)],
+}
+
+/// The type of a field.
+pub(super) enum Kind {
+    /// A number with this size and alignment in bytes.
+    Number(u8),
+    /// A string.
+    Text,
+    /// A vector of numbers with this size in bytes.
+    Numbers(u8),
+    /// A table.
+    Table(&'static TableSchema),
+    /// A vector of tables.
+    Tables(&'static TableSchema),
+    /// The member of the union in the next field.
+    Member,
+    /// A deprecated field, which devices ignore.
+    Deprecated,
+    /// A union, with its members by number from 1.
+    Union(&'static [&'static TableSchema]),
+}
+
+/// Verifies the FlatBuffer in the bytes `start..start + len` of a file. `name` is the name of the
+/// root table.
+pub(super) fn verify(
+    pages: &Pages<'_>,
+    (start, len): (u64, u64),
+    name: &'static str,
+    root: &'static TableSchema,
+) -> Result<(), Error> {
+    let mut verifier = Verifier {
+        pages,
+        start,
+        len,
+        tables: 0,
+        steps: vec![Step::Field(name)],
+        vtables: HashMap::new(),
+    };
+    let at = verifier.offset(0)?;
+    verifier.table(at, root)
+}
+
+/// A vtable's entries for the fields that the schema knows.
+type Vtable = [u16; MAX_FIELDS];
+
+/// A verification in progress. Positions are relative to the FlatBuffer, because alignment is.
+struct Verifier<'a> {
+    pages: &'a Pages<'a>,
+    start: u64,
+    len: u64,
+    tables: u32,
+    steps: Vec<Step>,
+    vtables: HashMap<u64, Vtable>,
+}
+
+impl Verifier<'_> {
+    fn place(&self, at: u64) -> FieldPosition {
+        let mut path = String::new();
+        for step in &self.steps {
+            match step {
+                Step::Here => {}
+                Step::Field(name) if path.is_empty() => path.push_str(name),
+                Step::Field(name) => {
+                    path.push('.');
+                    path.push_str(name);
+                }
+                Step::Index(index) => {
+                    let _ = write!(path, "[{index}]");
+                }
+            }
+        }
+        FieldPosition {
+            path,
+            offset: self.start.saturating_add(at),
+        }
+    }
+
+    fn within<T>(
+        &mut self,
+        step: Step,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.steps.push(step);
+        let outcome = work(self);
+        self.steps.pop();
+        outcome
+    }
+
+    /// Checks that `size` bytes at `at` end inside the buffer. FlatBuffers requires one more byte
+    /// after them.
+    fn extent(&self, at: u64, size: u64) -> Result<(), Error> {
+        if size < self.len && at <= self.len - size {
+            return Ok(());
+        }
+        Err(Error::OutsideBuffer {
+            place: self.place(at),
+            size,
+            end: self.start + self.len,
+        })
+    }
+
+    fn aligned(&self, at: u64, to: u8) -> Result<(), Error> {
+        if at.is_multiple_of(to.into()) {
+            return Ok(());
+        }
+        Err(Error::Alignment {
+            place: self.place(at),
+            wanted: to,
+            found: at,
+        })
+    }
+
+    /// Reads a number after checking its alignment and extent.
+    fn number<const N: usize>(&self, at: u64) -> Result<[u8; N], Error> {
+        let size = u8::try_from(N).expect("numbers are at most eight bytes");
+        self.aligned(at, size)?;
+        self.extent(at, size.into())?;
+        self.raw(at)
+    }
+
+    /// Reads bytes whose extent was checked before.
+    fn raw<const N: usize>(&self, at: u64) -> Result<[u8; N], Error> {
+        let bytes = self.pages.array(self.start + at);
+        bytes.map_err(|error| Error::Read {
+            place: self.place(at),
+            error,
+        })
+    }
+
+    /// Returns the target of the offset at `at`.
+    fn offset(&self, at: u64) -> Result<u64, Error> {
+        let found = u32::from_le_bytes(self.number(at)?);
+        let target = at + u64::from(found);
+        if found == 0 || found > i32::MAX.unsigned_abs() || target >= self.len {
+            return Err(Error::Offset {
+                place: self.place(at),
+                found,
+                end: self.start + self.len,
+            });
+        }
+        Ok(target)
+    }
+
+    fn table(&mut self, at: u64, shape: &'static TableSchema) -> Result<(), Error> {
+        self.tables += 1;
+        if self.tables > MAX_TABLES {
+            return Err(Error::TooManyTables {
+                place: self.place(at),
+                most: MAX_TABLES,
+            });
+        }
+        let distance = i32::from_le_bytes(self.number(at)?);
+        let Some(vtable) = at.checked_add_signed(-i64::from(distance)) else {
+            return Err(Error::Vtable {
+                place: self.place(at),
+                found: distance,
+            });
+        };
+        let entries = self.vtable(vtable)?;
+        let mut member = 0;
+        for ((name, kind), entry) in shape.fields.iter().zip(entries) {
+            if entry == 0 {
+                continue;
+            }
+            let field = at + u64::from(entry);
+            self.within(Step::Field(name), |verifier| {
+                verifier.field(field, kind, &mut member)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn vtable(&mut self, at: u64) -> Result<Vtable, Error> {
+        if let Some(known) = self.vtables.get(&at) {
+            return Ok(*known);
+        }
+        let size = u16::from_le_bytes(self.number(at)?);
+        self.aligned(size.into(), 2)?;
+        self.extent(at, size.into())?;
+        let mut entries = [0; MAX_FIELDS];
+        let count = usize::from(size / 2).saturating_sub(2);
+        for (number, entry) in entries.iter_mut().take(count).enumerate() {
+            *entry = u16::from_le_bytes(self.raw(at + 4 + 2 * number as u64)?);
+        }
+        if self.vtables.len() < MAX_VTABLES {
+            self.vtables.insert(at, entries);
+        }
+        Ok(entries)
+    }
+
+    fn field(&mut self, at: u64, kind: &'static Kind, member: &mut u8) -> Result<(), Error> {
+        match kind {
+            Kind::Number(size) => {
+                self.aligned(at, *size)?;
+                self.extent(at, (*size).into())
+            }
+            Kind::Deprecated => Ok(()),
+            Kind::Member => {
+                *member = u8::from_le_bytes(self.number(at)?);
+                Ok(())
+            }
+            Kind::Text => {
+                let at = self.offset(at)?;
+                let end = self.vector(at, 1)?;
+                self.extent(end, 1)?;
+                if self.raw(end)? == [0] {
+                    return Ok(());
+                }
+                Err(Error::Terminator {
+                    place: self.place(end),
+                })
+            }
+            Kind::Numbers(size) => {
+                let at = self.offset(at)?;
+                self.vector(at, *size).map(|_| ())
+            }
+            Kind::Table(shape) => {
+                let at = self.offset(at)?;
+                self.table(at, shape)
+            }
+            Kind::Tables(shape) => self.vector_of_tables(at, shape),
+            Kind::Union(members) => {
+                let at = self.offset(at)?;
+                let shape = usize::from(*member).checked_sub(1);
+                // An unknown member belongs to a later schema.
+                match shape.and_then(|shape| members.get(shape)) {
+                    Some(shape) => self.table(at, shape),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn vector_of_tables(&mut self, at: u64, shape: &'static TableSchema) -> Result<(), Error> {
+        let at = self.offset(at)?;
+        let end = self.vector(at, 4)?;
+        for (index, slot) in (at + 4..end).step_by(4).enumerate() {
+            self.within(Step::Index(index as u64), |verifier| {
+                let found = u32::from_le_bytes(verifier.raw(slot)?);
+                verifier.table(slot + u64::from(found), shape)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the end of a vector's elements.
+    fn vector(&self, at: u64, width: u8) -> Result<u64, Error> {
+        let found = u32::from_le_bytes(self.number(at)?);
+        let bytes = 4 + u64::from(found) * u64::from(width);
+        if u64::from(found) >= MAX_VECTOR_BYTES / u64::from(width)
+            || self.extent(at, bytes).is_err()
+        {
+            return Err(Error::VectorLength {
+                place: self.place(at),
+                found,
+                most: self.len.saturating_sub(at + 4) / u64::from(width),
+            });
+        }
+        Ok(at + bytes)
+    }
+}

@@ -1,0 +1,63 @@
+//! Locates the parts of a Vulkan payload: a `VkGraph` behind a header `VH00`, then constants.
+//!
+//! Invariant: both parts lie inside the payload.
+
+use super::super::error::{Error, FieldPosition};
+use super::super::payload_header::Header;
+use super::super::storage::ByteRange;
+use pkgtool_base::source::Pages;
+
+/// Identifier of the graph's FlatBuffer.
+const IDENTIFIER: [u8; 4] = *b"VK00";
+
+/// The positions of the parts.
+pub(super) struct PayloadParts {
+    /// The graph's FlatBuffer.
+    pub(super) graph: ByteRange,
+    /// Constants that the graph references.
+    pub(super) constants: ByteRange,
+}
+
+/// Returns the position of a payload's FlatBuffer, if the payload belongs to this backend.
+pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
+    PayloadParts::find(pages, payload)
+        .ok()
+        .map(|parts| parts.graph)
+}
+
+impl PayloadParts {
+    /// Locates the parts of a payload; fails if the payload belongs to another backend.
+    pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
+        let ByteRange { offset, size: len } = payload;
+        let place = |at: u64, field: &str| FieldPosition {
+            path: format!("Vulkan payload header.{field}"),
+            offset: offset + at,
+        };
+        let wrong = |at: u64, found: [u8; 4]| Error::PayloadMagic {
+            place: place(at, "magic"),
+            expected: "VH00, and VK00 in the FlatBuffer behind it",
+            found: found.escape_ascii().to_string(),
+        };
+        if len < Header::SIZE as u64 {
+            return Err(wrong(4, [0; 4]));
+        }
+        let header = pages.array(offset).map_err(|error| Error::Read {
+            place: place(0, "magic"),
+            error,
+        })?;
+        let header = Header::of(&header);
+        if header.magic != *b"VH00" {
+            return Err(wrong(4, header.magic));
+        }
+        let (graph, constants) = header.parts(payload, 8, place, "bytes_size")?;
+        let behind = graph.offset - offset + 4;
+        let mark = pages.array(offset + behind).map_err(|error| Error::Read {
+            place: place(behind, "identifier"),
+            error,
+        })?;
+        if mark != IDENTIFIER {
+            return Err(wrong(behind, mark));
+        }
+        Ok(Self { graph, constants })
+    }
+}

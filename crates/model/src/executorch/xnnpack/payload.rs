@@ -1,0 +1,69 @@
+//! Locates the parts of an XNNPACK payload: an `XNNGraph`, bare or behind a header `XH00`, then
+//! constants.
+//!
+//! Invariant: both parts lie inside the payload.
+
+use super::super::error::{Error, FieldPosition};
+use super::super::payload_header::Header;
+use super::super::storage::ByteRange;
+use pkgtool_base::source::Pages;
+
+/// Identifiers of the graph's FlatBuffer.
+const IDENTIFIERS: [[u8; 4]; 2] = [*b"XN00", *b"XN01"];
+
+/// The positions of the parts.
+pub(super) struct PayloadParts {
+    /// The graph's FlatBuffer.
+    pub(super) graph: ByteRange,
+    /// Constants that the graph references.
+    pub(super) constants: ByteRange,
+}
+
+impl PayloadParts {
+    /// Locates the parts of a payload; `None` if it does not begin like an XNNPACK payload.
+    pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Self>, Error> {
+        let ByteRange { offset, size: len } = payload;
+        if len < Header::SIZE as u64 {
+            return Ok(None);
+        }
+        let place = |at: u64, field: &str| FieldPosition {
+            path: format!("XNNPACK payload header.{field}"),
+            offset: offset + at,
+        };
+        let header = pages.array(offset).map_err(|error| Error::Read {
+            place: place(0, "magic"),
+            error,
+        })?;
+        let header = Header::of(&header);
+        if IDENTIFIERS.contains(&header.magic) {
+            return Ok(Some(Self {
+                graph: payload,
+                constants: ByteRange {
+                    offset: offset + len,
+                    size: 0,
+                },
+            }));
+        }
+        if header.magic != *b"XH00" {
+            return Ok(None);
+        }
+        let (graph, constants) = header.parts(payload, 1, place, "constant_data_size")?;
+        Ok(Some(Self { graph, constants }))
+    }
+
+    /// Returns the identifier of the FlatBuffer, if it is not one of XNNPACK's graphs.
+    pub(super) fn unexpected_identifier(
+        &self,
+        pages: &Pages<'_>,
+    ) -> Result<Option<[u8; 4]>, Error> {
+        let at = self.graph.offset + 4;
+        let mark = pages.array(at).map_err(|error| Error::Read {
+            place: FieldPosition {
+                path: "XNNPACK payload FlatBuffer".to_owned(),
+                offset: at,
+            },
+            error,
+        })?;
+        Ok((!IDENTIFIERS.contains(&mark)).then_some(mark))
+    }
+}

@@ -1,0 +1,193 @@
+//! Checks a node against the schema of its operator.
+
+use super::infer;
+use super::node::{Attribute, Node, kind_name};
+use super::operators::{FormalParameter, Operators, Presence, Schema, TypeSet};
+use crate::onnx::fault::Fault;
+
+/// Checks `node` against `schema`. `inputs` are the types of its inputs, 0 for an unknown type.
+/// Returns the types bound to the schema's type parameters.
+pub(super) fn check(
+    node: &Node,
+    schema: &Schema,
+    inputs: &[TypeSet],
+) -> Result<Vec<TypeSet>, Fault> {
+    count(
+        node,
+        "inputs",
+        &node.inputs,
+        schema.min_inputs,
+        &schema.inputs,
+    )?;
+    count(
+        node,
+        "outputs",
+        &node.outputs,
+        schema.min_outputs,
+        &schema.outputs,
+    )?;
+    check_required(node, "input", &node.inputs, &schema.inputs)?;
+    check_required(node, "output", &node.outputs, &schema.outputs)?;
+    attributes(node, schema)?;
+    bind(node, schema, inputs)
+}
+
+/// Checks a constant. `is_converted` is true if ONNX Runtime converts it to an initializer, as it
+/// does outside functions.
+pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), Fault> {
+    if node.outputs.len() != 1 {
+        return Err(Fault::ArgumentCount {
+            operator: node.operator.clone(),
+            what: "outputs",
+            found: node.outputs.len(),
+            expected: "1".to_owned(),
+        });
+    }
+    let first = node.attributes.first();
+    if is_converted && !first.is_some_and(infer::is_constant) {
+        return Err(Fault::MissingConstantValue);
+    }
+    Ok(())
+}
+
+fn count(
+    node: &Node,
+    what: &'static str,
+    names: &[Vec<u8>],
+    least: usize,
+    formals: &[FormalParameter],
+) -> Result<(), Fault> {
+    let most = Schema::most(formals);
+    let found = names.len();
+    if found >= least && most.is_none_or(|most| found <= most) {
+        return Ok(());
+    }
+    let expected = match most {
+        None => format!("at least {least}"),
+        Some(most) if most == least => least.to_string(),
+        Some(most) => format!("{least} to {most}"),
+    };
+    Err(Fault::ArgumentCount {
+        operator: node.operator.clone(),
+        what,
+        found,
+        expected,
+    })
+}
+
+fn check_required(
+    node: &Node,
+    what: &'static str,
+    names: &[Vec<u8>],
+    formals: &[FormalParameter],
+) -> Result<(), Fault> {
+    let is_needed = |position: usize| {
+        let formal = formals.get(position);
+        formal.is_some_and(|formal| formal.presence == Presence::Single)
+    };
+    let mut empty = names.iter().enumerate().filter(|(_, name)| name.is_empty());
+    match empty.find(|(position, _)| is_needed(*position)) {
+        None => Ok(()),
+        Some((position, _)) => Err(Fault::OmittedArgument {
+            operator: node.operator.clone(),
+            what,
+            position,
+        }),
+    }
+}
+
+fn attributes(node: &Node, schema: &Schema) -> Result<(), Fault> {
+    for (index, attribute) in node.attributes.iter().enumerate() {
+        let name = || attribute.name.clone();
+        value(attribute)?;
+        let mut earlier = node.attributes[..index].iter();
+        if earlier.any(|other| other.name == attribute.name) {
+            return Err(Fault::AttributeTwice { name: name() });
+        }
+        let mut known = schema.attributes.iter();
+        let Some(known) = known.find(|known| known.name == attribute.name) else {
+            // Names that begin with two underscores belong to the runtime.
+            let takes_any = schema.attributes.iter().any(|known| known.name == "*");
+            if takes_any || attribute.name.starts_with("__") {
+                continue;
+            }
+            return Err(Fault::UnknownAttribute {
+                operator: node.operator.clone(),
+                name: name(),
+            });
+        };
+        let found = attribute.stated_type.or(attribute.value().map(i64::from));
+        if let Some(found) = found.filter(|found| *found != i64::from(known.kind)) {
+            return Err(Fault::AttributeType {
+                name: name(),
+                found: kind_name(found),
+                expected: kind_name(known.kind.into()),
+            });
+        }
+    }
+    let is_given = |name| node.attributes.iter().any(|given| given.name == name);
+    let mut required = schema.attributes.iter().filter(|known| known.required);
+    match required.find(|known| !is_given(known.name)) {
+        None => Ok(()),
+        Some(missing) => Err(Fault::MissingAttribute {
+            operator: node.operator.clone(),
+            name: missing.name,
+        }),
+    }
+}
+
+/// Checks that an attribute has a name and exactly one value, of the stated type.
+fn value(attribute: &Attribute) -> Result<(), Fault> {
+    if attribute.name.is_empty() {
+        return Err(Fault::AttributeUnnamed);
+    }
+    let Some(stated) = attribute.stated_type else {
+        return Ok(());
+    };
+    // Protobuf readers cannot distinguish a default number or text from a missing one.
+    let is_default = attribute.is_empty() && !matches!(stated, 4 | 5);
+    let found = match attribute.value() {
+        Some(value) if i64::from(value) == stated => return Ok(()),
+        None if is_default || attribute.is_reference => return Ok(()),
+        Some(value) => kind_name(value.into()),
+        None if attribute.is_empty() => "missing",
+        None => "of several types",
+    };
+    Err(Fault::AttributeValue {
+        name: attribute.name.clone(),
+        stated: kind_name(stated),
+        found,
+    })
+}
+
+/// Binds the schema's type parameters to the types of the inputs.
+fn bind(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, Fault> {
+    let table = Operators::get();
+    let parameters = schema.inputs.iter().filter_map(|formal| formal.parameter);
+    let mut bound = vec![0; parameters.max().map_or(0, |last| last + 1)];
+    for (position, &found) in inputs.iter().enumerate() {
+        let Some(formal) = Schema::formal(&schema.inputs, position).filter(|_| found != 0) else {
+            continue;
+        };
+        if formal.types & found == 0 {
+            return Err(Fault::InputType {
+                operator: node.operator.clone(),
+                position,
+                found: table.type_name(found),
+            });
+        }
+        let Some(earlier) = formal.parameter.map(|index| &mut bound[index]) else {
+            continue;
+        };
+        if *earlier != 0 && *earlier != found {
+            return Err(Fault::InputTypes {
+                operator: node.operator.clone(),
+                position,
+                found: table.type_name(found),
+                earlier: table.type_name(*earlier),
+            });
+        }
+        *earlier = found;
+    }
+    Ok(bound)
+}

@@ -1,0 +1,510 @@
+//! Checks that ONNX Runtime would load a model, beyond the encoding rules that the reader itself
+//! needs.
+//!
+//! Each check reproduces one that ONNX Runtime makes before it reads weights (`graph.cc`,
+//! `model.cc` and the ONNX checker that it calls), and accepts everything that ONNX Runtime
+//! accepts. `body` calls [`LoadChecks`] for every declaration and node. The checks use names and the
+//! headers of attributes; they infer element types but no shapes. Invariant: [`MAX_NAMES`] bounds
+//! the memory. Order and cycles of the nodes of a larger model are not checked.
+
+mod conform;
+mod declare;
+mod graphs;
+mod infer;
+mod node;
+mod operators;
+mod scope;
+mod typing;
+mod version;
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+use foldhash::fast::RandomState;
+
+use super::Error;
+use super::fault::Fault;
+use super::wire::Field;
+pub(super) use node::{Attribute, Node};
+use operators::{OperatorLookup, Operators, Schema, TypeSet};
+use pkgtool_base::source::hashed::Map;
+use scope::{Definition, Interface, Scope, Value};
+pub(super) use scope::{Kind, Use};
+use version::{ONNX_DOMAIN, ORT_DOMAIN, by_domain, canonical, is_ort_domain};
+pub(super) use version::{check_import, check_ir_version};
+
+/// Maximum number of names and uses kept per model; real models have some ten thousand.
+const MAX_NAMES: usize = 1 << 20;
+
+/// The signature of a model function, as its callers see it.
+#[derive(Debug)]
+pub(super) struct Signature {
+    pub(super) domain: String,
+    pub(super) name: String,
+    pub(super) overload: String,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+}
+
+/// Result of walking a graph.
+#[derive(Default)]
+pub(super) struct WalkedGraph {
+    /// Values of the enclosing graphs that it uses.
+    pub(super) open: Vec<Use>,
+    /// Its interface to the enclosing node, if it was checked.
+    pub(super) interface: Option<Interface>,
+}
+
+/// State of the load checks of one model.
+pub(super) struct LoadChecks {
+    table: &'static Operators,
+    ir_version: i64,
+    /// Imported versions by domain, of the model or of the current function.
+    imports: BTreeMap<String, i64>,
+    functions: Vec<Signature>,
+    /// Indices into `functions`, by hash of the name.
+    places: Map<u64, usize>,
+    /// Called functions, in the order of their first call.
+    called: Vec<usize>,
+    is_called: Vec<bool>,
+    /// Calls between functions as pairs of callee and caller.
+    calls: Vec<(u32, u32)>,
+    /// The current function.
+    inside: Option<u32>,
+    scopes: Vec<Scope>,
+    /// Cached operator lookups, by hash of the name.
+    entries: Map<u64, Rc<OperatorLookup>>,
+    hasher: RandomState,
+    /// Number of names that may still be kept.
+    names_left: usize,
+    is_active: bool,
+}
+
+impl LoadChecks {
+    /// Starts the checks of a model with these imports, in file order, and these functions. Fails
+    /// with the position of a function that is defined twice.
+    pub(super) fn new(
+        ir_version: i64,
+        imports: &[(String, i64)],
+        functions: Vec<Signature>,
+    ) -> Result<Self, (usize, Fault)> {
+        let hasher = RandomState::default();
+        let mut places = Map::default();
+        for (index, function) in functions.iter().enumerate() {
+            let domain = canonical(&function.domain);
+            let key = hasher.hash_one((domain, &function.name, &function.overload));
+            if places.insert(key, index).is_some() {
+                let (what, name) = ("the function", function.name.clone());
+                return Err((index, Fault::DuplicateName { what, name }));
+            }
+        }
+        Ok(Self {
+            table: Operators::get(),
+            ir_version,
+            imports: by_domain(imports),
+            called: Vec::new(),
+            is_called: vec![false; functions.len()],
+            functions,
+            places,
+            calls: Vec::new(),
+            inside: None,
+            scopes: Vec::new(),
+            entries: Map::default(),
+            hasher,
+            names_left: MAX_NAMES,
+            is_active: true,
+        })
+    }
+
+    /// Returns the index of the called function number `count`, in the order of first calls.
+    pub(super) fn called(&self, count: usize) -> Option<usize> {
+        self.called.get(count).copied()
+    }
+
+    /// Enters the function at this index, with its own imports.
+    pub(super) fn enter_function(&mut self, index: usize, imports: &[(String, i64)]) {
+        self.inside = u32::try_from(index).ok();
+        self.imports = by_domain(imports);
+        self.entries.clear();
+    }
+
+    /// Stops the checks: the remaining functions are never loaded.
+    pub(super) fn stop(&mut self) {
+        self.is_active = false;
+    }
+
+    /// Returns a function that calls itself, directly or indirectly.
+    pub(super) fn recursion(&self) -> Option<usize> {
+        let count = u32::try_from(self.functions.len()).ok()?;
+        let found = scope::cycle(count, &self.calls)?;
+        usize::try_from(found).ok()
+    }
+
+    /// Enters a graph.
+    pub(super) fn enter(&mut self, kind: Kind) {
+        self.scopes.push(Scope::new(kind));
+    }
+
+    /// Checks a node; `inner` are the outer values that its subgraphs use.
+    pub(super) fn node(
+        &mut self,
+        field: &Field<'_>,
+        node: &Node,
+        inner: Vec<Use>,
+    ) -> Result<(), Error> {
+        if !self.is_active || self.scopes.is_empty() {
+            return Ok(());
+        }
+        let inputs = self.resolve(field, node, inner)?;
+        let outputs = self
+            .conform(node, &inputs)
+            .map_err(|fault| rejected(field, fault))?;
+        self.define(node, &outputs)
+            .map_err(|fault| rejected(field, fault))
+    }
+
+    /// Resolves the inputs of a node and returns their types.
+    fn resolve(
+        &mut self,
+        field: &Field<'_>,
+        node: &Node,
+        inner: Vec<Use>,
+    ) -> Result<Vec<TypeSet>, Error> {
+        let position = self.scope().nodes;
+        for open in inner {
+            self.uses(open.key, position, |position| {
+                let node = position;
+                Ok(Use { node, ..open })
+            })?;
+        }
+        let mut types = Vec::new();
+        for name in &node.inputs {
+            let key = self.key(name);
+            if name.is_empty() {
+                types.push(0);
+                continue;
+            }
+            types.push(self.uses(key, position, |node| {
+                let place = field.place().to_string();
+                field.keep((name.len() + place.len()) as u64)?;
+                Ok(Use {
+                    key,
+                    name: shown(name),
+                    node,
+                    place,
+                    offset: field.offset(),
+                })
+            })?);
+        }
+        Ok(types)
+    }
+
+    /// Records that the node at `user` uses a value, and returns the value's type. `open` describes
+    /// the use if the graph has not defined the value yet.
+    fn uses(
+        &mut self,
+        key: u64,
+        user: u32,
+        open: impl FnOnce(u32) -> Result<Use, Error>,
+    ) -> Result<TypeSet, Error> {
+        if !self.takes_room() {
+            return Ok(0);
+        }
+        let around = self.outer_value(key);
+        let scope = self.scope();
+        if let Some(value) = scope.values.get(&key).copied() {
+            scope.uses(value, user);
+            return Ok(value.types);
+        }
+        // Only the main graph needs to know every node that waits for a value.
+        if scope.kind == Kind::Main || scope.open_keys.insert(key) {
+            scope.open.push(open(user)?);
+        }
+        Ok(around.map_or(0, |value| value.types))
+    }
+
+    /// Checks a node against its operator's schema and returns the types of its outputs.
+    fn conform(&mut self, node: &Node, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, Fault> {
+        let unknown = vec![0; node.outputs.len()];
+        let names = (canonical(&node.domain), &node.operator, &node.overload);
+        if let Some(&index) = self.places.get(&self.hasher.hash_one(names)) {
+            return self.call(node, index).map(|()| unknown);
+        }
+        let domain = canonical(&node.domain);
+        let version = self.imports.get(domain).copied();
+        if version.is_none() && (self.inside.is_some() || !is_ort_domain(domain)) {
+            let domain = domain.to_owned();
+            return Err(Fault::MissingImport { domain });
+        }
+        let Some(known) = self.table.domain(domain) else {
+            return Ok(unknown);
+        };
+        let version = version.unwrap_or(known.latest);
+        if version > known.latest {
+            return Err(Fault::Opset {
+                domain: domain.to_owned(),
+                found: version,
+                latest: known.latest,
+            });
+        }
+        let entry = self.entry(domain, &node.operator, version);
+        match &*entry {
+            // ONNX Runtime's own operators differ between builds.
+            OperatorLookup::Unknown if !domain.starts_with(ONNX_DOMAIN) && version > 0 => {
+                Ok(unknown)
+            }
+            OperatorLookup::Unknown => Err(Fault::UnknownOperator {
+                operator: node.operator.clone(),
+                domain: domain.to_owned(),
+                version,
+            }),
+            OperatorLookup::Deprecated(since) => Err(Fault::Deprecated {
+                operator: node.operator.clone(),
+                since: *since,
+            }),
+            OperatorLookup::Known(schema) => self.follow(node, schema, inputs),
+        }
+    }
+
+    fn follow(
+        &mut self,
+        node: &Node,
+        schema: &Schema,
+        inputs: &[TypeSet],
+    ) -> Result<Vec<TypeSet>, Fault> {
+        // ONNX Runtime converts constants to initializers and checks little else of them.
+        let bound = if is_constant(node) {
+            let is_converted = self.scope().kind != Kind::Function && self.ir_version >= 2;
+            conform::constant(node, is_converted)?;
+            Vec::new()
+        } else {
+            let bound = conform::check(node, schema, inputs)?;
+            let mut attributes = node.attributes.iter();
+            let untyped = attributes.find(|attribute| attribute.stated_type.is_none());
+            if let Some(untyped) = untyped.filter(|_| self.ir_version >= 2) {
+                let name = untyped.name.clone();
+                return Err(Fault::AttributeUntyped { name });
+            }
+            bound
+        };
+        match canonical(&node.domain) {
+            ONNX_DOMAIN => {
+                graphs::check(node, schema, inputs)?;
+                Ok(infer::outputs(node, schema, inputs, &bound))
+            }
+            ORT_DOMAIN => Ok(infer::by_schema(node, schema, &bound)),
+            _ => Ok(vec![0; node.outputs.len()]),
+        }
+    }
+
+    fn call(&mut self, node: &Node, index: usize) -> Result<(), Fault> {
+        if !std::mem::replace(&mut self.is_called[index], true) {
+            self.called.push(index);
+        }
+        let callee = u32::try_from(index).ok();
+        if let (Some(callee), Some(caller)) = (callee, self.inside)
+            && self.takes_room()
+        {
+            self.calls.push((callee, caller));
+        }
+        let function = &self.functions[index];
+        let sides = [
+            ("inputs", node.inputs.len(), function.inputs),
+            ("outputs", node.outputs.len(), function.outputs),
+        ];
+        match sides.into_iter().find(|(_, found, most)| found > most) {
+            None => Ok(()),
+            Some((what, found, most)) => Err(Fault::ArgumentCount {
+                operator: node.operator.clone(),
+                what,
+                found,
+                expected: format!("at most {most}"),
+            }),
+        }
+    }
+
+    fn entry(&mut self, domain: &str, operator: &str, version: i64) -> Rc<OperatorLookup> {
+        let key = self.hasher.hash_one((domain, operator));
+        if let Some(known) = self.entries.get(&key) {
+            return Rc::clone(known);
+        }
+        let domain = self.table.domain(domain).expect("it was just found");
+        let entry = Rc::new(self.table.entry(domain, operator, version));
+        // The table bounds the number of entries.
+        if matches!(*entry, OperatorLookup::Known(_)) {
+            self.entries.insert(key, Rc::clone(&entry));
+        }
+        entry
+    }
+
+    /// Records the values that a node defines.
+    fn define(&mut self, node: &Node, types: &[TypeSet]) -> Result<(), Fault> {
+        let kind = self.scope().kind;
+        let position = self.scope().nodes;
+        self.scope().nodes = position.saturating_add(1);
+        if !node.name.is_empty()
+            && kind != Kind::Function
+            && !is_constant(node)
+            && self.takes_room()
+        {
+            let key = self.key(&node.name);
+            if !self.scope().node_names.insert(key) {
+                let (what, name) = ("the name of a node", shown(&node.name));
+                return Err(Fault::DuplicateName { what, name });
+            }
+        }
+        for (name, &types) in node.outputs.iter().zip(types) {
+            if name.is_empty() || !self.takes_room() {
+                continue;
+            }
+            let key = self.key(name);
+            if !is_constant(node) {
+                self.scope().check_stated_type(key, name, types)?;
+            }
+            let maker = if is_constant(node) {
+                Definition::Initializer
+            } else {
+                Definition::Node(position)
+            };
+            let value = Value { maker, types };
+            if self.scope().values.insert(key, value).is_some() {
+                let (what, name) = ("the value", shown(name));
+                return Err(Fault::DuplicateName { what, name });
+            }
+            let around = self.outer_value(key).map(|value| value.maker);
+            if matches!(around, Some(Definition::Input | Definition::Initializer))
+                && kind == Kind::Subgraph
+            {
+                let name = shown(name);
+                return Err(Fault::Shadows { name });
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves a graph; returns its interface to the enclosing graphs.
+    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<WalkedGraph, Error> {
+        let Some(mut scope) = self.scopes.pop() else {
+            return Ok(WalkedGraph::default());
+        };
+        if !self.is_active || self.names_left == 0 {
+            return Ok(WalkedGraph::default());
+        }
+        scope.check_inputs()?;
+        self.check_outputs(graph, &scope)?;
+        let open = std::mem::take(&mut scope.open);
+        let is_ordered = open.is_empty();
+        let mut outer = Vec::new();
+        for using in open {
+            let fault = match (scope.values.get(&using.key).copied(), scope.kind) {
+                (Some(value), Kind::Main) => {
+                    scope.uses(value, using.node);
+                    continue;
+                }
+                (None, Kind::Subgraph) => {
+                    outer.push(using);
+                    continue;
+                }
+                (Some(_), Kind::Subgraph) if self.is_defined(using.key) => continue,
+                (Some(_), _) => Fault::Unsorted { name: using.name },
+                (None, _) => Fault::Undefined { name: using.name },
+            };
+            return Err(Error::RejectedByRuntime {
+                place: using.place,
+                offset: using.offset,
+                fault,
+            });
+        }
+        match scope.cycle().filter(|_| !is_ordered) {
+            None => Ok(WalkedGraph {
+                open: outer,
+                interface: (scope.kind == Kind::Subgraph).then(|| scope.interface()),
+            }),
+            Some(node) => Err(Error::RejectedByRuntime {
+                place: format!("{}.node[{node}]", graph.place()),
+                offset: graph.offset(),
+                fault: Fault::Cycle,
+            }),
+        }
+    }
+
+    fn check_outputs(&self, graph: &Field<'_>, scope: &Scope) -> Result<(), Error> {
+        for (index, output) in scope.outputs.iter().enumerate() {
+            let value = scope.values.get(&output.key);
+            let types = value.map_or(0, |value| value.types);
+            let name = || output.name.clone();
+            let fault = if value.is_none() && scope.kind != Kind::Main {
+                Fault::OutputNotMade { name: name() }
+            } else if types != 0 && output.types != 0 && types != output.types {
+                Fault::DeclaredType {
+                    name: name(),
+                    declared: self.table.type_name(output.types),
+                    found: self.table.type_name(types),
+                }
+            } else {
+                continue;
+            };
+            return Err(Error::RejectedByRuntime {
+                place: format!("{}.output[{index}]", graph.place()),
+                offset: output.offset,
+                fault,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns whether a graph that is still being walked defines this name.
+    fn is_defined(&self, key: u64) -> bool {
+        self.scopes
+            .iter()
+            .any(|scope| scope.values.contains_key(&key))
+    }
+
+    /// Returns the value of this name in the enclosing graphs.
+    fn outer_value(&self, key: u64) -> Option<Value> {
+        let mut outer = self.scopes.iter().rev().skip(1);
+        outer.find_map(|scope| scope.values.get(&key)).copied()
+    }
+
+    fn scope(&mut self) -> &mut Scope {
+        self.scopes.last_mut().expect("a graph is being walked")
+    }
+
+    /// Reserves room for a name; returns `false` if the limit is reached or the checks are off.
+    fn takes_room(&mut self) -> bool {
+        let is_left = self.is_active && !self.scopes.is_empty() && self.names_left > 0;
+        self.names_left -= usize::from(is_left);
+        is_left
+    }
+
+    fn key(&self, name: &[u8]) -> u64 {
+        self.hasher.hash_one(name)
+    }
+}
+
+/// Converts a fault at a field to an error.
+pub(super) fn rejected(field: &Field<'_>, fault: Fault) -> Error {
+    Error::RejectedByRuntime {
+        place: field.place().to_string(),
+        offset: field.offset(),
+        fault,
+    }
+}
+
+fn is_standard(node: &Node) -> bool {
+    canonical(&node.domain) == ONNX_DOMAIN
+}
+
+fn is_constant(node: &Node) -> bool {
+    is_standard(node) && node.operator == "Constant"
+}
+
+/// Formats a name for a message.
+fn shown(name: &[u8]) -> String {
+    const MAX_SHOWN: usize = 80;
+    String::from_utf8_lossy(name)
+        .chars()
+        .take(MAX_SHOWN)
+        .collect()
+}

@@ -1,0 +1,397 @@
+//! A streaming parser for the protobuf wire format: iterates over the fields of a message in the
+//! file.
+//!
+//! Format: <https://protobuf.dev/programming-guides/encoding/>. The tables of [`super::schema`]
+//! name the fields; the parser does not interpret them. Invariant: a field never extends past its
+//! message. Memory is allocated only after a length was checked against the limit and the file.
+
+use std::cell::Cell;
+
+use super::Error;
+use super::place::{FieldName, FieldPath};
+use super::schema::{FieldDef, MAX_FIELDS, Repeat};
+use pkgtool_base::source::Pages;
+
+/// Maximum length of a name, in bytes.
+pub(super) const MAX_NAME_BYTES: u64 = 64 * 1024;
+/// Maximum length of a text that is only displayed, in bytes.
+const MAX_EXCERPT_BYTES: u64 = 4096;
+/// Maximum memory for everything kept of a model, in bytes.
+const MAX_RETAINED_BYTES: u64 = 32 * 1024 * 1024;
+/// Approximate memory of a kept text beyond its bytes.
+const TEXT_OVERHEAD: u64 = 64;
+const MAX_VARINT_BYTES: u64 = 10;
+const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
+
+/// The file, and the remaining allowance for kept data.
+pub(super) struct Reader<'a> {
+    pages: &'a Pages<'a>,
+    allowance: Cell<u64>,
+}
+
+/// A message being read, field by field.
+pub(super) struct Message<'a> {
+    reader: &'a Reader<'a>,
+    place: &'a FieldPath<'a>,
+    schema: &'static [FieldDef],
+    at: u64,
+    end: u64,
+    seen: [u64; MAX_FIELDS],
+}
+
+/// A field of a message; a length-delimited value has not been read yet.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    reader: &'a Reader<'a>,
+    place: FieldPath<'a>,
+    /// File offset of its tag.
+    offset: u64,
+    payload: Payload,
+}
+
+#[derive(Clone, Copy)]
+enum Payload {
+    Varint { value: u64, size: u64 },
+    Fixed64,
+    Fixed32,
+    Bytes { start: u64, length: u64 },
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(pages: &'a Pages<'a>) -> Self {
+        let allowance = Cell::new(MAX_RETAINED_BYTES);
+        Self { pages, allowance }
+    }
+
+    fn read(&self, place: &FieldPath<'_>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        self.pages
+            .read(offset, buffer)
+            .map_err(|error| Error::Read {
+                place: place.to_string(),
+                error,
+            })
+    }
+
+    /// Reads the varint at `offset` of a message that ends at `end`; returns its value and its size
+    /// in bytes.
+    fn varint(&self, place: &FieldPath<'_>, offset: u64, end: u64) -> Result<(u64, u64), Error> {
+        let left = end - offset;
+        let mut buffer = [0; 10];
+        let window =
+            &mut buffer[..usize::try_from(left.min(MAX_VARINT_BYTES)).expect("at most 10")];
+        self.read(place, offset, window)?;
+        let mut value = 0;
+        for (size, &byte) in (1..).zip(window.iter()) {
+            if size == MAX_VARINT_BYTES && byte > 1 {
+                break;
+            }
+            value |= u64::from(byte & 0x7f) << (7 * (size - 1));
+            if byte & 0x80 == 0 {
+                return Ok((value, size));
+            }
+        }
+        let place = place.to_string();
+        Err(if left < MAX_VARINT_BYTES {
+            Error::NumberCut {
+                place,
+                offset,
+                expected: "a varint",
+                left,
+            }
+        } else {
+            Error::VarintTooLong { place, offset }
+        })
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Treats the whole file as one message.
+    pub(super) fn whole_file(
+        reader: &'a Reader<'a>,
+        place: &'a FieldPath<'a>,
+        schema: &'static [FieldDef],
+    ) -> Self {
+        Self {
+            reader,
+            place,
+            schema,
+            at: 0,
+            end: reader.pages.len(),
+            seen: [0; MAX_FIELDS],
+        }
+    }
+
+    /// Returns the next field; `None` at the end of the message.
+    pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, Error> {
+        if self.at == self.end {
+            return Ok(None);
+        }
+        let offset = self.at;
+        let (tag, size) = self.reader.varint(self.place, offset, self.end)?;
+        self.at += size;
+        let place = self.enter(tag >> 3, offset)?;
+        let payload = self.payload(&place, offset, tag & 7)?;
+        Ok(Some(Field {
+            reader: self.reader,
+            place,
+            offset,
+            payload,
+        }))
+    }
+
+    /// Checks a field number and counts its occurrences.
+    fn enter(&mut self, number: u64, offset: u64) -> Result<FieldPath<'a>, Error> {
+        if !(1..=MAX_FIELD_NUMBER).contains(&number) {
+            return Err(Error::FieldNumber {
+                place: self.place.to_string(),
+                offset,
+                found: number,
+            });
+        }
+        let mut place = FieldPath {
+            parent: Some(self.place),
+            name: FieldName::Number(number),
+            index: None,
+        };
+        let mut fields = self.schema.iter().zip(&mut self.seen);
+        if let Some((def, seen)) = fields.find(|(def, _)| u64::from(def.number) == number) {
+            place.name = FieldName::Known(def.name);
+            place.index = (def.repeat == Repeat::Adds).then_some(*seen);
+            if def.repeat == Repeat::Refused && *seen > 0 {
+                let place = place.to_string();
+                return Err(Error::Repeated { place, offset });
+            }
+            *seen += 1;
+        }
+        Ok(place)
+    }
+
+    /// Reads a number or a length, and skips a length-delimited value.
+    fn payload(&mut self, place: &FieldPath<'_>, offset: u64, wire: u64) -> Result<Payload, Error> {
+        match wire {
+            0 => {
+                let (value, size) = self.reader.varint(place, self.at, self.end)?;
+                self.at += size;
+                Ok(Payload::Varint { value, size })
+            }
+            1 => self.fixed(place, 8, "8 bytes", Payload::Fixed64),
+            2 => self.delimited(place),
+            5 => self.fixed(place, 4, "4 bytes", Payload::Fixed32),
+            other => Err(Error::UnknownWireType {
+                place: place.to_string(),
+                offset,
+                found: u8::try_from(other).expect("three bits"),
+            }),
+        }
+    }
+
+    fn fixed(
+        &mut self,
+        place: &FieldPath<'_>,
+        size: u64,
+        expected: &'static str,
+        payload: Payload,
+    ) -> Result<Payload, Error> {
+        let left = self.end - self.at;
+        if left < size {
+            return Err(Error::NumberCut {
+                place: place.to_string(),
+                offset: self.at,
+                expected,
+                left,
+            });
+        }
+        self.at += size;
+        Ok(payload)
+    }
+
+    fn delimited(&mut self, place: &FieldPath<'_>) -> Result<Payload, Error> {
+        let (length, size) = self.reader.varint(place, self.at, self.end)?;
+        let start = self.at + size;
+        let left = self.end - start;
+        if length > left {
+            return Err(Error::LengthPastEnd {
+                place: place.to_string(),
+                offset: start,
+                length,
+                left,
+            });
+        }
+        self.at = start + length;
+        Ok(Payload::Bytes { start, length })
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Returns its name; empty for a field that the schema lacks.
+    pub(super) fn name(&self) -> &'static str {
+        match self.place.name {
+            FieldName::Known(name) => name,
+            FieldName::Number(_) => "",
+        }
+    }
+
+    /// Returns its position for an error.
+    pub(super) fn place(&self) -> &FieldPath<'a> {
+        &self.place
+    }
+
+    /// Returns the file offset of its tag.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Returns the size of its value in the file, in bytes.
+    pub(super) fn size(&self) -> u64 {
+        match self.payload {
+            Payload::Varint { size, .. } => size,
+            Payload::Fixed64 => 8,
+            Payload::Fixed32 => 4,
+            Payload::Bytes { length, .. } => length,
+        }
+    }
+
+    /// Returns its value as a signed number.
+    pub(super) fn int(&self) -> Result<i64, Error> {
+        match self.payload {
+            Payload::Varint { value, .. } => Ok(value.cast_signed()),
+            _ => Err(self.wrong("a varint")),
+        }
+    }
+
+    /// Visits its values, encoded one by one or packed.
+    pub(super) fn each_int(&self, mut each: impl FnMut(i64)) -> Result<(), Error> {
+        let Payload::Bytes { start, length } = self.payload else {
+            each(self.int()?);
+            return Ok(());
+        };
+        let end = start + length;
+        let mut at = start;
+        while at < end {
+            let (value, size) = self.reader.varint(&self.place, at, end)?;
+            each(value.cast_signed());
+            at += size;
+        }
+        Ok(())
+    }
+
+    /// Returns its value as a message.
+    pub(super) fn message(&self, schema: &'static [FieldDef]) -> Result<Message<'_>, Error> {
+        let (start, length) = self.delimited()?;
+        Ok(Message {
+            reader: self.reader,
+            place: &self.place,
+            schema,
+            at: start,
+            end: start + length,
+            seen: [0; MAX_FIELDS],
+        })
+    }
+
+    /// Returns its value as bytes, for comparison with a name; `None` if it exceeds the maximum
+    /// length of a name.
+    pub(super) fn name_bytes(&self) -> Result<Option<Vec<u8>>, Error> {
+        let (start, length) = self.delimited()?;
+        if length > MAX_NAME_BYTES {
+            return Ok(None);
+        }
+        self.bytes(start, length).map(Some)
+    }
+
+    /// Returns its value as the bytes of a name; fails if it exceeds the maximum length.
+    pub(super) fn identifier(&self) -> Result<Vec<u8>, Error> {
+        let (start, length) = self.delimited()?;
+        if length > MAX_NAME_BYTES {
+            return Err(Error::TextTooLong {
+                place: self.place.to_string(),
+                offset: start,
+                length,
+                limit: MAX_NAME_BYTES,
+            });
+        }
+        self.bytes(start, length)
+    }
+
+    /// Returns its value as text for temporary use.
+    pub(super) fn text(&self) -> Result<String, Error> {
+        let (start, _) = self.delimited()?;
+        String::from_utf8(self.identifier()?).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Error::NotUtf8 {
+                place: self.place.to_string(),
+                offset: start + at as u64,
+                found: error.as_bytes()[at],
+            }
+        })
+    }
+
+    /// Returns its value as text to keep, and charges the allowance.
+    pub(super) fn kept_text(&self) -> Result<String, Error> {
+        let text = self.text()?;
+        self.keep(text.len() as u64 + TEXT_OVERHEAD)?;
+        Ok(text)
+    }
+
+    /// Returns the beginning of its value as displayable text, even if it is not UTF-8; charges the
+    /// allowance.
+    pub(super) fn excerpt(&self) -> Result<String, Error> {
+        let (start, length) = self.delimited()?;
+        let bytes = self.bytes(start, length.min(MAX_EXCERPT_BYTES))?;
+        // A character cut at the end is dropped; other invalid bytes become U+FFFD.
+        let mut text = String::new();
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            if !chunk.invalid().is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        if length > MAX_EXCERPT_BYTES {
+            text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
+            text.push('…');
+        }
+        self.keep(text.len() as u64 + TEXT_OVERHEAD)?;
+        Ok(text)
+    }
+
+    /// Charges `bytes` to the allowance for kept data.
+    pub(super) fn keep(&self, bytes: u64) -> Result<(), Error> {
+        let left = self.reader.allowance.get();
+        let Some(left) = left.checked_sub(bytes) else {
+            return Err(Error::TooMuch {
+                place: self.place.to_string(),
+                offset: self.offset,
+                limit: MAX_RETAINED_BYTES,
+            });
+        };
+        self.reader.allowance.set(left);
+        Ok(())
+    }
+
+    /// Reads `length` bytes; the caller has checked that they are few.
+    fn bytes(&self, start: u64, length: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; usize::try_from(length).expect("checked to be small")];
+        self.reader.read(&self.place, start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn delimited(&self) -> Result<(u64, u64), Error> {
+        match self.payload {
+            Payload::Bytes { start, length } => Ok((start, length)),
+            _ => Err(self.wrong("a length-delimited value")),
+        }
+    }
+
+    fn wrong(&self, expected: &'static str) -> Error {
+        Error::WrongWireType {
+            place: self.place.to_string(),
+            offset: self.offset,
+            expected,
+            found: match self.payload {
+                Payload::Varint { .. } => "a varint",
+                Payload::Fixed64 => "8 fixed bytes",
+                Payload::Fixed32 => "4 fixed bytes",
+                Payload::Bytes { .. } => "a length-delimited value",
+            },
+        }
+    }
+}

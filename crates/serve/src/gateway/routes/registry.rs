@@ -1,0 +1,369 @@
+//! Routes of the registry: providers, their models, and the models' parameters. They need no key;
+//! with a key they also show the models that it may use.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::super::Gateway;
+use super::super::auth::Viewer;
+use super::super::error::{Error, ErrorBody};
+use super::super::extract::InPath;
+use super::super::visible::{self, VisibleService, visible};
+use super::path::{Routes, only};
+use crate::service::{Description, Device, Kind};
+use pkgtool_text::embedding::Pooling;
+
+/// Display names of the backends.
+const DISPLAY_NAMES: [(&str, &str); 5] = [
+    ("xnnpack", "XNNPACK"),
+    ("coreml", "Core ML"),
+    ("vulkan", "Vulkan"),
+    ("qnn", "Qualcomm AI Engine Direct"),
+    ("mlx", "MLX"),
+];
+
+/// Returns the routes, without a prefix.
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(only(routes!(providers)))
+        .routes(only(routes!(models)))
+        .routes(only(routes!(model)))
+}
+
+/// A provider of models: a backend that serves a model here, or an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Provider {
+    /// Unique identifier.
+    name: String,
+    /// Display name.
+    display_name: String,
+}
+
+/// All providers.
+#[derive(Debug, Serialize, ToSchema)]
+struct Providers {
+    providers: Vec<Provider>,
+}
+
+/// The models of a provider.
+#[derive(Debug, Serialize, ToSchema)]
+struct Models {
+    models: Vec<Model>,
+}
+
+/// A model of a provider.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Model {
+    /// Identifier unique within the provider.
+    name: String,
+    /// Display name.
+    display_name: String,
+    provider: Provider,
+    /// `true` if an engine can run it with this provider; requests are rejected otherwise.
+    is_active: bool,
+    /// The reason why it is inactive with this provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    inactive_reason: Option<String>,
+    parameters: Parameters,
+    /// ISO 8601, UTC.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// ISO 8601, UTC.
+    #[schema(format = DateTime)]
+    updated_at: String,
+}
+
+/// The properties of a model, and the variables that a predict config may set.
+#[derive(Debug, Default, Serialize, ToSchema)]
+struct Parameters {
+    /// Each has `type`, `name`, `value`.
+    #[schema(value_type = Vec<Object>)]
+    constants: Vec<Value>,
+    /// Each has `type`, `name`, and bounds by its type.
+    #[schema(value_type = Vec<Object>)]
+    variables: Vec<Value>,
+}
+
+/// List the providers of models.
+#[utoipa::path(
+    get,
+    path = "/providers",
+    tag = "registry",
+    operation_id = "listProviders",
+    responses((status = 200, description = "Providers", body = Providers)),
+    security((), ("key" = [])),
+)]
+async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<Providers> {
+    let mut providers: Vec<Provider> = Vec::new();
+    let visible = visible(&gateway, viewer);
+    // If a backend and an upstream share a name, the backend is shown.
+    let (devices, proxies): (Vec<_>, Vec<_>) =
+        visible.iter().partition(|seen| seen.device().is_some());
+    for seen in devices.into_iter().chain(proxies) {
+        for provider in providers_of(seen) {
+            if providers.iter().all(|known| known.name != provider.name) {
+                providers.push(provider);
+            }
+        }
+    }
+    providers.sort_by(|a, b| a.name.cmp(&b.name));
+    Json(Providers { providers })
+}
+
+/// List the models of a provider.
+#[utoipa::path(
+    get,
+    path = "/providers/{provider}/models",
+    tag = "registry",
+    operation_id = "listModels",
+    params(("provider" = String, Path, description = "The provider's name")),
+    responses(
+        (status = 200, description = "Public and listed models, and with a key those that it may use", body = Models),
+        (status = "4XX", description = "Unknown provider", body = ErrorBody),
+    ),
+    security((), ("key" = [])),
+)]
+async fn models(
+    State(gateway): State<Arc<Gateway>>,
+    viewer: Viewer,
+    InPath(provider): InPath<String>,
+) -> Result<Json<Models>, Error> {
+    let visible = visible(&gateway, viewer);
+    let offered = of_provider(&visible, &provider)?.into_iter();
+    let models = offered.map(|(seen, provider)| of_service(seen, provider));
+    Ok(Json(Models {
+        models: models.collect(),
+    }))
+}
+
+/// Read a model of a provider.
+#[utoipa::path(
+    get,
+    path = "/providers/{provider}/models/{model}",
+    tag = "registry",
+    operation_id = "readModel",
+    params(
+        ("provider" = String, Path, description = "The provider's name"),
+        ("model" = String, Path, description = "The model's name; `ACCOUNT/NAME` for one of an account"),
+    ),
+    responses(
+        (status = 200, description = "The model", body = Model),
+        (status = "4XX", description = "Unknown model", body = ErrorBody),
+    ),
+    security((), ("key" = [])),
+)]
+async fn model(
+    State(gateway): State<Arc<Gateway>>,
+    viewer: Viewer,
+    InPath((provider, model)): InPath<(String, String)>,
+) -> Result<Json<Model>, Error> {
+    let visible = visible(&gateway, viewer);
+    let mut offered = of_provider(&visible, &provider)?.into_iter();
+    let named = visible::named(&visible, &model);
+    let found = named.and_then(|named| offered.find(|(seen, _)| std::ptr::eq(*seen, named)));
+    match found {
+        Some((seen, provider)) => Ok(Json(of_service(seen, provider))),
+        None => Err(Error::no_entity("model", &model)),
+    }
+}
+
+/// Returns the models of a provider.
+fn of_provider<'v>(
+    visible: &'v [VisibleService],
+    provider: &str,
+) -> Result<Vec<(&'v VisibleService, Provider)>, Error> {
+    let offers = |seen: &'v VisibleService| {
+        let mut providers = providers_of(seen).into_iter();
+        let found = providers.find(|found| found.name == provider);
+        found.map(|found| (seen, found))
+    };
+    let offered: Vec<_> = visible.iter().filter_map(offers).collect();
+    if offered.is_empty() {
+        return Err(Error::no_entity("provider", provider));
+    }
+    Ok(offered)
+}
+
+fn providers_of(seen: &VisibleService) -> Vec<Provider> {
+    if let Kind::Proxy(upstream) = &seen.service.kind {
+        return vec![Provider {
+            name: seen.name.clone(),
+            display_name: upstream.display_name().to_owned(),
+        }];
+    }
+    let backends = seen
+        .device()
+        .map_or(&[][..], |it| &it.description().backends[..]);
+    backends
+        .iter()
+        .map(|backend| Provider {
+            name: backend.clone(),
+            display_name: DISPLAY_NAMES
+                .iter()
+                .find(|(name, _)| name == backend)
+                .map_or_else(|| backend.clone(), |(_, shown)| (*shown).to_owned()),
+        })
+        .collect()
+}
+
+fn of_service(seen: &VisibleService, provider: Provider) -> Model {
+    let name = seen.name.clone();
+    match &seen.service.kind {
+        Kind::Device(device) => {
+            let description = device.description();
+            let inactive_reason = device.inactive_reason(Some(&provider.name));
+            Model {
+                display_name: display_name(description),
+                is_active: inactive_reason.is_none(),
+                inactive_reason,
+                parameters: parameters(device, &provider.name),
+                created_at: description.created_at.to_iso(),
+                updated_at: description.updated_at.to_iso(),
+                name,
+                provider,
+            }
+        }
+        Kind::Untrained(untrained) => Model {
+            display_name: name.clone(),
+            is_active: false,
+            inactive_reason: seen.service.inactive_reason(),
+            parameters: seen.device().map_or_else(Parameters::default, |device| {
+                parameters(device, &provider.name)
+            }),
+            created_at: untrained.since.to_iso(),
+            updated_at: untrained.since.to_iso(),
+            name,
+            provider,
+        },
+        Kind::Proxy(upstream) => Model {
+            display_name: upstream.display_name().to_owned(),
+            is_active: seen.service.is_active(),
+            inactive_reason: seen.service.inactive_reason(),
+            parameters: Parameters::default(),
+            created_at: upstream.since().to_iso(),
+            updated_at: upstream.since().to_iso(),
+            name,
+            provider,
+        },
+    }
+}
+
+fn display_name(description: &Description) -> String {
+    match &description.size {
+        Some(size) => format!("{} {size}", description.family),
+        None => description.family.clone(),
+    }
+}
+
+fn parameters(device: &Device, backend: &str) -> Parameters {
+    let description = device.description();
+    let text = |name: &str, value: &str| json!({"type": "string", "name": name, "value": value});
+    let list = |name: &str, value: Vec<&str>| json!({"type": "enum", "name": name, "value": value});
+    let mut constants = vec![text("family", &description.family)];
+    if let Some(size) = &description.size {
+        constants.push(text("size", size));
+    }
+    if let Some(license) = &description.license {
+        constants.push(text("license", license));
+    }
+    constants.push(list("capabilities", texts(&description.capabilities)));
+    constants.push(json!({
+        "type": "integer", "name": "size_bytes", "value": description.size_bytes
+    }));
+    let here = description.precisions_of(backend);
+    let quantized = here.iter().filter(|(_, quantized)| *quantized);
+    constants.push(list(
+        "quantized_precisions",
+        quantized.map(|(name, _)| name.as_str()).collect(),
+    ));
+    if let Some(reading) = device.reading(backend) {
+        constants.push(text("reading", &reading.to_string()));
+    }
+    if let Some(sums) = device.byte_sums(backend) {
+        constants.push(text("byte_sums", sums.name()));
+    }
+    if let Some(sandbox) = device.sandbox(backend) {
+        constants.push(text("sandbox", &sandbox.to_string()));
+    }
+    if !description.labels.is_empty() {
+        constants.push(list("labels", texts(&description.labels)));
+    }
+    let mut variables = Vec::new();
+    let mut choice = |name: &str, values: Vec<&str>, default: Option<&str>| {
+        if values.is_empty() {
+            return;
+        }
+        let default = default.filter(|default| values.contains(default));
+        let mut variable = json!({
+            "type": "enum", "name": name, "values": values, "required": false
+        });
+        if let Some(default) = default {
+            variable["default"] = json!(default);
+        }
+        variables.push(variable);
+    };
+    let backends = texts(&description.backends);
+    choice("backend", backends, description.default_backend.as_deref());
+    let precisions = here.iter().map(|(name, _)| name.as_str()).collect();
+    choice(
+        "precision",
+        precisions,
+        description.default_precision.as_deref(),
+    );
+    choice("component", texts(&description.components), None);
+    let methods = texts(&description.methods);
+    let only = if let [only] = methods[..] {
+        Some(only)
+    } else {
+        None
+    };
+    choice("method", methods, only);
+    let labels = description.labels.len();
+    if description.embeds_texts {
+        variables.extend(of_embeddings(device));
+    } else if labels > 0 && !description.takes_pictures {
+        variables.extend(of_embeddings(device).into_iter().take(2));
+    }
+    if labels > 0 {
+        variables.push(json!({
+            "type": "integer", "name": "top_k", "min": 1, "default": labels, "required": false
+        }));
+    }
+    Parameters {
+        constants,
+        variables,
+    }
+}
+
+/// Returns the variables of a predict config for text embeddings.
+fn of_embeddings(device: &Device) -> [Value; 4] {
+    let ways = Pooling::ALL.map(|(_, name)| name);
+    let meant = device.method_index(None).ok();
+    let takes = meant.and_then(|method| device.takes(method)?.texts);
+    let mut length = json!({"type": "integer", "name": "max_length", "min": 1, "required": false});
+    if let Some(takes) = takes {
+        length["default"] = json!(takes.tokens);
+        if let Some(most) = takes.most {
+            length["max"] = json!(most);
+        }
+    }
+    [
+        json!({"type": "boolean", "name": "truncate", "default": false, "required": false}),
+        length,
+        json!({"type": "enum", "name": "pooling", "values": ways, "required": false}),
+        json!({"type": "boolean", "name": "normalize", "required": false}),
+    ]
+}
+
+fn texts(values: &[String]) -> Vec<&str> {
+    values.iter().map(String::as_str).collect()
+}

@@ -1,0 +1,94 @@
+//! Default values of the settings.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::operators::{Admin, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
+use super::{Cors, Limits, Log, LogFormat, Settings, Sources, Tasks, Timeouts, Tls};
+use crate::service::ServiceSettings;
+use pkgtool_engine::runtime::process::sandbox::Mode;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
+            data_dir: PathBuf::new(),
+            packages: Vec::new(),
+            memory_budget: 0,
+            ort_library: PathBuf::new(),
+            sandbox: Mode::Auto,
+            sources: Sources::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            tasks: Tasks::default(),
+            usage: UsageKept::default(),
+            training: TrainingLimits::default(),
+            log: Log::default(),
+            metrics: MetricsBounds::default(),
+            admin: Admin::default(),
+            trusted_proxies: TrustedProxies::default(),
+            cors: Cors::default(),
+            tls: Tls::default(),
+            defaults: ServiceSettings::default(),
+            services: BTreeMap::new(),
+            publishers: Vec::new(),
+            proxies: Vec::new(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            waiting: 250,
+            running: 50,
+            attempts: 3,
+            stored_tasks: 0,
+            stored_bytes: 0,
+            cpu_seconds_per_day: 0,
+            body_bytes: 64 << 20,
+            body_memory_bytes: 0,
+            disk_free_bytes: 64 << 20,
+            answer_bytes: 256 << 20,
+            header_bytes: 32 << 10,
+            header_count: 100,
+            connections: 4096,
+            connections_without_key: 0,
+            connections_per_address: 0,
+            requests_per_key: 0,
+            requests_per_account: 0,
+        }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            header_s: 30.0,
+            body_s: 60.0,
+            grace_s: 10.0,
+        }
+    }
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self {
+            answer_ttl_days: 7.0,
+            record_ttl_days: 7.0,
+            inline_bytes: 16 << 10,
+            running: 0,
+            lease_s: 30.0,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: "info".to_owned(),
+            format: LogFormat::Auto,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Two-step classification: the component `encoder` embeds a text or a picture, and the component
+//! `head` maps the vector to label probabilities.
+//!
+//! Invariant: the number of labels equals the number of the head's probabilities. Answers list
+//! labels by descending score; equal scores keep the order of the labels file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use serde_json::value::RawValue;
+
+use super::super::engine::Endpoint;
+use super::super::{CallError, PackageConfig, Refusal};
+use super::variants::{Entry, HEAD, Variants, is_encoder};
+use super::{Device, Embedding, Prepared, PreparedTensors, runnable};
+use crate::account::AccountId;
+use pkgtool_base::source;
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
+use pkgtool_model::Dim;
+use pkgtool_text::embedding::EmbeddingInput;
+
+/// Key of a predict config for the maximum number of labels in an answer.
+pub(super) const TOP_K_KEY: &str = "top_k";
+
+/// Additional keys for texts.
+pub(super) const TEXT_KEYS: [&str; 2] = ["truncate", "max_length"];
+
+/// Name of the labels file, in the directory of the package's configs or its parent.
+pub const LABELS_FILE: &str = "labels.json";
+
+/// Maximum size of that file, in bytes.
+const MAX_LABELS_FILE_BYTES: u64 = 1 << 20;
+
+/// Labels and inputs of a classifying package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PackageClassifier {
+    /// The labels, in the order of the head's probabilities.
+    pub(super) labels: Arc<[String]>,
+    /// True if it classifies texts; otherwise it classifies pictures.
+    pub(super) takes_texts: bool,
+}
+
+/// Checked texts or a checked picture, with the models that classify them.
+#[derive(Debug)]
+pub struct PreparedClassification {
+    of: Encoding,
+    head: Arc<Endpoint>,
+    labels: Arc<[String]>,
+    /// Maximum number of labels per answer.
+    most: Option<usize>,
+}
+
+/// Computation of the vectors.
+#[derive(Debug)]
+enum Encoding {
+    Texts(Embedding),
+    Picture(PreparedTensors),
+}
+
+/// A label with its probability.
+#[derive(Debug, Serialize)]
+struct Scored<'l> {
+    label: &'l str,
+    score: f32,
+    index: usize,
+}
+
+/// The labels of one text or picture.
+#[derive(Debug, Serialize)]
+struct Classified<'l> {
+    labels: Vec<Scored<'l>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ClassifiedTexts<'l> {
+    classified_texts: Vec<Classified<'l>>,
+}
+
+impl PackageClassifier {
+    /// Returns the classifier of a package; `None` if labels or a matching encoder and head are
+    /// missing.
+    pub(super) fn of(
+        configs: &[PackageConfig],
+        variants: &Variants,
+    ) -> Result<Option<Self>, String> {
+        let entries = &variants.entries;
+        let gives_vectors = |entry: &&Entry| entry.embeds() || entry.embeds_pictures();
+        let is_meant = |entry: &&Entry| {
+            is_encoder(&entry.package.config, entry.component.as_deref()) && gives_vectors(entry)
+        };
+        let Some(encoder) = entries.iter().find(is_meant) else {
+            return Ok(None);
+        };
+        let heads = entries
+            .iter()
+            .filter(|it| it.component.as_deref() == Some(HEAD));
+        let mut heads = heads.filter_map(|entry| outputs(entry.signature.as_ref()?));
+        let Some(outputs) = heads.next() else {
+            return Ok(None);
+        };
+        let Some((path, labels)) = labels(configs)? else {
+            return Ok(None);
+        };
+        if labels.len() as u64 != outputs || heads.any(|other| other != outputs) {
+            return Err(format!(
+                "{}: has {} labels, but the component `{HEAD}` returns {outputs} probabilities; write one \
+                 label for each",
+                path.display(),
+                labels.len(),
+            ));
+        }
+        Ok(Some(Self {
+            labels: labels.into(),
+            takes_texts: encoder.embeds(),
+        }))
+    }
+}
+
+/// Returns the number of probabilities of a head. A head takes any number of vectors and has no
+/// other input.
+fn outputs(signature: &Signature) -> Option<u64> {
+    let ([input], [output]) = (&signature.inputs[..], &signature.outputs[..]) else {
+        return None;
+    };
+    let (Some([rows, Dim::Fixed(_)]), Some([_, Dim::Fixed(outputs)])) =
+        (input.dims.as_deref(), output.dims.as_deref())
+    else {
+        return None;
+    };
+    let takes_any = matches!(rows, Dim::Dynamic { bound: None, .. });
+    let is_float = input.dtype == DType::Float32 && output.dtype == DType::Float32;
+    (takes_any && is_float).then_some(*outputs)
+}
+
+/// Returns the path and content of the first labels file beside the configs.
+fn labels(configs: &[PackageConfig]) -> Result<Option<(PathBuf, Vec<String>)>, String> {
+    let places = configs.iter().flat_map(|package| {
+        let directory = package.path.parent().unwrap_or(Path::new(""));
+        [Some(directory), directory.parent()]
+    });
+    let mut paths = places
+        .flatten()
+        .map(|directory| directory.join(LABELS_FILE));
+    let Some(path) = paths.find(|path| path.is_file()) else {
+        return Ok(None);
+    };
+    let fault = |reason: String| format!("{}: {reason}", path.display());
+    let text = source::read_text(&path, MAX_LABELS_FILE_BYTES)
+        .map_err(|error| fault(error.to_string()))?;
+    let labels: Vec<String> = serde_json::from_str(&text)
+        .map_err(|error| fault(format!("expected a JSON array of labels: {error}")))?;
+    Ok(Some((path, labels)))
+}
+
+/// Parses the maximum number of labels in an answer.
+pub(super) fn most(value: &RawValue) -> Result<Option<usize>, Refusal> {
+    let number = serde_json::from_str::<Option<usize>>(value.get()).ok();
+    let number = number.filter(|number| *number != Some(0));
+    number.ok_or_else(|| {
+        let shown = super::super::json::shown(value.get());
+        let message = format!("expected a whole number above 0, got {shown}");
+        Refusal::at(format!("$.config.{TOP_K_KEY}"), message)
+    })
+}
+
+impl Device {
+    /// Returns whether it classifies texts.
+    pub(super) fn takes_labelled_texts(&self) -> bool {
+        self.classifies.as_ref().is_some_and(|it| it.takes_texts)
+    }
+
+    /// Checks texts to classify.
+    pub(super) async fn prepare_classification(
+        &self,
+        given: EmbeddingInput,
+        config: Option<&str>,
+        caller: AccountId,
+    ) -> Result<PreparedClassification, CallError> {
+        if !self.takes_labelled_texts() {
+            let message = "this service takes pictures: provide one in `image_base64`";
+            return Err(Refusal::at("$.texts", message).into());
+        }
+        let config = config.unwrap_or_default();
+        let (embedding, entry) = self.encode_texts(given, config, caller).await?;
+        self.with_head(entry, Encoding::Texts(embedding), config)
+    }
+
+    /// Checks a picture, either to classify it or for the component that a config names.
+    pub(super) fn prepare_picture(
+        &self,
+        entry: &Entry,
+        picture: PreparedTensors,
+        config: Option<&str>,
+    ) -> Result<Prepared, CallError> {
+        let config = config.unwrap_or_default();
+        if self.read_config(config)?.0.names_component() {
+            return Ok(Prepared::Tensors(picture));
+        }
+        let classification = self.with_head(entry, Encoding::Picture(picture), config)?;
+        Ok(Prepared::Classified(classification))
+    }
+
+    /// Returns the head in the same variant as an encoder.
+    fn with_head(
+        &self,
+        encoder: &Entry,
+        of: Encoding,
+        config: &str,
+    ) -> Result<PreparedClassification, CallError> {
+        let mut entries = self.variants.entries.iter();
+        let head = entries.find(|entry| {
+            entry.variant == encoder.variant && entry.component.as_deref() == Some(HEAD)
+        });
+        let (Some(head), Some(classifies)) = (head, &self.classifies) else {
+            let message = "its package lacks a component `head` for this encoder";
+            return Err(CallError::NoInstances(message.to_owned()));
+        };
+        Ok(PreparedClassification {
+            of,
+            head: self.endpoint(head, runnable(head)?)?,
+            labels: Arc::clone(&classifies.labels),
+            most: self.read_config(config)?.1.most,
+        })
+    }
+}
+
+impl PreparedClassification {
+    /// Classifies. `timeout` applies to the whole classification.
+    pub(super) async fn predict(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<u8>, CallError> {
+        let began = std::time::Instant::now();
+        let (is_texts, vectors) = match self.of {
+            Encoding::Texts(embedding) => (true, embedding.run(caller, timeout).await?.vectors),
+            Encoding::Picture(tensors) => (false, vec![tensors.vector(caller, timeout).await?]),
+        };
+        let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        let scores = if vectors.is_empty() {
+            Vec::new()
+        } else {
+            let outputs = self.head.run(caller, vec![rows(&vectors)?], left);
+            let outputs = outputs.await.map_err(|error| match (error, timeout) {
+                (CallError::Timeout { .. }, Some(after)) => CallError::Timeout { after },
+                (error, _) => error,
+            })?;
+            outputs.first().map(Tensor::to_f32).unwrap_or_default()
+        };
+        if scores.len() != vectors.len() * self.labels.len() {
+            let message =
+                "the component `head` returned another number of probabilities than it declares";
+            return Err(CallError::Failed(message.to_owned()));
+        }
+        let mut classified = scores
+            .chunks_exact(self.labels.len().max(1))
+            .map(|scores| classified(scores, &self.labels, self.most));
+        let written = if is_texts {
+            let classified_texts = classified.collect();
+            serde_json::to_vec(&ClassifiedTexts { classified_texts })
+        } else {
+            serde_json::to_vec(&classified.next())
+        };
+        written.map_err(|error| CallError::Failed(error.to_string()))
+    }
+}
+
+/// Combines vectors into one tensor.
+fn rows(vectors: &[Vec<f32>]) -> Result<Tensor, CallError> {
+    let width = vectors.first().map_or(0, Vec::len);
+    let bytes = vectors.iter().flatten().flat_map(|it| it.to_le_bytes());
+    let shape = vec![vectors.len() as u64, width as u64];
+    let tensor = Tensor::new(DType::Float32, shape, bytes.collect());
+    tensor.map_err(|error| CallError::Failed(format!("vectors have different lengths: {error}")))
+}
+
+fn classified<'l>(scores: &[f32], labels: &'l [String], most: Option<usize>) -> Classified<'l> {
+    let pairs = labels.iter().zip(scores).enumerate();
+    let pairs = pairs.map(|(index, (label, score))| Scored {
+        label,
+        score: *score,
+        index,
+    });
+    let mut labels: Vec<Scored<'_>> = pairs.collect();
+    // The sort is stable: equal scores keep their order.
+    labels.sort_by(|a, b| b.score.total_cmp(&a.score));
+    labels.truncate(most.unwrap_or(usize::MAX));
+    Classified { labels }
+}

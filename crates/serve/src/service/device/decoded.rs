@@ -1,0 +1,44 @@
+//! Decodes the inputs in a request's body.
+//!
+//! Invariant: a connection's thread decodes only small bodies and never pictures.
+
+use bytes::Bytes;
+
+use super::super::away::{is_small, with_parsers};
+use super::super::engine::EndpointModel;
+use super::super::tensors::{self, Decoded};
+use super::super::{CallError, Request};
+use super::Device;
+use crate::account::AccountId;
+use pkgtool_engine::tensor::Tensor;
+
+impl Device {
+    /// Decodes a request for a model; a picture stays encoded.
+    pub(super) async fn decoded(
+        &self,
+        request: &Request,
+        model: &EndpointModel,
+    ) -> Result<Decoded, CallError> {
+        let pictures = self.description.takes_pictures;
+        if is_small(&request.body) {
+            return Ok(tensors::decode(&request.body, &model.signature, pictures)?);
+        }
+        let signature = model.signature.clone();
+        let decode = move |body: &Bytes| tensors::decode(body, &signature, pictures);
+        Ok(self.engines.decoding().of(request, decode).await??)
+    }
+
+    /// Returns the inputs of a decoded request. A parser process decodes a picture.
+    pub(super) async fn inputs(
+        &self,
+        decoded: Decoded,
+        caller: AccountId,
+    ) -> Result<Vec<Tensor>, CallError> {
+        let Some(picture) = decoded.picture else {
+            return Ok(decoded.inputs);
+        };
+        let client = self.engines.parsers(caller);
+        let tensor = with_parsers(client, |client| picture.tensor(client)).await?;
+        Ok(vec![tensor?])
+    }
+}

@@ -1,0 +1,258 @@
+//! Runs models for requests: sessions, each owned by one thread, take requests from the bounded
+//! queue of their endpoint.
+//!
+//! An [`Endpoint`] is one method of one model file. Its owner threads load sessions, batch requests
+//! and run them; [`Engines`] shares one memory budget among all endpoints. Invariant: engines run
+//! without locks, cancelled requests cost nothing, and a session that crashes or hangs affects only
+//! its own request.
+
+mod backoff;
+mod batch;
+mod choice;
+mod conversation;
+mod ledger;
+mod loaded;
+mod model;
+mod owner;
+mod queue;
+mod request;
+mod run;
+mod shared;
+mod sides;
+mod trial;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use super::away::{Decoding, NO_ACCOUNT};
+use super::meter::Meters;
+use super::{CallError, Isolation, ServiceSettings};
+use crate::account::AccountId;
+use pkgtool_engine::ByteSums;
+use pkgtool_engine::runtime::parsers::{Client, Parsers};
+use pkgtool_engine::runtime::process::sandbox::Sandbox;
+use pkgtool_engine::runtime::target::Candidate;
+use pkgtool_engine::tensor::{Signature, Tensor};
+
+pub use conversation::Conversation;
+pub use model::{Activity, EndpointModel, SessionState};
+pub use sides::SideRule;
+
+use ledger::Ledger;
+use loaded::SessionSource;
+use shared::{Host, Shared};
+
+/// All sessions of a server, within one memory budget.
+#[derive(Debug)]
+pub struct Engines {
+    source: SessionSource,
+    ledger: Arc<Ledger>,
+    endpoints: AtomicU64,
+    meters: Arc<Meters>,
+    parsers: Arc<Parsers>,
+    decoding: Decoding,
+}
+
+/// One method of one model file, with the sessions that run it. Dropping it ends them.
+#[derive(Debug)]
+pub struct Endpoint {
+    shared: Arc<Shared>,
+    /// The rule for picture sizes, determined when a run with a picture first fails.
+    sides: OnceCell<Option<SideRule>>,
+}
+
+impl Engines {
+    /// Creates the engines. `program` is the pkgtool executable for worker processes, `budget` the
+    /// maximum memory of all loaded sessions in bytes, and `library` the ONNX Runtime library, if
+    /// configured.
+    pub fn new(program: PathBuf, budget: u64, library: Option<PathBuf>) -> Arc<Self> {
+        Self::metered(program, budget, library, Meters::default())
+    }
+
+    /// Does the same with existing meters.
+    pub fn metered(
+        program: PathBuf,
+        budget: u64,
+        library: Option<PathBuf>,
+        meters: Meters,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            parsers: Parsers::new(program.clone()),
+            decoding: Decoding::default(),
+            source: SessionSource { program, library },
+            ledger: Ledger::new(budget),
+            endpoints: AtomicU64::new(0),
+            meters: Arc::new(meters),
+        })
+    }
+
+    /// Creates an endpoint without a session. The first request, or [`Endpoint::warm`], loads one.
+    pub fn endpoint(
+        self: &Arc<Self>,
+        model: EndpointModel,
+        settings: &ServiceSettings,
+    ) -> Arc<Endpoint> {
+        let number = self.endpoints.fetch_add(1, Ordering::Relaxed);
+        let host = Host {
+            number,
+            source: self.source.clone(),
+            ledger: Arc::clone(&self.ledger),
+            start_owner: owner::start,
+            meter: self.meters.labelled(&model.service),
+        };
+        let shared = Shared::new(model, settings.clone(), host);
+        Arc::new(Endpoint {
+            shared,
+            sides: OnceCell::new(),
+        })
+    }
+
+    /// Returns the memory of all loaded sessions in bytes, as far as known.
+    pub fn memory(&self) -> u64 {
+        self.ledger.used()
+    }
+
+    /// Returns their memory budget, in bytes.
+    pub fn budget(&self) -> u64 {
+        self.ledger.budget()
+    }
+
+    /// Returns a client of the parser processes for one request of a caller.
+    pub fn parsers(&self, caller: AccountId) -> Client {
+        self.parsers.client(caller.0)
+    }
+
+    /// Returns the numbers of waiting and running parser jobs.
+    pub fn parser_jobs(&self) -> (usize, usize) {
+        self.parsers.activity()
+    }
+
+    /// Returns the decoder of large bodies.
+    pub(super) fn decoding(&self) -> &Decoding {
+        &self.decoding
+    }
+
+    /// Returns the meters of the services.
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
+}
+
+impl Endpoint {
+    /// Returns the model's inputs and outputs, including the state that stays in its sessions.
+    pub fn signature(&self) -> &Signature {
+        &self.shared.model.signature
+    }
+
+    /// Runs the model. `inputs` fit the signature, without the carried state. Dropping the future
+    /// cancels the request.
+    pub async fn run(
+        &self,
+        caller: AccountId,
+        inputs: Vec<Tensor>,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Tensor>, CallError> {
+        let ticket = self.shared.submit(caller, Some(inputs), None)?;
+        ticket.answer(timeout).await
+    }
+
+    /// Starts a conversation: several runs of one session, each continuing from the state of the
+    /// previous one. Nothing is reserved before its first step. `idle` is the maximum time between
+    /// two steps, after which the session is released.
+    pub fn lease(&self, caller: AccountId, idle: Duration) -> Conversation {
+        Conversation::new(Arc::clone(&self.shared), caller, idle)
+    }
+
+    /// Loads a session and tries the model, unless it has already run.
+    pub async fn warm(&self) -> Result<(), CallError> {
+        let ticket = self.shared.submit(NO_ACCOUNT, None, None)?;
+        ticket.answer(None).await.map(drop)
+    }
+
+    /// Returns the rule for picture sizes, if the model has one. The first call tries sizes.
+    pub async fn side_rule(&self) -> Option<&SideRule> {
+        let rule = self.sides.get_or_try_init(|| sides::rule(&self.shared));
+        rule.await.ok()?.as_ref()
+    }
+
+    /// Returns its current activity.
+    pub fn activity(&self) -> Activity {
+        self.shared.lock().activity()
+    }
+
+    /// Returns the reason for missing instances: no engine runs the model, or all inputs so far
+    /// failed. After a pause, the next request may change this.
+    pub fn failure(&self) -> Option<CallError> {
+        self.shared.failure()
+    }
+
+    /// Returns whether requests are rejected at once, during the pause after a failure.
+    pub fn is_pausing(&self) -> bool {
+        self.shared.is_pausing()
+    }
+
+    /// Returns the engine and provider that have run the model; `None` before its first run.
+    pub fn runs_on(&self) -> Option<Candidate> {
+        self.shared.lock().choice.proven_candidate()
+    }
+
+    /// Returns how the engine sums products of 8-bit numbers; known after the first run, if the
+    /// model has any.
+    pub fn byte_sums(&self) -> Option<ByteSums> {
+        self.shared.lock().byte_sums
+    }
+
+    /// Returns the sandbox of its sessions; known after the first run.
+    pub fn sandbox(&self) -> Option<Sandbox> {
+        self.shared.lock().sandbox.clone()
+    }
+
+    /// Returns the process ids of its sessions, for operators.
+    pub fn processes(&self) -> Vec<u32> {
+        let state = self.shared.lock();
+        let processes = state
+            .seats
+            .values()
+            .filter_map(|seat| seat.process.as_ref());
+        processes.map(|(_, id)| *id).collect()
+    }
+
+    /// Returns its loaded sessions, oldest first.
+    pub fn sessions(&self) -> Vec<SessionState> {
+        let state = self.shared.lock();
+        let loaded = state.seats.values().filter(|seat| seat.loaded);
+        let told = loaded.map(|seat| SessionState {
+            process: seat.process.as_ref().map(|(_, id)| *id),
+            bytes: seat.bytes,
+        });
+        told.collect()
+    }
+
+    /// Rejects new requests, finishes the pending ones and ends the sessions.
+    pub async fn drain(&self) {
+        self.shared.close();
+        let is_done = |state: &shared::State| state.queue.is_empty() && state.running() == 0;
+        self.shared.until(is_done).await;
+        self.shared.stop();
+        self.shared.until(|state| self.shared.is_over(state)).await;
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if self.shared.settings.isolation == Isolation::Thread {
+            // A model that hangs in this process cannot be waited for.
+            return;
+        }
+        let threads = std::mem::take(&mut self.shared.lock().threads);
+        for thread in threads {
+            // A panic of the thread was already reported.
+            let _ = thread.join();
+        }
+    }
+}

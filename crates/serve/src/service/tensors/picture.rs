@@ -1,0 +1,127 @@
+//! Requests with a picture, `{"image_base64": "…", "mean"?, "std"?}`, for a model with a single
+//! input.
+
+use ::base64::Engine as _;
+use serde_json::value::RawValue;
+
+use super::super::away::call_error;
+use super::super::json::{self, kind, shown};
+use super::super::{CallError, Refusal};
+use super::data::BASE64;
+use super::names;
+use pkgtool_engine::runtime::parsers::{Client, ParserError};
+use pkgtool_engine::runtime::picture::{self, PictureError, PictureFault};
+use pkgtool_engine::tensor::input;
+use pkgtool_engine::tensor::{Signature, Tensor};
+
+/// Maximum number of values in `mean` and `std`, which is the maximum number of channels.
+const MAX_CHANNELS: usize = 4;
+
+/// JSON path of the picture.
+const PICTURE_PATH: &str = "$.image_base64";
+
+/// A picture for the only input of a method, not decoded yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    signature: Signature,
+    input: usize,
+    bytes: Vec<u8>,
+    mean: Vec<f32>,
+    std: Vec<f32>,
+}
+
+/// Reads a request with a picture for the model's only input.
+pub(super) fn read<'a>(
+    signature: &Signature,
+    member: impl Fn(&str) -> Option<&'a RawValue>,
+) -> Result<Picture, Refusal> {
+    let [input] = input::picture_inputs(signature)[..] else {
+        return Err(no_picture(signature));
+    };
+    if signature.inputs.len() > 1 {
+        return Err(no_picture(signature));
+    }
+    let Some(value) = member("image_base64") else {
+        return Err(Refusal::at("$", "missing `image_base64`"));
+    };
+    let text = json::string(value, PICTURE_PATH)?;
+    let bytes = BASE64
+        .decode(encoded(&text).as_bytes())
+        .map_err(|error| Refusal::at(PICTURE_PATH, format!("invalid base64: {error}")))?;
+    Ok(Picture {
+        signature: signature.clone(),
+        input,
+        bytes,
+        mean: numbers(member("mean"), "$.mean")?,
+        std: numbers(member("std"), "$.std")?,
+    })
+}
+
+impl Picture {
+    /// Decodes the picture in a parser process. Blocks until it is done.
+    pub fn tensor(self, client: &Client) -> Result<Tensor, CallError> {
+        let input = (&self.signature, self.input);
+        let scale = (self.mean, self.std);
+        picture::read(client, input, &self.bytes, scale).map_err(|error| match error {
+            PictureError::Fault(fault) => refused(fault).into(),
+            PictureError::Parser(ParserError::Limit(limit)) => Refusal::at(
+                PICTURE_PATH,
+                format!("decoding the picture reached {limit}; use a smaller one"),
+            )
+            .into(),
+            PictureError::Parser(error) => call_error("decoding the picture failed", &error),
+        })
+    }
+}
+
+fn no_picture(signature: &Signature) -> Refusal {
+    let names = names(signature);
+    let message = format!(
+        "the method does not take a single picture as its only input; provide tensors in `inputs`; {names}"
+    );
+    Refusal::at(PICTURE_PATH, message)
+}
+
+/// Returns the base64 text without the prefix of a `data:` URL.
+fn encoded(text: &str) -> &str {
+    let url = text.strip_prefix("data:");
+    let content = url.and_then(|url| url.split_once(";base64,"));
+    content.map_or(text, |(_, content)| content)
+}
+
+/// Parses one number, or one per channel.
+fn numbers(value: Option<&RawValue>, place: &str) -> Result<Vec<f32>, Refusal> {
+    let Some(value) = value else {
+        return Ok(Vec::new());
+    };
+    let number = |text: &str, place: &str| {
+        let read = serde_json::from_str::<f32>(text).ok();
+        read.filter(|number| number.is_finite()).ok_or_else(|| {
+            let message = format!("expected a number, got {}", shown(text));
+            Refusal::at(place, message)
+        })
+    };
+    if kind(value.get()) != "an array" {
+        return Ok(vec![number(value.get(), place)?]);
+    }
+    let elements = json::elements(value.get(), MAX_CHANNELS, place)?;
+    let numbers = elements.iter().enumerate();
+    numbers
+        .map(|(at, element)| number(element.get(), &format!("{place}[{at}]")))
+        .collect()
+}
+
+/// Converts a fault for a request: the reason is the same for all sources of a picture, but the
+/// remedy differs.
+fn refused(fault: PictureFault) -> Refusal {
+    match fault {
+        PictureFault::Option { name, reason } => Refusal::at(format!("$.{name}"), reason),
+        PictureFault::Picture { input, reason } => {
+            let message = format!(
+                "{input}: {reason}; use another PNG or JPEG, or the tensor itself in `inputs`"
+            );
+            Refusal::at(PICTURE_PATH, message)
+        }
+        PictureFault::Other(message) => Refusal::at(PICTURE_PATH, message),
+    }
+}

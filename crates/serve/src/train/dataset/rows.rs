@@ -1,0 +1,584 @@
+//! Reads a dataset row by row, as JSON lines or CSV.
+//!
+//! Invariant: at most one row is in memory, and at most the allowed size of a row that is too long.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
+
+use serde_json::value::RawValue;
+
+use super::{ContentKind, DatasetLimits, Format, MAX_LABEL_BYTES};
+use crate::service::json;
+use pkgtool_text::embedding::MAX_TEXT_BYTES;
+
+/// Size of one read, in bytes.
+const READ_BYTES: usize = 64 << 10;
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The line where it begins, starting at 1.
+    pub line: u64,
+    /// The kind of its content.
+    pub holds: ContentKind,
+    /// The text, or the picture as base64.
+    pub content: String,
+    /// Its label.
+    pub label: String,
+}
+
+/// A fault in a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatasetFault {
+    /// The line, starting at 1; `None` if the fault concerns the whole dataset.
+    pub line: Option<u64>,
+    /// The message: expected, found and remedy.
+    pub reason: String,
+}
+
+/// Errors of reading a row.
+#[derive(Debug)]
+pub enum RowError {
+    /// This row is invalid; reading can continue.
+    Row(DatasetFault),
+    /// Reading cannot continue.
+    End(DatasetFault),
+    /// The bytes could not be read.
+    Read(io::Error),
+}
+
+/// The rows of a dataset.
+pub struct Rows<R> {
+    bounds: DatasetLimits,
+    source: Source<R>,
+    /// Number of rows read so far, valid or not.
+    count: u64,
+    /// JSON type of the labels, once the first one was read.
+    labels: Option<&'static str>,
+    ended: bool,
+}
+
+enum Source<R> {
+    Lines {
+        reader: BufReader<Bounded<R>>,
+        line: u64,
+        buffer: Vec<u8>,
+    },
+    Records {
+        reader: Box<csv::Reader<BufReader<Bounded<R>>>>,
+        place: Rc<ReadPosition>,
+        columns: Columns,
+        record: csv::ByteRecord,
+    },
+}
+
+/// Indices of the columns.
+#[derive(Debug, Clone, Copy)]
+struct Columns {
+    holds: ContentKind,
+    content: usize,
+    label: usize,
+    count: usize,
+}
+
+/// Bytes read so far, and the limit for the current row.
+#[derive(Debug, Default)]
+struct ReadPosition {
+    read: Cell<u64>,
+    allowed: Cell<u64>,
+    /// Number of blank lines before the first record.
+    blank: Cell<u64>,
+    stopped: Cell<Option<ExceededLimit>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum ExceededLimit {
+    Row,
+    All,
+}
+
+/// A reader that fails when a limit is exceeded.
+struct Bounded<R> {
+    inner: R,
+    bytes: u64,
+    place: Rc<ReadPosition>,
+}
+
+impl fmt::Display for DatasetFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl DatasetFault {
+    /// Creates a fault of a line.
+    pub(super) fn at(line: u64, reason: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            reason: reason.into(),
+        }
+    }
+
+    /// Creates a fault of the whole dataset.
+    pub(super) fn of_dataset(reason: impl Into<String>) -> Self {
+        Self {
+            line: None,
+            reason: reason.into(),
+        }
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.place.read.get();
+        let stop = if read > self.bytes {
+            Some(ExceededLimit::All)
+        } else if read > self.place.allowed.get() {
+            Some(ExceededLimit::Row)
+        } else {
+            None
+        };
+        if stop.is_some() {
+            self.place.stopped.set(stop);
+            return Err(io::Error::other("a size limit was exceeded"));
+        }
+        let count = self.inner.read(buffer)?;
+        self.place.read.set(read + count as u64);
+        Ok(count)
+    }
+}
+
+impl<R: Read> Rows<R> {
+    /// Starts to read rows. The format is JSON lines if the first non-space character is `{` or
+    /// `[`, otherwise CSV.
+    pub fn new(inner: R, bounds: DatasetLimits) -> Result<Self, RowError> {
+        let place = Rc::new(ReadPosition::default());
+        place.allowed.set(bounds.row_bytes as u64);
+        let bounded = Bounded {
+            inner,
+            bytes: bounds.bytes,
+            place: Rc::clone(&place),
+        };
+        let mut reader = BufReader::with_capacity(READ_BYTES, bounded);
+        let blank = skip_start(&mut reader)?;
+        let first = peek(&mut reader)?.first().copied();
+        let source = if matches!(first, Some(b'{' | b'[')) || first.is_none() {
+            Source::Lines {
+                reader,
+                line: blank,
+                buffer: Vec::new(),
+            }
+        } else {
+            place.blank.set(blank);
+            let ends_with_return = ends_with_return(peek(&mut reader)?);
+            records(reader, (place, ends_with_return), bounds)?
+        };
+        Ok(Self {
+            bounds,
+            source,
+            count: 0,
+            labels: None,
+            ended: false,
+        })
+    }
+
+    /// Returns the detected format.
+    pub fn format(&self) -> Format {
+        match &self.source {
+            Source::Lines { .. } => Format::Jsonl,
+            Source::Records { .. } => Format::Csv,
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Row>, RowError> {
+        let read = match &mut self.source {
+            Source::Lines {
+                reader,
+                line,
+                buffer,
+            } => next_line(reader, line, buffer, self.bounds)?
+                .then(|| parse_line(buffer, *line, &mut self.labels)),
+            Source::Records {
+                reader,
+                place,
+                columns,
+                record,
+            } => next_record(reader, place, record, self.bounds)?
+                .map(|line| parse_record(record, line, *columns)),
+        };
+        let Some(read) = read else { return Ok(None) };
+        self.count += 1;
+        if self.count > self.bounds.rows {
+            let most = self.bounds.rows;
+            return Err(RowError::End(DatasetFault::of_dataset(format!(
+                "the dataset exceeds the limit of {most} rows; remove some"
+            ))));
+        }
+        read.map(Some).map_err(RowError::Row)
+    }
+}
+
+impl<R: Read> Iterator for Rows<R> {
+    type Item = Result<Row, RowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let read = self.read();
+        self.ended = matches!(&read, Ok(None) | Err(RowError::End(_) | RowError::Read(_)));
+        read.transpose()
+    }
+}
+
+fn peek<R: Read>(reader: &mut BufReader<R>) -> Result<&[u8], RowError> {
+    reader.fill_buf().map_err(RowError::Read)
+}
+
+/// Skips the UTF-8 byte order mark and blank lines; returns the number of blank lines.
+fn skip_start<R: Read>(reader: &mut BufReader<Bounded<R>>) -> Result<u64, RowError> {
+    let start = peek(reader)?;
+    if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
+        return Err(RowError::End(DatasetFault::at(
+            1,
+            "invalid encoding: expected UTF-8, got UTF-16; save the file as UTF-8",
+        )));
+    }
+    if start.starts_with(&[0xef, 0xbb, 0xbf]) {
+        reader.consume(3);
+    }
+    let mut lines = 0;
+    loop {
+        let there = peek(reader)?;
+        let spaces = there.iter().take_while(|it| it.is_ascii_whitespace());
+        let count = spaces.count();
+        for byte in &there[..count] {
+            lines += u64::from(*byte == b'\n');
+        }
+        if count == 0 || count < there.len() {
+            reader.consume(count);
+            return Ok(lines);
+        }
+        reader.consume(count);
+        let place = Rc::clone(&reader.get_ref().place);
+        // Blank lines do not count as a row, so only the limit of the whole file applies.
+        place.allowed.set(place.read.get() + READ_BYTES as u64);
+    }
+}
+
+fn too_long(line: u64, bounds: DatasetLimits) -> RowError {
+    let most = bounds.row_bytes;
+    RowError::End(DatasetFault::at(
+        line,
+        format!("the row exceeds the limit of {most} bytes"),
+    ))
+}
+
+fn too_large(bounds: DatasetLimits) -> RowError {
+    let most = bounds.bytes;
+    RowError::End(DatasetFault::of_dataset(format!(
+        "the dataset exceeds the limit of {most} bytes"
+    )))
+}
+
+/// Converts an error of the bounded reader.
+fn read_error(
+    error: io::Error,
+    place: &ReadPosition,
+    line: u64,
+    bounds: DatasetLimits,
+) -> RowError {
+    match place.stopped.get() {
+        Some(ExceededLimit::Row) => too_long(line, bounds),
+        Some(ExceededLimit::All) => too_large(bounds),
+        None => RowError::Read(error),
+    }
+}
+
+/// Reads the next non-blank line; `false` at the end.
+fn next_line<R: Read>(
+    reader: &mut BufReader<Bounded<R>>,
+    line: &mut u64,
+    buffer: &mut Vec<u8>,
+    bounds: DatasetLimits,
+) -> Result<bool, RowError> {
+    let place = Rc::clone(&reader.get_ref().place);
+    loop {
+        buffer.clear();
+        *line += 1;
+        place
+            .allowed
+            .set(place.read.get() + bounds.row_bytes as u64);
+        loop {
+            let found = reader.fill_buf();
+            let there = found.map_err(|error| read_error(error, &place, *line, bounds))?;
+            if there.is_empty() {
+                break;
+            }
+            let end = there.iter().position(|it| *it == b'\n');
+            let taken = end.map_or(there.len(), |end| end + 1);
+            if buffer.len() + taken > bounds.row_bytes {
+                return Err(too_long(*line, bounds));
+            }
+            buffer.extend_from_slice(&there[..taken]);
+            reader.consume(taken);
+            if end.is_some() {
+                break;
+            }
+        }
+        if buffer.is_empty() {
+            return if place.read.get() > bounds.bytes {
+                Err(too_large(bounds))
+            } else {
+                Ok(false)
+            };
+        }
+        if !buffer.trim_ascii().is_empty() {
+            return Ok(true);
+        }
+    }
+}
+
+fn parse_line(
+    bytes: &[u8],
+    line: u64,
+    labels: &mut Option<&'static str>,
+) -> Result<Row, DatasetFault> {
+    let text = utf8(bytes, line)?;
+    if text.trim_start().starts_with('[') {
+        let reason = "unexpected array: expected one JSON object per line, without brackets \
+                      and commas around them";
+        return Err(DatasetFault::at(line, reason));
+    }
+    let members = json::members(text.trim(), "$");
+    let members = members.map_err(|refusal| DatasetFault::at(line, refusal.message))?;
+    let member = |key: &str| members.iter().find(|(known, _)| known == key);
+    let content = match (member("text"), member("image_base64")) {
+        (Some((_, text)), None) => (ContentKind::Text, text),
+        (None, Some((_, image))) => (ContentKind::Image, image),
+        (Some(_), Some(_)) => {
+            return Err(DatasetFault::at(
+                line,
+                "has both `text` and `image_base64`; expected one of them",
+            ));
+        }
+        (None, None) => {
+            return Err(DatasetFault::at(
+                line,
+                "has neither `text` nor `image_base64`",
+            ));
+        }
+    };
+    let (holds, content) = content;
+    let content = string(content, holds.key(), line)?;
+    let Some((_, label)) = member("label") else {
+        return Err(DatasetFault::at(line, "has no `label`"));
+    };
+    let (kind, label) = parse_label(label, line)?;
+    match *labels {
+        Some(known) if known != kind => {
+            let reason = format!(
+                "`label` is {kind}, but {known} in the rows before; use the same type for all labels"
+            );
+            return Err(DatasetFault::at(line, reason));
+        }
+        _ => *labels = Some(kind),
+    }
+    validated(Row {
+        line,
+        holds,
+        content,
+        label,
+    })
+}
+
+fn string(value: &RawValue, key: &str, line: u64) -> Result<String, DatasetFault> {
+    let text = json::string(value, key);
+    let text =
+        text.map_err(|refusal| DatasetFault::at(line, format!("`{key}`: {}", refusal.message)))?;
+    Ok(text.into_owned())
+}
+
+/// Returns the JSON type of a label and its text.
+fn parse_label(value: &RawValue, line: u64) -> Result<(&'static str, String), DatasetFault> {
+    let written = value.get();
+    match json::kind(written) {
+        "a number" if written.parse::<i64>().is_ok() => Ok(("a number", written.to_owned())),
+        "a boolean" => Ok(("a boolean", written.to_owned())),
+        "a string" => Ok(("a string", string(value, "label", line)?)),
+        kind => {
+            let reason =
+                format!("`label` is {kind}; expected a string, a whole number or a boolean");
+            Err(DatasetFault::at(line, reason))
+        }
+    }
+}
+
+/// Checks that apply to rows of both formats.
+fn validated(row: Row) -> Result<Row, DatasetFault> {
+    let fault = |reason: String| Err(DatasetFault::at(row.line, reason));
+    let key = row.holds.key();
+    if row.content.trim().is_empty() {
+        return fault(format!("`{key}` is empty"));
+    }
+    if row.holds == ContentKind::Text && row.content.len() > MAX_TEXT_BYTES {
+        let bytes = row.content.len();
+        return fault(format!(
+            "`text` has {bytes} bytes, more than the limit of {MAX_TEXT_BYTES}"
+        ));
+    }
+    if row.label.trim().is_empty() {
+        return fault("`label` is empty".to_owned());
+    }
+    if row.label.len() > MAX_LABEL_BYTES || row.label.chars().any(char::is_control) {
+        let shown = json::shown(&row.label);
+        return fault(format!(
+            "`label` is {shown}; expected at most {MAX_LABEL_BYTES} bytes without control characters"
+        ));
+    }
+    Ok(row)
+}
+
+fn utf8(bytes: &[u8], line: u64) -> Result<&str, DatasetFault> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to() + 1;
+        let reason = format!("byte {at} of the row is invalid UTF-8; save the file as UTF-8");
+        DatasetFault::at(line, reason)
+    })
+}
+
+/// Returns whether the first line ends with CR LF.
+fn ends_with_return(start: &[u8]) -> bool {
+    let end = start.iter().position(|byte| *byte == b'\n');
+    end.is_some_and(|end| end > 0 && start[end - 1] == b'\r')
+}
+
+/// Reads the header of a CSV file.
+fn records<R: Read>(
+    reader: BufReader<Bounded<R>>,
+    (place, ends_with_return): (Rc<ReadPosition>, bool),
+    bounds: DatasetLimits,
+) -> Result<Source<R>, RowError> {
+    let mut builder = csv::ReaderBuilder::new();
+    builder.has_headers(false).flexible(true);
+    let mut reader = Box::new(builder.from_reader(reader));
+    let mut record = csv::ByteRecord::new();
+    let found = next_record(&mut reader, &place, &mut record, bounds)?;
+    let line = found.unwrap_or(1);
+    // The CSV library ends a record at the carriage return and counts its line feed to the next
+    // record.
+    place
+        .blank
+        .set(place.blank.get() + u64::from(ends_with_return));
+    let wrong = |reason: String| Err(RowError::End(DatasetFault::at(line, reason)));
+    let mut names = Vec::with_capacity(record.len());
+    for field in &record {
+        let Ok(name) = std::str::from_utf8(field) else {
+            let reason = "the header is invalid UTF-8; save the file as UTF-8";
+            return wrong(reason.to_owned());
+        };
+        names.push(name.trim());
+    }
+    let find = |wanted: &str| -> Result<Option<usize>, RowError> {
+        let mut places = names
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| **name == wanted);
+        let first = places.next().map(|(place, _)| place);
+        if places.next().is_some() {
+            let reason = format!("the header has two columns `{wanted}`");
+            return Err(RowError::End(DatasetFault::at(line, reason)));
+        }
+        Ok(first)
+    };
+    let (text, image, label) = (find("text")?, find("image_base64")?, find("label")?);
+    let (holds, content) = match (text, image) {
+        (Some(place), None) => (ContentKind::Text, place),
+        (None, Some(place)) => (ContentKind::Image, place),
+        (Some(_), Some(_)) => {
+            return wrong(
+                "the header has both `text` and `image_base64`; expected one of them".to_owned(),
+            );
+        }
+        (None, None) => {
+            return wrong(format!(
+                "unsupported format: expected JSON lines or a CSV header with the columns `text` (or \
+                 `image_base64`) and `label`, got {}",
+                json::shown(&names.join(","))
+            ));
+        }
+    };
+    let Some(label) = label else {
+        return wrong(format!(
+            "the header lacks the column `label`, got {}",
+            json::shown(&names.join(","))
+        ));
+    };
+    let columns = Columns {
+        holds,
+        content,
+        label,
+        count: record.len(),
+    };
+    Ok(Source::Records {
+        reader,
+        place,
+        columns,
+        record,
+    })
+}
+
+/// Reads the next record. Returns the line where it begins, or `None` at the end.
+fn next_record<R: Read>(
+    reader: &mut csv::Reader<BufReader<Bounded<R>>>,
+    place: &ReadPosition,
+    record: &mut csv::ByteRecord,
+    bounds: DatasetLimits,
+) -> Result<Option<u64>, RowError> {
+    place
+        .allowed
+        .set(place.read.get() + bounds.row_bytes as u64);
+    let blank = place.blank.get();
+    let before = blank + reader.position().line();
+    match reader.read_byte_record(record) {
+        Ok(false) if place.read.get() > bounds.bytes => Err(too_large(bounds)),
+        Ok(false) => Ok(None),
+        Ok(true) => Ok(Some(
+            record.position().map_or(before, |it| blank + it.line()),
+        )),
+        Err(error) => match error.into_kind() {
+            csv::ErrorKind::Io(error) => Err(read_error(error, place, before, bounds)),
+            other => Err(RowError::End(DatasetFault::at(
+                before,
+                format!("invalid CSV: {other:?}"),
+            ))),
+        },
+    }
+}
+
+fn parse_record(
+    record: &csv::ByteRecord,
+    line: u64,
+    columns: Columns,
+) -> Result<Row, DatasetFault> {
+    if record.len() != columns.count {
+        let (found, expected) = (record.len(), columns.count);
+        let reason = format!(
+            "has {found} fields, but the header has {expected}; put texts with commas, quotes or line breaks \
+             in double quotes"
+        );
+        return Err(DatasetFault::at(line, reason));
+    }
+    let field = |place: usize| utf8(record.get(place).unwrap_or_default(), line);
+    validated(Row {
+        line,
+        holds: columns.holds,
+        content: field(columns.content)?.to_owned(),
+        label: field(columns.label)?.to_owned(),
+    })
+}

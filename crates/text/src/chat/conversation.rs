@@ -1,0 +1,82 @@
+//! Converts a chat request into the messages that a chat template renders.
+//!
+//! Clients send the same content in several forms, and each template accepts only some of them.
+//! Invariant: whatever form was sent, the template gets one that it accepts.
+
+use serde_json::{Map, Value, json};
+
+use super::message::{Content, Message, ToolCall};
+use super::request::ChatRequest;
+use super::tool::ToolChoice;
+use crate::template::{Conversation, Takes};
+
+impl ChatRequest {
+    /// Builds the conversation for a template that accepts these forms. If `tool_choice` forbids
+    /// calls, the template sees no tools.
+    pub fn conversation(&self, takes: Takes) -> Conversation {
+        let messages = self.messages.iter();
+        let tools = self.tools.iter().map(|tool| tool.json.clone());
+        let with_tools = !self.tools.is_empty() && self.tool_choice != ToolChoice::None;
+        Conversation {
+            messages: messages.map(|message| message.json(takes)).collect(),
+            tools: with_tools.then(|| tools.collect()),
+            add_generation_prompt: true,
+            variables: self.variables.clone(),
+        }
+    }
+}
+
+impl Message {
+    fn json(&self, takes: Takes) -> Value {
+        let mut fields = Map::new();
+        let mut put = |name: &str, value: Value| {
+            fields.insert(name.to_owned(), value);
+        };
+        put("role", self.role.name().into());
+        put("content", self.content.json(takes));
+        if let Some(name) = &self.name {
+            put("name", name.as_str().into());
+        }
+        if let Some(reasoning) = &self.reasoning {
+            put("reasoning_content", reasoning.as_str().into());
+        }
+        if !self.tool_calls.is_empty() {
+            let calls = self.tool_calls.iter().map(|call| call.json(takes));
+            put("tool_calls", calls.collect());
+        }
+        if let Some(id) = &self.tool_call_id {
+            put("tool_call_id", id.as_str().into());
+        }
+        fields.into()
+    }
+}
+
+impl Content {
+    /// Returns one string, or a list of parts if the template loops over parts.
+    fn json(&self, takes: Takes) -> Value {
+        let part = |text: &String| json!({"type": "text", "text": text});
+        match self {
+            // Templates concatenate contents, so a missing one would be an error.
+            Self::Absent => "".into(),
+            Self::Text(text) if takes.texts => text.as_str().into(),
+            Self::Text(text) => json!([part(text)]),
+            Self::Parts(parts) if takes.parts => parts.iter().map(part).collect(),
+            Self::Parts(parts) => parts.join("\n").into(),
+        }
+    }
+}
+
+impl ToolCall {
+    fn json(&self, takes: Takes) -> Value {
+        let arguments = if takes.argument_objects {
+            self.arguments.clone().into()
+        } else {
+            Value::from(self.arguments_text.as_str())
+        };
+        let function = json!({"name": self.name, "arguments": arguments});
+        match &self.id {
+            Some(id) => json!({"id": id, "type": "function", "function": function}),
+            None => json!({"type": "function", "function": function}),
+        }
+    }
+}
