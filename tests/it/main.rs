@@ -1,4 +1,4 @@
-//! The integration tests; files mirror `src`.
+//! The tests that run the program, and those of servers and engines. Each crate has the others.
 
 #[cfg(feature = "serve")]
 mod account;
@@ -17,8 +17,6 @@ mod fuzz;
 #[cfg(feature = "serve")]
 mod gateway;
 mod lsp;
-mod model;
-mod package;
 mod packaging;
 mod policy;
 
@@ -28,12 +26,9 @@ mod remote;
 mod runtime;
 #[cfg(feature = "serve")]
 mod service;
-mod source;
 mod support;
 #[cfg(feature = "serve")]
 mod task;
-#[cfg(feature = "run")]
-mod tensor;
 #[cfg(feature = "run")]
 mod text;
 #[cfg(feature = "serve")]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::support::skip::say;
+use crate::support::environment::say;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pkgtool");
 const VERSION: &str = env!("CARGO_PKG_VERSION");

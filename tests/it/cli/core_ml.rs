@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::model::coreml::folder::copy;
-use crate::model::coreml::path;
 use crate::support::run::{pkgtool, validate};
 use crate::support::tree::{Tree, config};
+use pkgtool_testing::coreml::copy;
+use pkgtool_testing::coreml::path;
 
 /// Returns a Core ML package around a fixture, with the given declaration of its method `forward`.
 fn package(file: &str, method: &str, signature: impl Into<Value>) -> Tree {

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::model::executorch::builder::{Plan, constant, file, program, tensor, text, value};
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
+use pkgtool_testing::program::{Plan, constant, file, program, tensor, text, value};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")

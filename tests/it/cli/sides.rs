@@ -30,7 +30,7 @@ fn compare(directory: impl AsRef<Path>, arguments: &[&str]) -> Ran {
 
 /// Returns the model `y = x` with these dimensions.
 fn identity(name: &str, dtype: &str, dims: &[&str]) -> Vec<u8> {
-    crate::model::onnx::build::model(&[
+    pkgtool_testing::onnx::model(&[
         &graph_node("Identity", &[name], "y", &[]),
         &graph_value(11, name, dtype, dims),
         &graph_value(12, "y", dtype, dims),
@@ -142,7 +142,7 @@ fn sides_without_a_common_shape_are_refused_by_the_dimension() {
         .file("cube.onnx", identity("x", "float32", &["1", "1", "4"]))
         .file("whole.onnx", identity("x", "int64", &["n", "4"]))
         .file("two.onnx", {
-            crate::model::onnx::build::model(&[
+            pkgtool_testing::onnx::model(&[
                 &graph_node("Add", &["x", "z"], "y", &[]),
                 &graph_value(11, "x", "float32", &["n", "4"]),
                 &graph_value(11, "z", "float32", &["n", "4"]),
@@ -190,7 +190,7 @@ fn inputs_and_outputs_are_matched_by_name() {
         if swapped {
             outputs.reverse();
         }
-        crate::model::onnx::build::model(&[
+        pkgtool_testing::onnx::model(&[
             &graph_node("Add", &["a", "b"], "sum", &[]),
             &graph_node("Sub", &["a", "b"], "difference", &[]),
             &graph_value(11, first, dtype, &["2"]),
@@ -300,7 +300,7 @@ fn bare_files_are_judged_by_what_they_hold() {
 /// first run.
 #[test]
 fn each_set_of_inputs_is_a_first_run() {
-    let stateless = crate::model::onnx::build::model(&[
+    let stateless = pkgtool_testing::onnx::model(&[
         &graph_node("Identity", &["x"], "y", &[]),
         &graph_node("Identity", &["one"], "n", &[]),
         &initializer("one", "int64", &[1], &1_i64.to_le_bytes()),

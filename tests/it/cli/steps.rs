@@ -194,7 +194,7 @@ fn a_decoder_with_past_and_present_is_stepped_through() {
 
 #[test]
 fn a_state_of_a_fixed_shape_begins_with_zeros() {
-    let model = crate::model::onnx::build::model(&[
+    let model = pkgtool_testing::onnx::model(&[
         &graph_node("Add", &["state", "x"], "new_state", &[]),
         &graph_value(11, "x", "float32", &["2"]),
         &graph_value(11, "state", "float32", &["2"]),

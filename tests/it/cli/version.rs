@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::environment::say;
 use crate::support::run::pkgtool;
-use crate::support::skip::say;
 
 #[path = "../../../src/cli/build_commit.rs"]
 #[expect(

@@ -15,10 +15,10 @@ use pkgtool_engine::{Answer, EngineError, LoadOptions, LoadRequest, Session};
 use pkgtool_model as model;
 use tempfile::TempDir;
 
-use crate::model::executorch::builder::{
+use pkgtool_testing::onnx::{head, int, model as onnx, part};
+use pkgtool_testing::program::{
     Field, Node, Plan, file, int as number, integer, ints, tables, tensor, value as evalue,
 };
-use crate::model::onnx::build::{head, int, model as onnx, part};
 
 /// Elements in a row of `x`, and in a row of `y` (`COLUMNS`). The weights have `ROW` times
 /// `COLUMNS` elements.

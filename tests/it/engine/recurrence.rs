@@ -11,8 +11,8 @@ use pkgtool_engine::{Engine, LoadOptions, LoadRequest, Session, engine};
 use pkgtool_model as model;
 use tempfile::TempDir;
 
-use crate::model::onnx::build::{int, model as onnx, part};
 use crate::support::environment::Piece;
+use pkgtool_testing::onnx::{int, model as onnx, part};
 
 const FLOAT: u64 = 1;
 

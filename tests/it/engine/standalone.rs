@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::payloads::{difference, fitted};
 use super::program::{Arrays, load};
-use crate::model::coreml::folder::{Folder, MODEL, WEIGHTS};
-use crate::model::coreml::path;
+use pkgtool_testing::coreml::path;
+use pkgtool_testing::coreml::{Folder, MODEL, WEIGHTS};
 
 /// Returns the maximum difference relative to the largest magnitude of the output, by the precision
 /// of a model.

@@ -10,7 +10,7 @@ use pkgtool_model as model;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::model::onnx::build::{int, model as onnx, part};
+use pkgtool_testing::onnx::{int, model as onnx, part};
 
 const DECODER: &str = "scribe-tiny-en/mlx/scribe_tiny_en_decoder_mlx_fp32.onnx";
 const DETECTOR: &str = "spotter/s/qnn/spotter_s_qnn_fp32.onnx";

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use crate::source::mutate::{Tree, changes};
+use pkgtool_testing::mutate::{Tree, changes};
 
 static DISCOVERY: LazyLock<Discovery> = LazyLock::new(Discovery::default);
 static RECHECK: LazyLock<Recheck<'static>> = LazyLock::new(|| {

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::first_output;
 use crate::engine::program::Arrays;
-use crate::model::coreml::folder::copy;
-use crate::model::coreml::path;
 use crate::support::gateway::Setup;
 use crate::support::tree::Tree;
+use pkgtool_testing::coreml::copy;
+use pkgtool_testing::coreml::path;
 
 /// Adds a package around the fixture `ranged`.
 fn package(tree: Tree) -> Tree {

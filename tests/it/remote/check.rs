@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{ends, package, program, tool, traffic};
-use crate::model::onnx::build;
 use crate::support::tree::{MODEL, Tree, config};
 use crate::support::web::{Asked, Content, Told, Web, listing_site, site};
+use pkgtool_testing::onnx;
 
 /// Size of a large model, in bytes.
 const HUGE: u64 = 6_000_000_000;
@@ -72,18 +72,18 @@ fn a_program_of_gigabytes_is_inspected_by_its_header() {
 fn an_onnx_model_of_gigabytes_is_inspected_by_its_header() {
     // The weights are one initializer at the end of the graph.
     let ends = ends();
-    let raw = build::head(9, HUGE);
+    let raw = onnx::head(9, HUGE);
     let tensor = [
-        build::int(1, HUGE),
-        build::int(2, 3),
-        build::part(8, &[b"w"]),
+        onnx::int(1, HUGE),
+        onnx::int(2, 3),
+        onnx::part(8, &[b"w"]),
         raw,
     ]
     .concat();
-    let initializer = [build::head(5, tensor.len() as u64 + HUGE), tensor].concat();
+    let initializer = [onnx::head(5, tensor.len() as u64 + HUGE), tensor].concat();
     let graph = [ends, initializer].concat();
-    let versions = [build::int(1, 10), build::part(8, &[&build::int(2, 18)])].concat();
-    let head = [versions, build::head(7, graph.len() as u64 + HUGE), graph].concat();
+    let versions = [onnx::int(1, 10), onnx::part(8, &[&onnx::int(2, 18)])].concat();
+    let head = [versions, onnx::head(7, graph.len() as u64 + HUGE), graph].concat();
     let size = head.len() as u64 + HUGE;
     let files = BTreeMap::from([("/m.onnx".to_owned(), Content::of(head).sized(size))]);
     let web = Web::of(files);

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{ends, package, program, tool};
-use crate::model::onnx::build;
 use crate::support::run::Ran;
 use crate::support::tree::MODEL;
 use crate::support::web::{Asked, Body, Content, Told, Web, listing_site, site};
+use pkgtool_testing::onnx;
 
 /// Maximum number of bytes read from a misbehaving server, including bytes in socket buffers.
 const MUCH: u64 = 32 << 20;
@@ -53,13 +53,13 @@ fn inspect(
 fn deep() -> Content {
     let weights = |size: u64| {
         let tensor = [
-            build::int(1, size),
-            build::int(2, 3),
-            build::part(8, &[b"w"]),
-            build::head(9, size),
+            onnx::int(1, size),
+            onnx::int(2, 3),
+            onnx::part(8, &[b"w"]),
+            onnx::head(9, size),
         ]
         .concat();
-        [build::head(5, tensor.len() as u64 + size), tensor].concat()
+        [onnx::head(5, tensor.len() as u64 + size), tensor].concat()
     };
     let first = [
         weights(GAP),
@@ -67,8 +67,8 @@ fn deep() -> Content {
     ]
     .concat();
     let graph = [first, ends(), weights(HUGE)].concat();
-    let versions = [build::int(1, 10), build::part(8, &[&build::int(2, 18)])].concat();
-    let head = [versions, build::head(7, graph.len() as u64 + HUGE), graph].concat();
+    let versions = [onnx::int(1, 10), onnx::part(8, &[&onnx::int(2, 18)])].concat();
+    let head = [versions, onnx::head(7, graph.len() as u64 + HUGE), graph].concat();
     let size = head.len() as u64 + HUGE;
     Content::of(head).sized(size)
 }

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::model::onnx::build;
 use crate::support::fixture;
 use crate::support::run::{Run, pkgtool};
 use crate::support::tree::{MODEL, config};
 use crate::support::web::Content;
+use pkgtool_testing::onnx;
 
 /// Returns the program that [`config`] names.
 fn program() -> Vec<u8> {
@@ -41,9 +41,9 @@ fn package(folder: &str, size: u64) -> BTreeMap<String, Content> {
 /// Returns the parts of an ONNX graph for `y = Identity(x)`.
 fn ends() -> Vec<u8> {
     let node = [(1, "x"), (2, "y"), (4, "Identity")]
-        .map(|(field, text)| build::part(field, &[text.as_bytes()]));
-    let node = build::part(1, &[&node.concat()]);
-    [node, build::typed(11, "x"), build::value(12, "y")].concat()
+        .map(|(field, text)| onnx::part(field, &[text.as_bytes()]));
+    let node = onnx::part(1, &[&node.concat()]);
+    [node, onnx::typed(11, "x"), onnx::value(12, "y")].concat()
 }
 
 /// Returns a run of the tool without environment variables that affect network access.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use super::{program, tool, traffic};
-use crate::model::onnx::build;
 use crate::support::tree::{MODEL, Tree, config};
 use crate::support::web::{Content, Web, listing_site, site, without_ranges};
+use pkgtool_testing::onnx;
 
 /// Size of the weights in front of the graph's inputs, in bytes; more than the tool reads of a
 /// whole file.
@@ -21,27 +21,27 @@ const ONNX: &str = "tiny_onnx_fp32.onnx";
 fn model() -> Vec<u8> {
     let tensor = |name: &[u8], size: usize, rest: &[u8]| {
         let head = [
-            build::int(1, size as u64),
-            build::int(2, 3),
-            build::part(8, &[name]),
+            onnx::int(1, size as u64),
+            onnx::int(2, 3),
+            onnx::part(8, &[name]),
         ];
-        build::part(5, &[&[&head.concat(), rest].concat()])
+        onnx::part(5, &[&[&head.concat(), rest].concat()])
     };
-    let raw = build::part(9, &[&vec![0; GAP]]);
+    let raw = onnx::part(9, &[&vec![0; GAP]]);
     let location = [
-        build::part(1, &[b"location"]),
-        build::part(2, &[b"tiny.data"]),
+        onnx::part(1, &[b"location"]),
+        onnx::part(2, &[b"tiny.data"]),
     ]
     .concat();
-    let outside = [build::part(13, &[&location]), build::int(14, 1)].concat();
+    let outside = [onnx::part(13, &[&location]), onnx::int(14, 1)].concat();
     let graph = [
         tensor(b"w", GAP, &raw),
         tensor(b"v", 4, &outside),
         super::ends(),
     ]
     .concat();
-    let versions = [build::int(1, 10), build::part(8, &[&build::int(2, 18)])].concat();
-    [versions, build::part(7, &[&graph])].concat()
+    let versions = [onnx::int(1, 10), onnx::part(8, &[&onnx::int(2, 18)])].concat();
+    [versions, onnx::part(7, &[&graph])].concat()
 }
 
 /// Returns a package of that model.

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::environment::say;
 use crate::support::onnx::unary;
 use crate::support::run::pkgtool;
-use crate::support::skip::say;
 use crate::support::tree::Tree;
 
 const SOURCE: &str = include_str!("escapes.rs");

@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::source::mutate::{Tree, changes};
+use pkgtool_testing::mutate::{Tree, changes};
 
 fn spec(name: &str, dtype: DType, dims: Option<Vec<Dim>>) -> TensorSpec {
     TensorSpec {

@@ -1,6 +1,6 @@
 //! Builds ONNX models with several nodes, weights, attributes and symbolic dimensions.
 
-use crate::model::onnx::build::{int, model, part};
+use pkgtool_testing::onnx::{int, model, part};
 
 /// A dimension of an input: fixed or symbolic.
 #[derive(Clone, Copy)]

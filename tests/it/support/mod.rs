@@ -1,5 +1,5 @@
-//! Shared test helpers: running the binary, building packages in temporary directories, mock
-//! servers, fixtures.
+//! Shared helpers of these tests: running the program, and mock servers. The crate `pkgtool-testing`
+//! has those that other crates use too.
 
 #[cfg(feature = "serve")]
 pub(crate) mod backend;
@@ -8,12 +8,6 @@ pub(crate) mod chat_server;
 pub(crate) mod editor;
 #[cfg(feature = "ort")]
 pub(crate) mod engines;
-#[cfg_attr(
-    not(feature = "run"),
-    expect(dead_code, reason = "most helpers are for tests that run models")
-)]
-pub(crate) mod environment;
-pub(crate) mod files;
 #[cfg(feature = "serve")]
 pub(crate) mod gateway;
 #[cfg(feature = "run")]
@@ -26,16 +20,7 @@ pub(crate) mod onnx;
 pub(crate) mod other_inputs;
 pub(crate) mod repository;
 pub(crate) mod run;
-pub(crate) mod skip;
-pub(crate) mod tree;
 #[cfg(feature = "remote")]
 pub(crate) mod web;
 
-use std::path::{Path, PathBuf};
-
-/// Returns a path below `tests/fixtures`.
-pub(crate) fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(path)
-}
+pub(crate) use pkgtool_testing::{environment, files, fixture, tree};

@@ -1,7 +1,7 @@
 //! Builds small ONNX models, most of them with a single node.
 
-pub(crate) use crate::model::onnx::build::model;
-use crate::model::onnx::build::{int, part};
+pub(crate) use pkgtool_testing::onnx::model;
+use pkgtool_testing::onnx::{int, part};
 
 /// `y = Identity(x)`. Without a shape the file does not declare the rank.
 #[cfg(feature = "ort")]

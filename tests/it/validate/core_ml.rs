@@ -6,10 +6,10 @@
 
 use serde_json::{Value, json};
 
-use crate::model::coreml::{folder, path};
-use crate::model::onnx::build::{int, part};
 use crate::support::run::validate;
 use crate::support::tree::{Tree, config};
+use pkgtool_testing::coreml::{copy, path};
+use pkgtool_testing::onnx::{int, part};
 
 const FLOAT16: u64 = 65_552;
 const FLOAT32: u64 = 65_568;
@@ -435,7 +435,7 @@ fn a_folder_is_compared_as_a_file_is() {
         config["variants"][0]["methods"] = methods;
         let tree = Tree::new().json("coreml/config.json", &config);
         let target = tree.path("coreml").join(&file);
-        folder::copy(&path(&format!("{fixture}.mlpackage")), &target);
+        copy(&path(&format!("{fixture}.mlpackage")), &target);
         let told: Vec<String> = told(&tree)
             .into_iter()
             .filter(|one| one.contains("forward"))

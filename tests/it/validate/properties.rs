@@ -11,7 +11,7 @@ use pkgtool_check::validate::{Options, rule_metas, validate, validate_bytes};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::source::mutate::{Tree, changes};
+use pkgtool_testing::mutate::{Tree, changes};
 
 const SEEDS: [&str; 3] = [
     r#"{"$schema": "https://pkgtool.dev/schemas/config.schema.json", "model": "add_linear",

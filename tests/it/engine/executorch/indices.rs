@@ -9,7 +9,7 @@ use pkgtool_engine::tensor::{DType, Tensor};
 use pkgtool_engine::{EngineError, engine};
 
 use super::{is_there, load, request};
-use crate::model::executorch::builder::{
+use pkgtool_testing::program::{
     Field, Node, byte, file, int, integer, ints, method, tables, text, value,
 };
 

@@ -22,7 +22,7 @@ use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
 use pkgtool_model as model;
 use tempfile::TempDir;
 
-use crate::model::onnx::build::{int, model_of_opset, part};
+use pkgtool_testing::onnx::{int, model_of_opset, part};
 
 /// An attribute of a node.
 #[derive(Clone, Copy)]

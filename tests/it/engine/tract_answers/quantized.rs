@@ -9,7 +9,7 @@ use super::{
     Attribute, CONTRIB, FLOAT, INT8, INT64, UINT8, assert_answers, bytes, float, floats, load,
     node, tensor, value, whole_node,
 };
-use crate::model::onnx::build::{int, part};
+use pkgtool_testing::onnx::{int, part};
 
 #[test]
 fn what_is_far_beyond_the_steps_is_the_last_one() {

@@ -10,7 +10,7 @@ use pkgtool_serve::service::engine::EndpointModel;
 use pkgtool_text::decoder::DecoderModel;
 use tempfile::TempDir;
 
-use crate::model::onnx::build::{int, model as onnx, part};
+use pkgtool_testing::onnx::{int, model as onnx, part};
 
 /// Edge of a matrix with which [`powers`] runs for longer than any test.
 pub(super) const ENDLESS: u64 = 4000;

@@ -1,0 +1,4 @@
+//! Tests of source texts and of package conventions.
+
+mod package;
+mod source;

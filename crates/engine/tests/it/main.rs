@@ -1,0 +1,3 @@
+//! Tests of the parts that need no worker process.
+
+mod tensor;

@@ -1,7 +1,0 @@
-//! Tests of source texts and positions in them.
-
-mod editor;
-mod json;
-mod lines;
-pub(crate) mod mutate;
-mod strict;
