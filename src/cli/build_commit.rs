@@ -5,8 +5,7 @@
 //!
 //! 1. the variable `PKGTOOL_COMMIT`, for builds from an archive; if it is empty, the commit is
 //!    unknown
-//! 2. `.cargo_vcs_info.json`, which `cargo package` puts into a crate
-//! 3. in release builds, the files in `.git` beside `Cargo.toml`; the program `git` is not run
+//! 2. in release builds, the files in `.git` beside `Cargo.toml`; the program `git` is not run
 //!
 //! Debug builds do not read `.git`, since each commit would cause a rebuild.
 //!
@@ -20,8 +19,6 @@ use std::process::exit;
 
 /// Environment variable with the commit.
 const COMMIT_VARIABLE: &str = "PKGTOOL_COMMIT";
-/// File in which `cargo package` records the commit of the checkout.
-const VCS_INFO_FILE: &str = ".cargo_vcs_info.json";
 /// Number of hexadecimal digits of the commit that are shown.
 const SHOWN_COMMIT_DIGITS: usize = 10;
 
@@ -55,22 +52,11 @@ fn commit() -> Result<Option<String>, String> {
             )),
         };
     }
-    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    if let Ok(text) = fs::read_to_string(root.join(VCS_INFO_FILE)) {
-        println!("cargo::rerun-if-changed={VCS_INFO_FILE}");
-        return Ok(packaged_commit(&text));
-    }
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
         return Ok(checked_out_commit(&root.join(".git")));
     }
     Ok(None)
-}
-
-/// Returns the value of `sha1` in the file that `cargo package` writes.
-pub(crate) fn packaged_commit(text: &str) -> Option<String> {
-    let (_, after) = text.split_once("\"sha1\"")?;
-    let commit = after.split('"').nth(1)?;
-    is_hash(commit).then(|| commit.to_owned())
 }
 
 /// Returns the commit of `HEAD`. In a worktree, `.git` is a file that names the worktree's folder,

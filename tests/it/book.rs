@@ -1,7 +1,7 @@
 //! The README and the book in `docs/`: their sessions are run and the output is compared, the pages of rules are
 //! generated, links lead somewhere.
 //!
-//! `BOOK_UPDATE=1 cargo test --test it book` writes the actual output into the pages. A block of
+//! `cargo xtask book` writes the actual output into the pages. A block of
 //! - `console` has the same output everywhere;
 //! - `console measured` has times or depends on the machine: its commands must succeed, its output is not compared;
 //! - `console served` runs in one shell, against a server of the example packages. Numbers are not compared.

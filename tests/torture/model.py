@@ -1,6 +1,6 @@
 """The smallest package that can be served: `y = Neg(x)` on a float32 vector of any length.
 
-The ONNX file is protobuf written by hand, as in tests/it/model/onnx/build.rs: nothing to install.
+The ONNX file is protobuf written by hand, as in crates/testing/src/onnx.rs: nothing to install.
 """
 
 import json

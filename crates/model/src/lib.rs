@@ -1,6 +1,6 @@
 //! Readers for the headers of model files.
 //!
-//! This module owns one reader per file format and the format-neutral description they return
+//! This crate owns one reader per file format and the format-neutral description they return
 //! ([`ModelInfo`]). Invariant: a reader never reads weights, never panics, and checks every length
 //! before it allocates memory. Its cost does not depend on the size of the file. The rules for
 //! configs live elsewhere.

@@ -81,18 +81,3 @@ fn the_commit_is_what_git_says() {
     git(&other, &["checkout", "--quiet", "--detach"]);
     assert_eq!(told(&other), head(&other), "no branch");
 }
-
-#[test]
-fn a_packaged_crate_tells_its_commit() {
-    let sha1 = "0123456789abcdef0123456789abcdef01234567";
-    let text = format!(r#"{{ "git": {{ "sha1": "{sha1}" }}, "path_in_vcs": "" }}"#);
-    assert_eq!(build_commit::packaged_commit(&text).as_deref(), Some(sha1));
-    for text in [
-        "",
-        "{}",
-        r#"{"git":{"sha1""#,
-        r#"{"git":{"sha1":"no digits"}}"#,
-    ] {
-        assert_eq!(build_commit::packaged_commit(text), None, "{text}");
-    }
-}

@@ -27,6 +27,7 @@ fn a_line_ties_a_request_to_who_asked_what() {
         for (field, value) in [
             ("level", "INFO"),
             ("message", "answered"),
+            ("target", "pkgtool::gateway::observe"),
             ("account", "local"),
             ("key", "first"),
             ("service", "local/negate"),

@@ -326,7 +326,7 @@ fn hub(listing: String, files: BTreeMap<String, Content>) -> Web {
     )
 }
 
-/// `remote::gate` tests that redirects from a public to a private address are rejected, since this
+/// `crates/remote/src/gate.rs` tests that redirects from a public to a private address are rejected, since this
 /// test has no public address.
 #[test]
 fn redirects_in_a_private_network_that_the_user_named_are_followed() {

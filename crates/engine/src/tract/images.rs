@@ -1,4 +1,4 @@
-//! Operators with windows over images (convolution, pooling) that run this crate's kernels at
+//! Operators with windows over images (convolution, pooling) that run our kernels at
 //! positions computed by the library.
 
 use tract_onnx::tract_core::internal::{Datum, DatumType, TVec, TractResult, TypedFact, tvec};

@@ -6,6 +6,7 @@ mod otel;
 #[cfg(not(feature = "otel"))]
 #[path = "otel_absent.rs"]
 mod otel;
+mod target;
 mod writer;
 
 use std::io::{self, IsTerminal};
@@ -31,7 +32,7 @@ pub(super) struct LevelHandle(reload::Handle<EnvFilter, Registry>);
 impl LevelHandle {
     /// Parses the filter in the settings.
     pub(super) fn parse(settings: &Log) -> Result<EnvFilter, String> {
-        EnvFilter::try_new(&settings.level)
+        EnvFilter::try_new(target::internal(&settings.level))
             .map_err(|error| format!("invalid `log.level` `{}`: {error}", settings.level))
     }
 

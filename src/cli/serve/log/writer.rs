@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::target;
+
 /// How long the guard waits for the queued lines to be written. A reader may have stopped reading
 /// them.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -46,7 +48,10 @@ pub(super) fn start(
 fn write(lines: &Receiver<Message>, mut out: impl Write) {
     while let Ok(message) = lines.recv() {
         match message {
-            Message::Line(line) => drop(out.write_all(&line)),
+            Message::Line(mut line) => {
+                target::publish(&mut line);
+                drop(out.write_all(&line));
+            }
             Message::End(done) => {
                 drop(out.flush());
                 let _ = done.send(());

@@ -1,4 +1,4 @@
-//! Replaces slow operators of the tract library by kernels of this crate ([`crate::kernels`]).
+//! Replaces slow operators of the tract library by those of [`pkgtool_kernels`].
 //!
 //! Most rules match a graph before the library optimises it, while a convolution is still one node.
 //! Operators after a convolution or product are fused into it if nothing else reads their inputs: a
