@@ -46,6 +46,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("check/validate/rules", &["check/validate/signature"]),
     ("check/validate/schema", &[]),
     ("check/validate/signature", &[]),
+    ("cli", &[]),
     ("cli/admin", &["cli/directory"]),
     ("cli/directory", &[]),
     ("cli/execute", &[]),
@@ -62,10 +63,10 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("cli/serve", &[]),
     ("cli/serve/log", &[]),
     ("cli/validate", &["cli/fix"]),
-    ("engine/executorch", &["engine/surroundings"]),
-    ("engine/ort", &["engine/surroundings"]),
+    ("engine/executorch", &["engine/surroundings", "engine/tensor"]),
+    ("engine/ort", &["engine/surroundings", "engine/tensor"]),
     ("engine/ort/known_wrong", &[]),
-    ("engine/runtime", &["engine/tensor"]),
+    ("engine/runtime", &["engine/surroundings", "engine/tensor"]),
     (
         "engine/runtime/parsers",
         &["engine/runtime/process", "engine/runtime/process/sandbox"],
@@ -83,7 +84,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("engine/tensor", &[]),
     ("engine/tensor/input", &["engine/tensor/npy"]),
     ("engine/tensor/npy", &[]),
-    ("engine/tract", &[]),
+    ("engine/tract", &["engine/tensor"]),
     ("engine/tract/exact", &[]),
     ("engine/tract/fast", &[]),
     (
@@ -431,6 +432,7 @@ fn neighbours(imports: &Imports) -> BTreeMap<PathBuf, BTreeSet<(PathBuf, PathBuf
 
 #[test]
 fn folders_inside_a_crate_only_look_down() {
+    let mut wrong = BTreeSet::new();
     for (folder, arrows) in imports().iter().flat_map(neighbours) {
         let names: BTreeSet<&PathBuf> = arrows.iter().flat_map(|(a, b)| [a, b]).collect();
         let names: Vec<&PathBuf> = names.into_iter().collect();
@@ -448,10 +450,12 @@ fn folders_inside_a_crate_only_look_down() {
         for (a, b) in arrows.iter().filter(|(a, b)| is_folder(a) && is_folder(b)) {
             let row = FOLDERS.iter().find(|(name, _)| Path::new(name) == a);
             let (_, allowed) = row.unwrap_or_else(|| panic!("{}: no row", a.display()));
-            let is_allowed = allowed.iter().any(|name| Path::new(name) == b);
-            assert!(is_allowed, "{} may not use {}", a.display(), b.display());
+            if !allowed.iter().any(|name| Path::new(name) == b) {
+                wrong.insert(format!("{} may not use {}", a.display(), b.display()));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 fn is_folder(name: &Path) -> bool {
