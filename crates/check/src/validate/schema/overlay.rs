@@ -18,7 +18,7 @@ use pkgtool_base::source::json::Node;
 /// Maximum size of an overlay, in bytes.
 pub const MAX_OVERLAY_BYTES: u64 = 256 * 1024;
 /// Maximum product of a schema's weight and the number of values in a config.
-const MAX_STEPS: usize = 4_000_000;
+const MAX_STEPS: usize = 2_000_000;
 /// Maximum product of the number of patterns and the size of a config, in bytes.
 const MAX_PATTERN_STEPS: usize = 4 * 1024 * 1024;
 
