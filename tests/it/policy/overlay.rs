@@ -30,259 +30,256 @@ fn found(tree: &Tree, arguments: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns a config with other values of some keys.
-fn changed(members: Value) -> Value {
-    let mut config = config();
-    let Value::Object(members) = members else {
-        panic!("an object");
+const POSE: &str = r#"{"properties": {"capabilities": {"items": {"enum": ["pose-estimation", "classification"]}}}}"#;
+const TEAM: &str = r##"{"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/team",
+    "required": ["team"], "properties": {"team": {"$ref": "#/$defs/team"}},
+    "$defs": {"team": {"type": "string", "pattern": "^[A-Z][a-z]+$"}}}"##;
+const NOTE: &str = r##"{"properties": {"variants": {"items": {"$ref": "#/$defs/v"}}},
+    "$defs": {"v": {"properties": {"x-note": {"maxLength": 3}, "n": {"uniqueItems": true}}}}}"##;
+
+/// Overlays, changes to the members of a valid config (null removes one), and the findings. In a
+/// finding, `@` names the overlay.
+const RIGHT: &[(&str, &str, &[&str])] = &[
+    ("{}", "{}", &[]),
+    (POSE, "{}", &[]),
+    (POSE, r#"{"capabilities": ["pose-estimation"]}"#, &[]),
+    (
+        POSE,
+        r#"{"capabilities": ["vision"]}"#,
+        &["/capabilities/0 \"vision\" is not allowed here@"],
+    ),
+    (
+        POSE,
+        r#"{"capabilities": ["pose", "classification"]}"#,
+        &["/capabilities/0 \"pose\" is not allowed here"],
+    ),
+    (TEAM, "{}", &[" the file lacks `team`@"]),
+    (TEAM, r#"{"team": "Vision"}"#, &[]),
+    (
+        TEAM,
+        r#"{"team": "vision"}"#,
+        &["/team \"vision\" does not match \"^[A-Z][a-z]+$\"@"],
+    ),
+    (
+        TEAM,
+        r#"{"team": [1]}"#,
+        &["/team expected a string, found an array@"],
+    ),
+    (TEAM, r#"{"taem": "Vision"}"#, &["/taem unknown key `taem`"]),
+    (
+        NOTE,
+        r#"{"/variants/0/x-note": "abc", "/variants/0/n": [1, 2]}"#,
+        &[],
+    ),
+    (
+        NOTE,
+        r#"{"/variants/0/x-note": "abcd"}"#,
+        &["/variants/0/x-note \"abcd\" is longer than 3 characters@"],
+    ),
+    (
+        NOTE,
+        r#"{"/variants/0/n": [1, 2, 1.0]}"#,
+        &["/variants/0/n the elements must differ@"],
+    ),
+    (
+        NOTE,
+        r#"{"x-note": "abc"}"#,
+        &["/x-note unknown key `x-note`"],
+    ),
+    (
+        r#"{"required": ["size", "tokenizer", "license"]}"#,
+        r#"{"license": null}"#,
+        &[
+            " the file lacks `license`",
+            " the file lacks `size` and `tokenizer`@",
+        ],
+    ),
+    (
+        r#"{"anyOf": [{"required": ["size"]}, false], "properties": {"model": false}}"#,
+        "{}",
+        &[
+            " the object is not valid under any of the schemas listed in the 'anyOf' keyword@",
+            "/model \"tiny\" is not allowed here@",
+        ],
+    ),
+    (
+        r#"{"properties": {"variants": {"minItems": 2, "maxItems": 1}}}"#,
+        "{}",
+        &["/variants must have at least 2 items@"],
+    ),
+    (
+        r#"{"properties": {"variants": {"items": {"not": {"required": ["methods"]}}}}}"#,
+        "{}",
+        &["/variants/0 the object satisfies a schema that `not` excludes@"],
+    ),
+    (
+        r#"{"additionalProperties": false, "properties": {"model": {}}}"#,
+        r#"{"$schema": null, "family": null, "capabilities": null, "license": null, "variants": null}"#,
+        &[
+            " the file lacks `$schema`, `family`, `capabilities`, `license` and `variants`",
+            "/backend unknown key `backend`@",
+        ],
+    ),
+];
+
+/// Overlays, and the message about each after the file's name.
+const WRONG: &[(&str, &str)] = &[
+    ("{", "1:1: invalid JSON: "),
+    (r#"{"a": 1,}"#, "1:8: invalid JSON: "),
+    ("[]", "1:1: expected a JSON object, found another value"),
+    ("true", "1:1: expected a JSON object, found another value"),
+    (
+        r#"{"type": "strng"}"#,
+        "1:2 (/type): expected array, boolean, integer, null, number, object, string, found `strng`",
+    ),
+    (
+        r#"{"type": 1}"#,
+        "1:2 (/type): expected a string, found another value",
+    ),
+    (
+        "{\n \"$ref\": \"https://example.com/a.json\"}",
+        "2:2 (/$ref): expected a reference within the file, found `https://example.com/a.json`",
+    ),
+    (
+        r#"{"$ref": "other.json#/a"}"#,
+        "1:2 (/$ref): expected a reference within the file, found `other.json#/a`",
+    ),
+    (
+        r#"{"$ref": "file:///etc/passwd"}"#,
+        "1:2 (/$ref): expected a reference within the file, found `file:///etc/passwd`",
+    ),
+    (
+        r##"{"$ref": "#/$defs/none"}"##,
+        "1:2 (/$ref): expected a reference to a schema, found `#/$defs/none`",
+    ),
+    (r##"{"$ref": "#"}"##, "1:1: the references form a cycle"),
+    (
+        r##"{"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}"##,
+        "1:12 (/$defs/a): the references form a cycle",
+    ),
+    (
+        r#"{"pattern": "(?:[a-z]{1,900}){900}"}"#,
+        "1:13 (/pattern): expected a regular expression",
+    ),
+    (
+        r#"{"pattern": "^(?=a)"}"#,
+        "1:13 (/pattern): expected a regular expression",
+    ),
+    (
+        r#"{"pattern": "("}"#,
+        "1:13 (/pattern): expected a regular expression",
+    ),
+    (
+        r#"{"format": "colour"}"#,
+        "1:2 (/format): expected a format of draft 2020-12, such as uri, date or email, found `colour`",
+    ),
+    (r#"{"title": "a", "title": "b"}"#, "(/title): duplicate key"),
+    (
+        r#"{"$schema": "http://json-schema.org/draft-07/schema#"}"#,
+        "1:2 (/$schema): expected https://json-schema.org/draft/2020-12/schema, found `http://json-schema.org/draft-07/schema#`",
+    ),
+    (
+        r#"{"not": {"$id": "a"}}"#,
+        "1:10 (/not/$id): expected it only at the root, found `a`",
+    ),
+    (
+        r#"{"propertes": {}}"#,
+        "1:2 (/propertes): unsupported keyword `propertes`",
+    ),
+    (
+        r#"{"unevaluatedProperties": false}"#,
+        "1:2 (/unevaluatedProperties): unsupported keyword `unevaluatedProperties`",
+    ),
+    (
+        r##"{"$dynamicRef": "#a"}"##,
+        "1:2 (/$dynamicRef): unsupported keyword `$dynamicRef`",
+    ),
+    (
+        r#"{"minItems": -1}"#,
+        "1:14 (/minItems): expected JSON Schema of draft 2020-12: value is less than the minimum of 0",
+    ),
+    (
+        r#"{"required": "a"}"#,
+        "1:14 (/required): expected JSON Schema of draft 2020-12: value is not of type \"array\"",
+    ),
+    (
+        r#"{"items": [true]}"#,
+        "1:2 (/items): expected a schema, found another value",
+    ),
+];
+
+/// Returns a schema with `count` definitions, each of which refers to the next one twice.
+fn doubling(count: usize) -> String {
+    let twice = |i: usize| {
+        let next = format!("{{\"$ref\": \"#/$defs/d{}\"}}", i + 1);
+        format!("\"d{i}\": {{\"allOf\": [{next}, {next}]}}")
     };
-    config.as_object_mut().expect("an object").extend(members);
-    config
+    let all: Vec<String> = (0..count).map(twice).collect();
+    let all = all.join(", ");
+    format!(
+        "{{\"$ref\": \"#/$defs/d0\", \"$defs\": {{{all}, \"d{count}\": {{\"required\": [\"size\"]}}}}}}"
+    )
 }
 
-fn with_variant(key: &str, value: Value) -> Value {
+/// Returns a value within this number of opening and closing parts.
+fn nested(open: &str, close: &str, count: usize) -> String {
+    format!("{}true{}", open.repeat(count), close.repeat(count))
+}
+
+fn apply(changes: &str) -> Value {
     let mut config = config();
-    config["variants"][0][key] = value;
+    let changes: Value = serde_json::from_str(changes).expect("JSON");
+    for (key, value) in changes.as_object().expect("an object") {
+        let (parent, key) = key.rsplit_once('/').unwrap_or(("", key));
+        let parent = config.pointer_mut(parent).and_then(Value::as_object_mut);
+        let parent = parent.expect("an object");
+        match value {
+            Value::Null => drop(parent.remove(key)),
+            value => drop(parent.insert(key.to_owned(), value.clone())),
+        }
+    }
     config
 }
 
 #[test]
 fn overlays_add_keys_and_capabilities_and_tighten_the_rest() {
-    let pose = r#"{"properties": {"capabilities": {"items": {"enum": ["pose-estimation", "classification"]}}}}"#;
-    let team = r##"{"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/team",
-        "required": ["team"], "properties": {"team": {"$ref": "#/$defs/team"}},
-        "$defs": {"team": {"type": "string", "pattern": "^[A-Z][a-z]+$"}}}"##;
-    let note = r##"{"properties": {"variants": {"items": {"$ref": "#/$defs/v"}}},
-        "$defs": {"v": {"properties": {"x-note": {"maxLength": 3}}}}}"##;
-    let closed = r#"{"additionalProperties": false, "properties": {"model": {}}}"#;
-    let by = "(overlay `overlay.schema.json`)";
-    for (overlay, config, expected) in [
-        ("{}", config(), vec![]),
-        (pose, config(), vec![]),
-        (
-            pose,
-            changed(json!({"capabilities": ["pose-estimation"]})),
-            vec![],
-        ),
-        (
-            pose,
-            changed(json!({"capabilities": ["vision"]})),
-            vec![format!(
-                "/capabilities/0 \"vision\" is not allowed here {by}"
-            )],
-        ),
-        (
-            pose,
-            changed(json!({"capabilities": ["pose", "classification"]})),
-            vec!["/capabilities/0 \"pose\" is not allowed here".to_owned()],
-        ),
-        (team, config(), vec![format!(" the file lacks `team` {by}")]),
-        (team, changed(json!({"team": "Vision"})), vec![]),
-        (
-            team,
-            changed(json!({"team": "vision"})),
-            vec![format!(
-                "/team \"vision\" does not match \"^[A-Z][a-z]+$\" {by}"
-            )],
-        ),
-        (
-            team,
-            changed(json!({"team": [1]})),
-            vec![format!("/team expected a string, found an array {by}")],
-        ),
-        (
-            team,
-            changed(json!({"taem": "Vision"})),
-            vec!["/taem unknown key `taem`".to_owned()],
-        ),
-        (note, with_variant("x-note", json!("abc")), vec![]),
-        (
-            note,
-            with_variant("x-note", json!("abcd")),
-            vec![format!(
-                "/variants/0/x-note \"abcd\" is longer than 3 characters {by}"
-            )],
-        ),
-        (
-            note,
-            changed(json!({"x-note": "abc"})),
-            vec!["/x-note unknown key `x-note`".to_owned()],
-        ),
-        (
-            r#"{"required": ["size", "tokenizer", "license"]}"#,
-            {
-                let mut config = config();
-                config.as_object_mut().expect("an object").remove("license");
-                config
-            },
-            vec![
-                " the file lacks `license`".to_owned(),
-                format!(" the file lacks `size` and `tokenizer` {by}"),
-            ],
-        ),
-        (
-            r#"{"properties": {"variants": {"minItems": 2, "maxItems": 1}}}"#,
-            config(),
-            vec![format!("/variants must have at least 2 items {by}")],
-        ),
-        (
-            r#"{"properties": {"variants": {"items": {"not": {"required": ["methods"]}}}}}"#,
-            config(),
-            vec![format!(
-                "/variants/0 the object is not allowed for \"{{\"required\":[\"methods\"]}}\" {by}"
-            )],
-        ),
-        (
-            closed,
-            json!({"model": "a", "backend": "xnnpack"}),
-            vec![
-                " the file lacks `$schema`, `family`, `capabilities`, `license` and `variants`"
-                    .to_owned(),
-                format!("/backend unknown key `backend` {by}"),
-            ],
-        ),
-    ] {
-        let tree = with(overlay, &config);
+    let items = nested("{\"properties\": {\"variants\": {\"items\": ", "}}}", 15);
+    let chain = doubling(6);
+    let deep: [(&str, &str, &[&str]); 2] = [
+        (&items, "{}", &[]),
+        (&chain, "{}", &[" the file lacks `size`@"]),
+    ];
+    for (overlay, changes, expected) in RIGHT.iter().chain(&deep) {
+        let tree = with(overlay, &apply(changes));
         let found = found(&tree, &["--select", "schema"]);
-        let expected: Vec<String> = expected.iter().map(|one| format!("PKG004 {one}")).collect();
-        assert_eq!(found, expected, "{overlay} {config}");
+        let by = " (overlay `overlay.schema.json`)";
+        let expected = expected
+            .iter()
+            .map(|one| format!("PKG004 {}", one.replace('@', by)));
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{overlay} {changes}");
     }
 }
 
 #[test]
 fn wrong_overlays_are_errors_of_the_settings() {
-    let deep = |open: &str, close: &str| format!("{}true{}", open.repeat(40), close.repeat(40));
-    let chain = |count: usize| {
-        let definition = |i: usize| {
-            format!(
-                "\"d{i}\": {{\"allOf\": [{{\"$ref\": \"#/$defs/d{0}\"}}, {{\"$ref\": \"#/$defs/d{0}\"}}]}}",
-                i + 1
-            )
-        };
-        let all: Vec<String> = (0..count).map(definition).collect();
-        format!(
-            "{{\"$ref\": \"#/$defs/d0\", \"$defs\": {{{}, \"d{count}\": true}}}}",
-            all.join(", ")
-        )
-    };
     let patterns = vec!["{\"pattern\": \"a\"}"; 201].join(", ");
-    let cases: Vec<(String, &str)> = vec![
-        ("{".to_owned(), "1:1: invalid JSON: "),
-        ("{\"a\": 1,}".to_owned(), "1:8: invalid JSON: "),
-        (
-            "[]".to_owned(),
-            "1:1: expected a JSON object, found another value",
-        ),
-        (
-            "true".to_owned(),
-            "1:1: expected a JSON object, found another value",
-        ),
-        (
-            "{\"type\": \"strng\"}".to_owned(),
-            "1:2 (/type): expected array, boolean, integer, null, number, object, string, found `strng`",
-        ),
-        (
-            "{\"type\": 1}".to_owned(),
-            "1:2 (/type): expected a string, found another value",
-        ),
-        (
-            "{\n \"$ref\": \"https://example.com/a.json\"}".to_owned(),
-            "2:2 (/$ref): expected a reference within the file, found `https://example.com/a.json`",
-        ),
-        (
-            "{\"$ref\": \"other.json#/a\"}".to_owned(),
-            "1:2 (/$ref): expected a reference within the file, found `other.json#/a`",
-        ),
-        (
-            "{\"$ref\": \"file:///etc/passwd\"}".to_owned(),
-            "1:2 (/$ref): expected a reference within the file, found `file:///etc/passwd`",
-        ),
-        (
-            "{\"$ref\": \"#/$defs/none\"}".to_owned(),
-            "1:2 (/$ref): expected a reference to a schema, found `#/$defs/none`",
-        ),
-        (
-            "{\"$ref\": \"#\"}".to_owned(),
-            "1:1: the references form a cycle",
-        ),
-        (
-            "{\"$defs\": {\"a\": {\"items\": {\"$ref\": \"#/$defs/a\"}}}}".to_owned(),
-            "1:12 (/$defs/a): the references form a cycle",
-        ),
-        (chain(20), "1:1: expected at most 5000 values, found "),
-        (chain(60), "expected at most 32 nested schemas, found more"),
-        (
-            deep("{\"not\": ", "}"),
-            "expected at most 32 nested schemas, found more",
-        ),
-        (
-            format!("{{\"allOf\": [{patterns}]}}"),
-            "1:1: expected at most 200 patterns, found 201",
-        ),
-        (
-            "{\"pattern\": \"(?:[a-z]{1,900}){900}\"}".to_owned(),
-            "1:13 (/pattern): expected a regular expression",
-        ),
-        (
-            "{\"pattern\": \"^(?=a)\"}".to_owned(),
-            "1:13 (/pattern): expected a regular expression",
-        ),
-        (
-            "{\"pattern\": \"(\"}".to_owned(),
-            "(/pattern): expected a regular expression",
-        ),
-        (
-            "{\"format\": \"colour\"}".to_owned(),
-            "1:2 (/format): expected a format of draft 2020-12, such as uri, date or email, found `colour`",
-        ),
-        (
-            "{\"title\": \"a\", \"title\": \"b\"}".to_owned(),
-            "(/title): duplicate key",
-        ),
-        (
-            "{\"$schema\": \"http://json-schema.org/draft-07/schema#\"}".to_owned(),
-            "1:2 (/$schema): expected https://json-schema.org/draft/2020-12/schema, found `http://json-schema.org/draft-07/schema#`",
-        ),
-        (
-            "{\"not\": {\"$id\": \"a\"}}".to_owned(),
-            "1:10 (/not/$id): expected it only at the root, found `a`",
-        ),
-        (
-            "{\"propertes\": {}}".to_owned(),
-            "1:2 (/propertes): unsupported keyword `propertes`",
-        ),
-        (
-            "{\"unevaluatedProperties\": false}".to_owned(),
-            "unsupported keyword `unevaluatedProperties`",
-        ),
-        (
-            "{\"$dynamicRef\": \"#a\"}".to_owned(),
-            "unsupported keyword `$dynamicRef`",
-        ),
-        (
-            "{\"minItems\": -1}".to_owned(),
-            "1:14 (/minItems): expected JSON Schema of draft 2020-12: the value is less than the minimum of 0",
-        ),
-        (
-            "{\"required\": \"a\"}".to_owned(),
-            "1:14 (/required): expected JSON Schema of draft 2020-12: the value is not of type \"array\"",
-        ),
-        (
-            "{\"items\": [true]}".to_owned(),
-            "1:2 (/items): expected a schema, found another value",
-        ),
+    let patterns = format!("{{\"allOf\": [{patterns}]}}");
+    let (wide, long, deep) = (doubling(15), doubling(60), nested("{\"not\": ", "}", 40));
+    let large = [
+        (wide.as_str(), "1:1: expected at most 5000 values, found "),
+        (&long, "expected at most 32 nested schemas, found more"),
+        (&deep, "expected at most 32 nested schemas, found more"),
+        (&patterns, "1:1: expected at most 200 patterns, found 201"),
     ];
     let mut wrong = String::new();
-    for (overlay, expected) in &cases {
+    for (overlay, expected) in WRONG.iter().chain(&large) {
         let tree = with(overlay, &config());
-        let ran = run(&tree, &[]).expect_code(1);
-        let found = ran.findings();
+        let found = run(&tree, &[]).expect_code(1).findings();
         let message = match &found[..] {
             [one] if one.code == "PKG053" && one.path == "pkgtool.toml" => one.message.as_str(),
             _ => "",
         };
-        let is_named = message.starts_with("overlay.schema.json:");
-        if !is_named || !message.contains(expected) {
+        if !message.starts_with("overlay.schema.json:") || !message.contains(expected) {
             writeln!(
                 wrong,
                 "{overlay:.200}\n  expected {expected}\n  found    {found:?}"
@@ -348,7 +345,7 @@ fn an_overlay_is_a_file_below_the_settings() {
 
 #[test]
 fn a_nested_overlay_only_tightens() {
-    let pose = changed(json!({"capabilities": ["pose-estimation"], "team": "a"}));
+    let pose = apply(r#"{"capabilities": ["pose-estimation"], "team": "a"}"#);
     let overlay = r#"{"required": ["size"], "properties": {"team": {}, "capabilities": {"items": {"enum": ["pose-estimation"]}}}}"#;
     let tree = Tree::new()
         .package("a/xnnpack", &pose)
@@ -391,7 +388,7 @@ fn a_nested_overlay_only_tightens() {
 #[test]
 fn fixes_and_the_editor_know_overlays() {
     let overlay = r#"{"properties": {"team": {}, "capabilities": {"items": {"enum": ["pose-estimation", "vision"]}}}}"#;
-    let mut wrong = changed(json!({"capabilities": ["Pose-Estimation"]}));
+    let mut wrong = apply(r#"{"capabilities": ["Pose-Estimation"]}"#);
     let tree = with(overlay, &wrong);
     let path = tree.path(CONFIG);
     pkgtool(["fix"]).within(tree.root()).run().expect_code(0);
@@ -416,8 +413,8 @@ fn fixes_and_the_editor_know_overlays() {
 #[test]
 fn hostile_overlays_take_bounded_time() {
     let text = "ab".repeat(1 << 19);
-    let long = changed(json!({"license": text, "x": text}));
-    let wide = changed(json!({"model": (0..50_000).collect::<Vec<u32>>()}));
+    let long = apply(&json!({ "license": text, "x": text }).to_string());
+    let wide = apply(&json!({ "model": vec![0; 50_000] }).to_string());
     let many: Vec<String> = (0..2000)
         .map(|i| format!("{{\"maxItems\": {i}}}"))
         .collect();

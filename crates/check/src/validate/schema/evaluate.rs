@@ -10,6 +10,7 @@ use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{Draft, PatternOptions, Registry, ValidationError, Validator};
 use serde_json::{Value, json};
 
+use super::short;
 use super::tree::Tree;
 use super::uri::is_uri;
 use pkgtool_base::source::json::{self, Node};
@@ -139,7 +140,7 @@ impl Schema {
         let keyword = error.schema_path().as_str();
         let part = keyword.rsplit_once('/').map_or("", |(part, _)| part);
         let schema = self.value.pointer(part).unwrap_or(&self.value);
-        let other = || ExpectedValue::Other(error.masked_with(noun(value)).to_string());
+        let other = || ExpectedValue::Other(describe(error, value));
         let expected = match error.kind() {
             Kind::AdditionalProperties { unexpected } => Expectation::Known {
                 unknown: unexpected.clone(),
@@ -255,12 +256,17 @@ fn follow<'a>(root: &'a Node, pointer: &str) -> (JsonPath, &'a Node) {
     found
 }
 
-/// Names a value in a message of the library.
-fn noun(value: &Node) -> String {
-    match &value.kind {
+/// Describes the violation of a keyword that has no message of its own.
+fn describe(error: &ValidationError<'_>, value: &Node) -> String {
+    let noun = match &value.kind {
         json::Kind::Array(_) => "the array".to_owned(),
         json::Kind::Object(_) => "the object".to_owned(),
-        json::Kind::Number(written) => super::message::cut(written),
-        _ => super::message::cut(&value.to_value().to_string()),
+        json::Kind::Number(written) => short::cut(written),
+        _ => short::cut(&value.to_value().to_string()),
+    };
+    match error.kind() {
+        Kind::Not { .. } => format!("{noun} satisfies a schema that `not` excludes"),
+        Kind::FalseSchema => format!("{noun} is not allowed here"),
+        _ => short::reason(&error.masked_with(noun)),
     }
 }

@@ -9,19 +9,16 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, ValidationError};
 use serde_json::Value;
 
+use super::short;
 use pkgtool_base::source::json::{Kind, Node, Step};
 use pkgtool_base::source::{Document, JsonPath, LineIndex, Span, suggest};
 
 /// The only supported value of `$schema`.
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 /// Maximum nesting of schemas, references included.
-const MAX_DEPTH: usize = 32;
-/// Maximum length of a chain of references, and of a path that a reference leads to.
-pub(super) const MAX_REFERENCES: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 /// Maximum weight.
 const MAX_WEIGHT: usize = 5000;
-/// Maximum length of the library's reason in a message, in characters.
-const MAX_REASON_CHARS: usize = 200;
 /// Maximum number of patterns, references included.
 const MAX_PATTERNS: usize = 200;
 
@@ -145,8 +142,7 @@ impl Flaw {
                 "write it without look-around and back-references, and with smaller repetitions",
             ),
             _ => {
-                let reason = error.masked_with("the value").to_string();
-                let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
+                let reason = short::reason(&error.masked_with("the value"));
                 (
                     format!("expected JSON Schema of draft 2020-12: {reason}"),
                     "see https://json-schema.org/draft/2020-12 for the keyword",
@@ -326,10 +322,6 @@ impl Checker<'_> {
                 ));
             };
             target = next;
-        }
-        if target.0.steps().len() > MAX_REFERENCES {
-            let message = "expected a reference to a place that is less deep";
-            return Err(fault(path, message, "write the schema into `$defs`"));
         }
         self.schema(target.1, &target.0)
     }

@@ -3,14 +3,12 @@
 use serde_json::{Value, json};
 
 use super::evaluate::ExpectedValue;
+use super::short::{MAX_QUOTE_CHARS, cut};
 use super::uri::is_uri;
 use super::{SchemaIdOf, synonyms};
 use pkgtool_base::source::JsonPath;
 use pkgtool_base::source::json::{Kind, Node, Step};
 use pkgtool_base::source::suggest;
-
-/// Maximum length of a value quoted in a message, in characters.
-const MAX_QUOTE_CHARS: usize = 60;
 
 /// Returns the message and the help for an invalid value.
 pub(super) fn describe(
@@ -278,12 +276,4 @@ fn article(noun: &str) -> String {
 fn list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     quoted.join(", ")
-}
-
-/// Shortens a text for a message.
-pub(super) fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_QUOTE_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
 }

@@ -11,6 +11,7 @@ mod form;
 mod message;
 mod overlay;
 mod remedy;
+mod short;
 mod synonyms;
 mod tree;
 mod uri;
@@ -227,16 +228,26 @@ fn repeated(path: &JsonPath, list: &Node, by: &str) -> Vec<RawViolation> {
         .elements()
         .iter()
         .map(|item| item.to_value().to_string());
-    items
+    let again = items
         .enumerate()
-        .filter(|(_, item)| !seen.insert(item.clone()))
-        .map(|(i, item)| RawViolation::Value {
-            path: path.index(i),
-            message: format!("{item} is already in the list{by}"),
-            help: Some("remove the repeated element".to_owned()),
-            mend: Some(remedy::of_repetition(&path.index(i))),
-        })
-        .collect()
+        .filter(|(_, item)| !seen.insert(item.clone()));
+    let again = again.map(|(i, item)| RawViolation::Value {
+        path: path.index(i),
+        message: format!("{item} is already in the list{by}"),
+        help: Some("remove the repeated element".to_owned()),
+        mend: Some(remedy::of_repetition(&path.index(i))),
+    });
+    let mut found: Vec<RawViolation> = again.collect();
+    // Numbers such as 1 and 1.0 are equal, too. In the built-in schemas, lists have only strings.
+    if found.is_empty() && !by.is_empty() {
+        found.push(RawViolation::Value {
+            path: path.clone(),
+            message: format!("the elements must differ{by}"),
+            help: None,
+            mend: None,
+        });
+    }
+    found
 }
 
 fn merge(raw: Vec<RawViolation>, id: SchemaIdOf<'_>) -> Vec<Violation> {

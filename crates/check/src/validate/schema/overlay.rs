@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::evaluate::Schema;
-use super::form::{self, Flaw, MAX_REFERENCES, count};
+use super::form::{self, Flaw, MAX_DEPTH, count};
 use super::{CAPABILITIES, Violation, config_schema};
 use pkgtool_base::diagnostic::Anchor;
 use pkgtool_base::source::JsonPath;
@@ -172,7 +172,7 @@ fn extend(built_in: &mut Value, overlay: &Value) -> Vec<(&'static str, String)> 
 fn declared<'v>(overlay: &'v Value, keywords: &[&str]) -> Option<&'v Value> {
     let mut value = overlay;
     for keyword in keywords {
-        for _ in 0..MAX_REFERENCES {
+        for _ in 0..MAX_DEPTH {
             let reference = value.get("$ref").and_then(Value::as_str);
             let Some(target) = reference.and_then(|it| overlay.pointer(it.strip_prefix('#')?))
             else {
