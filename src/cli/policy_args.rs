@@ -236,6 +236,10 @@ fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy
     let respects = settings.respect_gitignore.unwrap_or(true);
     lines.push(format!("respect-gitignore = {respects}"));
     lines.push(format!("deny-warnings = {}", settings.deny_warnings));
+    for (number, overlay) in settings.overlays.iter().enumerate() {
+        let mark = if number == 0 { "" } else { "# also " };
+        lines.push(format!("{mark}schema = {}", json!(overlay.file())));
+    }
     if let Some(id) = &settings.schema_id {
         lines.push(format!("schema-id = {}", json!(id)));
     }

@@ -3,6 +3,7 @@
 mod baseline;
 mod listed;
 mod nested;
+mod overlay;
 mod precisions;
 mod properties;
 mod schema;

@@ -7,6 +7,7 @@ use super::client::Client;
 use super::lenient::Tree;
 use super::shape::Subschema;
 use super::text::Text;
+use crate::policy::Policy;
 use crate::validate::{FileFacts, Session};
 use pkgtool_base::diagnostic::Diagnostic;
 use pkgtool_base::package::reference::{self, ReferenceError};
@@ -99,6 +100,14 @@ impl<'a> DocumentView<'a> {
     pub(super) fn shape(&self, path: &JsonPath) -> Option<Subschema> {
         let nested = self.variant(path).is_some_and(VariantAt::has_components);
         Subschema::at(self.is_list(), path, nested)
+    }
+
+    /// Returns the capabilities that the project's schemas add.
+    pub(super) fn extra_capabilities(&self) -> Vec<String> {
+        let settings = Policy::nearest().settings_for(&self.found.path);
+        let overlays = settings.iter().flat_map(|settings| &settings.overlays);
+        let added = overlays.flat_map(|overlay| overlay.capabilities());
+        added.map(str::to_owned).collect()
     }
 
     /// Returns the variant that `path` leads into.

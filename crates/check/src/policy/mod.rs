@@ -400,6 +400,7 @@ impl ProjectPolicy for AppliedPolicy<'_> {
             licenses: settings.licenses.clone(),
             backends: settings.backends.clone(),
             capabilities: settings.capabilities.clone(),
+            overlays: settings.overlays.clone(),
         }))
     }
 

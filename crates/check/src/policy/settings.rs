@@ -11,6 +11,7 @@ use toml::value::Date;
 
 use super::globs::Glob;
 use super::selector::{Level, Selector};
+use crate::validate::Overlay;
 use pkgtool_base::diagnostic::{Diagnostic, RuleMeta, SourceText};
 use pkgtool_base::package::{Backend, PrecisionList};
 use pkgtool_base::source::{JsonPath, Span};
@@ -48,6 +49,9 @@ pub struct Settings {
     pub extra_places: Vec<(String, JsonPath, Span)>,
     /// The required value of `$schema`, an identifier of the format; `None` if unspecified.
     pub schema_id: Option<String>,
+    /// Schemas that configs satisfy in addition to the built-in one, that of the outermost file
+    /// first.
+    pub overlays: Vec<Arc<Overlay>>,
     /// The allowed licences; `None` for any.
     pub licenses: Option<Vec<String>>,
     /// Backends that every model must have.

@@ -5,6 +5,8 @@
 //!
 //! Invariant: a nested file removes no finding and lowers no severity.
 
+use std::sync::Arc;
+
 use super::selector::{Level, Selector};
 use super::settings::Settings;
 use crate::validate::{rule_metas, settings_invalid};
@@ -16,7 +18,7 @@ use pkgtool_base::source::JsonPath;
 type TakeKey = fn(&Settings, &Settings, &mut Settings) -> bool;
 
 /// All keys with an effect. Keys that only hide findings or files are never merged.
-const KEY_RULES: [(&str, TakeKey); 15] = [
+const KEY_RULES: [(&str, TakeKey); 16] = [
     ("root", |_, nested, _| nested.has_root),
     ("select", take_select),
     ("ignore", |above, nested, _| {
@@ -35,6 +37,7 @@ const KEY_RULES: [(&str, TakeKey); 15] = [
             .tokens()
             .any(|token| !above.extra.contains(token))
     }),
+    ("schema", take_schema),
     ("schema-id", take_schema_id),
     ("allow-licenses", take_licenses),
     ("require-backends", |_, nested, merged| {
@@ -128,6 +131,18 @@ fn take_gitignore(above: &Settings, nested: &Settings, merged: &mut Settings) ->
 fn take_deny_warnings(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
     merged.deny_warnings |= nested.deny_warnings;
     above.deny_warnings && !nested.deny_warnings
+}
+
+/// Adds a schema without what it allows beyond the built-in one and the schemas above.
+fn take_schema(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+    let overlays = nested.overlays.iter();
+    let tightening = overlays
+        .clone()
+        .map(|overlay| Arc::new(overlay.tightening()));
+    merged.overlays.extend(tightening);
+    overlays
+        .into_iter()
+        .any(|overlay| overlay.loosens(&above.overlays))
 }
 
 /// Sets the identifier of configs if the settings above have none.

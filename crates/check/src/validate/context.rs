@@ -9,7 +9,7 @@ use super::doubtful;
 use super::files::FileCache;
 use super::mend::{self, ValueChange};
 use super::references::{self, ReferencedFile};
-use super::schema::{self, Violation};
+use super::schema::{self, Overlay, Violation};
 use super::signature::{self, Mismatch};
 use pkgtool_base::diagnostic::{Applicability, Fix};
 use pkgtool_base::package::card::Card;
@@ -160,7 +160,8 @@ impl<'a> Context<'a> {
             return context;
         }
         let config = Config::from_document(document);
-        let violations = schema::check_config(document, &config, &|| context.schema_id());
+        let overlays = context.overlays();
+        let violations = schema::check_config(document, &config, &|| context.schema_id(), overlays);
         context.set_violations(violations);
         if document.root.is_object() {
             context.files =
@@ -233,9 +234,11 @@ impl<'a> Context<'a> {
         } else {
             "components"
         };
+        let overlays = self.overlays();
         let is_known = |member: &Member| {
             mend::VARIANT_KEYS.contains(&member.key.as_str())
                 || is_legacy_field(&variant.path, &member.key)
+                || overlays.iter().any(|one| one.adds_variant_key(&member.key))
         };
         let named = match &node.get(key).map(|value| &value.kind) {
             Some(Kind::Object(members)) => members
@@ -274,6 +277,10 @@ impl<'a> Context<'a> {
             .and_then(|demands| demands.schema_id.as_deref());
         let known = SchemaId::of(self.absolute, self.depth, setting);
         (!known.is_mixed).then_some(known.id)
+    }
+
+    fn overlays(&self) -> &'a [Arc<Overlay>] {
+        self.demands.map_or(&[], |demands| &demands.overlays)
     }
 
     /// Returns an editor of the file; `None` if it did not parse.

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::schema::Overlay;
 use pkgtool_base::diagnostic::Report;
 use pkgtool_base::package::{Backend, FoundFile, PrecisionList, RecordedDirectories, Roots};
 
 /// A project's requirements on one file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Requirements {
     /// Codes of disabled rules.
     pub off: BTreeSet<&'static str>,
@@ -26,6 +27,8 @@ pub struct Requirements {
     pub backends: Vec<Backend>,
     /// Capabilities that every model must have.
     pub capabilities: Vec<String>,
+    /// The project's own schemas.
+    pub overlays: Vec<Arc<Overlay>>,
 }
 
 /// The location of a file under validation.

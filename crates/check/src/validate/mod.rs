@@ -50,7 +50,7 @@ pub use files::{FileFacts, FileState, ModelFacts};
 pub use recheck::Recheck;
 pub use rules::{RULES, Rule, find_rule};
 pub use rules::{baseline_stale, exception_stale, settings_invalid};
-pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA, is_uri};
+pub use schema::{CONFIG_SCHEMA, Flaw, MAX_OVERLAY_BYTES, Overlay, PRECISIONS_SCHEMA, is_uri};
 pub use session::Session;
 
 /// The paths to validate and the settings of the validation.

@@ -82,7 +82,11 @@ fn words(cursor: &Cursor<'_>) -> Vec<Item> {
         .filter(|one| one.span != own)
         .filter_map(Node::as_str)
         .collect();
-    let words = shape.words().into_iter();
+    let mut words: Vec<String> = shape.words().into_iter().map(str::to_owned).collect();
+    if matches!(cursor.place.path.steps(), [Step::Key(key), ..] if &**key == "capabilities") {
+        words.extend(cursor.view.extra_capabilities());
+    }
+    let words = words.iter().map(String::as_str);
     let words = words.filter(|word| !others.contains(word));
     words
         .map(|word| {

@@ -4,6 +4,7 @@
 //! checks the names of rules and globs. Invalid entries are ignored, and valid ones take effect.
 
 mod exceptions;
+mod overlay;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use pkgtool_base::package::{Backend, PrecisionList};
 use pkgtool_base::source::{JsonPath, Span};
 
 /// The keys of a `pkgtool.toml`.
-pub const SETTINGS_KEYS: [&str; 16] = [
+pub const SETTINGS_KEYS: [&str; 17] = [
     "root",
     "select",
     "ignore",
@@ -33,6 +34,7 @@ pub const SETTINGS_KEYS: [&str; 16] = [
     "respect-gitignore",
     "deny-warnings",
     "extra-precisions",
+    "schema",
     "schema-id",
     "allow-licenses",
     "require-backends",
@@ -58,6 +60,7 @@ pub(super) fn read(file: &Path, shown: String, text: String) -> Settings {
     let directory = file.parent().unwrap_or(Path::new("")).to_owned();
     let mut reader = Reader {
         directory: &directory,
+        shown: &source.path,
         settings: Settings {
             root: directory.clone(),
             ..Settings::default()
@@ -99,6 +102,8 @@ pub(super) fn unreadable(file: &Path, shown: String, reason: &str, help: &str) -
 
 struct Reader<'a> {
     directory: &'a Path,
+    /// Path of the file as reports show it.
+    shown: &'a str,
     settings: Settings,
     findings: Vec<Finding>,
 }
@@ -129,6 +134,7 @@ impl Reader<'_> {
                     self.settings.deny_warnings = self.boolean(&path, value) == Some(true);
                 }
                 "extra-precisions" => self.extra(&path, value),
+                "schema" => self.schema(&path, value),
                 "schema-id" => self.schema_id(&path, value),
                 "allow-licenses" => self.licenses(&path, value),
                 "require-backends" => self.backends(&path, value),

@@ -2,27 +2,24 @@
 
 use serde_json::{Value, json};
 
-use super::check::ExpectedValue;
-use super::keywords::{Schema, Type};
+use super::evaluate::ExpectedValue;
+use super::short::{MAX_QUOTE_CHARS, cut};
 use super::uri::is_uri;
 use super::{SchemaIdOf, synonyms};
 use pkgtool_base::source::JsonPath;
 use pkgtool_base::source::json::{Kind, Node, Step};
 use pkgtool_base::source::suggest;
 
-/// Maximum length of a value quoted in a message, in characters.
-const MAX_QUOTE_CHARS: usize = 60;
-
 /// Returns the message and the help for an invalid value.
 pub(super) fn describe(
-    wanted: ExpectedValue,
+    wanted: &ExpectedValue<'_>,
     found: &FoundValue<'_>,
     path: &JsonPath,
     id: SchemaIdOf<'_>,
 ) -> (String, Option<String>) {
     match wanted {
         ExpectedValue::Type(types) => {
-            let expected: Vec<String> = types.iter().map(|one| article(one.name())).collect();
+            let expected: Vec<String> = types.iter().map(|one| article(one)).collect();
             (
                 format!("expected {}, found {}", expected.join(" or "), found.kind()),
                 type_help(types, found.value, path),
@@ -38,9 +35,12 @@ pub(super) fn describe(
             Some(uri_help(found.value.as_str().unwrap_or_default(), id)),
         ),
         ExpectedValue::Text => ("must not be empty".to_owned(), None),
-        ExpectedValue::Items(limit) => at_least(limit, "item"),
-        ExpectedValue::Members(limit) => at_least(limit, "entry"),
-        ExpectedValue::AtLeast(limit) => (
+        ExpectedValue::Items(1) => at_least("1 item"),
+        ExpectedValue::Items(limit) => at_least(&format!("{limit} items")),
+        ExpectedValue::Members(1) => at_least("1 entry"),
+        ExpectedValue::Members(limit) => at_least(&format!("{limit} entries")),
+        ExpectedValue::Other(message) => (message.clone(), None),
+        ExpectedValue::Size(limit) => (
             format!("must be at least {limit}, found {}", found.quote()),
             Some("write the size in bytes, or leave the field out".to_owned()),
         ),
@@ -102,12 +102,11 @@ fn enumerated<W: AsRef<str>>(words: &[W], last: &str) -> String {
 
 /// Suggests the key that was probably meant, unless the object has it already; else lists the
 /// allowed keys.
-pub(super) fn unknown_key_help(key: &str, schema: &Schema, object: &Node) -> String {
-    let allowed: Vec<&str> = schema.properties.keys().collect();
+pub(super) fn unknown_key_help(key: &str, allowed: &[&str], object: &Node) -> String {
     let is_free = |allowed: &&str| object.get(allowed).is_none();
     match suggest::nearest(key, allowed.iter().copied().filter(is_free)) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("remove it; allowed keys: {}", list(&allowed)),
+        None => format!("remove it; allowed keys: {}", list(allowed)),
     }
 }
 
@@ -127,10 +126,9 @@ fn noun(object: &JsonPath) -> String {
     }
 }
 
-fn not_one_of(found: &FoundValue<'_>, options: &[String]) -> (String, Option<String>) {
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+fn not_one_of(found: &FoundValue<'_>, options: &[&str]) -> (String, Option<String>) {
     let word = found.value.as_str().unwrap_or_default();
-    let all = format!("one of {}", list(&options));
+    let all = format!("one of {}", list(options));
     let alone = found
         .value
         .as_array()
@@ -138,7 +136,7 @@ fn not_one_of(found: &FoundValue<'_>, options: &[String]) -> (String, Option<Str
             [Value::String(one)] => options.iter().find(|option| *option == one),
             _ => None,
         });
-    let help = match synonyms::meant(word, &options)[..] {
+    let help = match synonyms::meant(word, options)[..] {
         [] if alone.is_some() => format!("write {}, without brackets", found.first()),
         [] => format!("it must be {all}"),
         [meant] => format!("did you mean `{meant}`? It must be {all}"),
@@ -176,23 +174,23 @@ pub(super) fn token_of(text: &str) -> Option<String> {
 }
 
 /// Returns the remedy if only the type is wrong.
-fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
+fn type_help(types: &[&str], found: &Value, path: &JsonPath) -> Option<String> {
     let [wanted] = types else {
         return None;
     };
-    match (wanted, found) {
-        (Type::Array, Value::String(text)) => Some(match dimensions(text, path) {
+    match (*wanted, found) {
+        ("array", Value::String(text)) => Some(match dimensions(text, path) {
             Some(dimensions) => format!("write {}", json!(dimensions)),
             None if is_shape(path) => "write the sizes, such as [1, 3, 224, 224]".to_owned(),
             None => format!("write [{}]", cut(&found.to_string())),
         }),
-        (Type::Integer, Value::String(text)) if text.trim().parse::<i64>().is_ok() => {
+        ("integer", Value::String(text)) if text.trim().parse::<i64>().is_ok() => {
             Some(format!("write {}, without quotes", text.trim()))
         }
-        (Type::Integer, Value::String(_) | Value::Null) if is_dimension(path) => {
+        ("integer", Value::String(_) | Value::Null) if is_dimension(path) => {
             Some("write -1 for a dynamic dimension".to_owned())
         }
-        (Type::String, Value::Array(several)) => match &several[..] {
+        ("string", Value::Array(several)) => match &several[..] {
             [one @ Value::String(_)] => {
                 Some(format!("write {}, without brackets", cut(&one.to_string())))
             }
@@ -201,7 +199,7 @@ fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
             }
             _ => None,
         },
-        (Type::String, Value::Number(_)) => Some("write it in double quotes".to_owned()),
+        ("string", Value::Number(_)) => Some("write it in double quotes".to_owned()),
         (_, Value::Null) => {
             Some("write a value, or leave the field out if it is optional".to_owned())
         }
@@ -229,8 +227,8 @@ fn is_dimension(path: &JsonPath) -> bool {
     matches!(path.steps(), [.., Step::Key(key), Step::Index(_)] if &**key == "shape")
 }
 
-fn at_least(limit: usize, noun: &str) -> (String, Option<String>) {
-    (format!("must have at least {limit} {noun}"), None)
+fn at_least(amount: &str) -> (String, Option<String>) {
+    (format!("must have at least {amount}"), None)
 }
 
 /// An invalid value and its node in the document.
@@ -278,11 +276,4 @@ fn article(noun: &str) -> String {
 fn list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     quoted.join(", ")
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_QUOTE_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
 }

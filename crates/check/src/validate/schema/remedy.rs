@@ -3,10 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::check::ExpectedValue;
-use super::keywords::{Schema, Type};
+use super::evaluate::ExpectedValue;
 use super::uri::is_uri;
-use super::{SchemaIdOf, check, message, synonyms};
+use super::{SchemaIdOf, message, synonyms};
 use crate::validate::mend::ValueChange;
 use pkgtool_base::diagnostic::Applicability::{self, Safe, Unsafe};
 use pkgtool_base::source::JsonPath;
@@ -14,28 +13,16 @@ use pkgtool_base::source::JsonPath;
 /// Maximum length of a value that a fix replaces, in bytes of JSON.
 const MAX_REPLACED_BYTES: usize = 200;
 
-/// Returns the fix of an invalid value. The new value satisfies `schema`.
+/// Returns the fix of an invalid value. The new value is one that the violated schema accepts.
 pub(super) fn of_value(
-    wanted: ExpectedValue,
-    schema: &'static Schema,
+    wanted: &ExpectedValue<'_>,
+    accepts: &dyn Fn(&Value) -> bool,
     found: &Value,
     path: &JsonPath,
     id: SchemaIdOf<'_>,
 ) -> Option<(Applicability, ValueChange)> {
     let (applicability, value) = match wanted {
-        ExpectedValue::Type([Type::String]) => match found {
-            Value::Array(several) => (Safe, only_text(several)?),
-            Value::Number(number) => (Safe, json!(number.to_string())),
-            _ => return None,
-        },
-        ExpectedValue::Type([Type::Array]) => match message::dimensions(found.as_str()?, path) {
-            Some(dimensions) => (Unsafe, json!(dimensions)),
-            None => (Safe, json!([found])),
-        },
-        ExpectedValue::Type([Type::Integer]) => {
-            let number: i64 = found.as_str()?.trim().parse().ok()?;
-            (Safe, json!(number))
-        }
+        ExpectedValue::Type(types) => of_type(types, found, path)?,
         ExpectedValue::OneOf(options) => one_of(options, found)?,
         ExpectedValue::Token => {
             let token = message::token_of(found.as_str()?)?;
@@ -49,7 +36,7 @@ pub(super) fn of_value(
         _ => return None,
     };
     let is_short = found.to_string().len() <= MAX_REPLACED_BYTES;
-    let is_right = is_short && check::is_valid(schema, &value);
+    let is_right = is_short && accepts(&value);
     is_right.then(|| (applicability, ValueChange::replace(path.clone(), value)))
 }
 
@@ -73,8 +60,24 @@ pub(super) fn of_typo(path: JsonPath, meant: &str) -> (Applicability, ValueChang
     (Safe, ValueChange::RenameKey(path, meant.to_owned()))
 }
 
-fn one_of(options: &[String], found: &Value) -> Option<(Applicability, Value)> {
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+/// Returns the found value as one of the expected type.
+fn of_type(types: &[&str], found: &Value, path: &JsonPath) -> Option<(Applicability, Value)> {
+    Some(match (types, found) {
+        (["string"], Value::Array(several)) => (Safe, only_text(several)?),
+        (["string"], Value::Number(number)) => (Safe, json!(number.to_string())),
+        (["array"], Value::String(text)) => match message::dimensions(text, path) {
+            Some(dimensions) => (Unsafe, json!(dimensions)),
+            None => (Safe, json!([found])),
+        },
+        (["integer"], Value::String(text)) => {
+            let number: i64 = text.trim().parse().ok()?;
+            (Safe, json!(number))
+        }
+        _ => return None,
+    })
+}
+
+fn one_of(options: &[&str], found: &Value) -> Option<(Applicability, Value)> {
     let (word, inner) = match found {
         Value::String(word) => (word.as_str(), false),
         Value::Array(several) => match &several[..] {
@@ -89,7 +92,7 @@ fn one_of(options: &[String], found: &Value) -> Option<(Applicability, Value)> {
     {
         return Some((Safe, json!(same)));
     }
-    match synonyms::meant(word, &options)[..] {
+    match synonyms::meant(word, options)[..] {
         [meant] if !inner => Some((Unsafe, json!(meant))),
         _ => None,
     }
