@@ -5,6 +5,8 @@
 
 #[cfg(feature = "serve")]
 mod admin;
+#[cfg(feature = "serve")]
+mod block_on;
 mod completions;
 #[cfg(feature = "serve")]
 mod data_dir;

@@ -15,6 +15,13 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     print_raw(&escape(text))
 }
 
+/// Returns a value as an indented JSON document with a final newline. JSON cannot represent infinite
+/// numbers, so they become null.
+pub(super) fn json(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string_pretty(value);
+    text.expect("strings, numbers and lists can be written") + "\n"
+}
+
 /// Writes text with terminal control sequences.
 pub(super) fn print_raw(text: &str) -> io::Result<()> {
     let mut out = stdout();

@@ -5,6 +5,7 @@ mod backup;
 mod purge;
 mod status;
 
+use super::block_on::block_on;
 use super::directory::DataDirectoryArgs;
 use super::exit::{Exit, Failure};
 use pkgtool_serve::database::DatabaseUrl;
@@ -22,11 +23,7 @@ pub(super) enum Command {
 
 /// Runs the command.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         match command {
             Command::Status(args) => status::run(args).await,
             Command::Purge(args) => purge::run(args).await,

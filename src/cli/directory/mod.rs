@@ -9,6 +9,7 @@ mod moment;
 
 use std::path::PathBuf;
 
+use super::block_on::block_on;
 use super::data_dir;
 use super::exit::{Exit, Failure};
 pub(super) use moment::{shown, span};
@@ -43,11 +44,7 @@ pub(super) enum Command {
 
 /// Runs the command.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         match command {
             Command::Accounts(command) => accounts::run(command).await,
             Command::Keys(command) => keys::run(command).await,

@@ -12,7 +12,7 @@ use crate::cli::output;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::selection::Selection;
-use pkgtool_engine::runtime::target::{Candidate, StartRequest};
+use pkgtool_engine::runtime::target::{Candidate, StartRequest, Started};
 use pkgtool_engine::tensor::input::{InputArgs, JointModel, JointSignature};
 use pkgtool_engine::tensor::{Tensor, TensorSpec};
 
@@ -110,6 +110,15 @@ fn each_or_none<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option
 }
 
 impl Side {
+    /// Returns a remark if an engine computes the program by its own interpretation.
+    pub(super) fn reading(&self, started: &Started) -> Option<String> {
+        let selection = &self.selection;
+        let reading = started
+            .candidate
+            .reading(&selection.info, &selection.signature.method);
+        reading.map(|reading| reading.to_string())
+    }
+
     /// Returns backend and engine.
     pub(super) fn which(&self) -> VariantChoice<'_> {
         VariantChoice {

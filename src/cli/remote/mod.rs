@@ -8,6 +8,7 @@ mod task;
 use std::fs;
 use std::path::PathBuf;
 
+use super::block_on::block_on;
 use super::exit::{Exit, Failure};
 use super::output;
 use pkgtool_base::source::text::escape;
@@ -53,11 +54,7 @@ pub(super) enum Command {
 
 /// Runs the command.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         match command {
             Command::Services(args) => services::run(args).await,
             Command::Predict(args) => predict::run(args).await,
@@ -100,14 +97,6 @@ impl From<ClientError> for Failure {
             message
         })
     }
-}
-
-/// Prints a value as JSON.
-fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::Other(format!("cannot write the answer: {error}")))?;
-    output::print(&format!("{text}\n"))?;
-    Ok(())
 }
 
 /// Prints an answer: on a terminal as indented JSON, otherwise unchanged.

@@ -2,7 +2,7 @@
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::{RemoteArgs, print_json};
+use super::RemoteArgs;
 use pkgtool_base::diagnostic::Table;
 
 /// Arguments of `pkgtool services`.
@@ -20,7 +20,7 @@ pub(in super::super) struct Args {
 pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     let services = args.remote.client()?.services(&args.remote.account).await?;
     if args.json {
-        print_json(&services)?;
+        output::print(&output::json(&services))?;
         return Ok(Exit::Clean);
     }
     let mut table = Table::of_text(3);

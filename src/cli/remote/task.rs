@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::data::ContentArgs;
-use super::{RemoteArgs, print_answer, print_json};
+use super::{RemoteArgs, print_answer};
 use pkgtool_serve::client::{Client, TaskResult, TaskStatus};
 
 /// Interval between two frames of the spinner.
@@ -108,7 +108,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             let status = client
                 .status(&args.remote.account, &args.task, false)
                 .await?;
-            print_json(&status)?;
+            output::print(&output::json(&status))?;
             Ok(Exit::Clean)
         }
         Command::Result(args) => {
@@ -131,7 +131,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             let status = args.status.as_deref().map(str::to_uppercase);
             let limit = usize::from(args.limit);
             let tasks = client.list(&args.remote.account, status.as_deref(), limit);
-            print_json(&tasks.await?)?;
+            output::print(&output::json(&tasks.await?))?;
             Ok(Exit::Clean)
         }
     }
@@ -184,7 +184,7 @@ async fn wait(args: &WaitArgs) -> Result<Exit, Failure> {
         // For a failed task this prints its error.
         return fetch(&client, one, None).await;
     }
-    print_json(&ended)?;
+    output::print(&output::json(&ended))?;
     Ok(if ended.status == "COMPLETED" {
         Exit::Clean
     } else {

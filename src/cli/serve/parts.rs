@@ -90,20 +90,9 @@ impl ReloadTargets {
 
 /// All components behind the listener.
 pub(super) struct RunningGateway {
-    settings: Settings,
-    current: Arc<ArcSwap<Settings>>,
+    parts: GatewayParts,
     accounts: Arc<dyn AccountStore>,
-    directory: Arc<Directory>,
-    configs: Arc<PredictConfigs>,
-    usage: Arc<UsageCounts>,
-    services: Arc<Services>,
-    engines: Arc<Engines>,
-    tasks: Arc<dyn TaskStore>,
-    ids: Arc<TaskIds>,
-    blobs: Arc<Blobs>,
-    memory: Arc<BodyMemory>,
     queue: Queue,
-    jobs: Arc<Jobs>,
     first_key: Option<Secret>,
     _lock: DataLock,
 }
@@ -196,21 +185,24 @@ impl RunningGateway {
         let keep_days = settings.usage.keep_days;
         let cpu = Arc::clone(engines.meters().cpu());
         let usage = UsageCounts::start(Arc::clone(&store), keep_days, clock, cpu);
-        Ok(Self {
-            accounts: Arc::clone(&store),
+        let parts = GatewayParts {
             directory: watched,
-            configs: Arc::new(PredictConfigs::new(store)),
+            configs: Arc::new(PredictConfigs::new(Arc::clone(&store))),
             usage: Arc::new(usage),
             settings,
             current,
             services,
             engines,
-            tasks,
+            store: tasks,
             ids: Arc::new(TaskIds::after(last)),
             blobs,
             memory,
-            queue,
             jobs,
+        };
+        Ok(Self {
+            parts,
+            accounts: store,
+            queue,
             first_key,
             _lock: lock,
         })
@@ -218,36 +210,24 @@ impl RunningGateway {
 
     /// Returns the components that the gateway's handlers use.
     pub(super) fn parts(&self) -> GatewayParts {
-        GatewayParts {
-            settings: self.settings.clone(),
-            current: Arc::clone(&self.current),
-            directory: Arc::clone(&self.directory),
-            configs: Arc::clone(&self.configs),
-            usage: Arc::clone(&self.usage),
-            services: Arc::clone(&self.services),
-            engines: Arc::clone(&self.engines),
-            store: Arc::clone(&self.tasks),
-            blobs: Arc::clone(&self.blobs),
-            ids: Arc::clone(&self.ids),
-            memory: Arc::clone(&self.memory),
-            jobs: Arc::clone(&self.jobs),
-        }
+        self.parts.clone()
     }
 
     /// Returns the components that accept new settings.
     pub(super) fn reload_targets(&self) -> ReloadTargets {
+        let parts = &self.parts;
         ReloadTargets {
-            current: Arc::clone(&self.current),
-            services: Arc::clone(&self.services),
-            jobs: Arc::clone(&self.jobs),
-            directory: Arc::clone(&self.directory),
+            current: Arc::clone(&parts.current),
+            services: Arc::clone(&parts.services),
+            jobs: Arc::clone(&parts.jobs),
+            directory: Arc::clone(&parts.directory),
             store: Arc::clone(&self.accounts),
-            engines: Arc::clone(&self.engines),
+            engines: Arc::clone(&parts.engines),
         }
     }
 
     pub(super) fn services(&self) -> &Services {
-        &self.services
+        &self.parts.services
     }
 
     /// Returns the API key that was created at the first start with an empty data directory.
@@ -275,7 +255,7 @@ impl RunningGateway {
             deadline
         };
         let ((), deadline) = tokio::join!(serving, tasks);
-        if tokio::time::timeout_at(deadline.end, self.jobs.stop())
+        if tokio::time::timeout_at(deadline.end, self.parts.jobs.stop())
             .await
             .is_err()
         {
@@ -283,7 +263,7 @@ impl RunningGateway {
                 "training jobs could not be returned to the queue in time; the next start does it"
             );
         }
-        if tokio::time::timeout_at(deadline.end, self.services.stop())
+        if tokio::time::timeout_at(deadline.end, self.parts.services.stop())
             .await
             .is_err()
         {
@@ -291,7 +271,7 @@ impl RunningGateway {
         }
         // This runs even after the deadline: usage is not counted any more, and storing it takes
         // only a moment.
-        if let Err(error) = self.usage.store().await {
+        if let Err(error) = self.parts.usage.store().await {
             tracing::error!(%error, "cannot store the last usage counts");
         }
     }

@@ -6,7 +6,7 @@ use super::key::{ApiKey, Permissions, Secret};
 use super::number::number;
 use super::record::Account;
 use super::store::{AccountStore, NewKey};
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 
 /// Maximum length of the name of an account or key.
 const MAX_NAME_LENGTH: usize = 64;
@@ -97,7 +97,7 @@ impl Accounts {
     }
 
     /// Returns all accounts, oldest first.
-    pub async fn list(&self) -> Result<Vec<Account>, DatabaseError> {
+    pub async fn list(&self) -> DatabaseResult<Vec<Account>> {
         self.store.accounts().await
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use super::record::{AccountId, PredictConfig};
 use super::store::{AccountStore, NewConfig};
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseResult, Timestamp};
 
 /// The predict configs of a store, with a cache.
 pub struct PredictConfigs {
@@ -71,12 +71,12 @@ impl PredictConfigs {
     }
 
     /// Returns the permanent number of an account's service.
-    pub async fn service_number(&self, owner: AccountId, name: &str) -> Result<i64, DatabaseError> {
+    pub async fn service_number(&self, owner: AccountId, name: &str) -> DatabaseResult<i64> {
         self.store.service_number(owner, name).await
     }
 
     /// Returns the configs of a service, oldest first.
-    pub async fn list(&self, service: i64) -> Result<Arc<Vec<PredictConfig>>, DatabaseError> {
+    pub async fn list(&self, service: i64) -> DatabaseResult<Arc<Vec<PredictConfig>>> {
         let before = match self.kept(service) {
             Ok(configs) => return Ok(configs),
             Err(changes) => changes,
@@ -90,30 +90,26 @@ impl PredictConfigs {
     }
 
     /// Returns a config of a service.
-    pub async fn get(&self, service: i64, id: i64) -> Result<Option<PredictConfig>, DatabaseError> {
+    pub async fn get(&self, service: i64, id: i64) -> DatabaseResult<Option<PredictConfig>> {
         let all = self.list(service).await?;
         Ok(all.iter().find(|config| config.id == id).cloned())
     }
 
     /// Returns the config that requests use by default.
-    pub async fn default_of(&self, service: i64) -> Result<Option<PredictConfig>, DatabaseError> {
+    pub async fn default_of(&self, service: i64) -> DatabaseResult<Option<PredictConfig>> {
         let all = self.list(service).await?;
         Ok(all.iter().find(|config| config.is_default).cloned())
     }
 
     /// Stores a config. A new default replaces the old one.
-    pub async fn create(
-        &self,
-        config: NewConfig,
-        now: Timestamp,
-    ) -> Result<PredictConfig, DatabaseError> {
+    pub async fn create(&self, config: NewConfig, now: Timestamp) -> DatabaseResult<PredictConfig> {
         let _changing = self.changing.lock().await;
         let _change = Change::begin(&self.kept, config.service);
         self.store.create_config(config, now).await
     }
 
     /// Deletes a config; returns `false` if it does not exist.
-    pub async fn delete(&self, service: i64, id: i64) -> Result<bool, DatabaseError> {
+    pub async fn delete(&self, service: i64, id: i64) -> DatabaseResult<bool> {
         let _changing = self.changing.lock().await;
         let _change = Change::begin(&self.kept, service);
         self.store.delete_config(service, id).await

@@ -17,7 +17,7 @@ use super::number::number;
 use super::record::{Account, AccountId};
 use super::store::{AccountStore, StoredKey};
 use super::strangers::UnknownKeyLimiter;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseResult, Timestamp};
 
 /// Interval between checks for changes.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
@@ -50,7 +50,7 @@ pub struct Snapshot {
 
 impl Directory {
     /// Reads a store's accounts and follows its changes. Must be called on a tokio runtime.
-    pub async fn watch(store: Arc<dyn AccountStore>) -> Result<Arc<Self>, DatabaseError> {
+    pub async fn watch(store: Arc<dyn AccountStore>) -> DatabaseResult<Arc<Self>> {
         let seen = store.version().await?;
         let first = Snapshot::read(&*store).await?;
         let view = Arc::new(View {
@@ -100,7 +100,7 @@ impl Drop for Directory {
 
 impl View {
     /// Replaces the snapshot if something changed.
-    async fn refresh(&self) -> Result<(), DatabaseError> {
+    async fn refresh(&self) -> DatabaseResult<()> {
         let mut seen = self.seen.lock().await;
         // The version is read before the data: the next refresh sees a change in between.
         let now = self.store.version().await?;
@@ -145,7 +145,7 @@ async fn follow(view: Arc<View>, wake: Arc<Notify>) {
 
 impl Snapshot {
     /// Reads the current snapshot of a store.
-    pub async fn read(store: &dyn AccountStore) -> Result<Self, DatabaseError> {
+    pub async fn read(store: &dyn AccountStore) -> DatabaseResult<Self> {
         let accounts = store.accounts().await?;
         Ok(Self::new(accounts, store.keys().await?))
     }

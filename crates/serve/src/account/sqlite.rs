@@ -1,19 +1,15 @@
 //! The account store in SQLite.
-//!
-//! Invariant: readers never wait for a change that waits for another process. Such a change runs on
-//! a blocking thread, so it does not delay other requests.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
 use super::record::{Account, AccountId, Counted, MAX_COUNT, PredictConfig, Usage, UsageKey};
 use super::store::{AccountStore, NewConfig, NewKey, StoredKey};
-use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, Day, Timestamp};
+use crate::database::sqlite::{Connections, Sqlite};
+use crate::database::{DatabaseResult, Day, Timestamp};
 
 /// Columns of an account.
 const ACCOUNT_COLUMNS: &str = "id, name, rps, blocked, created_at";
@@ -21,51 +17,14 @@ const ACCOUNT_COLUMNS: &str = "id, name, rps, blocked, created_at";
 /// Columns of a predict config.
 const CONFIG_COLUMNS: &str = "id, service, name, config, is_default, created_at";
 
-/// Accounts in a database that several processes may change. A call takes microseconds, so it runs
-/// on the calling thread.
+/// Accounts in a database that several processes may change.
 #[derive(Debug)]
-pub(crate) struct SqliteAccounts {
-    database: Sqlite,
-    writer: Mutex<Connection>,
-    reader: Mutex<Connection>,
-}
+pub(crate) struct SqliteAccounts(Connections);
 
 impl SqliteAccounts {
     /// Opens the accounts of a database.
-    pub(crate) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
-        Ok(Arc::new(Self {
-            writer: Mutex::new(database.connect()?),
-            reader: Mutex::new(database.connect_to_read()?),
-            database: database.clone(),
-        }))
-    }
-
-    fn read<T>(
-        &self,
-        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, DatabaseError> {
-        self.on(&self.reader, call)
-    }
-
-    fn write<T>(
-        &self,
-        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, DatabaseError> {
-        let write = || self.on(&self.writer, call);
-        // Waiting for another process's lock may take seconds, so it runs on a blocking thread.
-        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
-            _ => write(),
-        }
-    }
-
-    fn on<T>(
-        &self,
-        connection: &Mutex<Connection>,
-        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, DatabaseError> {
-        let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-        call(&connection).map_err(|error| self.database.error(&error))
+    pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
+        Connections::open(database).map(|connections| Arc::new(Self(connections)))
     }
 }
 
@@ -76,15 +35,12 @@ impl AccountStore for SqliteAccounts {
         name: &str,
         rps: u32,
         now: Timestamp,
-    ) -> Result<Option<Account>, DatabaseError> {
+    ) -> DatabaseResult<Option<Account>> {
         let sql = format!(
             "INSERT INTO account (name, rps, created_at) VALUES (?1, ?2, ?3)
             ON CONFLICT (name) DO NOTHING RETURNING {ACCOUNT_COLUMNS}"
         );
-        self.write(|connection| {
-            let made = connection.query_row(&sql, params![name, rps, now.0], account);
-            made.optional()
-        })
+        self.0.changed_row(&sql, params![name, rps, now.0], account)
     }
 
     async fn change_account(
@@ -92,48 +48,37 @@ impl AccountStore for SqliteAccounts {
         id: AccountId,
         rps: Option<u32>,
         blocked: Option<bool>,
-    ) -> Result<Option<Account>, DatabaseError> {
+    ) -> DatabaseResult<Option<Account>> {
         let sql = format!(
             "UPDATE account SET rps = coalesce(?2, rps), blocked = coalesce(?3, blocked)
             WHERE id = ?1 RETURNING {ACCOUNT_COLUMNS}"
         );
-        self.write(|connection| {
-            let changed = connection.query_row(&sql, params![id.0, rps, blocked], account);
-            changed.optional()
-        })
+        let values = params![id.0, rps, blocked];
+        self.0.changed_row(&sql, values, account)
     }
 
-    async fn accounts(&self) -> Result<Vec<Account>, DatabaseError> {
-        self.read(|connection| {
-            let sql = format!("SELECT {ACCOUNT_COLUMNS} FROM account ORDER BY id");
-            let mut read = connection.prepare_cached(&sql)?;
-            read.query_map([], account)?.collect()
-        })
+    async fn accounts(&self) -> DatabaseResult<Vec<Account>> {
+        let sql = format!("SELECT {ACCOUNT_COLUMNS} FROM account ORDER BY id");
+        self.0.rows(&sql, [], account)
     }
 
-    async fn create_key(
-        &self,
-        key: NewKey,
-        now: Timestamp,
-    ) -> Result<Option<ApiKey>, DatabaseError> {
+    async fn create_key(&self, key: NewKey, now: Timestamp) -> DatabaseResult<Option<ApiKey>> {
         let sql = "INSERT INTO api_key
                 (account, name, hash, predict, read, write, created_at, expires_at)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (account, name) DO NOTHING
             RETURNING id";
-        let id = self.write(|connection| {
-            let values = params![
-                key.account.0,
-                key.name,
-                key.hash,
-                key.permissions.predict,
-                key.permissions.read,
-                key.permissions.write,
-                now.0,
-                key.expires_at.map(|at| at.0),
-            ];
-            let made = connection.query_row(sql, values, |row| row.get(0));
-            made.optional()
-        })?;
+        let permissions = key.permissions;
+        let values = params![
+            key.account.0,
+            key.name,
+            key.hash,
+            permissions.predict,
+            permissions.read,
+            permissions.write,
+            now.0,
+            key.expires_at.map(|at| at.0),
+        ];
+        let id = self.0.changed_row(sql, values, |row| row.get(0))?;
         Ok(id.map(|id| ApiKey {
             id,
             name: key.name,
@@ -145,79 +90,68 @@ impl AccountStore for SqliteAccounts {
         }))
     }
 
-    async fn keys(&self) -> Result<Vec<StoredKey>, DatabaseError> {
+    async fn keys(&self) -> DatabaseResult<Vec<StoredKey>> {
         let sql = "SELECT api_key.id, api_key.name, account, predict, read, write,
                 api_key.created_at, expires_at, revoked_at, account.name, hash
             FROM api_key JOIN account ON account.id = account ORDER BY api_key.id";
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(sql)?;
-            read.query_map([], key)?.collect()
-        })
+        self.0.rows(sql, [], key)
     }
 
-    async fn revoke_key(&self, key: i64, now: Timestamp) -> Result<(), DatabaseError> {
+    async fn revoke_key(&self, key: i64, now: Timestamp) -> DatabaseResult<()> {
         let sql = "UPDATE api_key SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
-        self.write(|connection| connection.execute(sql, params![key, now.0]).map(drop))
+        self.0.change(sql, params![key, now.0]).map(drop)
     }
 
-    async fn version(&self) -> Result<i64, DatabaseError> {
-        self.read(|connection| {
+    async fn version(&self) -> DatabaseResult<i64> {
+        self.0.read(|connection| {
             let mut read = connection.prepare_cached("SELECT version FROM account_version")?;
             read.query_row([], |row| row.get(0))
         })
     }
 
-    async fn service_number(&self, owner: AccountId, name: &str) -> Result<i64, DatabaseError> {
+    async fn service_number(&self, owner: AccountId, name: &str) -> DatabaseResult<i64> {
         let find = "SELECT id FROM service WHERE owner = ?1 AND name = ?2";
         let insert = "INSERT INTO service (owner, name) VALUES (?1, ?2)
             ON CONFLICT (owner, name) DO NOTHING";
-        self.write(|connection| {
-            let number = || connection.query_row(find, params![owner.0, name], |row| row.get(0));
-            if let Some(known) = number().optional()? {
-                return Ok(known);
-            }
+        let number = |connection: &Connection| {
+            connection.query_row(find, params![owner.0, name], |row| row.get(0))
+        };
+        if let Some(known) = self.0.read(|connection| number(connection).optional())? {
+            return Ok(known);
+        }
+        self.0.write(|connection| {
             connection.execute(insert, params![owner.0, name])?;
-            number()
+            number(connection)
         })
     }
 
-    async fn configs(&self, service: i64) -> Result<Vec<PredictConfig>, DatabaseError> {
+    async fn configs(&self, service: i64) -> DatabaseResult<Vec<PredictConfig>> {
         let sql =
             format!("SELECT {CONFIG_COLUMNS} FROM predict_config WHERE service = ?1 ORDER BY id");
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(&sql)?;
-            read.query_map([service], config)?.collect()
-        })
+        self.0.rows(&sql, [service], config)
     }
 
-    async fn create_config(
-        &self,
-        new: NewConfig,
-        now: Timestamp,
-    ) -> Result<PredictConfig, DatabaseError> {
+    async fn create_config(&self, new: NewConfig, now: Timestamp) -> DatabaseResult<PredictConfig> {
         let clear = "UPDATE predict_config SET is_default = 0 WHERE service = ?1";
         let insert = format!(
             "INSERT INTO predict_config (service, name, config, is_default, created_at)
             VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {CONFIG_COLUMNS}"
         );
-        self.write(|connection| {
-            let change = connection.unchecked_transaction()?;
+        self.0.write(|connection| {
             if new.is_default {
-                change.execute(clear, [new.service])?;
+                connection.execute(clear, [new.service])?;
             }
             let values = params![new.service, new.name, new.config, new.is_default, now.0];
-            let made = change.query_row(&insert, values, config)?;
-            change.commit()?;
-            Ok(made)
+            connection.query_row(&insert, values, config)
         })
     }
 
-    async fn delete_config(&self, service: i64, id: i64) -> Result<bool, DatabaseError> {
+    async fn delete_config(&self, service: i64, id: i64) -> DatabaseResult<bool> {
         let sql = "DELETE FROM predict_config WHERE service = ?1 AND id = ?2";
-        self.write(|connection| Ok(connection.execute(sql, params![service, id])? > 0))
+        Ok(self.0.change(sql, params![service, id])? > 0)
     }
 
-    async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> Result<(), DatabaseError> {
+    async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> DatabaseResult<()> {
         let sql = format!(
             "INSERT INTO usage (account, day, service, requests, prompt_tokens, completion_tokens,
                 cached_tokens)
@@ -227,9 +161,8 @@ impl AccountStore for SqliteAccounts {
                 completion_tokens = min({MAX_COUNT}, completion_tokens + excluded.completion_tokens),
                 cached_tokens = min({MAX_COUNT}, cached_tokens + excluded.cached_tokens)"
         );
-        self.write(|connection| {
-            let change = connection.unchecked_transaction()?;
-            let mut add = change.prepare_cached(&sql)?;
+        self.0.write(|connection| {
+            let mut add = connection.prepare_cached(&sql)?;
             for (key, counted) in used {
                 let [requests, prompt, completion, cached] = numbers(*counted);
                 let (account, day) = (key.account.0, key.day.0);
@@ -243,43 +176,32 @@ impl AccountStore for SqliteAccounts {
                     cached
                 ])?;
             }
-            drop(add);
-            change.commit()
+            Ok(())
         })
     }
 
-    async fn usage(
-        &self,
-        account: AccountId,
-        from: Day,
-        to: Day,
-    ) -> Result<Vec<Usage>, DatabaseError> {
+    async fn usage(&self, account: AccountId, from: Day, to: Day) -> DatabaseResult<Vec<Usage>> {
         let sql = "SELECT day, service.id, service.name, owner.id, owner.name,
                 requests, prompt_tokens, completion_tokens, cached_tokens
             FROM usage JOIN service ON service.id = usage.service
                 JOIN account AS owner ON owner.id = service.owner
             WHERE usage.account = ?1 AND day BETWEEN ?2 AND ?3
             ORDER BY day, owner.name, service.name";
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(sql)?;
-            read.query_map([account.0, from.0, to.0], usage)?.collect()
-        })
+        self.0.rows(sql, [account.0, from.0, to.0], usage)
     }
 
-    async fn add_cpu(&self, used: &[CpuUsed]) -> Result<(), DatabaseError> {
+    async fn add_cpu(&self, used: &[CpuUsed]) -> DatabaseResult<()> {
         let sql = format!(
             "INSERT INTO cpu_usage (account, day, micros) VALUES (?1, ?2, ?3)
             ON CONFLICT (account, day) DO UPDATE SET micros = min({MAX_COUNT}, micros + excluded.micros)"
         );
-        self.write(|connection| {
-            let change = connection.unchecked_transaction()?;
-            let mut add = change.prepare_cached(&sql)?;
+        self.0.write(|connection| {
+            let mut add = connection.prepare_cached(&sql)?;
             for used in used {
                 let micros = i64::try_from(used.micros.min(MAX_COUNT)).unwrap_or(i64::MAX);
                 add.execute(params![used.account.0, used.day.0, micros])?;
             }
-            drop(add);
-            change.commit()
+            Ok(())
         })
     }
 
@@ -288,28 +210,24 @@ impl AccountStore for SqliteAccounts {
         account: Option<AccountId>,
         from: Day,
         to: Day,
-    ) -> Result<Vec<CpuUsed>, DatabaseError> {
+    ) -> DatabaseResult<Vec<CpuUsed>> {
         let sql = "SELECT account, day, micros FROM cpu_usage
             WHERE day BETWEEN ?2 AND ?3 AND (?1 IS NULL OR account = ?1) ORDER BY day, account";
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(sql)?;
-            let values = params![account.map(|account| account.0), from.0, to.0];
-            let used = read.query_map(values, |row| {
-                Ok(CpuUsed {
-                    account: AccountId(row.get(0)?),
-                    day: Day(row.get(1)?),
-                    micros: row.get::<_, i64>(2)?.try_into().unwrap_or(0),
-                })
-            })?;
-            used.collect()
+        let values = params![account.map(|account| account.0), from.0, to.0];
+        self.0.rows(sql, values, |row| {
+            Ok(CpuUsed {
+                account: AccountId(row.get(0)?),
+                day: Day(row.get(1)?),
+                micros: row.get::<_, i64>(2)?.try_into().unwrap_or(0),
+            })
         })
     }
 
-    async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError> {
+    async fn forget_usage(&self, before: Day, most: usize) -> DatabaseResult<usize> {
         // Checked first: a change without effect would also wait for other processes.
         let find = "SELECT EXISTS (SELECT 1 FROM usage WHERE day < ?1)
             OR EXISTS (SELECT 1 FROM cpu_usage WHERE day < ?1)";
-        let is_there = self.read(|connection| {
+        let is_there = self.0.read(|connection| {
             let mut find = connection.prepare_cached(find)?;
             find.query_row([before.0], |row| row.get::<_, bool>(0))
         })?;
@@ -320,7 +238,7 @@ impl AccountStore for SqliteAccounts {
             SELECT account, day, service FROM usage WHERE day < ?1 ORDER BY day LIMIT ?2)";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let cpu = "DELETE FROM cpu_usage WHERE day < ?1";
-        self.write(|connection| {
+        self.0.write(|connection| {
             // One row per account and day, so there are few.
             connection.execute(cpu, [before.0])?;
             connection.execute(sql, [before.0, most])
@@ -339,7 +257,7 @@ fn numbers(counted: Counted) -> [i64; 4] {
     all.map(|count| i64::try_from(count.min(MAX_COUNT)).unwrap_or(i64::MAX))
 }
 
-fn usage(row: &Row<'_>) -> Result<Usage, rusqlite::Error> {
+fn usage(row: &Row<'_>) -> rusqlite::Result<Usage> {
     let count =
         |column| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)?.try_into().unwrap_or(0));
     Ok(Usage {
@@ -357,7 +275,7 @@ fn usage(row: &Row<'_>) -> Result<Usage, rusqlite::Error> {
     })
 }
 
-fn account(row: &Row<'_>) -> Result<Account, rusqlite::Error> {
+fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
     Ok(Account {
         id: AccountId(row.get(0)?),
         name: row.get(1)?,
@@ -367,7 +285,7 @@ fn account(row: &Row<'_>) -> Result<Account, rusqlite::Error> {
     })
 }
 
-fn key(row: &Row<'_>) -> Result<StoredKey, rusqlite::Error> {
+fn key(row: &Row<'_>) -> rusqlite::Result<StoredKey> {
     let moment =
         |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(Timestamp));
     Ok(StoredKey {
@@ -389,7 +307,7 @@ fn key(row: &Row<'_>) -> Result<StoredKey, rusqlite::Error> {
     })
 }
 
-fn config(row: &Row<'_>) -> Result<PredictConfig, rusqlite::Error> {
+fn config(row: &Row<'_>) -> rusqlite::Result<PredictConfig> {
     Ok(PredictConfig {
         id: row.get(0)?,
         service: row.get(1)?,

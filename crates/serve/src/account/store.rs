@@ -3,7 +3,7 @@
 use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
 use super::record::{Account, AccountId, Counted, PredictConfig, Usage, UsageKey};
-use crate::database::{DatabaseError, Day, Timestamp};
+use crate::database::{DatabaseResult, Day, Timestamp};
 
 /// A key to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub trait AccountStore: Send + Sync {
         name: &str,
         rps: u32,
         now: Timestamp,
-    ) -> Result<Option<Account>, DatabaseError>;
+    ) -> DatabaseResult<Option<Account>>;
 
     /// Changes the given values of an account; returns `None` if it does not exist.
     async fn change_account(
@@ -65,58 +65,49 @@ pub trait AccountStore: Send + Sync {
         account: AccountId,
         rps: Option<u32>,
         blocked: Option<bool>,
-    ) -> Result<Option<Account>, DatabaseError>;
+    ) -> DatabaseResult<Option<Account>>;
 
     /// Returns all accounts, oldest first.
-    async fn accounts(&self) -> Result<Vec<Account>, DatabaseError>;
+    async fn accounts(&self) -> DatabaseResult<Vec<Account>>;
 
     /// Creates a key; returns `None` if its account has a key of this name.
-    async fn create_key(
-        &self,
-        key: NewKey,
-        now: Timestamp,
-    ) -> Result<Option<ApiKey>, DatabaseError>;
+    async fn create_key(&self, key: NewKey, now: Timestamp) -> DatabaseResult<Option<ApiKey>>;
 
     /// Returns all keys, oldest first, including revoked and expired ones.
-    async fn keys(&self) -> Result<Vec<StoredKey>, DatabaseError>;
+    async fn keys(&self) -> DatabaseResult<Vec<StoredKey>>;
 
     /// Revokes a key by its number; a revoked key stays unchanged.
-    async fn revoke_key(&self, key: i64, now: Timestamp) -> Result<(), DatabaseError>;
+    async fn revoke_key(&self, key: i64, now: Timestamp) -> DatabaseResult<()>;
 
     /// Returns a number that changes with every change of accounts and keys, by any process. It is
     /// called often and must be cheap.
-    async fn version(&self) -> Result<i64, DatabaseError>;
+    async fn version(&self) -> DatabaseResult<i64>;
 
     /// Returns the permanent number of an account's service, and assigns one if necessary.
-    async fn service_number(&self, owner: AccountId, name: &str) -> Result<i64, DatabaseError>;
+    async fn service_number(&self, owner: AccountId, name: &str) -> DatabaseResult<i64>;
 
     /// Returns the predict configs of a service, oldest first.
-    async fn configs(&self, service: i64) -> Result<Vec<PredictConfig>, DatabaseError>;
+    async fn configs(&self, service: i64) -> DatabaseResult<Vec<PredictConfig>>;
 
     /// Stores a predict config.
     async fn create_config(
         &self,
         config: NewConfig,
         now: Timestamp,
-    ) -> Result<PredictConfig, DatabaseError>;
+    ) -> DatabaseResult<PredictConfig>;
 
     /// Deletes a predict config of a service; returns `false` if it does not exist.
-    async fn delete_config(&self, service: i64, id: i64) -> Result<bool, DatabaseError>;
+    async fn delete_config(&self, service: i64, id: i64) -> DatabaseResult<bool>;
 
     /// Adds usage of accounts; all of it or nothing.
-    async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> Result<(), DatabaseError>;
+    async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> DatabaseResult<()>;
 
     /// Returns the usage of an account in a period, first and last day included, ordered by day,
     /// owner and service. Usage of a service without a number is omitted.
-    async fn usage(
-        &self,
-        account: AccountId,
-        from: Day,
-        to: Day,
-    ) -> Result<Vec<Usage>, DatabaseError>;
+    async fn usage(&self, account: AccountId, from: Day, to: Day) -> DatabaseResult<Vec<Usage>>;
 
     /// Adds CPU time of accounts; all of it or nothing.
-    async fn add_cpu(&self, used: &[CpuUsed]) -> Result<(), DatabaseError>;
+    async fn add_cpu(&self, used: &[CpuUsed]) -> DatabaseResult<()>;
 
     /// Returns the CPU time of one account or of all in a period, first and last day included,
     /// ordered by day and account.
@@ -125,8 +116,8 @@ pub trait AccountStore: Send + Sync {
         account: Option<AccountId>,
         from: Day,
         to: Day,
-    ) -> Result<Vec<CpuUsed>, DatabaseError>;
+    ) -> DatabaseResult<Vec<CpuUsed>>;
 
     /// Deletes at most `most` records of days before `before`, oldest first, and returns how many.
-    async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError>;
+    async fn forget_usage(&self, before: Day, most: usize) -> DatabaseResult<usize>;
 }

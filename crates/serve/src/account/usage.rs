@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::cpu::{CpuCounts, CpuUsed};
 use super::record::{AccountId, Counted, Usage, UsageKey};
 use super::store::AccountStore;
-use crate::database::{DatabaseError, Day, RetentionClock, Timestamp};
+use crate::database::{DatabaseResult, Day, RetentionClock, Timestamp};
 
 /// Interval between writes to the store.
 const STORE_INTERVAL: Duration = Duration::from_millis(500);
@@ -77,24 +77,19 @@ impl UsageCounts {
         account: AccountId,
         from: Day,
         to: Day,
-    ) -> Result<Vec<CpuUsed>, DatabaseError> {
+    ) -> DatabaseResult<Vec<CpuUsed>> {
         self.counts.store_pending().await?;
         self.counts.store.cpu(Some(account), from, to).await
     }
 
     /// Stores all pending counts.
-    pub async fn store(&self) -> Result<(), DatabaseError> {
+    pub async fn store(&self) -> DatabaseResult<()> {
         self.counts.store_pending().await
     }
 
     /// Returns the usage of an account in a period, first and last day included, ordered by day,
     /// owner and service.
-    pub async fn of(
-        &self,
-        account: AccountId,
-        from: Day,
-        to: Day,
-    ) -> Result<Vec<Usage>, DatabaseError> {
+    pub async fn of(&self, account: AccountId, from: Day, to: Day) -> DatabaseResult<Vec<Usage>> {
         // Stored first: stored usage has names, and nothing is counted twice.
         self.counts.store_pending().await?;
         self.counts.store.usage(account, from, to).await
@@ -112,7 +107,7 @@ impl Counts {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn store_pending(&self) -> Result<(), DatabaseError> {
+    async fn store_pending(&self) -> DatabaseResult<()> {
         let _storing = self.storing.lock().await;
         let cpu = self.cpu.take();
         if !cpu.is_empty()
@@ -133,7 +128,7 @@ impl Counts {
         Ok(())
     }
 
-    async fn forget(&self, keep_days: u32) -> Result<(), DatabaseError> {
+    async fn forget(&self, keep_days: u32) -> DatabaseResult<()> {
         let before = self.clock.kept_since_day(keep_days);
         while self.store.forget_usage(before, MAX_DELETED_ROWS).await? == MAX_DELETED_ROWS {
             tokio::time::sleep(DELETE_PAUSE).await;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::DatabaseError;
+use super::{DatabaseError, DatabaseResult};
 
 /// Files that may be in a data directory before it has a database.
 #[cfg(unix)]
@@ -16,7 +16,7 @@ const DATABASE: &str = "pkgtool.db";
 
 /// Creates a data directory, or makes an existing one private: only its owner may read it and the
 /// files that this process writes later. Rejects a directory of another user.
-pub(crate) fn own_directory(directory: &Path) -> Result<(), DatabaseError> {
+pub(crate) fn own_directory(directory: &Path) -> DatabaseResult<()> {
     #[cfg(unix)]
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     make_directory(directory)?;
@@ -26,7 +26,7 @@ pub(crate) fn own_directory(directory: &Path) -> Result<(), DatabaseError> {
 }
 
 #[cfg(unix)]
-fn make_private(directory: &Path) -> Result<(), DatabaseError> {
+fn make_private(directory: &Path) -> DatabaseResult<()> {
     use std::os::unix::fs::MetadataExt as _;
     let path = directory.display().to_string();
     let unusable = |reason: String| DatabaseError::ReadOnly {
@@ -103,7 +103,7 @@ fn narrow(directory: &Path, depth: usize, user: u32) -> io::Result<usize> {
 }
 
 /// Creates a directory that only its owner may read.
-pub(crate) fn make_directory(directory: &Path) -> Result<(), DatabaseError> {
+pub(crate) fn make_directory(directory: &Path) -> DatabaseResult<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -1,5 +1,8 @@
 //! Errors of the database.
 
+/// The result of an operation on the database.
+pub type DatabaseResult<T> = Result<T, DatabaseError>;
+
 /// A failure of the database or of the disk below it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DatabaseError {

@@ -3,8 +3,8 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
-use super::DatabaseError;
 use super::directory::own_directory;
+use super::{DatabaseError, DatabaseResult};
 
 /// Name of the lock file.
 const LOCK_FILE: &str = "lock";
@@ -17,7 +17,7 @@ pub struct DataLock {
 
 impl DataLock {
     /// Locks a directory, and creates it if necessary.
-    pub fn take(directory: &Path) -> Result<Self, DatabaseError> {
+    pub fn take(directory: &Path) -> DatabaseResult<Self> {
         own_directory(directory)?;
         let path = directory.join(LOCK_FILE);
         let read_only = |error: std::io::Error| DatabaseError::ReadOnly {

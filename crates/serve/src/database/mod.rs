@@ -15,7 +15,7 @@ mod url;
 pub use calendar::Day;
 pub use directory::free_bytes;
 pub(crate) use directory::{make_directory, sync_path, sync_tree};
-pub use error::DatabaseError;
+pub use error::{DatabaseError, DatabaseResult};
 pub use lock::DataLock;
 pub use retention::RetentionClock;
 pub use space::{DatabaseSize, FileStats, disk_free};

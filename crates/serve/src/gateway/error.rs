@@ -91,6 +91,11 @@ impl Error {
         Self::new(StatusCode::BAD_REQUEST, BAD_REQUEST, message)
     }
 
+    /// The current state does not allow the request.
+    pub(super) fn conflict(code: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
     /// Adds a machine-readable detail.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.args.insert(name.to_owned(), value.into());
@@ -483,9 +488,7 @@ impl From<EnqueueError> for Error {
                 too_many("CPU_SECONDS_LIMIT_EXCEEDED", retry_after).with("limit", limit)
             }
             EnqueueError::Blocked => Self::blocked(),
-            EnqueueError::Conflict => {
-                Self::new(StatusCode::CONFLICT, "IDEMPOTENCY_KEY_WAS_USED", message)
-            }
+            EnqueueError::Conflict => Self::conflict("IDEMPOTENCY_KEY_WAS_USED", message),
             EnqueueError::Database(error) => error.into(),
         }
     }

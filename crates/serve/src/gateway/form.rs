@@ -127,13 +127,14 @@ pub(super) struct FormContext<'a> {
     store_for: Option<TaskId>,
 }
 
+/// A request, and its body if that is in the blob store already.
+type FormRead = Result<(Request, Option<Content>), Error>;
+
 /// A form in which requests carry data, config and data type.
 pub(super) trait Form: Send {
     /// Reads the request, and the location of its body if it was stored.
-    fn read(
-        source: FormContext<'_>,
-        request: HttpRequest,
-    ) -> impl Future<Output = Result<(Request, Option<Content>), Error>> + Send;
+    fn read(source: FormContext<'_>, request: HttpRequest)
+    -> impl Future<Output = FormRead> + Send;
 }
 
 /// Raw form: the body is the data, the query names the config.
@@ -153,22 +154,10 @@ impl<F: Form> FromRequest<Arc<Gateway>> for PredictRequest<F> {
         let (service, caller) = target(&mut parts, gateway, Operation::Predict).await?;
         let limit = gateway.limit(caller)?;
         gateway.admit(caller, limit, Timestamp::now()).await?;
-        let source = FormContext {
-            gateway,
-            service: &service,
-            caller,
-            store_for: None,
-        };
         let request = HttpRequest::from_parts(parts, body);
-        let (request, _) = F::read(source, request).await?;
-        Ok(Self {
-            call: PredictCall {
-                service,
-                caller,
-                request,
-            },
-            form: PhantomData,
-        })
+        let (call, _) = call::<F>(gateway, (service, caller), None, request).await?;
+        let form = PhantomData;
+        Ok(Self { call, form })
     }
 }
 
@@ -190,20 +179,10 @@ impl<F: Form> FromRequest<Arc<Gateway>> for TaskRequest<F> {
             gateway.admit(caller, limit, now).await?;
         }
         let id = gateway.ids.next(now);
-        let source = FormContext {
-            gateway,
-            service: &service,
-            caller,
-            store_for: Some(id),
-        };
         let request = HttpRequest::from_parts(parts, body);
-        let (request, stored) = F::read(source, request).await?;
+        let (call, stored) = call::<F>(gateway, (service, caller), Some(id), request).await?;
         Ok(Self {
-            call: PredictCall {
-                service,
-                caller,
-                request,
-            },
+            call,
             coming: PendingTask {
                 id,
                 key,
@@ -232,6 +211,28 @@ async fn target(
     Ok((service, caller))
 }
 
+/// Reads a request of a form.
+async fn call<F: Form>(
+    gateway: &Arc<Gateway>,
+    (service, caller): (Arc<Service>, AccountId),
+    store_for: Option<TaskId>,
+    request: HttpRequest,
+) -> Result<(PredictCall, Option<Content>), Error> {
+    let source = FormContext {
+        gateway,
+        service: &service,
+        caller,
+        store_for,
+    };
+    let (request, stored) = F::read(source, request).await?;
+    let call = PredictCall {
+        service,
+        caller,
+        request,
+    };
+    Ok((call, stored))
+}
+
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
         return Ok(None);
@@ -249,20 +250,17 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
 }
 
 impl Form for RawForm {
-    async fn read(
-        source: FormContext<'_>,
-        request: HttpRequest,
-    ) -> Result<(Request, Option<Content>), Error> {
-        let (gateway, service) = (source.gateway, source.service);
+    async fn read(source: FormContext<'_>, request: HttpRequest) -> FormRead {
+        let gateway = source.gateway;
         let (mut parts, body) = request.into_parts();
         let query = InQuery::<RawParameters>::from_request_parts(&mut parts, gateway).await;
         let InQuery(parameters) = query?;
         let config = match parameters.config_id {
-            Some(id) => Some(config_text(gateway, service, id).await?),
-            None => default_config(gateway, service).await?,
+            Some(id) => Some(source.stored_config(id).await?),
+            None => None,
         };
         let mut read = Request {
-            config,
+            config: source.config(config).await?,
             data_type: parameters.data_type,
             ..Request::default()
         };
@@ -284,15 +282,9 @@ impl Form for RawForm {
 }
 
 impl Form for JsonForm {
-    async fn read(
-        source: FormContext<'_>,
-        request: HttpRequest,
-    ) -> Result<(Request, Option<Content>), Error> {
-        let (gateway, service) = (source.gateway, source.service);
-        let (body, memory) = read_body(gateway, source.caller, request).await?;
-        let text = text(&body)?;
-        let parsed: PredictRequestData<'_> =
-            serde_json::from_str(text).map_err(|error| malformed(&error))?;
+    async fn read(source: FormContext<'_>, request: HttpRequest) -> FormRead {
+        let (body, memory) = read_body(source.gateway, source.caller, request).await?;
+        let parsed: PredictRequestData<'_> = parse(&body)?;
         require_object(parsed.data, "$.data")?;
         let given = parsed.config.filter(|config| config.get() != "null");
         if let Some(config) = given {
@@ -300,10 +292,7 @@ impl Form for JsonForm {
         }
         let read = Request {
             body: body.slice_ref(parsed.data.get().as_bytes()),
-            config: match given {
-                Some(config) => Some(config.get().to_owned()),
-                None => default_config(gateway, service).await?,
-            },
+            config: source.config(given.map(|it| it.get().to_owned())).await?,
             data_type: parsed.data_type,
             memory: Some(memory),
         };
@@ -312,22 +301,14 @@ impl Form for JsonForm {
 }
 
 impl Form for StringForm {
-    async fn read(
-        source: FormContext<'_>,
-        request: HttpRequest,
-    ) -> Result<(Request, Option<Content>), Error> {
-        let (gateway, service) = (source.gateway, source.service);
-        let (body, memory) = read_body(gateway, source.caller, request).await?;
-        let parsed: Predict2RequestData =
-            serde_json::from_str(text(&body)?).map_err(|error| malformed(&error))?;
+    async fn read(source: FormContext<'_>, request: HttpRequest) -> FormRead {
+        let (body, memory) = read_body(source.gateway, source.caller, request).await?;
+        let parsed: Predict2RequestData = parse(&body)?;
         drop(body);
         let given = parsed.config.filter(|config| !config.trim().is_empty());
         let read = Request {
             body: memory.keep(parsed.data.into_bytes()),
-            config: match given {
-                Some(config) => Some(config),
-                None => default_config(gateway, service).await?,
-            },
+            config: source.config(given).await?,
             data_type: parsed.data_type,
             memory: Some(memory),
         };
@@ -335,17 +316,27 @@ impl Form for StringForm {
     }
 }
 
-async fn default_config(gateway: &Gateway, service: &Service) -> Result<Option<String>, Error> {
-    let default = gateway.configs.default_of(service.id).await?;
-    Ok(default.map(|config| config.config.clone()))
+impl FormContext<'_> {
+    /// Returns the config of a request: the given one, else the service's default.
+    async fn config(&self, given: Option<String>) -> Result<Option<String>, Error> {
+        if given.is_some() {
+            return Ok(given);
+        }
+        let default = self.gateway.configs.default_of(self.service.id).await?;
+        Ok(default.map(|config| config.config.clone()))
+    }
+
+    async fn stored_config(&self, id: i64) -> Result<String, Error> {
+        let found = self.gateway.configs.get(self.service.id, id).await?;
+        found.map(|config| config.config.clone()).ok_or_else(|| {
+            let message = format!("`{}` has no predict config {id}", self.service.name);
+            Error::bad_request(message).with("place", "configId")
+        })
+    }
 }
 
-async fn config_text(gateway: &Gateway, service: &Service, id: i64) -> Result<String, Error> {
-    let found = gateway.configs.get(service.id, id).await?;
-    found.map(|config| config.config.clone()).ok_or_else(|| {
-        let name = &service.name;
-        Error::bad_request(format!("`{name}` has no predict config {id}")).with("place", "configId")
-    })
+fn parse<'b, T: Deserialize<'b>>(body: &'b Bytes) -> Result<T, Error> {
+    serde_json::from_str(text(body)?).map_err(|error| malformed(&error))
 }
 
 fn text(body: &Bytes) -> Result<&str, Error> {

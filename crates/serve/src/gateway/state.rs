@@ -6,6 +6,7 @@
 //! may change are read through [`Gateway::current`].
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -32,19 +33,7 @@ const DAY: i64 = 86_400;
 
 /// The shared state of all request handlers.
 pub struct Gateway {
-    /// The settings at the start. Settings that need a restart are read from here.
-    pub(super) settings: Settings,
-    current: Arc<ArcSwap<Settings>>,
-    pub(super) directory: Arc<Directory>,
-    pub(super) configs: Arc<PredictConfigs>,
-    pub(super) usage: Arc<UsageCounts>,
-    pub(super) services: Arc<Services>,
-    pub(super) engines: Arc<Engines>,
-    pub(super) store: Arc<dyn TaskStore>,
-    pub(super) blobs: Arc<Blobs>,
-    pub(super) ids: Arc<TaskIds>,
-    pub(super) memory: Arc<BodyMemory>,
-    pub(super) jobs: Arc<Jobs>,
+    parts: GatewayParts,
     pub(super) metrics: Metrics,
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
@@ -60,9 +49,10 @@ pub struct Gateway {
 /// Applies changed settings; returns the changes, or an error message.
 pub type Reload = Box<dyn Fn() -> Result<Changes, String> + Send>;
 
-/// The parts of a gateway, for [`Gateway::new`].
+/// The parts of a gateway, for [`Gateway::new`]. Every handler reads them.
+#[derive(Clone)]
 pub struct GatewayParts {
-    /// Settings at the start.
+    /// Settings at the start. Settings that need a restart are read from here.
     pub settings: Settings,
     /// Current settings, which a reload replaces.
     pub current: Arc<ArcSwap<Settings>>,
@@ -224,23 +214,20 @@ fn with_key(service: Service) -> ((AccountId, String), Arc<Service>) {
     ((service.owner, service.name.clone()), Arc::new(service))
 }
 
+impl Deref for Gateway {
+    type Target = GatewayParts;
+
+    fn deref(&self) -> &GatewayParts {
+        &self.parts
+    }
+}
+
 impl Gateway {
     /// Creates a gateway from its parts.
     pub fn new(parts: GatewayParts) -> Arc<Self> {
         Arc::new(Self {
             waiters: Waiters::start(&*parts.store),
-            current: parts.current,
-            settings: parts.settings,
-            directory: parts.directory,
-            configs: parts.configs,
-            usage: parts.usage,
-            services: parts.services,
-            engines: parts.engines,
-            store: parts.store,
-            blobs: parts.blobs,
-            ids: parts.ids,
-            memory: parts.memory,
-            jobs: parts.jobs,
+            parts,
             in_flight: InFlight::default(),
             on_disk: StorageCache::default(),
             metrics: Metrics::default(),

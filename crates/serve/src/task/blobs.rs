@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::hold::BlobLock;
 use super::{Content, Lease, NamedBlob, Outcome, TaskId, TaskStore};
-use crate::database::DatabaseError;
+use crate::database::{DatabaseError, DatabaseResult};
 use crate::service::{BodyReservation, Buffer};
 
 /// Minimum age of an orphaned blob before it is removed. The task of a younger one may be about to
@@ -55,7 +55,7 @@ pub enum BlobError {
 
 impl Blobs {
     /// Opens a local directory, creating it if it is missing.
-    pub fn open(directory: &Path) -> Result<Self, DatabaseError> {
+    pub fn open(directory: &Path) -> DatabaseResult<Self> {
         crate::database::make_directory(directory)?;
         let store = LocalFileSystem::new_with_prefix(directory);
         let store = store.map_err(|error| DatabaseError::ReadOnly {

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Blobs, RemovedTasks};
-use crate::database::DatabaseError;
+use crate::database::DatabaseResult;
 
 /// Number of records in a batch.
 const BATCH_RECORDS: usize = 100;
@@ -23,9 +23,9 @@ const MAX_PAUSE: Duration = Duration::from_millis(100);
 pub async fn remove_in_batches<F>(
     blobs: &Blobs,
     mut batch: impl FnMut(usize) -> F,
-) -> Result<u64, DatabaseError>
+) -> DatabaseResult<u64>
 where
-    F: Future<Output = Result<RemovedTasks, DatabaseError>>,
+    F: Future<Output = DatabaseResult<RemovedTasks>>,
 {
     let mut count = 0;
     loop {

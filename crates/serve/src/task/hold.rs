@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::database::DatabaseError;
+use crate::database::{DatabaseError, DatabaseResult};
 
 /// Maximum time a backup waits for deletions in progress.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ impl BlobLock {
     }
 
     /// Acquires the exclusive lock, which keeps all present blobs.
-    pub(super) fn lock_for_backup(&self) -> Result<BlobLockGuard, DatabaseError> {
+    pub(super) fn lock_for_backup(&self) -> DatabaseResult<BlobLockGuard> {
         let fault = |reason: String| DatabaseError::Other {
             path: self.file.display().to_string(),
             reason,

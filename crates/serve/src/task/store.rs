@@ -11,7 +11,7 @@ use super::record::{
 };
 use super::{StoredAnswer, TaskId, Turns};
 use crate::account::AccountId;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 
 /// Reasons to reject a new task.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -88,7 +88,7 @@ pub struct Event {
 #[async_trait::async_trait]
 pub trait TaskStore: Send + Sync {
     /// Returns the greatest id of a stored task. Ids of new tasks must be greater.
-    async fn last_id(&self) -> Result<Option<TaskId>, DatabaseError>;
+    async fn last_id(&self) -> DatabaseResult<Option<TaskId>>;
 
     /// Accepts a task if its caller's limits allow it. It checks the number of waiting tasks, the
     /// stored data and then the rate, all in the same transaction. For a repeated idempotency key
@@ -131,14 +131,11 @@ pub trait TaskStore: Send + Sync {
         turns: &Arc<Turns>,
         limits: &Limits,
         lease_until: Timestamp,
-    ) -> Result<Vec<ClaimedTask>, DatabaseError>;
+    ) -> DatabaseResult<Vec<ClaimedTask>>;
 
     /// Extends leases. Returns the ones that are lost.
-    async fn heartbeat(
-        &self,
-        held: &[Lease],
-        lease_until: Timestamp,
-    ) -> Result<Vec<Lease>, DatabaseError>;
+    async fn heartbeat(&self, held: &[Lease], lease_until: Timestamp)
+    -> DatabaseResult<Vec<Lease>>;
 
     /// Stores the answer. Returns `false` and changes nothing if the lease was lost. The answer
     /// expires at `expires_at` if its content is one that expires
@@ -149,15 +146,10 @@ pub trait TaskStore: Send + Sync {
         answer: StoredAnswer,
         now: Timestamp,
         expires_at: Timestamp,
-    ) -> Result<bool, DatabaseError>;
+    ) -> DatabaseResult<bool>;
 
     /// Ends a task with an error. Returns `false` if the lease was lost.
-    async fn fail(
-        &self,
-        lease: Lease,
-        failure: Failure,
-        now: Timestamp,
-    ) -> Result<bool, DatabaseError>;
+    async fn fail(&self, lease: Lease, failure: Failure, now: Timestamp) -> DatabaseResult<bool>;
 
     /// Returns a running task to its place in the queue. Returns `false` if the lease was lost.
     ///
@@ -169,18 +161,18 @@ pub trait TaskStore: Send + Sync {
         crashed: bool,
         attempts: u32,
         now: Timestamp,
-    ) -> Result<bool, DatabaseError>;
+    ) -> DatabaseResult<bool>;
 
     /// Cancels a task for its user; a final state stays as it is. Returns `None` if the task does
     /// not exist.
-    async fn cancel(&self, task: TaskId, now: Timestamp) -> Result<Option<Task>, DatabaseError>;
+    async fn cancel(&self, task: TaskId, now: Timestamp) -> DatabaseResult<Option<Task>>;
 
     /// Returns a task.
-    async fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError>;
+    async fn get(&self, task: TaskId) -> DatabaseResult<Option<Task>>;
 
     /// Returns how many waiting tasks of its account come before a task; `None` if it is not
     /// waiting.
-    async fn place(&self, task: TaskId) -> Result<Option<u64>, DatabaseError>;
+    async fn place(&self, task: TaskId) -> DatabaseResult<Option<u64>>;
 
     /// Lists an account's tasks, newest first: at most `max`, older than `before`, in this state.
     async fn list(
@@ -189,48 +181,44 @@ pub trait TaskStore: Send + Sync {
         status: Option<Status>,
         before: Option<TaskId>,
         max: usize,
-    ) -> Result<Vec<Task>, DatabaseError>;
+    ) -> DatabaseResult<Vec<Task>>;
 
     /// Treats every running task like [`TaskStore::release`] with `crashed`. It is called when the
     /// only process that uses the store starts. Returns their number.
-    async fn recover(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
+    async fn recover(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64>;
 
     /// Does the same for running tasks whose lease has expired.
-    async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
+    async fn reap(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64>;
 
     /// Marks up to `max` expired answers as gone, oldest first. The caller deletes their blobs.
-    async fn sweep(&self, now: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError>;
+    async fn sweep(&self, now: Timestamp, max: usize) -> DatabaseResult<RemovedTasks>;
 
     /// Deletes a finished task. The caller deletes its blob.
-    async fn delete(&self, task: TaskId) -> Result<Deletion, DatabaseError>;
+    async fn delete(&self, task: TaskId) -> DatabaseResult<Deletion>;
 
     /// Deletes up to `max` tasks that ended at or before a time, in the order in which they ended.
     /// The caller deletes their blobs.
-    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError>;
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> DatabaseResult<RemovedTasks>;
 
     /// Lists the blobs that tasks need: at most one per task, in the order of tasks, at most `max`,
     /// of tasks after this one.
-    async fn blobs(
-        &self,
-        after: Option<TaskId>,
-        max: usize,
-    ) -> Result<Vec<NamedBlob>, DatabaseError>;
+    async fn blobs(&self, after: Option<TaskId>, max: usize) -> DatabaseResult<Vec<NamedBlob>>;
 
     /// Returns the bytes that an account's tasks use.
-    async fn stored(&self, account: AccountId) -> Result<u64, DatabaseError>;
+    async fn stored(&self, account: AccountId) -> DatabaseResult<u64>;
 
     /// Returns statistics of the stored tasks.
-    async fn statistics(&self) -> Result<Statistics, DatabaseError>;
+    async fn statistics(&self) -> DatabaseResult<Statistics>;
 
     /// Checks that new data would be stored durably, with a durable write that changes nothing.
     /// Fails also if damage was detected since the store was opened.
-    async fn health(&self) -> Result<(), DatabaseError>;
+    async fn health(&self) -> DatabaseResult<()>;
 
     /// Checks all stored data for damage, concurrently with other operations.
-    async fn check(&self) -> Result<(), DatabaseError>;
+    async fn check(&self) -> DatabaseResult<()>;
 
     /// Returns the numbers of waiting and running tasks of all accounts.
-    async fn load(&self) -> Result<(u64, u64), DatabaseError>;
+    async fn load(&self) -> DatabaseResult<(u64, u64)>;
 
     /// Returns a channel that changes whenever a task may be claimable.
     fn wakeups(&self) -> watch::Receiver<u64>;

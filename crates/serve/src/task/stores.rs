@@ -6,7 +6,7 @@ use super::TaskStore;
 use super::sqlite::SqliteTasks;
 use crate::account::{AccountStore, SqliteAccounts};
 use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, DatabaseSize, DatabaseUrl};
+use crate::database::{DatabaseResult, DatabaseSize, DatabaseUrl};
 use crate::train::{SqliteTraining, TrainingStore};
 
 /// An open, migrated database that hands out its stores.
@@ -24,7 +24,7 @@ enum Opened {
 impl Stores {
     /// Opens a database, creating it if it is missing, and migrates its schema.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
-    pub async fn open(url: &DatabaseUrl) -> Result<Self, DatabaseError> {
+    pub async fn open(url: &DatabaseUrl) -> DatabaseResult<Self> {
         let opened = match url {
             DatabaseUrl::Sqlite(file) => Opened::Sqlite(Sqlite::open(file)?),
         };
@@ -33,7 +33,7 @@ impl Stores {
 
     /// Returns the store of accounts and their data.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
-    pub async fn accounts(&self) -> Result<Arc<dyn AccountStore>, DatabaseError> {
+    pub async fn accounts(&self) -> DatabaseResult<Arc<dyn AccountStore>> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteAccounts::open(database)?),
         }
@@ -41,7 +41,7 @@ impl Stores {
 
     /// Copies a consistent snapshot into a new database. Requests are not blocked meanwhile.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
-    pub async fn copy(&self, into: &DatabaseUrl) -> Result<(), DatabaseError> {
+    pub async fn copy(&self, into: &DatabaseUrl) -> DatabaseResult<()> {
         match (&self.opened, into) {
             (Opened::Sqlite(database), DatabaseUrl::Sqlite(file)) => database.copy(file),
         }
@@ -49,7 +49,7 @@ impl Stores {
 
     /// Returns the disk space that the database uses.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
-    pub async fn space(&self) -> Result<DatabaseSize, DatabaseError> {
+    pub async fn space(&self) -> DatabaseResult<DatabaseSize> {
         match &self.opened {
             Opened::Sqlite(database) => database.space(),
         }
@@ -57,7 +57,7 @@ impl Stores {
 
     /// Returns the store of tasks. Only one process may run tasks; others may remove finished ones.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
-    pub async fn tasks(&self) -> Result<Arc<dyn TaskStore>, DatabaseError> {
+    pub async fn tasks(&self) -> DatabaseResult<Arc<dyn TaskStore>> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteTasks::open(database)?),
         }
@@ -66,7 +66,7 @@ impl Stores {
     /// Returns the store of dataset records, derived services and training jobs. Only one process
     /// may run jobs.
     #[expect(clippy::unused_async, reason = "a networked database would await here")]
-    pub async fn training(&self) -> Result<Arc<dyn TrainingStore>, DatabaseError> {
+    pub async fn training(&self) -> DatabaseResult<Arc<dyn TrainingStore>> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteTraining::open(database)?),
         }

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use super::record::Derived;
 use super::store::TrainingStore;
 use crate::account::AccountId;
-use crate::database::DatabaseError;
+use crate::database::DatabaseResult;
 
 /// All derived services.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct DerivedServices {
 
 impl DerivedServices {
     /// Loads the table from a store.
-    pub async fn read(store: &dyn TrainingStore) -> Result<Self, DatabaseError> {
+    pub async fn read(store: &dyn TrainingStore) -> DatabaseResult<Self> {
         let all = store.derived().await?.into_iter();
         let all = all.map(|it| (it.is.service, Arc::new(it))).collect();
         Ok(Self {

@@ -24,7 +24,7 @@ use super::record::{Dataset, Derived, Job, JobId, JobState};
 use super::store::TrainingStore;
 use super::trainer::{Progress, Trained, Training};
 use crate::account::AccountId;
-use crate::database::{DatabaseError, Timestamp, make_directory};
+use crate::database::{DatabaseResult, Timestamp, make_directory};
 use crate::service::{CallError, Catalog, Device, PackageDirectory, Service, strip_directories};
 
 /// Interval between checks for waiting jobs when no wakeup arrives.
@@ -110,7 +110,7 @@ pub fn package_directory(
     all: &Path,
     owner: AccountId,
     owner_name: &str,
-) -> Result<PackageDirectory, DatabaseError> {
+) -> DatabaseResult<PackageDirectory> {
     let path = directory_of(all, owner);
     make_directory(&path)?;
     Ok(PackageDirectory {
@@ -125,7 +125,7 @@ pub fn package_directory(
 impl Jobs {
     /// Returns interrupted jobs to the queue and starts to run waiting ones. Must be called on a
     /// tokio runtime.
-    pub async fn start(options: JobsOptions) -> Result<Arc<Self>, DatabaseError> {
+    pub async fn start(options: JobsOptions) -> DatabaseResult<Arc<Self>> {
         let cut = options
             .store
             .recover_jobs(options.attempts, Timestamp::now());
@@ -193,7 +193,7 @@ impl Jobs {
     }
 
     /// Cancels an unfinished job. Returns the job in its resulting state.
-    pub async fn cancel(&self, id: JobId) -> Result<Option<Job>, DatabaseError> {
+    pub async fn cancel(&self, id: JobId) -> DatabaseResult<Option<Job>> {
         let canceled = self.store().cancel_job(id, Timestamp::now()).await?;
         if canceled
             .as_ref()
@@ -295,7 +295,7 @@ async fn store_end(
     store: &dyn TrainingStore,
     job: &Job,
     end: Result<String, String>,
-) -> Result<(), DatabaseError> {
+) -> DatabaseResult<()> {
     let mut pause = Duration::from_millis(100);
     loop {
         let stored = store.end_job(job.id, job.attempt, end.clone(), Timestamp::now());

@@ -24,7 +24,7 @@ pub use error::{DecodeError, NotADecoder};
 pub use recognise::DecoderModel;
 pub use rows::LaneRow;
 pub use shape::StepTokens;
-pub use steps::{SessionStepRunner, StepError, Steps};
+pub use steps::{SessionStepRunner, StepError, StepResult, Steps};
 pub use token_decoder::TokenDecoder;
 
 /// A model with a memory of the tokens it was fed (KV cache).

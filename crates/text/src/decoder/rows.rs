@@ -7,7 +7,7 @@
 use super::error::DecodeError;
 use super::recognise::DecoderModel;
 use super::shape::StepTokens;
-use super::steps::StepError;
+use super::steps::{StepError, StepResult};
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{self as engine, Lanes, RunStart};
 
@@ -27,7 +27,7 @@ pub struct LaneRow<'a> {
 }
 
 /// Runs the model with these inputs.
-type RunModel<'r> = &'r mut dyn FnMut(RunStart, Vec<Tensor>) -> Result<Vec<Tensor>, StepError>;
+type RunModel<'r> = &'r mut dyn FnMut(RunStart, Vec<Tensor>) -> StepResult;
 
 impl DecoderModel {
     /// Feeds rows in one run of a model that [has lanes](Self::has_lanes). Several rows are fed one
@@ -107,7 +107,7 @@ pub(super) fn logits_match(one: &[f32], other: &[f32]) -> bool {
 }
 
 /// Returns the outputs of one row out of `count`.
-fn row_outputs(outputs: &[Tensor], row: u64, count: u64) -> Result<Vec<Tensor>, StepError> {
+fn row_outputs(outputs: &[Tensor], row: u64, count: u64) -> StepResult {
     let parts = outputs.iter().map(|output| {
         if output.shape().first() != Some(&count) {
             let reason = format!("the model returned {output:?} for {count} rows");

@@ -11,16 +11,14 @@ use super::shape::StepTokens;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{EngineError, RunStart, Session};
 
+/// The outputs of a step.
+pub type StepResult = Result<Vec<Tensor>, StepError>;
+
 /// Runs a model step by step and keeps its carried state between steps.
 pub trait Steps {
     /// Runs a step. The outputs are those of [`DecoderModel::carrying`]'s visible signature. A
     /// failed step loses the state; the next step must begin anew.
-    fn step(
-        &mut self,
-        model: &DecoderModel,
-        begins: RunStart,
-        fed: StepTokens<'_>,
-    ) -> Result<Vec<Tensor>, StepError>;
+    fn step(&mut self, model: &DecoderModel, begins: RunStart, fed: StepTokens<'_>) -> StepResult;
 }
 
 /// A step that failed.
@@ -63,12 +61,7 @@ impl StepError {
 pub struct SessionStepRunner<S>(pub S);
 
 impl<S: Session> Steps for SessionStepRunner<S> {
-    fn step(
-        &mut self,
-        model: &DecoderModel,
-        begins: RunStart,
-        fed: StepTokens<'_>,
-    ) -> Result<Vec<Tensor>, StepError> {
+    fn step(&mut self, model: &DecoderModel, begins: RunStart, fed: StepTokens<'_>) -> StepResult {
         let inputs = model.inputs(&[fed]).map_err(StepError::failed)?;
         let answer = self.0.begin(begins).and_then(|()| self.0.run(&inputs));
         match answer {
@@ -81,12 +74,7 @@ impl<S: Session> Steps for SessionStepRunner<S> {
 }
 
 impl Steps for Box<dyn Steps + '_> {
-    fn step(
-        &mut self,
-        model: &DecoderModel,
-        begins: RunStart,
-        fed: StepTokens<'_>,
-    ) -> Result<Vec<Tensor>, StepError> {
+    fn step(&mut self, model: &DecoderModel, begins: RunStart, fed: StepTokens<'_>) -> StepResult {
         self.as_mut().step(model, begins, fed)
     }
 }

@@ -109,7 +109,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
     }
     output::print(&if args.json {
-        report.to_json()
+        output::json(&report)
     } else {
         report.to_text()
     })?;

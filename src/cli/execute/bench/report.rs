@@ -91,10 +91,7 @@ impl SeriesReport {
             engine: started.candidate.engine,
             provider: started.candidate.provider.name(),
             fallback: started.candidate.fallback,
-            reading: started
-                .candidate
-                .reading(&side.selection.info, &side.selection.signature.method)
-                .map(|reading| reading.to_string()),
+            reading: side.reading(started),
             byte_sums: started.placement.byte_sums,
             sandbox: started.sandbox.clone(),
             inputs: Vec::new(),
@@ -133,12 +130,6 @@ impl BenchReport {
             timed_seconds,
             series,
         }
-    }
-
-    /// Returns the document with a final newline.
-    pub(super) fn to_json(&self) -> String {
-        let text = serde_json::to_string_pretty(self);
-        text.expect("strings, numbers and lists can be written") + "\n"
     }
 
     /// Describes the conditions of the measurement in one line.

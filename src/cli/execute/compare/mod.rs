@@ -157,7 +157,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let found = findings::of(&report, &FindingLocation::of(b));
     write(args, &found, || {
         if args.json {
-            report.to_json()
+            output::json(&report)
         } else {
             report.to_text()
         }

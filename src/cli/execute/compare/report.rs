@@ -124,10 +124,7 @@ impl SideInfo {
             engine: started.candidate.engine,
             provider: started.candidate.provider.name(),
             fallback: started.candidate.fallback,
-            reading: started
-                .candidate
-                .reading(&side.selection.info, &side.selection.signature.method)
-                .map(|reading| reading.to_string()),
+            reading: side.reading(started),
             byte_sums: started.placement.byte_sums,
             sandbox: started.sandbox.clone(),
         }
@@ -258,13 +255,6 @@ impl ComparisonReport {
             sizes: SizesReport::of(cases.iter().filter_map(CaseResult::at_sizes)),
             cases,
         }
-    }
-
-    /// Returns the document with a final newline.
-    pub(super) fn to_json(&self) -> String {
-        let text = serde_json::to_string_pretty(self);
-        // JSON cannot represent infinite errors, so they become null.
-        text.expect("strings, numbers and lists can be written") + "\n"
     }
 
     /// Returns the text with a final newline.

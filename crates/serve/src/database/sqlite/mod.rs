@@ -5,14 +5,18 @@
 //! Invariant: every connection has the same settings (write-ahead log, full synchronisation,
 //! foreign keys, busy timeout). The schema is migrated before anything else reads it.
 
+mod connections;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+pub(crate) use connections::Connections;
+
 use super::directory::own_directory;
-use super::{DatabaseError, DatabaseSize};
+use super::{DatabaseError, DatabaseResult, DatabaseSize};
 
 /// Migrations, in order. The schema's version is the number of migrations that have run.
 const MIGRATIONS: [&str; 6] = [
@@ -40,7 +44,7 @@ pub(crate) struct Sqlite {
 
 impl Sqlite {
     /// Opens the database in a file; creates the file and its directory if necessary.
-    pub(crate) fn open(file: &Path) -> Result<Self, DatabaseError> {
+    pub(crate) fn open(file: &Path) -> DatabaseResult<Self> {
         if let Some(directory) = file.parent().filter(|it| !it.as_os_str().is_empty()) {
             own_directory(directory)?;
         }
@@ -59,7 +63,7 @@ impl Sqlite {
     }
 
     /// Opens a connection that reads and writes.
-    pub(crate) fn connect(&self) -> Result<Connection, DatabaseError> {
+    pub(crate) fn connect(&self) -> DatabaseResult<Connection> {
         let open = || {
             let connection = Connection::open(&self.path)?;
             connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -74,7 +78,7 @@ impl Sqlite {
     }
 
     /// Opens a read-only connection.
-    pub(crate) fn connect_to_read(&self) -> Result<Connection, DatabaseError> {
+    pub(crate) fn connect_to_read(&self) -> DatabaseResult<Connection> {
         let open = || {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let connection = Connection::open_with_flags(&self.path, flags)?;
@@ -87,7 +91,7 @@ impl Sqlite {
 
     /// Copies a consistent, compact snapshot of the database into a new file. Other connections can
     /// read and write meanwhile; their writes stay in the log until then.
-    pub(crate) fn copy(&self, file: &Path) -> Result<(), DatabaseError> {
+    pub(crate) fn copy(&self, file: &Path) -> DatabaseResult<()> {
         let into = Self {
             path: file.to_owned(),
             damage: Arc::default(),
@@ -108,7 +112,7 @@ impl Sqlite {
     }
 
     /// Returns its disk usage.
-    pub(crate) fn space(&self) -> Result<DatabaseSize, DatabaseError> {
+    pub(crate) fn space(&self) -> DatabaseResult<DatabaseSize> {
         let connection = self.connect_to_read()?;
         let pragma = |name| {
             let number = connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -148,7 +152,7 @@ impl Sqlite {
     }
 
     /// Reads the whole database and checks its internal consistency.
-    pub(crate) fn check(&self) -> Result<(), DatabaseError> {
+    pub(crate) fn check(&self) -> DatabaseResult<()> {
         let connection = self.connect_to_read()?;
         let said = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
         let said: String = said.map_err(|error| self.error(&error))?;
@@ -165,16 +169,16 @@ impl Sqlite {
         DatabaseError::Corrupt { path, reason }
     }
 
-    fn migrate(&self, connection: &mut Connection) -> Result<(), DatabaseError> {
+    fn migrate(&self, connection: &mut Connection) -> DatabaseResult<()> {
         let latest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-        let version = |connection: &Connection| -> Result<i64, rusqlite::Error> {
+        let version = |connection: &Connection| -> rusqlite::Result<i64> {
             connection.query_row("PRAGMA user_version", [], |row| row.get(0))
         };
         // An up-to-date schema needs no write lock.
         if version(connection).map_err(|error| self.error(&error))? == latest {
             return Ok(());
         }
-        let mut run = || -> Result<Option<i64>, rusqlite::Error> {
+        let mut run = || -> rusqlite::Result<Option<i64>> {
             // Two processes may start at once: the version is read again inside the transaction.
             let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let found = version(&change)?;

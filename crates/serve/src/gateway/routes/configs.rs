@@ -7,15 +7,15 @@ use axum::extract::{self, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::body::read_body;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use crate::account::{NewConfig, Permission, PredictConfig, number};
 use crate::database::Timestamp;
 use crate::service::Service;
@@ -28,9 +28,38 @@ const MAX_CONFIG_BYTES: usize = 64 << 10;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(list, create)))
-        .routes(only(routes!(read, delete)))
+    let all = "/account/{account}/model/{model}/predict-config";
+    let one = "/account/{account}/model/{model}/predict-config/{config}";
+    let of_one = |operation: Operation| {
+        operation
+            .with::<ServicePath>()
+            .named::<i64>("config", "The config's number")
+    };
+    let operations = [
+        Operation::get(all, "listPredictConfigs", list)
+            .about("List the predict configs of a service.")
+            .with::<ServicePath>()
+            .answers(
+                "Configs, oldest first",
+                BodySchema::list::<PredictConfigData>(),
+            )
+            .fails("The configs could not be read"),
+        Operation::post(all, "createPredictConfig", create)
+            .about("Store a predict config.")
+            .with::<ServicePath>()
+            .takes::<NewPredictConfig>()
+            .answers("The stored config", BodySchema::of::<PredictConfigData>())
+            .fails("The config could not be stored"),
+        of_one(Operation::get(one, "readPredictConfig", read))
+            .about("Read a predict config.")
+            .answers("The config", BodySchema::of::<PredictConfigData>())
+            .fails("The config could not be read"),
+        of_one(Operation::delete(one, "deletePredictConfig", delete))
+            .about("Delete a predict config.")
+            .succeeds("The config is deleted")
+            .fails("The config could not be deleted"),
+    ];
+    Routes::new("services", &["key"]).add_all(operations)
 }
 
 /// A stored predict config.
@@ -100,20 +129,6 @@ pub(super) fn service(
     Ok(found)
 }
 
-/// List the predict configs of a service.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/model/{model}/predict-config",
-    tag = "services",
-    operation_id = "listPredictConfigs",
-    params(ServicePath),
-    responses(
-        (status = 200, description = "Configs, oldest first", body = Vec<PredictConfigData>),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The configs could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -128,21 +143,6 @@ async fn list(
     ))
 }
 
-/// Store a predict config.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/predict-config",
-    tag = "services",
-    operation_id = "createPredictConfig",
-    params(ServicePath),
-    request_body(content = NewPredictConfig, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The stored config", body = PredictConfigData),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The config could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn create(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -170,23 +170,6 @@ async fn create(
     Ok(Json(PredictConfigData::of(&service, &stored)))
 }
 
-/// Read a predict config.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/model/{model}/predict-config/{config}",
-    tag = "services",
-    operation_id = "readPredictConfig",
-    params(
-        ServicePath,
-        ("config" = i64, Path, description = "The config's number"),
-    ),
-    responses(
-        (status = 200, description = "The config", body = PredictConfigData),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The config could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn read(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -202,23 +185,6 @@ async fn read(
     Ok(Json(PredictConfigData::of(&service, &found)))
 }
 
-/// Delete a predict config.
-#[utoipa::path(
-    delete,
-    path = "/account/{account}/model/{model}/predict-config/{config}",
-    tag = "services",
-    operation_id = "deletePredictConfig",
-    params(
-        ServicePath,
-        ("config" = i64, Path, description = "The config's number"),
-    ),
-    responses(
-        (status = 200, description = "The config is deleted"),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The config could not be deleted", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,

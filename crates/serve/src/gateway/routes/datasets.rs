@@ -15,15 +15,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
+use utoipa::openapi::Required;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::body::{IncomingBody, receive_file};
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::{InPath, InQuery};
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
 use crate::task::{Blobs, Content, Upload};
@@ -41,11 +42,68 @@ const MAX_FORM_OVERHEAD_BYTES: u64 = 64 << 10;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(upload)))
-        .routes(only(routes!(list)))
-        .routes(only(routes!(read, delete)))
-        .routes(only(routes!(content)))
+    let text = BodySchema::plain::<String>;
+    let operations = [
+        Operation::post("/account/{account}/dataset/raw", "uploadDataset", upload)
+            .about(
+                "Upload a dataset, as the part `file` of a form or as the body itself. It is \
+                 checked while it\narrives; errors name their line.",
+            )
+            .named::<String>("account", "The dataset's account: its name or number")
+            .with::<UploadParameters>()
+            .takes_any_of(
+                Some(Required::True),
+                Some(
+                    "JSON lines of `{\"text\": …, \"label\": …}` or `{\"image_base64\": …, \
+                     \"label\": …}`, or CSV with such columns",
+                ),
+                [
+                    ("multipart/form-data", BodySchema::of::<DatasetForm>()),
+                    ("application/jsonl", text()),
+                    ("text/csv", text()),
+                ],
+            )
+            .answers("The dataset", BodySchema::of::<DatasetData>())
+            .refuses("The dataset was refused: `args.faults` lists its errors")
+            .breaks("The dataset could not be stored"),
+        Operation::get("/account/{account}/dataset", "listDatasets", list)
+            .about("List the datasets of an account.")
+            .named::<String>("account", "The datasets' account: its name or number")
+            .answers("Datasets, oldest first", BodySchema::list::<DatasetData>())
+            .fails("The datasets could not be read"),
+        Operation::get("/account/{account}/dataset/{dataset}", "readDataset", read)
+            .about("Read a dataset.")
+            .with::<DatasetPath>()
+            .answers("The dataset", BodySchema::of::<DatasetData>())
+            .fails("The dataset could not be read"),
+        Operation::delete(
+            "/account/{account}/dataset/{dataset}",
+            "deleteDataset",
+            delete,
+        )
+        .about("Delete a dataset.")
+        .with::<DatasetPath>()
+        .succeeds("The dataset is deleted")
+        .refuses("The request was refused: 409 while a job needs the dataset")
+        .breaks("The dataset could not be deleted"),
+        Operation::get(
+            "/account/{account}/dataset/{dataset}/content",
+            "datasetContent",
+            content,
+        )
+        .about("Download the content of a dataset, as it was uploaded.")
+        .with::<DatasetPath>()
+        .responds(
+            "200",
+            "The content; the file's name is in the header Content-Disposition",
+            [
+                ("application/jsonl", text()),
+                ("text/csv; charset=utf-8", text()),
+            ],
+        )
+        .fails("The dataset could not be read"),
+    ];
+    Routes::new("training", &["key"]).add_all(operations)
 }
 
 /// Properties of a new dataset.
@@ -147,29 +205,6 @@ impl From<Dataset> for DatasetData {
     }
 }
 
-/// Upload a dataset, as the part `file` of a form or as the body itself. It is checked while it
-/// arrives; errors name their line.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/dataset/raw",
-    tag = "training",
-    operation_id = "uploadDataset",
-    params(
-        ("account" = String, Path, description = "The dataset's account: its name or number"),
-        UploadParameters,
-    ),
-    request_body(content(
-        (DatasetForm = "multipart/form-data"),
-        (String = "application/jsonl"),
-        (String = "text/csv"),
-    ), description = "JSON lines of `{\"text\": …, \"label\": …}` or `{\"image_base64\": …, \"label\": …}`, or CSV with such columns"),
-    responses(
-        (status = 200, description = "The dataset", body = DatasetData),
-        (status = "4XX", description = "The dataset was refused: `args.faults` lists its errors", body = ErrorBody),
-        (status = "5XX", description = "The dataset could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn upload(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -199,11 +234,7 @@ async fn upload(
     let most = gateway.settings.training.datasets;
     if store.datasets(Some(own)).await?.len() >= most {
         let message = format!("the account has reached its limit of {most} datasets; delete one");
-        return Err(Error::new(
-            StatusCode::CONFLICT,
-            "TOO_MANY_DATASETS",
-            message,
-        ));
+        return Err(Error::conflict("TOO_MANY_DATASETS", message));
     }
     let boundary = boundary(&parts.headers)?;
     let bounds = gateway.jobs.bounds();
@@ -243,20 +274,6 @@ async fn upload(
     }
 }
 
-/// List the datasets of an account.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/dataset",
-    tag = "training",
-    operation_id = "listDatasets",
-    params(("account" = String, Path, description = "The datasets' account: its name or number")),
-    responses(
-        (status = 200, description = "Datasets, oldest first", body = Vec<DatasetData>),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The datasets could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -267,20 +284,6 @@ async fn list(
     Ok(Json(datasets.into_iter().map(DatasetData::from).collect()))
 }
 
-/// Read a dataset.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/dataset/{dataset}",
-    tag = "training",
-    operation_id = "readDataset",
-    params(DatasetPath),
-    responses(
-        (status = 200, description = "The dataset", body = DatasetData),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The dataset could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn read(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -290,23 +293,6 @@ async fn read(
     Ok(Json(find(&gateway, own, &path.dataset).await?.into()))
 }
 
-/// Download the content of a dataset, as it was uploaded.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/dataset/{dataset}/content",
-    tag = "training",
-    operation_id = "datasetContent",
-    params(DatasetPath),
-    responses(
-        (status = 200, description = "The content; the file's name is in the header Content-Disposition", content(
-            (String = "application/jsonl"),
-            (String = "text/csv; charset=utf-8"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The dataset could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn content(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -324,20 +310,6 @@ async fn content(
     Ok((headers, Body::from_stream(content)).into_response())
 }
 
-/// Delete a dataset.
-#[utoipa::path(
-    delete,
-    path = "/account/{account}/dataset/{dataset}",
-    tag = "training",
-    operation_id = "deleteDataset",
-    params(DatasetPath),
-    responses(
-        (status = 200, description = "The dataset is deleted"),
-        (status = "4XX", description = "The request was refused: 409 while a job needs the dataset", body = ErrorBody),
-        (status = "5XX", description = "The dataset could not be deleted", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -357,11 +329,7 @@ async fn delete(
                 "job {} needs the dataset; wait for its end or cancel it (POST …/job/{}/cancel)",
                 job.0, job.0
             );
-            Err(Error::new(
-                StatusCode::CONFLICT,
-                "DATASET_IS_NEEDED",
-                message,
-            ))
+            Err(Error::conflict("DATASET_IS_NEEDED", message))
         }
     }
 }

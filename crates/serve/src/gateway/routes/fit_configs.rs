@@ -4,20 +4,19 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{self, State};
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::body::read_body;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
 use super::configs::{config_text, invalid_body, require_name, service};
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::service::Service;
@@ -28,7 +27,25 @@ const BUILT_IN_CONFIG_ID: i64 = 0;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new().routes(only(routes!(list, create)))
+    let path = "/account/{account}/model/{model}/fit-config";
+    let operations = [
+        Operation::get(path, "listFitConfigs", list)
+            .about("Training configurations for services derived from this one.")
+            .with::<ServicePath>()
+            .answers(
+                "Configs, oldest first; a derived service also has those of its base",
+                BodySchema::list::<FitConfigData>(),
+            )
+            .fails("The configs could not be read"),
+        Operation::post(path, "createFitConfig", create)
+            .about("Store a training configuration.")
+            .with::<ServicePath>()
+            .takes::<NewFitConfigData>()
+            .answers("The stored config", BodySchema::of::<FitConfigData>())
+            .refuses("The request was refused: 409 for a service that cannot be trained")
+            .breaks("The config could not be stored"),
+    ];
+    Routes::new("training", &["key"]).add_all(operations)
 }
 
 /// A training configuration, as the OpenAPI document describes it. [`FitOptions`] parses it.
@@ -144,20 +161,6 @@ impl FitConfigData {
     }
 }
 
-/// Training configurations for services derived from this one.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/model/{model}/fit-config",
-    tag = "training",
-    operation_id = "listFitConfigs",
-    params(ServicePath),
-    responses(
-        (status = 200, description = "Configs, oldest first; a derived service also has those of its base", body = Vec<FitConfigData>),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The configs could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -181,21 +184,6 @@ async fn list(
     Ok(Json(configs))
 }
 
-/// Store a training configuration.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/fit-config",
-    tag = "training",
-    operation_id = "createFitConfig",
-    params(ServicePath),
-    request_body(content = NewFitConfigData, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The stored config", body = FitConfigData),
-        (status = "4XX", description = "The request was refused: 409 for a service that cannot be trained", body = ErrorBody),
-        (status = "5XX", description = "The config could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn create(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -207,11 +195,7 @@ async fn create(
     let trainable = service.device().is_some_and(|device| device.is_trainable());
     if !is_derived && !trainable {
         let message = format!("`{}` cannot be trained", service.label());
-        return Err(Error::new(
-            StatusCode::CONFLICT,
-            "SERVICE_IS_NOT_TRAINABLE",
-            message,
-        ));
+        return Err(Error::conflict("SERVICE_IS_NOT_TRAINABLE", message));
     }
     let (body, _memory) = read_body(&gateway, service.owner, request).await?;
     let new: NewFitConfigData =

@@ -8,27 +8,50 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Viewer;
 use super::super::connections::Connected;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::present::present;
 use super::super::readiness::not_ready;
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use crate::metric::Format;
 
 /// Returns the routes for liveness and readiness.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(live)))
-        .routes(only(routes!(ready)))
+    let operations = [
+        Operation::get("/healthz", "health", live)
+            .about("Check that the server is alive.")
+            .answers("The server is alive", BodySchema::of::<Health>()),
+        Operation::get("/readyz", "readiness", ready)
+            .about(
+                "Check that the server can store requests. Otherwise `args.reason` says why not.",
+            )
+            .answers("The server accepts requests", BodySchema::of::<Readiness>())
+            .breaks(
+                "The server is shutting down, its disk is full, or its database is damaged or \
+                 does not answer",
+            ),
+    ];
+    Routes::new("health", &[]).add_all(operations)
 }
 
 /// Returns the route of the metrics page, which may be on the operators' listener.
 pub(super) fn metrics_routes() -> Routes {
-    Routes::new().routes(only(routes!(metrics)))
+    let text = BodySchema::plain::<String>;
+    let operation = Operation::get("/metrics", "metrics", metrics)
+        .about("Read metrics, for Prometheus.")
+        .responds(
+            "200",
+            "Metrics: Prometheus' text format 0.0.4, or OpenMetrics 1.0 if `Accept` asks for it",
+            [
+                ("text/plain", text()),
+                ("application/openmetrics-text", text()),
+            ],
+        );
+    Routes::new("health", &[]).add(operation)
 }
 
 /// The state of the server.
@@ -61,14 +84,6 @@ struct Readiness {
     running: u64,
 }
 
-/// Check that the server is alive.
-#[utoipa::path(
-    get,
-    path = "/healthz",
-    tag = "health",
-    operation_id = "health",
-    responses((status = 200, description = "The server is alive", body = Health)),
-)]
 async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     Json(Health {
         status: "ok",
@@ -77,17 +92,6 @@ async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     })
 }
 
-/// Check that the server can store requests. Otherwise `args.reason` says why not.
-#[utoipa::path(
-    get,
-    path = "/readyz",
-    tag = "health",
-    operation_id = "readiness",
-    responses(
-        (status = 200, description = "The server accepts requests", body = Readiness),
-        (status = "5XX", description = "The server is shutting down, its disk is full, or its database is damaged or does not answer", body = ErrorBody),
-    ),
-)]
 async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, Error> {
     if !gateway.stopping.is_serving() {
         return Err(not_ready(Error::stopping()));
@@ -107,17 +111,6 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, E
     }))
 }
 
-/// Read metrics, for Prometheus.
-#[utoipa::path(
-    get,
-    path = "/metrics",
-    tag = "health",
-    operation_id = "metrics",
-    responses((status = 200, description = "Metrics: Prometheus' text format 0.0.4, or OpenMetrics 1.0 if `Accept` asks for it", content(
-        (String = "text/plain"),
-        (String = "application/openmetrics-text"),
-    ))),
-)]
 async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     Extension(connected): Extension<Arc<Connected>>,

@@ -8,14 +8,14 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
 use crate::train::{Job, JobId, JobState};
@@ -25,12 +25,47 @@ const MAX_LISTED_JOBS: usize = 1000;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(list)))
-        .routes(only(routes!(read)))
-        .routes(only(routes!(metrics)))
-        .routes(only(routes!(cancel)))
-        .routes(only(routes!(last)))
+    let operations = [
+        Operation::get("/account/{account}/job", "listJobs", list)
+            .about("List the training jobs of an account.")
+            .named::<String>("account", "The jobs' account: its name or number")
+            .answers(
+                "Jobs, newest first, at most 1000",
+                BodySchema::list::<JobData>(),
+            )
+            .fails("The jobs could not be read"),
+        Operation::get("/account/{account}/job/{job}", "readJob", read)
+            .about("Read a training job.")
+            .with::<JobPath>()
+            .answers("State of the job", BodySchema::of::<JobData>())
+            .fails("The job could not be read"),
+        Operation::get(
+            "/account/{account}/job/{job}/metrics",
+            "jobMetrics",
+            metrics,
+        )
+        .about("Read the quality metrics of a training job's result.")
+        .with::<JobPath>()
+        .answers(
+            "Rows, loss, and for the validation rows: accuracy, macro F1, each label's \
+                 precision and recall, the confusion matrix",
+            BodySchema::plain::<serde_json::Value>(),
+        )
+        .refuses("The request was refused: 404 for a job without metrics")
+        .breaks("The job could not be read"),
+        Operation::post("/account/{account}/job/{job}/cancel", "cancelJob", cancel)
+            .about("Cancel a training job. A finished job stays unchanged.")
+            .with::<JobPath>()
+            .answers("The job in its current state", BodySchema::of::<JobData>())
+            .fails("The request could not be stored"),
+        Operation::get("/account/{account}/model/{model}/last-job", "lastJob", last)
+            .about("Read the last training job of a service.")
+            .with::<ServicePath>()
+            .answers("State of the job", BodySchema::of::<JobData>())
+            .refuses("The request was refused: 404 for a service without a job")
+            .breaks("The job could not be read"),
+    ];
+    Routes::new("training", &["key"]).add_all(operations)
 }
 
 /// A training job.
@@ -118,20 +153,6 @@ impl From<Job> for JobData {
     }
 }
 
-/// List the training jobs of an account.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/job",
-    tag = "training",
-    operation_id = "listJobs",
-    params(("account" = String, Path, description = "The jobs' account: its name or number")),
-    responses(
-        (status = 200, description = "Jobs, newest first, at most 1000", body = Vec<JobData>),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The jobs could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -146,20 +167,6 @@ async fn list(
     Ok(Json(jobs.into_iter().map(JobData::from).collect()))
 }
 
-/// Read a training job.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/job/{job}",
-    tag = "training",
-    operation_id = "readJob",
-    params(JobPath),
-    responses(
-        (status = 200, description = "State of the job", body = JobData),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The job could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn read(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -169,20 +176,6 @@ async fn read(
     Ok(Json(find(&gateway, own, &path.job).await?.into()))
 }
 
-/// Read the quality metrics of a training job's result.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/job/{job}/metrics",
-    tag = "training",
-    operation_id = "jobMetrics",
-    params(JobPath),
-    responses(
-        (status = 200, description = "Rows, loss, and for the validation rows: accuracy, macro F1, each label's precision and recall, the confusion matrix", body = serde_json::Value),
-        (status = "4XX", description = "The request was refused: 404 for a job without metrics", body = ErrorBody),
-        (status = "5XX", description = "The job could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -203,20 +196,6 @@ async fn metrics(
     })
 }
 
-/// Cancel a training job. A finished job stays unchanged.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/job/{job}/cancel",
-    tag = "training",
-    operation_id = "cancelJob",
-    params(JobPath),
-    responses(
-        (status = 200, description = "The job in its current state", body = JobData),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The request could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -229,20 +208,6 @@ async fn cancel(
     Ok(Json(canceled.into()))
 }
 
-/// Read the last training job of a service.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/model/{model}/last-job",
-    tag = "training",
-    operation_id = "lastJob",
-    params(ServicePath),
-    responses(
-        (status = 200, description = "State of the job", body = JobData),
-        (status = "4XX", description = "The request was refused: 404 for a service without a job", body = ErrorBody),
-        (status = "5XX", description = "The job could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn last(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,

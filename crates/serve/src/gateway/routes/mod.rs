@@ -9,6 +9,7 @@ mod docs;
 mod fit_configs;
 mod health;
 mod jobs;
+mod operation;
 mod path;
 mod predict;
 mod registry;
@@ -26,14 +27,15 @@ use axum::routing::{get, post};
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::compression::{CompressionLayer, CompressionLevel};
 use tower_http::cors::{AllowOrigin, CorsLayer};
-use utoipa_axum::router::OpenApiRouter;
+use utoipa::openapi::OpenApi;
 
 use super::auth::Viewer;
 use super::error::Error;
 use super::extract::InQuery;
+use super::form::RawForm;
 use super::observe::ObserveLayer;
 use super::{Gateway, openapi};
-use path::{Routes, read_only, with_methods};
+use path::{Api, Routes, read_only, with_methods};
 
 /// Equivalent spellings of one prefix.
 const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
@@ -75,12 +77,12 @@ pub(super) fn is_health_path(path: &str) -> bool {
 /// Returns all routes.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let has_metrics = gateway.settings.admin.listen.0.is_none();
-    let (routes, document) = described(has_metrics).split_for_parts();
+    let Api { router, document } = described(has_metrics);
     let document = Arc::new(document);
-    let routes = routes
+    let routes = router
         .route(
             "/p/{account}/{model}",
-            with_methods(post(predict::raw), "POST"),
+            with_methods(post(predict::predict::<RawForm>), "POST"),
         )
         .route(
             "/openapi.json",
@@ -111,7 +113,7 @@ pub(super) fn compressing(router: Router) -> Router {
 /// Returns the routes of the operators' listener.
 pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
     let routes = health::routes().merge(health::metrics_routes());
-    let (routes, _) = routes.under("", OpenApiRouter::new()).split_for_parts();
+    let routes = routes.under("", Api::new(OpenApi::default())).router;
     let routes = routes.merge(admin::routes());
     let routes = routes.fallback(async || Error::no_path());
     observed(routes, &gateway).with_state(gateway)
@@ -132,9 +134,8 @@ fn compression() -> CompressionLayer<impl Predicate> {
 }
 
 /// Returns all documented routes, under every spelling of their prefix.
-fn described(has_metrics: bool) -> OpenApiRouter<Arc<Gateway>> {
-    let frame = OpenApiRouter::with_openapi(openapi::frame());
-    let mut all = health::routes().under("", frame);
+fn described(has_metrics: bool) -> Api {
+    let mut all = health::routes().under("", Api::new(openapi::frame()));
     if has_metrics {
         all = health::metrics_routes().under("", all);
     }

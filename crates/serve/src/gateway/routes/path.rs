@@ -3,116 +3,144 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::routing::MethodRouter;
-use utoipa::openapi::path::{PathItem, Paths};
-use utoipa::openapi::{RefOr, Schema};
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa::openapi::path::PathItem;
+use utoipa::openapi::{OpenApi, SecurityRequirement};
 
 use super::super::Gateway;
 use super::super::error::Error;
+use super::operation::{Operation, Schemas};
 
-/// A router with the OpenAPI description of its paths.
-pub(super) type Router = OpenApiRouter<Arc<Gateway>>;
-
-/// The handlers of a path with their OpenAPI description.
-pub(super) type Handlers = UtoipaMethodRouter<Arc<Gateway>>;
+/// A router, and the OpenAPI document of its paths.
+pub(super) struct Api {
+    pub(super) router: Router<Arc<Gateway>>,
+    pub(super) document: OpenApi,
+}
 
 /// Paths with their handlers, which can be mounted under any prefix.
-pub(super) struct Routes(Vec<RouteEntry>);
+pub(super) struct Routes {
+    tag: &'static str,
+    security: Option<Vec<SecurityRequirement>>,
+    entries: Vec<RouteEntry>,
+}
 
 /// The handlers of a path, and their OpenAPI description.
 struct RouteEntry {
-    paths: Vec<String>,
+    path: &'static str,
     handlers: MethodRouter<Arc<Gateway>>,
-    described: Paths,
-    schemas: Vec<(String, RefOr<Schema>)>,
+    methods: Vec<&'static str>,
+    /// The path as the OpenAPI document spells it, and its operations.
+    described: Option<(&'static str, PathItem)>,
+    schemas: Schemas,
+}
+
+impl Api {
+    /// Creates a router without paths, and its document.
+    pub(super) fn new(document: OpenApi) -> Self {
+        Self {
+            router: Router::new(),
+            document,
+        }
+    }
 }
 
 impl Routes {
-    /// Creates an empty table.
-    pub(super) fn new() -> Self {
-        Self(Vec::new())
+    /// Creates an empty table whose operations need a key in one of these schemes. An empty name
+    /// stands for no key.
+    pub(super) fn new(tag: &'static str, schemes: &[&str]) -> Self {
+        let requirement = |scheme: &&str| match *scheme {
+            "" => SecurityRequirement::default(),
+            scheme => SecurityRequirement::new(scheme, [""; 0]),
+        };
+        Self {
+            tag,
+            security: (!schemes.is_empty()).then(|| schemes.iter().map(requirement).collect()),
+            entries: Vec::new(),
+        }
     }
 
-    /// Adds a path.
-    pub(super) fn routes(self, handlers: Handlers) -> Self {
-        let paths = handlers.1.paths.keys().cloned().collect();
-        self.and(paths, handlers)
+    /// Adds an operation.
+    pub(super) fn add(self, operation: Operation) -> Self {
+        let path = operation.path;
+        self.add_at(path, operation)
     }
 
-    /// Adds handlers at a path that the OpenAPI document spells differently.
-    pub(super) fn routes_at(self, path: &str, handlers: Handlers) -> Self {
-        self.and(vec![path.to_owned()], handlers)
+    /// Adds operations.
+    pub(super) fn add_all(self, operations: impl IntoIterator<Item = Operation>) -> Self {
+        operations.into_iter().fold(self, Self::add)
     }
 
-    /// Adds a path that the OpenAPI document omits.
-    pub(super) fn route(self, path: &str, handlers: MethodRouter<Arc<Gateway>>) -> Self {
-        let handlers = (Vec::new(), Paths::new(), handlers);
-        self.and(vec![path.to_owned()], handlers)
+    /// Adds an operation at a path that the OpenAPI document spells differently.
+    pub(super) fn add_at(mut self, path: &'static str, operation: Operation) -> Self {
+        let method = operation.method_name();
+        let described = operation.described.tag(self.tag);
+        let described = described.securities(self.security.clone());
+        let item = PathItem::new(operation.method, described);
+        let at = self.entries.iter().position(|known| known.path == path);
+        let Some(at) = at else {
+            self.entries.push(RouteEntry {
+                path,
+                handlers: operation.handler,
+                methods: vec![method],
+                described: Some((operation.path, item)),
+                schemas: operation.schemas,
+            });
+            return self;
+        };
+        let entry = &mut self.entries[at];
+        entry.handlers = std::mem::take(&mut entry.handlers).merge(operation.handler);
+        entry.methods.push(method);
+        if let Some((_, known)) = &mut entry.described {
+            known.merge_operations(item);
+        }
+        entry.schemas.extend(operation.schemas);
+        self
     }
 
-    fn and(mut self, paths: Vec<String>, (schemas, described, handlers): Handlers) -> Self {
-        self.0.push(RouteEntry {
-            paths,
-            handlers,
-            described,
-            schemas,
+    /// Adds an operation at a second path, which the OpenAPI document omits.
+    pub(super) fn add_undescribed(mut self, path: &'static str, operation: Operation) -> Self {
+        self.entries.push(RouteEntry {
+            path,
+            methods: vec![operation.method_name()],
+            handlers: operation.handler,
+            described: None,
+            schemas: Schemas::new(),
         });
         self
     }
 
     /// Adds all routes of another table.
     pub(super) fn merge(mut self, others: Self) -> Self {
-        self.0.extend(others.0);
+        self.entries.extend(others.entries);
         self
     }
 
     /// Removes all routes from the OpenAPI document.
     pub(super) fn undescribed(mut self) -> Self {
-        for route in &mut self.0 {
-            route.described = Paths::new();
-            route.schemas.clear();
+        for entry in &mut self.entries {
+            entry.described = None;
         }
         self
     }
 
     /// Adds the routes to a router under a prefix. This avoids nested routers, which make a new URI
     /// for every request.
-    pub(super) fn under(self, prefix: &str, mut router: Router) -> Router {
-        for route in self.0 {
-            for path in &route.paths {
-                router = router.route(&format!("{prefix}{path}"), route.handlers.clone());
+    pub(super) fn under(self, prefix: &str, mut api: Api) -> Api {
+        for entry in self.entries {
+            let handlers = with_methods(entry.handlers, &entry.methods.join(", "));
+            api.router = api
+                .router
+                .route(&format!("{prefix}{}", entry.path), handlers);
+            if let Some((path, item)) = entry.described {
+                let document = &mut api.document;
+                document.paths.paths.insert(format!("{prefix}{path}"), item);
+                let components = document.components.get_or_insert_default();
+                components.schemas.extend(entry.schemas);
             }
-            let document = router.get_openapi_mut();
-            let described = route.described.paths.into_iter();
-            let described = described.map(|(path, item)| (format!("{prefix}{path}"), item));
-            document.paths.paths.extend(described);
-            let components = document.components.get_or_insert_default();
-            components.schemas.extend(route.schemas);
         }
-        router
+        api
     }
-}
-
-/// Makes a documented path answer unsupported methods with the list of its methods.
-pub(super) fn only((schemas, paths, handlers): Handlers) -> Handlers {
-    let methods = methods(&paths);
-    (schemas, paths, with_methods(handlers, &methods))
-}
-
-/// Returns the methods that the handlers of a path support.
-fn methods(paths: &Paths) -> String {
-    let of = |has: fn(&PathItem) -> bool| paths.paths.values().any(has);
-    let all = [
-        (of(|item| item.get.is_some()), "GET, HEAD"),
-        (of(|item| item.post.is_some()), "POST"),
-        (of(|item| item.put.is_some()), "PUT"),
-        (of(|item| item.patch.is_some()), "PATCH"),
-        (of(|item| item.delete.is_some()), "DELETE"),
-    ];
-    let methods = all.iter().filter(|(is_there, _)| *is_there);
-    let names: Vec<&str> = methods.map(|(_, name)| *name).collect();
-    names.join(", ")
 }
 
 /// Makes an undocumented, read-only path answer unsupported methods with the list of its methods.

@@ -4,112 +4,65 @@ use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::TryStreamExt as _;
-use utoipa_axum::routes;
 
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::form::{
-    JsonForm, Predict2RequestData, PredictCall, PredictRequest, PredictRequestData, RawForm,
-    RawParameters, ServicePath, StringForm,
+    JsonForm, Predict2RequestData, PredictRequest, PredictRequestData, RawForm, RawParameters,
+    ServicePath, StringForm,
 };
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use crate::service;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(raw)))
-        .routes(only(routes!(with_config)))
-        .routes(only(routes!(with_config_v2)))
+    let operations = [
+        Operation::post(
+            "/account/{account}/model/{model}/predict",
+            "predict",
+            predict::<RawForm>,
+        ),
+        Operation::post(
+            "/account/{account}/model/{model}/predict-with-config",
+            "predictWithConfig",
+            predict::<JsonForm>,
+        ),
+        Operation::post(
+            "/account/{account}/model/{model}/predict-with-config-v2",
+            "predictWithConfigV2",
+            predict::<StringForm>,
+        ),
+    ];
+    let operations = of_forms("Predict", operations).map(|operation| {
+        operation
+            .answers_as_service("The service's answer, in its media type")
+            .answers_as_upstream()
+            .fails("The service did not answer")
+    });
+    Routes::new("predict", &["key"]).add_all(operations)
 }
 
-/// Predict with a raw body.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/predict",
-    tag = "predict",
-    operation_id = "predict",
-    params(ServicePath, RawParameters),
-    request_body(content = Option<serde_json::Value>, content_type = "application/json", description = "Predict data in the service's own format"),
-    responses(
-        (status = 200, description = "The service's answer, in its media type", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
-pub(super) async fn raw(
-    PredictRequest { call, .. }: PredictRequest<RawForm>,
-) -> Result<Response, Error> {
-    answer(call).await
+/// Describes the operations of the three forms of a predict request.
+pub(super) fn of_forms(verb: &str, [raw, json, strings]: [Operation; 3]) -> [Operation; 3] {
+    let data = Some("Predict data in the service's own format");
+    [
+        raw.about(&format!("{verb} with a raw body."))
+            .with::<ServicePath>()
+            .with::<RawParameters>()
+            .may_take(data, BodySchema::plain::<serde_json::Value>()),
+        json.about(&format!("{verb} with data and config."))
+            .with::<ServicePath>()
+            .takes::<PredictRequestData<'static>>(),
+        strings
+            .about(&format!("{verb} with data and config as strings."))
+            .with::<ServicePath>()
+            .takes::<Predict2RequestData>(),
+    ]
 }
 
-/// Predict with data and config.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/predict-with-config",
-    tag = "predict",
-    operation_id = "predictWithConfig",
-    params(ServicePath),
-    request_body(content = PredictRequestData<'static>, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The service's answer, in its media type", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
-async fn with_config(
-    PredictRequest { call, .. }: PredictRequest<JsonForm>,
-) -> Result<Response, Error> {
-    answer(call).await
-}
-
-/// Predict with data and config as strings.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/predict-with-config-v2",
-    tag = "predict",
-    operation_id = "predictWithConfigV2",
-    params(ServicePath),
-    request_body(content = Predict2RequestData, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The service's answer, in its media type", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
-async fn with_config_v2(
-    PredictRequest { call, .. }: PredictRequest<StringForm>,
-) -> Result<Response, Error> {
-    answer(call).await
-}
-
-async fn answer(call: PredictCall) -> Result<Response, Error> {
+/// Answers a predict request.
+pub(super) async fn predict<F>(request: PredictRequest<F>) -> Result<Response, Error> {
+    let call = request.call;
     let prepared = call.service.prepare(&call.request).await?;
     drop(call.request);
     let limit = call.service.settings.predict_timeout();

@@ -8,14 +8,14 @@ use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Viewer;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::InPath;
 use super::super::visible::{self, VisibleService, visible};
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use crate::service::{Description, Device, Kind};
 use pkgtool_text::embedding::Pooling;
 
@@ -30,10 +30,37 @@ const DISPLAY_NAMES: [(&str, &str); 5] = [
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(providers)))
-        .routes(only(routes!(models)))
-        .routes(only(routes!(model)))
+    let provider =
+        |operation: Operation| operation.named::<String>("provider", "The provider's name");
+    let operations = [
+        Operation::get("/providers", "listProviders", providers)
+            .about("List the providers of models.")
+            .answers("Providers", BodySchema::of::<Providers>()),
+        provider(Operation::get(
+            "/providers/{provider}/models",
+            "listModels",
+            models,
+        ))
+        .about("List the models of a provider.")
+        .answers(
+            "Public and listed models, and with a key those that it may use",
+            BodySchema::of::<Models>(),
+        )
+        .refuses("Unknown provider"),
+        provider(Operation::get(
+            "/providers/{provider}/models/{model}",
+            "readModel",
+            model,
+        ))
+        .about("Read a model of a provider.")
+        .named::<String>(
+            "model",
+            "The model's name; `ACCOUNT/NAME` for one of an account",
+        )
+        .answers("The model", BodySchema::of::<Model>())
+        .refuses("Unknown model"),
+    ];
+    Routes::new("registry", &["", "key"]).add_all(operations)
 }
 
 /// A provider of models: a backend that serves a model here, or an upstream.
@@ -93,15 +120,6 @@ struct Parameters {
     variables: Vec<Value>,
 }
 
-/// List the providers of models.
-#[utoipa::path(
-    get,
-    path = "/providers",
-    tag = "registry",
-    operation_id = "listProviders",
-    responses((status = 200, description = "Providers", body = Providers)),
-    security((), ("key" = [])),
-)]
 async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<Providers> {
     let mut providers: Vec<Provider> = Vec::new();
     let visible = visible(&gateway, viewer);
@@ -119,19 +137,6 @@ async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<
     Json(Providers { providers })
 }
 
-/// List the models of a provider.
-#[utoipa::path(
-    get,
-    path = "/providers/{provider}/models",
-    tag = "registry",
-    operation_id = "listModels",
-    params(("provider" = String, Path, description = "The provider's name")),
-    responses(
-        (status = 200, description = "Public and listed models, and with a key those that it may use", body = Models),
-        (status = "4XX", description = "Unknown provider", body = ErrorBody),
-    ),
-    security((), ("key" = [])),
-)]
 async fn models(
     State(gateway): State<Arc<Gateway>>,
     viewer: Viewer,
@@ -145,22 +150,6 @@ async fn models(
     }))
 }
 
-/// Read a model of a provider.
-#[utoipa::path(
-    get,
-    path = "/providers/{provider}/models/{model}",
-    tag = "registry",
-    operation_id = "readModel",
-    params(
-        ("provider" = String, Path, description = "The provider's name"),
-        ("model" = String, Path, description = "The model's name; `ACCOUNT/NAME` for one of an account"),
-    ),
-    responses(
-        (status = 200, description = "The model", body = Model),
-        (status = "4XX", description = "Unknown model", body = ErrorBody),
-    ),
-    security((), ("key" = [])),
-)]
 async fn model(
     State(gateway): State<Arc<Gateway>>,
     viewer: Viewer,

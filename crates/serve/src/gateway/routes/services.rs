@@ -7,15 +7,15 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
 use super::super::visible;
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation, REFUSED};
+use super::path::Routes;
 use crate::account::Permission;
 use crate::service::{Kind, Service};
 
@@ -24,9 +24,19 @@ const LOAD_TIMEOUT_SECONDS: u64 = 300;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(info)))
-        .routes(only(routes!(list)))
+    let operations = [
+        Operation::get("/account/{account}/model/{model}", "serviceInfo", info)
+            .about("Info of a service.")
+            .with::<ServicePath>()
+            .answers("The service", BodySchema::of::<ServiceInfo>())
+            .refuses(REFUSED),
+        Operation::get("/account/{account}/model", "listServices", list)
+            .about("Services of an account that the caller may use.")
+            .named::<String>("account", "The services' owner: its name or number")
+            .answers("Services", BodySchema::list::<ServiceInfo>())
+            .refuses(REFUSED),
+    ];
+    Routes::new("services", &["key"]).add_all(operations)
 }
 
 /// A service.
@@ -267,19 +277,6 @@ impl ServiceInfo {
     }
 }
 
-/// Info of a service.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/model/{model}",
-    tag = "services",
-    operation_id = "serviceInfo",
-    params(ServicePath),
-    responses(
-        (status = 200, description = "The service", body = ServiceInfo),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn info(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -291,19 +288,6 @@ async fn info(
     Ok(Json(ServiceInfo::of(&gateway, &service)))
 }
 
-/// Services of an account that the caller may use.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/model",
-    tag = "services",
-    operation_id = "listServices",
-    params(("account" = String, Path, description = "The services' owner: its name or number")),
-    responses(
-        (status = 200, description = "Services", body = Vec<ServiceInfo>),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,

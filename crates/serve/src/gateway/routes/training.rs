@@ -8,18 +8,18 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::body::read_body;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::{InPath, InQuery};
 use super::super::form::ServicePath;
 use super::configs::{config_text, invalid_body, service};
 use super::fit_configs::{Fields, stored_config};
 use super::jobs::JobData;
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use super::services::ServiceInfo;
 use crate::account::{AccountId, NewConfig, Permission};
 use crate::database::Timestamp;
@@ -31,10 +31,49 @@ const MAX_NAME_LENGTH: usize = 100;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(derive)))
-        .routes(only(routes!(fit)))
-        .routes(only(routes!(fit_v2)))
+    let fits = [
+        (
+            Operation::post("/account/{account}/model/{model}/fit", "fitService", fit),
+            "Start to train a derived service on a dataset. The training configuration is given \
+             in full, or\nby its number.",
+        ),
+        (
+            Operation::post(
+                "/account/{account}/model/{model}/fit-v2",
+                "fitServiceV2",
+                fit,
+            ),
+            "Start to train a derived service, with the configuration as a string.",
+        ),
+    ];
+    let fits = fits.map(|(operation, summary)| {
+        operation
+            .about(summary)
+            .with::<ServicePath>()
+            .takes::<FitRequest>()
+            .answers("The job, stored on disk", BodySchema::of::<JobData>())
+            .refuses(
+                "The request was refused: 409 for a service that was not derived, or that is \
+                 being trained",
+            )
+            .breaks("The job could not be stored")
+    });
+    let derive = Operation::post(
+        "/account/{account}/model/{model}/derived",
+        "deriveService",
+        derive,
+    )
+    .about(
+        "Derive a trainable service from one that embeds texts or images. It belongs to the \
+         key's\naccount.",
+    )
+    .with::<ServicePath>()
+    .with::<DeriveParameters>()
+    .may_take(None, BodySchema::optional::<DeriveRequest>())
+    .answers("The new service", BodySchema::of::<ServiceInfo>())
+    .refuses("The request was refused: 409 if the service cannot be trained, or the name is taken")
+    .breaks("The service could not be stored");
+    Routes::new("training", &["key"]).add(derive).add_all(fits)
 }
 
 /// Properties of a derived service, in the query.
@@ -83,22 +122,6 @@ struct FitRequest {
     dataset_id: i64,
 }
 
-/// Derive a trainable service from one that embeds texts or images. It belongs to the key's
-/// account.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/derived",
-    tag = "training",
-    operation_id = "deriveService",
-    params(ServicePath, DeriveParameters),
-    request_body(content = Option<DeriveRequest>, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The new service", body = ServiceInfo),
-        (status = "4XX", description = "The request was refused: 409 if the service cannot be trained, or the name is taken", body = ErrorBody),
-        (status = "5XX", description = "The service could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn derive(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -114,11 +137,7 @@ async fn derive(
             "`{}` cannot be trained: it embeds neither texts nor images",
             base.label()
         );
-        return Err(Error::new(
-            StatusCode::CONFLICT,
-            "SERVICE_IS_NOT_TRAINABLE",
-            message,
-        ));
+        return Err(Error::conflict("SERVICE_IS_NOT_TRAINABLE", message));
     }
     let (mut parts, body) = request.into_parts();
     let query = InQuery::<DeriveParameters>::from_request_parts(&mut parts, &gateway).await;
@@ -148,7 +167,7 @@ async fn new_service(
 ) -> Result<Arc<Service>, Error> {
     let taken = || {
         let message = format!("the account has a service `{name}` already; choose another name");
-        Error::new(StatusCode::CONFLICT, "SERVICE_NAME_IS_TAKEN", message)
+        Error::conflict("SERVICE_NAME_IS_TAKEN", message)
     };
     if gateway.services.find(owner, name).is_some() {
         return Err(taken());
@@ -212,72 +231,20 @@ async fn new_service(
         .ok_or_else(|| Error::no_service(name))
 }
 
-/// Start to train a derived service on a dataset. The training configuration is given in full, or
-/// by its number.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/fit",
-    tag = "training",
-    operation_id = "fitService",
-    params(ServicePath),
-    request_body(content = FitRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The job, stored on disk", body = JobData),
-        (status = "4XX", description = "The request was refused: 409 for a service that was not derived, or that is being trained", body = ErrorBody),
-        (status = "5XX", description = "The job could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn fit(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<ServicePath>,
     request: extract::Request,
 ) -> Result<Json<JobData>, Error> {
-    start(&gateway, caller, &path, request).await
-}
-
-/// Start to train a derived service, with the configuration as a string.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/fit-v2",
-    tag = "training",
-    operation_id = "fitServiceV2",
-    params(ServicePath),
-    request_body(content = FitRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The job, stored on disk", body = JobData),
-        (status = "4XX", description = "The request was refused: 409 for a service that was not derived, or that is being trained", body = ErrorBody),
-        (status = "5XX", description = "The job could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
-async fn fit_v2(
-    State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    InPath(path): InPath<ServicePath>,
-    request: extract::Request,
-) -> Result<Json<JobData>, Error> {
-    start(&gateway, caller, &path, request).await
-}
-
-async fn start(
-    gateway: &Gateway,
-    caller: Caller,
-    path: &ServicePath,
-    request: extract::Request,
-) -> Result<Json<JobData>, Error> {
-    let service = service(gateway, caller, Permission::Write, path)?;
+    let gateway = &*gateway;
+    let service = service(gateway, caller, Permission::Write, &path)?;
     let Some(derived) = gateway.jobs.derived().get(service.id) else {
         let message = format!(
             "`{}` was not derived from a trainable service; POST …/derived creates one that can be trained",
             service.label()
         );
-        return Err(Error::new(
-            StatusCode::CONFLICT,
-            "SERVICE_IS_NOT_DERIVED",
-            message,
-        ));
+        return Err(Error::conflict("SERVICE_IS_NOT_DERIVED", message));
     };
     // A training stores a package and runs a model.
     let limit = gateway.limit(service.owner);
@@ -329,11 +296,7 @@ async fn start(
                 "job {} trains the service; wait for its end or cancel it (POST …/job/{}/cancel)",
                 job.0, job.0
             );
-            Err(Error::new(
-                StatusCode::CONFLICT,
-                "SERVICE_IS_BEING_TRAINED",
-                message,
-            ))
+            Err(Error::conflict("SERVICE_IS_BEING_TRAINED", message))
         }
         JobCreation::NoDataset => Err(Error::no_entity("dataset", &asked.dataset_id.to_string())),
     }

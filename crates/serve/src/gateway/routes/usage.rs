@@ -6,13 +6,13 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::{InPath, InQuery};
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
 use crate::account::{self, Counted, Permission};
 use crate::database::{Day, Timestamp};
 
@@ -21,7 +21,16 @@ const DEFAULT_DAYS: u32 = 30;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new().routes(only(routes!(read)))
+    let operation = Operation::get("/account/{account}/usage", "readUsage", read)
+        .about("Read an account's usage through the chat adapters.")
+        .named::<String>("account", "The key's own account: its name or number")
+        .with::<Days>()
+        .answers(
+            "Requests and tokens by day and service",
+            BodySchema::of::<Told>(),
+        )
+        .fails("The usage could not be read");
+    Routes::new("usage", &["key"]).add(operation)
 }
 
 /// The requested period.
@@ -142,23 +151,6 @@ impl From<account::Usage> for OfService {
     }
 }
 
-/// Read an account's usage through the chat adapters.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/usage",
-    tag = "usage",
-    operation_id = "readUsage",
-    params(
-        ("account" = String, Path, description = "The key's own account: its name or number"),
-        Days,
-    ),
-    responses(
-        (status = 200, description = "Requests and tokens by day and service", body = Told),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The usage could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn read(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,

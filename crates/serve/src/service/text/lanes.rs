@@ -16,9 +16,8 @@ use tokio::runtime::Handle;
 use super::rest::{MAX_REST, MAX_STEP_PAUSE, is_over, step_error};
 use crate::account::AccountId;
 use crate::service::engine::{Conversation, Endpoint};
-use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{Lanes, RunStart};
-use pkgtool_text::decoder::{DecoderModel, LaneRow, StepError, StepTokens, Steps};
+use pkgtool_text::decoder::{DecoderModel, LaneRow, StepError, StepResult, StepTokens, Steps};
 
 /// Minimum and maximum time that a run waits for others to join. Within them it is half the
 /// duration of the last run.
@@ -26,9 +25,6 @@ const JOIN_WAIT_RANGE: [Duration; 2] = [Duration::from_micros(500), Duration::fr
 
 /// Number of failed batched runs after which batching is disabled.
 const MAX_BATCH_FAILURES: u32 = 3;
-
-/// Result of a step.
-type StepResult = Result<Vec<Tensor>, StepError>;
 
 /// A session and its waiting steps.
 #[derive(Debug)]
@@ -432,12 +428,7 @@ impl LaneSteps {
 }
 
 impl Steps for LaneSteps {
-    fn step(
-        &mut self,
-        model: &DecoderModel,
-        begins: RunStart,
-        fed: StepTokens<'_>,
-    ) -> Result<Vec<Tensor>, StepError> {
+    fn step(&mut self, model: &DecoderModel, begins: RunStart, fed: StepTokens<'_>) -> StepResult {
         let mut state = self.session.lock();
         if begins != RunStart::Anew && self.epoch != Some(state.epoch) {
             return Err(StepError::Evicted);

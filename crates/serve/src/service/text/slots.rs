@@ -13,9 +13,8 @@ use super::rest::{MAX_REST, MAX_STEP_PAUSE, is_over, step_error};
 use crate::account::AccountId;
 use crate::service::engine::{Conversation, Endpoint};
 use pkgtool_engine::RunStart;
-use pkgtool_engine::tensor::Tensor;
 use pkgtool_text::decoder::{
-    Decoder as _, DecoderModel, StepError, StepTokens, Steps, TokenDecoder,
+    Decoder as _, DecoderModel, StepError, StepResult, StepTokens, Steps, TokenDecoder,
 };
 use pkgtool_text::generation::Transcripts;
 
@@ -134,12 +133,7 @@ impl StepRunner {
 }
 
 impl Steps for StepRunner {
-    fn step(
-        &mut self,
-        model: &DecoderModel,
-        begins: RunStart,
-        fed: StepTokens<'_>,
-    ) -> Result<Vec<Tensor>, StepError> {
+    fn step(&mut self, model: &DecoderModel, begins: RunStart, fed: StepTokens<'_>) -> StepResult {
         match self {
             Self::Own(leased) => leased.step(model, begins, fed),
             Self::Lane(lane) => lane.step(model, begins, fed),
@@ -168,12 +162,7 @@ impl Leased {
 }
 
 impl Steps for Leased {
-    fn step(
-        &mut self,
-        model: &DecoderModel,
-        begins: RunStart,
-        fed: StepTokens<'_>,
-    ) -> Result<Vec<Tensor>, StepError> {
+    fn step(&mut self, model: &DecoderModel, begins: RunStart, fed: StepTokens<'_>) -> StepResult {
         let inputs = model.inputs(&[fed]).map_err(StepError::failed)?;
         if self.conversation.is_none() && begins != RunStart::Anew {
             return Err(StepError::Evicted);

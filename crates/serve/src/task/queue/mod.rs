@@ -19,7 +19,7 @@ use tracing::Instrument as _;
 
 use super::{Blobs, Caps, ClaimedTask, Event, Lease, Limits, Status, TaskId, TaskStore, Turns};
 use crate::account::{AccountId, Directory};
-use crate::database::{DatabaseError, RetentionClock, Timestamp};
+use crate::database::{DatabaseResult, RetentionClock, Timestamp};
 use crate::service::{BodyMemory, Service};
 
 /// Finds a service by its owner and name.
@@ -101,7 +101,7 @@ impl Queue {
 
 impl QueueOptions {
     /// Returns a running task to the queue.
-    async fn release(&self, lease: Lease, crashed: bool) -> Result<bool, DatabaseError> {
+    async fn release(&self, lease: Lease, crashed: bool) -> DatabaseResult<bool> {
         let attempts = self.caps.attempts;
         let now = Timestamp::now();
         self.store.release(lease, crashed, attempts, now).await

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{QueueOptions, STORE_RETRY_DELAY};
 use crate::account::AccountId;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseResult, Timestamp};
 use crate::service::meter::{Operation, Outcome};
 use crate::service::{CallError, Request, Service};
 use crate::task::{BlobError, ClaimedTask, Content, Failure, Lease, OnCrash, StoredAnswer, TaskId};
@@ -255,7 +255,7 @@ async fn retry_until_stored<'a>(
 }
 
 /// Future that the store methods return.
-type StoreFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, DatabaseError>> + Send + 'a>>;
+type StoreFuture<'a> = Pin<Box<dyn Future<Output = DatabaseResult<bool>> + Send + 'a>>;
 
 /// Pauses that double each time.
 struct RetryPause(Duration);

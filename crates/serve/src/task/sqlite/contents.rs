@@ -23,10 +23,7 @@ pub(super) struct PlacedContent<'a> {
 
 impl<'a> PlacedContent<'a> {
     /// Stores content, unless it is a blob, which is already stored.
-    pub(super) fn place(
-        connection: &Connection,
-        content: &'a Content,
-    ) -> Result<Self, rusqlite::Error> {
+    pub(super) fn place(connection: &Connection, content: &'a Content) -> rusqlite::Result<Self> {
         match content {
             Content::Inline(bytes) => Self::place_bytes(connection, bytes),
             Content::Blob { size, sha256 } => Ok(Self {
@@ -38,10 +35,7 @@ impl<'a> PlacedContent<'a> {
     }
 
     /// Stores bytes in the row or in the `content` table.
-    pub(super) fn place_bytes(
-        connection: &Connection,
-        bytes: &'a [u8],
-    ) -> Result<Self, rusqlite::Error> {
+    pub(super) fn place_bytes(connection: &Connection, bytes: &'a [u8]) -> rusqlite::Result<Self> {
         if Content::fits_inline(bytes) {
             return Ok(Self {
                 inline: Some(bytes),
@@ -68,16 +62,13 @@ impl<'a> PlacedContent<'a> {
 }
 
 /// Reads the bytes of a row of the `content` table.
-pub(super) fn find(
-    connection: &Connection,
-    number: i64,
-) -> Result<Option<Vec<u8>>, rusqlite::Error> {
+pub(super) fn find(connection: &Connection, number: i64) -> rusqlite::Result<Option<Vec<u8>>> {
     let mut read = connection.prepare_cached("SELECT bytes FROM content WHERE number = ?1")?;
     read.query_row([number], |row| row.get(0)).optional()
 }
 
 /// Deletes a row of the `content` table, if a number is given.
-pub(super) fn remove(connection: &Connection, number: Option<i64>) -> Result<(), rusqlite::Error> {
+pub(super) fn remove(connection: &Connection, number: Option<i64>) -> rusqlite::Result<()> {
     if let Some(number) = number {
         let mut delete = connection.prepare_cached("DELETE FROM content WHERE number = ?1")?;
         delete.execute([number])?;

@@ -58,7 +58,7 @@ impl Load {
 
 impl Loads {
     /// Counts the waiting and running tasks in the database.
-    pub(super) fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let mut loads = Self::default();
         for (status, sql) in [
             (
@@ -137,7 +137,7 @@ impl Loads {
         account: AccountId,
         doubt: bool,
         now: Timestamp,
-    ) -> Result<StoredData, rusqlite::Error> {
+    ) -> rusqlite::Result<StoredData> {
         if let Some(known) = self.stored.get(&account)
             && !(doubt && known.counted_at.0.abs_diff(now.0) >= MAX_COUNT_AGE_MS)
         {

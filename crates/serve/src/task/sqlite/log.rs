@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::database::DatabaseError;
+use crate::database::DatabaseResult;
 use crate::database::sqlite::Sqlite;
 
 /// Number of log pages after which the writer checkpoints.
@@ -49,7 +49,7 @@ struct CheckpointThread {
 
 impl WriteAheadLog {
     /// Configures checkpoints on the writer's connection.
-    pub(super) fn of(database: &Sqlite, connection: &Connection) -> Result<Self, DatabaseError> {
+    pub(super) fn of(database: &Sqlite, connection: &Connection) -> DatabaseResult<Self> {
         let set = || {
             connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
             connection.pragma_update(None, "journal_size_limit", KEPT_LOG_BYTES)
@@ -118,7 +118,7 @@ impl CheckpointThread {
 }
 
 /// Checkpoints until little is left, which the writer then handles itself.
-fn write_back(connection: &Connection, stop: &AtomicBool) -> Result<(), rusqlite::Error> {
+fn write_back(connection: &Connection, stop: &AtomicBool) -> rusqlite::Result<()> {
     let mut before = 0;
     while !stop.load(Ordering::Relaxed) {
         let (length, written): (i64, i64) =

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 use reads::Readers;
 use shared::Shared;
 use writer::Writer;
@@ -43,7 +43,7 @@ pub(super) struct SqliteTasks {
 
 impl SqliteTasks {
     /// Opens the task store of a database.
-    pub(super) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
+    pub(super) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
         let readers = Readers::open(database)?;
         let shared = Arc::new(Shared::new());
         Ok(Arc::new(Self {
@@ -57,7 +57,7 @@ impl SqliteTasks {
 
 #[async_trait::async_trait]
 impl TaskStore for SqliteTasks {
-    async fn last_id(&self) -> Result<Option<TaskId>, DatabaseError> {
+    async fn last_id(&self) -> DatabaseResult<Option<TaskId>> {
         self.readers.last_id()
     }
 
@@ -106,7 +106,7 @@ impl TaskStore for SqliteTasks {
         turns: &Arc<Turns>,
         limits: &Limits,
         lease_until: Timestamp,
-    ) -> Result<Vec<ClaimedTask>, DatabaseError> {
+    ) -> DatabaseResult<Vec<ClaimedTask>> {
         let (turns, limits) = (Arc::clone(turns), limits.clone());
         let make =
             move |moves: &mut moves::Moves<'_>| moves.claim(max, &turns, &limits, lease_until);
@@ -117,7 +117,7 @@ impl TaskStore for SqliteTasks {
         &self,
         held: &[Lease],
         lease_until: Timestamp,
-    ) -> Result<Vec<Lease>, DatabaseError> {
+    ) -> DatabaseResult<Vec<Lease>> {
         let held = held.to_vec();
         let make = move |moves: &mut moves::Moves<'_>| moves.heartbeat(&held, lease_until);
         self.writer.submit(make).await
@@ -129,18 +129,13 @@ impl TaskStore for SqliteTasks {
         answer: StoredAnswer,
         now: Timestamp,
         expires_at: Timestamp,
-    ) -> Result<bool, DatabaseError> {
+    ) -> DatabaseResult<bool> {
         let make =
             move |moves: &mut moves::Moves<'_>| moves.complete(lease, &answer, now, expires_at);
         self.writer.submit(make).await
     }
 
-    async fn fail(
-        &self,
-        lease: Lease,
-        failure: Failure,
-        now: Timestamp,
-    ) -> Result<bool, DatabaseError> {
+    async fn fail(&self, lease: Lease, failure: Failure, now: Timestamp) -> DatabaseResult<bool> {
         let make = move |moves: &mut moves::Moves<'_>| moves.fail(lease, &failure, now);
         self.writer.submit(make).await
     }
@@ -151,22 +146,22 @@ impl TaskStore for SqliteTasks {
         crashed: bool,
         attempts: u32,
         now: Timestamp,
-    ) -> Result<bool, DatabaseError> {
+    ) -> DatabaseResult<bool> {
         let make =
             move |moves: &mut moves::Moves<'_>| moves.release(lease, (crashed, attempts), now);
         self.writer.submit(make).await
     }
 
-    async fn cancel(&self, task: TaskId, now: Timestamp) -> Result<Option<Task>, DatabaseError> {
+    async fn cancel(&self, task: TaskId, now: Timestamp) -> DatabaseResult<Option<Task>> {
         let make = move |moves: &mut moves::Moves<'_>| moves.cancel(task, now);
         self.writer.submit(make).await
     }
 
-    async fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError> {
+    async fn get(&self, task: TaskId) -> DatabaseResult<Option<Task>> {
         self.readers.get(task)
     }
 
-    async fn place(&self, task: TaskId) -> Result<Option<u64>, DatabaseError> {
+    async fn place(&self, task: TaskId) -> DatabaseResult<Option<u64>> {
         self.readers.place(task)
     }
 
@@ -176,22 +171,22 @@ impl TaskStore for SqliteTasks {
         status: Option<Status>,
         before: Option<TaskId>,
         max: usize,
-    ) -> Result<Vec<Task>, DatabaseError> {
+    ) -> DatabaseResult<Vec<Task>> {
         self.readers.list(caller, status, before, max)
     }
 
-    async fn recover(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
+    async fn recover(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
         let make = move |moves: &mut moves::Moves<'_>| moves.requeue_running(None, attempts, now);
         self.writer.submit(make).await
     }
 
-    async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
+    async fn reap(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
         let make =
             move |moves: &mut moves::Moves<'_>| moves.requeue_running(Some(now), attempts, now);
         self.writer.submit(make).await
     }
 
-    async fn sweep(&self, now: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError> {
+    async fn sweep(&self, now: Timestamp, max: usize) -> DatabaseResult<RemovedTasks> {
         let make = move |moves: &mut moves::Moves<'_>| moves.sweep(now, max);
         let removed = self.writer.submit(make).await?;
         if removed.count > 0 {
@@ -200,14 +195,14 @@ impl TaskStore for SqliteTasks {
         Ok(removed)
     }
 
-    async fn delete(&self, task: TaskId) -> Result<Deletion, DatabaseError> {
+    async fn delete(&self, task: TaskId) -> DatabaseResult<Deletion> {
         let make = move |moves: &mut moves::Moves<'_>| moves.delete(task);
         let deletion = self.writer.submit(make).await?;
         self.readers.finished.forget(task);
         Ok(deletion)
     }
 
-    async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError> {
+    async fn purge(&self, ended_by: Timestamp, max: usize) -> DatabaseResult<RemovedTasks> {
         let make = move |moves: &mut moves::Moves<'_>| moves.purge(ended_by, max);
         let removed = self.writer.submit(make).await?;
         if removed.count > 0 {
@@ -216,30 +211,26 @@ impl TaskStore for SqliteTasks {
         Ok(removed)
     }
 
-    async fn blobs(
-        &self,
-        after: Option<TaskId>,
-        max: usize,
-    ) -> Result<Vec<NamedBlob>, DatabaseError> {
+    async fn blobs(&self, after: Option<TaskId>, max: usize) -> DatabaseResult<Vec<NamedBlob>> {
         self.readers.blobs(after, max)
     }
 
-    async fn stored(&self, account: AccountId) -> Result<u64, DatabaseError> {
+    async fn stored(&self, account: AccountId) -> DatabaseResult<u64> {
         self.readers.stored(account)
     }
 
-    async fn statistics(&self) -> Result<Statistics, DatabaseError> {
+    async fn statistics(&self) -> DatabaseResult<Statistics> {
         self.readers.statistics()
     }
 
-    async fn health(&self) -> Result<(), DatabaseError> {
+    async fn health(&self) -> DatabaseResult<()> {
         if let Some(damage) = self.database.damage() {
             return Err(damage);
         }
         self.writer.submit(|moves| moves.probe_write()).await
     }
 
-    async fn check(&self) -> Result<(), DatabaseError> {
+    async fn check(&self) -> DatabaseResult<()> {
         let (reply, checked) = oneshot::channel();
         let database = self.database.clone();
         // Runs on a detached thread, because the end of the process must not wait for it.
@@ -256,7 +247,7 @@ impl TaskStore for SqliteTasks {
             .map_err(|_| failed("the check was aborted".to_owned()))?
     }
 
-    async fn load(&self) -> Result<(u64, u64), DatabaseError> {
+    async fn load(&self) -> DatabaseResult<(u64, u64)> {
         self.readers.load()
     }
 

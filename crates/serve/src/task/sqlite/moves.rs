@@ -13,7 +13,7 @@ use super::rows::{self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED_COLUMNS, C
 use super::shared::Shared;
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 use crate::task::{
     ClaimedTask, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash,
     Quota, Status, StoredAnswer, Task, TaskId, Turns,
@@ -49,6 +49,15 @@ struct RunningTask {
     retries: bool,
 }
 
+/// How a running task ends: with an answer, or with a failure.
+struct TaskEnd<'e> {
+    /// The answer, or the body of the failure.
+    place: PlacedContent<'e>,
+    media_type: Option<&'e str>,
+    expires_at: Option<Timestamp>,
+    failure: Option<&'e Failure>,
+}
+
 /// Result of looking up a request by its idempotency key.
 enum Repeated {
     No,
@@ -64,7 +73,7 @@ impl Moves<'_> {
     }
 
     /// Writes a value that is already stored, to check that writing works.
-    pub(super) fn probe_write(&self) -> Result<(), DatabaseError> {
+    pub(super) fn probe_write(&self) -> DatabaseResult<()> {
         let touched = || {
             let read = |row: &Row<'_>| row.get(0);
             let version: i64 = self.connection.query_row("PRAGMA user_version", [], read)?;
@@ -133,7 +142,7 @@ impl Moves<'_> {
         refused.map_or(Ok(()), Err)
     }
 
-    fn repeated(&self, task: &NewTask) -> Result<Repeated, rusqlite::Error> {
+    fn repeated(&self, task: &NewTask) -> rusqlite::Result<Repeated> {
         let Some(repeat) = &task.idempotency else {
             return Ok(Repeated::No);
         };
@@ -150,7 +159,7 @@ impl Moves<'_> {
         Ok(found.optional()?.unwrap_or(Repeated::No))
     }
 
-    fn insert(&self, task: &NewTask, now: Timestamp) -> Result<(), rusqlite::Error> {
+    fn insert(&self, task: &NewTask, now: Timestamp) -> rusqlite::Result<()> {
         let sql = "INSERT INTO task (id, caller, owner, service, status, created_at, retries,
                 config, data_type, body, body_size, body_sha256, repeat_key, repeat_sha256,
                 body_number, request_bytes)
@@ -184,7 +193,7 @@ impl Moves<'_> {
         turns: &Turns,
         limits: &Limits,
         lease_until: Timestamp,
-    ) -> Result<Vec<ClaimedTask>, DatabaseError> {
+    ) -> DatabaseResult<Vec<ClaimedTask>> {
         let share = limits.share(self.loads.active());
         let waiting = self.loads.waiting();
         let mut next: BTreeSet<(u64, AccountId)> = waiting
@@ -225,7 +234,7 @@ impl Moves<'_> {
         &self,
         account: AccountId,
         lease_until: Timestamp,
-    ) -> Result<Option<ClaimedTask>, rusqlite::Error> {
+    ) -> rusqlite::Result<Option<ClaimedTask>> {
         let sql = format!(
             "UPDATE task SET status = 1, attempt = attempt + 1, lease_until = ?2
              WHERE id = (SELECT id FROM task INDEXED BY task_waiting
@@ -252,7 +261,7 @@ impl Moves<'_> {
         &mut self,
         held: &[Lease],
         lease_until: Timestamp,
-    ) -> Result<Vec<Lease>, DatabaseError> {
+    ) -> DatabaseResult<Vec<Lease>> {
         let sql = "UPDATE task SET lease_until = ?3 WHERE id = ?1 AND attempt = ?2 AND status = 1";
         let prolong = || {
             let mut update = self.connection.prepare_cached(sql)?;
@@ -274,28 +283,16 @@ impl Moves<'_> {
         answer: &StoredAnswer,
         now: Timestamp,
         expires_at: Timestamp,
-    ) -> Result<bool, DatabaseError> {
-        let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
-                lease_until = NULL, body = NULL, config = NULL, data_type = NULL, answer = ?6,
-                answer_number = ?7, answer_size = ?8, answer_sha256 = ?9, expires_at = ?10,
-                media_type = ?11
-            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
-        let place = PlacedContent::place(self.connection, &answer.content);
-        let place = place.map_err(|error| self.fault(&error))?;
-        let end = params![
-            lease.task.as_bytes(),
-            lease.attempt,
-            COMPLETED,
-            now.0,
-            ANSWERED,
-            place.inline,
-            place.number,
-            place.size,
-            place.sha256,
-            answer.content.expires().then_some(expires_at.0),
-            answer.media_type
-        ];
-        self.end_running(lease, sql, end, (Status::Completed, &place))
+    ) -> DatabaseResult<bool> {
+        let content = &answer.content;
+        let place = PlacedContent::place(self.connection, content);
+        let end = TaskEnd {
+            place: place.map_err(|error| self.fault(&error))?,
+            media_type: answer.media_type.as_deref(),
+            expires_at: content.expires().then_some(expires_at),
+            failure: None,
+        };
+        self.end_running(lease, now, &end)
     }
 
     pub(super) fn fail(
@@ -303,51 +300,62 @@ impl Moves<'_> {
         lease: Lease,
         failure: &Failure,
         now: Timestamp,
-    ) -> Result<bool, DatabaseError> {
-        let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
-                lease_until = NULL, body = NULL, config = NULL, data_type = NULL,
-                failure_status = ?6, failure_code = ?7, failure_message = ?8, answer = ?9,
-                answer_number = ?10, answer_size = ?11, media_type = ?12
-            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
+    ) -> DatabaseResult<bool> {
         let place = match &failure.body {
             Some(body) => PlacedContent::place_bytes(self.connection, body),
             None => Ok(PlacedContent::default()),
         };
-        let place = place.map_err(|error| self.fault(&error))?;
-        let end = params![
-            lease.task.as_bytes(),
-            lease.attempt,
-            CANCELED,
-            now.0,
-            FAILED,
-            failure.status,
-            failure.code,
-            failure.message,
-            place.inline,
-            place.number,
-            place.size,
-            failure.media_type
-        ];
-        self.end_running(lease, sql, end, (Status::Canceled, &place))
+        let end = TaskEnd {
+            place: place.map_err(|error| self.fault(&error))?,
+            media_type: failure.media_type.as_deref(),
+            expires_at: None,
+            failure: Some(failure),
+        };
+        self.end_running(lease, now, &end)
     }
 
-    /// Runs an update that ends a running task and returns what [`rows::ended`] reads. If the lease
-    /// was lost, content that was stored for the outcome is removed again.
+    /// Ends a running task. If the lease was lost, content that was stored for the outcome is
+    /// removed again.
     fn end_running(
         &mut self,
         lease: Lease,
-        sql: &str,
-        values: &[&dyn rusqlite::ToSql],
-        (status, place): (Status, &PlacedContent<'_>),
-    ) -> Result<bool, DatabaseError> {
+        now: Timestamp,
+        end: &TaskEnd<'_>,
+    ) -> DatabaseResult<bool> {
+        let sql = "UPDATE task SET status = ?3, completed_at = max(created_at, ?4), outcome = ?5,
+                lease_until = NULL, body = NULL, config = NULL, data_type = NULL, answer = ?6,
+                answer_number = ?7, answer_size = ?8, answer_sha256 = ?9, expires_at = ?10,
+                media_type = ?11, failure_status = ?12, failure_code = ?13, failure_message = ?14
+            WHERE id = ?1 AND attempt = ?2 AND status = 1 RETURNING caller, body_number, request_bytes";
+        let (TaskEnd { place, failure, .. }, connection) = (end, self.connection);
+        let (stored, outcome, status) = match failure {
+            None => (COMPLETED, ANSWERED, Status::Completed),
+            Some(_) => (CANCELED, FAILED, Status::Canceled),
+        };
+        let values = params![
+            lease.task.as_bytes(),
+            lease.attempt,
+            stored,
+            now.0,
+            outcome,
+            place.inline,
+            place.number,
+            place.size,
+            place.sha256,
+            end.expires_at.map(|at| at.0),
+            end.media_type,
+            failure.map(|failure| failure.status),
+            failure.map(|failure| &failure.code),
+            failure.map(|failure| &failure.message),
+        ];
         let end = || {
-            let mut update = self.connection.prepare_cached(sql)?;
+            let mut update = connection.prepare_cached(sql)?;
             let ended = update.query_row(values, rows::ended).optional()?;
             let useless = match &ended {
                 Some(ended) => ended.body_number,
                 None => place.number,
             };
-            contents::remove(self.connection, useless)?;
+            contents::remove(connection, useless)?;
             Ok(ended)
         };
         let ended = end().map_err(|error: rusqlite::Error| self.fault(&error))?;
@@ -361,12 +369,9 @@ impl Moves<'_> {
         Ok(true)
     }
 
-    /// Runs an update that ends a task in any state without an answer. Returns the same.
-    fn end_empty(
-        &mut self,
-        sql: &str,
-        values: &[&dyn rusqlite::ToSql],
-    ) -> Result<(), DatabaseError> {
+    /// Runs an update that ends a task in any state without an answer, and returns what
+    /// [`rows::ended`] reads.
+    fn end_empty(&mut self, sql: &str, values: &[&dyn rusqlite::ToSql]) -> DatabaseResult<()> {
         let end = || {
             let mut update = self.connection.prepare_cached(sql)?;
             let ended = update.query_row(values, rows::ended)?;
@@ -390,7 +395,7 @@ impl Moves<'_> {
         lease: Lease,
         (crashed, attempts): (bool, u32),
         now: Timestamp,
-    ) -> Result<bool, DatabaseError> {
+    ) -> DatabaseResult<bool> {
         let sql = "SELECT id, caller, crashes, retries FROM task
             WHERE id = ?1 AND attempt = ?2 AND status = 1";
         let read = || {
@@ -411,7 +416,7 @@ impl Moves<'_> {
         found: &RunningTask,
         (crashed, attempts): (bool, u32),
         now: Timestamp,
-    ) -> Result<(), DatabaseError> {
+    ) -> DatabaseResult<()> {
         let (task, caller) = (found.task, found.caller);
         let deaths = found.crashes + u32::from(crashed);
         let given_up = crashed && (!found.retries || deaths >= attempts);
@@ -453,7 +458,7 @@ impl Moves<'_> {
         leases_before: Option<Timestamp>,
         attempts: u32,
         now: Timestamp,
-    ) -> Result<u64, DatabaseError> {
+    ) -> DatabaseResult<u64> {
         let sql = "SELECT id, caller, crashes, retries FROM task INDEXED BY task_running
             WHERE status = 1 AND (?1 IS NULL OR lease_until <= ?1)";
         let read = || {
@@ -469,11 +474,7 @@ impl Moves<'_> {
         Ok(lost.len() as u64)
     }
 
-    pub(super) fn cancel(
-        &mut self,
-        task: TaskId,
-        now: Timestamp,
-    ) -> Result<Option<Task>, DatabaseError> {
+    pub(super) fn cancel(&mut self, task: TaskId, now: Timestamp) -> DatabaseResult<Option<Task>> {
         let found = find(self.connection, task).map_err(|error| self.fault(&error))?;
         let Some(found) = found else {
             return Ok(None);
@@ -498,14 +499,14 @@ impl Moves<'_> {
         find(self.connection, task).map_err(|error| self.fault(&error))
     }
 
-    fn execute(&self, sql: &str, values: &[&dyn rusqlite::ToSql]) -> Result<(), DatabaseError> {
+    fn execute(&self, sql: &str, values: &[&dyn rusqlite::ToSql]) -> DatabaseResult<()> {
         let execute = || self.connection.prepare_cached(sql)?.execute(values);
         execute().map(drop).map_err(|error| self.fault(&error))
     }
 }
 
 /// Reads a running task from the columns id, caller, crashes and retries.
-fn found(row: &Row<'_>) -> Result<RunningTask, rusqlite::Error> {
+fn found(row: &Row<'_>) -> rusqlite::Result<RunningTask> {
     Ok(RunningTask {
         task: TaskId::from_bytes(row.get(0)?),
         caller: AccountId(row.get(1)?),

@@ -11,7 +11,7 @@ use super::loads::COUNT_STORED_SQL;
 use super::rows::{self, TASK_COLUMNS};
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseResult, Timestamp};
 use crate::task::{NamedBlob, Statistics, Status, Task, TaskId};
 
 /// Maximum queue position that is counted.
@@ -28,7 +28,7 @@ pub(super) struct Readers {
 
 impl Readers {
     /// Opens as many connections as threads may read at once.
-    pub(super) fn open(database: &Sqlite) -> Result<Self, DatabaseError> {
+    pub(super) fn open(database: &Sqlite) -> DatabaseResult<Self> {
         let cores = thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let connect = |_| database.connect_to_read().map(Mutex::new);
         Ok(Self {
@@ -40,7 +40,7 @@ impl Readers {
     }
 
     /// Returns the greatest id.
-    pub(super) fn last_id(&self) -> Result<Option<TaskId>, DatabaseError> {
+    pub(super) fn last_id(&self) -> DatabaseResult<Option<TaskId>> {
         let sql = "SELECT id FROM task ORDER BY id DESC LIMIT 1";
         self.with(|connection| {
             let id = connection.query_row(sql, [], |row| row.get(0)).optional()?;
@@ -49,7 +49,7 @@ impl Readers {
     }
 
     /// Returns a task.
-    pub(super) fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError> {
+    pub(super) fn get(&self, task: TaskId) -> DatabaseResult<Option<Task>> {
         let removals = match self.finished.find(task) {
             Ok(known) => return Ok(Some(known)),
             Err(removals) => removals,
@@ -62,7 +62,7 @@ impl Readers {
     }
 
     /// Counts the waiting tasks of its account that come before a task.
-    pub(super) fn place(&self, task: TaskId) -> Result<Option<u64>, DatabaseError> {
+    pub(super) fn place(&self, task: TaskId) -> DatabaseResult<Option<u64>> {
         let caller = "SELECT caller FROM task WHERE id = ?1 AND status = 0";
         let before = "SELECT count(*) FROM (SELECT 1 FROM task INDEXED BY task_waiting
             WHERE status = 0 AND caller = ?1 AND id < ?2 LIMIT ?3)";
@@ -84,7 +84,7 @@ impl Readers {
     }
 
     /// Returns the bytes that an account's tasks use.
-    pub(super) fn stored(&self, account: AccountId) -> Result<u64, DatabaseError> {
+    pub(super) fn stored(&self, account: AccountId) -> DatabaseResult<u64> {
         self.with(|connection| {
             let mut read = connection.prepare_cached(COUNT_STORED_SQL)?;
             read.query_row([account.0], |row| rows::number(row, 1))
@@ -92,7 +92,7 @@ impl Readers {
     }
 
     /// Counts the waiting tasks of an account, up to `most`.
-    pub(super) fn waiting(&self, account: AccountId, most: u32) -> Result<u32, DatabaseError> {
+    pub(super) fn waiting(&self, account: AccountId, most: u32) -> DatabaseResult<u32> {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM task INDEXED BY task_waiting
             WHERE status = 0 AND caller = ?1 LIMIT ?2)";
         self.with(|connection| {
@@ -106,7 +106,7 @@ impl Readers {
         &self,
         account: AccountId,
         key: &str,
-    ) -> Result<bool, DatabaseError> {
+    ) -> DatabaseResult<bool> {
         let sql = "SELECT 1 FROM task WHERE caller = ?1 AND repeat_key = ?2";
         self.with(|connection| {
             let mut read = connection.prepare_cached(sql)?;
@@ -121,7 +121,7 @@ impl Readers {
         status: Option<Status>,
         before: Option<TaskId>,
         max: usize,
-    ) -> Result<Vec<Task>, DatabaseError> {
+    ) -> DatabaseResult<Vec<Task>> {
         // One query per state, so that each uses its own index.
         let (index, of_status) = match status {
             None => ("task_of_caller", ""),
@@ -145,7 +145,7 @@ impl Readers {
     }
 
     /// Returns the numbers of waiting and running tasks.
-    pub(super) fn load(&self) -> Result<(u64, u64), DatabaseError> {
+    pub(super) fn load(&self) -> DatabaseResult<(u64, u64)> {
         let sql = "SELECT (SELECT count(*) FROM task INDEXED BY task_waiting WHERE status = 0),
             (SELECT count(*) FROM task INDEXED BY task_running WHERE status = 1)";
         self.with(|connection| {
@@ -161,7 +161,7 @@ impl Readers {
         &self,
         after: Option<TaskId>,
         max: usize,
-    ) -> Result<Vec<NamedBlob>, DatabaseError> {
+    ) -> DatabaseResult<Vec<NamedBlob>> {
         // The checksum of a body stays in the row of a finished task, where it is meaningless.
         let sql = "SELECT id, attempt, status < 2,
                 CASE WHEN status < 2 THEN body_size ELSE answer_size END,
@@ -188,7 +188,7 @@ impl Readers {
     }
 
     /// Returns statistics of the stored tasks.
-    pub(super) fn statistics(&self) -> Result<Statistics, DatabaseError> {
+    pub(super) fn statistics(&self) -> DatabaseResult<Statistics> {
         // A single statement reads a consistent snapshot.
         let sql = "SELECT (SELECT count(*) FROM task INDEXED BY task_of_caller),
             (SELECT count(*) FROM task INDEXED BY task_waiting WHERE status = 0),
@@ -211,10 +211,7 @@ impl Readers {
         })
     }
 
-    fn with<T>(
-        &self,
-        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, DatabaseError> {
+    fn with<T>(&self, call: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> DatabaseResult<T> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.connections.len();
         let free =
@@ -234,7 +231,7 @@ impl Readers {
 }
 
 /// Reads a task.
-pub(super) fn find(connection: &Connection, task: TaskId) -> Result<Option<Task>, rusqlite::Error> {
+pub(super) fn find(connection: &Connection, task: TaskId) -> rusqlite::Result<Option<Task>> {
     let sql = format!("SELECT {TASK_COLUMNS} FROM task WHERE id = ?1");
     let mut read = connection.prepare_cached(&sql)?;
     read.query_row([task.as_bytes()], rows::task).optional()

@@ -9,7 +9,7 @@ use super::contents;
 use super::moves::Moves;
 use super::rows::{self, EXPIRED};
 use crate::account::AccountId;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseResult, Timestamp};
 use crate::task::{Deletion, Lease, RemovedTasks, TaskId};
 
 /// The columns that [`EndedTask::of`] reads.
@@ -29,7 +29,7 @@ struct EndedTask {
 }
 
 impl EndedTask {
-    fn of(row: &Row<'_>) -> Result<Self, rusqlite::Error> {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             lease: Lease {
                 task: TaskId::from_bytes(row.get(0)?),
@@ -44,11 +44,7 @@ impl EndedTask {
 }
 
 impl Moves<'_> {
-    pub(super) fn sweep(
-        &mut self,
-        now: Timestamp,
-        max: usize,
-    ) -> Result<RemovedTasks, DatabaseError> {
+    pub(super) fn sweep(&mut self, now: Timestamp, max: usize) -> DatabaseResult<RemovedTasks> {
         let sql = format!(
             "SELECT {ENDED_COLUMNS} FROM task INDEXED BY task_expiring
             WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2"
@@ -67,7 +63,7 @@ impl Moves<'_> {
         &mut self,
         ended_by: Timestamp,
         max: usize,
-    ) -> Result<RemovedTasks, DatabaseError> {
+    ) -> DatabaseResult<RemovedTasks> {
         let sql = format!(
             "SELECT {ENDED_COLUMNS} FROM task INDEXED BY task_ended
             WHERE completed_at <= ?1 ORDER BY completed_at, id LIMIT ?2"
@@ -76,7 +72,7 @@ impl Moves<'_> {
         self.remove(&gone, 1, Self::delete_row)
     }
 
-    pub(super) fn delete(&mut self, task: TaskId) -> Result<Deletion, DatabaseError> {
+    pub(super) fn delete(&mut self, task: TaskId) -> DatabaseResult<Deletion> {
         let sql = format!("SELECT {ENDED_COLUMNS}, status >= 2 FROM task WHERE id = ?1");
         let read = || {
             let mut read = self.connection.prepare_cached(&sql)?;
@@ -97,17 +93,17 @@ impl Moves<'_> {
         sql: &str,
         moment: Timestamp,
         max: usize,
-    ) -> Result<Vec<EndedTask>, DatabaseError> {
+    ) -> DatabaseResult<Vec<EndedTask>> {
         let read = || {
             let mut read = self.connection.prepare_cached(sql)?;
             let max = i64::try_from(max).unwrap_or(i64::MAX);
             let rows = read.query_map(params![moment.0, max], EndedTask::of)?;
-            rows.collect::<Result<_, rusqlite::Error>>()
+            rows.collect::<rusqlite::Result<_>>()
         };
         read().map_err(|error| self.database.error(&error))
     }
 
-    fn delete_row(&self, ended: &EndedTask) -> Result<usize, rusqlite::Error> {
+    fn delete_row(&self, ended: &EndedTask) -> rusqlite::Result<usize> {
         let mut delete = self
             .connection
             .prepare_cached("DELETE FROM task WHERE id = ?1")?;
@@ -120,8 +116,8 @@ impl Moves<'_> {
         &mut self,
         gone: &[EndedTask],
         tasks: u64,
-        change: impl Fn(&Self, &EndedTask) -> Result<usize, rusqlite::Error>,
-    ) -> Result<RemovedTasks, DatabaseError> {
+        change: impl Fn(&Self, &EndedTask) -> rusqlite::Result<usize>,
+    ) -> DatabaseResult<RemovedTasks> {
         for ended in gone {
             let removed = change(self, ended);
             let removed = removed.and_then(|_| contents::remove(self.connection, ended.number));

@@ -31,7 +31,7 @@ pub(super) const FAILED: i64 = 3;
 pub(super) const CANCELED_BY_USER: i64 = 4;
 
 /// Reads a task.
-pub(super) fn task(row: &Row<'_>) -> Result<Task, rusqlite::Error> {
+pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
     let attempt = row.get(7)?;
     let outcome = match row.get::<_, Option<i64>>(8)? {
         None => None,
@@ -70,7 +70,7 @@ pub(super) fn task(row: &Row<'_>) -> Result<Task, rusqlite::Error> {
 }
 
 /// Reads a task that was just claimed.
-pub(super) fn claimed(row: &Row<'_>) -> Result<ClaimedTask, rusqlite::Error> {
+pub(super) fn claimed(row: &Row<'_>) -> rusqlite::Result<ClaimedTask> {
     Ok(ClaimedTask {
         lease: Lease {
             task: TaskId::from_bytes(row.get(0)?),
@@ -101,7 +101,7 @@ pub(super) struct FreedResources {
 }
 
 /// Reads a task that just ended.
-pub(super) fn ended(row: &Row<'_>) -> Result<FreedResources, rusqlite::Error> {
+pub(super) fn ended(row: &Row<'_>) -> rusqlite::Result<FreedResources> {
     Ok(FreedResources {
         caller: AccountId(row.get(0)?),
         body_number: row.get(1)?,
@@ -110,14 +110,14 @@ pub(super) fn ended(row: &Row<'_>) -> Result<FreedResources, rusqlite::Error> {
 }
 
 /// Reads a non-negative number; NULL becomes 0.
-pub(super) fn number(row: &Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
+pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number = row.get::<_, Option<i64>>(column)?;
     Ok(number.map_or(0, |number| u64::try_from(number).unwrap_or(0)))
 }
 
 /// Reads content from three columns: the bytes at `first`, or their size and checksum. Missing
 /// bytes are treated as a lost blob, so that only this task is affected.
-fn content(row: &Row<'_>, first: usize) -> Result<Content, rusqlite::Error> {
+fn content(row: &Row<'_>, first: usize) -> rusqlite::Result<Content> {
     if let Some(bytes) = row.get(first)? {
         return Ok(Content::Inline(bytes));
     }

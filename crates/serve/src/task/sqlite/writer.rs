@@ -19,8 +19,8 @@ use super::loads::Loads;
 use super::log::WriteAheadLog;
 use super::moves::{Moves, News};
 use super::shared::Shared;
-use crate::database::DatabaseError;
 use crate::database::sqlite::Sqlite;
+use crate::database::{DatabaseError, DatabaseResult};
 
 /// Maximum number of moves in one transaction.
 const MAX_GROUP_MOVES: usize = 512;
@@ -59,7 +59,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread and loads the counts from the database.
-    pub(super) fn start(database: &Sqlite, shared: Arc<Shared>) -> Result<Self, DatabaseError> {
+    pub(super) fn start(database: &Sqlite, shared: Arc<Shared>) -> DatabaseResult<Self> {
         let mut connection = database.connect()?;
         let patience = Arc::new(AtomicI32::new(LOCK_ATTEMPTS));
         let tries = Arc::clone(&patience);

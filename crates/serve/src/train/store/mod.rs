@@ -7,7 +7,7 @@ use super::record::{
     NewJob,
 };
 use crate::account::AccountId;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseResult, Timestamp};
 
 pub(crate) use sqlite::SqliteTraining;
 
@@ -16,46 +16,42 @@ pub(crate) use sqlite::SqliteTraining;
 #[async_trait::async_trait]
 pub trait TrainingStore: Send + Sync {
     /// Stores the record of a dataset.
-    async fn create_dataset(
-        &self,
-        new: NewDataset,
-        now: Timestamp,
-    ) -> Result<Dataset, DatabaseError>;
+    async fn create_dataset(&self, new: NewDataset, now: Timestamp) -> DatabaseResult<Dataset>;
 
     /// Lists the datasets of an account, or of all accounts, oldest first.
-    async fn datasets(&self, account: Option<AccountId>) -> Result<Vec<Dataset>, DatabaseError>;
+    async fn datasets(&self, account: Option<AccountId>) -> DatabaseResult<Vec<Dataset>>;
 
     /// Returns a dataset.
-    async fn dataset(&self, id: DatasetId) -> Result<Option<Dataset>, DatabaseError>;
+    async fn dataset(&self, id: DatasetId) -> DatabaseResult<Option<Dataset>>;
 
     /// Deletes the record of a dataset, unless an unfinished job needs it. Returns the record.
-    async fn delete_dataset(&self, id: DatasetId) -> Result<DatasetDeletion, DatabaseError>;
+    async fn delete_dataset(&self, id: DatasetId) -> DatabaseResult<DatasetDeletion>;
 
     /// Stores a fit config.
     async fn create_fit_config(
         &self,
         new: NewFitConfig,
         now: Timestamp,
-    ) -> Result<FitConfig, DatabaseError>;
+    ) -> DatabaseResult<FitConfig>;
 
     /// Lists the fit configs of a service, oldest first.
-    async fn fit_configs(&self, service: i64) -> Result<Vec<FitConfig>, DatabaseError>;
+    async fn fit_configs(&self, service: i64) -> DatabaseResult<Vec<FitConfig>>;
 
     /// Stores a derived service; `None` if its number is taken.
     async fn create_derived(
         &self,
         new: NewDerived,
         now: Timestamp,
-    ) -> Result<Option<Derived>, DatabaseError>;
+    ) -> DatabaseResult<Option<Derived>>;
 
     /// Lists all derived services, oldest first.
-    async fn derived(&self) -> Result<Vec<Derived>, DatabaseError>;
+    async fn derived(&self) -> DatabaseResult<Vec<Derived>>;
 
     /// Stores a waiting job, unless its service has an unfinished job or its dataset is missing.
-    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<JobCreation, DatabaseError>;
+    async fn create_job(&self, new: NewJob, now: Timestamp) -> DatabaseResult<JobCreation>;
 
     /// Returns a job.
-    async fn job(&self, id: JobId) -> Result<Option<Job>, DatabaseError>;
+    async fn job(&self, id: JobId) -> DatabaseResult<Option<Job>>;
 
     /// Lists up to a maximum of an account's jobs, newest first, optionally of one service only.
     async fn jobs(
@@ -63,18 +59,13 @@ pub trait TrainingStore: Send + Sync {
         account: AccountId,
         service: Option<i64>,
         most: usize,
-    ) -> Result<Vec<Job>, DatabaseError>;
+    ) -> DatabaseResult<Vec<Job>>;
 
     /// Starts the job that has waited longest; `None` if no job is waiting.
-    async fn claim_job(&self, now: Timestamp) -> Result<Option<Job>, DatabaseError>;
+    async fn claim_job(&self, now: Timestamp) -> DatabaseResult<Option<Job>>;
 
     /// Stores the progress of a job. Returns `false` if this attempt has stopped running.
-    async fn progress(
-        &self,
-        id: JobId,
-        attempt: u32,
-        percentage: u8,
-    ) -> Result<bool, DatabaseError>;
+    async fn progress(&self, id: JobId, attempt: u32, percentage: u8) -> DatabaseResult<bool>;
 
     /// Ends a job with metrics or with an error. Returns `false` if this attempt is no longer
     /// running.
@@ -84,18 +75,18 @@ pub trait TrainingStore: Send + Sync {
         attempt: u32,
         end: Result<String, String>,
         now: Timestamp,
-    ) -> Result<bool, DatabaseError>;
+    ) -> DatabaseResult<bool>;
 
     /// Cancels an unfinished job. Returns the job in its resulting state.
-    async fn cancel_job(&self, id: JobId, now: Timestamp) -> Result<Option<Job>, DatabaseError>;
+    async fn cancel_job(&self, id: JobId, now: Timestamp) -> DatabaseResult<Option<Job>>;
 
     /// Returns a running job to the queue and does not count the attempt. Called when the server
     /// stops.
-    async fn put_back(&self, id: JobId, attempt: u32) -> Result<(), DatabaseError>;
+    async fn put_back(&self, id: JobId, attempt: u32) -> DatabaseResult<()>;
 
     /// Returns jobs that a crashed server was running to the queue; jobs with `attempts` attempts
     /// fail. Returns their number.
-    async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
+    async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64>;
 }
 
 /// Result of deleting a dataset.

@@ -2,16 +2,15 @@
 //!
 //! Invariant: reads never wait for writes; every write is one transaction.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::super::dataset::{Format, Summary};
 use super::{DatasetDeletion, JobCreation, TrainingStore};
 use crate::account::AccountId;
-use crate::database::sqlite::Sqlite;
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::sqlite::{Connections, Sqlite};
+use crate::database::{DatabaseResult, Timestamp};
 use crate::train::record::{
     Dataset, DatasetId, Derived, FitConfig, Job, JobId, JobState, NewDataset, NewDerived,
     NewFitConfig, NewJob,
@@ -28,83 +27,39 @@ const JOB_COLUMNS: &str =
 
 /// The training store of a database.
 #[derive(Debug)]
-pub(crate) struct SqliteTraining {
-    database: Sqlite,
-    writer: Mutex<Connection>,
-    reader: Mutex<Connection>,
-}
+pub(crate) struct SqliteTraining(Connections);
 
 impl SqliteTraining {
     /// Opens the training store of a database.
-    pub(crate) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
-        Ok(Arc::new(Self {
-            writer: Mutex::new(database.connect()?),
-            reader: Mutex::new(database.connect_to_read()?),
-            database: database.clone(),
-        }))
-    }
-
-    fn read<T>(
-        &self,
-        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, DatabaseError> {
-        let connection = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        call(&connection).map_err(|error| self.database.error(&error))
-    }
-
-    /// Runs a write in one transaction.
-    fn write<T>(
-        &self,
-        call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, DatabaseError> {
-        let write = || {
-            let mut connection = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let change = || {
-                let change = connection
-                    .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-                let done = call(&change)?;
-                change.commit()?;
-                Ok(done)
-            };
-            change().map_err(|error| self.database.error(&error))
-        };
-        // Waiting for another process's lock may take seconds, so it must not block a runtime
-        // thread.
-        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
-            _ => write(),
-        }
+    pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
+        Connections::open(database).map(|connections| Arc::new(Self(connections)))
     }
 }
 
 #[async_trait::async_trait]
 impl TrainingStore for SqliteTraining {
-    async fn create_dataset(
-        &self,
-        new: NewDataset,
-        now: Timestamp,
-    ) -> Result<Dataset, DatabaseError> {
+    async fn create_dataset(&self, new: NewDataset, now: Timestamp) -> DatabaseResult<Dataset> {
         let sql =
             "INSERT INTO dataset (account, name, description, data_type, access_mode, file_name,
                 format, summary, blob, size, sha256, created_at)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) RETURNING id";
-        let id = self.write(|connection| {
-            let values = params![
-                new.account.0,
-                new.name,
-                new.description,
-                new.data_type,
-                new.access_mode,
-                new.file_name,
-                new.format.name(),
-                new.summary.to_json(),
-                new.blob,
-                i64::try_from(new.size).unwrap_or(i64::MAX),
-                new.sha256,
-                now.0,
-            ];
-            connection.query_row(sql, values, |row| row.get(0))
-        })?;
+        let values = params![
+            new.account.0,
+            new.name,
+            new.description,
+            new.data_type,
+            new.access_mode,
+            new.file_name,
+            new.format.name(),
+            new.summary.to_json(),
+            new.blob,
+            i64::try_from(new.size).unwrap_or(i64::MAX),
+            new.sha256,
+            now.0,
+        ];
+        let id = self
+            .0
+            .write(|connection| connection.query_row(sql, values, |row| row.get(0)))?;
         Ok(Dataset {
             id: DatasetId(id),
             is: new,
@@ -112,24 +67,21 @@ impl TrainingStore for SqliteTraining {
         })
     }
 
-    async fn datasets(&self, account: Option<AccountId>) -> Result<Vec<Dataset>, DatabaseError> {
+    async fn datasets(&self, account: Option<AccountId>) -> DatabaseResult<Vec<Dataset>> {
         let sql = format!(
             "SELECT {DATASET_COLUMNS} FROM dataset WHERE ?1 IS NULL OR account = ?1 ORDER BY id"
         );
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(&sql)?;
-            read.query_map([account.map(|account| account.0)], dataset)?
-                .collect()
-        })
+        self.0
+            .rows(&sql, [account.map(|account| account.0)], dataset)
     }
 
-    async fn dataset(&self, id: DatasetId) -> Result<Option<Dataset>, DatabaseError> {
-        self.read(|connection| dataset_of(connection, id))
+    async fn dataset(&self, id: DatasetId) -> DatabaseResult<Option<Dataset>> {
+        self.0.read(|connection| dataset_of(connection, id))
     }
 
-    async fn delete_dataset(&self, id: DatasetId) -> Result<DatasetDeletion, DatabaseError> {
+    async fn delete_dataset(&self, id: DatasetId) -> DatabaseResult<DatasetDeletion> {
         let needed = "SELECT id FROM job WHERE dataset = ?1 AND state IN ('WAITING', 'RUNNING')";
-        self.write(|connection| {
+        self.0.write(|connection| {
             let Some(found) = dataset_of(connection, id)? else {
                 return Ok(DatasetDeletion::Unknown);
             };
@@ -146,13 +98,13 @@ impl TrainingStore for SqliteTraining {
         &self,
         new: NewFitConfig,
         now: Timestamp,
-    ) -> Result<FitConfig, DatabaseError> {
+    ) -> DatabaseResult<FitConfig> {
         let clear = "UPDATE fit_config SET is_default = 0 WHERE service = ?1";
         let insert = format!(
             "INSERT INTO fit_config (service, name, config, is_default, created_at)
             VALUES (?1, ?2, ?3, ?4, ?5) RETURNING {FIT_CONFIG_COLUMNS}"
         );
-        self.write(|connection| {
+        self.0.write(|connection| {
             if new.is_default {
                 connection.execute(clear, [new.service])?;
             }
@@ -161,56 +113,48 @@ impl TrainingStore for SqliteTraining {
         })
     }
 
-    async fn fit_configs(&self, service: i64) -> Result<Vec<FitConfig>, DatabaseError> {
+    async fn fit_configs(&self, service: i64) -> DatabaseResult<Vec<FitConfig>> {
         let sql =
             format!("SELECT {FIT_CONFIG_COLUMNS} FROM fit_config WHERE service = ?1 ORDER BY id");
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(&sql)?;
-            read.query_map([service], fit_config)?.collect()
-        })
+        self.0.rows(&sql, [service], fit_config)
     }
 
     async fn create_derived(
         &self,
         new: NewDerived,
         now: Timestamp,
-    ) -> Result<Option<Derived>, DatabaseError> {
+    ) -> DatabaseResult<Option<Derived>> {
         let sql = format!(
             "INSERT INTO derived ({DERIVED_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
             ON CONFLICT (service) DO NOTHING RETURNING {DERIVED_COLUMNS}"
         );
-        self.write(|connection| {
-            let values = params![
-                new.service,
-                new.owner.0,
-                new.owner_name,
-                new.name,
-                new.base_owner.0,
-                new.base_owner_name,
-                new.base,
-                new.base_name,
-                new.hidden,
-                now.0
-            ];
-            connection.query_row(&sql, values, derived).optional()
-        })
+        let values = params![
+            new.service,
+            new.owner.0,
+            new.owner_name,
+            new.name,
+            new.base_owner.0,
+            new.base_owner_name,
+            new.base,
+            new.base_name,
+            new.hidden,
+            now.0
+        ];
+        self.0.changed_row(&sql, values, derived)
     }
 
-    async fn derived(&self) -> Result<Vec<Derived>, DatabaseError> {
+    async fn derived(&self) -> DatabaseResult<Vec<Derived>> {
         let sql = format!("SELECT {DERIVED_COLUMNS} FROM derived ORDER BY created_at, service");
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(&sql)?;
-            read.query_map([], derived)?.collect()
-        })
+        self.0.rows(&sql, [], derived)
     }
 
-    async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<JobCreation, DatabaseError> {
+    async fn create_job(&self, new: NewJob, now: Timestamp) -> DatabaseResult<JobCreation> {
         let open = "SELECT id FROM job WHERE service = ?1 AND state IN ('WAITING', 'RUNNING')";
         let insert = format!(
             "INSERT INTO job (account, service, service_name, dataset, config, state, created_at)
             VALUES (?1, ?2, ?3, ?4, ?5, 'WAITING', ?6) RETURNING {JOB_COLUMNS}"
         );
-        self.write(|connection| {
+        self.0.write(|connection| {
             let found = dataset_of(connection, new.dataset)?;
             if found.is_none_or(|found| found.is.account != new.account) {
                 return Ok(JobCreation::NoDataset);
@@ -232,9 +176,10 @@ impl TrainingStore for SqliteTraining {
         })
     }
 
-    async fn job(&self, id: JobId) -> Result<Option<Job>, DatabaseError> {
+    async fn job(&self, id: JobId) -> DatabaseResult<Option<Job>> {
         let sql = format!("SELECT {JOB_COLUMNS} FROM job WHERE id = ?1");
-        self.read(|connection| connection.query_row(&sql, [id.0], job).optional())
+        self.0
+            .read(|connection| connection.query_row(&sql, [id.0], job).optional())
     }
 
     async fn jobs(
@@ -242,38 +187,27 @@ impl TrainingStore for SqliteTraining {
         account: AccountId,
         service: Option<i64>,
         most: usize,
-    ) -> Result<Vec<Job>, DatabaseError> {
+    ) -> DatabaseResult<Vec<Job>> {
         let sql = format!(
             "SELECT {JOB_COLUMNS} FROM job WHERE account = ?1 AND (?2 IS NULL OR service = ?2)
             ORDER BY id DESC LIMIT ?3"
         );
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.read(|connection| {
-            let mut read = connection.prepare_cached(&sql)?;
-            read.query_map(params![account.0, service, most], job)?
-                .collect()
-        })
+        self.0.rows(&sql, params![account.0, service, most], job)
     }
 
-    async fn claim_job(&self, now: Timestamp) -> Result<Option<Job>, DatabaseError> {
+    async fn claim_job(&self, now: Timestamp) -> DatabaseResult<Option<Job>> {
         let sql = format!(
             "UPDATE job SET state = 'RUNNING', percentage = 0, attempt = attempt + 1, started_at = ?1
             WHERE id = (SELECT min(id) FROM job WHERE state = 'WAITING') RETURNING {JOB_COLUMNS}"
         );
-        self.write(|connection| connection.query_row(&sql, [now.0], job).optional())
+        self.0.changed_row(&sql, [now.0], job)
     }
 
-    async fn progress(
-        &self,
-        id: JobId,
-        attempt: u32,
-        percentage: u8,
-    ) -> Result<bool, DatabaseError> {
+    async fn progress(&self, id: JobId, attempt: u32, percentage: u8) -> DatabaseResult<bool> {
         let sql = "UPDATE job SET percentage = ?3
             WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
-        self.write(
-            |connection| Ok(connection.execute(sql, params![id.0, attempt, percentage])? > 0),
-        )
+        Ok(self.0.change(sql, params![id.0, attempt, percentage])? > 0)
     }
 
     async fn end_job(
@@ -282,7 +216,7 @@ impl TrainingStore for SqliteTraining {
         attempt: u32,
         end: Result<String, String>,
         now: Timestamp,
-    ) -> Result<bool, DatabaseError> {
+    ) -> DatabaseResult<bool> {
         let sql = "UPDATE job SET state = ?3, metrics = ?4, error = ?5, ended_at = ?6,
                 percentage = CASE WHEN ?3 = 'SUCCESS' THEN 100 ELSE percentage END
             WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
@@ -290,34 +224,32 @@ impl TrainingStore for SqliteTraining {
             Ok(metrics) => (JobState::Success, Some(metrics), None),
             Err(error) => (JobState::Failed, None, Some(error)),
         };
-        self.write(|connection| {
-            let values = params![id.0, attempt, state.name(), metrics, error, now.0];
-            Ok(connection.execute(sql, values)? > 0)
-        })
+        let values = params![id.0, attempt, state.name(), metrics, error, now.0];
+        Ok(self.0.change(sql, values)? > 0)
     }
 
-    async fn cancel_job(&self, id: JobId, now: Timestamp) -> Result<Option<Job>, DatabaseError> {
+    async fn cancel_job(&self, id: JobId, now: Timestamp) -> DatabaseResult<Option<Job>> {
         let cancel = "UPDATE job SET state = 'CANCELED', ended_at = ?2
             WHERE id = ?1 AND state IN ('WAITING', 'RUNNING')";
         let read = format!("SELECT {JOB_COLUMNS} FROM job WHERE id = ?1");
-        self.write(|connection| {
+        self.0.write(|connection| {
             connection.execute(cancel, params![id.0, now.0])?;
             connection.query_row(&read, [id.0], job).optional()
         })
     }
 
-    async fn put_back(&self, id: JobId, attempt: u32) -> Result<(), DatabaseError> {
+    async fn put_back(&self, id: JobId, attempt: u32) -> DatabaseResult<()> {
         let sql = "UPDATE job SET state = 'WAITING', percentage = 0, attempt = attempt - 1
             WHERE id = ?1 AND attempt = ?2 AND state = 'RUNNING'";
-        self.write(|connection| connection.execute(sql, params![id.0, attempt]).map(drop))
+        self.0.change(sql, params![id.0, attempt]).map(drop)
     }
 
-    async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError> {
+    async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> DatabaseResult<u64> {
         let fail = "UPDATE job SET state = 'FAILED', ended_at = ?2,
                 error = 'the server ended each of the ' || attempt || ' times that the job ran'
             WHERE state = 'RUNNING' AND attempt >= ?1";
         let again = "UPDATE job SET state = 'WAITING', percentage = 0 WHERE state = 'RUNNING'";
-        self.write(|connection| {
+        self.0.write(|connection| {
             let failed = connection.execute(fail, params![attempts, now.0])?;
             let waiting = connection.execute(again, [])?;
             Ok((failed + waiting) as u64)
@@ -325,12 +257,12 @@ impl TrainingStore for SqliteTraining {
     }
 }
 
-fn dataset_of(connection: &Connection, id: DatasetId) -> Result<Option<Dataset>, rusqlite::Error> {
+fn dataset_of(connection: &Connection, id: DatasetId) -> rusqlite::Result<Option<Dataset>> {
     let sql = format!("SELECT {DATASET_COLUMNS} FROM dataset WHERE id = ?1");
     connection.query_row(&sql, [id.0], dataset).optional()
 }
 
-fn dataset(row: &Row<'_>) -> Result<Dataset, rusqlite::Error> {
+fn dataset(row: &Row<'_>) -> rusqlite::Result<Dataset> {
     let (format, summary): (String, String) = (row.get(7)?, row.get(8)?);
     Ok(Dataset {
         id: DatasetId(row.get(0)?),
@@ -351,7 +283,7 @@ fn dataset(row: &Row<'_>) -> Result<Dataset, rusqlite::Error> {
     })
 }
 
-fn fit_config(row: &Row<'_>) -> Result<FitConfig, rusqlite::Error> {
+fn fit_config(row: &Row<'_>) -> rusqlite::Result<FitConfig> {
     Ok(FitConfig {
         id: row.get(0)?,
         is: NewFitConfig {
@@ -364,7 +296,7 @@ fn fit_config(row: &Row<'_>) -> Result<FitConfig, rusqlite::Error> {
     })
 }
 
-fn derived(row: &Row<'_>) -> Result<Derived, rusqlite::Error> {
+fn derived(row: &Row<'_>) -> rusqlite::Result<Derived> {
     Ok(Derived {
         is: NewDerived {
             service: row.get(0)?,
@@ -381,7 +313,7 @@ fn derived(row: &Row<'_>) -> Result<Derived, rusqlite::Error> {
     })
 }
 
-fn job(row: &Row<'_>) -> Result<Job, rusqlite::Error> {
+fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let state: String = row.get(6)?;
     Ok(Job {
         id: JobId(row.get(0)?),

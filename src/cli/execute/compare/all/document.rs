@@ -113,10 +113,4 @@ impl Document {
         let mut rows = self.rows.iter();
         rows.any(|row| !matches!(row.outcome, RowOutcome::Skipped(_))) || !self.agrees
     }
-
-    /// Returns the document with a final newline.
-    pub(super) fn to_json(&self) -> String {
-        let text = serde_json::to_string_pretty(self);
-        text.expect("strings, numbers and lists can be written") + "\n"
-    }
 }

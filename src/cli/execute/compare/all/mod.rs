@@ -15,6 +15,7 @@ use super::findings::{self, FindingLocation};
 use super::pair::{SideStarter, compare_sides};
 use super::{Args, write};
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::output;
 use document::{Document, Row, RowOutcome};
 use pkgtool_base::source::text::{defuse_line, escape};
 use pkgtool_engine::runtime::every::{self, PackageVariant, VariantFilter, VariantMethod};
@@ -59,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     write(args, &found, || {
         if args.json {
-            document.to_json()
+            output::json(&document)
         } else {
             document.to_text()
         }

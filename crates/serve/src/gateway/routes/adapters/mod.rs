@@ -19,16 +19,13 @@ mod unstreamed;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::Response;
-use axum::routing::post;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
-use utoipa_axum::routes;
 
 use super::super::Gateway;
-use super::super::error::{Error, ErrorBody};
-use super::path::{Routes, only, with_methods};
+use super::operation::Operation;
+use super::path::Routes;
 use crate::service::{AdapterCall, AdapterMethod, AdapterMode};
 
 /// Spellings of the prefix in standard mode; the first is in the OpenAPI document.
@@ -47,26 +44,90 @@ pub(super) const DIRECT: [&str; 4] = [
     "/api/adapters/openai-direct/v1",
 ];
 
+/// An adapter method, as routes and the OpenAPI document show it.
+struct Adapter {
+    method: AdapterMethod,
+    path: &'static str,
+    /// Another path, which the document omits.
+    other_path: Option<&'static str>,
+    /// Ids of the operations in standard and in direct mode.
+    ids: [&'static str; 2],
+    summary: &'static str,
+    /// The body in standard mode.
+    body: fn(Operation) -> Operation,
+}
+
+/// The methods, in the order of their routes.
+const ADAPTERS: [Adapter; 3] = [
+    Adapter {
+        method: AdapterMethod::Chat,
+        path: "/chat/completions",
+        other_path: None,
+        ids: ["chatCompletion", "directChatCompletion"],
+        summary: "Answer a conversation",
+        body: Operation::takes::<ChatRequest>,
+    },
+    Adapter {
+        method: AdapterMethod::Completion,
+        path: "/completions",
+        other_path: Some("/completion"),
+        ids: ["completion", "directCompletion"],
+        summary: "Complete a text",
+        body: Operation::takes::<CompletionRequest>,
+    },
+    Adapter {
+        method: AdapterMethod::Embeddings,
+        path: "/embeddings",
+        other_path: Some("/embedding"),
+        ids: ["embeddings", "directEmbeddings"],
+        summary: "Embed texts",
+        body: Operation::takes::<EmbeddingsRequest>,
+    },
+];
+
 /// Returns the routes of standard mode.
 pub(super) fn standard() -> Routes {
-    Routes::new()
-        .routes(only(routes!(chat)))
-        .routes(only(routes!(completion)))
-        .routes(only(routes!(embeddings)))
-        .route("/completion", with_methods(post(completion), "POST"))
-        .route("/embedding", with_methods(post(embeddings), "POST"))
-        .merge(models::routes())
+    methods(AdapterMode::Standard).merge(models::routes())
 }
 
 /// Returns the routes of direct mode.
 pub(super) fn direct() -> Routes {
-    Routes::new()
-        .routes(only(routes!(direct_chat)))
-        .routes(only(routes!(direct_completion)))
-        .routes(only(routes!(direct_embeddings)))
-        .route("/completion", with_methods(post(direct_completion), "POST"))
-        .route("/embedding", with_methods(post(direct_embeddings), "POST"))
-        .merge(models::routes().undescribed())
+    methods(AdapterMode::Direct).merge(models::routes().undescribed())
+}
+
+fn methods(mode: AdapterMode) -> Routes {
+    let mut routes = Routes::new("adapters", &["bearer", "key"]);
+    let is_direct = mode == AdapterMode::Direct;
+    for adapter in ADAPTERS {
+        let method = adapter.method;
+        let call = AdapterCall { method, mode };
+        let answer = async move |State(gateway): State<Arc<Gateway>>, request: Request| {
+            call::answer(&gateway, request, call).await
+        };
+        let id = adapter.ids[usize::from(is_direct)];
+        let operation = Operation::post(adapter.path, id, answer);
+        let (operation, format) = if is_direct {
+            let operation = operation.takes::<DirectRequest>();
+            (operation, ", in the service's own format")
+        } else {
+            ((adapter.body)(operation), "")
+        };
+        let answer_description = if !is_direct && method.streams() {
+            "The service's answer: an object, or events if `stream` is true"
+        } else {
+            "The service's answer"
+        };
+        let operation = operation
+            .about(&format!("{}{format}.", adapter.summary))
+            .answers_as_service(answer_description)
+            .answers_as_upstream()
+            .fails("The service did not answer");
+        if let Some(path) = adapter.other_path {
+            routes = routes.add_undescribed(path, Operation::post(path, id, answer));
+        }
+        routes = routes.add(operation);
+    }
+    routes
 }
 
 /// A chat request. All other fields are the service's config.
@@ -136,185 +197,4 @@ enum Texts {
 struct DirectRequest {
     /// `author/service`, or `author/service/model`.
     model: String,
-}
-
-const fn asked(method: AdapterMethod, mode: AdapterMode) -> AdapterCall {
-    AdapterCall { method, mode }
-}
-
-/// Answer a conversation.
-#[utoipa::path(
-    post,
-    path = "/chat/completions",
-    tag = "adapters",
-    operation_id = "chatCompletion",
-    request_body(content = ChatRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The service's answer: an object, or events if `stream` is true", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("bearer" = []), ("key" = [])),
-)]
-async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Error> {
-    let asked = asked(AdapterMethod::Chat, AdapterMode::Standard);
-    call::answer(&gateway, request, asked).await
-}
-
-/// Complete a text.
-#[utoipa::path(
-    post,
-    path = "/completions",
-    tag = "adapters",
-    operation_id = "completion",
-    request_body(content = CompletionRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The service's answer: an object, or events if `stream` is true", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("bearer" = []), ("key" = [])),
-)]
-async fn completion(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-) -> Result<Response, Error> {
-    let asked = asked(AdapterMethod::Completion, AdapterMode::Standard);
-    call::answer(&gateway, request, asked).await
-}
-
-/// Embed texts.
-#[utoipa::path(
-    post,
-    path = "/embeddings",
-    tag = "adapters",
-    operation_id = "embeddings",
-    request_body(content = EmbeddingsRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The service's answer", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("bearer" = []), ("key" = [])),
-)]
-async fn embeddings(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-) -> Result<Response, Error> {
-    let asked = asked(AdapterMethod::Embeddings, AdapterMode::Standard);
-    call::answer(&gateway, request, asked).await
-}
-
-/// Answer a conversation, in the service's own format.
-#[utoipa::path(
-    post,
-    path = "/chat/completions",
-    tag = "adapters",
-    operation_id = "directChatCompletion",
-    request_body(content = DirectRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The service's answer", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("bearer" = []), ("key" = [])),
-)]
-async fn direct_chat(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-) -> Result<Response, Error> {
-    let asked = asked(AdapterMethod::Chat, AdapterMode::Direct);
-    call::answer(&gateway, request, asked).await
-}
-
-/// Complete a text, in the service's own format.
-#[utoipa::path(
-    post,
-    path = "/completions",
-    tag = "adapters",
-    operation_id = "directCompletion",
-    request_body(content = DirectRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The service's answer", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("bearer" = []), ("key" = [])),
-)]
-async fn direct_completion(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-) -> Result<Response, Error> {
-    let asked = asked(AdapterMethod::Completion, AdapterMode::Direct);
-    call::answer(&gateway, request, asked).await
-}
-
-/// Embed texts, in the service's own format.
-#[utoipa::path(
-    post,
-    path = "/embeddings",
-    tag = "adapters",
-    operation_id = "directEmbeddings",
-    request_body(content = DirectRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The service's answer", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
-        (status = "2XX", description = "Another success of a proxy's upstream", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The service did not answer", body = ErrorBody),
-    ),
-    security(("bearer" = []), ("key" = [])),
-)]
-async fn direct_embeddings(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-) -> Result<Response, Error> {
-    let asked = asked(AdapterMethod::Embeddings, AdapterMode::Direct);
-    call::answer(&gateway, request, asked).await
 }

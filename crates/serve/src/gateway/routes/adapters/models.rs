@@ -9,23 +9,35 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::routes;
 
 use super::super::super::Gateway;
 use super::super::super::auth::{AdapterCaller, Viewer};
-use super::super::super::error::{Error, ErrorBody};
+use super::super::super::error::Error;
 use super::super::super::extract::InPath;
 use super::super::super::visible::usable;
-use super::super::path::{Routes, only};
+use super::super::operation::{BodySchema, Operation, REFUSED};
+use super::super::path::Routes;
 use super::call::service;
 use crate::service::{AdapterMethod, Kind, Service};
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     // An id contains slashes, encoded or not. OpenAPI cannot describe such paths.
-    Routes::new()
-        .routes(only(routes!(list)))
-        .routes_at("/models/{*id}", only(routes!(read)))
+    let read = Operation::get("/models/{id}", "readModel", read)
+        .about("Read a model by its id, plain or percent-encoded.")
+        .named::<String>("id", "author/service, or author/service/model")
+        .answers("The model", BodySchema::of::<Model>())
+        .refuses(REFUSED);
+    let list = Operation::get("/models", "listModels", list)
+        .about("List the models that the key may use.")
+        .answers(
+            "Services that support a method of the adapters",
+            BodySchema::of::<ModelList>(),
+        )
+        .refuses(REFUSED);
+    Routes::new("adapters", &["bearer", "key"])
+        .add(list)
+        .add_at("/models/{*id}", read)
 }
 
 /// A list of models.
@@ -66,18 +78,6 @@ impl Model {
     }
 }
 
-/// List the models that the key may use.
-#[utoipa::path(
-    get,
-    path = "/models",
-    tag = "adapters",
-    operation_id = "listModels",
-    responses(
-        (status = 200, description = "Services that support a method of the adapters", body = ModelList),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-    ),
-    security(("bearer" = []), ("key" = [])),
-)]
 async fn list(
     State(gateway): State<Arc<Gateway>>,
     AdapterCaller(caller): AdapterCaller,
@@ -91,19 +91,6 @@ async fn list(
     })
 }
 
-/// Read a model by its id, plain or percent-encoded.
-#[utoipa::path(
-    get,
-    path = "/models/{id}",
-    tag = "adapters",
-    operation_id = "readModel",
-    params(("id" = String, Path, description = "author/service, or author/service/model")),
-    responses(
-        (status = 200, description = "The model", body = Model),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-    ),
-    security(("bearer" = []), ("key" = [])),
-)]
 async fn read(
     State(gateway): State<Arc<Gateway>>,
     AdapterCaller(caller): AdapterCaller,

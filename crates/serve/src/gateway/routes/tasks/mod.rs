@@ -12,18 +12,16 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::routes;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::error::{Error, ErrorBody};
+use super::super::error::Error;
 use super::super::extract::{InPath, InQuery, digits};
-use super::super::form::{
-    JsonForm, Predict2RequestData, PredictRequestData, RawForm, RawParameters, ServicePath,
-    StringForm, TaskRequest,
-};
+use super::super::form::{JsonForm, RawForm, StringForm, TaskRequest};
 use super::super::stopping::Stage;
-use super::path::{Routes, only};
+use super::operation::{BodySchema, Operation};
+use super::path::Routes;
+use super::predict::of_forms;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::task::{BlobError, Deletion, Outcome, Status, Task, TaskId};
@@ -40,14 +38,80 @@ const MAX_LISTED_TASKS: usize = 1000;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    Routes::new()
-        .routes(only(routes!(create)))
-        .routes(only(routes!(create_with_config)))
-        .routes(only(routes!(create_with_config_v2)))
-        .routes(only(routes!(list)))
-        .routes(only(routes!(status, delete)))
-        .routes(only(routes!(result)))
-        .routes(only(routes!(cancel)))
+    let one = "/account/{account}/async/task/{task}";
+    let creations = [
+        Operation::post(
+            "/account/{account}/model/{model}/async/predict",
+            "createTask",
+            create::<RawForm>,
+        ),
+        Operation::post(
+            "/account/{account}/model/{model}/async/predict-with-config",
+            "createTaskWithConfig",
+            create::<JsonForm>,
+        ),
+        Operation::post(
+            "/account/{account}/model/{model}/async/predict-with-config-v2",
+            "createTaskWithConfigV2",
+            create::<StringForm>,
+        ),
+    ];
+    let creations = of_forms("Create a task", creations).map(|operation| {
+        operation
+            .answers("The task's id", BodySchema::plain::<String>())
+            .fails("The task could not be stored")
+    });
+    let operations = [
+        Operation::get("/account/{account}/async/task", "listTasks", list)
+            .about("List the account's tasks, newest first.")
+            .named::<String>(
+                "account",
+                "The account on whose behalf the tasks were created",
+            )
+            .with::<ListParameters>()
+            .answers("Tasks", BodySchema::list::<AsyncTaskData>())
+            .fails("The tasks could not be read"),
+        Operation::get(one, "taskStatus", status)
+            .about("Read the status of a task.")
+            .with::<TaskPath>()
+            .with::<WaitParameters>()
+            .answers(
+                "State of the task; the header X-Queue-Position has a waiting task's position in \
+                 its account's queue",
+                BodySchema::of::<AsyncTaskData>(),
+            )
+            .fails("The task could not be read"),
+        Operation::delete(one, "deleteTask", delete)
+            .about("Delete a finished task and its result.")
+            .with::<TaskPath>()
+            .succeeds("The task is deleted")
+            .refuses("The request was refused: 409 for a task that waits or runs")
+            .breaks("The task could not be deleted"),
+        Operation::get(
+            "/account/{account}/async/task/{task}/response",
+            "taskResult",
+            result,
+        )
+        .about("Read the result of a task.")
+        .with::<TaskPath>()
+        .with::<WaitParameters>()
+        .answers_as_service("The service's answer, in its media type")
+        .responds("204", "The task is not finished yet", [])
+        .refuses("The request was refused, or the task failed with this status")
+        .breaks("The task failed with this status, or could not be read"),
+        Operation::post(
+            "/account/{account}/async/task/{task}/cancel",
+            "cancelTask",
+            cancel,
+        )
+        .about("Cancel a task.")
+        .with::<TaskPath>()
+        .succeeds("The request is accepted; read the status to see its effect")
+        .fails("The request could not be stored"),
+    ];
+    Routes::new("tasks", &["key"])
+        .add_all(creations)
+        .add_all(operations)
 }
 
 /// A task's state.
@@ -129,94 +193,20 @@ impl AsyncTaskData {
     }
 }
 
-/// Create a task with a raw body.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/async/predict",
-    tag = "tasks",
-    operation_id = "createTask",
-    params(ServicePath, RawParameters),
-    request_body(content = Option<serde_json::Value>, content_type = "application/json", description = "Predict data in the service's own format"),
-    responses(
-        (status = 200, description = "The task's id", body = String, content_type = "application/json"),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The task could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
-async fn create(
+async fn create<F>(
     State(gateway): State<Arc<Gateway>>,
-    TaskRequest { call, coming, .. }: TaskRequest<RawForm>,
+    TaskRequest { call, coming, .. }: TaskRequest<F>,
 ) -> Result<Response, Error> {
     creation::enqueue(&gateway, call, coming).await
 }
 
-/// Create a task with data and config.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/async/predict-with-config",
-    tag = "tasks",
-    operation_id = "createTaskWithConfig",
-    params(ServicePath),
-    request_body(content = PredictRequestData<'static>, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The task's id", body = String, content_type = "application/json"),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The task could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
-async fn create_with_config(
-    State(gateway): State<Arc<Gateway>>,
-    TaskRequest { call, coming, .. }: TaskRequest<JsonForm>,
-) -> Result<Response, Error> {
-    creation::enqueue(&gateway, call, coming).await
-}
-
-/// Create a task with data and config as strings.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/model/{model}/async/predict-with-config-v2",
-    tag = "tasks",
-    operation_id = "createTaskWithConfigV2",
-    params(ServicePath),
-    request_body(content = Predict2RequestData, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The task's id", body = String, content_type = "application/json"),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The task could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
-async fn create_with_config_v2(
-    State(gateway): State<Arc<Gateway>>,
-    TaskRequest { call, coming, .. }: TaskRequest<StringForm>,
-) -> Result<Response, Error> {
-    creation::enqueue(&gateway, call, coming).await
-}
-
-/// Read the status of a task.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/async/task/{task}",
-    tag = "tasks",
-    operation_id = "taskStatus",
-    params(TaskPath, WaitParameters),
-    responses(
-        (status = 200, description = "State of the task; the header X-Queue-Position has a waiting task's position in its account's queue", body = AsyncTaskData),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The task could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn status(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath(TaskPath { account, task: id }): InPath<TaskPath>,
-    parameters: Result<InQuery<WaitParameters>, Error>,
+    InPath(path): InPath<TaskPath>,
+    wait: Result<InQuery<WaitParameters>, Error>,
 ) -> Result<Response, Error> {
-    let own = caller.require_own(Permission::Read, &gateway, &account)?;
-    let task = read(&gateway, own, &id, parameters).await?;
+    let task = read(&gateway, caller, &path, wait).await?;
     let mut response = axum::Json(AsyncTaskData::of(&task)).into_response();
     if task.status == Status::Queued
         && let Some(before) = gateway.store.place(task.id).await?
@@ -228,32 +218,14 @@ async fn status(
     Ok(response)
 }
 
-/// Read the result of a task.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/async/task/{task}/response",
-    tag = "tasks",
-    operation_id = "taskResult",
-    params(TaskPath, WaitParameters),
-    responses(
-        (status = 200, description = "The service's answer, in its media type", content(
-            (serde_json::Value = "application/json"),
-            (String = "*/*"),
-        )),
-        (status = 204, description = "The task is not finished yet"),
-        (status = "4XX", description = "The request was refused, or the task failed with this status", body = ErrorBody),
-        (status = "5XX", description = "The task failed with this status, or could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn result(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath(TaskPath { account, task: id }): InPath<TaskPath>,
-    parameters: Result<InQuery<WaitParameters>, Error>,
+    InPath(path): InPath<TaskPath>,
+    wait: Result<InQuery<WaitParameters>, Error>,
 ) -> Result<Response, Error> {
-    let own = caller.require_own(Permission::Read, &gateway, &account)?;
-    let task = read(&gateway, own, &id, parameters).await?;
+    let task = read(&gateway, caller, &path, wait).await?;
+    let id = &path.task;
     let gone = || {
         let message = format!("the result of task `{id}` has expired");
         Error::new(StatusCode::NOT_FOUND, "ASYNC_RESPONSE_HAS_EXPIRED", message)
@@ -299,20 +271,6 @@ fn json(answer: Bytes) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
 }
 
-/// Cancel a task.
-#[utoipa::path(
-    post,
-    path = "/account/{account}/async/task/{task}/cancel",
-    tag = "tasks",
-    operation_id = "cancelTask",
-    params(TaskPath),
-    responses(
-        (status = 200, description = "The request is accepted; read the status to see its effect"),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The request could not be stored", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -327,20 +285,6 @@ async fn cancel(
     Ok(StatusCode::OK)
 }
 
-/// Delete a finished task and its result.
-#[utoipa::path(
-    delete,
-    path = "/account/{account}/async/task/{task}",
-    tag = "tasks",
-    operation_id = "deleteTask",
-    params(TaskPath),
-    responses(
-        (status = 200, description = "The task is deleted"),
-        (status = "4XX", description = "The request was refused: 409 for a task that waits or runs", body = ErrorBody),
-        (status = "5XX", description = "The task could not be deleted", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -355,8 +299,7 @@ async fn delete(
             }
             Ok(StatusCode::OK)
         }
-        Deletion::Unfinished => Err(Error::new(
-            StatusCode::CONFLICT,
+        Deletion::Unfinished => Err(Error::conflict(
             "ASYNC_TASK_IS_NOT_FINISHED",
             format!("task `{id}` has not ended; cancel it first (POST …/async/task/{id}/cancel)"),
         )),
@@ -364,23 +307,6 @@ async fn delete(
     }
 }
 
-/// List the account's tasks, newest first.
-#[utoipa::path(
-    get,
-    path = "/account/{account}/async/task",
-    tag = "tasks",
-    operation_id = "listTasks",
-    params(
-        ("account" = String, Path, description = "The account on whose behalf the tasks were created"),
-        ListParameters,
-    ),
-    responses(
-        (status = 200, description = "Tasks", body = Vec<AsyncTaskData>),
-        (status = "4XX", description = "The request was refused", body = ErrorBody),
-        (status = "5XX", description = "The tasks could not be read", body = ErrorBody),
-    ),
-    security(("key" = [])),
-)]
 async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
@@ -431,10 +357,12 @@ async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Task, Error
 /// Reads a task of the account. Waits for its final state as long as the client asked.
 async fn read(
     gateway: &Gateway,
-    own: AccountId,
-    id: &str,
+    caller: Caller,
+    path: &TaskPath,
     parameters: Result<InQuery<WaitParameters>, Error>,
 ) -> Result<Task, Error> {
+    let own = caller.require_own(Permission::Read, gateway, &path.account)?;
+    let id = &path.task;
     let wait = match &parameters {
         Ok(InQuery(parameters)) => parameters.wait.unwrap_or(0),
         Err(_) => 0,
