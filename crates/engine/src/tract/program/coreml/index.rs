@@ -2,13 +2,13 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axis_of};
 use super::super::calling::CallArg;
 use super::cut::{SliceEnd, runtime_slice};
 use super::held::Operand;
 use super::scatter::gather_in_batches;
 use super::shape::INDEX;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use pkgtool_model::executorch::coreml::Argument;
 
 /// The operations of this file.
@@ -111,7 +111,7 @@ impl SliceBounds {
     }
 }
 
-fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && let Some(part) = SliceBounds::read(lowering, operation, &[sizes.len().to_dim()])?
     {
@@ -156,10 +156,7 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 
 /// Lowers a slice of the given sizes from a start position; a size of -1 takes the remaining
 /// elements.
-fn by_size(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn by_size(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [begin, size] = ["begin", "size"].map(|name| -> TractResult<_> {
@@ -219,7 +216,7 @@ fn non_negative_indices(
 
 /// Lowers a slice update: replaces a part of a tensor. The start may be known only at run time, and
 /// the size is that of the update.
-fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let part = lowering.tensor(operation, "update")?;
@@ -299,17 +296,15 @@ fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
 }
 
 /// Gathers rows of a tensor along a dimension; the dimensions of the indices replace it.
-fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && let indices = lowering.held_arg(operation, "indices")?
         && let rank = lowering.rank_of(&indices)?
         && rank <= 1
     {
-        let places = lowering
-            .ints(operation, "indices")?
-            .context("missing argument `indices`")?;
+        let places = lowering.required_ints(operation, "indices")?;
         let chosen = places.iter().map(|&place| {
-            let place = super::held::axis_of(place, sizes.len())?;
+            let place = axis_of(place, sizes.len())?;
             Ok(sizes[place].clone())
         });
         let sizes = chosen.collect::<TractResult<_>>()?;

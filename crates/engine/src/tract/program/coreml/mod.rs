@@ -32,9 +32,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tract_onnx::tract_core::internal::*;
 
 use super::super::guard::{Failure, guarded};
-use super::builder::Wire;
+use super::builder::{Builder, Wire};
 use super::calling::{CallArg, CallResult, Caller};
 use super::frame::{Frame, Slot};
+use super::payload::{NodeTable, PayloadCall, PayloadLowering, find, lower_nodes};
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
@@ -44,10 +45,13 @@ use pkgtool_model::executorch::coreml::{Kind, Operation, Package, Type, Value};
 use held::Operand;
 
 /// Lowers an operation and returns its results, one for each output.
-type LowerOperation = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Operand>>;
+type LowerOperation = fn(&mut Lowering<'_, '_, '_>, &Operation) -> Results;
+
+/// The results of an operation, one for each output.
+type Results = TractResult<Vec<Operand>>;
 
 /// Operations by type.
-type OperationTable = &'static [(&'static [&'static str], LowerOperation)];
+type OperationTable = NodeTable<LowerOperation>;
 
 const OPERATION_TABLES: [OperationTable; 17] = [
     activation::TABLE,
@@ -71,13 +75,7 @@ const OPERATION_TABLES: [OperationTable; 17] = [
 
 /// Returns whether operations of a type are supported.
 pub(super) fn is_supported(kind: &str) -> bool {
-    find(kind).is_some()
-}
-
-fn find(kind: &str) -> Option<LowerOperation> {
-    let mut rows = OPERATION_TABLES.into_iter().flatten();
-    rows.find(|(names, _)| names.contains(&kind))
-        .map(|(_, lower)| *lower)
+    find(&OPERATION_TABLES, kind).is_some()
 }
 
 /// A function being lowered.
@@ -106,39 +104,28 @@ pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
     let package = read(weights, payload)?;
     let operations = &package.function.block.operations;
     let unknown = operations.iter().filter(|operation| {
-        operation.has_blocks || (operation.kind != "const" && find(&operation.kind).is_none())
+        operation.has_blocks
+            || (operation.kind != "const" && find(&OPERATION_TABLES, &operation.kind).is_none())
     });
     Ok(unknown.map(|operation| operation.kind.clone()).collect())
 }
 
-/// Lowers the call of a payload's function. The arguments are its inputs, then its outputs.
-pub(super) fn lower(
-    frame: &mut Frame<'_>,
-    scope: &str,
-    payload: ByteRange,
-    args: &[usize],
-) -> Result<(), Failure> {
-    let package = read(frame.weights, payload)?;
-    let counts = (package.inputs.len(), package.outputs.len());
-    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
-    let rounding = frame.rounding;
+/// Lowers the call of a payload's function.
+pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+    let scope = call.scope;
+    let package = read(frame.weights, call.payload)?;
+    let (inputs, outputs) = call.split(frame, package.inputs.len(), package.outputs.len())?;
     let mut lowering = Lowering {
+        rounding: frame.rounding,
         frame,
         package: &package,
-        rounding,
         values: HashMap::new(),
         states: BTreeMap::new(),
     };
     guarded(|| lowering.inputs(scope, inputs))?;
-    for (at, operation) in package.function.block.operations.iter().enumerate() {
-        let kind = &operation.kind;
-        lowering
-            .frame
-            .builder
-            .set_scope(format!("{scope} {kind} {at}"));
-        guarded(|| lowering.operation(operation))
-            .map_err(|failure| failure.at(Some(format!("{kind} (operation {at} of {scope})"))))?;
-    }
+    let operations = package.function.block.operations.iter();
+    let operations = operations.map(|operation| (operation.kind.as_str(), operation));
+    lower_nodes(&mut lowering, scope, operations, Lowering::operation)?;
     lowering.frame.builder.set_scope(scope.to_owned());
     for (name, &value) in package.outputs.iter().zip(outputs) {
         guarded(|| {
@@ -150,6 +137,14 @@ pub(super) fn lower(
         frame.now.slots.insert(value, Slot::Tensor(wire));
     }
     Ok(())
+}
+
+impl PayloadLowering for Lowering<'_, '_, '_> {
+    const NODE: &'static str = "operation";
+
+    fn builder(&mut self) -> &mut Builder {
+        &mut self.frame.builder
+    }
 }
 
 impl Lowering<'_, '_, '_> {
@@ -203,7 +198,7 @@ impl Lowering<'_, '_, '_> {
             }
             return Ok(());
         }
-        let lower = find(&operation.kind).context("unsupported operation")?;
+        let lower = find(&OPERATION_TABLES, &operation.kind).context("unsupported operation")?;
         let given = lower(self, operation)?;
         ensure!(
             given.len() == operation.outputs.len(),
@@ -235,6 +230,12 @@ impl Lowering<'_, '_, '_> {
     /// Calls an operator of the table that returns one tensor.
     fn aten(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> TractResult<Wire> {
         self.caller().tensor(name, args, dtype)
+    }
+
+    /// Calls an operator of the table whose tensor is the result of an operation.
+    fn result(&mut self, operation: &Operation, name: &str, args: Vec<CallArg>) -> Results {
+        let dtype = self.dtype(operation)?;
+        self.aten(name, args, dtype).map(one)
     }
 
     /// Calls an operator and returns the first of its tensors.
@@ -289,8 +290,7 @@ fn dtype_of(kind: Kind) -> TractResult<DType> {
 /// Returns the types of all supported operations.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = OPERATION_TABLES.into_iter().flatten();
-    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+    super::payload::kinds(&OPERATION_TABLES)
 }
 
 /// Returns the types of a payload's operations.

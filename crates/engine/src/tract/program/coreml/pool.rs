@@ -7,10 +7,9 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
-use super::held::Operand;
 use super::shape::padded;
 use super::window::Window;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -111,15 +110,9 @@ impl PlanePool {
     }
 }
 
-fn pool(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    kind: Kind,
-) -> TractResult<Vec<Operand>> {
+fn pool(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, kind: Kind) -> Results {
     let x = lowering.tensor(operation, "x")?;
-    let kernel = lowering
-        .ints(operation, "kernel_sizes")?
-        .context("missing argument `kernel_sizes`")?;
+    let kernel = lowering.required_ints(operation, "kernel_sizes")?;
     let sizes = lowering.shape(x)?;
     ensure!(
         (1..=3).contains(&kernel.len()) && sizes.len() == kernel.len() + 2,

@@ -6,7 +6,7 @@ use super::super::builder::Wire;
 use super::super::operators::{gather_elements, ints, strides};
 use super::held::Operand;
 use super::shape::{INDEX, padded};
-use super::{Lowering, Operation, OperationTable, Value, one};
+use super::{Lowering, Operation, OperationTable, Results, Value, one};
 use pkgtool_model::executorch::coreml::ValueContent;
 
 /// The operations of this file.
@@ -26,9 +26,7 @@ pub(super) const TABLE: OperationTable = &[
         ];
         let to = [batch, c, h * a, w * b];
         let mut wire = split_and_permute(lowering, x, &split, &[2, 3, 4, 0, 5, 1], &to)?;
-        let crops = lowering
-            .ints(operation, "crops")?
-            .context("missing argument `crops`")?;
+        let crops = lowering.required_ints(operation, "crops")?;
         ensure!(
             crops.len() == 4,
             "invalid `crops`: expected 4 numbers, got {}",
@@ -112,9 +110,7 @@ pub(super) const TABLE: OperationTable = &[
     }),
     (&["space_to_batch"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let pads = lowering
-            .ints(operation, "paddings")?
-            .context("missing argument `paddings`")?;
+        let pads = lowering.required_ints(operation, "paddings")?;
         ensure!(
             pads.len() == 4,
             "invalid `paddings`: expected 4 numbers, got {}",
@@ -210,10 +206,7 @@ fn split_and_permute(
 }
 
 /// Reshapes to a shape composed of parts of other tensors' shapes.
-fn reshape_like(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn reshape_like(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let references = lowering.all(operation, "ref_tensors")?;
     let numbers = |name: &str| -> TractResult<Vec<i64>> {
@@ -272,10 +265,7 @@ fn reshape_like(
 
 /// Reverses the first positions along a dimension. Their number is listed for each position along
 /// another dimension.
-fn reverse_sequence(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn reverse_sequence(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [along, batch] =

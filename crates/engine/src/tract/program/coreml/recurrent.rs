@@ -13,7 +13,7 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
 use super::held::Operand;
-use super::{Lowering, Operation, OperationTable};
+use super::{Lowering, Operation, OperationTable, Results};
 use crate::tensor::DType;
 use crate::tract::kernel::Kernel;
 
@@ -153,7 +153,7 @@ fn single_direction(
     operation: &Operation,
     cell: &Cell,
     bias: [Option<Wire>; 2],
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let is_reverse = match lowering.text(operation, "direction", "forward")?.as_str() {
         "forward" => false,
         "reverse" => true,
@@ -173,7 +173,7 @@ fn single_direction(
     Ok(given.into_iter().map(Operand::Tensor).collect())
 }
 
-fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let clip = lowering.optional(operation, "clip")?;
     let clip = match clip {
         #[expect(clippy::cast_possible_truncation, reason = "clamps only")]
@@ -315,10 +315,7 @@ fn run(
     };
     let kernel = Kernel::new("Recurrence", facts, move |inputs| steps.run(inputs));
     let given = lowering.frame.builder.wire_all(kernel, &inputs)?;
-    let wires = given.iter().map(|&outlet| Wire {
-        outlet,
-        dtype: float,
-    });
+    let wires = given.iter().map(|&outlet| Wire::new(outlet, float));
     Ok(wires.collect())
 }
 

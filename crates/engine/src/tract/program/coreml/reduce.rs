@@ -5,7 +5,7 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
 use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -74,8 +74,7 @@ pub(super) const TABLE: OperationTable = &[
         let x = lowering.tensor(operation, "x")?;
         let axis = lowering.int(operation, "axis", -1)?;
         let args = vec![x.into(), axis.into(), false.into()];
-        let dtype = lowering.dtype(operation)?;
-        lowering.aten("aten::_softmax.out", args, dtype).map(one)
+        lowering.result(operation, "aten::_softmax.out", args)
     }),
     (&["argsort"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -114,11 +113,10 @@ fn reduce_with(
     operation: &Operation,
     name: &str,
     with_dtype: bool,
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let args = reduction_args(lowering, operation, x, with_dtype)?;
-    let dtype = lowering.dtype(operation)?;
-    lowering.aten(name, args, dtype).map(one)
+    lowering.result(operation, name, args)
 }
 
 /// Sums over an operation's dimensions, in its dtype.
@@ -144,10 +142,7 @@ fn square_sum(
 }
 
 /// Lowers a cumulative sum, possibly exclusive or in reverse.
-fn cumulative_sum(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let mut x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -176,28 +171,11 @@ fn cumulative_sum(
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
-fn log_sum_exp(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let float = DType::Float32;
     let x = lowering.tensor(operation, "x")?;
     let axes = lowering.ints(operation, "axes")?.unwrap_or_default();
-    let args = vec![x.into(), CallArg::from(axes.as_slice()), true.into()];
-    let most = lowering.aten("aten::amax.out", args, float)?;
-    let args = vec![x.into(), most.into(), CallArg::from(1)];
-    let x = lowering.aten("aten::sub.out", args, float)?;
-    let x = lowering.aten("aten::exp.out", vec![x.into()], float)?;
-    let args = vec![
-        x.into(),
-        CallArg::from(axes.as_slice()),
-        true.into(),
-        CallArg::None,
-    ];
-    let sum = lowering.aten("aten::sum.IntList_out", args, float)?;
-    let log = lowering.aten("aten::log.out", vec![sum.into()], float)?;
-    let args = vec![log.into(), most.into(), CallArg::from(1)];
-    let sum = lowering.aten("aten::add.out", args, float)?;
+    let sum = lowering.caller().log_sum_exp(x, &axes, float)?;
     if lowering.bool(operation, "keep_dims", false)? {
         return Ok(one(sum));
     }
@@ -205,17 +183,10 @@ fn log_sum_exp(
     let axes = lowering.axes(operation, rank)?;
     let axes = axes.unwrap_or_else(|| (0..rank).collect());
     let outlet = lowering.frame.builder.remove(sum.outlet, &axes)?;
-    Ok(one(Wire {
-        outlet,
-        dtype: float,
-    }))
+    Ok(one(Wire::new(outlet, float)))
 }
 
-fn extreme(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    name: &str,
-) -> TractResult<Vec<Operand>> {
+fn extreme(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, name: &str) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let keep = lowering.bool(operation, "keep_dims", false)?;
@@ -223,7 +194,7 @@ fn extreme(
     lowering.aten(name, args, DType::Int64).map(one)
 }
 
-fn top_k(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn top_k(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let count = lowering.int(operation, "k", 1)?;

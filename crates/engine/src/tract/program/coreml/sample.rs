@@ -4,9 +4,8 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::operators::einsum;
-use super::held::Operand;
 use super::real::check_size;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -50,12 +49,7 @@ impl Sampling {
         })
     }
 
-    fn apply(
-        &self,
-        lowering: &mut Lowering<'_, '_, '_>,
-        x: Wire,
-        places: Wire,
-    ) -> TractResult<Vec<Operand>> {
+    fn apply(&self, lowering: &mut Lowering<'_, '_, '_>, x: Wire, places: Wire) -> Results {
         let args = vec![
             x.into(),
             places.into(),
@@ -70,10 +64,7 @@ impl Sampling {
 }
 
 /// Samples at the positions in a tensor, `(x, y)` each.
-fn resample(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn resample(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let sampling = Sampling::read(lowering, operation)?;
     let x = lowering.tensor(operation, "x")?;
     let places = lowering.tensor(operation, "coordinates")?;
@@ -110,7 +101,7 @@ fn resample(
 }
 
 /// Samples at the positions of a regular grid transformed by matrices.
-fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let sampling = Sampling::read(lowering, operation)?;
     let mode = lowering.text(operation, "coordinates_mode", "")?;
     ensure!(

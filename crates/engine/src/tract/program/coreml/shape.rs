@@ -2,11 +2,11 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axes_of};
 use super::super::calling::{CallArg, CallResult};
-use super::held::{Operand, axis_of};
+use super::held::Operand;
 use super::real::check_size;
-use super::{Lowering, Operation, OperationTable, Slot, one};
+use super::{Lowering, Operation, OperationTable, Results, Slot, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -42,9 +42,8 @@ pub(super) const TABLE: OperationTable = &[
         }
         let wires = wires(lowering, operation)?;
         let axis = lowering.int(operation, "axis", 0)?;
-        let dtype = lowering.dtype(operation)?;
         let args = vec![CallArg::Tensors(wires), axis.into()];
-        lowering.aten("aten::stack.out", args, dtype).map(one)
+        lowering.result(operation, "aten::stack.out", args)
     }),
     (&["split"], split),
     (&["reverse"], |lowering, operation| {
@@ -73,10 +72,7 @@ fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 /// remaining elements.
 ///
 /// Before iOS17, shapes with a 0 keep the number of dimensions.
-fn reshape(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let from = lowering.shape(x)?;
     let mut wanted = lowering.sizes(operation, "shape")?.unwrap_or_default();
@@ -90,10 +86,8 @@ fn reshape(
     lowering.aten("aten::view_copy.out", args, x.dtype).map(one)
 }
 
-fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
-    let axes = lowering
-        .ints(operation, "axes")?
-        .context("missing argument `axes`")?;
+fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+    let axes = lowering.required_ints(operation, "axes")?;
     if let Operand::Sizes {
         sizes,
         is_number: true,
@@ -105,8 +99,7 @@ fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     }
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len() + axes.len();
-    let axes = axes.into_iter().map(|axis| axis_of(axis, rank));
-    let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+    let mut axes = axes_of(&axes, rank)?;
     axes.sort_unstable();
     let mut outlet = x.outlet;
     for axis in axes {
@@ -115,10 +108,7 @@ fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn squeeze(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn squeeze(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && sizes.len() == 1
     {
@@ -137,17 +127,11 @@ fn squeeze(
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn transpose(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
-    let order = lowering
-        .ints(operation, "perm")?
-        .context("missing argument `perm`")?;
-    let order = order.into_iter().map(|axis| axis_of(axis, rank));
-    let order: Vec<usize> = order.collect::<TractResult<_>>()?;
+    let order = lowering.required_ints(operation, "perm")?;
+    let order = axes_of(&order, rank)?;
     let outlet = lowering.frame.builder.transpose(x.outlet, &order)?;
     Ok(one(Wire { outlet, ..x }))
 }
@@ -179,7 +163,7 @@ fn stacked_sizes(
 }
 
 /// Concatenates tensors or sizes.
-fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     if lowering.bool(operation, "interleave", false)? {
         return interleaved(lowering, operation);
     }
@@ -211,10 +195,7 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
 
 /// Interleaves tensors along a dimension: the first positions of all tensors, then the second ones,
 /// and so on.
-fn interleaved(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn interleaved(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let wires = wires(lowering, operation)?;
     let first = *wires.first().context("no tensors to join")?;
     let mut shape = lowering.shape(first)?;
@@ -226,7 +207,7 @@ fn interleaved(
     lowering.reshaped(wire, &shape).map(one)
 }
 
-fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -255,12 +236,10 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 
 /// Lowers padding. The pairs are for the last dimensions, outermost first; `ATen` expects innermost
 /// first.
-fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let mode = lowering.text(operation, "mode", "constant")?;
     let x = lowering.tensor(operation, "x")?;
-    let pads = lowering
-        .ints(operation, "pad")?
-        .context("missing argument `pad`")?;
+    let pads = lowering.required_ints(operation, "pad")?;
     let mut shape = lowering.shape(x)?;
     let (pairs, rest) = pads.as_chunks::<2>();
     ensure!(
@@ -360,7 +339,7 @@ pub(super) fn padded(
 }
 
 /// Crops rows and columns on both sides.
-fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let mut wire = x;
     for (name, from_end) in [("crop_height", 2), ("crop_width", 1)] {

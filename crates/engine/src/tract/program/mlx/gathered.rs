@@ -10,7 +10,7 @@ use crate::tensor::DType;
 /// The instructions of this file.
 pub(super) const TABLE: InstructionTable = &[
     (&["GatherMm"], |lowering, node| {
-        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+        let [a, b] = lowering.pair(node)?;
         let dtype = joint_dtype(a, b);
         let left = gather_matrices(lowering, node, a, "lhs_indices")?;
         let right = gather_matrices(lowering, node, b, "rhs_indices")?;

@@ -3,9 +3,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
+use super::super::builder::axis_of;
 use super::super::calling::{CallArg, CallResult};
 use super::super::frame::{RuntimeNumber, Slot};
-use super::shape::axis_of;
 use super::{Field, Instruction, InstructionTable, Lowering};
 use crate::tensor::DType;
 

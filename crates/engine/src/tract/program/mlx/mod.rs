@@ -22,10 +22,11 @@ use std::collections::{BTreeSet, HashMap};
 use tract_onnx::tract_core::internal::*;
 
 use super::super::guard::{Failure, guarded};
-use super::builder::Wire;
+use super::builder::{Builder, Wire};
 use super::calling::{CallArg, Caller};
-use super::frame::{Frame, Slot};
+use super::frame::{Frame, Slot, dtype_of_element};
 use super::operators::promoted;
+use super::payload::{NodeTable, PayloadCall, PayloadLowering, find, lower_nodes};
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
@@ -38,7 +39,7 @@ use pkgtool_model::executorch::mlx::{self, Field, Graph, Instruction, Number};
 type LowerInstruction = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
 
 /// Instructions by kind.
-type InstructionTable = &'static [(&'static [&'static str], LowerInstruction)];
+type InstructionTable = NodeTable<LowerInstruction>;
 
 const INSTRUCTION_TABLES: [InstructionTable; 11] = [
     convolution::TABLE,
@@ -53,12 +54,6 @@ const INSTRUCTION_TABLES: [InstructionTable; 11] = [
     rope::TABLE,
     shape::TABLE,
 ];
-
-fn find(kind: &str) -> Option<LowerInstruction> {
-    let mut rows = INSTRUCTION_TABLES.into_iter().flatten();
-    rows.find(|(names, _)| names.contains(&kind))
-        .map(|(_, lower)| *lower)
-}
 
 /// A graph being lowered.
 struct Lowering<'f, 'm, 'g> {
@@ -79,44 +74,32 @@ pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
     let graph = read(weights, payload)?;
     let kinds = graph.init.iter().chain(&graph.main).map(|node| node.kind);
     Ok(kinds
-        .filter(|kind| find(kind).is_none())
+        .filter(|kind| find(&INSTRUCTION_TABLES, kind).is_none())
         .map(str::to_owned)
         .collect())
 }
 
-/// Lowers the call of a payload's graph. The arguments are its inputs, then its outputs.
-pub(super) fn lower(
-    frame: &mut Frame<'_>,
-    scope: &str,
-    payload: ByteRange,
-    args: &[usize],
-) -> Result<(), Failure> {
-    let graph = read(frame.weights, payload)?;
-    let counts = (graph.inputs.len(), graph.outputs.len());
-    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
-    let rounding = frame.rounding;
+/// Lowers the call of a payload's graph.
+pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+    let scope = call.scope;
+    let graph = read(frame.weights, call.payload)?;
+    let (inputs, outputs) = call.split(frame, graph.inputs.len(), graph.outputs.len())?;
     let mut lowering = Lowering {
+        rounding: frame.rounding,
         frame,
         graph: &graph,
-        rounding,
         tensors: HashMap::new(),
         values: HashMap::new(),
         joined: FusionState::default(),
     };
     guarded(|| lowering.inputs(inputs))?;
     let kept = guarded(|| lowering.kept_states(scope))?;
-    for (at, node) in graph.init.iter().chain(&graph.main).enumerate() {
-        let kind = node.kind;
-        lowering
-            .frame
-            .builder
-            .set_scope(format!("{scope} {kind} {at}"));
-        guarded(|| {
-            let lower = find(kind).context("unsupported instruction")?;
-            lower(&mut lowering, node)
-        })
-        .map_err(|failure| failure.at(Some(format!("{kind} (instruction {at} of {scope})"))))?;
-    }
+    let nodes = graph.init.iter().chain(&graph.main);
+    let nodes = nodes.map(|node| (node.kind, node));
+    lower_nodes(&mut lowering, scope, nodes, |lowering, node| {
+        let lower = find(&INSTRUCTION_TABLES, node.kind).context("unsupported instruction")?;
+        lower(lowering, node)
+    })?;
     lowering.frame.builder.set_scope(scope.to_owned());
     for (slot, &value) in graph.outputs.iter().zip(outputs) {
         guarded(|| lowering.output(*slot, value))?;
@@ -130,6 +113,14 @@ pub(super) fn lower(
         })?;
     }
     Ok(())
+}
+
+impl PayloadLowering for Lowering<'_, '_, '_> {
+    const NODE: &'static str = "instruction";
+
+    fn builder(&mut self) -> &mut Builder {
+        &mut self.frame.builder
+    }
 }
 
 impl Lowering<'_, '_, '_> {
@@ -193,9 +184,7 @@ impl Lowering<'_, '_, '_> {
     fn declared(&self, slot: u32) -> TractResult<(DType, Vec<u64>)> {
         let tensor = self.graph.tensors.get(slot as usize);
         let tensor = tensor.with_context(|| format!("slot {slot} is not declared"))?;
-        let dtype = DType::from_element(&tensor.element);
-        let dtype = dtype
-            .with_context(|| format!("invalid dtype of a tensor: {}", tensor.element.name()))?;
+        let dtype = dtype_of_element(&tensor.element)?;
         let dims = tensor.dims.iter().map(|dim| dim.unwrap_or(0)).collect();
         Ok((dtype, dims))
     }
@@ -205,7 +194,7 @@ impl Lowering<'_, '_, '_> {
             .frame
             .weights
             .constant(&ConstantData::Named(name.to_owned()), dtype, shape);
-        read.map_err(|failure| format_err!("{}", failure.reason))
+        Ok(read?)
     }
 
     /// Returns the current content of a tensor slot.
@@ -350,6 +339,23 @@ impl Lowering<'_, '_, '_> {
         self.caller().tensor(name, args, dtype)
     }
 
+    /// Calls an operator of the table whose tensor is the result of an instruction.
+    fn call(
+        &mut self,
+        node: &Instruction,
+        name: &str,
+        args: Vec<CallArg>,
+        dtype: DType,
+    ) -> TractResult<()> {
+        let wire = self.aten(name, args, dtype)?;
+        self.write_output(node, wire)
+    }
+
+    /// Returns the tensors of the fields `a` and `b`.
+    fn pair(&mut self, node: &Instruction) -> TractResult<[Wire; 2]> {
+        Ok([self.tensor(node, "a")?, self.tensor(node, "b")?])
+    }
+
     /// Writes the slot of the field `out`.
     fn write_output(&mut self, node: &Instruction, wire: Wire) -> TractResult<()> {
         match node.fields.get("out") {
@@ -391,8 +397,7 @@ fn joint_dtype(a: Wire, b: Wire) -> DType {
 /// Returns the kinds of all supported instructions.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = INSTRUCTION_TABLES.into_iter().flatten();
-    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+    super::payload::kinds(&INSTRUCTION_TABLES)
 }
 
 /// Returns the kinds of a payload's instructions.

@@ -4,11 +4,10 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axis_of};
 use super::super::calling::{CallArg, CallResult};
 use super::super::frame::Slot;
 use super::integer::{argument, distance};
-use super::shape::axis_of;
 use super::{Field, Instruction, InstructionTable, Lowering};
 use crate::tensor::DType;
 use crate::tract::guard::InvalidInput;
@@ -267,10 +266,7 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     });
     let outlet = lowering.frame.builder.wire(kernel.binding(), &inputs)?;
     let whole = DType::Int64;
-    let wire = Wire {
-        outlet,
-        dtype: whole,
-    };
+    let wire = Wire::new(outlet, whole);
     let wire = lowering.frame.builder.cast(wire, dtype)?;
     lowering.write_output(node, wire)
 }

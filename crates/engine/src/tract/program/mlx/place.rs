@@ -2,10 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axes_of, axis_of};
 use super::super::calling::CallArg;
 use super::integer::argument;
-use super::shape::axis_of;
 use super::{Field, Instruction, InstructionTable, Lowering, Number};
 use crate::tensor::DType;
 
@@ -17,8 +16,7 @@ pub(super) const TABLE: InstructionTable = &[
         let indices = lowering.tensor(node, "indices")?;
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), indices.into(), false.into()];
-        let wire = lowering.aten("aten::gather.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::gather.out", args, x.dtype)
     }),
     (&["IndexCopy"], copy),
     (&["ScatterAdd"], |lowering, node| {
@@ -27,8 +25,7 @@ pub(super) const TABLE: InstructionTable = &[
         let updates = lowering.tensor(node, "updates")?;
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), indices.into(), updates.into()];
-        let wire = lowering.aten("aten::scatter_add.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::scatter_add.out", args, x.dtype)
     }),
     (&["Gather"], gather),
 ];
@@ -107,8 +104,7 @@ fn gather(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
     let indices = lowering.tensors(node, "indices")?;
     let shape = lowering.shape(x)?;
     let axes = lowering.ints(node, "axes")?;
-    let axes = axes.into_iter().map(|axis| axis_of(axis, shape.len()));
-    let axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+    let axes = axes_of(&axes, shape.len())?;
     let sizes = lowering.ints(node, "slice_sizes")?;
     ensure!(
         !axes.is_empty() && indices.len() == axes.len() && sizes.len() == shape.len(),

@@ -181,10 +181,7 @@ pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> T
         outlet = by_groups(lowering, outlet, biases, last + 1, false)?;
     }
     let outlet = lowering.frame.builder.reshape(outlet, &shape)?;
-    Ok(Wire {
-        outlet,
-        dtype: float,
-    })
+    Ok(Wire::new(outlet, float))
 }
 
 /// Decodes scales stored as bytes.

@@ -2,9 +2,8 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axes_of, axis_of};
 use super::super::calling::{CallArg, CallResult};
-use super::shape::axis_of;
 use super::{Instruction, InstructionTable, Lowering, Slot, float_dtype};
 use crate::tensor::DType;
 
@@ -13,38 +12,32 @@ pub(super) const TABLE: InstructionTable = &[
     (&["Sum"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = reduction_args(lowering, node, x, true)?;
-        let wire = lowering.aten("aten::sum.IntList_out", args, sum_dtype(x.dtype))?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::sum.IntList_out", args, sum_dtype(x.dtype))
     }),
     (&["Mean"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = reduction_args(lowering, node, x, true)?;
-        let wire = lowering.aten("aten::mean.out", args, float_dtype(x.dtype))?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::mean.out", args, float_dtype(x.dtype))
     }),
     (&["Max"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = reduction_args(lowering, node, x, false)?;
-        let wire = lowering.aten("aten::amax.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::amax.out", args, x.dtype)
     }),
     (&["Min"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = reduction_args(lowering, node, x, false)?;
-        let wire = lowering.aten("aten::amin.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::amin.out", args, x.dtype)
     }),
     (&["Any"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = reduction_args(lowering, node, x, false)?;
-        let wire = lowering.aten("aten::any.dims_out", args, DType::Bool)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::any.dims_out", args, DType::Bool)
     }),
     (&["All"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = reduction_args(lowering, node, x, false)?;
-        let wire = lowering.aten("aten::all.dims_out", args, DType::Bool)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::all.dims_out", args, DType::Bool)
     }),
     (&["Var"], |lowering, node| {
         let wire = variance(lowering, node)?;
@@ -52,8 +45,7 @@ pub(super) const TABLE: InstructionTable = &[
     }),
     (&["Std"], |lowering, node| {
         let wire = variance(lowering, node)?;
-        let wire = lowering.aten("aten::sqrt.out", vec![wire.into()], wire.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::sqrt.out", vec![wire.into()], wire.dtype)
     }),
     (&["Median"], median),
     (&["LogSumExp"], log_sum_exp),
@@ -68,8 +60,7 @@ pub(super) const TABLE: InstructionTable = &[
         let x = lowering.tensor(node, "x")?;
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), false.into()];
-        let wire = lowering.aten("aten::_softmax.out", args, float_dtype(x.dtype))?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::_softmax.out", args, float_dtype(x.dtype))
     }),
     (&["Cumsum"], cumulative_sum),
     // A sorted tensor is also partitioned.
@@ -92,10 +83,7 @@ fn all_axes(
     if axes.is_empty() {
         return Ok((0..rank).collect());
     }
-    let mut axes: Vec<usize> = axes
-        .into_iter()
-        .map(|axis| axis_of(axis, rank))
-        .collect::<TractResult<_>>()?;
+    let mut axes = axes_of(&axes, rank)?;
     axes.sort_unstable();
     axes.dedup();
     Ok(axes)
@@ -251,8 +239,7 @@ fn extreme(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) 
     let axis = lowering.int(node, "axis")?;
     let keep = lowering.flag(node, "keepdims")?;
     let args = vec![x.into(), axis.into(), keep.into()];
-    let wire = lowering.aten(name, args, DType::Int64)?;
-    lowering.write_output(node, wire)
+    lowering.call(node, name, args, DType::Int64)
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
@@ -264,25 +251,10 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tract
         let wire = lowering.frame.builder.cast(x, float)?;
         return lowering.write_output(node, wire);
     }
-    let args = vec![x.into(), CallArg::from(axes.as_slice()), true.into()];
-    let most = lowering.aten("aten::amax.out", args, float)?;
-    let args = vec![x.into(), most.into(), CallArg::from(1)];
-    let x = lowering.aten("aten::sub.out", args, float)?;
-    let x = lowering.aten("aten::exp.out", vec![x.into()], float)?;
-    let args = vec![
-        x.into(),
-        CallArg::from(axes.as_slice()),
-        true.into(),
-        CallArg::None,
-    ];
-    let sum = lowering.aten("aten::sum.IntList_out", args, float)?;
-    let log = lowering.aten("aten::log.out", vec![sum.into()], float)?;
-    let args = vec![log.into(), most.into(), CallArg::from(1)];
-    let mut wire = lowering.aten("aten::add.out", args, float)?;
+    let mut wire = lowering.caller().log_sum_exp(x, &axes, float)?;
     if !lowering.flag(node, "keepdims")? {
         let rank = lowering.shape(wire)?.len();
-        let axes = axes.into_iter().map(|axis| axis_of(axis, rank));
-        let axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+        let axes = axes_of(&axes, rank)?;
         wire.outlet = lowering.frame.builder.remove(wire.outlet, &axes)?;
     }
     lowering.write_output(node, wire)

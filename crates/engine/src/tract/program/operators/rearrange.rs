@@ -28,13 +28,10 @@ fn gathered(
     shape: &[TDim],
     rule: impl Fn(&[usize]) -> TractResult<(Vec<usize>, Vec<usize>)> + Send + Sync + 'static,
 ) -> TractResult<()> {
-    let wire =
-        call.frame
-            .builder
-            .kernel("Pick", input.dtype, shape, &[input.outlet], move |inputs| {
-                let (shape, from) = rule(inputs[0].shape())?;
-                gather_elements(&inputs[0], &shape, &from)
-            })?;
+    let wire = call.kernel("Pick", input.dtype, shape, &[input.outlet], move |inputs| {
+        let (shape, from) = rule(inputs[0].shape())?;
+        gather_elements(&inputs[0], &shape, &from)
+    })?;
     set_only_output(call, wire.outlet, input.dtype)
 }
 
@@ -174,7 +171,7 @@ fn triangle(call: &mut OperatorCall<'_, '_>, upper: bool) -> TractResult<()> {
         .builder
         .constant(Arc::new(tensor0(k)), DType::Int64)?;
     let op = tract_onnx::tract_core::ops::array::Trilu { upper };
-    let outlet = call.frame.builder.wire(op, &[input.outlet, k.outlet])?;
+    let outlet = call.wire(op, &[input.outlet, k.outlet])?;
     set_only_output(call, outlet, input.dtype)
 }
 

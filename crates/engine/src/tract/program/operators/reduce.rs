@@ -275,13 +275,7 @@ fn any_or_all(
     let shape = builder.shape(truth)?;
     let out = call.out();
     if shape.is_empty() {
-        return call.set_output(
-            out,
-            Wire {
-                outlet: truth,
-                dtype: DType::Bool,
-            },
-        );
+        return call.set_output(out, Wire::new(truth, DType::Bool));
     }
     let builder = &mut call.frame.builder;
     let lines = Lines::along(builder, truth, axes)?;
@@ -369,17 +363,13 @@ fn variance(
     let mut wires = Vec::new();
     for outlet in outlets {
         let outlet = lines.reduced(&mut call.frame.builder, outlet, keep)?;
-        wires.push(Wire {
-            outlet,
-            dtype: DType::Float32,
-        });
+        wires.push(Wire::float(outlet));
     }
     if with_mean {
         call.set_output(4, wires[0])?;
         return call.set_output(5, wires[1]);
     }
-    let out = call.out();
-    call.set_output(out, wires[0])
+    call.set_result(wires[0])
 }
 
 fn cumulative_sum(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
@@ -388,30 +378,27 @@ fn cumulative_sum(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let shape = call.frame.builder.shape(input)?;
     let axis = call.axis(1, shape.len())?;
     let to = datum_type(dtype);
-    let wire = call
-        .frame
-        .builder
-        .kernel("CumSum", dtype, &shape, &[input], move |inputs| {
-            let shape = inputs[0].shape();
-            let inner: usize = shape.iter().skip(axis + 1).product();
-            let size = shape.get(axis).copied().unwrap_or(1);
-            let first = |place: usize| inner == 0 || (place / inner).is_multiple_of(size);
-            if to.is_float() {
-                let mut values = floats(&inputs[0])?;
-                for place in 0..values.len() {
-                    if !first(place) {
-                        values[place] += values[place - inner];
-                    }
-                }
-                return tensor_of_floats(shape, &values, to);
-            }
-            let mut values = ints(&inputs[0])?;
+    let wire = call.kernel("CumSum", dtype, &shape, &[input], move |inputs| {
+        let shape = inputs[0].shape();
+        let inner: usize = shape.iter().skip(axis + 1).product();
+        let size = shape.get(axis).copied().unwrap_or(1);
+        let first = |place: usize| inner == 0 || (place / inner).is_multiple_of(size);
+        if to.is_float() {
+            let mut values = floats(&inputs[0])?;
             for place in 0..values.len() {
                 if !first(place) {
-                    values[place] = values[place].wrapping_add(values[place - inner]);
+                    values[place] += values[place - inner];
                 }
             }
-            tensor_of_ints(shape, &values, to)
-        })?;
+            return tensor_of_floats(shape, &values, to);
+        }
+        let mut values = ints(&inputs[0])?;
+        for place in 0..values.len() {
+            if !first(place) {
+                values[place] = values[place].wrapping_add(values[place - inner]);
+            }
+        }
+        tensor_of_ints(shape, &values, to)
+    })?;
     call.set_output(3, wire)
 }

@@ -6,6 +6,7 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::{Wire, map_float32};
 use super::super::calling::{CallArg, CallResult};
 use super::super::frame::Slot;
+use super::super::payload::{NodeTable, find as find_row};
 use super::Lowering;
 use super::args::at;
 use super::quantized::{self, Kind};
@@ -17,7 +18,7 @@ use pkgtool_model::executorch::vulkan::Value;
 type LowerCall = fn(&mut Lowering<'_>, &[usize], usize) -> TractResult<()>;
 
 /// The operators by name.
-const FUSED_OPERATORS: &[(&[&str], LowerCall)] = &[
+const FUSED_OPERATORS: NodeTable<LowerCall> = &[
     (
         &[
             "et_vk.prepack.default",
@@ -132,10 +133,7 @@ const FUSED_OPERATORS: &[(&[&str], LowerCall)] = &[
 
 /// Returns the lowering function of an operator in this table.
 pub(super) fn find(name: &str) -> Option<LowerCall> {
-    let row = FUSED_OPERATORS
-        .iter()
-        .find(|(names, _)| names.contains(&name));
-    row.map(|(_, lower)| *lower)
+    find_row(&[FUSED_OPERATORS], name)
 }
 
 /// Returns the positions of the arguments that an operator overwrites.
@@ -281,6 +279,5 @@ fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractRes
 /// Returns the names of all operators in this table.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = FUSED_OPERATORS.iter();
-    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+    super::super::payload::kinds(&[FUSED_OPERATORS])
 }

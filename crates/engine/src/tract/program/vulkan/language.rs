@@ -33,8 +33,7 @@ pub(super) fn attention(
         },
     };
     let outlet = attention.wire(lowering.builder)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
+    lowering.set(out, Wire::float(outlet))
 }
 
 /// Writes a value into a cache, starting at a position. Arguments: value, cache, position.

@@ -212,8 +212,7 @@ pub(super) fn linear4(
     let weights = constant(lowering.builder, &weights_shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
     let outlet = with_bias(lowering, outlet, bias)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
+    lowering.set(out, Wire::float(outlet))
 }
 
 /// Multiplies by the rows of a matrix, without its padding columns beyond the input's size.

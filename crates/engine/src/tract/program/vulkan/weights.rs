@@ -51,8 +51,7 @@ fn product(
     let weights = constant(lowering.builder, &shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
     let outlet = with_bias(lowering, outlet, bias)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
+    lowering.set(out, Wire::float(outlet))
 }
 
 /// Unpacks 4-bit codes, stored plus 8, from rows of bytes. `high_first` is the order within a byte.
@@ -92,8 +91,7 @@ pub(super) fn linear_4_bit(
     let wire = lowering.tensor(at(args, 0)?)?;
     let weights = constant(lowering.builder, &shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
+    lowering.set(out, Wire::float(outlet))
 }
 
 /// Gathers rows of a 4-bit table, with a scale for each group of a row.
@@ -125,10 +123,7 @@ pub(super) fn embedding(
         *number *= scale.context("too few scales of the table")?;
     }
     let weights = constant(lowering.builder, &[rows, size], &numbers)?;
-    let weights = Wire {
-        outlet: weights,
-        dtype: DType::Float32,
-    };
+    let weights = Wire::float(weights);
     let indices = lowering.tensor(at(args, 3)?)?;
     let indices = lowering.builder.cast(indices, DType::Int64)?;
     let given = vec![

@@ -94,10 +94,7 @@ pub(super) fn given(builder: &mut Builder, outlet: OutletId, grid: Grid) -> Trac
             })?
         }
     };
-    Ok(Wire {
-        outlet,
-        dtype: dtype(grid),
-    })
+    Ok(Wire::new(outlet, dtype(grid)))
 }
 
 /// Dequantises bytes to real numbers.
