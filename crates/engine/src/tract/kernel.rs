@@ -77,11 +77,12 @@ impl Kernel {
         dtype: DatumType,
         function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
     ) -> Self {
-        let gives = KernelOutput::Elements(dtype);
-        Self {
-            gives,
-            ..Self::new(name, tvec!(), function)
-        }
+        Self::new(name, tvec!(), function).giving(KernelOutput::Elements(dtype))
+    }
+
+    fn giving(mut self, gives: KernelOutput) -> Self {
+        self.gives = gives;
+        self
     }
 
     /// Sets the number of bytes of weights that the function keeps.
@@ -97,11 +98,7 @@ impl Kernel {
         dtype: DatumType,
         function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
     ) -> Self {
-        let gives = KernelOutput::Repeated(dtype);
-        Self {
-            gives,
-            ..Self::new(name, tvec!(), function)
-        }
+        Self::new(name, tvec!(), function).giving(KernelOutput::Repeated(dtype))
     }
 
     /// Returns the bytes of weights that the function keeps, and an address that is the same for

@@ -2,8 +2,6 @@
 //! builds a graph, with its own operators. This module computes them by a separate plan, with all
 //! corrections.
 
-use std::collections::HashMap;
-
 use tract_linalg::multithread::Executor;
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -13,7 +11,7 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
 
 use super::settled;
-use super::wrapped::{self, Wrapping};
+use super::wrapped::{self, Evaluated, Translation, Wrapping};
 use crate::tract::node_operator::{Built, Wired};
 
 /// Operators that are corrected or checked when a plan runs.
@@ -136,25 +134,20 @@ impl Folded {
 }
 
 impl Wrapping for Folded {
-    fn eval(
-        &self,
-        inner: &dyn InferenceOp,
-        inputs: TVec<TValue>,
-    ) -> TractResult<Option<TVec<TValue>>> {
+    fn eval(&self, inner: &dyn InferenceOp, inputs: TVec<TValue>) -> Evaluated {
         if self.takes(&inputs) {
             return self.answer(inner, &inputs).map(Some);
         }
         inner.eval_out_of_plan(inputs)
     }
 
-    fn to_typed(
-        &self,
-        inner: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> Wired {
+    fn to_typed(&self, inner: &dyn InferenceOp, to: Translation<'_>) -> Wired {
+        let Translation {
+            source,
+            node,
+            target,
+            mapping,
+        } = to;
         let mut known = TVec::new();
         for input in &node.inputs {
             let value = target.outlet_fact(mapping[input])?.konst.clone();

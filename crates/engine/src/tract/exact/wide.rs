@@ -12,7 +12,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use super::wrapped::{self, Wrapping, has_builder};
+use super::wrapped::{self, Evaluated, Translation, Wrapping, has_builder};
 use crate::tract::node_operator::{Built, Wired};
 
 /// Operators that add up numbers, or multiply a growing number of them.
@@ -55,11 +55,7 @@ pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
 struct Wide;
 
 impl Wrapping for Wide {
-    fn eval(
-        &self,
-        inner: &dyn InferenceOp,
-        inputs: TVec<TValue>,
-    ) -> TractResult<Option<TVec<TValue>>> {
+    fn eval(&self, inner: &dyn InferenceOp, inputs: TVec<TValue>) -> Evaluated {
         // Known float16 inputs are computed by the plan.
         if inputs.iter().any(|input| is_half(input.datum_type())) {
             return Ok(None);
@@ -67,14 +63,13 @@ impl Wrapping for Wide {
         inner.eval_out_of_plan(inputs)
     }
 
-    fn to_typed(
-        &self,
-        inner: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> Wired {
+    fn to_typed(&self, inner: &dyn InferenceOp, to: Translation<'_>) -> Wired {
+        let Translation {
+            source,
+            node,
+            target,
+            mapping,
+        } = to;
         let mut wide = HashMap::new();
         let mut has_half = false;
         for (slot, input) in node.inputs.iter().enumerate() {

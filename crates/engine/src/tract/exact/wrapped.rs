@@ -23,24 +23,28 @@ pub(super) fn has_builder(name: &str) -> bool {
     BUILDERS.0.contains_key(name)
 }
 
+/// The outputs of an operator; `None` if it needs a plan.
+pub(super) type Evaluated = TractResult<Option<TVec<TValue>>>;
+
 /// Another way to compute an operator.
 pub(super) trait Wrapping: Debug + Clone + Send + Sync + 'static {
     /// Computes the operator without a plan; `None` if it needs one.
-    fn eval(
-        &self,
-        inner: &dyn InferenceOp,
-        inputs: TVec<TValue>,
-    ) -> TractResult<Option<TVec<TValue>>>;
+    fn eval(&self, inner: &dyn InferenceOp, inputs: TVec<TValue>) -> Evaluated;
 
     /// Adds the operators that compute it to a graph.
-    fn to_typed(
-        &self,
-        inner: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> Wired;
+    fn to_typed(&self, inner: &dyn InferenceOp, to: Translation<'_>) -> Wired;
+}
+
+/// The translation of a node to a typed graph.
+pub(super) struct Translation<'a> {
+    /// The graph of the node.
+    pub(super) source: &'a InferenceModel,
+    /// The node.
+    pub(super) node: &'a InferenceNode,
+    /// The typed graph.
+    pub(super) target: &'a mut TypedModel,
+    /// The tensors of the typed graph, by those of the node's graph.
+    pub(super) mapping: &'a HashMap<OutletId, OutletId>,
 }
 
 /// Builds the operator of a node, computed in another way.
@@ -82,7 +86,7 @@ impl<W: Wrapping> Op for Wrapped<W> {
 }
 
 impl<W: Wrapping> EvalOp for Wrapped<W> {
-    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> Evaluated {
         self.by.eval(self.inner.as_ref(), inputs)
     }
 }
@@ -128,8 +132,13 @@ impl<W: Wrapping> InferenceOp for Wrapped<W> {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> Wired {
-        let inner = self.inner.as_ref();
-        self.by.to_typed(inner, source, node, target, mapping)
+        let to = Translation {
+            source,
+            node,
+            target,
+            mapping,
+        };
+        self.by.to_typed(self.inner.as_ref(), to)
     }
 
     as_op!();

@@ -447,6 +447,25 @@ impl Builder {
     }
 }
 
+/// Fails unless a shape has this rank; `of` names its tensor.
+pub(super) fn check_rank<T>(shape: &[T], rank: usize, of: &str) -> TractResult<()> {
+    let found = shape.len();
+    ensure!(
+        found == rank,
+        "invalid rank of {of}: expected {rank}, got {found}"
+    );
+    Ok(())
+}
+
+/// Returns the sizes of a shape of this rank; `of` names its tensor.
+pub(super) fn ranked<'s, const RANK: usize, T>(
+    shape: &'s [T],
+    of: &str,
+) -> TractResult<&'s [T; RANK]> {
+    check_rank(shape, RANK, of)?;
+    shape.try_into().context("the rank was checked")
+}
+
 /// Returns one of `rank` dimensions; negative numbers count from the end.
 pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
     axis_within(axis, rank, rank)

@@ -37,28 +37,18 @@ impl<'a> PayloadCall<'a> {
     }
 }
 
-/// The graph of a payload that is being lowered.
-pub(super) trait PayloadLowering {
-    /// The word for a node in messages.
-    const NODE: &'static str;
-
-    /// Returns the tract graph under construction.
-    fn builder(&mut self) -> &mut Builder;
-}
-
-/// Lowers nodes of these kinds in order. A failure names the node.
-pub(super) fn lower_nodes<'n, L: PayloadLowering, N: 'n>(
+/// Lowers nodes of these kinds in order. A failure names the node; `word` is the word for one.
+pub(super) fn lower_nodes<'n, L, N: 'n>(
     lowering: &mut L,
-    scope: &str,
+    builder: fn(&mut L) -> &mut Builder,
+    (scope, word): (&str, &str),
     nodes: impl Iterator<Item = (&'n str, &'n N)>,
     lower: impl Fn(&mut L, &'n N) -> TractResult<()>,
 ) -> Result<(), Failure> {
     for (at, (kind, node)) in nodes.enumerate() {
-        lowering.builder().set_scope(format!("{scope} {kind} {at}"));
-        guarded(|| lower(lowering, node)).map_err(|failure| {
-            let word = L::NODE;
-            failure.at(Some(format!("{kind} ({word} {at} of {scope})")))
-        })?;
+        builder(lowering).set_scope(format!("{scope} {kind} {at}"));
+        guarded(|| lower(lowering, node))
+            .map_err(|failure| failure.at(Some(format!("{kind} ({word} {at} of {scope})"))))?;
     }
     Ok(())
 }

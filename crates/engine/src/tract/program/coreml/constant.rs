@@ -12,7 +12,7 @@ use pkgtool_model::executorch::coreml::{Kind, Value, ValueContent};
 /// Maximum number of elements of a constant.
 const MAX_ELEMENTS: u64 = 1 << 32;
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Adds a constant as a tensor.
     pub(super) fn constant(&mut self, value: &Value) -> TractResult<Wire> {
         let stored = dtype_of(value.ty.kind)?;

@@ -14,7 +14,7 @@ pub(super) const TABLE: OperationTable = &[
     (&["conv_transpose"], transposed_convolution),
 ];
 
-fn spatial(lowering: &Lowering<'_, '_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
+fn spatial(lowering: &Lowering<'_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
     let shape = lowering.shape(weight)?;
     ensure!(
         shape.len() > 2,
@@ -36,7 +36,7 @@ struct Operands {
 }
 
 impl Operands {
-    fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let [x, weight] = lowering.pair(operation, ["x", "weight"])?;
         let bias = lowering.optional_tensor(operation, "bias")?;
         let kernel = spatial(lowering, weight)?;
@@ -55,11 +55,7 @@ impl Operands {
         })
     }
 
-    fn window(
-        &self,
-        lowering: &Lowering<'_, '_, '_>,
-        operation: &Operation,
-    ) -> TractResult<Window> {
+    fn window(&self, lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Window> {
         Window::read(lowering, operation, &self.kernel, &self.sizes[2..])
     }
 
@@ -67,7 +63,7 @@ impl Operands {
     /// `more`.
     fn args(
         &self,
-        lowering: &Lowering<'_, '_, '_>,
+        lowering: &Lowering<'_, '_>,
         operation: &Operation,
         window: &Window,
         (pads, more): (&[i64], Option<&[i64]>),
@@ -87,7 +83,7 @@ impl Operands {
     }
 }
 
-fn convolution(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn convolution(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mut operands = Operands::read(lowering, operation)?;
     let window = operands.window(lowering, operation)?;
     let pads = if let Some(pads) = window.symmetric_padding() {
@@ -126,7 +122,7 @@ impl Cut {
 
 /// Lowers a transposed convolution. Padding is cropped from the full result; `output_shape` may
 /// extend it at the end.
-fn transposed_convolution(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn transposed_convolution(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let operands = Operands::read(lowering, operation)?;
     let Operands { kernel, sizes, .. } = &operands;
     let kind = lowering.text(operation, "pad_type", "valid")?;

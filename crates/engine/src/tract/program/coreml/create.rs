@@ -40,9 +40,7 @@ pub(super) const TABLE: OperationTable = &[
     }),
     (&["non_zero"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        lowering
-            .aten("aten::nonzero.out", vec![x.into()], DType::Int64)
-            .map(one)
+        lowering.aten_result("aten::nonzero.out", vec![x.into()], DType::Int64)
     }),
     (&["one_hot"], one_hot),
     (&["range_1d"], range),
@@ -56,7 +54,7 @@ pub(super) const TABLE: OperationTable = &[
     }),
 ];
 
-fn filled(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, shape: &[TDim]) -> Results {
+fn filled(lowering: &mut Lowering<'_, '_>, operation: &Operation, shape: &[TDim]) -> Results {
     check_size(shape)?;
     let value = number(lowering, operation, "value", 0.0)?;
     let outlet = lowering.frame.builder.expand(value.outlet, shape)?;
@@ -65,7 +63,7 @@ fn filled(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, shape: &[T
 
 /// Returns a number as a tensor of the result's dtype.
 fn number(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     default: f64,
@@ -79,7 +77,7 @@ fn number(
 
 /// Lowers one-hot encoding: one value where the position in a new dimension equals the index,
 /// another value elsewhere.
-fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn one_hot(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let indices = lowering.tensor(operation, "indices")?;
     let mut indices = lowering.frame.builder.cast(indices, INDEX)?;
     let mut shape = lowering.shape(indices)?;
@@ -103,7 +101,7 @@ fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Result
 }
 
 /// Lowers a range of integers, which may be known only at run time, or of constant floats.
-fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn range(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = lowering.dtype(operation)?;
     let parts = ["start", "end", "step"].map(|name| -> TractResult<CallArg> {
         if dtype.is_float() {
@@ -117,7 +115,5 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results 
     });
     let [start, end, step] = parts;
     let args = vec![start?, end?, step?];
-    lowering
-        .aten("aten::arange.start_out", args, dtype)
-        .map(one)
+    lowering.aten_result("aten::arange.start_out", args, dtype)
 }

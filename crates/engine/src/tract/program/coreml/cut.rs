@@ -90,7 +90,7 @@ impl Rules {
 /// Lowers a slice whose positions are computed at run time. Its sizes are those declared in the
 /// program.
 pub(super) fn runtime_slice(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     x: Wire,
     ends: SliceEnd,

@@ -24,7 +24,7 @@ pub(super) enum Operand {
     Constant(Value),
 }
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Returns the values of an argument; a missing argument is empty.
     pub(super) fn all(&self, operation: &Operation, name: &str) -> Results {
         let Some(arguments) = operation.inputs.get(name) else {

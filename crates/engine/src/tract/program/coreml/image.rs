@@ -49,7 +49,7 @@ fn sampling(name: &str) -> TractResult<Sampling> {
 
 /// Resizes the last two dimensions.
 fn apply(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     sizes: &[TDim; 2],
     sampling: [Sampling; 2],
@@ -70,7 +70,7 @@ fn apply(
 }
 
 fn resize_to_target(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     sampling: Sampling,
 ) -> Results {
@@ -82,7 +82,7 @@ fn resize_to_target(
 }
 
 fn resize_by_factors(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     sampling: impl Fn(Option<f32>) -> Sampling,
 ) -> Results {
@@ -131,7 +131,7 @@ fn resize_by_factors(
 }
 
 /// Resizes the last one or two dimensions to the end of `shape`; a size of 0 keeps the dimension.
-fn resized(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn resized(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mode = lowering.text(operation, "sampling_mode", "DEFAULT")?;
     let kind = lowering.text(operation, "interpolation_mode", "LINEAR")?;
     let sampling = match kind.as_str() {

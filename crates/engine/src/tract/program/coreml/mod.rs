@@ -35,7 +35,7 @@ use super::super::guard::{Failure, guarded};
 use super::builder::{Builder, Wire};
 use super::calling::{CallArg, CallResult, Caller};
 use super::frame::{Frame, Slot};
-use super::payload::{NodeTable, PayloadCall, PayloadLowering, find, lower_nodes};
+use super::payload::{NodeTable, PayloadCall, find, lower_nodes};
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
@@ -45,7 +45,7 @@ use pkgtool_model::executorch::coreml::{Kind, Operation, Package, Type, Value};
 use held::Operand;
 
 /// Lowers an operation and returns its results, one for each output.
-type LowerOperation = fn(&mut Lowering<'_, '_, '_>, &Operation) -> Results;
+type LowerOperation = fn(&mut Lowering<'_, '_>, &Operation) -> Results;
 
 /// The results of an operation, one for each output.
 type Results = TractResult<Vec<Operand>>;
@@ -79,9 +79,9 @@ pub(super) fn is_supported(kind: &str) -> bool {
 }
 
 /// A function being lowered.
-struct Lowering<'f, 'm, 'p> {
+struct Lowering<'f, 'm> {
     frame: &'f mut Frame<'m>,
-    package: &'p Package,
+    package: &'f Package,
     rounding: Rounding,
     values: HashMap<String, Operand>,
     /// States by name: their index and current content.
@@ -125,7 +125,13 @@ pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
     guarded(|| lowering.inputs(scope, inputs))?;
     let operations = package.function.block.operations.iter();
     let operations = operations.map(|operation| (operation.kind.as_str(), operation));
-    lower_nodes(&mut lowering, scope, operations, Lowering::operation)?;
+    lower_nodes(
+        &mut lowering,
+        Lowering::builder,
+        (scope, "operation"),
+        operations,
+        Lowering::operation,
+    )?;
     lowering.frame.builder.set_scope(scope.to_owned());
     for (name, &value) in package.outputs.iter().zip(outputs) {
         guarded(|| {
@@ -139,15 +145,7 @@ pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
     Ok(())
 }
 
-impl PayloadLowering for Lowering<'_, '_, '_> {
-    const NODE: &'static str = "operation";
-
-    fn builder(&mut self) -> &mut Builder {
-        &mut self.frame.builder
-    }
-}
-
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Reads the inputs as the function declares them, and the current states.
     fn inputs(&mut self, scope: &str, args: &[usize]) -> TractResult<()> {
         let declared: HashMap<&String, &Type> = self
@@ -219,6 +217,11 @@ impl Lowering<'_, '_, '_> {
         Ok(())
     }
 
+    /// Returns the graph under construction.
+    fn builder(&mut self) -> &mut Builder {
+        &mut self.frame.builder
+    }
+
     /// Returns the context for calling operators of the table.
     fn caller(&mut self) -> Caller<'_, '_> {
         Caller {
@@ -235,6 +238,11 @@ impl Lowering<'_, '_, '_> {
     /// Calls an operator of the table whose tensor is the result of an operation.
     fn result(&mut self, operation: &Operation, name: &str, args: Vec<CallArg>) -> Results {
         let dtype = self.dtype(operation)?;
+        self.aten_result(name, args, dtype)
+    }
+
+    /// Calls an operator of the table whose tensor is the only result.
+    fn aten_result(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> Results {
         self.aten(name, args, dtype).map(one)
     }
 

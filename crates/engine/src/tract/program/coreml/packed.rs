@@ -35,7 +35,7 @@ struct Array {
 
 impl Array {
     fn read(
-        lowering: &mut Lowering<'_, '_, '_>,
+        lowering: &mut Lowering<'_, '_>,
         operation: &Operation,
         name: &str,
     ) -> TractResult<Self> {
@@ -61,7 +61,7 @@ impl Array {
     }
 
     fn optional(
-        lowering: &mut Lowering<'_, '_, '_>,
+        lowering: &mut Lowering<'_, '_>,
         operation: &Operation,
         name: &str,
     ) -> TractResult<Option<Self>> {
@@ -109,7 +109,7 @@ impl Array {
     /// Adds the array as an operation's result.
     fn write_result(
         self,
-        lowering: &mut Lowering<'_, '_, '_>,
+        lowering: &mut Lowering<'_, '_>,
         operation: &Operation,
         at: usize,
     ) -> TractResult<Operand> {
@@ -185,7 +185,7 @@ struct BlockScales {
 }
 
 impl BlockScales {
-    fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let scale = Array::read(lowering, operation, "scale")?;
         let offset = Array::optional(lowering, operation, "offset")?;
         ensure!(
@@ -204,7 +204,7 @@ impl BlockScales {
 }
 
 /// Computes `scale · (data − zero point)`, with one scale or one for each position of a dimension.
-fn affine_dequantise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn affine_dequantise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mut data = Array::read(lowering, operation, "quantized_data")?;
     let [scale, zero] = ["scale", "zero_point"].map(|name| Array::read(lowering, operation, name));
     let (scale, zero) = (scale?, zero?);
@@ -229,7 +229,7 @@ fn affine_dequantise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation)
 
 /// Computes `scale · (data − offset)`, with a scale and offset for each block of the data, along
 /// any dimension.
-fn blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn blockwise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mut data = Array::read(lowering, operation, "data")?;
     let scales = BlockScales::read(lowering, operation)?;
     let mut blocks = BlockIndices::new(&data.shape, &scales.scale.shape)?;
@@ -240,7 +240,7 @@ fn blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Resu
 }
 
 /// Computes the same for the elements selected by a mask.
-fn sparse_blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn sparse_blockwise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mask = Array::read(lowering, operation, "data_mask")?;
     let mut data = Array::read(lowering, operation, "nonzero_data")?;
     let scales = BlockScales::read(lowering, operation)?;
@@ -251,7 +251,7 @@ fn sparse_blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) 
 
 /// Returns the results of an operation on sparse elements: their mask, and the elements.
 fn sparse_results(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     mask: Array,
     elements: Array,
@@ -263,7 +263,7 @@ fn sparse_results(
 }
 
 /// Returns the sizes in the argument `shape`.
-fn shape(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<usize>> {
+fn shape(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Vec<usize>> {
     let shape = lowering.required_ints(operation, "shape")?;
     let shape = shape.into_iter().map(|size| Ok(usize::try_from(size)?));
     shape.collect()
@@ -271,7 +271,7 @@ fn shape(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<
 
 /// Looks up elements in a palette. Codes are packed in bytes, or have a low-bit type themselves
 /// (iOS18).
-fn palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     if lowering.optional(operation, "shape")?.is_none() {
         return grouped_palette(lowering, operation);
     }
@@ -292,7 +292,7 @@ fn palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Result
 
 /// Unpacks `bits`-bit numbers from the bytes of an argument, lowest bits first.
 fn unpack_bits(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     bits: usize,
@@ -332,7 +332,7 @@ struct Palettes {
 }
 
 impl Palettes {
-    fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let table = Array::read(lowering, operation, "lut")?;
         let Some((blocks, &[count, width])) = table.shape.split_last_chunk::<2>() else {
             bail!("invalid shape of a palette: {:?}", table.shape);
@@ -363,7 +363,7 @@ impl Palettes {
     }
 }
 
-fn grouped_palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn grouped_palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let codes = Array::read(lowering, operation, "indices")?;
     let table = Palettes::read(lowering, operation)?;
     let mut blocks = BlockIndices::new(&codes.shape, &table.blocks)?;
@@ -386,7 +386,7 @@ fn grouped_palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -
     Ok(vec![dense.write_result(lowering, operation, 0)?])
 }
 
-fn sparse_palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn sparse_palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mask = Array::read(lowering, operation, "indices_mask")?;
     let mut codes = Array::read(lowering, operation, "indices_nonzero_data")?;
     let table = Palettes::read(lowering, operation)?;
@@ -400,7 +400,7 @@ fn sparse_palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) ->
 }
 
 /// Expands sparse elements: zero except where the mask is set.
-fn sparse_to_dense(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn sparse_to_dense(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let (shape, mask): (_, Vec<bool>) = if lowering.optional(operation, "shape")?.is_some() {
         let shape = shape(lowering, operation)?;
         let bits = unpack_bits(lowering, operation, "mask", 1, &shape)?;

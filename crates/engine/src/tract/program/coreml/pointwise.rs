@@ -128,7 +128,7 @@ pub(super) const TABLE: OperationTable = &[
 ///
 /// Values with more than one dimension stay tensors, regardless of their number of elements.
 fn sizes(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     operation: &Operation,
     compute: fn(TDim, TDim) -> TDim,
 ) -> TractResult<Option<Operand>> {
@@ -156,7 +156,7 @@ fn sizes(
 }
 
 fn sum(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     compute: fn(TDim, TDim) -> TDim,
@@ -169,14 +169,12 @@ fn sum(
 }
 
 /// Computes the remainder of a division that rounds down; it has the divisor's sign.
-fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn modulo(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = lowering.dtype(operation)?;
     let [x, y] = lowering.pair(operation, ["x", "y"])?;
     if dtype.is_float() {
         let args = vec![x.into(), y.into()];
-        return lowering
-            .aten("aten::remainder.Tensor_out", args, dtype)
-            .map(one);
+        return lowering.aten_result("aten::remainder.Tensor_out", args, dtype);
     }
     // For integers that operator returns the remainder of truncated division, as ExecuTorch's does.
     let args = vec![x.into(), y.into()];
@@ -184,12 +182,12 @@ fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results
     let args = vec![quotient.into(), y.into()];
     let product = lowering.aten("aten::mul.out", args, dtype)?;
     let args = vec![x.into(), product.into(), CallArg::from(1)];
-    lowering.aten("aten::sub.out", args, dtype).map(one)
+    lowering.aten_result("aten::sub.out", args, dtype)
 }
 
 /// Applies a function to the argument plus epsilon.
 fn with_epsilon(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     default: f64,
@@ -199,15 +197,10 @@ fn with_epsilon(
     let dtype = lowering.dtype(operation)?;
     let args = vec![x.into(), epsilon.into(), CallArg::from(1)];
     let x = lowering.aten("aten::add.Scalar_out", args, dtype)?;
-    lowering.aten(name, vec![x.into()], dtype).map(one)
+    lowering.aten_result(name, vec![x.into()], dtype)
 }
 
-fn clamped(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    low: f64,
-    high: f64,
-) -> Results {
+fn clamped(lowering: &mut Lowering<'_, '_>, operation: &Operation, low: f64, high: f64) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let limit = |limit: f64| Some(limit).filter(|limit| limit.is_finite());
     let args = vec![x.into(), limit(low).into(), limit(high).into()];

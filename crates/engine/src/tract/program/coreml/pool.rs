@@ -59,7 +59,7 @@ impl PlanePool {
         self.pads[0] == self.pads[1] && self.pads[2] == self.pads[3]
     }
 
-    fn apply(&self, lowering: &mut Lowering<'_, '_, '_>, x: Wire, kind: Kind) -> TractResult<Wire> {
+    fn apply(&self, lowering: &mut Lowering<'_, '_>, x: Wire, kind: Kind) -> TractResult<Wire> {
         if self.is_even() {
             return self.call(lowering, x, kind, [self.pads[0], self.pads[2]]);
         }
@@ -85,7 +85,7 @@ impl PlanePool {
 
     fn call(
         &self,
-        lowering: &mut Lowering<'_, '_, '_>,
+        lowering: &mut Lowering<'_, '_>,
         x: Wire,
         kind: Kind,
         pads: [i64; 2],
@@ -110,7 +110,7 @@ impl PlanePool {
     }
 }
 
-fn pool(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, kind: Kind) -> Results {
+fn pool(lowering: &mut Lowering<'_, '_>, operation: &Operation, kind: Kind) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let kernel = lowering.required_ints(operation, "kernel_sizes")?;
     let sizes = lowering.shape(x)?;

@@ -77,17 +77,13 @@ pub(super) const TABLE: OperationTable = &[
         let x = lowering.tensor(operation, "x")?;
         let factor = lowering.int(operation, "upscale_factor", 1)?;
         let args = vec![x.into(), factor.into()];
-        lowering
-            .aten("aten::pixel_shuffle.out", args, x.dtype)
-            .map(one)
+        lowering.aten_result("aten::pixel_shuffle.out", args, x.dtype)
     }),
     (&["pixel_unshuffle"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let factor = lowering.int(operation, "downscale_factor", 1)?;
         let args = vec![x.into(), factor.into()];
-        lowering
-            .aten("aten::pixel_unshuffle.out", args, x.dtype)
-            .map(one)
+        lowering.aten_result("aten::pixel_unshuffle.out", args, x.dtype)
     }),
     (&["reshape_like"], reshape_like),
     (&["reverse_sequence"], reverse_sequence),
@@ -166,7 +162,7 @@ impl Divide for TDim {
 }
 
 /// Returns the sizes of an image.
-fn image_sizes(lowering: &Lowering<'_, '_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
+fn image_sizes(lowering: &Lowering<'_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
     let shape = lowering.shape(x)?;
     let rank = shape.len();
     <[TDim; 4]>::try_from(shape)
@@ -174,14 +170,14 @@ fn image_sizes(lowering: &Lowering<'_, '_, '_>, x: Wire) -> TractResult<[TDim; 4
 }
 
 /// Returns the side of a block.
-fn block(lowering: &Lowering<'_, '_, '_>, operation: &Operation, name: &str) -> TractResult<i64> {
+fn block(lowering: &Lowering<'_, '_>, operation: &Operation, name: &str) -> TractResult<i64> {
     let block = lowering.int(operation, name, 1)?;
     ensure!((1..=1 << 12).contains(&block), "invalid `{name}`: {block}");
     Ok(block)
 }
 
 fn block_sizes(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
 ) -> TractResult<[i64; 2]> {
@@ -194,7 +190,7 @@ fn block_sizes(
 
 /// Splits dimensions, permutes them and merges them.
 fn split_and_permute(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     split: &[TDim],
     order: &[usize],
@@ -206,7 +202,7 @@ fn split_and_permute(
 }
 
 /// Reshapes to a shape composed of parts of other tensors' shapes.
-fn reshape_like(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn reshape_like(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let references = lowering.all(operation, "ref_tensors")?;
     let numbers = |name: &str| -> TractResult<Vec<i64>> {
@@ -265,7 +261,7 @@ fn reshape_like(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> R
 
 /// Reverses the first positions along a dimension. Their number is listed for each position along
 /// another dimension.
-fn reverse_sequence(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn reverse_sequence(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [along, batch] =

@@ -4,23 +4,28 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
+use super::super::payload::{look_up, names_of};
 use super::held::Operand;
 use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
+/// Reductions: the portable operator, and whether it takes a dtype.
+const REDUCTIONS: [(&str, (&str, bool)); 4] = [
+    ("reduce_sum", ("aten::sum.IntList_out", true)),
+    ("reduce_mean", ("aten::mean.out", true)),
+    ("reduce_max", ("aten::amax.out", false)),
+    ("reduce_min", ("aten::amin.out", false)),
+];
+const REDUCTION_KINDS: &[&str] = &names_of(&REDUCTIONS);
+
 /// The operations of this file.
 pub(super) const TABLE: OperationTable = &[
-    (&["reduce_sum"], |lowering, operation| {
-        reduce_with(lowering, operation, "aten::sum.IntList_out", true)
-    }),
-    (&["reduce_mean"], |lowering, operation| {
-        reduce_with(lowering, operation, "aten::mean.out", true)
-    }),
-    (&["reduce_max"], |lowering, operation| {
-        reduce_with(lowering, operation, "aten::amax.out", false)
-    }),
-    (&["reduce_min"], |lowering, operation| {
-        reduce_with(lowering, operation, "aten::amin.out", false)
+    (REDUCTION_KINDS, |lowering, operation| {
+        let reduction = look_up(&REDUCTIONS, &operation.kind);
+        let (name, with_dtype) = reduction.context("unsupported operation")?;
+        let x = lowering.tensor(operation, "x")?;
+        let args = reduction_args(lowering, operation, x, with_dtype)?;
+        lowering.result(operation, name, args)
     }),
     (&["reduce_l1_norm"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -94,7 +99,7 @@ pub(super) const TABLE: OperationTable = &[
 
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn reduction_args(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     x: Wire,
     with_dtype: bool,
@@ -108,20 +113,9 @@ fn reduction_args(
     Ok(args)
 }
 
-fn reduce_with(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    name: &str,
-    with_dtype: bool,
-) -> Results {
-    let x = lowering.tensor(operation, "x")?;
-    let args = reduction_args(lowering, operation, x, with_dtype)?;
-    lowering.result(operation, name, args)
-}
-
 /// Sums over an operation's dimensions, in its dtype.
 fn sum_over_axes(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     x: Wire,
 ) -> TractResult<Wire> {
@@ -131,7 +125,7 @@ fn sum_over_axes(
 }
 
 fn square_sum(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     dtype: DType,
 ) -> TractResult<Wire> {
@@ -142,7 +136,7 @@ fn square_sum(
 }
 
 /// Lowers a cumulative sum, possibly exclusive or in reverse.
-fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn cumulative_sum(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mut x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -171,7 +165,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) ->
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
-fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn log_sum_exp(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let float = DType::Float32;
     let x = lowering.tensor(operation, "x")?;
     let axes = lowering.ints(operation, "axes")?.unwrap_or_default();
@@ -186,15 +180,15 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Re
     Ok(one(Wire::new(outlet, float)))
 }
 
-fn extreme(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, name: &str) -> Results {
+fn extreme(lowering: &mut Lowering<'_, '_>, operation: &Operation, name: &str) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let keep = lowering.bool(operation, "keep_dims", false)?;
     let args = vec![x.into(), axis.into(), keep.into()];
-    lowering.aten(name, args, DType::Int64).map(one)
+    lowering.aten_result(name, args, DType::Int64)
 }
 
-fn top_k(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn top_k(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let count = lowering.int(operation, "k", 1)?;

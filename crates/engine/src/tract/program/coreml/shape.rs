@@ -33,7 +33,7 @@ pub(super) const TABLE: OperationTable = &[
             .map(|(size, count)| size * count);
         check_size(&sizes.collect::<Vec<_>>())?;
         let args = vec![x.into(), CallArg::Ints(reps)];
-        lowering.aten("aten::repeat.out", args, x.dtype).map(one)
+        lowering.aten_result("aten::repeat.out", args, x.dtype)
     }),
     (&["concat"], concat),
     (&["stack"], |lowering, operation| {
@@ -53,7 +53,7 @@ pub(super) const TABLE: OperationTable = &[
         let axes = axes.unwrap_or_else(|| (0..rank).collect());
         let axes: Vec<TDim> = axes.into_iter().map(|axis| axis.to_dim()).collect();
         let args = vec![x.into(), CallArg::Ints(axes)];
-        lowering.aten("aten::flip.out", args, x.dtype).map(one)
+        lowering.aten_result("aten::flip.out", args, x.dtype)
     }),
     (&["pad"], pad),
     (&["crop"], crop),
@@ -63,7 +63,7 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// Returns the tensors of `values`.
-fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Wire>> {
+fn wires(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Vec<Wire>> {
     let held = lowering.all(operation, "values")?;
     held.iter().map(|held| lowering.wire(held)).collect()
 }
@@ -72,7 +72,7 @@ fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 /// remaining elements.
 ///
 /// Before iOS17, shapes with a 0 keep the number of dimensions.
-fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn reshape(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let from = lowering.shape(x)?;
     let mut wanted = lowering.sizes(operation, "shape")?.unwrap_or_default();
@@ -83,10 +83,10 @@ fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Result
         }
     }
     let args = vec![x.into(), CallArg::Ints(wanted)];
-    lowering.aten("aten::view_copy.out", args, x.dtype).map(one)
+    lowering.aten_result("aten::view_copy.out", args, x.dtype)
 }
 
-fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn expand(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let axes = lowering.required_ints(operation, "axes")?;
     if let Operand::Sizes {
         sizes,
@@ -108,7 +108,7 @@ fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn squeeze(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn squeeze(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && sizes.len() == 1
     {
@@ -127,7 +127,7 @@ fn squeeze(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Result
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn transpose(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
     let order = lowering.required_ints(operation, "perm")?;
@@ -138,7 +138,7 @@ fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Resu
 
 /// Stacks sizes or known numbers into a list.
 fn stacked_sizes(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     operation: &Operation,
 ) -> TractResult<Option<Operand>> {
     let held = lowering.all(operation, "values")?;
@@ -163,7 +163,7 @@ fn stacked_sizes(
 }
 
 /// Concatenates tensors or sizes.
-fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn concat(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     if lowering.bool(operation, "interleave", false)? {
         return interleaved(lowering, operation);
     }
@@ -190,12 +190,12 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results
     }
     let axis = lowering.int(operation, "axis", 0)?;
     let args = vec![CallArg::Tensors(wires), axis.into()];
-    lowering.aten("aten::cat.out", args, dtype).map(one)
+    lowering.aten_result("aten::cat.out", args, dtype)
 }
 
 /// Interleaves tensors along a dimension: the first positions of all tensors, then the second ones,
 /// and so on.
-fn interleaved(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn interleaved(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let wires = wires(lowering, operation)?;
     let first = *wires.first().context("no tensors to join")?;
     let mut shape = lowering.shape(first)?;
@@ -207,7 +207,7 @@ fn interleaved(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Re
     lowering.reshaped(wire, &shape).map(one)
 }
 
-fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn split(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -236,7 +236,7 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results 
 
 /// Lowers padding. The pairs are for the last dimensions, outermost first; `ATen` expects innermost
 /// first.
-fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn pad(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mode = lowering.text(operation, "mode", "constant")?;
     let x = lowering.tensor(operation, "x")?;
     let pads = lowering.required_ints(operation, "pad")?;
@@ -271,7 +271,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
 
 /// Pads a dimension with reflected elements, without repeating the edges.
 fn reflected(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     axis: usize,
     before: i64,
@@ -292,15 +292,14 @@ fn reflected(
         parts.push(lowering.aten("aten::flip.out", args, x.dtype)?.outlet);
     }
     let outlet = lowering
-        .frame
-        .builder
+        .builder()
         .concat(&[parts[0], x.outlet, parts[1]], axis)?;
     Ok(Wire { outlet, ..x })
 }
 
 /// Pads a dimension by repeating its edges.
 fn replicated(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     axis: usize,
     before: i64,
@@ -322,7 +321,7 @@ fn replicated(
 
 /// Pads the last dimensions with a number.
 pub(super) fn padded(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     pads: &[i64],
     value: f64,
@@ -339,7 +338,7 @@ pub(super) fn padded(
 }
 
 /// Crops rows and columns on both sides.
-fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
+fn crop(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let mut wire = x;
     for (name, from_end) in [("crop_height", 2), ("crop_width", 1)] {
@@ -359,10 +358,7 @@ fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Results {
             continue;
         };
         let end = shape[axis].clone() - after;
-        wire.outlet = lowering
-            .frame
-            .builder
-            .slice(wire.outlet, axis, before, end)?;
+        wire.outlet = lowering.builder().slice(wire.outlet, axis, before, end)?;
     }
     Ok(one(wire))
 }

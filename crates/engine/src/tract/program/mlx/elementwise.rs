@@ -39,8 +39,9 @@ const UNARY: [(&str, &str); 24] = [
 const UNARY_KINDS: &[&str] = &names_of(&UNARY);
 
 /// Instructions that keep the argument's dtype.
-const DTYPE_PRESERVING: [(&str, &str); 6] = [
+const DTYPE_PRESERVING: [(&str, &str); 7] = [
     ("Abs", "aten::abs.out"),
+    ("BitwiseInvert", "aten::bitwise_not.out"),
     ("Ceil", "aten::ceil.out"),
     ("Floor", "aten::floor.out"),
     ("Neg", "aten::neg.out"),
@@ -147,10 +148,6 @@ pub(super) const TABLE: InstructionTable = &[
         let args = vec![a.into(), b.into()];
         lowering.call(node, operator_of(&BITWISE, node)?, args, joint_dtype(a, b))
     }),
-    (&["BitwiseInvert"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        lowering.call(node, "aten::bitwise_not.out", vec![x.into()], x.dtype)
-    }),
     (&["LogAddExp"], log_add_exp),
     (&["Square"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -205,7 +202,7 @@ pub(super) const TABLE: InstructionTable = &[
 /// Computes the maximum or minimum of a value and a constant number without a tensor for the
 /// number.
 fn clamp_by_constant(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     kind: &str,
     x: Wire,
     by: Wire,
@@ -228,7 +225,7 @@ fn clamp_by_constant(
 }
 
 fn sum(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     step: Arithmetic,
     name: &str,
@@ -242,7 +239,7 @@ fn sum(
 }
 
 /// Rounds to `decimals` decimals; negative numbers round to a power of ten. Ties go to even.
-fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn round(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let decimals = i32::try_from(lowering.int(node, "decimals")?)?;
     if decimals == 0 || (decimals > 0 && !x.dtype.is_float()) {
@@ -269,7 +266,7 @@ fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
 }
 
 /// Computes `log(exp(a) + exp(b))`.
-fn log_add_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn log_add_exp(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let [a, b] = lowering.pair(node)?;
     let dtype = float_dtype(joint_dtype(a, b));
     let builder = &mut lowering.frame.builder;

@@ -28,7 +28,7 @@ pub(super) const TABLE: InstructionTable = &[
 
 /// Gathers matrices of a batch by row-major indices. Without indices, returns all of them.
 fn gather_matrices(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     x: Wire,
     name: &str,
@@ -53,7 +53,7 @@ fn gather_matrices(
 }
 
 fn product(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     left: Wire,
     (right, swapped): (Wire, bool),

@@ -26,7 +26,7 @@ use super::builder::{Builder, Wire};
 use super::calling::{CallArg, Caller};
 use super::frame::{Frame, Slot, dtype_of_element};
 use super::operators::promoted;
-use super::payload::{NodeTable, PayloadCall, PayloadLowering, find, lower_nodes};
+use super::payload::{NodeTable, PayloadCall, find, lower_nodes};
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
@@ -36,7 +36,7 @@ use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::mlx::{self, Field, Graph, Instruction, Number};
 
 /// Lowers an instruction and writes its output slots.
-type LowerInstruction = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
+type LowerInstruction = fn(&mut Lowering<'_, '_>, &Instruction) -> TractResult<()>;
 
 /// Instructions by kind.
 type InstructionTable = NodeTable<LowerInstruction>;
@@ -56,9 +56,9 @@ const INSTRUCTION_TABLES: [InstructionTable; 11] = [
 ];
 
 /// A graph being lowered.
-struct Lowering<'f, 'm, 'g> {
+struct Lowering<'f, 'm> {
     frame: &'f mut Frame<'m>,
-    graph: &'g Graph,
+    graph: &'f Graph,
     rounding: Rounding,
     tensors: HashMap<u32, Wire>,
     values: HashMap<u32, Slot>,
@@ -96,10 +96,16 @@ pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
     let kept = guarded(|| lowering.kept_states(scope))?;
     let nodes = graph.init.iter().chain(&graph.main);
     let nodes = nodes.map(|node| (node.kind, node));
-    lower_nodes(&mut lowering, scope, nodes, |lowering, node| {
-        let lower = find(&INSTRUCTION_TABLES, node.kind).context("unsupported instruction")?;
-        lower(lowering, node)
-    })?;
+    lower_nodes(
+        &mut lowering,
+        Lowering::builder,
+        (scope, "instruction"),
+        nodes,
+        |lowering, node| {
+            let lower = find(&INSTRUCTION_TABLES, node.kind).context("unsupported instruction")?;
+            lower(lowering, node)
+        },
+    )?;
     lowering.frame.builder.set_scope(scope.to_owned());
     for (slot, &value) in graph.outputs.iter().zip(outputs) {
         guarded(|| lowering.output(*slot, value))?;
@@ -115,25 +121,15 @@ pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
     Ok(())
 }
 
-impl PayloadLowering for Lowering<'_, '_, '_> {
-    const NODE: &'static str = "instruction";
-
-    fn builder(&mut self) -> &mut Builder {
-        &mut self.frame.builder
-    }
-}
-
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     fn inputs(&mut self, args: &[usize]) -> TractResult<()> {
         for (slot, &value) in self.graph.inputs.iter().zip(args) {
             let given = self.frame.slot(value)?;
             match (slot, given) {
                 (mlx::Slot::Tensor(slot), Slot::Tensor(wire)) => {
                     let (dtype, _) = self.declared(*slot)?;
-                    let wire = self
-                        .frame
-                        .builder
-                        .cast(wire, self.rounding.computed_dtype(dtype))?;
+                    let dtype = self.rounding.computed_dtype(dtype);
+                    let wire = self.builder().cast(wire, dtype)?;
                     self.tensors.insert(*slot, wire);
                 }
                 (mlx::Slot::Value(slot), given) => {
@@ -324,6 +320,11 @@ impl Lowering<'_, '_, '_> {
             other => bail!("invalid dtype code {other}"),
         };
         Ok(Some(self.rounding.computed_dtype(dtype)))
+    }
+
+    /// Returns the graph under construction.
+    fn builder(&mut self) -> &mut Builder {
+        &mut self.frame.builder
     }
 
     /// Returns the context for calling operators of the table.

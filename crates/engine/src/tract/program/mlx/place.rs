@@ -31,7 +31,7 @@ pub(super) const TABLE: InstructionTable = &[
 ];
 
 /// Lowers selection of one position of a dimension, or of the positions in a tensor.
-fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn take(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let rank = lowering.shape(x)?.len();
     let axis = axis_of(lowering.int(node, "axis")?, rank)?;
@@ -51,7 +51,7 @@ fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
 }
 
 /// Lowers writing rows to the given positions of a dimension.
-fn copy(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn copy(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let into = lowering.tensor(node, "dst")?;
     let part = lowering.tensor(node, "update")?;
     let indices = lowering.tensor(node, "indices")?;
@@ -99,7 +99,7 @@ fn copy_rows(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> Tract
 }
 
 /// Lowers gathering by several index tensors; dimensions without an index are taken whole.
-fn gather(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn gather(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let indices = lowering.tensors(node, "indices")?;
     let shape = lowering.shape(x)?;

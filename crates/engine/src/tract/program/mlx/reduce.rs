@@ -4,40 +4,33 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::{Wire, axes_of, axis_of};
 use super::super::calling::{CallArg, CallResult};
+use super::super::payload::{look_up, names_of};
 use super::{Instruction, InstructionTable, Lowering, Slot, float_dtype};
 use crate::tensor::DType;
 
+/// A reduction: the portable operator, whether it takes a dtype, and the dtype of its result for
+/// that of the argument.
+type ReductionOperator = (&'static str, bool, fn(DType) -> DType);
+
+/// Reductions over the dimensions of a field.
+const REDUCTIONS: [(&str, ReductionOperator); 6] = [
+    ("Sum", ("aten::sum.IntList_out", true, sum_dtype)),
+    ("Mean", ("aten::mean.out", true, float_dtype)),
+    ("Max", ("aten::amax.out", false, |dtype| dtype)),
+    ("Min", ("aten::amin.out", false, |dtype| dtype)),
+    ("Any", ("aten::any.dims_out", false, |_| DType::Bool)),
+    ("All", ("aten::all.dims_out", false, |_| DType::Bool)),
+];
+const REDUCTION_KINDS: &[&str] = &names_of(&REDUCTIONS);
+
 /// The instructions of this file.
 pub(super) const TABLE: InstructionTable = &[
-    (&["Sum"], |lowering, node| {
+    (REDUCTION_KINDS, |lowering, node| {
+        let reduction = look_up(&REDUCTIONS, node.kind).context("unsupported instruction")?;
+        let (name, with_dtype, dtype) = reduction;
         let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, true)?;
-        lowering.call(node, "aten::sum.IntList_out", args, sum_dtype(x.dtype))
-    }),
-    (&["Mean"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, true)?;
-        lowering.call(node, "aten::mean.out", args, float_dtype(x.dtype))
-    }),
-    (&["Max"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, false)?;
-        lowering.call(node, "aten::amax.out", args, x.dtype)
-    }),
-    (&["Min"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, false)?;
-        lowering.call(node, "aten::amin.out", args, x.dtype)
-    }),
-    (&["Any"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, false)?;
-        lowering.call(node, "aten::any.dims_out", args, DType::Bool)
-    }),
-    (&["All"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, false)?;
-        lowering.call(node, "aten::all.dims_out", args, DType::Bool)
+        let args = reduction_args(lowering, node, x, with_dtype)?;
+        lowering.call(node, name, args, dtype(x.dtype))
     }),
     (&["Var"], |lowering, node| {
         let wire = variance(lowering, node)?;
@@ -73,11 +66,7 @@ pub(super) const TABLE: InstructionTable = &[
 ];
 
 /// Returns the dimensions to reduce; all dimensions if the field is empty.
-fn all_axes(
-    lowering: &Lowering<'_, '_, '_>,
-    node: &Instruction,
-    x: Wire,
-) -> TractResult<Vec<usize>> {
+fn all_axes(lowering: &Lowering<'_, '_>, node: &Instruction, x: Wire) -> TractResult<Vec<usize>> {
     let rank = lowering.shape(x)?.len();
     let axes = lowering.ints(node, "axes")?;
     if axes.is_empty() {
@@ -106,7 +95,7 @@ fn sum_dtype(dtype: DType) -> DType {
     }
 }
 
-fn variance(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<Wire> {
+fn variance(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<Wire> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let less = lowering.int(node, "ddof")?;
@@ -115,7 +104,7 @@ fn variance(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRes
     lowering.aten("aten::var.correction_out", args, float_dtype(x.dtype))
 }
 
-fn product(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn product(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let dtype = sum_dtype(x.dtype);
@@ -132,7 +121,7 @@ fn product(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResu
 }
 
 /// Computes the median, or the mean of the middle two elements; NaN if any element is NaN.
-fn median(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn median(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let keep = lowering.flag(node, "keepdims")?;
@@ -184,7 +173,7 @@ fn median_of(line: &[f32]) -> f32 {
 }
 
 /// Lowers a cumulative sum, possibly in reverse or exclusive.
-fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn cumulative_sum(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
@@ -195,7 +184,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tr
     } else {
         x.dtype
     };
-    let turned = |lowering: &mut Lowering<'_, '_, '_>, wire: Wire| {
+    let turned = |lowering: &mut Lowering<'_, '_>, wire: Wire| {
         let args = vec![wire.into(), CallArg::from([at].as_slice())];
         lowering.aten("aten::flip.out", args, wire.dtype)
     };
@@ -220,7 +209,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tr
 
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn reduction_args(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     node: &Instruction,
     x: Wire,
     with_dtype: bool,
@@ -234,7 +223,7 @@ fn reduction_args(
     Ok(args)
 }
 
-fn extreme(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+fn extreme(lowering: &mut Lowering<'_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let keep = lowering.flag(node, "keepdims")?;
@@ -243,7 +232,7 @@ fn extreme(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) 
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
-fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn log_sum_exp(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let float = float_dtype(x.dtype);
     let axes = lowering.ints(node, "axes")?;
@@ -261,11 +250,7 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tract
 }
 
 /// Sorts a tensor. Returns the sorted values, or the positions of their elements before sorting.
-fn sorted(
-    lowering: &mut Lowering<'_, '_, '_>,
-    node: &Instruction,
-    which: usize,
-) -> TractResult<()> {
+fn sorted(lowering: &mut Lowering<'_, '_>, node: &Instruction, which: usize) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let args = vec![x.into(), axis.into(), false.into()];

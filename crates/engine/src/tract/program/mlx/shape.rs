@@ -29,10 +29,7 @@ pub(super) const TABLE: InstructionTable = &[
         let x = lowering.tensor(node, "x")?;
         let rank = lowering.shape(x)?.len() + 1;
         let axis = axis_of(lowering.int(node, "axis")?, rank)?;
-        let outlet = lowering
-            .frame
-            .builder
-            .wire(AxisOp::Add(axis), &[x.outlet])?;
+        let outlet = lowering.builder().wire(AxisOp::Add(axis), &[x.outlet])?;
         lowering.write_output(node, Wire { outlet, ..x })
     }),
     (&["Squeeze"], |lowering, node| {
@@ -125,7 +122,7 @@ pub(super) const TABLE: InstructionTable = &[
 
 /// Keeps the part of a matrix below or above a diagonal.
 fn triangle(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     x: Wire,
     name: &str,
@@ -135,7 +132,7 @@ fn triangle(
 }
 
 /// Lowers padding by a constant number or by the border elements.
-fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn pad(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let pads = lowering.ints(node, "pad_width")?;
     let (pairs, _) = pads.as_chunks::<2>();
@@ -166,11 +163,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<(
     lowering.write_output(node, wire)
 }
 
-fn filled(
-    lowering: &mut Lowering<'_, '_, '_>,
-    node: &Instruction,
-    shape: &[TDim],
-) -> TractResult<()> {
+fn filled(lowering: &mut Lowering<'_, '_>, node: &Instruction, shape: &[TDim]) -> TractResult<()> {
     let value = lowering.given(node, "v")?;
     let dtype = match (
         lowering.dtype_field(node, "scalar_type")?,
@@ -194,7 +187,7 @@ fn filled(
 }
 
 fn join_tensors(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     name: &str,
 ) -> TractResult<()> {
@@ -212,7 +205,7 @@ fn join_tensors(
 }
 
 /// Repeats each element along a dimension.
-fn repeat(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn repeat(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let times = lowering.dim(node, "repeats")?;
     let mut shape = lowering.shape(x)?;

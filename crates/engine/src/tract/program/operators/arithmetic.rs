@@ -131,10 +131,7 @@ fn as_countable(
     if dtype != DType::Bool {
         return Ok((outlet, dtype));
     }
-    let wire = call
-        .frame
-        .builder
-        .cast(Wire { outlet, dtype }, DType::Int64)?;
+    let wire = call.builder().cast(Wire { outlet, dtype }, DType::Int64)?;
     Ok((wire.outlet, DType::Int64))
 }
 

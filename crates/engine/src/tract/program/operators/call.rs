@@ -6,7 +6,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
 
-use super::super::builder::{Wire, axis_within};
+use super::super::builder::{Builder, Wire, axis_within};
 use super::super::frame::{Frame, RuntimeNumber, Slot};
 use super::super::payload::NodeTable;
 use super::elements::IndexCheck;
@@ -247,11 +247,16 @@ impl OperatorCall<'_, '_> {
 
     /// Returns the dimensions of a list, or all dimensions if the list is null or empty.
     pub(super) fn axes(&mut self, at: usize, rank: usize) -> TractResult<Vec<usize>> {
-        let axes = self.ints(at)?;
-        if axes.is_empty() {
+        if self.ints(at)?.is_empty() {
             return Ok((0..rank).collect());
         }
-        axes.into_iter().map(|axis| axis_of(axis, rank)).collect()
+        self.listed_axes(at, rank)
+    }
+
+    /// Returns the dimensions of a list.
+    pub(super) fn listed_axes(&mut self, at: usize, rank: usize) -> TractResult<Vec<usize>> {
+        let axes = self.ints(at)?.into_iter();
+        axes.map(|axis| axis_of(axis, rank)).collect()
     }
 
     /// Returns a number as a tensor of one element, even if it is known only at run time.
@@ -300,6 +305,11 @@ impl OperatorCall<'_, '_> {
     /// Sets the only output, cast to its dtype.
     pub(super) fn set_result(&mut self, wire: Wire) -> TractResult<()> {
         self.set_output(self.out(), wire)
+    }
+
+    /// Returns the graph under construction.
+    pub(super) fn builder(&mut self) -> &mut Builder {
+        &mut self.frame.builder
     }
 
     /// Adds one of this project's own operators, with one output of this dtype and shape.

@@ -51,30 +51,36 @@ const FUNCTIONS: [(&str, FloatFunction); 23] = [
 ];
 const FUNCTION_NAMES: &[&str] = &names_of(&FUNCTIONS);
 
+/// A function that keeps the dtype: tract's operator for float32, and the function of floats and of
+/// integers.
+type KeepingFunction = (fn() -> ElementWiseOp, fn(f64) -> f64, fn(i64) -> i64);
+
+/// Functions that keep the dtype.
+const KEEPING_FUNCTIONS: [(&str, KeepingFunction); 5] = [
+    ("aten::abs.out", (math::abs, f64::abs, i64::wrapping_abs)),
+    ("aten::neg.out", (math::neg, |x| -x, i64::wrapping_neg)),
+    ("aten::floor.out", (math::floor, f64::floor, |x| x)),
+    ("aten::ceil.out", (math::ceil, f64::ceil, |x| x)),
+    (
+        "aten::round.out",
+        (math::round_half_to_even, f64::round_ties_even, |x| x),
+    ),
+];
+const KEEPING_NAMES: &[&str] = &names_of(&KEEPING_FUNCTIONS);
+
 /// The operators of this file.
 pub(super) const TABLE: OperatorTable = &[
+    (KEEPING_NAMES, |call| {
+        let function = look_up(&KEEPING_FUNCTIONS, call.name).context("unsupported operator")?;
+        same(call, function)
+    }),
     (FUNCTION_NAMES, |call| {
         let function = look_up(&FUNCTIONS, call.name).context("unsupported operator")?;
         apply(call, function)
     }),
     (&["aten::bitwise_not.out"], bitwise_not),
-    (&["aten::abs.out"], |call| {
-        same(call, math::abs, f64::abs, i64::wrapping_abs)
-    }),
-    (&["aten::neg.out"], |call| {
-        same(call, math::neg, |x| -x, i64::wrapping_neg)
-    }),
     (&["aten::sign.out"], |call| {
         keep_dtype_kernel(call, sign, i64::signum)
-    }),
-    (&["aten::floor.out"], |call| {
-        same(call, math::floor, f64::floor, |x| x)
-    }),
-    (&["aten::ceil.out"], |call| {
-        same(call, math::ceil, f64::ceil, |x| x)
-    }),
-    (&["aten::round.out"], |call| {
-        same(call, math::round_half_to_even, f64::round_ties_even, |x| x)
     }),
     (&["aten::trunc.out"], |call| {
         keep_dtype_kernel(call, f64::trunc, |x| x)
@@ -139,12 +145,7 @@ fn sign(x: f64) -> f64 {
 }
 
 /// Applies a function that keeps the dtype.
-fn same(
-    call: &mut OperatorCall<'_, '_>,
-    op: fn() -> ElementWiseOp,
-    float: fn(f64) -> f64,
-    int: fn(i64) -> i64,
-) -> TractResult<()> {
+fn same(call: &mut OperatorCall<'_, '_>, (op, float, int): KeepingFunction) -> TractResult<()> {
     let input = call.tensor(0)?;
     if widened(input.dtype) == DType::Float32 {
         let outlet = call.frame.builder.unary(op(), input.outlet)?;

@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank};
 use super::super::resize::{Sampling, resize, resize_antialiased};
 use super::call::{OperatorCall, OperatorTable};
 use crate::tensor::DType;
@@ -48,11 +48,7 @@ fn upsample(
 ) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
-    ensure!(
-        shape.len() == 4,
-        "invalid rank of an image: expected 4, got {}",
-        shape.len()
-    );
+    check_rank(&shape, 4, "an image")?;
     let scales = call.doubles(factors)?;
     let mut sizes = [shape[2].clone(), shape[3].clone()];
     let mut ratios = [None, None];

@@ -93,10 +93,7 @@ fn mask_indices(call: &mut OperatorCall<'_, '_>, mask: Wire) -> TractResult<Vec<
         });
         along.collect()
     });
-    let outlets = call
-        .frame
-        .builder
-        .wire_all(kernel.binding(), &[mask.outlet])?;
+    let outlets = call.builder().wire_all(kernel.binding(), &[mask.outlet])?;
     Ok(outlets.to_vec())
 }
 
@@ -253,11 +250,16 @@ fn put_elements(
     Ok(output)
 }
 
-fn index_select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
+/// Returns the first three arguments: a tensor, one of its dimensions, and indices.
+fn along_axis(call: &mut OperatorCall<'_, '_>) -> TractResult<(Wire, usize, OutletId)> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank)?;
-    let indices = call.tensor_as(2, DType::Int64)?;
+    Ok((input, axis, call.tensor_as(2, DType::Int64)?))
+}
+
+fn index_select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
+    let (input, axis, indices) = along_axis(call)?;
     let size = call.shape(input)?.get(axis).cloned();
     let indices = call.checked_indices(indices, &size.unwrap_or(TDim::Val(1)), false)?;
     let outlet = call.wire(Gather::new(axis), &[input.outlet, indices])?;
@@ -292,10 +294,7 @@ fn axis_positions(
 }
 
 fn gather(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
-    let input = call.tensor(0)?;
-    let rank = call.rank(input)?;
-    let axis = call.axis(1, rank)?;
-    let index = call.tensor_as(2, DType::Int64)?;
+    let (input, axis, index) = along_axis(call)?;
     let shape = call.frame.builder.shape(index)?;
     let inputs = [input.outlet, index];
     let check = call.indices(false);
@@ -307,10 +306,8 @@ fn gather(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
 }
 
 fn scatter(call: &mut OperatorCall<'_, '_>, add: bool) -> TractResult<()> {
-    let input = call.tensor(0)?;
+    let (input, axis, index) = along_axis(call)?;
     let shape = call.shape(input)?;
-    let axis = call.axis(1, shape.len())?;
-    let index = call.tensor_as(2, DType::Int64)?;
     let source = if call.body(3)?.tensor().is_some() {
         call.tensor_as(3, input.dtype)?
     } else {
@@ -333,12 +330,7 @@ fn scatter(call: &mut OperatorCall<'_, '_>, add: bool) -> TractResult<()> {
 
 /// Returns a new symbol for a size known only at run time.
 fn runtime_size(call: &mut OperatorCall<'_, '_>) -> TDim {
-    call.frame
-        .builder
-        .model
-        .symbols
-        .new_with_prefix("count")
-        .into()
+    call.builder().model.symbols.new_with_prefix("count").into()
 }
 
 fn nonzero(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {

@@ -168,8 +168,7 @@ fn convolution(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let transposed = call.bool(6)?;
     let groups = usize::try_from(call.int(8)?)?;
     let sizes: Vec<usize> = call
-        .frame
-        .builder
+        .builder()
         .shape(kernel)?
         .iter()
         .map(|dim| Ok(dim.to_usize()?))

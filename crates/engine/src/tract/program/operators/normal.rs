@@ -183,8 +183,7 @@ fn batch_norm(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     // The saved statistics are only for training and stay empty.
     let empty = Tensor::zero::<f32>(&[0])?;
     let empty = call
-        .frame
-        .builder
+        .builder()
         .constant(Arc::new(empty), DType::Float32)?
         .outlet;
     give(call, 7, [outlet, empty, empty])

@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank};
 use super::super::datum_type;
 use super::call::{OperatorCall, OperatorTable};
 use super::elements::{floats, gather_elements, tensor_of_floats};
@@ -281,11 +281,7 @@ fn own_distances(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let p = call.double(1)?;
     let shape = call.frame.builder.shape(input)?;
-    ensure!(
-        shape.len() == 2,
-        "invalid rank of a matrix: expected 2, got {}",
-        shape.len()
-    );
+    check_rank(&shape, 2, "a matrix")?;
     let rows = shape[0].to_i64()?;
     let count = [(rows * (rows - 1) / 2).max(0).to_dim()];
     let wire = call.kernel(

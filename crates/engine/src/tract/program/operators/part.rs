@@ -30,8 +30,7 @@ fn parts(
     for size in sizes {
         let end = (start.clone() + size).reduce();
         let outlet = call
-            .frame
-            .builder
+            .builder()
             .slice(input.outlet, axis, start, end.clone())?;
         wires.push(Wire::new(outlet, input.dtype));
         start = end;

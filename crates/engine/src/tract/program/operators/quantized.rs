@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank};
 use super::super::datum_type;
 use super::call::{OperatorCall, OperatorTable};
 use super::elements::{floats, ints, strides, tensor_of_floats, tensor_of_ints};
@@ -280,11 +280,7 @@ fn embedding(call: &mut OperatorCall<'_, '_>, bits: usize, out: usize) -> TractR
     };
     let indices = call.tensor_as(5, DType::Int64)?;
     let table = call.shape(weight)?;
-    ensure!(
-        table.len() == 2,
-        "invalid rank of an embedding table: expected 2, got {}",
-        table.len()
-    );
+    check_rank(&table, 2, "an embedding table")?;
     let packed = 8 / bits;
     let width = table[1].to_usize()? * packed;
     let mut shape = call.frame.builder.shape(indices)?;

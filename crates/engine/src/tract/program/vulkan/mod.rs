@@ -20,12 +20,15 @@ use super::super::guard::{Failure, guarded};
 use super::builder::{Builder, Wire};
 use super::calling::{CallArg, CallResult, Caller};
 use super::frame::{Frame, Slot, dtype_of_element};
-use super::payload::{PayloadCall, PayloadLowering, lower_nodes};
+use super::payload::{PayloadCall, lower_nodes};
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::vulkan::{Call, Graph, Value};
+
+/// The result of lowering a call, which writes the call's results itself.
+type Written = TractResult<()>;
 
 /// A graph being lowered.
 struct Lowering<'g> {
@@ -79,7 +82,13 @@ pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
     };
     guarded(|| lowering.inputs())?;
     let calls = graph.calls.iter().map(|call| (call.name.as_str(), call));
-    lower_nodes(&mut lowering, scope, calls, Lowering::call)?;
+    lower_nodes(
+        &mut lowering,
+        |lowering| lowering.builder,
+        (scope, "call"),
+        calls,
+        Lowering::call,
+    )?;
     let given = graph
         .outputs
         .iter()
@@ -144,14 +153,6 @@ fn overwritten_constants(
         }
     }
     Ok(caches)
-}
-
-impl PayloadLowering for Lowering<'_> {
-    const NODE: &'static str = "call";
-
-    fn builder(&mut self) -> &mut Builder {
-        self.builder
-    }
 }
 
 impl Lowering<'_> {
@@ -264,6 +265,11 @@ impl Lowering<'_> {
             builder: self.builder,
             weights: self.weights,
         }
+    }
+
+    /// Calls an operator of the table that returns one tensor.
+    fn aten(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> TractResult<Wire> {
+        self.caller().tensor(name, args, dtype)
     }
 
     /// Lowers one call.

@@ -22,7 +22,7 @@ use super::super::guard::{Failure, guarded};
 use super::super::kernel::Kernel;
 use super::builder::{Builder, Wire};
 use super::frame::Frame;
-use super::payload::{PayloadCall, PayloadLowering, lower_nodes};
+use super::payload::{PayloadCall, lower_nodes};
 use super::weights::Weights;
 use crate::tensor::DType;
 use pkgtool_kernels::bytes::Sign;
@@ -82,7 +82,13 @@ pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
         reals: HashMap::new(),
     };
     let nodes = graph.nodes.iter().map(|node| (node.name, node));
-    lower_nodes(&mut lowering, scope, nodes, Lowering::node)?;
+    lower_nodes(
+        &mut lowering,
+        |lowering| lowering.builder,
+        (scope, "node"),
+        nodes,
+        Lowering::node,
+    )?;
     lowering.builder.set_scope(scope.to_owned());
     let mut outlets = Vec::new();
     for id in &graph.outputs {
@@ -169,14 +175,6 @@ fn grid(value: &Value) -> TractResult<Option<Grid>> {
         scale,
         zero_point,
     }))
-}
-
-impl PayloadLowering for Lowering<'_> {
-    const NODE: &'static str = "node";
-
-    fn builder(&mut self) -> &mut Builder {
-        self.builder
-    }
 }
 
 impl Lowering<'_> {
