@@ -112,7 +112,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         "engine/tract/program/xnnpack",
         &["engine/tract/program/operators"],
     ),
-    ("engine/tract/quantised", &["engine/tract/operators"]),
+    ("engine/tract/quantised", &[]),
     ("engine/tract/recurrent", &["engine/tract/fast"]),
     ("engine/tract/repair", &["engine/tract/exact"]),
     ("kernels/bytes", &[]),

@@ -70,6 +70,12 @@ impl Failure {
     }
 }
 
+impl From<Failure> for TractError {
+    fn from(failure: Failure) -> Self {
+        Self::msg(failure.reason)
+    }
+}
+
 /// Calls `work` and converts its errors and panics to failures.
 pub(super) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, Failure> {
     install_hook();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tract_onnx::tract_core::internal::*;
 
-type Function = dyn Fn(&[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
+type Function = dyn Fn(&EvalContext, &[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
 
 /// The outputs of a kernel.
 #[derive(Clone)]
@@ -41,10 +41,27 @@ impl Kernel {
         facts: TVec<TypedFact>,
         function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
     ) -> Self {
-        let function = move |inputs: &[TValue]| {
-            let outputs = function(inputs)?.into_iter();
+        Self::with_context(name, facts, move |_, inputs| function(inputs))
+    }
+
+    /// Like [`new`](Self::new), for a function that needs the values of the run's symbols.
+    pub(super) fn with_context<V: IntoTValue>(
+        name: &'static str,
+        facts: TVec<TypedFact>,
+        function: impl Fn(&EvalContext, &[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of_values(name, facts, move |context, inputs| {
+            let outputs = function(context, inputs)?.into_iter();
             Ok(outputs.map(IntoTValue::into_tvalue).collect())
-        };
+        })
+    }
+
+    /// Like [`with_context`](Self::with_context), for a function that returns the library's values.
+    pub(super) fn of_values(
+        name: &'static str,
+        facts: TVec<TypedFact>,
+        function: impl Fn(&EvalContext, &[TValue]) -> TractResult<TVec<TValue>> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             name,
             function: Arc::new(function),
@@ -60,11 +77,12 @@ impl Kernel {
         dtype: DatumType,
         function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
     ) -> Self {
-        let gives = KernelOutput::Elements(dtype);
-        Self {
-            gives,
-            ..Self::new(name, tvec!(), function)
-        }
+        Self::new(name, tvec!(), function).giving(KernelOutput::Elements(dtype))
+    }
+
+    fn giving(mut self, gives: KernelOutput) -> Self {
+        self.gives = gives;
+        self
     }
 
     /// Sets the number of bytes of weights that the function keeps.
@@ -80,11 +98,7 @@ impl Kernel {
         dtype: DatumType,
         function: impl Fn(&[TValue]) -> TractResult<TVec<V>> + Send + Sync + 'static,
     ) -> Self {
-        let gives = KernelOutput::Repeated(dtype);
-        Self {
-            gives,
-            ..Self::new(name, tvec!(), function)
-        }
+        Self::new(name, tvec!(), function).giving(KernelOutput::Repeated(dtype))
     }
 
     /// Returns the bytes of weights that the function keeps, and an address that is the same for
@@ -129,8 +143,8 @@ impl Op for Kernel {
 impl EvalOp for Kernel {
     op_out_of_plan!();
 
-    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        (self.function)(&inputs)
+    fn eval(&self, context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        (self.function)(context, &inputs)
     }
 }
 

@@ -5,74 +5,37 @@
 //! to compute wrongly are rejected (`known_wrong`). Only another process can stop a model that
 //! hangs or exhausts memory.
 
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::wildcard_imports,
+        reason = "the library's prelude for operators"
+    )
+)]
+
 mod agreement;
 mod checks;
 mod elements;
 mod error_function;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
 mod exact;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
 mod fast;
 mod functions;
 mod graph;
 mod guard;
 mod holdings;
 mod images;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
 mod kernel;
 mod known_wrong;
 mod library;
 mod names;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the library requires this signature of every node reader"
-)]
+mod node_operator;
 mod operators;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
 mod overwrite;
 mod phrases;
 mod places;
 mod plan;
 mod plans;
 mod pool;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
 #[expect(
     clippy::similar_names,
     clippy::many_single_char_names,
@@ -81,35 +44,14 @@ mod pool;
               numbers of a program are exactly what it says"
 )]
 mod program;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
 mod quantised;
 mod recurrence;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
 #[expect(
     clippy::similar_names,
     reason = "`side` and `size` are established terms"
 )]
 mod recurrent;
 mod repair;
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
 mod rows;
 mod runner;
 mod scaled;

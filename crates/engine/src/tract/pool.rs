@@ -58,11 +58,9 @@ pub(super) fn computed_anew<F: Datum + Copy, T: Datum + Copy>(
     inputs: &[TValue],
     work: impl FnOnce(&[&[F]], &mut [T], Split) -> Result<(), String> + Send,
 ) -> TractResult<Tensor> {
-    let mut output = Tensor::zero_dt(T::datum_type(), shape)?;
-    let mut view = output.try_as_plain_ram_mut()?;
-    let to = view.as_slice_mut::<T>()?;
-    of_elements(inputs, |from, split| work(from, to, split))?;
-    Ok(output)
+    anew(shape, |to| {
+        of_elements(inputs, |from, split| work(from, to, split))
+    })
 }
 
 /// Computes a tensor of bytes of `dtype`, signed or not, from bytes of either kind.
@@ -95,10 +93,17 @@ pub(super) fn computed_from_bytes<T: Datum + Copy>(
     inputs: &[TValue],
     work: impl FnOnce(&[&[u8]], &mut [T], Split) -> Result<(), String> + Send,
 ) -> TractResult<Tensor> {
+    anew(shape, |to| {
+        of_bytes(inputs, |from, split| work(from, to, split))
+    })
+}
+
+fn anew<T: Datum + Copy>(
+    shape: &[usize],
+    work: impl FnOnce(&mut [T]) -> TractResult<()>,
+) -> TractResult<Tensor> {
     let mut output = Tensor::zero_dt(T::datum_type(), shape)?;
-    let mut view = output.try_as_plain_ram_mut()?;
-    let to = view.as_slice_mut::<T>()?;
-    of_bytes(inputs, |from, split| work(from, to, split))?;
+    work(output.try_as_plain_ram_mut()?.as_slice_mut::<T>()?)?;
     Ok(output)
 }
 

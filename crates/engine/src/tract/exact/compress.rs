@@ -7,12 +7,12 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::Gather;
 use tract_onnx::tract_hir::internal::*;
 
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, axis_of, operator};
 
 /// Builds `Compress`.
 pub(super) fn compress(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let axis = node.get_attr_opt("axis")?;
-    Ok((expand(Compress { axis }), vec![]))
+    operator("Compress", 2, Compress { axis })
 }
 
 #[derive(Debug, Clone)]
@@ -32,14 +32,7 @@ fn places(condition: &Tensor) -> TractResult<Vec<i64>> {
 impl Compress {
     /// Returns the axis along which elements are removed, for a tensor of this rank.
     fn axis(&self, rank: usize) -> TractResult<usize> {
-        let Some(axis) = self.axis else { return Ok(0) };
-        let from_end = if axis < 0 {
-            axis + i64::try_from(rank)?
-        } else {
-            axis
-        };
-        let at = usize::try_from(from_end).ok().filter(|at| *at < rank);
-        at.with_context(|| format!("axis {axis} does not exist: the rank is {rank}"))
+        self.axis.map_or(Ok(0), |axis| axis_of(axis, rank))
     }
 
     /// Returns the shape before elements are removed.
@@ -51,40 +44,24 @@ impl Compress {
     }
 }
 
-impl Expansion for Compress {
-    fn name(&self) -> StaticName {
-        "Compress".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 2)?;
-        check_output_arity(outputs, 1)?;
-        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        solver.equals(&inputs[1].datum_type, bool::datum_type())?;
-        solver.equals(&inputs[1].rank, 1)?;
-        solver.given_2(
+impl NodeOperator for Compress {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        s.equals(&inputs[1].datum_type, bool::datum_type())?;
+        s.equals(&inputs[1].rank, 1)?;
+        s.given_2(
             &inputs[0].shape,
             &inputs[1].value,
-            move |solver, shape, condition| {
+            move |s, shape, condition| {
                 let axis = self.axis(shape.len())?;
                 let mut shape = self.before(&shape);
                 shape[axis] = places(&condition)?.len().to_dim();
-                solver.equals(&outputs[0].shape, shape)
+                s.equals(&outputs[0].shape, shape)
             },
         )
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let condition = model.outlet_fact(inputs[1])?.konst.clone();
         let condition = condition.context("a condition that only a run knows is not supported")?;
         let places = places(&condition)?;

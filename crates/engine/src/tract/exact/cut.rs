@@ -9,8 +9,10 @@ use tract_onnx::tract_core::ops::array::Slice as Range;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::tract::graph::attribute;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{
+    Built, NodeOperator, Tensors, Wired, counted_from_start, operator,
+};
 
 /// An end at or beyond this is the end of any axis.
 const END_OF_AXIS: i64 = i32::MAX as i64;
@@ -36,7 +38,8 @@ pub(super) fn build(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     };
     let has_bounds = !bounds[..2].iter().any(|it| matches!(it, Bound::Absent));
     ensure!(has_bounds, "the starts or the ends of a slice are missing");
-    Ok((expand(SliceNode { bounds }), vec![]))
+    let slice = SliceNode { bounds };
+    operator("Slice", 1 + slice.inputs().count(), slice)
 }
 
 /// The source of starts, ends, axes or steps.
@@ -117,10 +120,8 @@ impl SliceNode {
 
 /// Returns the axes that a tensor lists, for this rank.
 fn axes_of(axes: &Tensor, rank: usize) -> TractResult<Vec<usize>> {
-    let count = i64::try_from(rank)?;
     let axes = integers(axes)?.into_iter().map(|axis| {
-        let from_start = if axis < 0 { axis + count } else { axis };
-        let at = usize::try_from(from_start).ok().filter(|at| *at < rank);
+        let at = counted_from_start(axis, rank)?;
         at.with_context(|| format!("cannot slice axis {axis}: the rank is {rank}"))
     });
     axes.collect()
@@ -240,19 +241,8 @@ fn is_from_end(place: &TDim) -> bool {
     place.eval(&values).to_i64().is_ok_and(|place| place < 0)
 }
 
-impl Expansion for SliceNode {
-    fn name(&self) -> StaticName {
-        "Slice".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 1 + self.inputs().count())?;
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for SliceNode {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
         s.equals(&inputs[0].rank, &outputs[0].rank)?;
         if let Bound::Input(axes) = self.bounds[2] {
@@ -292,12 +282,7 @@ impl Expansion for SliceNode {
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let fact = model.outlet_fact(inputs[0])?.without_value();
         let shape = fact.shape.to_tvec();
         let known = self.known(shape.len(), |at| {
@@ -342,11 +327,13 @@ impl Expansion for SliceNode {
                 }
             }
         }
-        let places = Places {
-            axes: known.axes,
-            fact: fact.datum_type.fact(cut),
-        };
-        model.wire_node(prefix, places, &given)
+        let axes = known.axes;
+        let kernel = Kernel::with_context(
+            "Slice",
+            tvec!(fact.datum_type.fact(cut)),
+            move |context, inputs| sliced(&axes, context, inputs),
+        );
+        model.wire_node(prefix, kernel.binding(), &given)
     }
 }
 
@@ -370,59 +357,29 @@ fn wire_ranges(
     Ok(tvec!(outlet))
 }
 
-/// A slice that is not a contiguous range, or whose bounds are inputs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Places {
-    axes: Vec<usize>,
-    fact: TypedFact,
-}
-
-impl Op for Places {
-    fn name(&self) -> StaticName {
-        "Slice".into()
+/// Computes a slice that is not a contiguous range, or whose bounds are inputs.
+fn sliced(axes: &[usize], context: &EvalContext, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+    let values = |at: usize| -> TractResult<Vec<i64>> {
+        let values = dims(&inputs[at])?;
+        let values = values.iter().map(|it| it.eval(context.symbols));
+        values.map(|it| Ok(it.to_i64()?)).collect()
+    };
+    let (starts, ends) = (values(1)?, values(2)?);
+    let steps = if inputs.len() > 3 {
+        values(3)?
+    } else {
+        vec![1; axes.len()]
+    };
+    check(axes, [starts.len(), ends.len(), steps.len()], &steps)?;
+    let whole = tract_ndarray::Slice::from(..);
+    let mut slices = vec![whole; inputs[0].rank()];
+    for (at, &axis) in axes.iter().enumerate() {
+        let size = i64::try_from(inputs[0].shape()[axis])?;
+        let (first, count) = places(size, starts[at], ends[at], steps[at]);
+        slices[axis] = slice_of(first, count, steps[at])?;
     }
-
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Places {
-    op_out_of_plan!();
-
-    fn eval(&self, context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let values = |at: usize| -> TractResult<Vec<i64>> {
-            let values = dims(&inputs[at])?;
-            let values = values.iter().map(|it| it.eval(context.symbols));
-            values.map(|it| Ok(it.to_i64()?)).collect()
-        };
-        let (starts, ends) = (values(1)?, values(2)?);
-        let steps = if inputs.len() > 3 {
-            values(3)?
-        } else {
-            vec![1; self.axes.len()]
-        };
-        check(&self.axes, [starts.len(), ends.len(), steps.len()], &steps)?;
-        let whole = tract_ndarray::Slice::from(..);
-        let mut slices = vec![whole; inputs[0].rank()];
-        for (at, &axis) in self.axes.iter().enumerate() {
-            let size = i64::try_from(inputs[0].shape()[axis])?;
-            let (first, count) = places(size, starts[at], ends[at], steps[at]);
-            slices[axis] = slice_of(first, count, steps[at])?;
-        }
-        let picked = dispatch_datum!(pick(inputs[0].datum_type())(&inputs[0], &slices))?;
-        Ok(tvec!(picked.into_tvalue()))
-    }
-}
-
-impl TypedOp for Places {
-    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec!(self.fact.clone()))
-    }
-
-    as_op!();
+    let picked = dispatch_datum!(pick(inputs[0].datum_type())(&inputs[0], &slices))?;
+    Ok(tvec!(picked))
 }
 
 /// Returns a slice of this many positions from the first one.

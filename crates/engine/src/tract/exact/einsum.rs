@@ -11,13 +11,13 @@ use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_hir::internal::*;
 
 use super::product::Sums;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 
 /// Builds `Einsum`.
 pub(super) fn einsum(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let equation: String = node.get_attr("equation")?;
-    Ok((expand(Einsum::parse(&equation)?), vec![]))
+    let einsum = Einsum::parse(&equation)?;
+    operator("Einsum", einsum.terms.len(), einsum)
 }
 
 /// The character that stands for an ellipsis in an equation.
@@ -117,36 +117,20 @@ fn spelled(term: &[char], widest: usize, width: usize) -> Vec<char> {
     labels
 }
 
-impl Expansion for Einsum {
-    fn name(&self) -> StaticName {
-        "Einsum".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, self.terms.len())?;
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for Einsum {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         for input in inputs {
-            solver.equals(&input.datum_type, &outputs[0].datum_type)?;
+            s.equals(&input.datum_type, &outputs[0].datum_type)?;
         }
         let shapes: Vec<_> = inputs.iter().map(|input| &input.shape).collect();
-        solver.given_all(shapes, move |solver, shapes: Vec<TVec<TDim>>| {
+        s.given_all(shapes, move |s, shapes: Vec<TVec<TDim>>| {
             let ranks: Vec<usize> = shapes.iter().map(TVec::len).collect();
             let sums = self.resolved(&ranks)?;
-            solver.equals(&outputs[0].shape, result(&sums, &shapes)?)
+            s.equals(&outputs[0].shape, result(&sums, &shapes)?)
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let shapes = inputs
             .iter()
             .map(|input| Ok(model.outlet_fact(*input)?.shape.to_tvec()));

@@ -8,6 +8,8 @@ use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Tile};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 
+use super::mended::unchanged;
+
 /// Replaces each operator that repeats a tensor by one of this module.
 pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     let mut replaced: Vec<(usize, Box<dyn TypedOp>)> = Vec::new();
@@ -27,7 +29,8 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
                 let shape = node.outputs[0].fact.shape.clone();
                 Box::new(Expanded(MultiBroadcastTo { shape }))
             } else {
-                Box::new(Tiled(tile.clone()))
+                // The library would convert its own `Tile` to an expansion.
+                unchanged(tile)
             };
             replaced.push((node.id, op));
         }
@@ -173,32 +176,4 @@ impl Expanded {
         }
         Ok(true)
     }
-}
-
-/// A tensor repeated as a whole. The library would convert its own `Tile` to an expansion.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Tiled(Tile);
-
-impl Op for Tiled {
-    fn name(&self) -> StaticName {
-        "Tile".into()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Tiled {
-    op_out_of_plan!();
-
-    fn eval(&self, context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        self.0.eval(context, inputs)
-    }
-}
-
-impl TypedOp for Tiled {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        self.0.output_facts(inputs)
-    }
-
-    as_op!();
 }

@@ -2,19 +2,17 @@
 //! builds a graph, with its own operators. This module computes them by a separate plan, with all
 //! corrections.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
 use tract_linalg::multithread::Executor;
-use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::dyn_clone;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
 
 use super::settled;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use super::wrapped::{self, Evaluated, Translation, Wrapping};
+use crate::tract::node_operator::{Built, Wired};
 
 /// Operators that are corrected or checked when a plan runs.
 pub(super) const CHECKED_OPERATORS: [&str; 24] = [
@@ -50,25 +48,14 @@ const ALL_INPUTS_ARE_DATA: [&str; 4] = ["Div", "Max", "Mean", "Min"];
 /// Maximum size of a tensor that is computed early, in bytes: the library's own limit.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Builders of operators by name, with the replacements of this module.
-pub(super) static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
-    let mut library = tract_onnx::onnx();
-    super::register_corrections(&mut library);
-    library.op_register
-});
-
 /// Builds an operator of [`CHECKED_OPERATORS`].
 pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let builder = BUILDERS.0.get(&node.op_type);
-    let builder = builder.with_context(|| format!("the builder of {} is missing", node.op_type))?;
-    let (inner, captured) = builder(context, node)?;
     let name = node.op_type.as_str();
     let folded = Folded {
-        inner,
         whole: CHECKED_ON_INTEGERS.contains(&name),
         many: ALL_INPUTS_ARE_DATA.contains(&name),
     };
-    Ok((Box::new(folded), captured))
+    wrapped::build(context, node, folded)
 }
 
 /// Replaces operators whose inputs are all known, but were too large to be computed while the graph
@@ -87,21 +74,12 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// An operator of the library that this module computes if all its inputs are known.
+/// Computes an operator of the library in this module if all its inputs are known.
 #[derive(Debug, Clone)]
 struct Folded {
-    inner: Box<dyn InferenceOp>,
     whole: bool,
     many: bool,
 }
-
-impl PartialEq for Folded {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-    }
-}
-
-impl Eq for Folded {}
 
 impl Folded {
     /// Returns `true` if this module computes these inputs. The library treats the others as sizes.
@@ -121,7 +99,7 @@ impl Folded {
     }
 
     /// Computes the result of known inputs by a plan that treats them as unknown.
-    fn answer(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
+    fn answer(&self, inner: &dyn InferenceOp, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
         let mut graph = InferenceModel::default();
         let mut values = TVec::new();
         let mut wires = Vec::new();
@@ -139,9 +117,9 @@ impl Folded {
             };
             wires.push(wire);
         }
-        let count = self.inner.nboutputs()?;
+        let count = inner.nboutputs()?;
         let facts = (0..count).map(|_| InferenceFact::default()).collect();
-        let node = graph.add_node("y", self.inner.clone(), facts)?;
+        let node = graph.add_node("y", dyn_clone::clone_box(inner), facts)?;
         for (place, wire) in wires.into_iter().enumerate() {
             graph.add_edge(wire, InletId::new(node, place))?;
         }
@@ -155,81 +133,30 @@ impl Folded {
     }
 }
 
-impl Op for Folded {
-    fn name(&self) -> StaticName {
-        self.inner.name()
-    }
-
-    fn info(&self) -> TractResult<Vec<String>> {
-        self.inner.info()
-    }
-
-    fn validation(&self) -> Validation {
-        self.inner.validation()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for Folded {
-    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+impl Wrapping for Folded {
+    fn eval(&self, inner: &dyn InferenceOp, inputs: TVec<TValue>) -> Evaluated {
         if self.takes(&inputs) {
-            return self.answer(&inputs).map(Some);
+            return self.answer(inner, &inputs).map(Some);
         }
-        self.inner.eval_out_of_plan(inputs)
-    }
-}
-
-impl InferenceOp for Folded {
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<(
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-    )> {
-        self.inner.infer_facts(inputs, outputs, observed)
+        inner.eval_out_of_plan(inputs)
     }
 
-    fn observe_outlets(
-        &self,
-        model: &InferenceModel,
-        node: &InferenceNode,
-    ) -> TractResult<Vec<OutletId>> {
-        self.inner.observe_outlets(model, node)
-    }
-
-    fn incorporate(
-        &self,
-        model: &InferenceModel,
-        node: &InferenceNode,
-    ) -> TractResult<Option<InferenceModelPatch>> {
-        self.inner.incorporate(model, node)
-    }
-
-    fn nboutputs(&self) -> TractResult<usize> {
-        self.inner.nboutputs()
-    }
-
-    fn to_typed(
-        &self,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
+    fn to_typed(&self, inner: &dyn InferenceOp, to: Translation<'_>) -> Wired {
+        let Translation {
+            source,
+            node,
+            target,
+            mapping,
+        } = to;
         let mut known = TVec::new();
         for input in &node.inputs {
             let value = target.outlet_fact(mapping[input])?.konst.clone();
             known.extend(value.map(IntoTValue::into_tvalue));
         }
         if known.len() < node.inputs.len() || !self.takes(&known) {
-            return self.inner.to_typed(source, node, target, mapping);
+            return inner.to_typed(source, node, target, mapping);
         }
-        let answers = self.answer(&known)?.into_iter().enumerate();
+        let answers = self.answer(inner, &known)?.into_iter().enumerate();
         answers
             .map(|(slot, answer)| {
                 let name = if slot == 0 {
@@ -241,6 +168,4 @@ impl InferenceOp for Folded {
             })
             .collect()
     }
-
-    as_op!();
 }

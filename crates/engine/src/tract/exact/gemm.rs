@@ -12,19 +12,17 @@ use tract_onnx::tract_hir::ops::matmul::{MatMulInference, compute_shapes};
 
 use super::product::Sums;
 use crate::tract::library::library_expansion;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 
 /// Builds `MatMul`.
-#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
-pub(super) fn matmul(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
-    Ok((expand(MatMul(MatMulInference::default())), vec![]))
+pub(super) fn matmul() -> Built {
+    operator("MatMul", None, MatMul(MatMulInference::default()))
 }
 
 /// Builds `MatMulInteger`.
 pub(super) fn matmul_integer(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let usual = library_expansion(context, node)?;
-    Ok((expand(MatMulInteger(usual)), vec![]))
+    operator("MatMulInteger", None, MatMulInteger(usual))
 }
 
 /// The library's operator. It treats a vector as a matrix of one row and keeps that row in the
@@ -32,35 +30,16 @@ pub(super) fn matmul_integer(context: &ParsingContext<'_>, node: &NodeProto) -> 
 #[derive(Debug, Clone)]
 struct MatMulInteger(Box<dyn Expansion>);
 
-impl Expansion for MatMulInteger {
-    fn name(&self) -> StaticName {
-        "MatMulInteger".into()
+impl NodeOperator for MatMulInteger {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&outputs[0].datum_type, i32::datum_type())?;
+        s.given_2(&inputs[0].shape, &inputs[1].shape, move |s, left, right| {
+            let (_, _, _, shape) = compute_shapes(left, right, false, false, false)?;
+            s.equals(&outputs[0].shape, shape)
+        })
     }
 
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_output_arity(outputs, 1)?;
-        solver.equals(&outputs[0].datum_type, i32::datum_type())?;
-        solver.given_2(
-            &inputs[0].shape,
-            &inputs[1].shape,
-            move |solver, left, right| {
-                let (_, _, _, shape) = compute_shapes(left, right, false, false, false)?;
-                solver.equals(&outputs[0].shape, shape)
-            },
-        )
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let mut inputs: TVec<OutletId> = inputs.into();
         let mut are_vectors = [false; 2];
         for (at, is_vector) in are_vectors.iter_mut().enumerate() {
@@ -113,26 +92,12 @@ fn wire_product(
 #[derive(Debug, Clone)]
 struct MatMul(MatMulInference);
 
-impl Expansion for MatMul {
-    fn name(&self) -> StaticName {
-        "MatMul".into()
+impl NodeOperator for MatMul {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        self.0.rules(s, inputs, outputs)
     }
 
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        self.0.rules(solver, inputs, outputs)
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let left = model.outlet_fact(inputs[0])?.clone();
         let right = model.outlet_fact(inputs[1])?.shape.to_tvec();
         if left.rank() == 1 && right.len() == 1 {
@@ -175,14 +140,14 @@ fn numpy(left: usize, right: usize) -> Sums {
 
 /// Builds `Gemm`.
 pub(super) fn gemm(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let takes_sum = node.input.get(2).is_some_and(|name| !name.is_empty());
     let gemm = Gemm {
         alpha: node.get_attr_opt("alpha")?.unwrap_or(1.0),
         beta: node.get_attr_opt("beta")?.unwrap_or(1.0),
         flips_left: node.get_attr_opt("transA")?.unwrap_or(false),
         flips_right: node.get_attr_opt("transB")?.unwrap_or(false),
-        takes_sum: node.input.get(2).is_some_and(|name| !name.is_empty()),
     };
-    Ok((expand(gemm), vec![]))
+    operator("Gemm", 2 + usize::from(takes_sum), gemm)
 }
 
 #[derive(Debug, Clone)]
@@ -191,7 +156,6 @@ struct Gemm {
     beta: f32,
     flips_left: bool,
     flips_right: bool,
-    takes_sum: bool,
 }
 
 impl Gemm {
@@ -210,38 +174,22 @@ impl Gemm {
     }
 }
 
-impl Expansion for Gemm {
-    fn name(&self) -> StaticName {
-        "Gemm".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 2 + usize::from(self.takes_sum))?;
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for Gemm {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         for input in inputs {
-            solver.equals(&input.datum_type, &outputs[0].datum_type)?;
+            s.equals(&input.datum_type, &outputs[0].datum_type)?;
         }
         for tensor in inputs[..2].iter().chain(outputs) {
-            solver.equals(&tensor.rank, 2)?;
+            s.equals(&tensor.rank, 2)?;
         }
         let left = usize::from(self.flips_left);
         let right = usize::from(self.flips_right);
-        solver.equals(&inputs[0].shape[left], &outputs[0].shape[0])?;
-        solver.equals(&inputs[0].shape[1 - left], &inputs[1].shape[right])?;
-        solver.equals(&inputs[1].shape[1 - right], &outputs[0].shape[1])
+        s.equals(&inputs[0].shape[left], &outputs[0].shape[0])?;
+        s.equals(&inputs[0].shape[1 - left], &inputs[1].shape[right])?;
+        s.equals(&inputs[1].shape[1 - right], &outputs[0].shape[1])
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let dtype = model.outlet_fact(inputs[0])?.datum_type;
         let rows = model.outlet_fact(inputs[0])?.shape[usize::from(self.flips_left)].clone();
         let columns = 1 - usize::from(self.flips_right);

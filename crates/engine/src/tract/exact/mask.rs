@@ -7,6 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::tract::graph::integer;
 use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use crate::tract::watch::WRONG_RESULT;
 
 /// The operator that `repair` inserts before the mask of an attention.
@@ -14,13 +15,9 @@ pub(in crate::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
 
 /// Builds [`ADDITIVE_MASK`], whose inputs are a mask and the queries. The result has the dtype of
 /// the queries.
-#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
-pub(super) fn additive(
-    _: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(super) fn additive(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let is_causal = integer(node, "is_causal", 0) != 0;
-    Ok((expand(AdditiveMask { is_causal }), vec![]))
+    operator("AdditiveMask", 2, AdditiveMask { is_causal })
 }
 
 #[derive(Debug, Clone)]
@@ -28,40 +25,24 @@ struct AdditiveMask {
     is_causal: bool,
 }
 
-impl Expansion for AdditiveMask {
-    fn name(&self) -> StaticName {
-        "AdditiveMask".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 2)?;
-        check_output_arity(outputs, 1)?;
-        solver.equals(&inputs[0].shape, &outputs[0].shape)?;
-        solver.given_2(
+impl NodeOperator for AdditiveMask {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&inputs[0].shape, &outputs[0].shape)?;
+        s.given_2(
             &inputs[0].datum_type,
             &inputs[1].datum_type,
-            move |solver, mask, queries| {
+            move |s, mask, queries| {
                 let dtype = if mask == DatumType::Bool {
                     queries
                 } else {
                     mask
                 };
-                solver.equals(&outputs[0].datum_type, dtype)
+                s.equals(&outputs[0].datum_type, dtype)
             },
         )
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let mask = model.outlet_fact(inputs[0])?.without_value();
         if mask.datum_type != DatumType::Bool {
             let identity = tract_onnx::tract_core::ops::identity::Identity;

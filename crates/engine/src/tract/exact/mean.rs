@@ -1,15 +1,13 @@
 //! Means, norms and other sums along axes. The library divides by zero for empty tensors, has no
 //! squares of wide integers, and overflows in float16 sums whose mean would not.
 
-use tract_onnx::model::ParsingContext;
-use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::nn::Reducer;
 
+use super::numbers::cast_all;
 use crate::tract::kernel::Kernel;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::node_operator::{NodeOperator, Tensors, Wired, broadcast_shape};
 
 /// The function of the numbers along axes.
 #[derive(Debug, Clone, Copy)]
@@ -119,44 +117,20 @@ fn kept(axes: &[usize], shape: &[usize]) -> TVec<usize> {
         .collect()
 }
 
-/// Builds `Mean`.
-#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
-pub(super) fn mean(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
-    Ok((expand(Mean), vec![]))
-}
-
+/// `Mean`.
 #[derive(Debug, Clone)]
-struct Mean;
+pub(super) struct Mean;
 
-impl Expansion for Mean {
-    fn name(&self) -> StaticName {
-        "Mean".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
+impl NodeOperator for Mean {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         ensure!(!inputs.is_empty(), "Mean needs an input");
-        check_output_arity(outputs, 1)?;
         for input in inputs {
-            solver.equals(&input.datum_type, &outputs[0].datum_type)?;
+            s.equals(&input.datum_type, &outputs[0].datum_type)?;
         }
-        let shapes: Vec<_> = inputs.iter().map(|input| &input.shape).collect();
-        solver.given_all(shapes, move |solver, shapes: Vec<TVec<TDim>>| {
-            let shape = tract_onnx::tract_core::broadcast::multi_broadcast(&shapes)?;
-            solver.equals(&outputs[0].shape, shape)
-        })
+        broadcast_shape(s, [inputs, outputs])
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         use tract_onnx::tract_core::ops::cast::cast;
         use tract_onnx::tract_core::ops::math::{add, div};
         use tract_onnx::tract_hir::ops::binary::wire_rank_broadcast;
@@ -168,12 +142,7 @@ impl Expansion for Mean {
             dtype
         };
         let mut wires: TVec<OutletId> = inputs.into();
-        if operating != dtype {
-            for (place, wire) in wires.iter_mut().enumerate() {
-                let name = format!("{prefix}.cast-{place}");
-                *wire = model.wire_node(name, cast(operating), &[*wire])?[0];
-            }
-        }
+        cast_all(prefix, model, &mut wires, operating)?;
         let mut sum = wires[0];
         for (place, wire) in wires.iter().enumerate().skip(1) {
             let name = format!("{prefix}.sum-{place}");

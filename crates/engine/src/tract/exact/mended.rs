@@ -33,6 +33,13 @@ pub(super) fn mended(
     })
 }
 
+/// Wraps `operator` as it is, so that the library's optimiser neither replaces nor fuses it.
+pub(super) fn unchanged(operator: &dyn TypedOp) -> Box<dyn TypedOp> {
+    mended(operator, |inner, context, inputs| {
+        inner.eval(context, inputs)
+    })
+}
+
 impl fmt::Debug for Corrected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mended({:?})", self.inner)

@@ -30,6 +30,7 @@ mod sequences;
 mod slice;
 mod top;
 mod wide;
+mod wrapped;
 
 pub(super) use cast::CAST_TO_INT64;
 pub(super) use mask::ADDITIVE_MASK;
@@ -39,6 +40,7 @@ use tract_linalg::multithread::Executor;
 use tract_onnx::Onnx;
 use tract_onnx::tract_core::internal::{TractResult, TypedModel, TypedOp};
 
+use super::node_operator::{Builder, operator};
 use super::runner::{Mending, PlanError, Runner};
 
 /// The corrections for optimised graphs.
@@ -59,43 +61,44 @@ pub(super) fn register(library: &mut Onnx) {
     }
 }
 
+/// The corrected operators by name.
+const CORRECTED_OPERATORS: [(&str, Builder); 26] = [
+    (CAST_TO_INT64, |_, _| cast::to_dimensions()),
+    ("Compress", compress::compress),
+    ("CumSum", scalar::cumsum),
+    ("Einsum", einsum::einsum),
+    ("Gemm", gemm::gemm),
+    ("GlobalLpPool", pool::global_lp_pool),
+    ("MatMul", |_, _| gemm::matmul()),
+    ("MatMulInteger", gemm::matmul_integer),
+    ("Mean", |_, _| operator("Mean", None, mean::Mean)),
+    (ADDITIVE_MASK, mask::additive),
+    ("Mod", modulo::modulo),
+    ("Pow", |_, _| operator("Pow", 2, numbers::Pow)),
+    ("Range", scalar::range),
+    ("ReduceL1", reduce::build),
+    ("ReduceL2", reduce::build),
+    ("ReduceLogSum", reduce::build),
+    ("ReduceLogSumExp", reduce::build),
+    ("ReduceMax", reduce::build),
+    ("ReduceMean", reduce::build),
+    ("ReduceMin", reduce::build),
+    ("ReduceSum", reduce::build),
+    ("ReduceSumSquare", reduce::build),
+    ("Slice", cut::build),
+    (FULL_SEQUENCES, |_, _| sequences::build()),
+    ("TopK", top::build),
+    ("Trilu", scalar::trilu),
+];
+
 fn register_corrections(library: &mut Onnx) {
     let operators = &mut library.op_register;
-    operators.insert(CAST_TO_INT64, cast::to_dimensions);
-    operators.insert("Compress", compress::compress);
-    operators.insert("CumSum", scalar::cumsum);
-    operators.insert("Einsum", einsum::einsum);
-    operators.insert("Gemm", gemm::gemm);
-    operators.insert("GlobalLpPool", pool::global_lp_pool);
-    operators.insert("MatMul", gemm::matmul);
-    operators.insert("MatMulInteger", gemm::matmul_integer);
-    operators.insert("Mean", mean::mean);
-    operators.insert(ADDITIVE_MASK, mask::additive);
-    operators.insert("Mish", pointwise::mish);
-    operators.insert("Mod", modulo::modulo);
-    operators.insert("Pow", numbers::pow);
-    operators.insert("Range", scalar::range);
-    for name in [
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceLogSum",
-        "ReduceMean",
-        "ReduceSumSquare",
-    ] {
-        operators.insert(name, reduce::along);
+    for (name, build) in CORRECTED_OPERATORS {
+        operators.insert(name, build);
     }
-    operators.insert("ReduceLogSumExp", reduce::log_sum_exp);
-    operators.insert("ReduceMax", reduce::max);
-    operators.insert("ReduceMin", reduce::min);
-    operators.insert("ReduceSum", reduce::sum);
-    operators.insert("Selu", pointwise::selu);
-    operators.insert("Shrink", pointwise::shrink);
-    operators.insert("Slice", cut::build);
-    operators.insert(FULL_SEQUENCES, sequences::build);
-    operators.insert("Softsign", pointwise::softsign);
-    operators.insert("TopK", top::build);
-    operators.insert("Trilu", scalar::trilu);
-    operators.insert("Celu", pointwise::celu);
+    for row in &pointwise::MAPPED_FUNCTIONS {
+        operators.insert(row.name, pointwise::mapped);
+    }
 }
 
 /// Plans the graph that `build` returns, with all corrections.

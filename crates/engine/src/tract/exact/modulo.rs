@@ -11,13 +11,12 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::binary::{rules, wire_cast};
 
 use crate::tract::kernel::Kernel;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 
 /// Builds `Mod`.
 pub(super) fn modulo(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let truncates = node.get_attr_opt::<i64>("fmod")? == Some(1);
-    Ok((expand(Modulo { truncates }), vec![]))
+    operator("Mod", None, Modulo { truncates })
 }
 
 #[derive(Debug, Clone)]
@@ -27,29 +26,15 @@ struct Modulo {
     truncates: bool,
 }
 
-impl Expansion for Modulo {
-    fn name(&self) -> StaticName {
-        "Mod".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        rules(solver, inputs, outputs, |left, right| {
+impl NodeOperator for Modulo {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        rules(s, inputs, outputs, |left, right| {
             left.common_super_type(right)
                 .with_context(|| format!("{left:?} and {right:?} have no common dtype"))
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let types = inputs
             .iter()
             .map(|input| Ok(model.outlet_fact(*input)?.datum_type));

@@ -1,8 +1,6 @@
 //! Integer operators: powers of one dtype by another, and reductions of unsigned 32-bit and 64-bit
 //! integers, which the library does not treat as numbers.
 
-use tract_onnx::model::ParsingContext;
-use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
@@ -10,48 +8,19 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::binary::wire_rank_broadcast;
 
 use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{NodeOperator, Tensors, Wired, broadcast_shape};
 
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
-
-/// Builds `Pow`, whose result has the dtype of its base.
-#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
-pub(super) fn pow(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
-    Ok((expand(Pow), vec![]))
-}
-
+/// `Pow`, whose result has the dtype of its base.
 #[derive(Debug, Clone)]
-struct Pow;
+pub(super) struct Pow;
 
-impl Expansion for Pow {
-    fn name(&self) -> StaticName {
-        "Pow".into()
+impl NodeOperator for Pow {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        broadcast_shape(s, [inputs, outputs])
     }
 
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 2)?;
-        check_output_arity(outputs, 1)?;
-        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        solver.given_2(
-            &inputs[0].shape,
-            &inputs[1].shape,
-            move |solver, base, exponent| {
-                let shape = tract_onnx::tract_core::broadcast::multi_broadcast(&[base, exponent])?;
-                solver.equals(&outputs[0].shape, shape)
-            },
-        )
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let dtype = model.outlet_fact(inputs[0])?.datum_type;
         let exponent = model.outlet_fact(inputs[1])?.datum_type;
         let mut operating = if dtype.is_integer() == exponent.is_integer() {
@@ -65,12 +34,7 @@ impl Expansion for Pow {
         let operating = operating
             .with_context(|| format!("a power of {dtype:?} by {exponent:?} is not supported"))?;
         let mut wires = wire_rank_broadcast(prefix, model, inputs)?;
-        for (place, wire) in wires.iter_mut().enumerate() {
-            if model.outlet_fact(*wire)?.datum_type != operating {
-                let name = format!("{prefix}.cast-{place}");
-                *wire = model.wire_node(name, cast(operating), &[*wire])?[0];
-            }
-        }
+        cast_all(prefix, model, &mut wires, operating)?;
         let power = tract_onnx::tract_hir::ops::math::pow();
         if operating == dtype {
             return model.wire_node(prefix, power, &wires);
@@ -78,6 +42,22 @@ impl Expansion for Pow {
         let wires = model.wire_node(format!("{prefix}.power"), power, &wires)?;
         model.wire_node(prefix, cast(dtype), &wires)
     }
+}
+
+/// Casts tensors to this dtype.
+pub(super) fn cast_all(
+    prefix: &str,
+    model: &mut TypedModel,
+    wires: &mut [OutletId],
+    dtype: DatumType,
+) -> TractResult<()> {
+    for (place, wire) in wires.iter_mut().enumerate() {
+        if model.outlet_fact(*wire)?.datum_type != dtype {
+            let name = format!("{prefix}.cast-{place}");
+            *wire = model.wire_node(name, cast(dtype), &[*wire])?[0];
+        }
+    }
+    Ok(())
 }
 
 /// Replaces reductions of dtypes that the library does not support.

@@ -11,13 +11,11 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
-use tract_onnx::tract_hir::internal::*;
 
 use super::mended::mended;
 use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{Built, same_shape};
 use pkgtool_kernels::float::InPlace;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Number of elements that are processed together: they stay in the nearest cache.
 const CHUNK: usize = 1024;
@@ -334,119 +332,94 @@ fn gelu_by_tanh(values: &mut [f32]) -> Result<(), String> {
     )
 }
 
-/// Builds `Shrink`. The library rounds its bias to the input's dtype.
-pub(super) fn shrink(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let bias = node.get_attr_opt("bias")?.unwrap_or(0.0);
-    let lambda = node.get_attr_opt("lambd")?.unwrap_or(0.5);
-    Ok(built("Shrink", [bias, lambda], |value, [bias, lambda]| {
-        if value < -lambda {
-            value + bias
-        } else if value > lambda {
-            value - bias
-        } else {
-            0.0
-        }
-    }))
-}
-
-/// Builds `Celu`. The library omits the factor `alpha` and loses NaN.
-pub(super) fn celu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.0);
-    Ok(built("Celu", [alpha, 0.0], |value, [alpha, _]| {
-        if value > 0.0 || value.is_nan() {
-            value
-        } else {
-            alpha * (value / alpha).exp_m1()
-        }
-    }))
-}
-
-/// Builds `Mish`. The library's logarithm of `1 + e` loses a small `e`. The hyperbolic tangent of
-/// that logarithm equals `e (e + 2) / (e (e + 2) + 2)`.
-#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
-pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
-    Ok(built("Mish", [0.0; 2], |value, _| {
-        let exponent = value.min(40.0).exp();
-        let product = exponent * (exponent + 2.0);
-        value * (product / (product + 2.0))
-    }))
-}
-
-/// Builds `Softsign`. The library uses a reciprocal, which the largest numbers lack.
-#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
-pub(super) fn softsign(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
-    Ok(built("Softsign", [0.0; 2], |value, _| {
-        value / (1.0 + value.abs())
-    }))
-}
-
-/// Builds `Selu`. The library computes an exponential minus one, which loses small numbers.
-pub(super) fn selu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.673_263_2);
-    let gamma = node.get_attr_opt("gamma")?.unwrap_or(1.050_701);
-    Ok(built("Selu", [alpha, gamma], |value, [alpha, gamma]| {
-        if value > 0.0 || value.is_nan() {
-            gamma * value
-        } else {
-            gamma * alpha * value.exp_m1()
-        }
-    }))
-}
-
-type Function = fn(f64, [f64; 2]) -> f64;
-
-fn built(
-    name: &'static str,
-    parameters: [f32; 2],
-    function: Function,
-) -> (Box<dyn InferenceOp>, Vec<String>) {
-    let mapped = Mapped {
-        name,
-        parameters: parameters.map(f64::from),
-        function,
-    };
-    (expand(mapped), vec![])
-}
-
 /// An elementwise function, computed in float64.
-#[derive(Debug, Clone)]
-struct Mapped {
-    name: &'static str,
-    parameters: [f64; 2],
-    function: Function,
+pub(super) struct MappedFunction {
+    /// The operator's name.
+    pub(super) name: &'static str,
+    /// Two attributes with their defaults.
+    attributes: [(&'static str, f32); 2],
+    /// The function of a number and the attributes.
+    function: fn(f64, [f64; 2]) -> f64,
 }
 
-impl Expansion for Mapped {
-    fn name(&self) -> StaticName {
-        self.name.into()
-    }
+const NO_ATTRIBUTE: (&str, f32) = ("", 0.0);
 
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        solver.equals(&inputs[0].shape, &outputs[0].shape)
-    }
+/// Functions that the library computes inexactly.
+pub(super) const MAPPED_FUNCTIONS: [MappedFunction; 5] = [
+    // The library omits the factor `alpha` and loses NaN.
+    MappedFunction {
+        name: "Celu",
+        attributes: [("alpha", 1.0), NO_ATTRIBUTE],
+        function: |value, [alpha, _]| {
+            if value > 0.0 || value.is_nan() {
+                value
+            } else {
+                alpha * (value / alpha).exp_m1()
+            }
+        },
+    },
+    // The library's logarithm of `1 + e` loses a small `e`. The hyperbolic tangent of that
+    // logarithm equals `e (e + 2) / (e (e + 2) + 2)`.
+    MappedFunction {
+        name: "Mish",
+        attributes: [NO_ATTRIBUTE; 2],
+        function: |value, _| {
+            let exponent = value.min(40.0).exp();
+            let product = exponent * (exponent + 2.0);
+            value * (product / (product + 2.0))
+        },
+    },
+    // The library computes an exponential minus one, which loses small numbers.
+    MappedFunction {
+        name: "Selu",
+        attributes: [("alpha", 1.673_263_2), ("gamma", 1.050_701)],
+        function: |value, [alpha, gamma]| {
+            if value > 0.0 || value.is_nan() {
+                gamma * value
+            } else {
+                gamma * alpha * value.exp_m1()
+            }
+        },
+    },
+    // The library rounds its bias to the input's dtype.
+    MappedFunction {
+        name: "Shrink",
+        attributes: [("bias", 0.0), ("lambd", 0.5)],
+        function: |value, [bias, lambda]| {
+            if value < -lambda {
+                value + bias
+            } else if value > lambda {
+                value - bias
+            } else {
+                0.0
+            }
+        },
+    },
+    // The library uses a reciprocal, which the largest numbers lack.
+    MappedFunction {
+        name: "Softsign",
+        attributes: [NO_ATTRIBUTE; 2],
+        function: |value, _| value / (1.0 + value.abs()),
+    },
+];
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+/// Builds one of [`MAPPED_FUNCTIONS`].
+pub(super) fn mapped(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let mut rows = MAPPED_FUNCTIONS.iter();
+    let row = rows.find(|row| row.name == node.op_type);
+    let MappedFunction {
+        name,
+        attributes,
+        function,
+    } = row.with_context(|| format!("{} is not a known function", node.op_type))?;
+    let mut parameters = [0.0; 2];
+    for (parameter, (attribute, default)) in parameters.iter_mut().zip(attributes) {
+        *parameter = node.get_attr_opt(attribute)?.unwrap_or(*default).into();
+    }
+    same_shape(*name, 1, [None; 2], move |prefix, model, inputs| {
         let fact = model.outlet_fact(inputs[0])?.without_value();
-        let Self {
-            parameters,
-            function,
-            ..
-        } = *self;
         let dtype = fact.datum_type;
-        let kernel = Kernel::new(self.name, tvec!(fact), move |inputs| {
+        let kernel = Kernel::new(name, tvec!(fact), move |inputs| {
             let mut values = inputs[0].cast_to::<f64>()?.into_owned();
             values
                 .try_as_plain_ram_mut()?
@@ -456,5 +429,5 @@ impl Expansion for Mapped {
             Ok(tvec!(values.cast_to_dt(dtype)?.into_owned()))
         });
         model.wire_node(prefix, kernel, inputs)
-    }
+    })
 }

@@ -13,6 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::tract::images::too_large;
 use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use crate::tract::watch::WRONG_RESULT;
 
 /// Rejects positions of maximum integers, and resizes to size 1 by PyTorch's rule, which differs
@@ -63,14 +64,12 @@ fn check_window(model: &TypedModel, node: &TypedNode) -> TractResult<()> {
     Ok(())
 }
 
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
-
 /// Builds `GlobalLpPool`.
 pub(super) fn global_lp_pool(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let power: i64 = node.get_attr_opt("p")?.unwrap_or(2);
     ensure!(power > 0, "GlobalLpPool needs a positive p, got {power}");
     let power = i32::try_from(power)?;
-    Ok((expand(GlobalLpPool { power }), vec![]))
+    operator("GlobalLpPool", 1, GlobalLpPool { power })
 }
 
 #[derive(Debug, Clone)]
@@ -78,31 +77,15 @@ struct GlobalLpPool {
     power: i32,
 }
 
-impl Expansion for GlobalLpPool {
-    fn name(&self) -> StaticName {
-        "GlobalLpPool".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        solver.given(&inputs[0].shape, move |solver, shape| {
-            solver.equals(&outputs[0].shape, pooled(&shape)?)
+impl NodeOperator for GlobalLpPool {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        s.given(&inputs[0].shape, move |s, shape| {
+            s.equals(&outputs[0].shape, pooled(&shape)?)
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let fact = model.outlet_fact(inputs[0])?;
         let dtype = fact.datum_type;
         let made = dtype.fact(pooled(&fact.shape)?);

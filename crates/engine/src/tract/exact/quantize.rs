@@ -7,7 +7,7 @@ use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::quant::{DequantizeLinearF32, QuantizeLinearI8, QuantizeLinearU8};
 
-use super::mended::{Correction, mended};
+use super::mended::mended;
 use super::slice::pin;
 
 /// Beyond this every number becomes the last step, for any zero point; float32 still has fractions
@@ -68,23 +68,37 @@ where
 /// Returns the replacement of this operator of a plan, if it needs one.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
-    let mend: Correction = if element_wise.0.is::<QuantizeLinearU8>() {
-        unsigned
-    } else if element_wise.0.is::<QuantizeLinearI8>() {
-        signed
-    } else {
-        return None;
-    };
-    Some(mended(operator, mend))
+    if let Some(op) = element_wise.0.downcast_ref::<QuantizeLinearU8>() {
+        let (scale, zero) = (op.scale, f32::from(op.zero_point));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped"
+        )]
+        let cast = |step: f32| step as u8;
+        return Some(corrected(operator, scale, zero, [0.0, 255.0], cast));
+    }
+    let op = element_wise.0.downcast_ref::<QuantizeLinearI8>()?;
+    let (scale, zero) = (op.scale, f32::from(op.zero_point));
+    #[expect(clippy::cast_possible_truncation, reason = "clamped")]
+    let cast = |step: f32| step as i8;
+    Some(corrected(operator, scale, zero, [-128.0, 127.0], cast))
 }
 
-fn mini<T>(inner: &dyn TypedOp) -> TractResult<&T>
-where
-    T: tract_onnx::tract_core::ops::element_wise::ElementWiseMiniOp + 'static,
-{
-    let element_wise = inner.as_op().downcast_ref::<ElementWiseOp>();
-    let mini = element_wise.and_then(|op| op.0.downcast_ref::<T>());
-    mini.context("expected a quantisation")
+/// Wraps a quantisation of float32 numbers; the library computes other dtypes.
+fn corrected<T: Datum>(
+    operator: &dyn TypedOp,
+    scale: f32,
+    zero: f32,
+    bounds: [f32; 2],
+    cast: impl Fn(f32) -> T + Copy + Send + Sync + 'static,
+) -> Box<dyn TypedOp> {
+    mended(operator, move |inner, context, inputs| {
+        if inputs[0].datum_type() != DatumType::F32 {
+            return inner.eval(context, inputs);
+        }
+        quantized(&inputs[0], scale, zero, bounds, cast)
+    })
 }
 
 fn step(value: f32, scale: f32) -> f32 {
@@ -119,38 +133,4 @@ fn quantized<T: Datum>(
         }
     }
     Ok(tvec!(result.into_tvalue()))
-}
-
-fn unsigned(
-    inner: &dyn TypedOp,
-    context: &EvalContext,
-    inputs: TVec<TValue>,
-) -> TractResult<TVec<TValue>> {
-    if inputs[0].datum_type() != DatumType::F32 {
-        return inner.eval(context, inputs);
-    }
-    let op = mini::<QuantizeLinearU8>(inner)?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped"
-    )]
-    let cast = |step: f32| step as u8;
-    let zero = f32::from(op.zero_point);
-    quantized(&inputs[0], op.scale, zero, [0.0, 255.0], cast)
-}
-
-fn signed(
-    inner: &dyn TypedOp,
-    context: &EvalContext,
-    inputs: TVec<TValue>,
-) -> TractResult<TVec<TValue>> {
-    if inputs[0].datum_type() != DatumType::F32 {
-        return inner.eval(context, inputs);
-    }
-    let op = mini::<QuantizeLinearI8>(inner)?;
-    #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-    let cast = |step: f32| step as i8;
-    let zero = f32::from(op.zero_point);
-    quantized(&inputs[0], op.scale, zero, [-128.0, 127.0], cast)
 }

@@ -10,41 +10,9 @@ use tract_onnx::tract_hir::internal::*;
 use super::extreme;
 use super::mean::AxisReduction;
 use crate::tract::kernel::Kernel;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
-
-/// Builds `ReduceLogSumExp`.
-pub(super) fn log_sum_exp(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    built("ReduceLogSumExp", Kind::Exponents, context, node)
-}
-
-/// Builds `ReduceMax`. The library computes it for empty tensors while it builds the graph.
-pub(super) fn max(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    built("ReduceMax", Kind::Extreme(Reducer::Max), context, node)
-}
-
-/// Builds `ReduceMin`.
-pub(super) fn min(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    built("ReduceMin", Kind::Extreme(Reducer::Min), context, node)
-}
-
-/// Builds `ReduceSum`. The library divides by zero for empty tensors while it builds the graph.
-pub(super) fn sum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    built("ReduceSum", Kind::Extreme(Reducer::Sum), context, node)
-}
-
-/// Builds `ReduceL1` and the other reductions of [`AxisReduction`].
-pub(super) fn along(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let (name, along) = match node.op_type.as_str() {
-        "ReduceL1" => ("ReduceL1", AxisReduction::Absolute),
-        "ReduceL2" => ("ReduceL2", AxisReduction::Root),
-        "ReduceLogSum" => ("ReduceLogSum", AxisReduction::Logarithm),
-        "ReduceMean" => ("ReduceMean", AxisReduction::Mean),
-        "ReduceSumSquare" => ("ReduceSumSquare", AxisReduction::Squares),
-        other => bail!("{other} is not a known reduction"),
-    };
-    built(name, Kind::Along(along), context, node)
-}
+use crate::tract::node_operator::{
+    Built, NodeOperator, Tensors, Wired, axis_of, integers_of, operator,
+};
 
 /// The function of the numbers along the axes.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +26,20 @@ enum Kind {
 }
 
 /// Builds a reduction, whose axes are an attribute or an input.
-fn built(name: &'static str, kind: Kind, context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    let (name, kind) = match node.op_type.as_str() {
+        "ReduceL1" => ("ReduceL1", Kind::Along(AxisReduction::Absolute)),
+        "ReduceL2" => ("ReduceL2", Kind::Along(AxisReduction::Root)),
+        "ReduceLogSum" => ("ReduceLogSum", Kind::Along(AxisReduction::Logarithm)),
+        "ReduceLogSumExp" => ("ReduceLogSumExp", Kind::Exponents),
+        // The library computes these three for empty tensors while it builds the graph.
+        "ReduceMax" => ("ReduceMax", Kind::Extreme(Reducer::Max)),
+        "ReduceMin" => ("ReduceMin", Kind::Extreme(Reducer::Min)),
+        "ReduceSum" => ("ReduceSum", Kind::Extreme(Reducer::Sum)),
+        "ReduceMean" => ("ReduceMean", Kind::Along(AxisReduction::Mean)),
+        "ReduceSumSquare" => ("ReduceSumSquare", Kind::Along(AxisReduction::Squares)),
+        other => bail!("{other} is not a known reduction"),
+    };
     let takes_axes = node.input.len() > 1 && !node.input[1].is_empty();
     let since = if name == "ReduceSum" { 13 } else { 18 };
     let by_input = context.onnx_operator_set_version >= since;
@@ -78,7 +59,7 @@ fn built(name: &'static str, kind: Kind, context: &ParsingContext<'_>, node: &No
             .unwrap_or(0)
             == 1,
     };
-    Ok((expand(reduction), vec![]))
+    operator(name, 1 + usize::from(takes_axes), reduction)
 }
 
 fn of_exponents(values: &[f64]) -> f64 {
@@ -121,15 +102,7 @@ impl Reduction {
         };
         let mut reduced = vec![false; rank];
         for axis in axes {
-            let from_end = if *axis < 0 {
-                axis + i64::try_from(rank)?
-            } else {
-                *axis
-            };
-            let at = usize::try_from(from_end).ok().filter(|at| *at < rank);
-            let at =
-                at.with_context(|| format!("axis {axis} does not exist: the rank is {rank}"))?;
-            reduced[at] = true;
+            reduced[axis_of(*axis, rank)?] = true;
         }
         Ok(reduced)
     }
@@ -142,48 +115,28 @@ impl Reduction {
     }
 }
 
-impl Expansion for Reduction {
-    fn name(&self) -> StaticName {
-        self.name.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 1 + usize::from(self.takes_axes))?;
-        check_output_arity(outputs, 1)?;
-        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+impl NodeOperator for Reduction {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
         if self.takes_axes {
-            return solver.given_2(
-                &inputs[0].shape,
-                &inputs[1].value,
-                move |solver, shape, axes| {
-                    let axes = whole(&axes)?;
-                    let reduced = self.reduced(Some(&axes), shape.len())?;
-                    solver.equals(&outputs[0].shape, self.shape(&reduced, &shape))
-                },
-            );
+            return s.given_2(&inputs[0].shape, &inputs[1].value, move |s, shape, axes| {
+                let axes = integers_of(&axes)?;
+                let reduced = self.reduced(Some(&axes), shape.len())?;
+                s.equals(&outputs[0].shape, self.shape(&reduced, &shape))
+            });
         }
-        solver.given(&inputs[0].shape, move |solver, shape| {
+        s.given(&inputs[0].shape, move |s, shape| {
             let reduced = self.reduced(None, shape.len())?;
-            solver.equals(&outputs[0].shape, self.shape(&reduced, &shape))
+            s.equals(&outputs[0].shape, self.shape(&reduced, &shape))
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let given = match inputs.get(1) {
             Some(axes) => {
                 let axes = model.outlet_fact(*axes)?.konst.clone();
                 let axes = axes.context("the axes must be known when the plan is made")?;
-                Some(whole(axes.as_ref())?)
+                Some(integers_of(axes.as_ref())?)
             }
             None => None,
         };
@@ -266,10 +219,4 @@ impl Reduction {
         let results: Vec<f64> = results.collect();
         Tensor::from_shape(&self.shape(reduced, input.shape()), &results)
     }
-}
-
-fn whole(axes: &Tensor) -> TractResult<Vec<i64>> {
-    let axes = axes.cast_to::<i64>()?;
-    let axes = axes.try_as_plain_ram()?;
-    Ok(axes.as_slice::<i64>()?.to_vec())
 }

@@ -11,8 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::cut::dims;
 use crate::tract::library::library_expansion;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 
 /// Infers the facts of outputs from those of inputs.
 type Rules = for<'r> fn(&mut Solver<'r>, &'r [TensorProxy], &'r [TensorProxy]) -> InferenceResult;
@@ -39,47 +38,28 @@ fn build(
     rules: Rules,
 ) -> Built {
     let inner = library_expansion(context, node)?;
-    let inputs = node.input.len();
     let lenient = ScalarInputs {
         inner,
-        inputs,
         scalars,
         rules,
     };
-    Ok((expand(lenient), vec![]))
+    operator(lenient.inner.name(), node.input.len(), lenient)
 }
 
 /// An operator of the library whose scalar inputs may have dimensions of size 1.
 #[derive(Debug, Clone)]
 struct ScalarInputs {
     inner: Box<dyn Expansion>,
-    inputs: usize,
     scalars: Range<usize>,
     rules: Rules,
 }
 
-impl Expansion for ScalarInputs {
-    fn name(&self) -> StaticName {
-        self.inner.name()
+impl NodeOperator for ScalarInputs {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        (self.rules)(s, inputs, outputs)
     }
 
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, self.inputs)?;
-        check_output_arity(outputs, 1)?;
-        (self.rules)(solver, inputs, outputs)
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let mut given: TVec<OutletId> = inputs.into();
         for (at, outlet) in given.iter_mut().enumerate() {
             if self.scalars.contains(&at) {

@@ -4,59 +4,26 @@
 //! every sequence of the batch fills the cache. The answer would be wrong if the cache is longer
 //! than a sequence, or is a buffer for future tokens.
 
-use tract_onnx::model::ParsingContext;
-use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
-use tract_onnx::tract_hir::internal::*;
 
 use crate::tract::guard::InvalidInput;
 use crate::tract::kernel::Kernel;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::node_operator::{Built, same_shape};
 
 /// The operator's name. Its inputs are new tokens `[batch, tokens, size]`, which it returns, the
 /// sequence lengths minus one, and the cache `[batch, heads, past, size]`.
 pub(in crate::tract) const FULL_SEQUENCES: &str = "pkgtool full sequences";
 
 /// Builds the operator.
-#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
-pub(super) fn build(_: &ParsingContext, _: &NodeProto) -> Built {
-    Ok((expand(FullSequences), vec![]))
-}
-
-#[derive(Debug, Clone)]
-struct FullSequences;
-
-impl Expansion for FullSequences {
-    fn name(&self) -> StaticName {
-        FULL_SEQUENCES.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_input_arity(inputs, 3)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+pub(super) fn build() -> Built {
+    same_shape(FULL_SEQUENCES, 3, [None; 2], |prefix, model, inputs| {
         let fact = model.outlet_fact(inputs[0])?.without_value();
         let kernel = Kernel::new(FULL_SEQUENCES, tvec!(fact), |inputs: &[TValue]| {
             check(&inputs[0], &inputs[1], &inputs[2])?;
             Ok(tvec!(inputs[0].clone().into_arc_tensor()))
         });
         model.wire_node(prefix, kernel, inputs)
-    }
+    })
 }
 
 fn check(tokens: &Tensor, lengths: &Tensor, past: &Tensor) -> TractResult<()> {

@@ -10,35 +10,22 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::cut::dims;
 use crate::tract::graph::integer;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, axis_of, operator};
 
 /// Builds `TopK`.
-#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn build(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let top = TopK {
         axis: integer(node, "axis", -1),
         is_largest: integer(node, "largest", 1) != 0,
     };
-    Ok((expand(top), vec![]))
+    operator("TopK", 2, top)
 }
 
 #[derive(Debug, Clone)]
 struct TopK {
     axis: i64,
     is_largest: bool,
-}
-
-impl TopK {
-    fn axis(&self, rank: usize) -> TractResult<usize> {
-        let from_start = if self.axis < 0 {
-            self.axis + i64::try_from(rank)?
-        } else {
-            self.axis
-        };
-        let axis = usize::try_from(from_start).ok().filter(|at| *at < rank);
-        axis.with_context(|| format!("axis {} does not exist: the rank is {rank}", self.axis))
-    }
 }
 
 /// Returns the requested number of elements: one number, which may be a symbolic size.
@@ -52,47 +39,31 @@ fn count_of(count: &Tensor) -> TractResult<TDim> {
     count.context("`K` is missing")
 }
 
-impl Expansion for TopK {
-    fn name(&self) -> StaticName {
-        "TopK".into()
+impl NodeOperator for TopK {
+    fn outputs(&self) -> usize {
+        2
     }
 
-    fn nboutputs(&self) -> TractResult<usize> {
-        Ok(2)
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        solver: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 2)?;
-        check_output_arity(outputs, 2)?;
-        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        solver.equals(&outputs[1].datum_type, i64::datum_type())?;
-        solver.equals(&inputs[0].rank, &outputs[0].rank)?;
-        solver.equals(&outputs[0].shape, &outputs[1].shape)?;
-        solver.given(&inputs[0].rank, move |solver, rank| {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        s.equals(&outputs[1].datum_type, i64::datum_type())?;
+        s.equals(&inputs[0].rank, &outputs[0].rank)?;
+        s.equals(&outputs[0].shape, &outputs[1].shape)?;
+        s.given(&inputs[0].rank, move |s, rank| {
             let rank = usize::try_from(rank)?;
-            let axis = self.axis(rank)?;
+            let axis = axis_of(self.axis, rank)?;
             for at in (0..rank).filter(|at| *at != axis) {
-                solver.equals(&inputs[0].shape[at], &outputs[0].shape[at])?;
+                s.equals(&inputs[0].shape[at], &outputs[0].shape[at])?;
             }
-            solver.given(&inputs[1].value, move |solver, count| {
-                solver.equals(&outputs[0].shape[axis], count_of(&count)?)
+            s.given(&inputs[1].value, move |s, count| {
+                s.equals(&outputs[0].shape[axis], count_of(&count)?)
             })
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let mut values = model.outlet_fact(inputs[0])?.without_value();
-        let axis = self.axis(values.rank())?;
+        let axis = axis_of(self.axis, values.rank())?;
         let count = match &model.outlet_fact(inputs[1])?.konst {
             Some(count) => count_of(count)?,
             None => model.symbols.new_with_prefix("top").to_dim(),
@@ -102,19 +73,20 @@ impl Expansion for TopK {
         let top = Top {
             axis,
             is_largest: self.is_largest,
-            facts: [values, places],
         };
-        model.wire_node(prefix, top, inputs)
+        let facts = tvec!(values, places);
+        let kernel = Kernel::with_context("TopK", facts, move |context, inputs| {
+            top.compute(context, inputs)
+        });
+        model.wire_node(prefix, kernel.binding(), inputs)
     }
 }
 
 /// Returns the largest or smallest elements along an axis, best first, and their positions. Among
 /// equal elements the first one precedes. NaN is larger than any number.
-#[derive(Debug, Clone, PartialEq, Eq)]
 struct Top {
     axis: usize,
     is_largest: bool,
-    facts: [TypedFact; 2],
 }
 
 impl Top {
@@ -134,7 +106,7 @@ impl Top {
         &self,
         from: &Tensor,
         count: usize,
-    ) -> TractResult<[Tensor; 2]> {
+    ) -> TractResult<TVec<Tensor>> {
         let plain = from.try_as_plain_ram()?;
         let elements = plain.as_slice::<T>()?;
         let mut shape: TVec<usize> = from.shape().into();
@@ -161,42 +133,17 @@ impl Top {
                 }
             }
         }
-        Ok([values, places])
-    }
-}
-
-impl Op for Top {
-    fn name(&self) -> StaticName {
-        "TopK".into()
+        Ok(tvec!(values, places))
     }
 
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Top {
-    op_out_of_plan!();
-
-    fn eval(&self, context: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let (from, count) = args_2!(inputs);
-        let count = count_of(&count)?.eval(context.symbols).to_i64()?;
+    fn compute(&self, context: &EvalContext, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
+        let (from, count) = (&inputs[0], &inputs[1]);
+        let count = count_of(count)?.eval(context.symbols).to_i64()?;
         let size = from.shape()[self.axis];
         let checked = usize::try_from(count).ok().filter(|count| *count <= size);
         let Some(count) = checked else {
             bail!("cannot select the {count} largest or smallest of {size} elements");
         };
-        let chosen = dispatch_numbers!(Self::choose(from.datum_type())(self, &from, count))?;
-        Ok(chosen.into_iter().map(IntoTValue::into_tvalue).collect())
+        dispatch_numbers!(Self::choose(from.datum_type())(self, from, count))
     }
-}
-
-impl TypedOp for Top {
-    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(self.facts.iter().cloned().collect())
-    }
-
-    as_op!();
 }

@@ -12,9 +12,8 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use super::folded::BUILDERS;
-
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use super::wrapped::{self, Evaluated, Translation, Wrapping, has_builder};
+use crate::tract::node_operator::{Built, Wired};
 
 /// Operators that add up numbers, or multiply a growing number of them.
 const SUMMING_OPERATORS: [&str; 19] = [
@@ -43,98 +42,34 @@ const SUMMING_OPERATORS: [&str; 19] = [
 pub(super) fn summing_operators() -> impl Iterator<Item = &'static str> {
     SUMMING_OPERATORS
         .into_iter()
-        .filter(|name| BUILDERS.0.contains_key(*name))
+        .filter(|name| has_builder(name))
 }
 
 /// Builds an operator of [`SUMMING_OPERATORS`].
 pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    let builder = BUILDERS.0.get(&node.op_type);
-    let builder = builder.with_context(|| format!("the builder of {} is missing", node.op_type))?;
-    let (inner, captured) = builder(context, node)?;
-    Ok((Box::new(Wide { inner }), captured))
+    wrapped::build(context, node, Wide)
 }
 
-/// An operator whose float16 inputs are converted to float32, and its outputs back to float16.
+/// Converts float16 inputs of an operator to float32, and its outputs back to float16.
 #[derive(Debug, Clone)]
-struct Wide {
-    inner: Box<dyn InferenceOp>,
-}
+struct Wide;
 
-impl PartialEq for Wide {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-    }
-}
-
-impl Eq for Wide {}
-
-impl Op for Wide {
-    fn name(&self) -> StaticName {
-        self.inner.name()
-    }
-
-    fn info(&self) -> TractResult<Vec<String>> {
-        self.inner.info()
-    }
-
-    fn validation(&self) -> Validation {
-        self.inner.validation()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for Wide {
-    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+impl Wrapping for Wide {
+    fn eval(&self, inner: &dyn InferenceOp, inputs: TVec<TValue>) -> Evaluated {
         // Known float16 inputs are computed by the plan.
         if inputs.iter().any(|input| is_half(input.datum_type())) {
             return Ok(None);
         }
-        self.inner.eval_out_of_plan(inputs)
-    }
-}
-
-impl InferenceOp for Wide {
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<(
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-    )> {
-        self.inner.infer_facts(inputs, outputs, observed)
+        inner.eval_out_of_plan(inputs)
     }
 
-    fn observe_outlets(
-        &self,
-        model: &InferenceModel,
-        node: &InferenceNode,
-    ) -> TractResult<Vec<OutletId>> {
-        self.inner.observe_outlets(model, node)
-    }
-
-    fn incorporate(
-        &self,
-        model: &InferenceModel,
-        node: &InferenceNode,
-    ) -> TractResult<Option<InferenceModelPatch>> {
-        self.inner.incorporate(model, node)
-    }
-
-    fn nboutputs(&self) -> TractResult<usize> {
-        self.inner.nboutputs()
-    }
-
-    fn to_typed(
-        &self,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
+    fn to_typed(&self, inner: &dyn InferenceOp, to: Translation<'_>) -> Wired {
+        let Translation {
+            source,
+            node,
+            target,
+            mapping,
+        } = to;
         let mut wide = HashMap::new();
         let mut has_half = false;
         for (slot, input) in node.inputs.iter().enumerate() {
@@ -147,14 +82,14 @@ impl InferenceOp for Wide {
             wide.insert(*input, outlet);
         }
         if !has_half {
-            return self.inner.to_typed(source, node, target, mapping);
+            return inner.to_typed(source, node, target, mapping);
         }
         // The facts of its outputs refer to float16.
         let mut open = node.clone();
         for output in &mut open.outputs {
             output.fact = InferenceFact::default();
         }
-        let outlets = self.inner.to_typed(source, &open, target, &wide)?;
+        let outlets = inner.to_typed(source, &open, target, &wide)?;
         let halves = outlets.into_iter().enumerate().map(|(slot, outlet)| {
             if target.outlet_fact(outlet)?.datum_type != f32::datum_type() {
                 return Ok(outlet);
@@ -164,8 +99,6 @@ impl InferenceOp for Wide {
         });
         halves.collect()
     }
-
-    as_op!();
 }
 
 fn is_half(dtype: DatumType) -> bool {

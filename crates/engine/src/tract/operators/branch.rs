@@ -10,6 +10,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::body::{Body, plain_inputs};
 use super::facts::{common, facts_of, outer_fact, without_sizes};
+use super::subgraph::{SubgraphOperator, subgraph_operator};
+use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{Built, Wired};
 
 /// An `If` node of the model.
 #[derive(Debug, Clone)]
@@ -29,10 +32,7 @@ struct Branch {
 }
 
 /// Builds the operator of a node.
-pub(super) fn build(
-    context: &ParsingContext,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     let bodies = [
         Body::read(context, node, "then_branch")?.0,
         Body::read(context, node, "else_branch")?.0,
@@ -59,7 +59,7 @@ pub(super) fn build(
             last: None,
         }
     });
-    Ok((Box::new(If { branches }), captured))
+    subgraph_operator(If { branches }, captured)
 }
 
 impl Branch {
@@ -83,77 +83,39 @@ impl Branch {
     }
 }
 
-impl PartialEq for If {
-    fn eq(&self, _: &Self) -> bool {
-        false
-    }
-}
+impl SubgraphOperator for If {
+    const NAME: &'static str = "If";
 
-impl Eq for If {}
-
-impl Op for If {
-    fn name(&self) -> StaticName {
-        "If".into()
+    fn outputs(&self) -> usize {
+        self.branches[0].body.outputs()
     }
 
-    not_a_typed_op!();
-}
-
-impl EvalOp for If {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for If {
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<(
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-    )> {
+    fn infer(&mut self, inputs: &[&InferenceFact]) -> TractResult<Option<TVec<InferenceFact>>> {
         let condition = inputs[0].value.concretize();
-        let found = if let Some(condition) = condition {
-            self.branches[place(&condition)?].facts(&inputs)
-        } else {
-            let [yes, no] = &mut self.branches;
-            match (yes.facts(&inputs), no.facts(&inputs)) {
-                (Some(yes), Some(no)) => {
-                    let pairs = yes.iter().zip(&no);
-                    Some(pairs.map(|(yes, no)| common(yes, no)).collect())
-                }
-                _ => None,
-            }
-        };
-        let own = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
-        let mut outputs: TVec<InferenceFact> = own(outputs);
-        for (output, found) in outputs.iter_mut().zip(found.iter().flatten()) {
-            output.unify_with(found)?;
+        if let Some(condition) = condition {
+            return Ok(self.branches[place(&condition)?].facts(inputs));
         }
-        Ok((own(inputs), outputs, own(observed)))
+        let [yes, no] = &mut self.branches;
+        let (Some(yes), Some(no)) = (yes.facts(inputs), no.facts(inputs)) else {
+            return Ok(None);
+        };
+        let pairs = yes.iter().zip(&no);
+        Ok(Some(pairs.map(|(yes, no)| common(yes, no)).collect()))
     }
 
-    fn nboutputs(&self) -> TractResult<usize> {
-        Ok(self.branches[0].body.outputs())
-    }
-
-    fn to_typed(
+    fn wire(
         &self,
-        source: &InferenceModel,
-        node: &InferenceNode,
+        first: Option<Arc<Tensor>>,
+        prefix: &str,
         target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|outlet| mapping[outlet]).collect();
-        let inferred = source.outlet_fact(node.inputs[0])?.value.concretize();
-        let condition = target.outlet_fact(inputs[0])?.konst.clone().or(inferred);
+        inputs: &[OutletId],
+    ) -> Wired {
+        let condition = target.outlet_fact(inputs[0])?.konst.clone().or(first);
         if let Some(condition) = condition {
             let branch = &self.branches[place(&condition)?];
-            return branch.body.write(&node.name, target, &branch.own(&inputs));
+            return branch.body.write(prefix, target, &branch.own(inputs));
         }
-        let inputs = plain_inputs(&node.name, target, &inputs)?;
+        let inputs = plain_inputs(prefix, target, inputs)?;
         let facts = facts_of(target, &inputs)?;
         let [yes, no] = self
             .branches
@@ -169,14 +131,14 @@ impl InferenceOp for If {
             (Ok(one), Err(_)) | (Err(_), Ok(one)) => one.iter().map(without_sizes).collect(),
         };
         let facts = found.iter().map(|fact| outer_fact(target, fact));
-        let chosen = RuntimeIf {
-            branches: self.branches.clone(),
-            facts: facts.collect::<TractResult<_>>()?,
-        };
-        target.wire_node(&node.name, chosen, &inputs)
+        let facts = facts.collect::<TractResult<_>>()?;
+        let branches = self.branches.clone();
+        let chosen = Kernel::of_values(Self::NAME, facts, move |_, inputs| {
+            let branch = &branches[place(&inputs[0])?];
+            branch.body.run(&branch.own(inputs))
+        });
+        target.wire_node(prefix, chosen.binding(), &inputs)
     }
-
-    as_op!();
 }
 
 /// Returns the index of the branch that a condition chooses.
@@ -189,48 +151,4 @@ fn place(condition: &Tensor) -> TractResult<usize> {
             other.len()
         ),
     }
-}
-
-/// An `If` whose condition is known only when it runs.
-#[derive(Debug, Clone)]
-struct RuntimeIf {
-    branches: [Branch; 2],
-    facts: TVec<TypedFact>,
-}
-
-impl PartialEq for RuntimeIf {
-    fn eq(&self, _: &Self) -> bool {
-        false
-    }
-}
-
-impl Eq for RuntimeIf {}
-
-impl Op for RuntimeIf {
-    fn name(&self) -> StaticName {
-        "If".into()
-    }
-
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for RuntimeIf {
-    op_out_of_plan!();
-
-    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let branch = &self.branches[place(&inputs[0])?];
-        branch.body.run(&branch.own(&inputs))
-    }
-}
-
-impl TypedOp for RuntimeIf {
-    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(self.facts.clone())
-    }
-
-    as_op!();
 }

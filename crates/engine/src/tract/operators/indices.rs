@@ -8,22 +8,23 @@ use tract_onnx::tract_hir::ops::array::GatherNd as Rules;
 
 use super::super::graph::integer;
 use super::super::guard::InvalidInput;
+use super::super::kernel::Kernel;
 use super::super::library::library_expansion;
-
-/// The result of building a node's operator.
-pub(in crate::tract) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+use crate::tract::node_operator::{
+    Built, NodeOperator, Tensors, Wired, counted_from_start, operator,
+};
 
 /// Builds a `GatherND`.
 pub(super) fn gather(_: &ParsingContext, node: &NodeProto) -> Built {
     let batch_dims = usize::try_from(integer(node, "batch_dims", 0))?;
     let rules = Rules::new(batch_dims);
-    Ok((expand(Gather { rules }), vec![]))
+    operator("GatherND", None, Gather { rules })
 }
 
 /// Builds a `ScatterND`: the library's operator, with corrected indices.
 pub(super) fn scatter(context: &ParsingContext, node: &NodeProto) -> Built {
     let usual = library_expansion(context, node)?;
-    Ok((expand(Scatter { usual }), vec![]))
+    operator("ScatterND", None, Scatter { usual })
 }
 
 /// Converts tuples of indices into the dimensions after the first `batch_dims`. Returns, for each
@@ -53,9 +54,7 @@ fn places(data: &[usize], indices: &Tensor, batch_dims: usize) -> TractResult<Ve
 
 /// Returns the index, counted from the start, or an error if it is out of range.
 pub(super) fn checked_index(index: i64, size: usize) -> TractResult<usize> {
-    let from_end = if index < 0 { i64::try_from(size)? } else { 0 };
-    let found = usize::try_from(index.saturating_add(from_end)).ok();
-    let found = found.filter(|index| *index < size);
+    let found = counted_from_start(index, size)?;
     found.ok_or_else(|| {
         let reason = format!("the index {index} is outside a dimension of {size}");
         let operator = "indices".to_owned();
@@ -79,88 +78,63 @@ fn copy<T: Datum + Copy>(
     Tensor::from_shape(shape, &values)
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 struct Gather {
     rules: Rules,
 }
 
-impl Expansion for Gather {
-    fn name(&self) -> StaticName {
-        "GatherND".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
+impl NodeOperator for Gather {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         self.rules.rules(s, inputs, outputs)
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        model.wire_node(prefix, self.clone(), inputs)
-    }
-}
-
-impl Op for Gather {
-    fn name(&self) -> StaticName {
-        "GatherND".into()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Gather {
-    op_out_of_plan!();
-
-    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let (data, indices) = args_2!(inputs);
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
+        let [data, indices] = [0, 1].map(|at| model.outlet_fact(inputs[at]));
+        let fact = self.fact(data?, indices?)?;
         let batch_dims = self.rules.batch_dims;
-        let batches: usize = data.shape()[..batch_dims].iter().product();
-        ensure!(
-            data.shape()[..batch_dims] == indices.shape()[..batch_dims.min(indices.rank())],
-            "batches of {:?} and of {:?} differ",
-            data.shape(),
-            indices.shape()
-        );
-        let places = places(data.shape(), &indices, batch_dims)?;
-        let depth = indices.shape()[indices.rank() - 1];
-        let mut shape: TVec<usize> = indices.shape()[..indices.rank() - 1].into();
-        shape.extend_from_slice(&data.shape()[batch_dims + depth..]);
-        let named: usize = data.shape()[batch_dims..batch_dims + depth]
-            .iter()
-            .product();
-        let slice: usize = data.shape()[batch_dims + depth..].iter().product();
-        let each = places.len().checked_div(batches).unwrap_or(0);
-        let from = |tuple: usize| {
-            let batch = tuple.checked_div(each).unwrap_or(0);
-            (batch * named + places[tuple]) * slice
-        };
-        let starts = (0..places.len()).map(from);
-        let output = dispatch_copy!(copy(data.datum_type())(&data, &shape, starts, slice))?;
-        Ok(tvec!(output.into_tvalue()))
+        let kernel = Kernel::new("GatherND", tvec!(fact), move |inputs| {
+            Ok(tvec!(gathered(&inputs[0], &inputs[1], batch_dims)?))
+        });
+        model.wire_node(prefix, kernel, inputs)
     }
 }
 
-impl TypedOp for Gather {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let mut shape: TVec<TDim> = inputs[1].shape.to_tvec();
+impl Gather {
+    fn fact(&self, data: &TypedFact, indices: &TypedFact) -> TractResult<TypedFact> {
+        let mut shape: TVec<TDim> = indices.shape.to_tvec();
         let depth = shape
             .pop()
             .context("indices need at least one dimension")?
             .to_usize()?;
-        let kept = inputs[0].shape.iter().skip(self.rules.batch_dims + depth);
+        let kept = data.shape.iter().skip(self.rules.batch_dims + depth);
         shape.extend(kept.cloned());
-        Ok(tvec!(inputs[0].datum_type.fact(shape)))
+        Ok(data.datum_type.fact(shape))
     }
+}
 
-    as_op!();
+fn gathered(data: &Tensor, indices: &Tensor, batch_dims: usize) -> TractResult<Tensor> {
+    let batches: usize = data.shape()[..batch_dims].iter().product();
+    ensure!(
+        data.shape()[..batch_dims] == indices.shape()[..batch_dims.min(indices.rank())],
+        "batches of {:?} and of {:?} differ",
+        data.shape(),
+        indices.shape()
+    );
+    let places = places(data.shape(), indices, batch_dims)?;
+    let depth = indices.shape()[indices.rank() - 1];
+    let mut shape: TVec<usize> = indices.shape()[..indices.rank() - 1].into();
+    shape.extend_from_slice(&data.shape()[batch_dims + depth..]);
+    let named: usize = data.shape()[batch_dims..batch_dims + depth]
+        .iter()
+        .product();
+    let slice: usize = data.shape()[batch_dims + depth..].iter().product();
+    let each = places.len().checked_div(batches).unwrap_or(0);
+    let from = |tuple: usize| {
+        let batch = tuple.checked_div(each).unwrap_or(0);
+        (batch * named + places[tuple]) * slice
+    };
+    let starts = (0..places.len()).map(from);
+    dispatch_copy!(copy(data.datum_type())(data, &shape, starts, slice))
 }
 
 #[derive(Debug, Clone)]
@@ -168,28 +142,18 @@ struct Scatter {
     usual: Box<dyn Expansion>,
 }
 
-impl Expansion for Scatter {
-    fn name(&self) -> StaticName {
-        "ScatterND".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
+impl NodeOperator for Scatter {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         self.usual.rules(s, inputs, outputs)
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
+        let fact = i64::fact(model.outlet_fact(inputs[1])?.shape.clone());
+        let kernel = Kernel::new("Indices", tvec!(fact), |inputs| {
+            Ok(tvec!(non_negative(&inputs[0], &inputs[1])?))
+        });
         let name = format!("{prefix}.indices");
-        let indices = model.wire_node(name, NonNegativeIndices, &[inputs[0], inputs[1]])?[0];
+        let indices = model.wire_node(name, kernel, &[inputs[0], inputs[1]])?[0];
         let mut inputs: TVec<OutletId> = inputs.into();
         inputs[1] = indices;
         self.usual.wire(prefix, model, &inputs)
@@ -197,45 +161,21 @@ impl Expansion for Scatter {
 }
 
 /// Converts indices into a tensor to non-negative ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct NonNegativeIndices;
-
-impl Op for NonNegativeIndices {
-    fn name(&self) -> StaticName {
-        "Indices".into()
+fn non_negative(data: &Tensor, indices: &Tensor) -> TractResult<Tensor> {
+    let mut indices = indices.cast_to::<i64>()?.into_owned();
+    let depth = indices
+        .shape()
+        .last()
+        .copied()
+        .context("indices need at least one dimension")?;
+    ensure!(
+        depth <= data.rank(),
+        "indices of {depth} dimensions are too many for a tensor of shape {:?}",
+        data.shape()
+    );
+    let mut view = indices.try_as_plain_ram_mut()?;
+    for (at, index) in view.as_slice_mut::<i64>()?.iter_mut().enumerate() {
+        *index = i64::try_from(checked_index(*index, data.shape()[at % depth])?)?;
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for NonNegativeIndices {
-    op_out_of_plan!();
-
-    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let (data, indices) = args_2!(inputs);
-        let mut indices = indices.cast_to::<i64>()?.into_owned();
-        let depth = indices
-            .shape()
-            .last()
-            .copied()
-            .context("indices need at least one dimension")?;
-        ensure!(
-            depth <= data.rank(),
-            "indices of {depth} dimensions are too many for a tensor of shape {:?}",
-            data.shape()
-        );
-        let mut view = indices.try_as_plain_ram_mut()?;
-        for (at, index) in view.as_slice_mut::<i64>()?.iter_mut().enumerate() {
-            *index = i64::try_from(checked_index(*index, data.shape()[at % depth])?)?;
-        }
-        Ok(tvec!(indices.into_tvalue()))
-    }
-}
-
-impl TypedOp for NonNegativeIndices {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec!(i64::datum_type().fact(inputs[1].shape.clone())))
-    }
-
-    as_op!();
+    Ok(indices)
 }

@@ -10,27 +10,35 @@ mod one_hot;
 mod packed;
 mod pad;
 mod repeat;
+mod subgraph;
 mod table;
 
 use tract_onnx::Onnx;
 
-pub(super) use indices::Built;
-
+use super::node_operator::Builder;
 use super::recurrent;
+
+/// The operators of this crate by name.
+const OPERATORS: [(&str, Builder); 12] = [
+    ("RNN", recurrent::build),
+    ("GRU", recurrent::build),
+    ("LSTM", recurrent::build),
+    ("DynamicQuantizeLSTM", recurrent::build),
+    ("If", branch::build),
+    ("Loop", repeat::build),
+    ("Pad", pad::build),
+    ("GatherND", indices::gather),
+    ("ScatterND", indices::scatter),
+    ("OneHot", one_hot::build),
+    (packed::NAME, packed::build),
+    (table::NAME, table::build),
+];
 
 /// Returns the library's ONNX reader with the operators of this crate.
 pub(super) fn reader() -> Onnx {
     let mut reader = tract_onnx::onnx();
-    for name in ["RNN", "GRU", "LSTM", "DynamicQuantizeLSTM"] {
-        reader.op_register.insert(name, recurrent::build);
+    for (name, build) in OPERATORS {
+        reader.op_register.insert(name, build);
     }
-    reader.op_register.insert("If", branch::build);
-    reader.op_register.insert("Loop", repeat::build);
-    reader.op_register.insert("Pad", pad::build);
-    reader.op_register.insert("GatherND", indices::gather);
-    reader.op_register.insert("ScatterND", indices::scatter);
-    reader.op_register.insert("OneHot", one_hot::build);
-    reader.op_register.insert(packed::NAME, packed::build);
-    reader.op_register.insert(table::NAME, table::build);
     reader
 }

@@ -5,12 +5,14 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::integer;
-use super::indices::{Built, checked_index};
+use super::indices::checked_index;
+use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 
 /// Builds a `OneHot`.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let axis = integer(node, "axis", -1);
-    Ok((expand(OneHot { axis }), vec![]))
+    operator("OneHot", 3, OneHot { axis })
 }
 
 #[derive(Debug, Clone)]
@@ -35,19 +37,8 @@ impl OneHot {
     }
 }
 
-impl Expansion for OneHot {
-    fn name(&self) -> StaticName {
-        "OneHot".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_input_arity(inputs, 3)?;
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for OneHot {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&inputs[2].datum_type, &outputs[0].datum_type)?;
         s.equals(inputs[0].rank.bex() + 1, &outputs[0].rank)?;
         s.given(&inputs[0].rank, move |s, rank| {
@@ -61,12 +52,7 @@ impl Expansion for OneHot {
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let mut shape = model.outlet_fact(inputs[0])?.shape.to_tvec();
         let axis = self.axis(shape.len())?;
         let depth = match &model.outlet_fact(inputs[1])?.konst {
@@ -75,7 +61,10 @@ impl Expansion for OneHot {
         };
         shape.insert(axis, depth);
         let fact = model.outlet_fact(inputs[2])?.datum_type.fact(shape);
-        model.wire_node(prefix, Encode { axis, fact }, inputs)
+        let kernel = Kernel::new("OneHot", tvec!(fact), move |inputs| {
+            Ok(tvec!(encoded(axis, &inputs[0], &inputs[1], &inputs[2])?))
+        });
+        model.wire_node(prefix, kernel.binding(), inputs)
     }
 }
 
@@ -90,82 +79,50 @@ fn depth_of(depth: &Tensor) -> TractResult<usize> {
     }
 }
 
-/// A one-hot encoding along an axis. An index out of range gives a row of the off value, as the
-/// standard specifies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Encode {
-    axis: usize,
-    fact: TypedFact,
-}
-
-impl Op for Encode {
-    fn name(&self) -> StaticName {
-        "OneHot".into()
-    }
-
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Encode {
-    op_out_of_plan!();
-
-    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        fn encode<T: Datum + Copy>(
-            values: &Tensor,
-            shape: &[usize],
-            inner: usize,
-            hot: &[Option<usize>],
-        ) -> TractResult<Tensor> {
-            let values = values.try_as_plain_ram()?;
-            let [off, on] = values.as_slice::<T>()? else {
-                bail!("a one-hot encoding needs two values");
-            };
-            let mut encoded = vec![*off; shape.iter().product()];
-            let depth = encoded.len().checked_div(hot.len()).unwrap_or(0);
-            for (at, hot) in hot.iter().enumerate() {
-                if let Some(hot) = hot {
-                    let (before, after) = (at / inner, at % inner);
-                    encoded[(before * depth + hot) * inner + after] = *on;
-                }
+/// Returns a one-hot encoding along an axis. An index out of range gives a row of the off value, as
+/// the standard specifies.
+fn encoded(axis: usize, indices: &Tensor, depth: &Tensor, values: &Tensor) -> TractResult<Tensor> {
+    fn encode<T: Datum + Copy>(
+        values: &Tensor,
+        shape: &[usize],
+        inner: usize,
+        hot: &[Option<usize>],
+    ) -> TractResult<Tensor> {
+        let values = values.try_as_plain_ram()?;
+        let [off, on] = values.as_slice::<T>()? else {
+            bail!("a one-hot encoding needs two values");
+        };
+        let mut encoded = vec![*off; shape.iter().product()];
+        let depth = encoded.len().checked_div(hot.len()).unwrap_or(0);
+        for (at, hot) in hot.iter().enumerate() {
+            if let Some(hot) = hot {
+                let (before, after) = (at / inner, at % inner);
+                encoded[(before * depth + hot) * inner + after] = *on;
             }
-            Tensor::from_shape(shape, &encoded)
         }
-        let (indices, depth, values) = args_3!(inputs);
-        let depth = depth_of(&depth)?;
-        let mut shape: TVec<usize> = indices.shape().into();
-        let inner: usize = shape[self.axis..].iter().product();
-        shape.insert(self.axis, depth);
-        let bytes = shape
-            .iter()
-            .try_fold(values.datum_type().size_of(), |product, size| {
-                product.checked_mul(*size)
-            });
-        ensure!(
-            bytes.is_some_and(|bytes| bytes as u64 <= crate::tensor::MAX_TENSOR_BYTES),
-            "a one-hot encoding of shape {shape:?} is too large"
-        );
-        let indices = indices.cast_to::<i64>()?;
-        let indices = indices.try_as_plain_ram()?;
-        let hot = indices.as_slice::<i64>()?.iter();
-        let hot: Vec<Option<usize>> = hot.map(|index| checked_index(*index, depth).ok()).collect();
-        let encoded = dispatch_copy!(encode(values.datum_type())(
-            &values,
-            &shape,
-            inner.max(1),
-            &hot
-        ))?;
-        Ok(tvec!(encoded.into_tvalue()))
+        Tensor::from_shape(shape, &encoded)
     }
-}
-
-impl TypedOp for Encode {
-    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec!(self.fact.clone()))
-    }
-
-    as_op!();
+    let depth = depth_of(depth)?;
+    let mut shape: TVec<usize> = indices.shape().into();
+    let inner: usize = shape[axis..].iter().product();
+    shape.insert(axis, depth);
+    let bytes = shape
+        .iter()
+        .try_fold(values.datum_type().size_of(), |product, size| {
+            product.checked_mul(*size)
+        });
+    ensure!(
+        bytes.is_some_and(|bytes| bytes as u64 <= crate::tensor::MAX_TENSOR_BYTES),
+        "a one-hot encoding of shape {shape:?} is too large"
+    );
+    let indices = indices.cast_to::<i64>()?;
+    let indices = indices.try_as_plain_ram()?;
+    let hot = indices.as_slice::<i64>()?.iter();
+    let hot: Vec<Option<usize>> = hot.map(|index| checked_index(*index, depth).ok()).collect();
+    dispatch_copy!(encode(values.datum_type())(
+        values,
+        &shape,
+        inner.max(1),
+        &hot
+    ))
 }

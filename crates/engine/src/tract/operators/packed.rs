@@ -14,7 +14,7 @@ use tract_onnx::tract_hir::ops::logic::wire_with_rank_broadcast;
 use super::super::graph::{has_input, integer};
 use super::super::library::library_operator;
 use super::super::rows::{product_of_rows, rules_of_rows};
-use super::indices::Built;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator, stored};
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::rows::{Bits, FloatRowProduct, MatrixSizes};
 
@@ -24,7 +24,7 @@ pub(super) const NAME: &str = "MatMulNBits";
 /// Builds a `MatMulNBits`.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     if let Some(product) = Product::of(node) {
-        return Ok((expand(product), vec![]));
+        return operator(NAME, None, product);
     }
     library_operator(context, node)
 }
@@ -161,18 +161,8 @@ impl Product {
     }
 }
 
-impl Expansion for Product {
-    fn name(&self) -> StaticName {
-        NAME.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for Product {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
         rules_of_rows(
             s,
@@ -181,16 +171,8 @@ impl Expansion for Product {
         )
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let stored = |at: usize, what: &str| {
-            let stored = model.outlet_fact(inputs[at])?.konst.clone();
-            stored.with_context(|| format!("computed {what} are not supported"))
-        };
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
+        let stored = |at: usize, what| stored(model, inputs[at], what);
         let (weights, scales) = (stored(1, "weights")?, stored(2, "scales")?);
         let zeros = self.zeros.map(|at| stored(at, "zero points")).transpose()?;
         let product = self.pack(&weights, &scales, zeros.as_deref())?;

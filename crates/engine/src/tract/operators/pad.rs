@@ -6,6 +6,9 @@ use tract_onnx::tract_core::ops::array::{Pad as Padding, PadMode, Slice};
 use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::{attribute, text};
+use crate::tract::node_operator::{
+    Built, NodeOperator, Tensors, Wired, counted_from_start, integers_of, operator, stored,
+};
 
 /// A `Pad` node of the model.
 #[derive(Debug, Clone)]
@@ -27,10 +30,7 @@ enum Mode {
 }
 
 /// Builds the operator of a node.
-pub(super) fn build(
-    _: &ParsingContext,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let mode = match text(node, "mode") {
         b"" | b"constant" => Mode::Constant,
         b"reflect" => Mode::Reflect,
@@ -47,7 +47,8 @@ pub(super) fn build(
         value: attribute(node, "value").map_or(0.0, |value| value.f),
         inputs: [given[2], given[3]],
     };
-    Ok((expand(pad), vec![]))
+    let given = 1 + usize::from(pad.pads.is_none()) + pad.inputs.iter().flatten().count();
+    operator("Pad", given, pad)
 }
 
 impl Pad {
@@ -58,17 +59,13 @@ impl Pad {
         pads: Option<&Tensor>,
         axes: Option<&Tensor>,
     ) -> TractResult<Vec<[i64; 2]>> {
-        let integers = |tensor: &Tensor| -> TractResult<Vec<i64>> {
-            let values = tensor.cast_to::<i64>()?;
-            Ok(values.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
-        };
         let pads = match (&self.pads, pads) {
             (Some(pads), _) => pads.clone(),
-            (None, Some(pads)) => integers(pads)?,
+            (None, Some(pads)) => integers_of(pads)?,
             (None, None) => bail!("computed pads are not supported"),
         };
         let axes = match axes {
-            Some(axes) => integers(axes)?,
+            Some(axes) => integers_of(axes)?,
             None => (0..i64::try_from(rank)?).collect(),
         };
         ensure!(
@@ -79,39 +76,20 @@ impl Pad {
         );
         let mut all = vec![[0; 2]; rank];
         for (at, axis) in axes.iter().enumerate() {
-            let counted = if *axis < 0 {
-                axis + i64::try_from(rank)?
-            } else {
-                *axis
-            };
-            let dimension = usize::try_from(counted)
-                .ok()
-                .and_then(|axis| all.get_mut(axis));
+            let dimension = counted_from_start(*axis, rank)?;
             let dimension =
                 dimension.with_context(|| format!("axis {axis} to pad does not exist"))?;
-            *dimension = [pads[at], pads[at + axes.len()]];
+            all[dimension] = [pads[at], pads[at + axes.len()]];
         }
         Ok(all)
     }
 }
 
-impl Expansion for Pad {
-    fn name(&self) -> StaticName {
-        "Pad".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        let given = 1 + usize::from(self.pads.is_none()) + self.inputs.iter().flatten().count();
-        check_input_arity(inputs, given)?;
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for Pad {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
         s.equals(&inputs[0].rank, &outputs[0].rank)?;
-        let mut values: Vec<&'p TensorProxy> = Vec::new();
+        let mut values: Vec<&'r TensorProxy> = Vec::new();
         if self.pads.is_none() {
             values.push(&inputs[1]);
         }
@@ -135,16 +113,8 @@ impl Expansion for Pad {
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let stored = |at: usize, what: &str| {
-            let stored = model.outlet_fact(inputs[at])?.konst.clone();
-            stored.with_context(|| format!("computed {what} are not supported"))
-        };
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
+        let stored = |at: usize, what| stored(model, inputs[at], what);
         let pads = self.pads.is_none().then(|| stored(1, "pads")).transpose()?;
         let [value, axes] = self.inputs;
         let axes = axes.map(|at| stored(at, "axes")).transpose()?;

@@ -10,6 +10,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::body::{Body, plain_inputs};
 use super::facts::{common, facts_of, outer_fact, without_sizes};
+use super::subgraph::{SubgraphOperator, subgraph_operator};
+use crate::tract::kernel::Kernel;
+use crate::tract::node_operator::{Built, Wired};
 
 /// A `Loop` node. Inputs of its graph: iteration number, condition, carried tensors, captured
 /// tensors.
@@ -31,10 +34,7 @@ struct Loop {
 }
 
 /// Builds the operator of a node.
-pub(super) fn build(
-    context: &ParsingContext,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     let (body, graph) = Body::read(context, node, "body")?;
     let given: Vec<Option<usize>> = optional_inputs(node).take(node.input.len()).collect();
     let carried = given
@@ -63,7 +63,7 @@ pub(super) fn build(
         outputs,
         body,
     };
-    Ok((Box::new(repeat), captured))
+    subgraph_operator(repeat, captured)
 }
 
 /// Returns the facts that a graph declares for its outputs, without sizes.
@@ -138,83 +138,47 @@ impl Loop {
     }
 }
 
-impl PartialEq for Loop {
-    fn eq(&self, _: &Self) -> bool {
-        false
-    }
-}
+impl SubgraphOperator for Loop {
+    const NAME: &'static str = "Loop";
 
-impl Eq for Loop {}
-
-impl Op for Loop {
-    fn name(&self) -> StaticName {
-        "Loop".into()
+    fn outputs(&self) -> usize {
+        self.outputs.len()
     }
 
-    not_a_typed_op!();
-}
-
-impl EvalOp for Loop {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for Loop {
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<(
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-    )> {
-        let own = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
-        let inputs: TVec<InferenceFact> = own(inputs);
-        let mut outputs: TVec<InferenceFact> = own(outputs);
+    fn infer(&mut self, inputs: &[&InferenceFact]) -> TractResult<Option<TVec<InferenceFact>>> {
+        let inputs: Vec<InferenceFact> = inputs.iter().copied().cloned().collect();
         let is_known = inputs
             .iter()
             .all(|fact| fact.datum_type.concretize().is_some());
         // Unknown facts may become known later. Errors are reported when the graph is built.
-        if let Some(found) = is_known.then(|| self.found(&inputs).ok()).flatten() {
-            for (output, place) in outputs.iter_mut().zip(&self.outputs) {
-                output.unify_with(&found[*place])?;
-            }
-        }
-        Ok((inputs, outputs, own(observed)))
+        let found = is_known.then(|| self.found(&inputs).ok()).flatten();
+        let outputs = self.outputs.iter();
+        Ok(found.map(|found| outputs.map(|place| found[*place].clone()).collect()))
     }
 
-    fn nboutputs(&self) -> TractResult<usize> {
-        Ok(self.outputs.len())
-    }
-
-    fn to_typed(
+    fn wire(
         &self,
-        _: &InferenceModel,
-        node: &InferenceNode,
+        _: Option<Arc<Tensor>>,
+        prefix: &str,
         target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|outlet| mapping[outlet]).collect();
-        let inputs = plain_inputs(&node.name, target, &inputs)?;
+        inputs: &[OutletId],
+    ) -> Wired {
+        let inputs = plain_inputs(prefix, target, inputs)?;
         let found = self.found(&facts_of(target, &inputs)?)?;
         let facts = self
             .outputs
             .iter()
             .map(|place| outer_fact(target, &found[*place]));
-        let turning = RuntimeLoop {
-            facts: facts.collect::<TractResult<_>>()?,
-            empty: found.iter().map(empty).collect(),
-            of: self.clone(),
-        };
-        target.wire_node(&node.name, turning, &inputs)
+        let facts = facts.collect::<TractResult<_>>()?;
+        let empty: Vec<_> = found.iter().map(empty).collect();
+        let of = self.clone();
+        let turning = Kernel::of_values(Self::NAME, facts, move |_, inputs| of.run(&empty, inputs));
+        target.wire_node(prefix, turning.binding(), &inputs)
     }
-
-    as_op!();
 }
 
 /// Returns the result of collecting slices in zero iterations: unknown sizes become 0.
-fn empty(fact: &InferenceFact) -> Option<(DatumType, TVec<usize>)> {
+fn empty(fact: &InferenceFact) -> Option<EmptyTensor> {
     let sizes = fact.shape.dims().skip(1).map(|dim| {
         let size = dim.concretize().and_then(|size| size.to_usize().ok());
         size.unwrap_or(0)
@@ -223,62 +187,34 @@ fn empty(fact: &InferenceFact) -> Option<(DatumType, TVec<usize>)> {
     Some((fact.datum_type.concretize()?, shape))
 }
 
-/// A `Loop` in a graph that can run.
-#[derive(Debug, Clone)]
-struct RuntimeLoop {
-    of: Loop,
-    facts: TVec<TypedFact>,
-    /// For each output, its value after zero iterations.
-    empty: Vec<Option<(DatumType, TVec<usize>)>>,
-}
+/// The dtype and the shape of a tensor without elements.
+type EmptyTensor = (DatumType, TVec<usize>);
 
-impl PartialEq for RuntimeLoop {
-    fn eq(&self, _: &Self) -> bool {
-        false
-    }
-}
-
-impl Eq for RuntimeLoop {}
-
-impl Op for RuntimeLoop {
-    fn name(&self) -> StaticName {
-        "Loop".into()
-    }
-
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for RuntimeLoop {
-    op_out_of_plan!();
-
-    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let of = &self.of;
-        let most = of
+impl Loop {
+    /// Runs the loop. `empty` has the value of each output after zero iterations.
+    fn run(&self, empty: &[Option<EmptyTensor>], inputs: &[TValue]) -> TractResult<TVec<TValue>> {
+        let most = self
             .turns
             .map(|at| inputs[at].cast_to_scalar::<i64>())
             .transpose()?;
-        let mut goes_on = match of.condition {
+        let mut goes_on = match self.condition {
             Some(at) => inputs[at].cast_to_scalar::<bool>()?,
             None => true,
         };
-        let mut carried: TVec<TValue> = of.carried.iter().map(|at| inputs[*at].clone()).collect();
+        let mut carried: TVec<TValue> = self.carried.iter().map(|at| inputs[*at].clone()).collect();
         let mut collected: Vec<Vec<TValue>> =
-            vec![Vec::new(); of.body.outputs() - 1 - carried.len()];
+            vec![Vec::new(); self.body.outputs() - 1 - carried.len()];
         let mut turn: i64 = 0;
         while goes_on && most.is_none_or(|most| turn < most) {
             let mut given: TVec<TValue> = tvec!(tensor0(turn).into(), tensor0(true).into());
             given.append(&mut carried);
-            given.extend(of.captured.iter().map(|at| inputs[*at].clone()));
-            let mut made = of.body.run(&given)?.into_iter();
+            given.extend(self.captured.iter().map(|at| inputs[*at].clone()));
+            let mut made = self.body.run(&given)?.into_iter();
             let condition = made
                 .next()
                 .context("the condition of a loop's graph is missing")?;
             goes_on = condition.cast_to_scalar::<bool>()?;
-            carried.extend(made.by_ref().take(of.carried.len()));
+            carried.extend(made.by_ref().take(self.carried.len()));
             for (slices, slice) in collected.iter_mut().zip(made) {
                 slices.push(slice);
             }
@@ -288,7 +224,7 @@ impl EvalOp for RuntimeLoop {
             .into_iter()
             .map(Ok)
             .collect::<Vec<TractResult<TValue>>>();
-        for (slices, empty) in collected.iter().zip(&self.empty[all.len()..]) {
+        for (slices, empty) in collected.iter().zip(&empty[all.len()..]) {
             all.push(if slices.is_empty() {
                 let (dtype, shape) = empty.as_ref().context("its type is unknown")?;
                 Tensor::zero_dt(*dtype, shape).map(IntoTValue::into_tvalue)
@@ -297,7 +233,7 @@ impl EvalOp for RuntimeLoop {
             });
         }
         let mut all: Vec<Option<TractResult<TValue>>> = all.into_iter().map(Some).collect();
-        let outputs = of.outputs.iter();
+        let outputs = self.outputs.iter();
         outputs
             .map(|place| all[*place].take().context("an output is used twice")?)
             .collect()
@@ -313,12 +249,4 @@ fn stack(slices: &[TValue]) -> TractResult<TValue> {
     });
     let slices = slices.collect::<TractResult<Vec<Tensor>>>()?;
     Ok(Tensor::stack_tensors(0, &slices)?.into_tvalue())
-}
-
-impl TypedOp for RuntimeLoop {
-    fn output_facts(&self, _: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(self.facts.clone())
-    }
-
-    as_op!();
 }

@@ -14,8 +14,9 @@ use tract_onnx::tract_hir::internal::*;
 use super::super::graph::integer;
 use super::super::kernel::Kernel;
 use super::super::library::{library_expansion, library_operator};
-use super::indices::{Built, checked_index};
+use super::indices::checked_index;
 use super::packed::StoredBits;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 
 /// The operator's name.
 pub(super) const NAME: &str = "GatherBlockQuantized";
@@ -30,7 +31,7 @@ pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
         // The library reports errors of nodes that are not of these forms.
         library: library_expansion(context, node).ok(),
     };
-    Ok((expand(rows), vec![]))
+    operator(NAME, None, rows)
 }
 
 /// The storage form of a table.
@@ -158,18 +159,8 @@ impl Table {
     }
 }
 
-impl Expansion for Rows {
-    fn name(&self) -> StaticName {
-        NAME.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for Rows {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&outputs[0].datum_type, &inputs[2].datum_type)?;
         s.equals(&inputs[0].rank, 2)?;
         let each = self.form.stored.per_byte();
@@ -183,12 +174,7 @@ impl Expansion for Rows {
         )
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let stored = |at: usize| TractResult::Ok(model.outlet_fact(inputs[at])?.konst.clone());
         let zeros = self.form.zeros.map(stored).transpose()?;
         let (data, scales) = (stored(0)?, stored(2)?);

@@ -29,6 +29,18 @@ pub(super) struct Wire {
     pub(super) dtype: DType,
 }
 
+impl Wire {
+    /// Creates a wire of this dtype.
+    pub(super) fn new(outlet: OutletId, dtype: DType) -> Self {
+        Self { outlet, dtype }
+    }
+
+    /// Creates a wire of float32 numbers.
+    pub(super) fn float(outlet: OutletId) -> Self {
+        Self::new(outlet, DType::Float32)
+    }
+}
+
 /// A graph under construction.
 pub(super) struct Builder {
     /// tract's model.
@@ -191,13 +203,7 @@ impl Builder {
 
     /// Rounds a value computed in float32 to its dtype.
     pub(super) fn rounded(&mut self, outlet: OutletId, dtype: DType) -> TractResult<Wire> {
-        self.cast(
-            Wire {
-                outlet,
-                dtype: DType::Float32,
-            },
-            dtype,
-        )
+        self.cast(Wire::float(outlet), dtype)
     }
 
     fn round(&mut self, outlet: OutletId, dtype: DType) -> TractResult<OutletId> {
@@ -439,6 +445,45 @@ impl Builder {
         let outlet = self.model.wire_node(name, value, &[])?[0];
         self.wire(cast(datum_type(dtype)), &[outlet])
     }
+}
+
+/// Fails unless a shape has this rank; `of` names its tensor.
+pub(super) fn check_rank<T>(shape: &[T], rank: usize, of: &str) -> TractResult<()> {
+    let found = shape.len();
+    ensure!(
+        found == rank,
+        "invalid rank of {of}: expected {rank}, got {found}"
+    );
+    Ok(())
+}
+
+/// Returns the sizes of a shape of this rank; `of` names its tensor.
+pub(super) fn ranked<'s, const RANK: usize, T>(
+    shape: &'s [T],
+    of: &str,
+) -> TractResult<&'s [T; RANK]> {
+    check_rank(shape, RANK, of)?;
+    shape.try_into().context("the rank was checked")
+}
+
+/// Returns one of `rank` dimensions; negative numbers count from the end.
+pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
+    axis_within(axis, rank, rank)
+}
+
+/// Like [`axis_of`], for a tensor of this rank that has `count` dimensions to choose from.
+pub(super) fn axis_within(axis: i64, count: usize, rank: usize) -> TractResult<usize> {
+    let count = i64::try_from(count)?;
+    ensure!(
+        -count <= axis && axis < count,
+        "dimension {axis} is out of range for rank {rank}"
+    );
+    Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
+}
+
+/// Returns dimensions of a tensor of this rank; negative numbers count from the end.
+pub(super) fn axes_of(axes: &[i64], rank: usize) -> TractResult<Vec<usize>> {
+    axes.iter().map(|axis| axis_of(*axis, rank)).collect()
 }
 
 /// Returns a number as a tensor without dimensions, in tract's datum type for `dtype`.

@@ -264,6 +264,21 @@ impl Caller<'_, '_> {
         }
     }
 
+    /// Computes the logarithm of a sum of exponentials along dimensions, which keep size 1. The
+    /// maximum is subtracted first.
+    pub(super) fn log_sum_exp(&mut self, x: Wire, axes: &[i64], dtype: DType) -> TractResult<Wire> {
+        let args = vec![x.into(), CallArg::from(axes), true.into()];
+        let most = self.tensor("aten::amax.out", args, dtype)?;
+        let args = vec![x.into(), most.into(), CallArg::from(1)];
+        let x = self.tensor("aten::sub.out", args, dtype)?;
+        let x = self.tensor("aten::exp.out", vec![x.into()], dtype)?;
+        let args = vec![x.into(), CallArg::from(axes), true.into(), CallArg::None];
+        let sum = self.tensor("aten::sum.IntList_out", args, dtype)?;
+        let log = self.tensor("aten::log.out", vec![sum.into()], dtype)?;
+        let args = vec![log.into(), most.into(), CallArg::from(1)];
+        self.tensor("aten::add.out", args, dtype)
+    }
+
     /// Gathers rows of a tensor along a dimension; the dimensions of the indices replace it.
     pub(super) fn rows(&mut self, x: Wire, indices: Wire, axis: usize) -> TractResult<Wire> {
         let rank = self.builder.rank(x.outlet)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::guard::Failure;
 use super::frame::Frame;
+use super::payload::PayloadCall;
 use super::weights::Weights;
 use super::{coreml, mlx, vulkan, xnnpack};
 use pkgtool_base::package::Backend;
@@ -23,10 +24,7 @@ struct PortableBackend {
 }
 
 /// Reads a payload and lowers the call of its graph.
-///
-/// Arguments: the frame, the name of the call's place in the program, the payload, the arguments of
-/// the call.
-type LowerCall = fn(&mut Frame<'_>, &str, ByteRange, &[usize]) -> Result<(), Failure>;
+type LowerCall = fn(&mut Frame<'_>, PayloadCall<'_>) -> Result<(), Failure>;
 
 /// Returns the names of the operators in a payload that cannot be lowered.
 type FindUnsupported = fn(&Weights, ByteRange) -> Result<BTreeSet<String>, Failure>;
@@ -130,8 +128,12 @@ pub(super) fn call(
     let Some(payload) = payload else {
         return Err(Failure::new("the delegate has no payload"));
     };
-    (portable.lower)(frame, scope, payload, args)
-        .map_err(|failure| failure.at(Some(scope.to_owned())))
+    let call = PayloadCall {
+        scope,
+        payload,
+        args,
+    };
+    (portable.lower)(frame, call).map_err(|failure| failure.at(Some(scope.to_owned())))
 }
 
 /// Names the runtime for a delegate that cannot be lowered.

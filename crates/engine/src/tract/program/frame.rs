@@ -17,6 +17,7 @@ use super::datum_type;
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
+use pkgtool_model::ElementType;
 use pkgtool_model::executorch::body::{BodyValue, MethodBody, TensorBody, TensorData};
 
 /// The current content of one of the method's values.
@@ -76,24 +77,6 @@ pub(super) struct CurrentValues {
 }
 
 impl<'a> Frame<'a> {
-    /// Splits the arguments of a delegate call into its inputs and outputs, after checking their
-    /// number.
-    pub(super) fn split_call_args<'v>(
-        &mut self,
-        scope: &str,
-        args: &'v [usize],
-        (inputs, outputs): (usize, usize),
-    ) -> Result<(&'v [usize], &'v [usize]), Failure> {
-        if args.len() != inputs + outputs {
-            return Err(Failure::new(format!(
-                "wrong number of arguments of a delegate call: expected {inputs} inputs and {outputs} outputs, got {}",
-                args.len()
-            )));
-        }
-        self.builder.set_scope(scope.to_owned());
-        Ok(args.split_at(inputs))
-    }
-
     /// Begins to lower a method.
     pub(super) fn new(method: &'a MethodBody, weights: &'a Weights) -> Self {
         let mut frame = Self {
@@ -135,10 +118,7 @@ impl<'a> Frame<'a> {
         let outlet = self
             .builder
             .binary(Box::new(Add), number.wire.outlet, plus)?;
-        Ok(Wire {
-            outlet,
-            dtype: number.wire.dtype,
-        })
+        Ok(Wire::new(outlet, number.wire.dtype))
     }
 
     /// Writes a value.
@@ -172,7 +152,7 @@ impl<'a> Frame<'a> {
             return Ok(None);
         };
         let wire = self.tensor(base)?;
-        let dtype = dtype_of(tensor).map_err(|failure| format_err!("{}", failure.reason))?;
+        let dtype = dtype_of(tensor)?;
         ensure!(
             wire.dtype == dtype,
             "value {value} is a view of value {base}, but their dtypes differ"
@@ -186,8 +166,7 @@ impl<'a> Frame<'a> {
     pub(super) fn set_tensor(&mut self, value: usize, wire: Wire) -> TractResult<()> {
         let wire = match &self.method.values[value] {
             BodyValue::Tensor(tensor) => {
-                let dtype =
-                    dtype_of(tensor).map_err(|failure| format_err!("{}", failure.reason))?;
+                let dtype = dtype_of(tensor)?;
                 self.builder.cast(wire, dtype)?
             }
             _ => bail!("value {value} is not a tensor"),
@@ -215,8 +194,7 @@ impl<'a> Frame<'a> {
         {
             return Ok(wire);
         }
-        let told = |failure: Failure| format_err!("{}", failure.reason);
-        let dtype = dtype_of(tensor).map_err(told)?;
+        let dtype = dtype_of(tensor)?;
         let stored: Vec<u64> = tensor
             .dim_order
             .iter()
@@ -230,7 +208,7 @@ impl<'a> Frame<'a> {
             TensorData::External(name) => weights.named(name, dtype, &tensor.sizes),
             TensorData::None => zeros(dtype, &stored),
         };
-        let read = read.map_err(told)?;
+        let read = read?;
         if matches!(tensor.data, TensorData::State(_) | TensorData::None) {
             let read = permuted(&read, &tensor.dim_order)?;
             return self.state(value, read, dtype);
@@ -264,7 +242,7 @@ impl<'a> Frame<'a> {
             return Ok((place, *wire));
         }
         let initial = initial.map_or_else(|| zeros(dtype, shape), Ok);
-        let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
+        let initial = initial?;
         let wire = self.state(place, initial, dtype)?;
         Ok((place, wire))
     }
@@ -286,18 +264,19 @@ impl<'a> Frame<'a> {
         let Some(tensor) = self.method.values[value].tensor() else {
             bail!("value {value} is not a tensor");
         };
-        dtype_of(tensor).map_err(|failure| format_err!("{}", failure.reason))
+        Ok(dtype_of(tensor)?)
     }
 }
 
 /// Returns the dtype of a tensor.
 pub(super) fn dtype_of(tensor: &TensorBody) -> Result<DType, Failure> {
-    DType::from_element(&tensor.element).ok_or_else(|| {
-        Failure::new(format!(
-            "invalid dtype of a tensor: {}",
-            tensor.element.name()
-        ))
-    })
+    dtype_of_element(&tensor.element)
+}
+
+/// Returns the dtype of elements of this type.
+pub(super) fn dtype_of_element(element: &ElementType) -> Result<DType, Failure> {
+    DType::from_element(element)
+        .ok_or_else(|| Failure::new(format!("invalid dtype of a tensor: {}", element.name())))
 }
 
 /// Returns the position in memory of each dimension of a tensor.

@@ -16,6 +16,7 @@ mod delegates;
 mod frame;
 mod mlx;
 mod operators;
+mod payload;
 mod pointwise;
 mod product;
 mod resize;

@@ -194,10 +194,7 @@ impl Walk<'_> {
             .builder
             .same_rank([condition, yes.outlet, no.outlet])?;
         let outlet = self.frame.builder.wire(Iff, &[condition, a, b])?;
-        Ok(Wire {
-            outlet,
-            dtype: yes.dtype,
-        })
+        Ok(Wire::new(outlet, yes.dtype))
     }
 
     fn finish(mut self, given: Vec<usize>) -> Result<Lowered, Failure> {
@@ -232,10 +229,9 @@ impl Walk<'_> {
         Ok(match self.frame.slot(value)? {
             Slot::Tensor(wire) => wire,
             Slot::Number(number) => self.frame.number_as_tensor(&number)?,
-            Slot::Int(value) => Wire {
-                outlet: self.frame.builder.size(&value, DType::Int64)?,
-                dtype: DType::Int64,
-            },
+            Slot::Int(value) => {
+                Wire::new(self.frame.builder.size(&value, DType::Int64)?, DType::Int64)
+            }
             Slot::Double(value) => self.frame.builder.scalar(value, DType::Float64, 0)?,
             Slot::Bool(value) => {
                 self.frame

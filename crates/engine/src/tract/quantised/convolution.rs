@@ -11,7 +11,7 @@ use super::product::Weights;
 use crate::tract::graph::{attribute, integer, text};
 use crate::tract::images::{over_images_of_bytes, window};
 use crate::tract::kernel::Kernel;
-use crate::tract::operators::Built;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::bytes::elementwise::Grid;
 use pkgtool_kernels::bytes::{Convolution, Sign, convolution};
@@ -33,14 +33,14 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         output_channels: *outputs,
         ..spec(node, window, padding)?
     };
-    let operator = Operator {
+    let convolution = Operator {
         spec,
         groups,
         from: node::grid(node, "x")?,
         sign: node::grid(node, "y")?.sign,
         weights: Weights::of(node)?,
     };
-    Ok((expand(operator), vec![]))
+    operator(node::CONVOLUTION, 2, convolution)
 }
 
 /// Returns windows of this shape over images with the channels first.
@@ -143,24 +143,10 @@ impl Operator {
     }
 }
 
-impl Expansion for Operator {
-    fn name(&self) -> StaticName {
-        node::CONVOLUTION.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_input_arity(inputs, 2)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].datum_type, node::datum_type(self.from.sign))?;
-        s.equals(&outputs[0].datum_type, node::datum_type(self.sign))?;
-        let rank = i64::try_from(self.spec.rank() + 2)?;
-        s.equals(&inputs[0].rank, rank)?;
-        s.equals(&outputs[0].rank, rank)?;
+impl NodeOperator for Operator {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        node::byte_dtypes(s, [self.from.sign, self.sign], [inputs, outputs])?;
+        image_ranks(s, &self.spec, [inputs, outputs])?;
         s.equals(&inputs[0].shape[1], self.spec.input_channels.to_dim())?;
         s.equals(&outputs[0].shape[1], self.spec.output_channels.to_dim())?;
         s.given(&inputs[0].shape, move |s, shape| {
@@ -169,12 +155,7 @@ impl Expansion for Operator {
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let kernel = self.kernel(&self.weights.bytes.signed(model, inputs[1])?)?;
         let bytes = kernel.bytes();
         let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
@@ -192,6 +173,17 @@ impl Expansion for Operator {
             )
         })
     }
+}
+
+/// Adds the rules for the ranks of images and of the results of windows over them.
+pub(super) fn image_ranks<'r>(
+    s: &mut Solver<'r>,
+    spec: &PoolSpec,
+    [inputs, outputs]: Tensors<'r>,
+) -> InferenceResult {
+    let rank = i64::try_from(spec.rank() + 2)?;
+    s.equals(&inputs[0].rank, rank)?;
+    s.equals(&outputs[0].rank, rank)
 }
 
 /// Adds `kernel`, which needs the channels last, to a graph of images with the channels first.

@@ -7,9 +7,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::place;
 use super::node;
-use super::product::Bytes;
+use super::product::{Bytes, matrix_sizes};
 use crate::tract::kernel::Kernel;
-use crate::tract::operators::Built;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use crate::tract::pool::{computed_from_bytes, computed_to_bytes};
 use crate::tract::rows::{rules_of_rows, turned, with_last};
 use pkgtool_kernels::bytes::elementwise::{Grid, Range};
@@ -19,15 +19,11 @@ use pkgtool_kernels::{Cpu, Split};
 
 /// Builds a product.
 pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
-    let sizes = node::shape(node)?;
-    let &[inputs, outputs] = sizes.as_slice() else {
-        bail!("expected a matrix of two dimensions, got {}", sizes.len());
-    };
-    let operator = Product {
-        sizes: [inputs, outputs],
+    let product = Product {
+        sizes: matrix_sizes(node)?,
         weights: Bytes::of(node)?,
     };
-    Ok((expand(operator), vec![]))
+    operator(node::SUMS, None, product)
 }
 
 /// Returns the grid of unsigned bytes that covers these numbers and zero. If all are zero the scale
@@ -54,23 +50,12 @@ fn grid([least, most]: [f32; 2]) -> Grid {
 #[derive(Debug, Clone)]
 pub(super) struct Quantization;
 
-impl Expansion for Quantization {
-    fn name(&self) -> StaticName {
-        "DynamicQuantizeLinear".into()
+impl NodeOperator for Quantization {
+    fn outputs(&self) -> usize {
+        3
     }
 
-    fn nboutputs(&self) -> TractResult<usize> {
-        Ok(3)
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 3)?;
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&inputs[0].datum_type, f32::datum_type())?;
         s.equals(&outputs[0].datum_type, u8::datum_type())?;
         s.equals(&outputs[1].datum_type, f32::datum_type())?;
@@ -80,12 +65,7 @@ impl Expansion for Quantization {
         s.equals(&inputs[0].shape, &outputs[0].shape)
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let shape = model.outlet_fact(inputs[0])?.shape.to_tvec();
         let facts = tvec!(
             u8::fact(shape),
@@ -122,18 +102,8 @@ struct Product {
     weights: Bytes,
 }
 
-impl Expansion for Product {
-    fn name(&self) -> StaticName {
-        node::SUMS.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for Product {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&outputs[0].datum_type, i32::datum_type())?;
         if let Some(zero) = inputs.get(2) {
             s.equals(&inputs[0].datum_type, &zero.datum_type)?;
@@ -141,12 +111,7 @@ impl Expansion for Product {
         rules_of_rows(s, [&inputs[0], &outputs[0]], self.sizes)
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let rows = model.outlet_fact(inputs[0])?;
         let sign = match rows.datum_type {
             DatumType::I8 => Sign::Signed,

@@ -9,27 +9,61 @@ use tract_onnx::tract_hir::internal::*;
 use super::node;
 use crate::tract::graph::integer;
 use crate::tract::kernel::Kernel;
-use crate::tract::operators::Built;
+use crate::tract::node_operator::{
+    Built, NodeOperator, Tensors, Wired, broadcast_shape, operator, same_shape,
+};
 use crate::tract::pool::{computed_bytes, computed_to_bytes};
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
+use pkgtool_kernels::bytes::elementwise::{Pair, Range, clamp};
 use pkgtool_kernels::bytes::real::Operation;
 use pkgtool_kernels::{Cpu, Split};
 
 /// Builds an operator that quantises numbers.
 pub(super) fn build_rounded(_: &ParsingContext, node: &NodeProto) -> Built {
-    let to = node::grid(node, "y")?;
-    Ok((expand(Real { to }), vec![]))
+    let (to, cpu) = (node::grid(node, "y")?, Cpu::chosen());
+    let range = Range::whole(to.sign);
+    let dtype = node::datum_type(to.sign);
+    let dtypes = [f32::datum_type(), dtype].map(Some);
+    same_shape(node::ROUNDED, 1, dtypes, move |prefix, model, inputs| {
+        let kernel = Kernel::of_elements("ToGrid", dtype, move |inputs| {
+            let work = |from: &[&[f32]], output: &mut [u8], split| {
+                to.round(cpu, range, from[0], output, split)
+            };
+            let shape = inputs[0].shape();
+            Ok(tvec!(computed_to_bytes(dtype, shape, inputs, work)?))
+        });
+        model.wire_node(prefix, kernel, inputs)
+    })
 }
 
 /// Builds an operator that converts bytes to another grid, or clamps them to a range.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
-    let operator = Rounded {
-        from: node::grid(node, "x")?,
-        to: node::grid(node, "y")?,
-        range: node::range(node)?,
-    };
-    Ok((expand(operator), vec![]))
+    let (from, to) = (node::grid(node, "x")?, node::grid(node, "y")?);
+    let (range, cpu) = (node::range(node)?, Cpu::chosen());
+    let signs = [from.sign, to.sign];
+    byte_function(node::ELEMENTS, signs, move || {
+        if from == to {
+            of_elements("ClampBytes", to.sign, move |bytes, output, split| {
+                clamp(cpu, (to.sign, range), bytes[0], output, split)
+            })
+        } else {
+            of_elements("Regrid", to.sign, move |bytes, output, split| {
+                from.round_again(cpu, (to, range), bytes[0], output, split)
+            })
+        }
+    })
+}
+
+/// Builds a function of single bytes, whose results have the second signedness.
+pub(super) fn byte_function(
+    name: &'static str,
+    signs: [Sign; 2],
+    kernel: impl Fn() -> Kernel + Clone + Send + Sync + 'static,
+) -> Built {
+    let dtypes = signs.map(|sign| Some(node::datum_type(sign)));
+    same_shape(name, 1, dtypes, move |prefix, model, inputs| {
+        model.wire_node(prefix, kernel(), inputs)
+    })
 }
 
 /// Builds a sum, a difference or a product.
@@ -46,7 +80,7 @@ pub(super) fn build_pair(_: &ParsingContext, node: &NodeProto) -> Built {
         output: node::grid(node, "y")?,
         range: node::range(node)?,
     };
-    Ok((expand(Paired { pair, operation }), vec![]))
+    operator(node::PAIR, 2, Paired { pair, operation })
 }
 
 /// Creates an elementwise operator whose results are bytes of this signedness.
@@ -66,139 +100,22 @@ pub(super) fn of_elements(
     })
 }
 
-/// Adds the rules of an operator with one input and one output of the same shape and of these
-/// dtypes.
-pub(super) fn one_to_one<'r, 'p: 'r>(
-    s: &mut Solver<'r>,
-    [from, to]: [DatumType; 2],
-    inputs: &'p [TensorProxy],
-    outputs: &'p [TensorProxy],
-) -> TractResult<()> {
-    check_input_arity(inputs, 1)?;
-    check_output_arity(outputs, 1)?;
-    s.equals(&inputs[0].datum_type, from)?;
-    s.equals(&outputs[0].datum_type, to)?;
-    s.equals(&inputs[0].shape, &outputs[0].shape)
-}
-
-#[derive(Debug, Clone)]
-struct Real {
-    to: Grid,
-}
-
-impl Expansion for Real {
-    fn name(&self) -> StaticName {
-        node::ROUNDED.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        let to = node::datum_type(self.to.sign);
-        one_to_one(s, [f32::datum_type(), to], inputs, outputs)
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let (to, cpu) = (self.to, Cpu::chosen());
-        let range = Range::whole(to.sign);
-        let dtype = node::datum_type(to.sign);
-        let kernel = Kernel::of_elements("ToGrid", dtype, move |inputs| {
-            let work = |from: &[&[f32]], output: &mut [u8], split| {
-                to.round(cpu, range, from[0], output, split)
-            };
-            let shape = inputs[0].shape();
-            Ok(tvec!(computed_to_bytes(dtype, shape, inputs, work)?))
-        });
-        model.wire_node(prefix, kernel, inputs)
-    }
-}
-
-#[derive(Debug, Clone)]
-struct Rounded {
-    from: Grid,
-    to: Grid,
-    range: Range,
-}
-
-impl Expansion for Rounded {
-    fn name(&self) -> StaticName {
-        node::ELEMENTS.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        let dtypes = [self.from.sign, self.to.sign].map(node::datum_type);
-        one_to_one(s, dtypes, inputs, outputs)
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let Self { from, to, range } = *self;
-        let cpu = Cpu::chosen();
-        let kernel = if from == to {
-            of_elements("ClampBytes", to.sign, move |bytes, output, split| {
-                clamp(cpu, (to.sign, range), bytes[0], output, split)
-            })
-        } else {
-            of_elements("Regrid", to.sign, move |bytes, output, split| {
-                from.round_again(cpu, (to, range), bytes[0], output, split)
-            })
-        };
-        model.wire_node(prefix, kernel, inputs)
-    }
-}
-
 #[derive(Debug, Clone)]
 struct Paired {
     pair: Pair,
     operation: Operation,
 }
 
-impl Expansion for Paired {
-    fn name(&self) -> StaticName {
-        node::PAIR.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_input_arity(inputs, 2)?;
-        check_output_arity(outputs, 1)?;
+impl NodeOperator for Paired {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         let grids = self.pair.inputs.iter().chain([&self.pair.output]);
         for (grid, tensor) in grids.zip(inputs.iter().chain(outputs)) {
             s.equals(&tensor.datum_type, node::datum_type(grid.sign))?;
         }
-        s.given_2(&inputs[0].shape, &inputs[1].shape, move |s, a, b| {
-            let shape = tract_onnx::tract_core::broadcast::multi_broadcast(&[a, b])?;
-            s.equals(&outputs[0].shape, shape)
-        })
+        broadcast_shape(s, [inputs, outputs])
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let mut inputs = wire_rank_broadcast(prefix, model, inputs)?;
         let shapes = [0, 1].map(|at| model.outlet_fact(inputs[at]).map(|it| it.shape.to_tvec()));
         let [a, b] = shapes;

@@ -39,26 +39,33 @@ mod unfold;
 mod windows;
 
 use tract_onnx::Onnx;
-use tract_onnx::tract_hir::internal::expand;
 
+use super::node_operator::{Builder, operator};
 use dynamic::Quantization;
 pub(super) use fuse::fuse;
 pub(super) use unfold::unfold;
 
+/// The operators of this module by name.
+const OPERATORS: [(&str, Builder); 11] = [
+    (node::CONVOLUTION, convolution::build),
+    (node::PRODUCT, product::build),
+    (node::SUMS, dynamic::build_product),
+    (QUANTIZATION, |_, _| operator(QUANTIZATION, 1, Quantization)),
+    (node::ELEMENTS, elements::build),
+    (node::ROUNDED, elements::build_rounded),
+    (node::PAIR, elements::build_pair),
+    (node::LARGEST, pool::build_largest),
+    (node::MEAN, pool::build_mean),
+    (node::AVERAGE, pool::build_average),
+    (node::TABLE, table::build),
+];
+
+/// ONNX's operator that quantises numbers between their extremes.
+const QUANTIZATION: &str = "DynamicQuantizeLinear";
+
 /// Registers builders for the nodes of this module in the library's reader.
 pub(super) fn register(reader: &mut Onnx) {
-    let operators = &mut reader.op_register;
-    operators.insert(node::CONVOLUTION, convolution::build);
-    operators.insert(node::PRODUCT, product::build);
-    operators.insert(node::SUMS, dynamic::build_product);
-    operators.insert("DynamicQuantizeLinear", |_, _| {
-        Ok((expand(Quantization), vec![]))
-    });
-    operators.insert(node::ELEMENTS, elements::build);
-    operators.insert(node::ROUNDED, elements::build_rounded);
-    operators.insert(node::PAIR, elements::build_pair);
-    operators.insert(node::LARGEST, pool::build_largest);
-    operators.insert(node::MEAN, pool::build_mean);
-    operators.insert(node::AVERAGE, pool::build_average);
-    operators.insert(node::TABLE, table::build);
+    for (name, build) in OPERATORS {
+        reader.op_register.insert(name, build);
+    }
 }

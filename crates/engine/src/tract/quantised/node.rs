@@ -4,8 +4,10 @@
 use tract_onnx::pb::{AttributeProto, NodeProto};
 use tract_onnx::prelude::{DatumType, TractResult};
 use tract_onnx::tract_core::internal::TractErrorContext as _;
+use tract_onnx::tract_hir::infer::Solver;
 
 use crate::tract::graph::{attribute, integer, step};
+use crate::tract::node_operator::Tensors;
 use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::bytes::elementwise::{Grid, Range};
 
@@ -178,4 +180,14 @@ pub(super) const fn datum_type(sign: Sign) -> DatumType {
         Sign::Signed => DatumType::I8,
         Sign::Unsigned => DatumType::U8,
     }
+}
+
+/// Adds the rules for the dtypes of bytes: those of the first input and of the output.
+pub(super) fn byte_dtypes<'r>(
+    s: &mut Solver<'r>,
+    [from, to]: [Sign; 2],
+    [inputs, outputs]: Tensors<'r>,
+) -> TractResult<()> {
+    s.equals(&inputs[0].datum_type, datum_type(from))?;
+    s.equals(&outputs[0].datum_type, datum_type(to))
 }

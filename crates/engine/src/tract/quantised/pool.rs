@@ -1,17 +1,19 @@
 //! Pooling on bytes: the maximum and the mean of windows, and means along axes.
 
+use std::fmt;
+
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
 use tract_onnx::tract_hir::internal::*;
 
 use super::axes::within;
-use super::convolution::{channels_last, over_images, padding, spec};
+use super::convolution::{channels_last, image_ranks, over_images, padding, spec};
 use super::node;
 use crate::tract::graph::integer;
 use crate::tract::images::{over_images_of_bytes, too_large, window};
 use crate::tract::kernel::Kernel;
-use crate::tract::operators::Built;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use crate::tract::pool::computed_bytes;
 use crate::tract::watch::WRONG_RESULT;
 use pkgtool_kernels::bytes::Sign;
@@ -21,22 +23,31 @@ use pkgtool_kernels::{Cpu, Split};
 
 /// Builds a maximum pool.
 pub(super) fn build_largest(_: &ParsingContext, node: &NodeProto) -> Built {
-    let operator = Largest {
+    let (cpu, sign) = (Cpu::chosen(), node::sign(node, "x"));
+    let pool = Pool {
+        kernel: "LargestBytes",
         spec: windows(node)?,
-        sign: node::sign(node, "x"),
+        signs: [sign; 2],
+        work: move |windows: Placed<'_>, channels, from: &[u8], to: &mut [u8], split| {
+            max_pool(cpu, sign, windows, channels, from, to, split)
+        },
     };
-    Ok((expand(operator), vec![]))
+    operator(node::LARGEST, 1, pool)
 }
 
 /// Builds an average pool.
 pub(super) fn build_average(_: &ParsingContext, node: &NodeProto) -> Built {
     let spec = windows(node)?;
-    let operator = Average {
-        counted: counted(node, &spec)?,
-        mean: mean(node)?,
+    let (cpu, mean, counted) = (Cpu::chosen(), mean(node)?, counted(node, &spec)?);
+    let pool = Pool {
+        kernel: "AverageBytes",
         spec,
+        signs: [mean.from.sign, mean.to.sign],
+        work: move |windows: Placed<'_>, channels, from: &[u8], to: &mut [u8], split| {
+            mean.of_windows(cpu, windows, (channels, counted), from, to, split)
+        },
     };
-    Ok((expand(operator), vec![]))
+    operator(node::AVERAGE, 1, pool)
 }
 
 /// Returns the divisor of a window's sum.
@@ -80,100 +91,66 @@ fn mean(node: &NodeProto) -> TractResult<Mean> {
 
 /// Builds a mean along axes.
 pub(super) fn build_mean(_: &ParsingContext, node: &NodeProto) -> Built {
-    let operator = Averaged {
+    let averaged = Averaged {
         mean: mean(node)?,
         axes: node::integers(node, "axes")?.unwrap_or_default(),
         keeps: integer(node, "keepdims", 1) != 0,
     };
-    Ok((expand(operator), vec![]))
+    operator(node::MEAN, 1, averaged)
 }
 
-#[derive(Debug, Clone)]
-struct Largest {
+/// Windows, and their positions over an image.
+type Placed<'a> = (&'a Window, &'a WindowPositions);
+
+/// A function of the windows over images.
+#[derive(Clone)]
+struct Pool<F> {
+    /// The name of its kernel.
+    kernel: &'static str,
     spec: PoolSpec,
-    sign: Sign,
+    /// The signedness of inputs and outputs.
+    signs: [Sign; 2],
+    work: F,
 }
 
-impl Expansion for Largest {
-    fn name(&self) -> StaticName {
-        node::LARGEST.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        pooled(&self.spec, [self.sign; 2], s, inputs, outputs)
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let (cpu, sign) = (Cpu::chosen(), self.sign);
-        let work =
-            move |windows: (&Window, &WindowPositions),
-                  channels,
-                  from: &[u8],
-                  to: &mut [u8],
-                  split| { max_pool(cpu, sign, windows, channels, from, to, split) };
-        over_windows(
-            ("LargestBytes", prefix),
-            model,
-            inputs[0],
-            (&self.spec, sign),
-            work,
-        )
+impl<F> fmt::Debug for Pool<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kernel)
     }
 }
 
-#[derive(Debug, Clone)]
-struct Average {
-    spec: PoolSpec,
-    mean: Mean,
-    counted: Counted,
-}
-
-impl Expansion for Average {
-    fn name(&self) -> StaticName {
-        node::AVERAGE.into()
+impl<F> NodeOperator for Pool<F>
+where
+    F: Fn(Placed<'_>, usize, &[u8], &mut [u8], Split) -> Result<(), String>,
+    F: Clone + Send + Sync + 'static,
+{
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        node::byte_dtypes(s, self.signs, [inputs, outputs])?;
+        image_ranks(s, &self.spec, [inputs, outputs])?;
+        s.given(&inputs[0].shape, move |s, shape| {
+            let spec = of_channels(&self.spec, shape[1].to_usize()?);
+            s.equals(&outputs[0].shape, spec.output_shape(&shape)?.shape)
+        })
     }
 
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        let signs = [self.mean.from.sign, self.mean.to.sign];
-        pooled(&self.spec, signs, s, inputs, outputs)
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let (cpu, mean, counted) = (Cpu::chosen(), self.mean, self.counted);
-        let work = move |windows: (&Window, &WindowPositions),
-                         channels,
-                         from: &[u8],
-                         to: &mut [u8],
-                         split| {
-            mean.of_windows(cpu, windows, (channels, counted), from, to, split)
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
+        let channels = model.outlet_fact(inputs[0])?.shape[1].to_usize()?;
+        let window = window(&self.spec).map_err(TractError::msg)?;
+        let spec = channels_last(&of_channels(&self.spec, channels));
+        let (of_run, work) = (spec.clone(), self.work.clone());
+        let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
+            let sizes = &placed.input[2 - of_run.rank()..];
+            check_reach(&of_run, sizes.iter().copied().map(Some))?;
+            work((&window, placed), channels, from[0], to, split)
         };
-        over_windows(
-            ("AverageBytes", prefix),
-            model,
-            inputs[0],
-            (&self.spec, mean.to.sign),
-            work,
-        )
+        over_images(prefix, model, inputs[0], |fact| {
+            // An empty output needs no run.
+            let sizes = fact.shape[1..=spec.rank()].iter();
+            let sizes = sizes.map(|size| size.to_usize().ok());
+            check_reach(&spec, sizes).map_err(TractError::msg)?;
+            let dtype = node::datum_type(self.signs[1]);
+            over_images_of_bytes(self.kernel, spec, fact, dtype, 0, run)
+        })
     }
 }
 
@@ -184,57 +161,6 @@ fn of_channels(spec: &PoolSpec, channels: usize) -> PoolSpec {
         output_channels: channels,
         ..spec.clone()
     }
-}
-
-/// Adds the rules for images and the results of windows over them.
-fn pooled<'r, 'p: 'r, 's: 'r>(
-    spec: &'s PoolSpec,
-    [from, to]: [Sign; 2],
-    s: &mut Solver<'r>,
-    inputs: &'p [TensorProxy],
-    outputs: &'p [TensorProxy],
-) -> TractResult<()> {
-    check_input_arity(inputs, 1)?;
-    check_output_arity(outputs, 1)?;
-    s.equals(&inputs[0].datum_type, node::datum_type(from))?;
-    s.equals(&outputs[0].datum_type, node::datum_type(to))?;
-    let rank = i64::try_from(spec.rank() + 2)?;
-    s.equals(&inputs[0].rank, rank)?;
-    s.equals(&outputs[0].rank, rank)?;
-    s.given(&inputs[0].shape, move |s, shape| {
-        let spec = of_channels(spec, shape[1].to_usize()?);
-        s.equals(&outputs[0].shape, spec.output_shape(&shape)?.shape)
-    })
-}
-
-/// Adds an operator that applies `work` to windows over images, with bytes of this signedness as
-/// results.
-fn over_windows(
-    (name, prefix): (&'static str, &str),
-    model: &mut TypedModel,
-    images: OutletId,
-    (spec, sign): (&PoolSpec, Sign),
-    work: impl Fn((&Window, &WindowPositions), usize, &[u8], &mut [u8], Split) -> Result<(), String>
-    + Send
-    + Sync
-    + 'static,
-) -> TractResult<TVec<OutletId>> {
-    let channels = model.outlet_fact(images)?.shape[1].to_usize()?;
-    let window = window(spec).map_err(TractError::msg)?;
-    let spec = channels_last(&of_channels(spec, channels));
-    let of_run = spec.clone();
-    let run = move |placed: &WindowPositions, from: &[&[u8]], to: &mut [u8], split| {
-        let sizes = &placed.input[2 - of_run.rank()..];
-        check_reach(&of_run, sizes.iter().copied().map(Some))?;
-        work((&window, placed), channels, from[0], to, split)
-    };
-    over_images(prefix, model, images, |fact| {
-        // An empty output needs no run.
-        let sizes = fact.shape[1..=spec.rank()].iter();
-        let sizes = sizes.map(|size| size.to_usize().ok());
-        check_reach(&spec, sizes).map_err(TractError::msg)?;
-        over_images_of_bytes(name, spec, fact, node::datum_type(sign), 0, run)
-    })
 }
 
 /// Fails if windows are larger than images of these sizes, as far as known, or would cover only
@@ -260,22 +186,13 @@ struct Averaged {
     keeps: bool,
 }
 
-impl Expansion for Averaged {
-    fn name(&self) -> StaticName {
-        node::MEAN.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        let Mean { from, to, .. } = self.mean;
-        s.equals(&inputs[0].datum_type, node::datum_type(from.sign))?;
-        s.equals(&outputs[0].datum_type, node::datum_type(to.sign))?;
+impl NodeOperator for Averaged {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        node::byte_dtypes(
+            s,
+            [self.mean.from.sign, self.mean.to.sign],
+            [inputs, outputs],
+        )?;
         s.given(&inputs[0].shape, move |s, mut shape| {
             let axes = within(&self.axes, shape.len()).map_err(TractError::msg)?;
             for axis in axes.rev() {
@@ -289,12 +206,7 @@ impl Expansion for Averaged {
         })
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let rank = model.outlet_fact(inputs[0])?.rank();
         let axes = within(&self.axes, rank).map_err(TractError::msg)?;
         // Images have their channels last and are summed row by row.

@@ -6,7 +6,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::node;
 use crate::tract::graph::integer;
-use crate::tract::operators::Built;
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use crate::tract::rows::{product_of_byte_rows, rules_of_rows, turned};
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::bytes::elementwise::Grid;
@@ -82,20 +82,25 @@ impl Bytes {
     }
 }
 
-/// Builds a product.
-pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
+/// Returns the numbers of inputs and outputs of the matrix that a node stores.
+pub(super) fn matrix_sizes(node: &NodeProto) -> TractResult<[usize; 2]> {
     let sizes = node::shape(node)?;
     let &[inputs, outputs] = sizes.as_slice() else {
         bail!("expected a matrix of two dimensions, got {}", sizes.len());
     };
-    let operator = Operator {
-        sizes: [inputs, outputs],
+    Ok([inputs, outputs])
+}
+
+/// Builds a product.
+pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
+    let product = Operator {
+        sizes: matrix_sizes(node)?,
         is_turned: integer(node, "is_turned", 0) != 0,
         from: node::grid(node, "x")?,
         sign: node::grid(node, "y")?.sign,
         weights: Weights::of(node)?,
     };
-    Ok((expand(operator), vec![]))
+    operator(node::PRODUCT, 2, product)
 }
 
 #[derive(Debug, Clone)]
@@ -128,30 +133,13 @@ impl Operator {
     }
 }
 
-impl Expansion for Operator {
-    fn name(&self) -> StaticName {
-        node::PRODUCT.into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_input_arity(inputs, 2)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].datum_type, node::datum_type(self.from.sign))?;
-        s.equals(&outputs[0].datum_type, node::datum_type(self.sign))?;
+impl NodeOperator for Operator {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        node::byte_dtypes(s, [self.from.sign, self.sign], [inputs, outputs])?;
         rules_of_rows(s, [&inputs[0], &outputs[0]], self.sizes)
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         let kernel = self.kernel(self.weights.bytes.signed(model, inputs[1])?)?;
         let bytes = kernel.bytes();
         let run = move |from: &[u8], to: &mut [u8], split| kernel.run(from, to, split);

@@ -13,15 +13,13 @@ mod wire;
 
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_hir::infer::{
-    InferenceOp, Solver, TensorProxy, check_input_arity, check_output_arity,
-};
 use tract_onnx::tract_hir::internal::*;
 
 pub(in crate::tract) use self::run::Run;
 
 use self::cell::{Activation, Cell, Kind};
 use super::graph::{attribute, integer, text};
+use crate::tract::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 
 /// Positions of a recurrence's inputs in the standard.
 const W: usize = 1;
@@ -61,10 +59,7 @@ struct Side {
 }
 
 /// Builds the operator of a recurrent node.
-pub(super) fn build(
-    _: &ParsingContext,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let is_quantised = node.op_type == "DynamicQuantizeLSTM";
     let kind = match node.op_type.as_str() {
         "RNN" => Kind::Rnn,
@@ -94,7 +89,8 @@ pub(super) fn build(
         cell,
         is_quantised,
     };
-    Ok((expand(recurrence), vec![]))
+    let given = recurrence.inputs.iter().flatten().count();
+    operator("Recurrence", given, recurrence)
 }
 
 /// Returns the directions with their activations. All directions share the list of parameters.
@@ -146,23 +142,12 @@ impl Recurrence {
     }
 }
 
-impl Expansion for Recurrence {
-    fn name(&self) -> StaticName {
-        "Recurrence".into()
+impl NodeOperator for Recurrence {
+    fn outputs(&self) -> usize {
+        self.outputs.iter().flatten().count()
     }
 
-    fn nboutputs(&self) -> TractResult<usize> {
-        Ok(self.outputs.iter().flatten().count())
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> TractResult<()> {
-        check_input_arity(inputs, self.inputs.iter().flatten().count())?;
-        check_output_arity(outputs, self.nboutputs()?)?;
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         // Indices of dimensions: steps, batch, directions, hidden size.
         let [steps, batch] = if self.batch_first { [1, 0] } else { [0, 1] };
         let hidden = if self.is_quantised { 1 } else { 2 };
@@ -205,12 +190,7 @@ impl Expansion for Recurrence {
         Ok(())
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
         wire::wire(self, prefix, model, inputs)
     }
 }

@@ -4,6 +4,8 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::tract_data::itertools::izip;
 
+use crate::tract::kernel::Kernel;
+
 /// Rounds numbers to 256 steps between their minimum, or zero, and their maximum.
 pub(super) fn round(values: &mut [f32]) {
     let least = values.iter().copied().fold(0.0, f32::min);
@@ -73,32 +75,11 @@ pub(super) fn dequantise(
     Tensor::from_shape(&[directions, rows, columns], &values)
 }
 
-/// [`round`] as an operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Round;
-
-impl Op for Round {
-    fn name(&self) -> StaticName {
-        "RoundDynamically".into()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Round {
-    op_out_of_plan!();
-
-    fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let mut values = args_1!(inputs).into_tensor();
+/// Creates an operator that rounds a tensor with this fact.
+pub(super) fn rounding(fact: &TypedFact) -> Kernel {
+    Kernel::new("RoundDynamically", tvec!(fact.without_value()), |inputs| {
+        let mut values = Tensor::clone(&inputs[0]);
         round(values.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?);
-        Ok(tvec!(values.into_tvalue()))
-    }
-}
-
-impl TypedOp for Round {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec!(inputs[0].without_value()))
-    }
-
-    as_op!();
+        Ok(tvec!(values))
+    })
 }

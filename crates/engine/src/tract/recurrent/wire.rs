@@ -177,7 +177,8 @@ fn sequence(
         x = writer.node("steps_first", AxisOp::Move(1, 0), &[x])?;
     }
     if recurrence.is_quantised {
-        x = writer.node("rounded", quantised::Round, &[x])?;
+        let rounding = quantised::rounding(writer.model.outlet_fact(x)?);
+        x = writer.node("rounded", rounding, &[x])?;
     }
     Ok(x)
 }

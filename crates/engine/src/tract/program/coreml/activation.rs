@@ -4,8 +4,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
-use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -21,8 +20,7 @@ pub(super) const TABLE: OperationTable = &[
         let x = lowering.tensor(operation, "x")?;
         let alpha = lowering.float(operation, "alpha", 1.0)?;
         let args = vec![x.into(), alpha.into(), 1.0.into(), 1.0.into()];
-        let dtype = lowering.dtype(operation)?;
-        lowering.aten("aten::elu.out", args, dtype).map(one)
+        lowering.result(operation, "aten::elu.out", args)
     }),
     (&["gelu"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -38,17 +36,17 @@ pub(super) const TABLE: OperationTable = &[
             }
             other => bail!("unsupported gelu mode `{other}`"),
         };
-        let dtype = lowering.dtype(operation)?;
         let args = vec![x.into(), CallArg::Text(mode.to_owned())];
-        lowering.aten("aten::gelu.out", args, dtype).map(one)
+        lowering.result(operation, "aten::gelu.out", args)
     }),
     (&["leaky_relu"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let alpha = lowering.float(operation, "alpha", 0.01)?;
-        let dtype = lowering.dtype(operation)?;
-        lowering
-            .aten("aten::leaky_relu.out", vec![x.into(), alpha.into()], dtype)
-            .map(one)
+        lowering.result(
+            operation,
+            "aten::leaky_relu.out",
+            vec![x.into(), alpha.into()],
+        )
     }),
     (&["linear_activation"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -106,14 +104,13 @@ pub(super) const TABLE: OperationTable = &[
             DType::Bool,
         )?;
         let zero = lowering.frame.builder.scalar(0.0, x.dtype, 0)?;
-        let dtype = lowering.dtype(operation)?;
         let args = vec![kept.into(), x.into(), zero.into()];
-        lowering.aten("aten::where.self_out", args, dtype).map(one)
+        lowering.result(operation, "aten::where.self_out", args)
     }),
 ];
 
 /// Returns the arguments `alpha` and `beta`.
-fn factors(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<(f64, f64)> {
+fn factors(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<(f64, f64)> {
     let factors = ["alpha", "beta"].map(|name| {
         let held = lowering.optional(operation, name)?;
         ensure!(held.is_some(), "missing argument `{name}`");
@@ -123,14 +120,14 @@ fn factors(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResul
     Ok((alpha?, beta?))
 }
 
-fn leaky(lowering: &mut Lowering<'_, '_, '_>, x: Wire, alpha: f64) -> TractResult<Wire> {
+fn leaky(lowering: &mut Lowering<'_, '_>, x: Wire, alpha: f64) -> TractResult<Wire> {
     let args = vec![x.into(), alpha.into()];
     lowering.aten("aten::leaky_relu.out", args, DType::Float32)
 }
 
 /// Returns numbers for each channel, which is the second dimension.
 fn channel_factors(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     x: Wire,
@@ -144,10 +141,7 @@ fn channel_factors(
 }
 
 /// Computes `alpha · x + beta`, clamped to the range 0 to 1.
-fn hard_sigmoid(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn hard_sigmoid(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let alpha = lowering.float(operation, "alpha", 0.2)?;
     let beta = lowering.float(operation, "beta", 0.5)?;
@@ -156,12 +150,11 @@ fn hard_sigmoid(
     let args = vec![x.into(), beta.into(), CallArg::from(1)];
     let x = lowering.aten("aten::add.Scalar_out", args, float)?;
     let args = vec![x.into(), 0.0.into(), 1.0.into()];
-    let dtype = lowering.dtype(operation)?;
-    lowering.aten("aten::clamp.out", args, dtype).map(one)
+    lowering.result(operation, "aten::clamp.out", args)
 }
 
 /// Computes `log(1 + exp(x))` without overflow: `max(x, 0) + log1p(exp(-|x|))`.
-fn softplus(lowering: &mut Lowering<'_, '_, '_>, x: Wire) -> TractResult<Wire> {
+fn softplus(lowering: &mut Lowering<'_, '_>, x: Wire) -> TractResult<Wire> {
     let float = DType::Float32;
     let mut apply = |name: &str, x: Wire| lowering.aten(name, vec![x.into()], float);
     let small = apply("aten::abs.out", x)?;

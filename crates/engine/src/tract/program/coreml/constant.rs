@@ -12,7 +12,7 @@ use pkgtool_model::executorch::coreml::{Kind, Value, ValueContent};
 /// Maximum number of elements of a constant.
 const MAX_ELEMENTS: u64 = 1 << 32;
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Adds a constant as a tensor.
     pub(super) fn constant(&mut self, value: &Value) -> TractResult<Wire> {
         let stored = dtype_of(value.ty.kind)?;
@@ -31,7 +31,7 @@ impl Lowering<'_, '_, '_> {
                 self.frame
                     .weights
                     .constant(&ConstantData::Payload(blob.bytes), stored, &dims);
-            let read = read.map_err(|failure| format_err!("{}", failure.reason))?;
+            let read = read?;
             return self.frame.builder.constant(read, dtype);
         }
         let shape: Vec<usize> = dims
@@ -101,7 +101,7 @@ impl Lowering<'_, '_, '_> {
             .frame
             .weights
             .bytes(&ConstantData::Payload(blob.bytes), size);
-        let bytes = bytes.map_err(|failure| format_err!("{}", failure.reason))?;
+        let bytes = bytes?;
         Ok((blob.kind, bytes))
     }
 

@@ -4,10 +4,9 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
-use super::held::Operand;
 use super::shape::padded;
 use super::window::Window;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 
 /// The operations of this file.
 pub(super) const TABLE: OperationTable = &[
@@ -15,7 +14,7 @@ pub(super) const TABLE: OperationTable = &[
     (&["conv_transpose"], transposed_convolution),
 ];
 
-fn spatial(lowering: &Lowering<'_, '_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
+fn spatial(lowering: &Lowering<'_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
     let shape = lowering.shape(weight)?;
     ensure!(
         shape.len() > 2,
@@ -25,41 +24,76 @@ fn spatial(lowering: &Lowering<'_, '_, '_>, weight: Wire) -> TractResult<Vec<i64
     shape[2..].iter().map(|size| Ok(size.to_i64()?)).collect()
 }
 
-fn convolution(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
-    let mut x = lowering.tensor(operation, "x")?;
-    let weight = lowering.tensor(operation, "weight")?;
-    let bias = lowering.optional_tensor(operation, "bias")?;
-    let kernel = spatial(lowering, weight)?;
-    let sizes = lowering.shape(x)?;
-    ensure!(
-        sizes.len() == kernel.len() + 2,
-        "ranks of the input and the kernel differ: the input has {}",
-        sizes.len()
-    );
-    let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
+/// The tensors of a convolution.
+struct Operands {
+    x: Wire,
+    weight: Wire,
+    bias: Option<Wire>,
+    /// The sizes of the kernel in space.
+    kernel: Vec<i64>,
+    /// The sizes of `x`.
+    sizes: Vec<TDim>,
+}
+
+impl Operands {
+    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
+        let [x, weight] = lowering.pair(operation, ["x", "weight"])?;
+        let bias = lowering.optional_tensor(operation, "bias")?;
+        let kernel = spatial(lowering, weight)?;
+        let sizes = lowering.shape(x)?;
+        ensure!(
+            sizes.len() == kernel.len() + 2,
+            "ranks of the input and the kernel differ: the input has {}",
+            sizes.len()
+        );
+        Ok(Self {
+            x,
+            weight,
+            bias,
+            kernel,
+            sizes,
+        })
+    }
+
+    fn window(&self, lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Window> {
+        Window::read(lowering, operation, &self.kernel, &self.sizes[2..])
+    }
+
+    /// Returns the arguments of `aten::convolution`. A transposed convolution extends its result by
+    /// `more`.
+    fn args(
+        &self,
+        lowering: &Lowering<'_, '_>,
+        operation: &Operation,
+        window: &Window,
+        (pads, more): (&[i64], Option<&[i64]>),
+    ) -> TractResult<Vec<CallArg>> {
+        let none = vec![0; self.kernel.len()];
+        Ok(vec![
+            self.x.into(),
+            self.weight.into(),
+            self.bias.into(),
+            window.strides.as_slice().into(),
+            pads.into(),
+            window.dilations.as_slice().into(),
+            more.is_some().into(),
+            more.unwrap_or(&none).into(),
+            lowering.int(operation, "groups", 1)?.into(),
+        ])
+    }
+}
+
+fn convolution(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+    let mut operands = Operands::read(lowering, operation)?;
+    let window = operands.window(lowering, operation)?;
     let pads = if let Some(pads) = window.symmetric_padding() {
         pads
     } else {
-        x = padded(lowering, x, &window.pads, 0.0)?;
-        vec![0; kernel.len()]
+        operands.x = padded(lowering, operands.x, &window.pads, 0.0)?;
+        vec![0; operands.kernel.len()]
     };
-    let groups = lowering.int(operation, "groups", 1)?;
-    let args = vec![
-        x.into(),
-        weight.into(),
-        bias.into(),
-        window.strides.as_slice().into(),
-        pads.as_slice().into(),
-        window.dilations.as_slice().into(),
-        false.into(),
-        CallArg::from(vec![0; kernel.len()].as_slice()),
-        groups.into(),
-    ];
-    let dtype = lowering.dtype(operation)?;
-    lowering.aten("aten::convolution.out", args, dtype).map(one)
+    let args = operands.args(lowering, operation, &window, (&pads, None))?;
+    lowering.result(operation, "aten::convolution.out", args)
 }
 
 /// Crop of a transposed convolution along one dimension: elements removed before, and the resulting
@@ -88,22 +122,11 @@ impl Cut {
 
 /// Lowers a transposed convolution. Padding is cropped from the full result; `output_shape` may
 /// extend it at the end.
-fn transposed_convolution(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
-    let x = lowering.tensor(operation, "x")?;
-    let weight = lowering.tensor(operation, "weight")?;
-    let bias = lowering.optional_tensor(operation, "bias")?;
-    let kernel = spatial(lowering, weight)?;
-    let sizes = lowering.shape(x)?;
-    ensure!(
-        sizes.len() == kernel.len() + 2,
-        "ranks of the input and the kernel differ: the input has {}",
-        sizes.len()
-    );
+fn transposed_convolution(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+    let operands = Operands::read(lowering, operation)?;
+    let Operands { kernel, sizes, .. } = &operands;
     let kind = lowering.text(operation, "pad_type", "valid")?;
-    let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
+    let window = operands.window(lowering, operation)?;
     let wanted = lowering.ints(operation, "output_shape")?;
     let wanted = wanted.map(|wanted| {
         let from = wanted.len().checked_sub(kernel.len());
@@ -138,18 +161,7 @@ fn transposed_convolution(
         more[at] = (end - full).max(0);
         cuts.push((cut.before.to_dim(), end.to_dim()));
     }
-    let groups = lowering.int(operation, "groups", 1)?;
-    let args = vec![
-        x.into(),
-        weight.into(),
-        bias.into(),
-        window.strides.as_slice().into(),
-        pads.as_slice().into(),
-        window.dilations.as_slice().into(),
-        true.into(),
-        more.as_slice().into(),
-        groups.into(),
-    ];
+    let args = operands.args(lowering, operation, &window, (&pads, Some(&more)))?;
     let dtype = lowering.dtype(operation)?;
     let mut wire = lowering.aten("aten::convolution.out", args, dtype)?;
     for (at, (before, end)) in cuts.into_iter().enumerate() {

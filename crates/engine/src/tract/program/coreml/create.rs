@@ -2,12 +2,12 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axis_of};
 use super::super::calling::CallArg;
 use super::held::Operand;
 use super::real::check_size;
 use super::shape::INDEX;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -40,9 +40,7 @@ pub(super) const TABLE: OperationTable = &[
     }),
     (&["non_zero"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        lowering
-            .aten("aten::nonzero.out", vec![x.into()], DType::Int64)
-            .map(one)
+        lowering.aten_result("aten::nonzero.out", vec![x.into()], DType::Int64)
     }),
     (&["one_hot"], one_hot),
     (&["range_1d"], range),
@@ -56,11 +54,7 @@ pub(super) const TABLE: OperationTable = &[
     }),
 ];
 
-fn filled(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    shape: &[TDim],
-) -> TractResult<Vec<Operand>> {
+fn filled(lowering: &mut Lowering<'_, '_>, operation: &Operation, shape: &[TDim]) -> Results {
     check_size(shape)?;
     let value = number(lowering, operation, "value", 0.0)?;
     let outlet = lowering.frame.builder.expand(value.outlet, shape)?;
@@ -69,7 +63,7 @@ fn filled(
 
 /// Returns a number as a tensor of the result's dtype.
 fn number(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     default: f64,
@@ -83,15 +77,12 @@ fn number(
 
 /// Lowers one-hot encoding: one value where the position in a new dimension equals the index,
 /// another value elsewhere.
-fn one_hot(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn one_hot(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let indices = lowering.tensor(operation, "indices")?;
     let mut indices = lowering.frame.builder.cast(indices, INDEX)?;
     let mut shape = lowering.shape(indices)?;
     let rank = shape.len() + 1;
-    let axis = super::held::axis_of(lowering.int(operation, "axis", -1)?, rank)?;
+    let axis = axis_of(lowering.int(operation, "axis", -1)?, rank)?;
     let count = lowering.sizes(operation, "one_hot_vector_size")?;
     let count = count.and_then(|count| count.into_iter().next());
     let count = count.context("missing argument `one_hot_vector_size`")?;
@@ -110,7 +101,7 @@ fn one_hot(
 }
 
 /// Lowers a range of integers, which may be known only at run time, or of constant floats.
-fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn range(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = lowering.dtype(operation)?;
     let parts = ["start", "end", "step"].map(|name| -> TractResult<CallArg> {
         if dtype.is_float() {
@@ -124,7 +115,5 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
     });
     let [start, end, step] = parts;
     let args = vec![start?, end?, step?];
-    lowering
-        .aten("aten::arange.start_out", args, dtype)
-        .map(one)
+    lowering.aten_result("aten::arange.start_out", args, dtype)
 }

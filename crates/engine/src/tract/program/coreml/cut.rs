@@ -5,9 +5,8 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::Wire;
 use super::super::datum_type;
 use super::super::operators::{gather_elements, strides};
-use super::held::Operand;
 use super::shape::INDEX;
-use super::{Lowering, Operation, one};
+use super::{Lowering, Operation, Results, one};
 use crate::tract::kernel::Kernel;
 
 /// How an operation specifies the ends of a slice.
@@ -91,11 +90,11 @@ impl Rules {
 /// Lowers a slice whose positions are computed at run time. Its sizes are those declared in the
 /// program.
 pub(super) fn runtime_slice(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     x: Wire,
     ends: SliceEnd,
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let rank = lowering.shape(x)?.len();
     let last = match ends {
         SliceEnd::Places => "end",

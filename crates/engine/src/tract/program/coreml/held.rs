@@ -2,9 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axes_of, axis_of};
 use super::constant::first_float;
-use super::{Lowering, Value};
+use super::{Lowering, Results, Value};
 use crate::tensor::DType;
 use pkgtool_model::executorch::coreml::{Argument, Operation, ValueContent};
 
@@ -24,9 +24,9 @@ pub(super) enum Operand {
     Constant(Value),
 }
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Returns the values of an argument; a missing argument is empty.
-    pub(super) fn all(&self, operation: &Operation, name: &str) -> TractResult<Vec<Operand>> {
+    pub(super) fn all(&self, operation: &Operation, name: &str) -> Results {
         let Some(arguments) = operation.inputs.get(name) else {
             // The packed weights of iOS16 are stored in attributes instead of arguments.
             let attribute = operation.attributes.get(name);
@@ -105,6 +105,16 @@ impl Lowering<'_, '_, '_> {
             self.values.insert(constant.clone(), Operand::Tensor(wire));
         }
         Ok(wire)
+    }
+
+    /// Returns two arguments as tensors.
+    pub(super) fn pair(
+        &mut self,
+        operation: &Operation,
+        names: [&str; 2],
+    ) -> TractResult<[Wire; 2]> {
+        let [a, b] = names.map(|name| self.tensor(operation, name));
+        Ok([a?, b?])
     }
 
     /// Returns an argument as a tensor, if it is present.
@@ -195,6 +205,12 @@ impl Lowering<'_, '_, '_> {
         let sizes = self.sizes(operation, name)?;
         let ints = sizes.map(|sizes| sizes.iter().map(|size| Ok(size.to_i64()?)).collect());
         ints.transpose()
+    }
+
+    /// Returns the integers of a list that must be present.
+    pub(super) fn required_ints(&self, operation: &Operation, name: &str) -> TractResult<Vec<i64>> {
+        let ints = self.ints(operation, name)?;
+        ints.with_context(|| format!("missing argument `{name}`"))
     }
 
     /// Returns an integer, or its default.
@@ -301,22 +317,11 @@ impl Lowering<'_, '_, '_> {
         rank: usize,
     ) -> TractResult<Option<Vec<usize>>> {
         let axes = self.ints(operation, "axes")?;
-        let axes = axes.map(|axes| axes.into_iter().map(|axis| axis_of(axis, rank)).collect());
-        axes.transpose()
+        axes.map(|axes| axes_of(&axes, rank)).transpose()
     }
 
     /// Returns the shape of a tensor.
     pub(super) fn shape(&self, wire: Wire) -> TractResult<Vec<TDim>> {
         self.frame.builder.shape(wire.outlet)
     }
-}
-
-/// Returns one of `rank` dimensions; negative numbers count from the end.
-pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
-    let count = i64::try_from(rank)?;
-    ensure!(
-        -count <= axis && axis < count,
-        "dimension {axis} is out of range for rank {rank}"
-    );
-    Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
 }

@@ -6,7 +6,7 @@ use super::super::builder::Wire;
 use super::super::resize::{Sampling, resize};
 use super::held::Operand;
 use super::real::check_size;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -49,11 +49,11 @@ fn sampling(name: &str) -> TractResult<Sampling> {
 
 /// Resizes the last two dimensions.
 fn apply(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     sizes: &[TDim; 2],
     sampling: [Sampling; 2],
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let dtype = DType::Float32;
     let x = lowering.frame.builder.cast(x, dtype)?;
     let mut shape = lowering.shape(x)?;
@@ -70,10 +70,10 @@ fn apply(
 }
 
 fn resize_to_target(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     sampling: Sampling,
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let sizes = ["target_size_height", "target_size_width"]
         .map(|name| lowering.int(operation, name, 1).map(|size| size.to_dim()));
@@ -82,10 +82,10 @@ fn resize_to_target(
 }
 
 fn resize_by_factors(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     sampling: impl Fn(Option<f32>) -> Sampling,
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let rank = shape.len();
@@ -131,10 +131,7 @@ fn resize_by_factors(
 }
 
 /// Resizes the last one or two dimensions to the end of `shape`; a size of 0 keeps the dimension.
-fn resized(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn resized(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mode = lowering.text(operation, "sampling_mode", "DEFAULT")?;
     let kind = lowering.text(operation, "interpolation_mode", "LINEAR")?;
     let sampling = match kind.as_str() {

@@ -2,13 +2,13 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axis_of};
 use super::super::calling::CallArg;
 use super::cut::{SliceEnd, runtime_slice};
 use super::held::Operand;
 use super::scatter::gather_in_batches;
 use super::shape::INDEX;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use pkgtool_model::executorch::coreml::Argument;
 
 /// The operations of this file.
@@ -22,7 +22,7 @@ pub(super) const TABLE: OperationTable = &[
         let indices = lowering.tensor(operation, "indices")?;
         let axis = lowering.int(operation, "axis", 0)?;
         let args = vec![x.into(), axis.into(), indices.into(), false.into()];
-        lowering.aten("aten::gather.out", args, x.dtype).map(one)
+        lowering.aten_result("aten::gather.out", args, x.dtype)
     }),
     (&["read_state"], |lowering, operation| {
         let (_, wire) = *state(lowering, operation)?;
@@ -39,7 +39,7 @@ pub(super) const TABLE: OperationTable = &[
 
 /// Returns the state that an operation reads or writes.
 fn state<'l>(
-    lowering: &'l mut Lowering<'_, '_, '_>,
+    lowering: &'l mut Lowering<'_, '_>,
     operation: &Operation,
 ) -> TractResult<&'l mut (usize, Wire)> {
     let Some([Argument::Name(name)]) = operation.inputs.get("input").map(Vec::as_slice) else {
@@ -58,7 +58,7 @@ struct SliceBounds {
 
 impl SliceBounds {
     fn read(
-        lowering: &Lowering<'_, '_, '_>,
+        lowering: &Lowering<'_, '_>,
         operation: &Operation,
         shape: &[TDim],
     ) -> TractResult<Option<Self>> {
@@ -111,7 +111,7 @@ impl SliceBounds {
     }
 }
 
-fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn slice(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && let Some(part) = SliceBounds::read(lowering, operation, &[sizes.len().to_dim()])?
     {
@@ -156,10 +156,7 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 
 /// Lowers a slice of the given sizes from a start position; a size of -1 takes the remaining
 /// elements.
-fn by_size(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn by_size(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [begin, size] = ["begin", "size"].map(|name| -> TractResult<_> {
@@ -194,7 +191,7 @@ fn by_size(
 
 /// Converts negative indices, which count from the end, to non-negative ones.
 fn non_negative_indices(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     indices: Wire,
     size: &TDim,
 ) -> TractResult<Wire> {
@@ -219,7 +216,7 @@ fn non_negative_indices(
 
 /// Lowers a slice update: replaces a part of a tensor. The start may be known only at run time, and
 /// the size is that of the update.
-fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn update(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let part = lowering.tensor(operation, "update")?;
@@ -299,17 +296,15 @@ fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
 }
 
 /// Gathers rows of a tensor along a dimension; the dimensions of the indices replace it.
-fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn gather(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && let indices = lowering.held_arg(operation, "indices")?
         && let rank = lowering.rank_of(&indices)?
         && rank <= 1
     {
-        let places = lowering
-            .ints(operation, "indices")?
-            .context("missing argument `indices`")?;
+        let places = lowering.required_ints(operation, "indices")?;
         let chosen = places.iter().map(|&place| {
-            let place = super::held::axis_of(place, sizes.len())?;
+            let place = axis_of(place, sizes.len())?;
             Ok(sizes[place].clone())
         });
         let sizes = chosen.collect::<TractResult<_>>()?;

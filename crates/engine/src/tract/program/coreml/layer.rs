@@ -6,8 +6,7 @@ use super::super::attention::Attention;
 use super::super::builder::Wire;
 use super::super::operators::einsum;
 use super::super::product::matrix_product;
-use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -17,9 +16,8 @@ pub(super) const TABLE: OperationTable = &[
         let x = lowering.tensor(operation, "x")?;
         let weight = lowering.tensor(operation, "weight")?;
         let bias = lowering.optional_tensor(operation, "bias")?;
-        let dtype = lowering.dtype(operation)?;
         let args = vec![x.into(), weight.into(), bias.into()];
-        lowering.aten("aten::linear.out", args, dtype).map(one)
+        lowering.result(operation, "aten::linear.out", args)
     }),
     (&["matmul"], matmul),
     (&["scaled_dot_product_attention"], |lowering, operation| {
@@ -37,7 +35,7 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// Multiplies matrices with broadcast leading dimensions; a vector on the left is a row.
-fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn matmul(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = DType::Float32;
     let [x, y] = ["x", "y"].map(|name| lowering.tensor(operation, name));
     let swapped = ["transpose_x", "transpose_y"].map(|name| lowering.bool(operation, name, false));
@@ -59,10 +57,7 @@ fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
 }
 
 /// Lowers an einsum formula; dimensions of size 1 broadcast.
-fn einsum_formula(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn einsum_formula(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = DType::Float32;
     let text = lowering.text(operation, "equation", "")?;
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();

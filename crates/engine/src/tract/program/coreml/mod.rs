@@ -32,9 +32,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tract_onnx::tract_core::internal::*;
 
 use super::super::guard::{Failure, guarded};
-use super::builder::Wire;
+use super::builder::{Builder, Wire};
 use super::calling::{CallArg, CallResult, Caller};
 use super::frame::{Frame, Slot};
+use super::payload::{NodeTable, PayloadCall, find, lower_nodes};
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
@@ -44,10 +45,13 @@ use pkgtool_model::executorch::coreml::{Kind, Operation, Package, Type, Value};
 use held::Operand;
 
 /// Lowers an operation and returns its results, one for each output.
-type LowerOperation = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Operand>>;
+type LowerOperation = fn(&mut Lowering<'_, '_>, &Operation) -> Results;
+
+/// The results of an operation, one for each output.
+type Results = TractResult<Vec<Operand>>;
 
 /// Operations by type.
-type OperationTable = &'static [(&'static [&'static str], LowerOperation)];
+type OperationTable = NodeTable<LowerOperation>;
 
 const OPERATION_TABLES: [OperationTable; 17] = [
     activation::TABLE,
@@ -71,19 +75,13 @@ const OPERATION_TABLES: [OperationTable; 17] = [
 
 /// Returns whether operations of a type are supported.
 pub(super) fn is_supported(kind: &str) -> bool {
-    find(kind).is_some()
-}
-
-fn find(kind: &str) -> Option<LowerOperation> {
-    let mut rows = OPERATION_TABLES.into_iter().flatten();
-    rows.find(|(names, _)| names.contains(&kind))
-        .map(|(_, lower)| *lower)
+    find(&OPERATION_TABLES, kind).is_some()
 }
 
 /// A function being lowered.
-struct Lowering<'f, 'm, 'p> {
+struct Lowering<'f, 'm> {
     frame: &'f mut Frame<'m>,
-    package: &'p Package,
+    package: &'f Package,
     rounding: Rounding,
     values: HashMap<String, Operand>,
     /// States by name: their index and current content.
@@ -106,39 +104,34 @@ pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
     let package = read(weights, payload)?;
     let operations = &package.function.block.operations;
     let unknown = operations.iter().filter(|operation| {
-        operation.has_blocks || (operation.kind != "const" && find(&operation.kind).is_none())
+        operation.has_blocks
+            || (operation.kind != "const" && find(&OPERATION_TABLES, &operation.kind).is_none())
     });
     Ok(unknown.map(|operation| operation.kind.clone()).collect())
 }
 
-/// Lowers the call of a payload's function. The arguments are its inputs, then its outputs.
-pub(super) fn lower(
-    frame: &mut Frame<'_>,
-    scope: &str,
-    payload: ByteRange,
-    args: &[usize],
-) -> Result<(), Failure> {
-    let package = read(frame.weights, payload)?;
-    let counts = (package.inputs.len(), package.outputs.len());
-    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
-    let rounding = frame.rounding;
+/// Lowers the call of a payload's function.
+pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+    let scope = call.scope;
+    let package = read(frame.weights, call.payload)?;
+    let (inputs, outputs) = call.split(frame, package.inputs.len(), package.outputs.len())?;
     let mut lowering = Lowering {
+        rounding: frame.rounding,
         frame,
         package: &package,
-        rounding,
         values: HashMap::new(),
         states: BTreeMap::new(),
     };
     guarded(|| lowering.inputs(scope, inputs))?;
-    for (at, operation) in package.function.block.operations.iter().enumerate() {
-        let kind = &operation.kind;
-        lowering
-            .frame
-            .builder
-            .set_scope(format!("{scope} {kind} {at}"));
-        guarded(|| lowering.operation(operation))
-            .map_err(|failure| failure.at(Some(format!("{kind} (operation {at} of {scope})"))))?;
-    }
+    let operations = package.function.block.operations.iter();
+    let operations = operations.map(|operation| (operation.kind.as_str(), operation));
+    lower_nodes(
+        &mut lowering,
+        Lowering::builder,
+        (scope, "operation"),
+        operations,
+        Lowering::operation,
+    )?;
     lowering.frame.builder.set_scope(scope.to_owned());
     for (name, &value) in package.outputs.iter().zip(outputs) {
         guarded(|| {
@@ -152,7 +145,7 @@ pub(super) fn lower(
     Ok(())
 }
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Reads the inputs as the function declares them, and the current states.
     fn inputs(&mut self, scope: &str, args: &[usize]) -> TractResult<()> {
         let declared: HashMap<&String, &Type> = self
@@ -203,7 +196,7 @@ impl Lowering<'_, '_, '_> {
             }
             return Ok(());
         }
-        let lower = find(&operation.kind).context("unsupported operation")?;
+        let lower = find(&OPERATION_TABLES, &operation.kind).context("unsupported operation")?;
         let given = lower(self, operation)?;
         ensure!(
             given.len() == operation.outputs.len(),
@@ -224,6 +217,11 @@ impl Lowering<'_, '_, '_> {
         Ok(())
     }
 
+    /// Returns the graph under construction.
+    fn builder(&mut self) -> &mut Builder {
+        &mut self.frame.builder
+    }
+
     /// Returns the context for calling operators of the table.
     fn caller(&mut self) -> Caller<'_, '_> {
         Caller {
@@ -235,6 +233,17 @@ impl Lowering<'_, '_, '_> {
     /// Calls an operator of the table that returns one tensor.
     fn aten(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> TractResult<Wire> {
         self.caller().tensor(name, args, dtype)
+    }
+
+    /// Calls an operator of the table whose tensor is the result of an operation.
+    fn result(&mut self, operation: &Operation, name: &str, args: Vec<CallArg>) -> Results {
+        let dtype = self.dtype(operation)?;
+        self.aten_result(name, args, dtype)
+    }
+
+    /// Calls an operator of the table whose tensor is the only result.
+    fn aten_result(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> Results {
+        self.aten(name, args, dtype).map(one)
     }
 
     /// Calls an operator and returns the first of its tensors.
@@ -289,8 +298,7 @@ fn dtype_of(kind: Kind) -> TractResult<DType> {
 /// Returns the types of all supported operations.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = OPERATION_TABLES.into_iter().flatten();
-    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+    super::payload::kinds(&OPERATION_TABLES)
 }
 
 /// Returns the types of a payload's operations.

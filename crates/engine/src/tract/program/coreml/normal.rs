@@ -2,10 +2,10 @@
 
 use tract_onnx::tract_core::internal::*;
 
+use super::super::builder::Wire;
 use super::super::calling::CallArg;
-use super::held::Operand;
 use super::shape::padded;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -26,10 +26,7 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// Lowers layer normalisation over any dimensions, which are moved to the end.
-fn layer_norm(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn layer_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mut x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
     let mut axes = lowering
@@ -60,10 +57,7 @@ fn layer_norm(
     lowering.permuted(wire, &back).map(one)
 }
 
-fn batch_norm(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn batch_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let gamma = lowering.optional_tensor(operation, "gamma")?;
     let beta = lowering.optional_tensor(operation, "beta")?;
@@ -84,11 +78,11 @@ fn batch_norm(
     lowering.first(name, args, &[dtype; 3]).map(one)
 }
 
-/// Lowers instance normalisation, as group normalisation with a group for each channel.
-fn instance_norm(
-    lowering: &mut Lowering<'_, '_, '_>,
+/// Returns the argument `x`, its shape, and the number of positions of a channel.
+fn image(
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+) -> TractResult<(Wire, Vec<TDim>, TDim)> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     ensure!(
@@ -96,10 +90,16 @@ fn instance_norm(
         "invalid rank of a normalisation: expected 3 or more, got {}",
         shape.len()
     );
+    let area = shape[2..].iter().cloned().product();
+    Ok((x, shape, area))
+}
+
+/// Lowers instance normalisation, as group normalisation with a group for each channel.
+fn instance_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+    let (x, shape, area) = image(lowering, operation)?;
     let gamma = lowering.optional_tensor(operation, "gamma")?;
     let beta = lowering.optional_tensor(operation, "beta")?;
     let epsilon = lowering.float(operation, "epsilon", 1e-5)?;
-    let area: TDim = shape[2..].iter().cloned().product();
     let args = vec![
         x.into(),
         gamma.into(),
@@ -117,14 +117,8 @@ fn instance_norm(
 }
 
 /// Divides by a power of the scaled mean square of `size` neighbouring channels plus `k`.
-fn local(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
-    let x = lowering.tensor(operation, "x")?;
-    let shape = lowering.shape(x)?;
-    ensure!(
-        shape.len() > 2,
-        "invalid rank of a normalisation: expected 3 or more, got {}",
-        shape.len()
-    );
+fn local(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+    let (x, shape, area) = image(lowering, operation)?;
     let size = lowering.int(operation, "size", 1)?;
     ensure!(
         (1..=1 << 16).contains(&size),
@@ -134,7 +128,6 @@ fn local(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         .map(|(name, default)| lowering.float(operation, name, default));
     let (alpha, beta, k) = (alpha?, beta?, k?);
     let square = lowering.binary("mul", x, x)?;
-    let area: TDim = shape[2..].iter().cloned().product();
     let plane = [shape[0].clone(), 1.to_dim(), shape[1].clone(), area];
     let square = lowering.reshaped(square, &plane)?;
     let square = padded(lowering, square, &[size / 2, (size - 1) / 2, 0, 0], 0.0)?;

@@ -5,9 +5,10 @@
 use half::{bf16, f16};
 use tract_onnx::tract_core::internal::*;
 
+use super::super::builder::axis_of;
 use super::super::datum_type;
-use super::held::{Operand, axis_of};
-use super::{Lowering, Operation, OperationTable, one};
+use super::held::Operand;
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -34,7 +35,7 @@ struct Array {
 
 impl Array {
     fn read(
-        lowering: &mut Lowering<'_, '_, '_>,
+        lowering: &mut Lowering<'_, '_>,
         operation: &Operation,
         name: &str,
     ) -> TractResult<Self> {
@@ -60,7 +61,7 @@ impl Array {
     }
 
     fn optional(
-        lowering: &mut Lowering<'_, '_, '_>,
+        lowering: &mut Lowering<'_, '_>,
         operation: &Operation,
         name: &str,
     ) -> TractResult<Option<Self>> {
@@ -81,10 +82,34 @@ impl Array {
         Ok(Self { shape, values })
     }
 
+    /// Changes the elements that a mask selects, by a function of an element and its block.
+    fn change_selected(
+        &mut self,
+        mask: &Self,
+        mut blocks: BlockIndices,
+        change: impl Fn(f32, usize) -> TractResult<f32>,
+    ) -> TractResult<()> {
+        let mut values = self.values.iter_mut();
+        for there in &mask.values {
+            let block = blocks.next_block();
+            if *there != 0.0 {
+                let value = values
+                    .next()
+                    .context("fewer elements than set bits in the mask")?;
+                *value = change(*value, block)?;
+            }
+        }
+        ensure!(
+            values.next().is_none(),
+            "more elements than set bits in the mask"
+        );
+        Ok(())
+    }
+
     /// Adds the array as an operation's result.
     fn write_result(
         self,
-        lowering: &mut Lowering<'_, '_, '_>,
+        lowering: &mut Lowering<'_, '_>,
         operation: &Operation,
         at: usize,
     ) -> TractResult<Operand> {
@@ -160,7 +185,7 @@ struct BlockScales {
 }
 
 impl BlockScales {
-    fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let scale = Array::read(lowering, operation, "scale")?;
         let offset = Array::optional(lowering, operation, "offset")?;
         ensure!(
@@ -179,10 +204,7 @@ impl BlockScales {
 }
 
 /// Computes `scale · (data − zero point)`, with one scale or one for each position of a dimension.
-fn affine_dequantise(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn affine_dequantise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mut data = Array::read(lowering, operation, "quantized_data")?;
     let [scale, zero] = ["scale", "zero_point"].map(|name| Array::read(lowering, operation, name));
     let (scale, zero) = (scale?, zero?);
@@ -207,10 +229,7 @@ fn affine_dequantise(
 
 /// Computes `scale · (data − offset)`, with a scale and offset for each block of the data, along
 /// any dimension.
-fn blockwise(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn blockwise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mut data = Array::read(lowering, operation, "data")?;
     let scales = BlockScales::read(lowering, operation)?;
     let mut blocks = BlockIndices::new(&data.shape, &scales.scale.shape)?;
@@ -221,49 +240,38 @@ fn blockwise(
 }
 
 /// Computes the same for the elements selected by a mask.
-fn sparse_blockwise(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn sparse_blockwise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mask = Array::read(lowering, operation, "data_mask")?;
     let mut data = Array::read(lowering, operation, "nonzero_data")?;
     let scales = BlockScales::read(lowering, operation)?;
-    let mut blocks = BlockIndices::new(&mask.shape, &scales.scale.shape)?;
-    let mut values = data.values.iter_mut();
-    for there in &mask.values {
-        let block = blocks.next_block();
-        if *there != 0.0 {
-            let value = values
-                .next()
-                .context("fewer elements than set bits in the mask")?;
-            *value = scales.apply(*value, block);
-        }
-    }
-    ensure!(
-        values.next().is_none(),
-        "more elements than set bits in the mask"
-    );
+    let blocks = BlockIndices::new(&mask.shape, &scales.scale.shape)?;
+    data.change_selected(&mask, blocks, |value, block| Ok(scales.apply(value, block)))?;
+    sparse_results(lowering, operation, mask, data)
+}
+
+/// Returns the results of an operation on sparse elements: their mask, and the elements.
+fn sparse_results(
+    lowering: &mut Lowering<'_, '_>,
+    operation: &Operation,
+    mask: Array,
+    elements: Array,
+) -> Results {
     Ok(vec![
         mask.write_result(lowering, operation, 0)?,
-        data.write_result(lowering, operation, 1)?,
+        elements.write_result(lowering, operation, 1)?,
     ])
 }
 
 /// Returns the sizes in the argument `shape`.
-fn shape(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<usize>> {
-    let shape = lowering
-        .ints(operation, "shape")?
-        .context("missing argument `shape`")?;
+fn shape(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Vec<usize>> {
+    let shape = lowering.required_ints(operation, "shape")?;
     let shape = shape.into_iter().map(|size| Ok(usize::try_from(size)?));
     shape.collect()
 }
 
 /// Looks up elements in a palette. Codes are packed in bytes, or have a low-bit type themselves
 /// (iOS18).
-fn palette(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     if lowering.optional(operation, "shape")?.is_none() {
         return grouped_palette(lowering, operation);
     }
@@ -284,7 +292,7 @@ fn palette(
 
 /// Unpacks `bits`-bit numbers from the bytes of an argument, lowest bits first.
 fn unpack_bits(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     bits: usize,
@@ -324,7 +332,7 @@ struct Palettes {
 }
 
 impl Palettes {
-    fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let table = Array::read(lowering, operation, "lut")?;
         let Some((blocks, &[count, width])) = table.shape.split_last_chunk::<2>() else {
             bail!("invalid shape of a palette: {:?}", table.shape);
@@ -355,10 +363,7 @@ impl Palettes {
     }
 }
 
-fn grouped_palette(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn grouped_palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let codes = Array::read(lowering, operation, "indices")?;
     let table = Palettes::read(lowering, operation)?;
     let mut blocks = BlockIndices::new(&codes.shape, &table.blocks)?;
@@ -381,10 +386,7 @@ fn grouped_palette(
     Ok(vec![dense.write_result(lowering, operation, 0)?])
 }
 
-fn sparse_palette(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn sparse_palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mask = Array::read(lowering, operation, "indices_mask")?;
     let mut codes = Array::read(lowering, operation, "indices_nonzero_data")?;
     let table = Palettes::read(lowering, operation)?;
@@ -392,32 +394,13 @@ fn sparse_palette(
         table.width == 1,
         "unsupported sparse palette with vector entries"
     );
-    let mut blocks = BlockIndices::new(&mask.shape, &table.blocks)?;
-    let mut values = codes.values.iter_mut();
-    for there in &mask.values {
-        let block = blocks.next_block();
-        if *there != 0.0 {
-            let code = values
-                .next()
-                .context("fewer elements than set bits in the mask")?;
-            *code = table.of(block, *code)?[0];
-        }
-    }
-    ensure!(
-        values.next().is_none(),
-        "more elements than set bits in the mask"
-    );
-    Ok(vec![
-        mask.write_result(lowering, operation, 0)?,
-        codes.write_result(lowering, operation, 1)?,
-    ])
+    let blocks = BlockIndices::new(&mask.shape, &table.blocks)?;
+    codes.change_selected(&mask, blocks, |code, block| Ok(table.of(block, code)?[0]))?;
+    sparse_results(lowering, operation, mask, codes)
 }
 
 /// Expands sparse elements: zero except where the mask is set.
-fn sparse_to_dense(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn sparse_to_dense(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let (shape, mask): (_, Vec<bool>) = if lowering.optional(operation, "shape")?.is_some() {
         let shape = shape(lowering, operation)?;
         let bits = unpack_bits(lowering, operation, "mask", 1, &shape)?;

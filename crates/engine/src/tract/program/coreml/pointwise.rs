@@ -3,12 +3,13 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::calling::CallArg;
+use super::super::payload::{look_up, names_of};
 use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// Operations of one tensor, with the portable operator for each.
-const UNARY: &[(&str, &str)] = &[
+const UNARY: [(&str, &str); 22] = [
     ("abs", "aten::abs.out"),
     ("acos", "aten::acos.out"),
     ("asin", "aten::asin.out"),
@@ -32,9 +33,10 @@ const UNARY: &[(&str, &str)] = &[
     ("tan", "aten::tan.out"),
     ("tanh", "aten::tanh.out"),
 ];
+const UNARY_KINDS: &[&str] = &names_of(&UNARY);
 
 /// Operations of `x` and `y`, with the portable operator for each.
-const BINARY: &[(&str, &str)] = &[
+const BINARY: [(&str, &str); 14] = [
     ("equal", "aten::eq.Tensor_out"),
     ("floor_div", "aten::floor_divide.out"),
     ("greater", "aten::gt.Tensor_out"),
@@ -50,70 +52,20 @@ const BINARY: &[(&str, &str)] = &[
     ("pow", "aten::pow.Tensor_Tensor_out"),
     ("real_div", "aten::div.out"),
 ];
+const BINARY_KINDS: &[&str] = &names_of(&BINARY);
 
 /// The operations of this file.
 pub(super) const TABLE: OperationTable = &[
-    (
-        &[
-            "abs",
-            "acos",
-            "asin",
-            "atan",
-            "atanh",
-            "ceil",
-            "cos",
-            "cosh",
-            "erf",
-            "exp",
-            "floor",
-            "logical_not",
-            "relu",
-            "round",
-            "sigmoid",
-            "sign",
-            "silu",
-            "sin",
-            "sinh",
-            "sqrt",
-            "tan",
-            "tanh",
-        ],
-        |lowering, operation| {
-            let found = UNARY.iter().find(|(kind, _)| *kind == operation.kind);
-            let (_, name) = found.context("unsupported operation")?;
-            unary(lowering, operation, name)
-        },
-    ),
-    (
-        &[
-            "equal",
-            "floor_div",
-            "greater",
-            "greater_equal",
-            "less",
-            "less_equal",
-            "logical_and",
-            "logical_or",
-            "logical_xor",
-            "maximum",
-            "minimum",
-            "not_equal",
-            "pow",
-            "real_div",
-        ],
-        |lowering, operation| {
-            let found = BINARY.iter().find(|(kind, _)| *kind == operation.kind);
-            let (_, name) = found.context("unsupported operation")?;
-            let (x, y) = (
-                lowering.tensor(operation, "x")?,
-                lowering.tensor(operation, "y")?,
-            );
-            let dtype = lowering.dtype(operation)?;
-            lowering
-                .aten(name, vec![x.into(), y.into()], dtype)
-                .map(one)
-        },
-    ),
+    (UNARY_KINDS, |lowering, operation| {
+        let name = look_up(&UNARY, &operation.kind).context("unsupported operation")?;
+        let x = lowering.tensor(operation, "x")?;
+        lowering.result(operation, name, vec![x.into()])
+    }),
+    (BINARY_KINDS, |lowering, operation| {
+        let name = look_up(&BINARY, &operation.kind).context("unsupported operation")?;
+        let [x, y] = lowering.pair(operation, ["x", "y"])?;
+        lowering.result(operation, name, vec![x.into(), y.into()])
+    }),
     (&["add"], |lowering, operation| {
         sum(lowering, operation, "aten::add.out", |a, b| a + b)
     }),
@@ -124,14 +76,8 @@ pub(super) const TABLE: OperationTable = &[
         if let Some(held) = sizes(lowering, operation, |a, b| a * b)? {
             return Ok(vec![held]);
         }
-        let (x, y) = (
-            lowering.tensor(operation, "x")?,
-            lowering.tensor(operation, "y")?,
-        );
-        let dtype = lowering.dtype(operation)?;
-        lowering
-            .aten("aten::mul.out", vec![x.into(), y.into()], dtype)
-            .map(one)
+        let [x, y] = lowering.pair(operation, ["x", "y"])?;
+        lowering.result(operation, "aten::mul.out", vec![x.into(), y.into()])
     }),
     (&["cast"], |lowering, operation| {
         let held = lowering.held_arg(operation, "x")?;
@@ -144,9 +90,8 @@ pub(super) const TABLE: OperationTable = &[
     }),
     (&["exp2"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let dtype = lowering.dtype(operation)?;
         let args = vec![2.0.into(), x.into()];
-        lowering.aten("aten::pow.Scalar_out", args, dtype).map(one)
+        lowering.result(operation, "aten::pow.Scalar_out", args)
     }),
     (&["mod"], modulo),
     (&["threshold"], |lowering, operation| {
@@ -155,10 +100,7 @@ pub(super) const TABLE: OperationTable = &[
     }),
     (&["square"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let dtype = lowering.dtype(operation)?;
-        lowering
-            .aten("aten::mul.out", vec![x.into(), x.into()], dtype)
-            .map(one)
+        lowering.result(operation, "aten::mul.out", vec![x.into(), x.into()])
     }),
     (&["rsqrt"], |lowering, operation| {
         with_epsilon(lowering, operation, "aten::rsqrt.out", 1e-12)
@@ -176,31 +118,17 @@ pub(super) const TABLE: OperationTable = &[
     }),
     (&["select"], |lowering, operation| {
         let condition = lowering.tensor(operation, "cond")?;
-        let (a, b) = (
-            lowering.tensor(operation, "a")?,
-            lowering.tensor(operation, "b")?,
-        );
-        let dtype = lowering.dtype(operation)?;
+        let [a, b] = lowering.pair(operation, ["a", "b"])?;
         let args = vec![condition.into(), a.into(), b.into()];
-        lowering.aten("aten::where.self_out", args, dtype).map(one)
+        lowering.result(operation, "aten::where.self_out", args)
     }),
 ];
-
-fn unary(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    name: &str,
-) -> TractResult<Vec<Operand>> {
-    let x = lowering.tensor(operation, "x")?;
-    let dtype = lowering.dtype(operation)?;
-    lowering.aten(name, vec![x.into()], dtype).map(one)
-}
 
 /// Combines two sizes or integers, if at least one is a size and the other one is a size or known.
 ///
 /// Values with more than one dimension stay tensors, regardless of their number of elements.
 fn sizes(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     operation: &Operation,
     compute: fn(TDim, TDim) -> TDim,
 ) -> TractResult<Option<Operand>> {
@@ -228,36 +156,25 @@ fn sizes(
 }
 
 fn sum(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     compute: fn(TDim, TDim) -> TDim,
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     if let Some(held) = sizes(lowering, operation, compute)? {
         return Ok(vec![held]);
     }
-    let (x, y) = (
-        lowering.tensor(operation, "x")?,
-        lowering.tensor(operation, "y")?,
-    );
-    let dtype = lowering.dtype(operation)?;
-    lowering
-        .aten(name, vec![x.into(), y.into(), CallArg::from(1)], dtype)
-        .map(one)
+    let [x, y] = lowering.pair(operation, ["x", "y"])?;
+    lowering.result(operation, name, vec![x.into(), y.into(), CallArg::from(1)])
 }
 
 /// Computes the remainder of a division that rounds down; it has the divisor's sign.
-fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn modulo(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = lowering.dtype(operation)?;
-    let (x, y) = (
-        lowering.tensor(operation, "x")?,
-        lowering.tensor(operation, "y")?,
-    );
+    let [x, y] = lowering.pair(operation, ["x", "y"])?;
     if dtype.is_float() {
         let args = vec![x.into(), y.into()];
-        return lowering
-            .aten("aten::remainder.Tensor_out", args, dtype)
-            .map(one);
+        return lowering.aten_result("aten::remainder.Tensor_out", args, dtype);
     }
     // For integers that operator returns the remainder of truncated division, as ExecuTorch's does.
     let args = vec![x.into(), y.into()];
@@ -265,33 +182,27 @@ fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let args = vec![quotient.into(), y.into()];
     let product = lowering.aten("aten::mul.out", args, dtype)?;
     let args = vec![x.into(), product.into(), CallArg::from(1)];
-    lowering.aten("aten::sub.out", args, dtype).map(one)
+    lowering.aten_result("aten::sub.out", args, dtype)
 }
 
 /// Applies a function to the argument plus epsilon.
 fn with_epsilon(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     default: f64,
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let epsilon = lowering.float(operation, "epsilon", default)?;
     let dtype = lowering.dtype(operation)?;
     let args = vec![x.into(), epsilon.into(), CallArg::from(1)];
     let x = lowering.aten("aten::add.Scalar_out", args, dtype)?;
-    lowering.aten(name, vec![x.into()], dtype).map(one)
+    lowering.aten_result(name, vec![x.into()], dtype)
 }
 
-fn clamped(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    low: f64,
-    high: f64,
-) -> TractResult<Vec<Operand>> {
+fn clamped(lowering: &mut Lowering<'_, '_>, operation: &Operation, low: f64, high: f64) -> Results {
     let x = lowering.tensor(operation, "x")?;
-    let dtype = lowering.dtype(operation)?;
     let limit = |limit: f64| Some(limit).filter(|limit| limit.is_finite());
     let args = vec![x.into(), limit(low).into(), limit(high).into()];
-    lowering.aten("aten::clamp.out", args, dtype).map(one)
+    lowering.result(operation, "aten::clamp.out", args)
 }

@@ -7,10 +7,9 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
-use super::held::Operand;
 use super::shape::padded;
 use super::window::Window;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -60,7 +59,7 @@ impl PlanePool {
         self.pads[0] == self.pads[1] && self.pads[2] == self.pads[3]
     }
 
-    fn apply(&self, lowering: &mut Lowering<'_, '_, '_>, x: Wire, kind: Kind) -> TractResult<Wire> {
+    fn apply(&self, lowering: &mut Lowering<'_, '_>, x: Wire, kind: Kind) -> TractResult<Wire> {
         if self.is_even() {
             return self.call(lowering, x, kind, [self.pads[0], self.pads[2]]);
         }
@@ -86,7 +85,7 @@ impl PlanePool {
 
     fn call(
         &self,
-        lowering: &mut Lowering<'_, '_, '_>,
+        lowering: &mut Lowering<'_, '_>,
         x: Wire,
         kind: Kind,
         pads: [i64; 2],
@@ -111,15 +110,9 @@ impl PlanePool {
     }
 }
 
-fn pool(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    kind: Kind,
-) -> TractResult<Vec<Operand>> {
+fn pool(lowering: &mut Lowering<'_, '_>, operation: &Operation, kind: Kind) -> Results {
     let x = lowering.tensor(operation, "x")?;
-    let kernel = lowering
-        .ints(operation, "kernel_sizes")?
-        .context("missing argument `kernel_sizes`")?;
+    let kernel = lowering.required_ints(operation, "kernel_sizes")?;
     let sizes = lowering.shape(x)?;
     ensure!(
         (1..=3).contains(&kernel.len()) && sizes.len() == kernel.len() + 2,

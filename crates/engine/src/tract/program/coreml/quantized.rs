@@ -41,7 +41,7 @@ pub(super) const TABLE: OperationTable = &[
 
 /// Returns scales or zero points as float32: one, or one for each position of a dimension.
 fn broadcast_param(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     x: Wire,

@@ -10,7 +10,7 @@ use crate::tensor::DType;
 /// Maximum number of elements of a tensor created from numbers or from a smaller tensor.
 const MAX_CREATED_ELEMENTS: i64 = 1 << 30;
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Applies a function to a tensor (for example `exp`).
     pub(super) fn function(&mut self, name: &str, x: Wire) -> TractResult<Wire> {
         self.aten(&format!("aten::{name}.out"), vec![x.into()], DType::Float32)

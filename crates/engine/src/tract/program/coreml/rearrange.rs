@@ -6,7 +6,7 @@ use super::super::builder::Wire;
 use super::super::operators::{gather_elements, ints, strides};
 use super::held::Operand;
 use super::shape::{INDEX, padded};
-use super::{Lowering, Operation, OperationTable, Value, one};
+use super::{Lowering, Operation, OperationTable, Results, Value, one};
 use pkgtool_model::executorch::coreml::ValueContent;
 
 /// The operations of this file.
@@ -26,9 +26,7 @@ pub(super) const TABLE: OperationTable = &[
         ];
         let to = [batch, c, h * a, w * b];
         let mut wire = split_and_permute(lowering, x, &split, &[2, 3, 4, 0, 5, 1], &to)?;
-        let crops = lowering
-            .ints(operation, "crops")?
-            .context("missing argument `crops`")?;
+        let crops = lowering.required_ints(operation, "crops")?;
         ensure!(
             crops.len() == 4,
             "invalid `crops`: expected 4 numbers, got {}",
@@ -79,17 +77,13 @@ pub(super) const TABLE: OperationTable = &[
         let x = lowering.tensor(operation, "x")?;
         let factor = lowering.int(operation, "upscale_factor", 1)?;
         let args = vec![x.into(), factor.into()];
-        lowering
-            .aten("aten::pixel_shuffle.out", args, x.dtype)
-            .map(one)
+        lowering.aten_result("aten::pixel_shuffle.out", args, x.dtype)
     }),
     (&["pixel_unshuffle"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let factor = lowering.int(operation, "downscale_factor", 1)?;
         let args = vec![x.into(), factor.into()];
-        lowering
-            .aten("aten::pixel_unshuffle.out", args, x.dtype)
-            .map(one)
+        lowering.aten_result("aten::pixel_unshuffle.out", args, x.dtype)
     }),
     (&["reshape_like"], reshape_like),
     (&["reverse_sequence"], reverse_sequence),
@@ -112,9 +106,7 @@ pub(super) const TABLE: OperationTable = &[
     }),
     (&["space_to_batch"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
-        let pads = lowering
-            .ints(operation, "paddings")?
-            .context("missing argument `paddings`")?;
+        let pads = lowering.required_ints(operation, "paddings")?;
         ensure!(
             pads.len() == 4,
             "invalid `paddings`: expected 4 numbers, got {}",
@@ -170,7 +162,7 @@ impl Divide for TDim {
 }
 
 /// Returns the sizes of an image.
-fn image_sizes(lowering: &Lowering<'_, '_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
+fn image_sizes(lowering: &Lowering<'_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
     let shape = lowering.shape(x)?;
     let rank = shape.len();
     <[TDim; 4]>::try_from(shape)
@@ -178,14 +170,14 @@ fn image_sizes(lowering: &Lowering<'_, '_, '_>, x: Wire) -> TractResult<[TDim; 4
 }
 
 /// Returns the side of a block.
-fn block(lowering: &Lowering<'_, '_, '_>, operation: &Operation, name: &str) -> TractResult<i64> {
+fn block(lowering: &Lowering<'_, '_>, operation: &Operation, name: &str) -> TractResult<i64> {
     let block = lowering.int(operation, name, 1)?;
     ensure!((1..=1 << 12).contains(&block), "invalid `{name}`: {block}");
     Ok(block)
 }
 
 fn block_sizes(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
 ) -> TractResult<[i64; 2]> {
@@ -198,7 +190,7 @@ fn block_sizes(
 
 /// Splits dimensions, permutes them and merges them.
 fn split_and_permute(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     split: &[TDim],
     order: &[usize],
@@ -210,10 +202,7 @@ fn split_and_permute(
 }
 
 /// Reshapes to a shape composed of parts of other tensors' shapes.
-fn reshape_like(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn reshape_like(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let references = lowering.all(operation, "ref_tensors")?;
     let numbers = |name: &str| -> TractResult<Vec<i64>> {
@@ -272,10 +261,7 @@ fn reshape_like(
 
 /// Reverses the first positions along a dimension. Their number is listed for each position along
 /// another dimension.
-fn reverse_sequence(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn reverse_sequence(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [along, batch] =

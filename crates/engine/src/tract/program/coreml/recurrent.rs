@@ -10,10 +10,10 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, ranked};
 use super::super::calling::CallArg;
 use super::held::Operand;
-use super::{Lowering, Operation, OperationTable};
+use super::{Lowering, Operation, OperationTable, Results};
 use crate::tensor::DType;
 use crate::tract::kernel::Kernel;
 
@@ -119,7 +119,7 @@ impl Activation {
 }
 
 fn activation(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     operation: &Operation,
     name: &str,
     default: &str,
@@ -137,7 +137,7 @@ fn activation(
 }
 
 fn sum_of_biases(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     a: Option<Wire>,
     b: Option<Wire>,
 ) -> TractResult<Option<Wire>> {
@@ -149,11 +149,11 @@ fn sum_of_biases(
 
 /// Lowers a recurrence in one direction without a memory besides its state.
 fn single_direction(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     cell: &Cell,
     bias: [Option<Wire>; 2],
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let is_reverse = match lowering.text(operation, "direction", "forward")?.as_str() {
         "forward" => false,
         "reverse" => true,
@@ -173,7 +173,7 @@ fn single_direction(
     Ok(given.into_iter().map(Operand::Tensor).collect())
 }
 
-fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn lstm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let clip = lowering.optional(operation, "clip")?;
     let clip = match clip {
         #[expect(clippy::cast_possible_truncation, reason = "clamps only")]
@@ -235,11 +235,7 @@ fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
 }
 
 /// Returns the size of a state.
-fn hidden(
-    lowering: &Lowering<'_, '_, '_>,
-    cell: &Cell,
-    side: &DirectionWeights,
-) -> TractResult<usize> {
+fn hidden(lowering: &Lowering<'_, '_>, cell: &Cell, side: &DirectionWeights) -> TractResult<usize> {
     let shape = lowering.shape(side.state)?;
     let gates = cell.kind.gates();
     let size = match shape.as_slice() {
@@ -253,7 +249,7 @@ fn hidden(
 /// Runs all steps in one direction. Returns each step's output (or the last one), then the final
 /// states.
 fn run(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     cell: &Cell,
     side: &DirectionWeights,
     x: Wire,
@@ -266,12 +262,7 @@ fn run(
     let gates = lowering.aten("aten::linear.out", args, float)?;
     let shape = lowering.shape(gates)?;
     let wide = size * cell.kind.gates();
-    let [steps, batch, last] = shape.as_slice() else {
-        bail!(
-            "invalid rank of a sequence: expected 3, got {}",
-            shape.len()
-        );
-    };
+    let [steps, batch, last] = ranked(&shape, "a sequence")?;
     ensure!(
         *last == wide.to_dim(),
         "wrong number of gates: got {last}, expected {wide}"
@@ -315,10 +306,7 @@ fn run(
     };
     let kernel = Kernel::new("Recurrence", facts, move |inputs| steps.run(inputs));
     let given = lowering.frame.builder.wire_all(kernel, &inputs)?;
-    let wires = given.iter().map(|&outlet| Wire {
-        outlet,
-        dtype: float,
-    });
+    let wires = given.iter().map(|&outlet| Wire::new(outlet, float));
     Ok(wires.collect())
 }
 

@@ -4,23 +4,28 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
+use super::super::payload::{look_up, names_of};
 use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
+
+/// Reductions: the portable operator, and whether it takes a dtype.
+const REDUCTIONS: [(&str, (&str, bool)); 4] = [
+    ("reduce_sum", ("aten::sum.IntList_out", true)),
+    ("reduce_mean", ("aten::mean.out", true)),
+    ("reduce_max", ("aten::amax.out", false)),
+    ("reduce_min", ("aten::amin.out", false)),
+];
+const REDUCTION_KINDS: &[&str] = &names_of(&REDUCTIONS);
 
 /// The operations of this file.
 pub(super) const TABLE: OperationTable = &[
-    (&["reduce_sum"], |lowering, operation| {
-        reduce_with(lowering, operation, "aten::sum.IntList_out", true)
-    }),
-    (&["reduce_mean"], |lowering, operation| {
-        reduce_with(lowering, operation, "aten::mean.out", true)
-    }),
-    (&["reduce_max"], |lowering, operation| {
-        reduce_with(lowering, operation, "aten::amax.out", false)
-    }),
-    (&["reduce_min"], |lowering, operation| {
-        reduce_with(lowering, operation, "aten::amin.out", false)
+    (REDUCTION_KINDS, |lowering, operation| {
+        let reduction = look_up(&REDUCTIONS, &operation.kind);
+        let (name, with_dtype) = reduction.context("unsupported operation")?;
+        let x = lowering.tensor(operation, "x")?;
+        let args = reduction_args(lowering, operation, x, with_dtype)?;
+        lowering.result(operation, name, args)
     }),
     (&["reduce_l1_norm"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -74,8 +79,7 @@ pub(super) const TABLE: OperationTable = &[
         let x = lowering.tensor(operation, "x")?;
         let axis = lowering.int(operation, "axis", -1)?;
         let args = vec![x.into(), axis.into(), false.into()];
-        let dtype = lowering.dtype(operation)?;
-        lowering.aten("aten::_softmax.out", args, dtype).map(one)
+        lowering.result(operation, "aten::_softmax.out", args)
     }),
     (&["argsort"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -95,7 +99,7 @@ pub(super) const TABLE: OperationTable = &[
 
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn reduction_args(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     x: Wire,
     with_dtype: bool,
@@ -109,21 +113,9 @@ fn reduction_args(
     Ok(args)
 }
 
-fn reduce_with(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    name: &str,
-    with_dtype: bool,
-) -> TractResult<Vec<Operand>> {
-    let x = lowering.tensor(operation, "x")?;
-    let args = reduction_args(lowering, operation, x, with_dtype)?;
-    let dtype = lowering.dtype(operation)?;
-    lowering.aten(name, args, dtype).map(one)
-}
-
 /// Sums over an operation's dimensions, in its dtype.
 fn sum_over_axes(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     x: Wire,
 ) -> TractResult<Wire> {
@@ -133,7 +125,7 @@ fn sum_over_axes(
 }
 
 fn square_sum(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     dtype: DType,
 ) -> TractResult<Wire> {
@@ -144,10 +136,7 @@ fn square_sum(
 }
 
 /// Lowers a cumulative sum, possibly exclusive or in reverse.
-fn cumulative_sum(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn cumulative_sum(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mut x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -176,28 +165,11 @@ fn cumulative_sum(
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
-fn log_sum_exp(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn log_sum_exp(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let float = DType::Float32;
     let x = lowering.tensor(operation, "x")?;
     let axes = lowering.ints(operation, "axes")?.unwrap_or_default();
-    let args = vec![x.into(), CallArg::from(axes.as_slice()), true.into()];
-    let most = lowering.aten("aten::amax.out", args, float)?;
-    let args = vec![x.into(), most.into(), CallArg::from(1)];
-    let x = lowering.aten("aten::sub.out", args, float)?;
-    let x = lowering.aten("aten::exp.out", vec![x.into()], float)?;
-    let args = vec![
-        x.into(),
-        CallArg::from(axes.as_slice()),
-        true.into(),
-        CallArg::None,
-    ];
-    let sum = lowering.aten("aten::sum.IntList_out", args, float)?;
-    let log = lowering.aten("aten::log.out", vec![sum.into()], float)?;
-    let args = vec![log.into(), most.into(), CallArg::from(1)];
-    let sum = lowering.aten("aten::add.out", args, float)?;
+    let sum = lowering.caller().log_sum_exp(x, &axes, float)?;
     if lowering.bool(operation, "keep_dims", false)? {
         return Ok(one(sum));
     }
@@ -205,25 +177,18 @@ fn log_sum_exp(
     let axes = lowering.axes(operation, rank)?;
     let axes = axes.unwrap_or_else(|| (0..rank).collect());
     let outlet = lowering.frame.builder.remove(sum.outlet, &axes)?;
-    Ok(one(Wire {
-        outlet,
-        dtype: float,
-    }))
+    Ok(one(Wire::new(outlet, float)))
 }
 
-fn extreme(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-    name: &str,
-) -> TractResult<Vec<Operand>> {
+fn extreme(lowering: &mut Lowering<'_, '_>, operation: &Operation, name: &str) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let keep = lowering.bool(operation, "keep_dims", false)?;
     let args = vec![x.into(), axis.into(), keep.into()];
-    lowering.aten(name, args, DType::Int64).map(one)
+    lowering.aten_result(name, args, DType::Int64)
 }
 
-fn top_k(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn top_k(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let count = lowering.int(operation, "k", 1)?;

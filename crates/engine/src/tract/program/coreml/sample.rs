@@ -2,11 +2,10 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank};
 use super::super::operators::einsum;
-use super::held::Operand;
 use super::real::check_size;
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -20,7 +19,7 @@ struct Sampling {
 }
 
 impl Sampling {
-    fn read(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+    fn read(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let text = |name: &str| lowering.text(operation, name, "");
         let unnormalized = text("coordinates_mode")? == "unnormalized";
         let corners = unnormalized || lowering.bool(operation, "align_corners", false)?;
@@ -50,12 +49,7 @@ impl Sampling {
         })
     }
 
-    fn apply(
-        &self,
-        lowering: &mut Lowering<'_, '_, '_>,
-        x: Wire,
-        places: Wire,
-    ) -> TractResult<Vec<Operand>> {
+    fn apply(&self, lowering: &mut Lowering<'_, '_>, x: Wire, places: Wire) -> Results {
         let args = vec![
             x.into(),
             places.into(),
@@ -63,17 +57,12 @@ impl Sampling {
             self.padding.into(),
             self.corners.into(),
         ];
-        lowering
-            .aten("aten::grid_sampler_2d.out", args, DType::Float32)
-            .map(one)
+        lowering.aten_result("aten::grid_sampler_2d.out", args, DType::Float32)
     }
 }
 
 /// Samples at the positions in a tensor, `(x, y)` each.
-fn resample(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn resample(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let sampling = Sampling::read(lowering, operation)?;
     let x = lowering.tensor(operation, "x")?;
     let places = lowering.tensor(operation, "coordinates")?;
@@ -87,11 +76,7 @@ fn resample(
         }
         "unnormalized" => {
             let shape = lowering.shape(x)?;
-            ensure!(
-                shape.len() == 4,
-                "invalid rank of an image: expected 4, got {}",
-                shape.len()
-            );
+            check_rank(&shape, 4, "an image")?;
             let sizes = [shape[3].to_i64()?, shape[2].to_i64()?];
             ensure!(
                 sizes.iter().all(|size| *size > 1),
@@ -110,7 +95,7 @@ fn resample(
 }
 
 /// Samples at the positions of a regular grid transformed by matrices.
-fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn affine(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let sampling = Sampling::read(lowering, operation)?;
     let mode = lowering.text(operation, "coordinates_mode", "")?;
     ensure!(

@@ -2,12 +2,11 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axis_of};
 use super::super::operators::{
     IndexCheck, floats, gather_elements, ints, strides, tensor_of_floats, tensor_of_ints,
 };
-use super::held::{Operand, axis_of};
-use super::{Lowering, Operation, OperationTable, one};
+use super::{Lowering, Operation, OperationTable, Results, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -76,7 +75,7 @@ enum ScatterMode {
 }
 
 impl ScatterMode {
-    fn read(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
+    fn read(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let mode = lowering.text(operation, "mode", "add")?;
         Ok(match mode.as_str() {
             "add" => Self::Add,
@@ -154,10 +153,7 @@ fn starts(
     Ok((starts, block))
 }
 
-fn gather_nd(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn gather_nd(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let indices = lowering.tensor(operation, "indices")?;
     let indices = lowering.frame.builder.cast(indices, DType::Int64)?;
@@ -191,11 +187,11 @@ fn gather_nd(
 /// Gathers rows along a dimension by indices whose leading batch dimensions are those of the
 /// tensor.
 pub(super) fn gather_in_batches(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     (x, indices): (Wire, Wire),
     axis: usize,
     batch: usize,
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let (shape, rows) = (lowering.shape(x)?, lowering.shape(indices)?);
     ensure!(
         batch <= axis && axis < shape.len() && batch <= rows.len(),
@@ -238,10 +234,10 @@ pub(super) fn gather_in_batches(
 /// Combines updates into a tensor. Their positions follow from its shape and the indices, one for
 /// each update.
 fn scatter_with(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
     places: impl Fn(&[usize], &Tensor, &IndexCheck) -> TractResult<Vec<usize>> + Send + Sync + 'static,
-) -> TractResult<Vec<Operand>> {
+) -> Results {
     let mode = ScatterMode::read(lowering, operation)?;
     let data = lowering.tensor(operation, "data")?;
     let indices = lowering.tensor(operation, "indices")?;

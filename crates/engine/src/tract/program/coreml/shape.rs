@@ -2,11 +2,11 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axes_of};
 use super::super::calling::{CallArg, CallResult};
-use super::held::{Operand, axis_of};
+use super::held::Operand;
 use super::real::check_size;
-use super::{Lowering, Operation, OperationTable, Slot, one};
+use super::{Lowering, Operation, OperationTable, Results, Slot, one};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -33,7 +33,7 @@ pub(super) const TABLE: OperationTable = &[
             .map(|(size, count)| size * count);
         check_size(&sizes.collect::<Vec<_>>())?;
         let args = vec![x.into(), CallArg::Ints(reps)];
-        lowering.aten("aten::repeat.out", args, x.dtype).map(one)
+        lowering.aten_result("aten::repeat.out", args, x.dtype)
     }),
     (&["concat"], concat),
     (&["stack"], |lowering, operation| {
@@ -42,9 +42,8 @@ pub(super) const TABLE: OperationTable = &[
         }
         let wires = wires(lowering, operation)?;
         let axis = lowering.int(operation, "axis", 0)?;
-        let dtype = lowering.dtype(operation)?;
         let args = vec![CallArg::Tensors(wires), axis.into()];
-        lowering.aten("aten::stack.out", args, dtype).map(one)
+        lowering.result(operation, "aten::stack.out", args)
     }),
     (&["split"], split),
     (&["reverse"], |lowering, operation| {
@@ -54,7 +53,7 @@ pub(super) const TABLE: OperationTable = &[
         let axes = axes.unwrap_or_else(|| (0..rank).collect());
         let axes: Vec<TDim> = axes.into_iter().map(|axis| axis.to_dim()).collect();
         let args = vec![x.into(), CallArg::Ints(axes)];
-        lowering.aten("aten::flip.out", args, x.dtype).map(one)
+        lowering.aten_result("aten::flip.out", args, x.dtype)
     }),
     (&["pad"], pad),
     (&["crop"], crop),
@@ -64,7 +63,7 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// Returns the tensors of `values`.
-fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Wire>> {
+fn wires(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Vec<Wire>> {
     let held = lowering.all(operation, "values")?;
     held.iter().map(|held| lowering.wire(held)).collect()
 }
@@ -73,10 +72,7 @@ fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 /// remaining elements.
 ///
 /// Before iOS17, shapes with a 0 keep the number of dimensions.
-fn reshape(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn reshape(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let from = lowering.shape(x)?;
     let mut wanted = lowering.sizes(operation, "shape")?.unwrap_or_default();
@@ -87,13 +83,11 @@ fn reshape(
         }
     }
     let args = vec![x.into(), CallArg::Ints(wanted)];
-    lowering.aten("aten::view_copy.out", args, x.dtype).map(one)
+    lowering.aten_result("aten::view_copy.out", args, x.dtype)
 }
 
-fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
-    let axes = lowering
-        .ints(operation, "axes")?
-        .context("missing argument `axes`")?;
+fn expand(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+    let axes = lowering.required_ints(operation, "axes")?;
     if let Operand::Sizes {
         sizes,
         is_number: true,
@@ -105,8 +99,7 @@ fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     }
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len() + axes.len();
-    let axes = axes.into_iter().map(|axis| axis_of(axis, rank));
-    let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+    let mut axes = axes_of(&axes, rank)?;
     axes.sort_unstable();
     let mut outlet = x.outlet;
     for axis in axes {
@@ -115,10 +108,7 @@ fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn squeeze(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn squeeze(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && sizes.len() == 1
     {
@@ -137,24 +127,18 @@ fn squeeze(
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn transpose(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn transpose(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
-    let order = lowering
-        .ints(operation, "perm")?
-        .context("missing argument `perm`")?;
-    let order = order.into_iter().map(|axis| axis_of(axis, rank));
-    let order: Vec<usize> = order.collect::<TractResult<_>>()?;
+    let order = lowering.required_ints(operation, "perm")?;
+    let order = axes_of(&order, rank)?;
     let outlet = lowering.frame.builder.transpose(x.outlet, &order)?;
     Ok(one(Wire { outlet, ..x }))
 }
 
 /// Stacks sizes or known numbers into a list.
 fn stacked_sizes(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     operation: &Operation,
 ) -> TractResult<Option<Operand>> {
     let held = lowering.all(operation, "values")?;
@@ -179,7 +163,7 @@ fn stacked_sizes(
 }
 
 /// Concatenates tensors or sizes.
-fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn concat(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     if lowering.bool(operation, "interleave", false)? {
         return interleaved(lowering, operation);
     }
@@ -206,15 +190,12 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     }
     let axis = lowering.int(operation, "axis", 0)?;
     let args = vec![CallArg::Tensors(wires), axis.into()];
-    lowering.aten("aten::cat.out", args, dtype).map(one)
+    lowering.aten_result("aten::cat.out", args, dtype)
 }
 
 /// Interleaves tensors along a dimension: the first positions of all tensors, then the second ones,
 /// and so on.
-fn interleaved(
-    lowering: &mut Lowering<'_, '_, '_>,
-    operation: &Operation,
-) -> TractResult<Vec<Operand>> {
+fn interleaved(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let wires = wires(lowering, operation)?;
     let first = *wires.first().context("no tensors to join")?;
     let mut shape = lowering.shape(first)?;
@@ -226,7 +207,7 @@ fn interleaved(
     lowering.reshaped(wire, &shape).map(one)
 }
 
-fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn split(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -255,12 +236,10 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
 
 /// Lowers padding. The pairs are for the last dimensions, outermost first; `ATen` expects innermost
 /// first.
-fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn pad(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let mode = lowering.text(operation, "mode", "constant")?;
     let x = lowering.tensor(operation, "x")?;
-    let pads = lowering
-        .ints(operation, "pad")?
-        .context("missing argument `pad`")?;
+    let pads = lowering.required_ints(operation, "pad")?;
     let mut shape = lowering.shape(x)?;
     let (pairs, rest) = pads.as_chunks::<2>();
     ensure!(
@@ -292,7 +271,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResul
 
 /// Pads a dimension with reflected elements, without repeating the edges.
 fn reflected(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     axis: usize,
     before: i64,
@@ -313,15 +292,14 @@ fn reflected(
         parts.push(lowering.aten("aten::flip.out", args, x.dtype)?.outlet);
     }
     let outlet = lowering
-        .frame
-        .builder
+        .builder()
         .concat(&[parts[0], x.outlet, parts[1]], axis)?;
     Ok(Wire { outlet, ..x })
 }
 
 /// Pads a dimension by repeating its edges.
 fn replicated(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     axis: usize,
     before: i64,
@@ -343,7 +321,7 @@ fn replicated(
 
 /// Pads the last dimensions with a number.
 pub(super) fn padded(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     pads: &[i64],
     value: f64,
@@ -360,7 +338,7 @@ pub(super) fn padded(
 }
 
 /// Crops rows and columns on both sides.
-fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Operand>> {
+fn crop(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let mut wire = x;
     for (name, from_end) in [("crop_height", 2), ("crop_width", 1)] {
@@ -380,10 +358,7 @@ fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
             continue;
         };
         let end = shape[axis].clone() - after;
-        wire.outlet = lowering
-            .frame
-            .builder
-            .slice(wire.outlet, axis, before, end)?;
+        wire.outlet = lowering.builder().slice(wire.outlet, axis, before, end)?;
     }
     Ok(one(wire))
 }

@@ -20,7 +20,7 @@ pub(super) struct Window {
 impl Window {
     /// Reads a window of the given kernel sizes over the given spatial sizes.
     pub(super) fn read(
-        lowering: &Lowering<'_, '_, '_>,
+        lowering: &Lowering<'_, '_>,
         operation: &Operation,
         kernel: &[i64],
         sizes: &[TDim],

@@ -33,7 +33,7 @@ pub(super) const TABLE: InstructionTable = &[
 
 /// Lowers a convolution of `[batch, .., channels]` by `[out, .., in / groups]`.
 fn convolution(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     axes: &[&str],
     transposed: bool,

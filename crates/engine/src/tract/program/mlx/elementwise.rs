@@ -4,12 +4,13 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::calling::CallArg;
+use super::super::payload::{look_up, names_of};
 use super::joined::Arithmetic;
 use super::{Instruction, InstructionTable, Lowering, float_dtype, joint_dtype};
 use crate::tensor::DType;
 
 /// Instructions of one tensor, with the portable operator for each.
-const UNARY: &[(&str, &str)] = &[
+const UNARY: [(&str, &str); 24] = [
     ("Arccos", "aten::acos.out"),
     ("Arccosh", "aten::acosh.out"),
     ("Arcsin", "aten::asin.out"),
@@ -35,19 +36,22 @@ const UNARY: &[(&str, &str)] = &[
     ("Tan", "aten::tan.out"),
     ("Tanh", "aten::tanh.out"),
 ];
+const UNARY_KINDS: &[&str] = &names_of(&UNARY);
 
 /// Instructions that keep the argument's dtype.
-const DTYPE_PRESERVING: &[(&str, &str)] = &[
+const DTYPE_PRESERVING: [(&str, &str); 7] = [
     ("Abs", "aten::abs.out"),
+    ("BitwiseInvert", "aten::bitwise_not.out"),
     ("Ceil", "aten::ceil.out"),
     ("Floor", "aten::floor.out"),
     ("Neg", "aten::neg.out"),
     ("Sign", "aten::sign.out"),
     ("Trunc", "aten::trunc.out"),
 ];
+const DTYPE_PRESERVING_KINDS: &[&str] = &names_of(&DTYPE_PRESERVING);
 
 /// Instructions of two tensors.
-const BINARY: &[(&str, &str)] = &[
+const BINARY: [(&str, &str); 6] = [
     ("Atan2", "aten::atan2.out"),
     ("Maximum", "aten::maximum.out"),
     ("Minimum", "aten::minimum.out"),
@@ -55,16 +59,18 @@ const BINARY: &[(&str, &str)] = &[
     ("Power", "aten::pow.Tensor_Tensor_out"),
     ("Remainder", "aten::remainder.Tensor_out"),
 ];
+const BINARY_KINDS: &[&str] = &names_of(&BINARY);
 
 /// Bitwise instructions of two tensors.
-const BITWISE: &[(&str, &str)] = &[
+const BITWISE: [(&str, &str); 3] = [
     ("BitwiseAnd", "aten::bitwise_and.Tensor_out"),
     ("BitwiseOr", "aten::bitwise_or.Tensor_out"),
     ("BitwiseXor", "aten::bitwise_xor.Tensor_out"),
 ];
+const BITWISE_KINDS: &[&str] = &names_of(&BITWISE);
 
 /// Comparisons of two tensors, with boolean results.
-const COMPARISONS: &[(&str, &str)] = &[
+const COMPARISONS: [(&str, &str); 8] = [
     ("Equal", "aten::eq.Tensor_out"),
     ("Greater", "aten::gt.Tensor_out"),
     ("GreaterEqual", "aten::ge.Tensor_out"),
@@ -74,106 +80,49 @@ const COMPARISONS: &[(&str, &str)] = &[
     ("LogicalOr", "aten::logical_or.out"),
     ("NotEqual", "aten::ne.Tensor_out"),
 ];
+const COMPARISON_KINDS: &[&str] = &names_of(&COMPARISONS);
 
 fn operator_of(table: &[(&str, &'static str)], node: &Instruction) -> TractResult<&'static str> {
-    let found = table.iter().find(|(kind, _)| *kind == node.kind);
-    found
-        .map(|(_, name)| *name)
-        .context("unsupported instruction")
+    look_up(table, node.kind).context("unsupported instruction")
 }
 
 /// The instructions of this file.
 pub(super) const TABLE: InstructionTable = &[
-    (
-        &[
-            "Arccos",
-            "Arccosh",
-            "Arcsin",
-            "Arcsinh",
-            "Arctan",
-            "Arctanh",
-            "Cos",
-            "Cosh",
-            "Erf",
-            "Exp",
-            "Expm1",
-            "Log",
-            "Log10",
-            "Log1p",
-            "Log2",
-            "Reciprocal",
-            "Rsqrt",
-            "Sigmoid",
-            "Silu",
-            "Sin",
-            "Sinh",
-            "Sqrt",
-            "Tan",
-            "Tanh",
-        ],
-        |lowering, node| {
-            let x = lowering.tensor(node, "x")?;
-            let wire = lowering.aten(
-                operator_of(UNARY, node)?,
-                vec![x.into()],
-                float_dtype(x.dtype),
-            )?;
-            lowering.write_output(node, wire)
-        },
-    ),
-    (
-        &["Abs", "Ceil", "Floor", "Neg", "Sign", "Trunc"],
-        |lowering, node| {
-            let x = lowering.tensor(node, "x")?;
-            let wire = lowering.aten(
-                operator_of(DTYPE_PRESERVING, node)?,
-                vec![x.into()],
-                x.dtype,
-            )?;
-            lowering.write_output(node, wire)
-        },
-    ),
-    (
-        &[
-            "Atan2",
-            "Maximum",
-            "Minimum",
-            "Multiply",
-            "Power",
-            "Remainder",
-        ],
-        |lowering, node| {
-            let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
-            let simpler = match node.kind {
-                "Multiply" => lowering.fuse_arithmetic(Arithmetic::Multiply, a, b)?,
-                kind => clamp_by_constant(lowering, kind, a, b)?,
-            };
-            if let Some(wire) = simpler {
-                return lowering.write_output(node, wire);
-            }
-            let args = vec![a.into(), b.into()];
-            let wire = lowering.aten(operator_of(BINARY, node)?, args, joint_dtype(a, b))?;
-            lowering.write_output(node, wire)
-        },
-    ),
-    (
-        &[
-            "Equal",
-            "Greater",
-            "GreaterEqual",
-            "Less",
-            "LessEqual",
-            "LogicalAnd",
-            "LogicalOr",
-            "NotEqual",
-        ],
-        |lowering, node| {
-            let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
-            let args = vec![a.into(), b.into()];
-            let wire = lowering.aten(operator_of(COMPARISONS, node)?, args, DType::Bool)?;
-            lowering.write_output(node, wire)
-        },
-    ),
+    (UNARY_KINDS, |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        lowering.call(
+            node,
+            operator_of(&UNARY, node)?,
+            vec![x.into()],
+            float_dtype(x.dtype),
+        )
+    }),
+    (DTYPE_PRESERVING_KINDS, |lowering, node| {
+        let x = lowering.tensor(node, "x")?;
+        lowering.call(
+            node,
+            operator_of(&DTYPE_PRESERVING, node)?,
+            vec![x.into()],
+            x.dtype,
+        )
+    }),
+    (BINARY_KINDS, |lowering, node| {
+        let [a, b] = lowering.pair(node)?;
+        let simpler = match node.kind {
+            "Multiply" => lowering.fuse_arithmetic(Arithmetic::Multiply, a, b)?,
+            kind => clamp_by_constant(lowering, kind, a, b)?,
+        };
+        if let Some(wire) = simpler {
+            return lowering.write_output(node, wire);
+        }
+        let args = vec![a.into(), b.into()];
+        lowering.call(node, operator_of(&BINARY, node)?, args, joint_dtype(a, b))
+    }),
+    (COMPARISON_KINDS, |lowering, node| {
+        let [a, b] = lowering.pair(node)?;
+        let args = vec![a.into(), b.into()];
+        lowering.call(node, operator_of(&COMPARISONS, node)?, args, DType::Bool)
+    }),
     (&["Add"], |lowering, node| {
         sum(lowering, node, Arithmetic::Add, "aten::add.out")
     }),
@@ -181,52 +130,39 @@ pub(super) const TABLE: InstructionTable = &[
         sum(lowering, node, Arithmetic::Subtract, "aten::sub.out")
     }),
     (&["Divide"], |lowering, node| {
-        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+        let [a, b] = lowering.pair(node)?;
         let dtype = float_dtype(joint_dtype(a, b));
-        let wire = lowering.aten("aten::div.out", vec![a.into(), b.into()], dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::div.out", vec![a.into(), b.into()], dtype)
     }),
     (&["FloorDivide"], |lowering, node| {
-        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+        let [a, b] = lowering.pair(node)?;
         let args = vec![a.into(), b.into()];
-        let wire = lowering.aten("aten::floor_divide.out", args, joint_dtype(a, b))?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::floor_divide.out", args, joint_dtype(a, b))
     }),
     (&["LogicalNot"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let wire = lowering.aten("aten::logical_not.out", vec![x.into()], DType::Bool)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::logical_not.out", vec![x.into()], DType::Bool)
     }),
-    (
-        &["BitwiseAnd", "BitwiseOr", "BitwiseXor"],
-        |lowering, node| {
-            let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
-            let args = vec![a.into(), b.into()];
-            let wire = lowering.aten(operator_of(BITWISE, node)?, args, joint_dtype(a, b))?;
-            lowering.write_output(node, wire)
-        },
-    ),
-    (&["BitwiseInvert"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let wire = lowering.aten("aten::bitwise_not.out", vec![x.into()], x.dtype)?;
-        lowering.write_output(node, wire)
+    (BITWISE_KINDS, |lowering, node| {
+        let [a, b] = lowering.pair(node)?;
+        let args = vec![a.into(), b.into()];
+        lowering.call(node, operator_of(&BITWISE, node)?, args, joint_dtype(a, b))
     }),
     (&["LogAddExp"], log_add_exp),
     (&["Square"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let wire = lowering.aten("aten::mul.out", vec![x.into(), x.into()], x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::mul.out", vec![x.into(), x.into()], x.dtype)
     }),
     (&["Round"], round),
     (&["Gelu"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let mode = super::text(node, "approximate")?.to_owned();
-        let wire = lowering.aten(
+        lowering.call(
+            node,
             "aten::gelu.out",
             vec![x.into(), CallArg::Text(mode)],
             x.dtype,
-        )?;
-        lowering.write_output(node, wire)
+        )
     }),
     (&["Clip"], |lowering, node| {
         let mut wire = lowering.tensor(node, "x")?;
@@ -236,8 +172,7 @@ pub(super) const TABLE: InstructionTable = &[
                     wire = simple;
                     continue;
                 }
-                let operator = BINARY.iter().find(|(kind, _)| *kind == limit);
-                let (_, operator) = operator.context("unsupported instruction")?;
+                let operator = look_up(&BINARY, limit).context("unsupported instruction")?;
                 wire = lowering.aten(operator, vec![wire.into(), by.into()], wire.dtype)?;
             }
         }
@@ -247,8 +182,7 @@ pub(super) const TABLE: InstructionTable = &[
         let condition = lowering.tensor(node, "condition")?;
         let (x, y) = (lowering.tensor(node, "x")?, lowering.tensor(node, "y")?);
         let args = vec![condition.into(), x.into(), y.into()];
-        let wire = lowering.aten("aten::where.self_out", args, joint_dtype(x, y))?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::where.self_out", args, joint_dtype(x, y))
     }),
     (&["AsType"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -268,7 +202,7 @@ pub(super) const TABLE: InstructionTable = &[
 /// Computes the maximum or minimum of a value and a constant number without a tensor for the
 /// number.
 fn clamp_by_constant(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     kind: &str,
     x: Wire,
     by: Wire,
@@ -291,22 +225,21 @@ fn clamp_by_constant(
 }
 
 fn sum(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     step: Arithmetic,
     name: &str,
 ) -> TractResult<()> {
-    let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+    let [a, b] = lowering.pair(node)?;
     if let Some(wire) = lowering.fuse_arithmetic(step, a, b)? {
         return lowering.write_output(node, wire);
     }
     let args = vec![a.into(), b.into(), CallArg::from(1)];
-    let wire = lowering.aten(name, args, joint_dtype(a, b))?;
-    lowering.write_output(node, wire)
+    lowering.call(node, name, args, joint_dtype(a, b))
 }
 
 /// Rounds to `decimals` decimals; negative numbers round to a power of ten. Ties go to even.
-fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn round(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let decimals = i32::try_from(lowering.int(node, "decimals")?)?;
     if decimals == 0 || (decimals > 0 && !x.dtype.is_float()) {
@@ -333,8 +266,8 @@ fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
 }
 
 /// Computes `log(exp(a) + exp(b))`.
-fn log_add_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
-    let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+fn log_add_exp(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+    let [a, b] = lowering.pair(node)?;
     let dtype = float_dtype(joint_dtype(a, b));
     let builder = &mut lowering.frame.builder;
     let shape = builder.broadcast_shape(&[a.outlet, b.outlet])?;

@@ -10,7 +10,7 @@ use crate::tensor::DType;
 /// The instructions of this file.
 pub(super) const TABLE: InstructionTable = &[
     (&["GatherMm"], |lowering, node| {
-        let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
+        let [a, b] = lowering.pair(node)?;
         let dtype = joint_dtype(a, b);
         let left = gather_matrices(lowering, node, a, "lhs_indices")?;
         let right = gather_matrices(lowering, node, b, "rhs_indices")?;
@@ -28,7 +28,7 @@ pub(super) const TABLE: InstructionTable = &[
 
 /// Gathers matrices of a batch by row-major indices. Without indices, returns all of them.
 fn gather_matrices(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     x: Wire,
     name: &str,
@@ -53,7 +53,7 @@ fn gather_matrices(
 }
 
 fn product(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     left: Wire,
     (right, swapped): (Wire, bool),

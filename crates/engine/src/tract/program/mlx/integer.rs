@@ -3,9 +3,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
+use super::super::builder::axis_of;
 use super::super::calling::{CallArg, CallResult};
 use super::super::frame::{RuntimeNumber, Slot};
-use super::shape::axis_of;
 use super::{Field, Instruction, InstructionTable, Lowering};
 use crate::tensor::DType;
 
@@ -39,7 +39,7 @@ pub(super) const TABLE: InstructionTable = &[
     }),
 ];
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Returns an integer as a tensor without dimensions.
     pub(super) fn as_tensor(&mut self, slot: &Slot) -> TractResult<OutletId> {
         let wire = match slot {
@@ -77,7 +77,7 @@ pub(super) fn distance(start: &Slot, stop: &Slot) -> Option<TDim> {
     }
 }
 
-fn binary(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+fn binary(lowering: &mut Lowering<'_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
     let (a, b) = (lowering.given(node, "a")?, lowering.given(node, "b")?);
     let args = vec![argument(a)?, argument(b)?];
     called(lowering, node, name, args)
@@ -85,7 +85,7 @@ fn binary(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -
 
 /// Divides sizes or numbers computed at run time, always rounding down.
 fn divided(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     name: &str,
     divide: fn(i64, i64) -> Option<i64>,
@@ -133,7 +133,7 @@ pub(super) fn argument(slot: Slot) -> TractResult<CallArg> {
 
 /// Calls an operator that returns a number, and writes it.
 fn called(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     name: &str,
     args: Vec<CallArg>,
@@ -147,7 +147,7 @@ fn called(
 }
 
 /// Writes a value slot.
-fn value(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, given: Slot) -> TractResult<()> {
+fn value(lowering: &mut Lowering<'_, '_>, node: &Instruction, given: Slot) -> TractResult<()> {
     match node.fields.get("out") {
         Some(Field::Value(slot)) => {
             lowering.values.insert(*slot, given);

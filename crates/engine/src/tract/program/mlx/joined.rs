@@ -52,7 +52,7 @@ pub(super) enum Arithmetic {
     Multiply,
 }
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     /// Permutes the dimensions of a value. Permutations that cancel each other return the original
     /// value.
     pub(super) fn permute(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {

@@ -54,7 +54,7 @@ pub(super) const TABLE: InstructionTable = &[
 ];
 
 /// Computes `alpha · (mat1 · mat2) + beta · bias`.
-fn addmm(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn addmm(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let (a, b) = (
         lowering.tensor(node, "mat1")?,
         lowering.tensor(node, "mat2")?,
@@ -85,7 +85,7 @@ fn addmm(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     lowering.write_output(node, wire)
 }
 
-fn attention(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn attention(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let queries = lowering.tensor(node, "q")?;
     let (keys, values) = (lowering.tensor(node, "k")?, lowering.tensor(node, "v")?);
     let mask = lowering.optional(node, "mask")?;

@@ -22,10 +22,11 @@ use std::collections::{BTreeSet, HashMap};
 use tract_onnx::tract_core::internal::*;
 
 use super::super::guard::{Failure, guarded};
-use super::builder::Wire;
+use super::builder::{Builder, Wire};
 use super::calling::{CallArg, Caller};
-use super::frame::{Frame, Slot};
+use super::frame::{Frame, Slot, dtype_of_element};
 use super::operators::promoted;
+use super::payload::{NodeTable, PayloadCall, find, lower_nodes};
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
@@ -35,10 +36,10 @@ use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::mlx::{self, Field, Graph, Instruction, Number};
 
 /// Lowers an instruction and writes its output slots.
-type LowerInstruction = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
+type LowerInstruction = fn(&mut Lowering<'_, '_>, &Instruction) -> TractResult<()>;
 
 /// Instructions by kind.
-type InstructionTable = &'static [(&'static [&'static str], LowerInstruction)];
+type InstructionTable = NodeTable<LowerInstruction>;
 
 const INSTRUCTION_TABLES: [InstructionTable; 11] = [
     convolution::TABLE,
@@ -54,16 +55,10 @@ const INSTRUCTION_TABLES: [InstructionTable; 11] = [
     shape::TABLE,
 ];
 
-fn find(kind: &str) -> Option<LowerInstruction> {
-    let mut rows = INSTRUCTION_TABLES.into_iter().flatten();
-    rows.find(|(names, _)| names.contains(&kind))
-        .map(|(_, lower)| *lower)
-}
-
 /// A graph being lowered.
-struct Lowering<'f, 'm, 'g> {
+struct Lowering<'f, 'm> {
     frame: &'f mut Frame<'m>,
-    graph: &'g Graph,
+    graph: &'f Graph,
     rounding: Rounding,
     tensors: HashMap<u32, Wire>,
     values: HashMap<u32, Slot>,
@@ -79,44 +74,38 @@ pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
     let graph = read(weights, payload)?;
     let kinds = graph.init.iter().chain(&graph.main).map(|node| node.kind);
     Ok(kinds
-        .filter(|kind| find(kind).is_none())
+        .filter(|kind| find(&INSTRUCTION_TABLES, kind).is_none())
         .map(str::to_owned)
         .collect())
 }
 
-/// Lowers the call of a payload's graph. The arguments are its inputs, then its outputs.
-pub(super) fn lower(
-    frame: &mut Frame<'_>,
-    scope: &str,
-    payload: ByteRange,
-    args: &[usize],
-) -> Result<(), Failure> {
-    let graph = read(frame.weights, payload)?;
-    let counts = (graph.inputs.len(), graph.outputs.len());
-    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
-    let rounding = frame.rounding;
+/// Lowers the call of a payload's graph.
+pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+    let scope = call.scope;
+    let graph = read(frame.weights, call.payload)?;
+    let (inputs, outputs) = call.split(frame, graph.inputs.len(), graph.outputs.len())?;
     let mut lowering = Lowering {
+        rounding: frame.rounding,
         frame,
         graph: &graph,
-        rounding,
         tensors: HashMap::new(),
         values: HashMap::new(),
         joined: FusionState::default(),
     };
     guarded(|| lowering.inputs(inputs))?;
     let kept = guarded(|| lowering.kept_states(scope))?;
-    for (at, node) in graph.init.iter().chain(&graph.main).enumerate() {
-        let kind = node.kind;
-        lowering
-            .frame
-            .builder
-            .set_scope(format!("{scope} {kind} {at}"));
-        guarded(|| {
-            let lower = find(kind).context("unsupported instruction")?;
-            lower(&mut lowering, node)
-        })
-        .map_err(|failure| failure.at(Some(format!("{kind} (instruction {at} of {scope})"))))?;
-    }
+    let nodes = graph.init.iter().chain(&graph.main);
+    let nodes = nodes.map(|node| (node.kind, node));
+    lower_nodes(
+        &mut lowering,
+        Lowering::builder,
+        (scope, "instruction"),
+        nodes,
+        |lowering, node| {
+            let lower = find(&INSTRUCTION_TABLES, node.kind).context("unsupported instruction")?;
+            lower(lowering, node)
+        },
+    )?;
     lowering.frame.builder.set_scope(scope.to_owned());
     for (slot, &value) in graph.outputs.iter().zip(outputs) {
         guarded(|| lowering.output(*slot, value))?;
@@ -132,17 +121,15 @@ pub(super) fn lower(
     Ok(())
 }
 
-impl Lowering<'_, '_, '_> {
+impl Lowering<'_, '_> {
     fn inputs(&mut self, args: &[usize]) -> TractResult<()> {
         for (slot, &value) in self.graph.inputs.iter().zip(args) {
             let given = self.frame.slot(value)?;
             match (slot, given) {
                 (mlx::Slot::Tensor(slot), Slot::Tensor(wire)) => {
                     let (dtype, _) = self.declared(*slot)?;
-                    let wire = self
-                        .frame
-                        .builder
-                        .cast(wire, self.rounding.computed_dtype(dtype))?;
+                    let dtype = self.rounding.computed_dtype(dtype);
+                    let wire = self.builder().cast(wire, dtype)?;
                     self.tensors.insert(*slot, wire);
                 }
                 (mlx::Slot::Value(slot), given) => {
@@ -193,9 +180,7 @@ impl Lowering<'_, '_, '_> {
     fn declared(&self, slot: u32) -> TractResult<(DType, Vec<u64>)> {
         let tensor = self.graph.tensors.get(slot as usize);
         let tensor = tensor.with_context(|| format!("slot {slot} is not declared"))?;
-        let dtype = DType::from_element(&tensor.element);
-        let dtype = dtype
-            .with_context(|| format!("invalid dtype of a tensor: {}", tensor.element.name()))?;
+        let dtype = dtype_of_element(&tensor.element)?;
         let dims = tensor.dims.iter().map(|dim| dim.unwrap_or(0)).collect();
         Ok((dtype, dims))
     }
@@ -205,7 +190,7 @@ impl Lowering<'_, '_, '_> {
             .frame
             .weights
             .constant(&ConstantData::Named(name.to_owned()), dtype, shape);
-        read.map_err(|failure| format_err!("{}", failure.reason))
+        Ok(read?)
     }
 
     /// Returns the current content of a tensor slot.
@@ -337,6 +322,11 @@ impl Lowering<'_, '_, '_> {
         Ok(Some(self.rounding.computed_dtype(dtype)))
     }
 
+    /// Returns the graph under construction.
+    fn builder(&mut self) -> &mut Builder {
+        &mut self.frame.builder
+    }
+
     /// Returns the context for calling operators of the table.
     fn caller(&mut self) -> Caller<'_, '_> {
         Caller {
@@ -348,6 +338,23 @@ impl Lowering<'_, '_, '_> {
     /// Calls an operator of the table that returns one tensor.
     fn aten(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> TractResult<Wire> {
         self.caller().tensor(name, args, dtype)
+    }
+
+    /// Calls an operator of the table whose tensor is the result of an instruction.
+    fn call(
+        &mut self,
+        node: &Instruction,
+        name: &str,
+        args: Vec<CallArg>,
+        dtype: DType,
+    ) -> TractResult<()> {
+        let wire = self.aten(name, args, dtype)?;
+        self.write_output(node, wire)
+    }
+
+    /// Returns the tensors of the fields `a` and `b`.
+    fn pair(&mut self, node: &Instruction) -> TractResult<[Wire; 2]> {
+        Ok([self.tensor(node, "a")?, self.tensor(node, "b")?])
     }
 
     /// Writes the slot of the field `out`.
@@ -391,8 +398,7 @@ fn joint_dtype(a: Wire, b: Wire) -> DType {
 /// Returns the kinds of all supported instructions.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = INSTRUCTION_TABLES.into_iter().flatten();
-    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+    super::payload::kinds(&INSTRUCTION_TABLES)
 }
 
 /// Returns the kinds of a payload's instructions.

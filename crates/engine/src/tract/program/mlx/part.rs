@@ -4,11 +4,10 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axis_of};
 use super::super::calling::{CallArg, CallResult};
 use super::super::frame::Slot;
 use super::integer::{argument, distance};
-use super::shape::axis_of;
 use super::{Field, Instruction, InstructionTable, Lowering};
 use crate::tensor::DType;
 use crate::tract::guard::InvalidInput;
@@ -26,7 +25,7 @@ pub(super) const TABLE: InstructionTable = &[
     (&["ARange"], range),
 ];
 
-fn split(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn split(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let mut sizes = lowering.dims(node, "sizes")?;
     let Some(Field::Tensors(slots)) = node.fields.get("outs") else {
@@ -77,7 +76,7 @@ fn resolve_position(place: i64, size: usize) -> TractResult<usize> {
 }
 
 /// Lowers a slice of a dimension, possibly backwards.
-fn slice(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn slice(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
@@ -124,7 +123,7 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
 }
 
 fn constant_slice(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     x: Wire,
     axis: usize,
     [mut start, mut stop]: [TDim; 2],
@@ -157,7 +156,7 @@ fn constant_slice(
 }
 
 /// Replaces a part of one dimension of a tensor by another tensor.
-fn update(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn update(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let into = lowering.tensor(node, "dst")?;
     let part = lowering.tensor(node, "update")?;
     let shape = lowering.shape(into)?;
@@ -222,7 +221,7 @@ fn copy_rows(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Ten
 }
 
 /// Lowers a range of integers.
-fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn range(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let [start, stop, step] = ["start", "stop", "step"].map(|name| lowering.given(node, name));
     let (start, stop, step) = (start?, stop?, step?);
     let dtype = lowering.dtype_field(node, "scalar_type")?;
@@ -267,10 +266,7 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     });
     let outlet = lowering.frame.builder.wire(kernel.binding(), &inputs)?;
     let whole = DType::Int64;
-    let wire = Wire {
-        outlet,
-        dtype: whole,
-    };
+    let wire = Wire::new(outlet, whole);
     let wire = lowering.frame.builder.cast(wire, dtype)?;
     lowering.write_output(node, wire)
 }

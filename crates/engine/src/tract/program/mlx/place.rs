@@ -2,10 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axes_of, axis_of};
 use super::super::calling::CallArg;
 use super::integer::argument;
-use super::shape::axis_of;
 use super::{Field, Instruction, InstructionTable, Lowering, Number};
 use crate::tensor::DType;
 
@@ -17,8 +16,7 @@ pub(super) const TABLE: InstructionTable = &[
         let indices = lowering.tensor(node, "indices")?;
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), indices.into(), false.into()];
-        let wire = lowering.aten("aten::gather.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::gather.out", args, x.dtype)
     }),
     (&["IndexCopy"], copy),
     (&["ScatterAdd"], |lowering, node| {
@@ -27,14 +25,13 @@ pub(super) const TABLE: InstructionTable = &[
         let updates = lowering.tensor(node, "updates")?;
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), indices.into(), updates.into()];
-        let wire = lowering.aten("aten::scatter_add.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::scatter_add.out", args, x.dtype)
     }),
     (&["Gather"], gather),
 ];
 
 /// Lowers selection of one position of a dimension, or of the positions in a tensor.
-fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn take(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let rank = lowering.shape(x)?.len();
     let axis = axis_of(lowering.int(node, "axis")?, rank)?;
@@ -54,7 +51,7 @@ fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
 }
 
 /// Lowers writing rows to the given positions of a dimension.
-fn copy(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn copy(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let into = lowering.tensor(node, "dst")?;
     let part = lowering.tensor(node, "update")?;
     let indices = lowering.tensor(node, "indices")?;
@@ -102,13 +99,12 @@ fn copy_rows(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> Tract
 }
 
 /// Lowers gathering by several index tensors; dimensions without an index are taken whole.
-fn gather(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn gather(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let indices = lowering.tensors(node, "indices")?;
     let shape = lowering.shape(x)?;
     let axes = lowering.ints(node, "axes")?;
-    let axes = axes.into_iter().map(|axis| axis_of(axis, shape.len()));
-    let axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+    let axes = axes_of(&axes, shape.len())?;
     let sizes = lowering.ints(node, "slice_sizes")?;
     ensure!(
         !axes.is_empty() && indices.len() == axes.len() && sizes.len() == shape.len(),

@@ -139,7 +139,7 @@ fn unpack_codes(words: &Tensor, bits: usize, mode: QuantMode) -> TractResult<Ten
 }
 
 /// Dequantises words: `code · scale + bias`, in float32.
-pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<Wire> {
+pub(super) fn real(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<Wire> {
     let bits = usize::try_from(lowering.int(node, "bits")?)?;
     let mode = QuantMode::read(super::text(node, "mode")?, bits)?;
     let group = lowering.int(node, "group_size")?;
@@ -181,15 +181,12 @@ pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> T
         outlet = by_groups(lowering, outlet, biases, last + 1, false)?;
     }
     let outlet = lowering.frame.builder.reshape(outlet, &shape)?;
-    Ok(Wire {
-        outlet,
-        dtype: float,
-    })
+    Ok(Wire::new(outlet, float))
 }
 
 /// Decodes scales stored as bytes.
 fn decode_scales(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     scales: Wire,
     mode: QuantMode,
 ) -> TractResult<Wire> {
@@ -206,7 +203,7 @@ fn decode_scales(
 
 /// Multiplies groups by a number for each, or adds it.
 fn by_groups(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     groups: OutletId,
     numbers: Wire,
     axis: usize,

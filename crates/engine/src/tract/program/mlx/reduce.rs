@@ -2,49 +2,35 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axes_of, axis_of};
 use super::super::calling::{CallArg, CallResult};
-use super::shape::axis_of;
+use super::super::payload::{look_up, names_of};
 use super::{Instruction, InstructionTable, Lowering, Slot, float_dtype};
 use crate::tensor::DType;
 
+/// A reduction: the portable operator, whether it takes a dtype, and the dtype of its result for
+/// that of the argument.
+type ReductionOperator = (&'static str, bool, fn(DType) -> DType);
+
+/// Reductions over the dimensions of a field.
+const REDUCTIONS: [(&str, ReductionOperator); 6] = [
+    ("Sum", ("aten::sum.IntList_out", true, sum_dtype)),
+    ("Mean", ("aten::mean.out", true, float_dtype)),
+    ("Max", ("aten::amax.out", false, |dtype| dtype)),
+    ("Min", ("aten::amin.out", false, |dtype| dtype)),
+    ("Any", ("aten::any.dims_out", false, |_| DType::Bool)),
+    ("All", ("aten::all.dims_out", false, |_| DType::Bool)),
+];
+const REDUCTION_KINDS: &[&str] = &names_of(&REDUCTIONS);
+
 /// The instructions of this file.
 pub(super) const TABLE: InstructionTable = &[
-    (&["Sum"], |lowering, node| {
+    (REDUCTION_KINDS, |lowering, node| {
+        let reduction = look_up(&REDUCTIONS, node.kind).context("unsupported instruction")?;
+        let (name, with_dtype, dtype) = reduction;
         let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, true)?;
-        let wire = lowering.aten("aten::sum.IntList_out", args, sum_dtype(x.dtype))?;
-        lowering.write_output(node, wire)
-    }),
-    (&["Mean"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, true)?;
-        let wire = lowering.aten("aten::mean.out", args, float_dtype(x.dtype))?;
-        lowering.write_output(node, wire)
-    }),
-    (&["Max"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, false)?;
-        let wire = lowering.aten("aten::amax.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
-    }),
-    (&["Min"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, false)?;
-        let wire = lowering.aten("aten::amin.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
-    }),
-    (&["Any"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, false)?;
-        let wire = lowering.aten("aten::any.dims_out", args, DType::Bool)?;
-        lowering.write_output(node, wire)
-    }),
-    (&["All"], |lowering, node| {
-        let x = lowering.tensor(node, "x")?;
-        let args = reduction_args(lowering, node, x, false)?;
-        let wire = lowering.aten("aten::all.dims_out", args, DType::Bool)?;
-        lowering.write_output(node, wire)
+        let args = reduction_args(lowering, node, x, with_dtype)?;
+        lowering.call(node, name, args, dtype(x.dtype))
     }),
     (&["Var"], |lowering, node| {
         let wire = variance(lowering, node)?;
@@ -52,8 +38,7 @@ pub(super) const TABLE: InstructionTable = &[
     }),
     (&["Std"], |lowering, node| {
         let wire = variance(lowering, node)?;
-        let wire = lowering.aten("aten::sqrt.out", vec![wire.into()], wire.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::sqrt.out", vec![wire.into()], wire.dtype)
     }),
     (&["Median"], median),
     (&["LogSumExp"], log_sum_exp),
@@ -68,8 +53,7 @@ pub(super) const TABLE: InstructionTable = &[
         let x = lowering.tensor(node, "x")?;
         let axis = lowering.int(node, "axis")?;
         let args = vec![x.into(), axis.into(), false.into()];
-        let wire = lowering.aten("aten::_softmax.out", args, float_dtype(x.dtype))?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::_softmax.out", args, float_dtype(x.dtype))
     }),
     (&["Cumsum"], cumulative_sum),
     // A sorted tensor is also partitioned.
@@ -82,20 +66,13 @@ pub(super) const TABLE: InstructionTable = &[
 ];
 
 /// Returns the dimensions to reduce; all dimensions if the field is empty.
-fn all_axes(
-    lowering: &Lowering<'_, '_, '_>,
-    node: &Instruction,
-    x: Wire,
-) -> TractResult<Vec<usize>> {
+fn all_axes(lowering: &Lowering<'_, '_>, node: &Instruction, x: Wire) -> TractResult<Vec<usize>> {
     let rank = lowering.shape(x)?.len();
     let axes = lowering.ints(node, "axes")?;
     if axes.is_empty() {
         return Ok((0..rank).collect());
     }
-    let mut axes: Vec<usize> = axes
-        .into_iter()
-        .map(|axis| axis_of(axis, rank))
-        .collect::<TractResult<_>>()?;
+    let mut axes = axes_of(&axes, rank)?;
     axes.sort_unstable();
     axes.dedup();
     Ok(axes)
@@ -118,7 +95,7 @@ fn sum_dtype(dtype: DType) -> DType {
     }
 }
 
-fn variance(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<Wire> {
+fn variance(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<Wire> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let less = lowering.int(node, "ddof")?;
@@ -127,7 +104,7 @@ fn variance(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRes
     lowering.aten("aten::var.correction_out", args, float_dtype(x.dtype))
 }
 
-fn product(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn product(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let dtype = sum_dtype(x.dtype);
@@ -144,7 +121,7 @@ fn product(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResu
 }
 
 /// Computes the median, or the mean of the middle two elements; NaN if any element is NaN.
-fn median(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn median(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let keep = lowering.flag(node, "keepdims")?;
@@ -196,7 +173,7 @@ fn median_of(line: &[f32]) -> f32 {
 }
 
 /// Lowers a cumulative sum, possibly in reverse or exclusive.
-fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn cumulative_sum(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
@@ -207,7 +184,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tr
     } else {
         x.dtype
     };
-    let turned = |lowering: &mut Lowering<'_, '_, '_>, wire: Wire| {
+    let turned = |lowering: &mut Lowering<'_, '_>, wire: Wire| {
         let args = vec![wire.into(), CallArg::from([at].as_slice())];
         lowering.aten("aten::flip.out", args, wire.dtype)
     };
@@ -232,7 +209,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tr
 
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn reduction_args(
-    lowering: &Lowering<'_, '_, '_>,
+    lowering: &Lowering<'_, '_>,
     node: &Instruction,
     x: Wire,
     with_dtype: bool,
@@ -246,17 +223,16 @@ fn reduction_args(
     Ok(args)
 }
 
-fn extreme(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+fn extreme(lowering: &mut Lowering<'_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let keep = lowering.flag(node, "keepdims")?;
     let args = vec![x.into(), axis.into(), keep.into()];
-    let wire = lowering.aten(name, args, DType::Int64)?;
-    lowering.write_output(node, wire)
+    lowering.call(node, name, args, DType::Int64)
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
-fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn log_sum_exp(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let float = float_dtype(x.dtype);
     let axes = lowering.ints(node, "axes")?;
@@ -264,36 +240,17 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tract
         let wire = lowering.frame.builder.cast(x, float)?;
         return lowering.write_output(node, wire);
     }
-    let args = vec![x.into(), CallArg::from(axes.as_slice()), true.into()];
-    let most = lowering.aten("aten::amax.out", args, float)?;
-    let args = vec![x.into(), most.into(), CallArg::from(1)];
-    let x = lowering.aten("aten::sub.out", args, float)?;
-    let x = lowering.aten("aten::exp.out", vec![x.into()], float)?;
-    let args = vec![
-        x.into(),
-        CallArg::from(axes.as_slice()),
-        true.into(),
-        CallArg::None,
-    ];
-    let sum = lowering.aten("aten::sum.IntList_out", args, float)?;
-    let log = lowering.aten("aten::log.out", vec![sum.into()], float)?;
-    let args = vec![log.into(), most.into(), CallArg::from(1)];
-    let mut wire = lowering.aten("aten::add.out", args, float)?;
+    let mut wire = lowering.caller().log_sum_exp(x, &axes, float)?;
     if !lowering.flag(node, "keepdims")? {
         let rank = lowering.shape(wire)?.len();
-        let axes = axes.into_iter().map(|axis| axis_of(axis, rank));
-        let axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+        let axes = axes_of(&axes, rank)?;
         wire.outlet = lowering.frame.builder.remove(wire.outlet, &axes)?;
     }
     lowering.write_output(node, wire)
 }
 
 /// Sorts a tensor. Returns the sorted values, or the positions of their elements before sorting.
-fn sorted(
-    lowering: &mut Lowering<'_, '_, '_>,
-    node: &Instruction,
-    which: usize,
-) -> TractResult<()> {
+fn sorted(lowering: &mut Lowering<'_, '_>, node: &Instruction, which: usize) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let args = vec![x.into(), axis.into(), false.into()];

@@ -22,7 +22,7 @@ struct Rotation {
     base: f32,
 }
 
-fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn rope(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     #[expect(

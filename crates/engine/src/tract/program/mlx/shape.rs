@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, axes_of, axis_of};
 use super::super::calling::CallArg;
 use super::{Instruction, InstructionTable, Lowering, Slot, joint_dtype};
 use crate::tensor::DType;
@@ -13,8 +13,7 @@ pub(super) const TABLE: InstructionTable = &[
     (&["Reshape"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = vec![x.into(), CallArg::Ints(lowering.dims(node, "shape")?)];
-        let wire = lowering.aten("aten::view_copy.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::view_copy.out", args, x.dtype)
     }),
     (&["Transpose"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -30,18 +29,14 @@ pub(super) const TABLE: InstructionTable = &[
         let x = lowering.tensor(node, "x")?;
         let rank = lowering.shape(x)?.len() + 1;
         let axis = axis_of(lowering.int(node, "axis")?, rank)?;
-        let outlet = lowering
-            .frame
-            .builder
-            .wire(AxisOp::Add(axis), &[x.outlet])?;
+        let outlet = lowering.builder().wire(AxisOp::Add(axis), &[x.outlet])?;
         lowering.write_output(node, Wire { outlet, ..x })
     }),
     (&["Squeeze"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let shape = lowering.shape(x)?;
         let axes = lowering.ints(node, "dims")?;
-        let axes = axes.into_iter().map(|axis| axis_of(axis, shape.len()));
-        let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+        let mut axes = axes_of(&axes, shape.len())?;
         if axes.is_empty() {
             axes = (0..shape.len())
                 .filter(|&axis| shape[axis].is_one())
@@ -63,22 +58,19 @@ pub(super) const TABLE: InstructionTable = &[
             CallArg::Ints(lowering.dims(node, "shape")?),
             false.into(),
         ];
-        let wire = lowering.aten("aten::expand_copy.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::expand_copy.out", args, x.dtype)
     }),
     (&["Tile"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = vec![x.into(), CallArg::Ints(lowering.dims(node, "reps")?)];
-        let wire = lowering.aten("aten::repeat.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::repeat.out", args, x.dtype)
     }),
     (&["Repeat"], repeat),
     (&["Pad"], pad),
     (&["Flip"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let args = vec![x.into(), CallArg::Ints(lowering.dims(node, "axes")?)];
-        let wire = lowering.aten("aten::flip.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::flip.out", args, x.dtype)
     }),
     (&["AsStrided"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -88,8 +80,7 @@ pub(super) const TABLE: InstructionTable = &[
             CallArg::Ints(lowering.dims(node, "strides")?),
             lowering.int(node, "offset")?.into(),
         ];
-        let wire = lowering.aten("aten::as_strided_copy.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::as_strided_copy.out", args, x.dtype)
     }),
     (&["Full"], |lowering, node| {
         let shape = lowering.dims(node, "shape")?;
@@ -125,35 +116,23 @@ pub(super) const TABLE: InstructionTable = &[
             CallArg::Ints(lowering.dims(node, "shift")?),
             CallArg::Ints(lowering.dims(node, "axes")?),
         ];
-        let wire = lowering.aten("aten::roll.out", args, x.dtype)?;
-        lowering.write_output(node, wire)
+        lowering.call(node, "aten::roll.out", args, x.dtype)
     }),
 ];
 
-/// Returns one of `rank` dimensions; negative numbers count from the end.
-pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
-    let count = i64::try_from(rank)?;
-    ensure!(
-        -count <= axis && axis < count,
-        "dimension {axis} is out of range for rank {rank}"
-    );
-    Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
-}
-
 /// Keeps the part of a matrix below or above a diagonal.
 fn triangle(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     x: Wire,
     name: &str,
 ) -> TractResult<()> {
     let args = vec![x.into(), lowering.int(node, "k")?.into()];
-    let wire = lowering.aten(name, args, x.dtype)?;
-    lowering.write_output(node, wire)
+    lowering.call(node, name, args, x.dtype)
 }
 
 /// Lowers padding by a constant number or by the border elements.
-fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn pad(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let pads = lowering.ints(node, "pad_width")?;
     let (pairs, _) = pads.as_chunks::<2>();
@@ -184,11 +163,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<(
     lowering.write_output(node, wire)
 }
 
-fn filled(
-    lowering: &mut Lowering<'_, '_, '_>,
-    node: &Instruction,
-    shape: &[TDim],
-) -> TractResult<()> {
+fn filled(lowering: &mut Lowering<'_, '_>, node: &Instruction, shape: &[TDim]) -> TractResult<()> {
     let value = lowering.given(node, "v")?;
     let dtype = match (
         lowering.dtype_field(node, "scalar_type")?,
@@ -203,10 +178,7 @@ fn filled(
         given => {
             let outlet = lowering.as_tensor(&given)?;
             let wide = DType::Int64;
-            let whole = Wire {
-                outlet,
-                dtype: wide,
-            };
+            let whole = Wire::new(outlet, wide);
             lowering.frame.builder.cast(whole, dtype)?
         }
     };
@@ -215,7 +187,7 @@ fn filled(
 }
 
 fn join_tensors(
-    lowering: &mut Lowering<'_, '_, '_>,
+    lowering: &mut Lowering<'_, '_>,
     node: &Instruction,
     name: &str,
 ) -> TractResult<()> {
@@ -229,12 +201,11 @@ fn join_tensors(
     });
     let dtype = dtype.dtype;
     let args = vec![CallArg::Tensors(wires), lowering.int(node, "axis")?.into()];
-    let wire = lowering.aten(name, args, dtype)?;
-    lowering.write_output(node, wire)
+    lowering.call(node, name, args, dtype)
 }
 
 /// Repeats each element along a dimension.
-fn repeat(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
+fn repeat(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let times = lowering.dim(node, "repeats")?;
     let mut shape = lowering.shape(x)?;

@@ -131,16 +131,12 @@ fn as_countable(
     if dtype != DType::Bool {
         return Ok((outlet, dtype));
     }
-    let wire = call
-        .frame
-        .builder
-        .cast(Wire { outlet, dtype }, DType::Int64)?;
+    let wire = call.builder().cast(Wire { outlet, dtype }, DType::Int64)?;
     Ok((wire.outlet, DType::Int64))
 }
 
 fn output(call: &mut OperatorCall<'_, '_>, outlet: OutletId, dtype: DType) -> TractResult<()> {
-    let out = call.out();
-    call.set_output(out, Wire { outlet, dtype })
+    call.set_result(Wire { outlet, dtype })
 }
 
 #[derive(Clone, Copy)]
@@ -201,7 +197,7 @@ fn wrapping(
     int: impl Fn(i64, i64) -> i64 + Send + Sync + 'static,
 ) -> TractResult<OutletId> {
     if dtype.is_float() {
-        return call.frame.builder.binary(op(), a, b);
+        return call.binary(op(), a, b);
     }
     elementwise_kernel(call, a, b, dtype, |a, _| a, int)
 }
@@ -247,13 +243,18 @@ fn extreme(call: &mut OperatorCall<'_, '_>, largest: bool) -> TractResult<()> {
     }
     let (a, _) = as_countable(call, a, dtype)?;
     let (b, dtype) = as_countable(call, b, dtype)?;
-    let op: Box<dyn BinMiniOp> = if largest {
+    let op = extreme_of(largest);
+    let outlet = call.binary(op, a, b)?;
+    output(call, outlet, dtype)
+}
+
+/// Returns tract's operator for the larger or smaller of two numbers.
+pub(super) fn extreme_of(largest: bool) -> Box<dyn BinMiniOp> {
+    if largest {
         Box::new(math::Max)
     } else {
         Box::new(math::Min)
-    };
-    let outlet = call.frame.builder.binary(op, a, b)?;
-    output(call, outlet, dtype)
+    }
 }
 
 fn quotient(call: &mut OperatorCall<'_, '_>, mode: Option<&str>) -> TractResult<()> {
@@ -392,30 +393,26 @@ fn elementwise_kernel(
     let shape = call.frame.builder.broadcast_shape(&[a, b])?;
     let to = datum_type(dtype);
     let whole = !dtype.is_float();
-    let wire = call
-        .frame
-        .builder
-        .kernel("Pairs", dtype, &shape, &[a, b], move |inputs| {
-            let (a, b) = (&inputs[0], &inputs[1]);
-            let shape =
-                tract_onnx::tract_core::broadcast::multi_broadcast(&[a.shape(), b.shape()])?;
-            let left = places(&shape, &broadcast_strides(a.shape(), &shape));
-            let right = places(&shape, &broadcast_strides(b.shape(), &shape));
-            let places = left.into_iter().zip(right);
-            if whole {
-                let (a, b) = (ints(a)?, ints(b)?);
-                let mut values = Vec::with_capacity(a.len());
-                for (left, right) in places {
-                    values.push(int(a[left], b[right]));
-                }
-                return tensor_of_ints(&shape, &values, to);
+    let wire = call.kernel("Pairs", dtype, &shape, &[a, b], move |inputs| {
+        let (a, b) = (&inputs[0], &inputs[1]);
+        let shape = tract_onnx::tract_core::broadcast::multi_broadcast(&[a.shape(), b.shape()])?;
+        let left = places(&shape, &broadcast_strides(a.shape(), &shape));
+        let right = places(&shape, &broadcast_strides(b.shape(), &shape));
+        let places = left.into_iter().zip(right);
+        if whole {
+            let (a, b) = (ints(a)?, ints(b)?);
+            let mut values = Vec::with_capacity(a.len());
+            for (left, right) in places {
+                values.push(int(a[left], b[right]));
             }
-            let (a, b) = (floats(a)?, floats(b)?);
-            let values: Vec<f64> = places
-                .map(|(left, right)| float(a[left], b[right]))
-                .collect();
-            tensor_of_floats(&shape, &values, to)
-        })?;
+            return tensor_of_ints(&shape, &values, to);
+        }
+        let (a, b) = (floats(a)?, floats(b)?);
+        let values: Vec<f64> = places
+            .map(|(left, right)| float(a[left], b[right]))
+            .collect();
+        tensor_of_floats(&shape, &values, to)
+    })?;
     Ok(wire.outlet)
 }
 

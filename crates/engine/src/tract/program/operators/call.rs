@@ -4,9 +4,11 @@
 //! independent of operators.
 
 use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::binary::BinMiniOp;
 
-use super::super::builder::Wire;
+use super::super::builder::{Builder, Wire, axis_within};
 use super::super::frame::{Frame, RuntimeNumber, Slot};
+use super::super::payload::NodeTable;
 use super::elements::IndexCheck;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::BodyValue;
@@ -15,7 +17,7 @@ use pkgtool_model::executorch::body::BodyValue;
 pub(super) type LowerOperator = fn(&mut OperatorCall<'_, '_>) -> TractResult<()>;
 
 /// Operators by full name; the operators of a row share one lowering function.
-pub(super) type OperatorTable = &'static [(&'static [&'static str], LowerOperator)];
+pub(super) type OperatorTable = NodeTable<LowerOperator>;
 
 /// A call being lowered.
 pub(super) struct OperatorCall<'f, 'm> {
@@ -245,11 +247,16 @@ impl OperatorCall<'_, '_> {
 
     /// Returns the dimensions of a list, or all dimensions if the list is null or empty.
     pub(super) fn axes(&mut self, at: usize, rank: usize) -> TractResult<Vec<usize>> {
-        let axes = self.ints(at)?;
-        if axes.is_empty() {
+        if self.ints(at)?.is_empty() {
             return Ok((0..rank).collect());
         }
-        axes.into_iter().map(|axis| axis_of(axis, rank)).collect()
+        self.listed_axes(at, rank)
+    }
+
+    /// Returns the dimensions of a list.
+    pub(super) fn listed_axes(&mut self, at: usize, rank: usize) -> TractResult<Vec<usize>> {
+        let axes = self.ints(at)?.into_iter();
+        axes.map(|axis| axis_of(axis, rank)).collect()
     }
 
     /// Returns a number as a tensor of one element, even if it is known only at run time.
@@ -293,6 +300,48 @@ impl OperatorCall<'_, '_> {
         } else {
             last
         }
+    }
+
+    /// Sets the only output, cast to its dtype.
+    pub(super) fn set_result(&mut self, wire: Wire) -> TractResult<()> {
+        self.set_output(self.out(), wire)
+    }
+
+    /// Returns the graph under construction.
+    pub(super) fn builder(&mut self) -> &mut Builder {
+        &mut self.frame.builder
+    }
+
+    /// Adds one of this project's own operators, with one output of this dtype and shape.
+    pub(super) fn kernel(
+        &mut self,
+        name: &'static str,
+        dtype: DType,
+        shape: &[TDim],
+        inputs: &[OutletId],
+        function: impl Fn(&[TValue]) -> TractResult<Tensor> + Send + Sync + 'static,
+    ) -> TractResult<Wire> {
+        let builder = &mut self.frame.builder;
+        builder.kernel(name, dtype, shape, inputs, function)
+    }
+
+    /// Adds an operator with one output.
+    pub(super) fn wire(
+        &mut self,
+        op: impl Into<Box<dyn TypedOp>>,
+        inputs: &[OutletId],
+    ) -> TractResult<OutletId> {
+        self.frame.builder.wire(op, inputs)
+    }
+
+    /// Adds an elementwise operator of two values, with broadcasting.
+    pub(super) fn binary(
+        &mut self,
+        op: Box<dyn BinMiniOp>,
+        a: OutletId,
+        b: OutletId,
+    ) -> TractResult<OutletId> {
+        self.frame.builder.binary(op, a, b)
     }
 
     /// Sets an output, cast to its dtype.
@@ -356,12 +405,8 @@ impl OperatorCall<'_, '_> {
     }
 }
 
-/// Returns one of `rank` dimensions; negative numbers count from the end.
+/// Returns one of `rank` dimensions; negative numbers count from the end. A tensor without
+/// dimensions counts as one with one.
 pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
-    let count = i64::try_from(rank.max(1))?;
-    ensure!(
-        -count <= axis && axis < count,
-        "dimension {axis} is out of range for rank {rank}"
-    );
-    Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
+    axis_within(axis, rank.max(1), rank)
 }

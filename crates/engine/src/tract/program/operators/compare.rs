@@ -54,10 +54,7 @@ pub(super) const TABLE: OperatorTable = &[
 ];
 
 fn boolean(outlet: OutletId) -> Wire {
-    Wire {
-        outlet,
-        dtype: DType::Bool,
-    }
+    Wire::new(outlet, DType::Bool)
 }
 
 fn compared(call: &mut OperatorCall<'_, '_>, op: Box<dyn BinMiniOp>) -> TractResult<()> {
@@ -79,7 +76,7 @@ fn compared(call: &mut OperatorCall<'_, '_>, op: Box<dyn BinMiniOp>) -> TractRes
         let rank = call.frame.builder.rank(a)?;
         call.scalar(1, dtype, rank)?
     };
-    let outlet = call.frame.builder.binary(op, a, b)?;
+    let outlet = call.binary(op, a, b)?;
     call.set_output(2, boolean(outlet))
 }
 
@@ -92,14 +89,14 @@ fn negated(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
 fn joined(call: &mut OperatorCall<'_, '_>, op: Box<dyn BinMiniOp>) -> TractResult<()> {
     let a = call.tensor_as(0, DType::Bool)?;
     let b = call.tensor_as(1, DType::Bool)?;
-    let outlet = call.frame.builder.binary(op, a, b)?;
+    let outlet = call.binary(op, a, b)?;
     call.set_output(2, boolean(outlet))
 }
 
 fn test_elements(call: &mut OperatorCall<'_, '_>, test: fn(f64) -> bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
-    let wire = call.frame.builder.kernel(
+    let wire = call.kernel(
         "Test",
         DType::Bool,
         &shape,
@@ -129,14 +126,12 @@ fn select_broadcast(
 ) -> TractResult<Wire> {
     let shape = call.frame.builder.broadcast_shape(&inputs)?;
     let size = datum_type(dtype).size_of();
-    call.frame
-        .builder
-        .kernel("Choose", dtype, &shape, &inputs, move |inputs| match size {
-            1 => choose::<1>(inputs),
-            2 => choose::<2>(inputs),
-            4 => choose::<4>(inputs),
-            _ => choose::<8>(inputs),
-        })
+    call.kernel("Choose", dtype, &shape, &inputs, move |inputs| match size {
+        1 => choose::<1>(inputs),
+        2 => choose::<2>(inputs),
+        4 => choose::<4>(inputs),
+        _ => choose::<8>(inputs),
+    })
 }
 
 /// Selects elements of `N` bytes of one tensor or the other. tract's own operator computes an index

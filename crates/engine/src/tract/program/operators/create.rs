@@ -53,20 +53,17 @@ pub(super) const TABLE: OperatorTable = &[
         ],
         |call| {
             let input = call.tensor(0)?;
-            let out = call.out();
-            call.set_output(out, input)
+            call.set_result(input)
         },
     ),
     (&["aten::copy.out"], |call| {
         let copy = copied(call)?;
-        let out = call.out();
-        call.set_output(out, copy)
+        call.set_result(copy)
     }),
     (&["aten::copy_"], |call| {
         let copy = copied(call)?;
         call.set_output(0, copy)?;
-        let out = call.out();
-        call.set_output(out, copy)
+        call.set_result(copy)
     }),
 ];
 
@@ -85,10 +82,7 @@ fn copied(call: &mut OperatorCall<'_, '_>) -> TractResult<Wire> {
     };
     let from = call.tensor(1)?;
     let outlet = call.frame.builder.expand(from.outlet, &shape)?;
-    Ok(Wire {
-        outlet,
-        dtype: from.dtype,
-    })
+    Ok(Wire::new(outlet, from.dtype))
 }
 
 fn filled(call: &mut OperatorCall<'_, '_>, value: usize, shape: &[TDim]) -> TractResult<()> {
@@ -166,12 +160,9 @@ fn range(call: &mut OperatorCall<'_, '_>, step: Option<usize>) -> TractResult<()
         return call.set_output(out, wire);
     }
     let count = call.frame.builder.size(&length, DType::Int64)?;
-    let wire = call
-        .frame
-        .builder
-        .kernel("Range", dtype, &[length], &[count], move |inputs| {
-            let count = inputs[0].cast_to_scalar::<i64>()?;
-            make(usize::try_from(count)?)
-        })?;
+    let wire = call.kernel("Range", dtype, &[length], &[count], move |inputs| {
+        let count = inputs[0].cast_to_scalar::<i64>()?;
+        make(usize::try_from(count)?)
+    })?;
     call.set_output(out, wire)
 }

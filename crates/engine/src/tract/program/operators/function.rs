@@ -1,7 +1,6 @@
 //! Lowers functions of single elements.
 
 use tract_onnx::tract_core::internal::*;
-use tract_onnx::tract_core::ops::binary::BinMiniOp;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::gelu_exact::gelu_exact;
@@ -9,33 +8,79 @@ use tract_onnx::tract_core::ops::nn::{leaky_relu, sigmoid};
 
 use super::super::builder::Wire;
 use super::super::datum_type;
+use super::super::payload::{look_up, names_of};
 use super::super::pointwise::Pointwise;
+use super::arithmetic::extreme_of;
 use super::call::{OperatorCall, OperatorTable};
 use super::elements::{floats, ints, tensor_of_floats, tensor_of_ints};
 use super::promotion::{promoted, widened};
 use crate::tensor::DType;
 use crate::tract::error_function::erf;
 
+/// A function of floats: tract's operator for float32, if it is exact, and the function.
+type FloatFunction = (Option<fn() -> ElementWiseOp>, fn(f64) -> f64);
+
+/// Functions whose results are floats.
+const FUNCTIONS: [(&str, FloatFunction); 23] = [
+    ("aten::exp.out", (Some(math::exp), f64::exp)),
+    ("aten::log.out", (Some(math::ln), f64::ln)),
+    ("aten::sqrt.out", (Some(math::sqrt), f64::sqrt)),
+    ("aten::rsqrt.out", (Some(math::rsqrt), |x| 1.0 / x.sqrt())),
+    ("aten::reciprocal.out", (None, |x| 1.0 / x)),
+    ("aten::sin.out", (Some(math::sin), f64::sin)),
+    ("aten::cos.out", (Some(math::cos), f64::cos)),
+    ("aten::tan.out", (Some(math::tan), f64::tan)),
+    ("aten::asin.out", (Some(math::asin), f64::asin)),
+    ("aten::acos.out", (Some(math::acos), f64::acos)),
+    ("aten::atan.out", (Some(math::atan), f64::atan)),
+    ("aten::sinh.out", (None, f64::sinh)),
+    ("aten::cosh.out", (None, f64::cosh)),
+    ("aten::tanh.out", (Some(|| Pointwise::Tanh.op()), f64::tanh)),
+    ("aten::asinh.out", (None, f64::asinh)),
+    ("aten::acosh.out", (None, f64::acosh)),
+    ("aten::atanh.out", (None, f64::atanh)),
+    ("aten::expm1.out", (None, f64::exp_m1)),
+    ("aten::log1p.out", (None, f64::ln_1p)),
+    ("aten::log2.out", (None, f64::log2)),
+    ("aten::log10.out", (None, f64::log10)),
+    ("aten::erf.out", (Some(math::erf), erf)),
+    (
+        "aten::sigmoid.out",
+        (Some(sigmoid), |x| 1.0 / (1.0 + (-x).exp())),
+    ),
+];
+const FUNCTION_NAMES: &[&str] = &names_of(&FUNCTIONS);
+
+/// A function that keeps the dtype: tract's operator for float32, and the function of floats and of
+/// integers.
+type KeepingFunction = (fn() -> ElementWiseOp, fn(f64) -> f64, fn(i64) -> i64);
+
+/// Functions that keep the dtype.
+const KEEPING_FUNCTIONS: [(&str, KeepingFunction); 5] = [
+    ("aten::abs.out", (math::abs, f64::abs, i64::wrapping_abs)),
+    ("aten::neg.out", (math::neg, |x| -x, i64::wrapping_neg)),
+    ("aten::floor.out", (math::floor, f64::floor, |x| x)),
+    ("aten::ceil.out", (math::ceil, f64::ceil, |x| x)),
+    (
+        "aten::round.out",
+        (math::round_half_to_even, f64::round_ties_even, |x| x),
+    ),
+];
+const KEEPING_NAMES: &[&str] = &names_of(&KEEPING_FUNCTIONS);
+
 /// The operators of this file.
 pub(super) const TABLE: OperatorTable = &[
+    (KEEPING_NAMES, |call| {
+        let function = look_up(&KEEPING_FUNCTIONS, call.name).context("unsupported operator")?;
+        same(call, function)
+    }),
+    (FUNCTION_NAMES, |call| {
+        let function = look_up(&FUNCTIONS, call.name).context("unsupported operator")?;
+        apply(call, function)
+    }),
     (&["aten::bitwise_not.out"], bitwise_not),
-    (&["aten::abs.out"], |call| {
-        same(call, math::abs, f64::abs, i64::wrapping_abs)
-    }),
-    (&["aten::neg.out"], |call| {
-        same(call, math::neg, |x| -x, i64::wrapping_neg)
-    }),
     (&["aten::sign.out"], |call| {
         keep_dtype_kernel(call, sign, i64::signum)
-    }),
-    (&["aten::floor.out"], |call| {
-        same(call, math::floor, f64::floor, |x| x)
-    }),
-    (&["aten::ceil.out"], |call| {
-        same(call, math::ceil, f64::ceil, |x| x)
-    }),
-    (&["aten::round.out"], |call| {
-        same(call, math::round_half_to_even, f64::round_ties_even, |x| x)
     }),
     (&["aten::trunc.out"], |call| {
         keep_dtype_kernel(call, f64::trunc, |x| x)
@@ -51,69 +96,6 @@ pub(super) const TABLE: OperatorTable = &[
                 (x / scale).round_ties_even() * scale
             }
         })
-    }),
-    (&["aten::exp.out"], |call| {
-        function(call, Some(math::exp), f64::exp)
-    }),
-    (&["aten::log.out"], |call| {
-        function(call, Some(math::ln), f64::ln)
-    }),
-    (&["aten::sqrt.out"], |call| {
-        function(call, Some(math::sqrt), f64::sqrt)
-    }),
-    (&["aten::rsqrt.out"], |call| {
-        function(call, Some(math::rsqrt), |x| 1.0 / x.sqrt())
-    }),
-    (&["aten::reciprocal.out"], |call| {
-        function(call, None, |x| 1.0 / x)
-    }),
-    (&["aten::sin.out"], |call| {
-        function(call, Some(math::sin), f64::sin)
-    }),
-    (&["aten::cos.out"], |call| {
-        function(call, Some(math::cos), f64::cos)
-    }),
-    (&["aten::tan.out"], |call| {
-        function(call, Some(math::tan), f64::tan)
-    }),
-    (&["aten::asin.out"], |call| {
-        function(call, Some(math::asin), f64::asin)
-    }),
-    (&["aten::acos.out"], |call| {
-        function(call, Some(math::acos), f64::acos)
-    }),
-    (&["aten::atan.out"], |call| {
-        function(call, Some(math::atan), f64::atan)
-    }),
-    (&["aten::sinh.out"], |call| function(call, None, f64::sinh)),
-    (&["aten::cosh.out"], |call| function(call, None, f64::cosh)),
-    (&["aten::tanh.out"], |call| {
-        function(call, Some(|| Pointwise::Tanh.op()), f64::tanh)
-    }),
-    (&["aten::asinh.out"], |call| {
-        function(call, None, f64::asinh)
-    }),
-    (&["aten::acosh.out"], |call| {
-        function(call, None, f64::acosh)
-    }),
-    (&["aten::atanh.out"], |call| {
-        function(call, None, f64::atanh)
-    }),
-    (&["aten::expm1.out"], |call| {
-        function(call, None, f64::exp_m1)
-    }),
-    (&["aten::log1p.out"], |call| {
-        function(call, None, f64::ln_1p)
-    }),
-    (&["aten::log2.out"], |call| function(call, None, f64::log2)),
-    (&["aten::log10.out"], |call| {
-        function(call, None, f64::log10)
-    }),
-    (&["aten::erf.out"], |call| {
-        function(call, Some(math::erf), erf)
-    }),
-    (&["aten::sigmoid.out"], |call| {
-        function(call, Some(sigmoid), |x| 1.0 / (1.0 + (-x).exp()))
     }),
     (&["aten::logit.out"], logit),
     (&["aten::relu.out"], |call| {
@@ -163,22 +145,11 @@ fn sign(x: f64) -> f64 {
 }
 
 /// Applies a function that keeps the dtype.
-fn same(
-    call: &mut OperatorCall<'_, '_>,
-    op: fn() -> ElementWiseOp,
-    float: fn(f64) -> f64,
-    int: fn(i64) -> i64,
-) -> TractResult<()> {
+fn same(call: &mut OperatorCall<'_, '_>, (op, float, int): KeepingFunction) -> TractResult<()> {
     let input = call.tensor(0)?;
     if widened(input.dtype) == DType::Float32 {
         let outlet = call.frame.builder.unary(op(), input.outlet)?;
-        return call.set_output(
-            1,
-            Wire {
-                outlet,
-                dtype: DType::Float32,
-            },
-        );
+        return call.set_output(1, Wire::float(outlet));
     }
     mapped(call, input, 1, float, int)
 }
@@ -193,18 +164,8 @@ fn keep_dtype_kernel(
 }
 
 /// Applies a function whose result is a float.
-fn function(
-    call: &mut OperatorCall<'_, '_>,
-    op: Option<fn() -> ElementWiseOp>,
-    float: fn(f64) -> f64,
-) -> TractResult<()> {
-    let input = call.tensor(0)?;
-    let dtype = if input.dtype == DType::Float64 {
-        DType::Float64
-    } else {
-        DType::Float32
-    };
-    let outlet = call.tensor_as(0, dtype)?;
+fn apply(call: &mut OperatorCall<'_, '_>, (op, float): FloatFunction) -> TractResult<()> {
+    let Wire { outlet, dtype } = float_input(call)?;
     match op {
         Some(op) if dtype == DType::Float32 => {
             let outlet = call.frame.builder.unary(op(), outlet)?;
@@ -214,20 +175,23 @@ fn function(
     }
 }
 
+/// Returns the first argument as floats: float64 or float32.
+fn float_input(call: &mut OperatorCall<'_, '_>) -> TractResult<Wire> {
+    let dtype = match call.tensor(0)?.dtype {
+        DType::Float64 => DType::Float64,
+        _ => DType::Float32,
+    };
+    Ok(Wire::new(call.tensor_as(0, dtype)?, dtype))
+}
+
 /// Applies a function of floats to each element; `out` is the position of the output.
 fn map(
     call: &mut OperatorCall<'_, '_>,
     out: usize,
     float: impl Fn(f64) -> f64 + Send + Sync + 'static,
 ) -> TractResult<()> {
-    let input = call.tensor(0)?;
-    let dtype = if input.dtype == DType::Float64 {
-        DType::Float64
-    } else {
-        DType::Float32
-    };
-    let outlet = call.tensor_as(0, dtype)?;
-    mapped(call, Wire { outlet, dtype }, out, float, |x| x)
+    let input = float_input(call)?;
+    mapped(call, input, out, float, |x| x)
 }
 
 fn mapped(
@@ -240,18 +204,15 @@ fn mapped(
     let dtype = widened(input.dtype);
     let to = datum_type(dtype);
     let shape = call.shape(input)?;
-    let wire = call
-        .frame
-        .builder
-        .kernel("Map", dtype, &shape, &[input.outlet], move |inputs| {
-            let input = &inputs[0];
-            if to.is_float() {
-                let values: Vec<f64> = floats(input)?.into_iter().map(&float).collect();
-                return tensor_of_floats(input.shape(), &values, to);
-            }
-            let values: Vec<i64> = ints(input)?.into_iter().map(&int).collect();
-            tensor_of_ints(input.shape(), &values, to)
-        })?;
+    let wire = call.kernel("Map", dtype, &shape, &[input.outlet], move |inputs| {
+        let input = &inputs[0];
+        if to.is_float() {
+            let values: Vec<f64> = floats(input)?.into_iter().map(&float).collect();
+            return tensor_of_floats(input.shape(), &values, to);
+        }
+        let values: Vec<i64> = ints(input)?.into_iter().map(&int).collect();
+        tensor_of_ints(input.shape(), &values, to)
+    })?;
     call.set_output(out, wire)
 }
 
@@ -287,12 +248,8 @@ fn clamped(
     for (bound, largest) in [(least, true), (most, false)] {
         let Some(bound) = bound else { continue };
         let bound = call.frame.builder.scalar(bound, dtype, rank)?.outlet;
-        let op: Box<dyn BinMiniOp> = if largest {
-            Box::new(math::Max)
-        } else {
-            Box::new(math::Min)
-        };
-        outlet = call.frame.builder.binary(op, outlet, bound)?;
+        let op = extreme_of(largest);
+        outlet = call.binary(op, outlet, bound)?;
     }
     call.set_output(out, Wire { outlet, dtype })
 }
@@ -305,12 +262,8 @@ fn clamped_by_tensors(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
             continue;
         }
         let bound = call.tensor_as(at, dtype)?;
-        let op: Box<dyn BinMiniOp> = if largest {
-            Box::new(math::Max)
-        } else {
-            Box::new(math::Min)
-        };
-        outlet = call.frame.builder.binary(op, outlet, bound)?;
+        let op = extreme_of(largest);
+        outlet = call.binary(op, outlet, bound)?;
     }
     call.set_output(3, Wire { outlet, dtype })
 }
@@ -321,13 +274,7 @@ fn leaky(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let op = leaky_relu(slope as f32);
     let outlet = call.frame.builder.unary(op, input)?;
-    call.set_output(
-        2,
-        Wire {
-            outlet,
-            dtype: DType::Float32,
-        },
-    )
+    call.set_output(2, Wire::float(outlet))
 }
 
 fn elu(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
@@ -350,11 +297,5 @@ fn gelu(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     }
     let input = call.tensor_as(0, DType::Float32)?;
     let outlet = call.frame.builder.unary(gelu_exact(), input)?;
-    call.set_output(
-        2,
-        Wire {
-            outlet,
-            dtype: DType::Float32,
-        },
-    )
+    call.set_output(2, Wire::float(outlet))
 }

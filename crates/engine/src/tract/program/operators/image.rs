@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank};
 use super::super::resize::{Sampling, resize, resize_antialiased};
 use super::call::{OperatorCall, OperatorTable};
 use crate::tensor::DType;
@@ -48,11 +48,7 @@ fn upsample(
 ) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
-    ensure!(
-        shape.len() == 4,
-        "invalid rank of an image: expected 4, got {}",
-        shape.len()
-    );
+    check_rank(&shape, 4, "an image")?;
     let scales = call.doubles(factors)?;
     let mut sizes = [shape[2].clone(), shape[3].clone()];
     let mut ratios = [None, None];
@@ -91,14 +87,7 @@ fn upsample(
     }
     let sampling = [sampling[0](ratios[0]), sampling[1](ratios[1])];
     let outlet = resize(&mut call.frame.builder, input, 2, &sizes, sampling)?;
-    let out = call.out();
-    call.set_output(
-        out,
-        Wire {
-            outlet,
-            dtype: DType::Float32,
-        },
-    )
+    call.set_result(Wire::float(outlet))
 }
 
 /// Lowers antialiased resizing. Arguments: image, sizes, aligned corners, optional factors of
@@ -119,14 +108,7 @@ fn upsample_antialiased(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
         *factor = call.optional_double(at)?.map(|scale| (1.0 / scale) as f32);
     }
     let outlet = resize_antialiased(&mut call.frame.builder, input, sizes, factors, corners)?;
-    let out = call.out();
-    call.set_output(
-        out,
-        Wire {
-            outlet,
-            dtype: DType::Float32,
-        },
-    )
+    call.set_result(Wire::float(outlet))
 }
 
 /// Sampling of images between their pixels and outside of them.
@@ -169,7 +151,7 @@ fn grid(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
         places[2].clone(),
     ];
     let inputs = [input, grid];
-    let wire = call.frame.builder.kernel(
+    let wire = call.kernel(
         "GridSample",
         DType::Float32,
         &shape,
@@ -321,15 +303,6 @@ fn pad(call: &mut OperatorCall<'_, '_>, mode: PadMode) -> TractResult<()> {
     for (pair, both) in pads.chunks(2).enumerate() {
         all[rank - 1 - pair] = (both[0], both[1]);
     }
-    let outlet = call
-        .frame
-        .builder
-        .wire(Pad { pads: all, mode }, &[input.outlet])?;
-    call.set_output(
-        2,
-        Wire {
-            outlet,
-            dtype: input.dtype,
-        },
-    )
+    let outlet = call.wire(Pad { pads: all, mode }, &[input.outlet])?;
+    call.set_output(2, Wire::new(outlet, input.dtype))
 }

@@ -93,10 +93,7 @@ fn mask_indices(call: &mut OperatorCall<'_, '_>, mask: Wire) -> TractResult<Vec<
         });
         along.collect()
     });
-    let outlets = call
-        .frame
-        .builder
-        .wire_all(kernel.binding(), &[mask.outlet])?;
+    let outlets = call.builder().wire_all(kernel.binding(), &[mask.outlet])?;
     Ok(outlets.to_vec())
 }
 
@@ -170,24 +167,18 @@ fn index(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     );
     if let ([axis], [outlet]) = (indexed.axes.as_slice(), indexed.outlets.as_slice()) {
         let outlet = &call.checked_indices(*outlet, &shape[*axis], true)?;
-        let outlet = call
-            .frame
-            .builder
-            .wire(Gather::new(*axis), &[input.outlet, *outlet])?;
+        let outlet = call.wire(Gather::new(*axis), &[input.outlet, *outlet])?;
         return call.set_output(2, Wire { outlet, ..input });
     }
     let to = indexed.picked(&shape, &indexed.shape);
     let inputs: Vec<OutletId> = [input.outlet].into_iter().chain(indexed.outlets).collect();
     let (axes, together) = (indexed.axes, indexed.together);
     let check = call.indices(true);
-    let wire = call
-        .frame
-        .builder
-        .kernel("Index", input.dtype, &to, &inputs, move |inputs| {
-            let indices: Vec<&Tensor> = inputs[1..].iter().map(|index| &**index).collect();
-            let (from, shape) = named(inputs[0].shape(), &axes, together, &indices, &check)?;
-            gather_elements(&inputs[0], &shape, &from)
-        })?;
+    let wire = call.kernel("Index", input.dtype, &to, &inputs, move |inputs| {
+        let indices: Vec<&Tensor> = inputs[1..].iter().map(|index| &**index).collect();
+        let (from, shape) = named(inputs[0].shape(), &axes, together, &indices, &check)?;
+        gather_elements(&inputs[0], &shape, &from)
+    })?;
     call.set_output(2, wire)
 }
 
@@ -208,20 +199,16 @@ fn index_put(call: &mut OperatorCall<'_, '_>, in_place: bool) -> TractResult<()>
     let inputs: Vec<OutletId> = inputs.collect();
     let (axes, together) = (indexed.axes, indexed.together);
     let check = call.indices(true);
-    let wire =
-        call.frame
-            .builder
-            .kernel("IndexPut", input.dtype, &shape, &inputs, move |inputs| {
-                let indices: Vec<&Tensor> = inputs[2..].iter().map(|index| &**index).collect();
-                let (to, picked) = named(inputs[0].shape(), &axes, together, &indices, &check)?;
-                let from = places(&picked, &broadcast_strides(inputs[1].shape(), &picked));
-                put_elements(&inputs[0], &inputs[1], to.into_iter().zip(from), add)
-            })?;
+    let wire = call.kernel("IndexPut", input.dtype, &shape, &inputs, move |inputs| {
+        let indices: Vec<&Tensor> = inputs[2..].iter().map(|index| &**index).collect();
+        let (to, picked) = named(inputs[0].shape(), &axes, together, &indices, &check)?;
+        let from = places(&picked, &broadcast_strides(inputs[1].shape(), &picked));
+        put_elements(&inputs[0], &inputs[1], to.into_iter().zip(from), add)
+    })?;
     if in_place {
         call.set_output(0, wire)?;
     }
-    let out = call.out();
-    call.set_output(out, wire)
+    call.set_result(wire)
 }
 
 /// Copies or adds elements of another tensor to a tensor, by pairs of target and source positions.
@@ -263,17 +250,19 @@ fn put_elements(
     Ok(output)
 }
 
-fn index_select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
+/// Returns the first three arguments: a tensor, one of its dimensions, and indices.
+fn along_axis(call: &mut OperatorCall<'_, '_>) -> TractResult<(Wire, usize, OutletId)> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank)?;
-    let indices = call.tensor_as(2, DType::Int64)?;
+    Ok((input, axis, call.tensor_as(2, DType::Int64)?))
+}
+
+fn index_select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
+    let (input, axis, indices) = along_axis(call)?;
     let size = call.shape(input)?.get(axis).cloned();
     let indices = call.checked_indices(indices, &size.unwrap_or(TDim::Val(1)), false)?;
-    let outlet = call
-        .frame
-        .builder
-        .wire(Gather::new(axis), &[input.outlet, indices])?;
+    let outlet = call.wire(Gather::new(axis), &[input.outlet, indices])?;
     call.set_output(3, Wire { outlet, ..input })
 }
 
@@ -305,28 +294,20 @@ fn axis_positions(
 }
 
 fn gather(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
-    let input = call.tensor(0)?;
-    let rank = call.rank(input)?;
-    let axis = call.axis(1, rank)?;
-    let index = call.tensor_as(2, DType::Int64)?;
+    let (input, axis, index) = along_axis(call)?;
     let shape = call.frame.builder.shape(index)?;
     let inputs = [input.outlet, index];
     let check = call.indices(false);
-    let wire =
-        call.frame
-            .builder
-            .kernel("Gather", input.dtype, &shape, &inputs, move |inputs| {
-                let from = axis_positions(inputs[0].shape(), &inputs[1], axis, &check)?;
-                gather_elements(&inputs[0], inputs[1].shape(), &from)
-            })?;
+    let wire = call.kernel("Gather", input.dtype, &shape, &inputs, move |inputs| {
+        let from = axis_positions(inputs[0].shape(), &inputs[1], axis, &check)?;
+        gather_elements(&inputs[0], inputs[1].shape(), &from)
+    })?;
     call.set_output(4, wire)
 }
 
 fn scatter(call: &mut OperatorCall<'_, '_>, add: bool) -> TractResult<()> {
-    let input = call.tensor(0)?;
+    let (input, axis, index) = along_axis(call)?;
     let shape = call.shape(input)?;
-    let axis = call.axis(1, shape.len())?;
-    let index = call.tensor_as(2, DType::Int64)?;
     let source = if call.body(3)?.tensor().is_some() {
         call.tensor_as(3, input.dtype)?
     } else {
@@ -334,31 +315,22 @@ fn scatter(call: &mut OperatorCall<'_, '_>, add: bool) -> TractResult<()> {
     };
     let inputs = [input.outlet, index, source];
     let check = call.indices(false);
-    let wire =
-        call.frame
-            .builder
-            .kernel("Scatter", input.dtype, &shape, &inputs, move |inputs| {
-                let to = axis_positions(inputs[0].shape(), &inputs[1], axis, &check)?;
-                let source = &inputs[2];
-                let from = if source.rank() == 0 {
-                    vec![0; to.len()]
-                } else {
-                    places(inputs[1].shape(), &strides(source.shape()))
-                };
-                put_elements(&inputs[0], source, to.into_iter().zip(from), add)
-            })?;
-    let out = call.out();
-    call.set_output(out, wire)
+    let wire = call.kernel("Scatter", input.dtype, &shape, &inputs, move |inputs| {
+        let to = axis_positions(inputs[0].shape(), &inputs[1], axis, &check)?;
+        let source = &inputs[2];
+        let from = if source.rank() == 0 {
+            vec![0; to.len()]
+        } else {
+            places(inputs[1].shape(), &strides(source.shape()))
+        };
+        put_elements(&inputs[0], source, to.into_iter().zip(from), add)
+    })?;
+    call.set_result(wire)
 }
 
 /// Returns a new symbol for a size known only at run time.
 fn runtime_size(call: &mut OperatorCall<'_, '_>) -> TDim {
-    call.frame
-        .builder
-        .model
-        .symbols
-        .new_with_prefix("count")
-        .into()
+    call.builder().model.symbols.new_with_prefix("count").into()
 }
 
 fn nonzero(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
@@ -384,15 +356,8 @@ fn nonzero(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
         };
         Ok(tvec!(Tensor::from_shape(&[count, shape.len()], &found)?))
     });
-    let outlet = call.frame.builder.wire(kernel.binding(), &[input.outlet])?;
-    let out = call.out();
-    call.set_output(
-        out,
-        Wire {
-            outlet,
-            dtype: DType::Int64,
-        },
-    )
+    let outlet = call.wire(kernel.binding(), &[input.outlet])?;
+    call.set_result(Wire::new(outlet, DType::Int64))
 }
 
 fn masked_select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
@@ -415,18 +380,8 @@ fn masked_select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
             .collect();
         Ok(tvec!(gather_elements(input, &[from.len()], &from)?))
     });
-    let outlet = call
-        .frame
-        .builder
-        .wire(kernel.binding(), &[input.outlet, mask])?;
-    let out = call.out();
-    call.set_output(
-        out,
-        Wire {
-            outlet,
-            dtype: input.dtype,
-        },
-    )
+    let outlet = call.wire(kernel.binding(), &[input.outlet, mask])?;
+    call.set_result(Wire::new(outlet, input.dtype))
 }
 
 fn masked_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
@@ -436,7 +391,7 @@ fn masked_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let shape = call.frame.builder.broadcast_shape(&[input.outlet, mask])?;
     let expanded = call.frame.builder.expand(input.outlet, &shape)?;
     let inputs = [expanded, mask, source];
-    let wire = call.frame.builder.kernel(
+    let wire = call.kernel(
         "MaskedScatter",
         input.dtype,
         &shape,
@@ -480,15 +435,8 @@ fn repeat_interleave(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
             Ok(tvec!(tensor1(&all)))
         },
     );
-    let outlet = call.frame.builder.wire(kernel.binding(), &[repeats])?;
-    let out = call.out();
-    call.set_output(
-        out,
-        Wire {
-            outlet,
-            dtype: DType::Int64,
-        },
-    )
+    let outlet = call.wire(kernel.binding(), &[repeats])?;
+    call.set_result(Wire::new(outlet, DType::Int64))
 }
 
 /// Replaces the part `start..end` of a tensor along an axis by another tensor.
@@ -510,8 +458,7 @@ fn replace_part(
         parts.push(builder.slice(input.outlet, axis, end, size)?);
     }
     let outlet = builder.concat(&parts, axis)?;
-    let out = call.out();
-    call.set_output(out, Wire { outlet, ..input })
+    call.set_result(Wire { outlet, ..input })
 }
 
 fn select_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
@@ -520,7 +467,7 @@ fn select_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let part = call.tensor_as(1, input.dtype)?;
     let axis = call.axis(2, shape.len())?;
     let index = call.int(3)?;
-    let part = call.frame.builder.wire(AxisOp::Add(axis), &[part])?;
+    let part = call.wire(AxisOp::Add(axis), &[part])?;
     let at = if index < 0 {
         (shape[axis].clone() + index).reduce()
     } else {
@@ -579,6 +526,5 @@ fn slice_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     }
     let lined = builder.with_rank(lined, rank)?;
     let outlet = builder.wire(Iff, &[lined, spread, input.outlet])?;
-    let out = call.out();
-    call.set_output(out, Wire { outlet, ..input })
+    call.set_result(Wire { outlet, ..input })
 }

@@ -88,14 +88,8 @@ fn update(
         };
         Ok(span(&check, given, *length, *most)?.0)
     });
-    let outlet = call
-        .frame
-        .builder
-        .wire(write, &[kept.outlet, value, position])?;
-    let wire = Wire {
-        outlet,
-        dtype: kept.dtype,
-    };
+    let outlet = call.wire(write, &[kept.outlet, value, position])?;
+    let wire = Wire::new(outlet, kept.dtype);
     call.set_output(cache, wire)?;
     if call.arg(out)? != call.arg(cache)? && out != cache {
         call.set_output(out, wire)?;
@@ -136,7 +130,7 @@ fn hadamard(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
         width.is_power_of_two(),
         "unsupported row size {width}: expected a power of two"
     );
-    let wire = call.frame.builder.kernel(
+    let wire = call.kernel(
         "Hadamard",
         DType::Float32,
         &shape,
@@ -189,18 +183,16 @@ fn attention(call: &mut OperatorCall<'_, '_>, at: AttentionArgs) -> TractResult<
     }
     let check = call.indices(false);
     let Wire { outlet, dtype } =
-        call.frame
-            .builder
-            .kernel("Attention", float, &shape, &inputs, move |inputs| {
-                let given = inputs[3].cast_to_scalar::<i64>()?;
-                let sizes = (inputs[0].shape().get(1), inputs[1].shape().get(1));
-                let (Some(length), Some(most)) = sizes else {
-                    bail!("invalid rank of attention inputs: {}", inputs[0].rank());
-                };
-                let (start, _) = span(&check, given, *length, *most)?;
-                let mask = inputs.get(4).map(|mask| &**mask);
-                Heads::new(&inputs[0], &inputs[1], &inputs[2], start)?.attend(mask, causal, scale)
-            })?;
+        call.kernel("Attention", float, &shape, &inputs, move |inputs| {
+            let given = inputs[3].cast_to_scalar::<i64>()?;
+            let sizes = (inputs[0].shape().get(1), inputs[1].shape().get(1));
+            let (Some(length), Some(most)) = sizes else {
+                bail!("invalid rank of attention inputs: {}", inputs[0].rank());
+            };
+            let (start, _) = span(&check, given, *length, *most)?;
+            let mask = inputs.get(4).map(|mask| &**mask);
+            Heads::new(&inputs[0], &inputs[1], &inputs[2], start)?.attend(mask, causal, scale)
+        })?;
     call.set_output(at.out, Wire { outlet, dtype })
 }
 

@@ -128,22 +128,13 @@ fn addmm(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let mut outlet = matrices(call, "mk,kn->mn", a, b, dtype)?;
     if call.double(4)? != 1.0 {
         let alpha = call.scalar(4, dtype, 2)?;
-        outlet = call
-            .frame
-            .builder
-            .binary(Box::new(math::Mul), outlet, alpha)?;
+        outlet = call.binary(Box::new(math::Mul), outlet, alpha)?;
     }
     if call.double(3)? != 1.0 {
         let beta = call.scalar(3, dtype, 2)?;
-        added = call
-            .frame
-            .builder
-            .binary(Box::new(math::Mul), added, beta)?;
+        added = call.binary(Box::new(math::Mul), added, beta)?;
     }
-    let outlet = call
-        .frame
-        .builder
-        .binary(Box::new(math::Add), outlet, added)?;
+    let outlet = call.binary(Box::new(math::Add), outlet, added)?;
     call.set_output(5, Wire { outlet, dtype })
 }
 
@@ -160,10 +151,7 @@ fn linear(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let mut outlet = einsum(&mut call.frame.builder, &formula, &[input, weight], dtype)?;
     if !call.is_none(2)? {
         let bias = call.tensor_as(2, dtype)?;
-        outlet = call
-            .frame
-            .builder
-            .binary(Box::new(math::Add), outlet, bias)?;
+        outlet = call.binary(Box::new(math::Add), outlet, bias)?;
     }
     call.set_output(3, Wire { outlet, dtype })
 }
@@ -180,8 +168,7 @@ fn convolution(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let transposed = call.bool(6)?;
     let groups = usize::try_from(call.int(8)?)?;
     let sizes: Vec<usize> = call
-        .frame
-        .builder
+        .builder()
         .shape(kernel)?
         .iter()
         .map(|dim| Ok(dim.to_usize()?))
@@ -224,13 +211,7 @@ fn convolution(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     } else {
         convolution.wire(builder, input, kernel, bias)?
     };
-    call.set_output(
-        9,
-        Wire {
-            outlet,
-            dtype: float,
-        },
-    )
+    call.set_output(9, Wire::new(outlet, float))
 }
 
 /// Reorders a kernel `[i, o / groups, ..]` to `[o, i / groups, ..]`.
@@ -261,18 +242,8 @@ fn embedding(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let shape = call.shape(weight)?;
     ensure!(!shape.is_empty(), "the embedding table has no dimensions");
     let indices = call.checked_indices(indices, &shape[0], false)?;
-    let outlet = call
-        .frame
-        .builder
-        .wire(Gather::new(0), &[weight.outlet, indices])?;
-    let out = call.out();
-    call.set_output(
-        out,
-        Wire {
-            outlet,
-            dtype: weight.dtype,
-        },
-    )
+    let outlet = call.wire(Gather::new(0), &[weight.outlet, indices])?;
+    call.set_result(Wire::new(outlet, weight.dtype))
 }
 
 fn softmax(call: &mut OperatorCall<'_, '_>, kind: SoftmaxKind) -> TractResult<()> {
@@ -284,14 +255,8 @@ fn softmax(call: &mut OperatorCall<'_, '_>, kind: SoftmaxKind) -> TractResult<()
         quant_output_dt: None,
         kind,
     };
-    let outlet = call.frame.builder.wire(op, &[input])?;
-    call.set_output(
-        3,
-        Wire {
-            outlet,
-            dtype: DType::Float32,
-        },
-    )
+    let outlet = call.wire(op, &[input])?;
+    call.set_output(3, Wire::float(outlet))
 }
 
 fn glu(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
@@ -304,11 +269,5 @@ fn glu(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let second = builder.slice(input, axis, half, 2 * half)?;
     let gate = builder.unary(sigmoid(), second)?;
     let outlet = builder.binary(Box::new(math::Mul), first, gate)?;
-    call.set_output(
-        2,
-        Wire {
-            outlet,
-            dtype: DType::Float32,
-        },
-    )
+    call.set_output(2, Wire::float(outlet))
 }

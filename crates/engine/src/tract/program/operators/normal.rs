@@ -118,30 +118,18 @@ fn scaled(
     let mut outlet = outlet;
     if !call.is_none(weight)? {
         let weight = fetch(call, weight)?;
-        outlet = call
-            .frame
-            .builder
-            .binary(Box::new(math::Mul), outlet, weight)?;
+        outlet = call.binary(Box::new(math::Mul), outlet, weight)?;
     }
     if !call.is_none(bias)? {
         let bias = fetch(call, bias)?;
-        outlet = call
-            .frame
-            .builder
-            .binary(Box::new(math::Add), outlet, bias)?;
+        outlet = call.binary(Box::new(math::Add), outlet, bias)?;
     }
     Ok(outlet)
 }
 
 fn give(call: &mut OperatorCall<'_, '_>, first: usize, outlets: [OutletId; 3]) -> TractResult<()> {
     for (at, outlet) in outlets.into_iter().enumerate() {
-        call.set_output(
-            first + at,
-            Wire {
-                outlet,
-                dtype: DType::Float32,
-            },
-        )?;
+        call.set_output(first + at, Wire::float(outlet))?;
     }
     Ok(())
 }
@@ -150,7 +138,7 @@ fn give(call: &mut OperatorCall<'_, '_>, first: usize, outlets: [OutletId; 3]) -
 fn channels(call: &mut OperatorCall<'_, '_>, at: usize, rank: usize) -> TractResult<OutletId> {
     let mut outlet = call.tensor_as(at, DType::Float32)?;
     for axis in 1..rank.saturating_sub(1) {
-        outlet = call.frame.builder.wire(AxisOp::Add(axis), &[outlet])?;
+        outlet = call.wire(AxisOp::Add(axis), &[outlet])?;
     }
     Ok(outlet)
 }
@@ -195,8 +183,7 @@ fn batch_norm(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     // The saved statistics are only for training and stay empty.
     let empty = Tensor::zero::<f32>(&[0])?;
     let empty = call
-        .frame
-        .builder
+        .builder()
         .constant(Arc::new(empty), DType::Float32)?
         .outlet;
     give(call, 7, [outlet, empty, empty])

@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank};
 use super::super::datum_type;
 use super::call::{OperatorCall, OperatorTable};
 use super::elements::{floats, gather_elements, tensor_of_floats};
@@ -108,14 +108,8 @@ fn chosen(
         ))
     });
     let outlets = call.frame.builder.wire_all(kernel, &[input.outlet])?;
-    let values = Wire {
-        outlet: outlets[0],
-        dtype: input.dtype,
-    };
-    let places = Wire {
-        outlet: outlets[1],
-        dtype: DType::Int64,
-    };
+    let values = Wire::new(outlets[0], input.dtype);
+    let places = Wire::new(outlets[1], DType::Int64);
     Ok((values, places))
 }
 
@@ -154,7 +148,7 @@ fn without(
     if keep || call.rank(wire)? == 0 {
         return Ok(wire);
     }
-    let outlet = call.frame.builder.wire(AxisOp::Rm(axis), &[wire.outlet])?;
+    let outlet = call.wire(AxisOp::Rm(axis), &[wire.outlet])?;
     Ok(Wire { outlet, ..wire })
 }
 
@@ -174,19 +168,13 @@ fn place(call: &mut OperatorCall<'_, '_>, largest: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     if call.is_none(1)? {
         // The extreme of all elements, with its row-major position.
-        let wire = call.frame.builder.kernel(
-            "Place",
-            DType::Int64,
-            &[],
-            &[input.outlet],
-            move |inputs| {
-                let place = first_extreme(largest)(&floats(&inputs[0])?);
-                let Some(place) = place.first() else {
-                    bail!("cannot take the extreme of an empty tensor")
-                };
-                Ok(tensor0(i64::try_from(*place)?))
-            },
-        )?;
+        let wire = call.kernel("Place", DType::Int64, &[], &[input.outlet], move |inputs| {
+            let place = first_extreme(largest)(&floats(&inputs[0])?);
+            let Some(place) = place.first() else {
+                bail!("cannot take the extreme of an empty tensor")
+            };
+            Ok(tensor0(i64::try_from(*place)?))
+        })?;
         let keep = call.bool(2)?;
         let rank = if keep { call.rank(input)? } else { 0 };
         let outlet = call.frame.builder.with_rank(wire.outlet, rank)?;
@@ -262,7 +250,7 @@ fn distances(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
         left[..rank - 2] == right[..rank - 2],
         "batch sizes of the matrices differ"
     );
-    let wire = call.frame.builder.kernel(
+    let wire = call.kernel(
         "Distances",
         DType::Float32,
         &shape,
@@ -285,8 +273,7 @@ fn distances(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
             tensor_of_floats(&shape, &found, DatumType::F32)
         },
     )?;
-    let out = call.out();
-    call.set_output(out, wire)
+    call.set_result(wire)
 }
 
 /// Computes the distances between all pairs of rows of a matrix.
@@ -294,14 +281,10 @@ fn own_distances(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let p = call.double(1)?;
     let shape = call.frame.builder.shape(input)?;
-    ensure!(
-        shape.len() == 2,
-        "invalid rank of a matrix: expected 2, got {}",
-        shape.len()
-    );
+    check_rank(&shape, 2, "a matrix")?;
     let rows = shape[0].to_i64()?;
     let count = [(rows * (rows - 1) / 2).max(0).to_dim()];
-    let wire = call.frame.builder.kernel(
+    let wire = call.kernel(
         "Distances",
         DType::Float32,
         &count,
@@ -317,6 +300,5 @@ fn own_distances(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
             tensor_of_floats(&[found.len()], &found, DatumType::F32)
         },
     )?;
-    let out = call.out();
-    call.set_output(out, wire)
+    call.set_result(wire)
 }

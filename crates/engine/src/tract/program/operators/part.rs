@@ -30,13 +30,9 @@ fn parts(
     for size in sizes {
         let end = (start.clone() + size).reduce();
         let outlet = call
-            .frame
-            .builder
+            .builder()
             .slice(input.outlet, axis, start, end.clone())?;
-        wires.push(Wire {
-            outlet,
-            dtype: input.dtype,
-        });
+        wires.push(Wire::new(outlet, input.dtype));
         start = end;
     }
     let out = call.out();
@@ -76,11 +72,8 @@ fn unbind(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let mut wires = Vec::new();
     for at in 0..shape[axis].to_i64()? {
         let outlet = call.frame.builder.slice(input.outlet, axis, at, at + 1)?;
-        let outlet = call.frame.builder.wire(AxisOp::Rm(axis), &[outlet])?;
-        wires.push(Wire {
-            outlet,
-            dtype: input.dtype,
-        });
+        let outlet = call.wire(AxisOp::Rm(axis), &[outlet])?;
+        wires.push(Wire::new(outlet, input.dtype));
     }
     let out = call.out();
     call.set_list_output(out, wires)
@@ -188,30 +181,27 @@ fn slice_at(
     let length = call.frame.builder.size(length, DType::Int64)?;
     let check = call.indices(true);
     let inputs = [input.outlet, start.outlet, length];
-    let wire =
-        call.frame
-            .builder
-            .kernel("SliceAt", input.dtype, &shape, &inputs, move |inputs| {
-                let size = inputs[0].shape()[axis];
-                let given = inputs[1].cast_to_scalar::<i64>()?;
-                let length = usize::try_from(inputs[2].cast_to_scalar::<i64>()?)?;
-                // Negative positions count from the end.
-                let start = if given < 0 {
-                    given.saturating_add(i64::try_from(size)?)
-                } else {
-                    given
-                };
-                let start = usize::try_from(start).ok();
-                let end = start.and_then(|start| start.checked_add(length));
-                match (start, end.filter(|end| *end <= size)) {
-                    (Some(start), Some(end)) => inputs[0].slice(axis, start, end),
-                    _ => check.reject(format!(
-                        "{length} elements at index {given} of a dimension of {size}; {} to {} are valid",
-                        -i64::try_from(size)?,
-                        i64::try_from(size)? - i64::try_from(length)?
-                    )),
-                }
-            })?;
+    let wire = call.kernel("SliceAt", input.dtype, &shape, &inputs, move |inputs| {
+        let size = inputs[0].shape()[axis];
+        let given = inputs[1].cast_to_scalar::<i64>()?;
+        let length = usize::try_from(inputs[2].cast_to_scalar::<i64>()?)?;
+        // Negative positions count from the end.
+        let start = if given < 0 {
+            given.saturating_add(i64::try_from(size)?)
+        } else {
+            given
+        };
+        let start = usize::try_from(start).ok();
+        let end = start.and_then(|start| start.checked_add(length));
+        match (start, end.filter(|end| *end <= size)) {
+            (Some(start), Some(end)) => inputs[0].slice(axis, start, end),
+            _ => check.reject(format!(
+                "{length} elements at index {given} of a dimension of {size}; {} to {} are valid",
+                -i64::try_from(size)?,
+                i64::try_from(size)? - i64::try_from(length)?
+            )),
+        }
+    })?;
     set_only_output(call, wire.outlet, input.dtype)
 }
 
@@ -237,12 +227,12 @@ fn select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
         slice_at(call, input, axis, &start, &TDim::Val(1))?;
         let out = call.out();
         let part = call.tensor(out)?;
-        let outlet = call.frame.builder.wire(AxisOp::Rm(axis), &[part.outlet])?;
+        let outlet = call.wire(AxisOp::Rm(axis), &[part.outlet])?;
         return set_only_output(call, outlet, input.dtype);
     }
     let at = bound(call.dim(2)?, &shape[axis]);
     let end = (at.clone() + 1).reduce();
     let outlet = call.frame.builder.slice(input.outlet, axis, at, end)?;
-    let outlet = call.frame.builder.wire(AxisOp::Rm(axis), &[outlet])?;
+    let outlet = call.wire(AxisOp::Rm(axis), &[outlet])?;
     set_only_output(call, outlet, input.dtype)
 }

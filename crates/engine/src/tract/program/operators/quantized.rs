@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank};
 use super::super::datum_type;
 use super::call::{OperatorCall, OperatorTable};
 use super::elements::{floats, ints, strides, tensor_of_floats, tensor_of_ints};
@@ -87,39 +87,36 @@ fn requantised(
         .into_iter()
         .chain(zero_points)
         .collect();
-    let wire = call
-        .frame
-        .builder
-        .kernel("Requantize", dtype, &shape, &inputs, move |inputs| {
-            let shape = inputs[0].shape();
-            let scales = floats(&inputs[1])?;
-            let zeros = inputs.get(2).map(|zeros| ints(zeros)).transpose()?;
-            // Each run of elements shares a scale; consecutive runs cycle through the scales.
-            let (run, _) = group(shape);
-            let which = |place: usize| (place / run.max(1)) % scales.len().max(1);
-            let zero = |at: usize| {
-                zeros
-                    .as_ref()
-                    .map_or(0, |zeros| zeros[at % zeros.len().max(1)])
-            };
-            ensure!(!scales.is_empty(), "the scales are empty");
-            if quantize {
-                let values = floats(&inputs[0])?
-                    .into_iter()
-                    .enumerate()
-                    .map(|(place, x)| {
-                        let at = which(place);
-                        quantized(x, scales[at], zero(at), limits)
-                    });
-                return tensor_of_ints(shape, &values.collect::<Vec<_>>(), to);
-            }
-            #[expect(clippy::cast_precision_loss, reason = "quantised integers are small")]
-            let values = ints(&inputs[0])?.into_iter().enumerate().map(|(place, q)| {
-                let at = which(place);
-                (q - zero(at)) as f64 * scales[at]
-            });
-            tensor_of_floats(shape, &values.collect::<Vec<_>>(), to)
-        })?;
+    let wire = call.kernel("Requantize", dtype, &shape, &inputs, move |inputs| {
+        let shape = inputs[0].shape();
+        let scales = floats(&inputs[1])?;
+        let zeros = inputs.get(2).map(|zeros| ints(zeros)).transpose()?;
+        // Each run of elements shares a scale; consecutive runs cycle through the scales.
+        let (run, _) = group(shape);
+        let which = |place: usize| (place / run.max(1)) % scales.len().max(1);
+        let zero = |at: usize| {
+            zeros
+                .as_ref()
+                .map_or(0, |zeros| zeros[at % zeros.len().max(1)])
+        };
+        ensure!(!scales.is_empty(), "the scales are empty");
+        if quantize {
+            let values = floats(&inputs[0])?
+                .into_iter()
+                .enumerate()
+                .map(|(place, x)| {
+                    let at = which(place);
+                    quantized(x, scales[at], zero(at), limits)
+                });
+            return tensor_of_ints(shape, &values.collect::<Vec<_>>(), to);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "quantised integers are small")]
+        let values = ints(&inputs[0])?.into_iter().enumerate().map(|(place, q)| {
+            let at = which(place);
+            (q - zero(at)) as f64 * scales[at]
+        });
+        tensor_of_floats(shape, &values.collect::<Vec<_>>(), to)
+    })?;
     call.set_output(out, wire)
 }
 
@@ -265,20 +262,8 @@ fn set_qparams(
     at: usize,
     outlets: &[OutletId],
 ) -> TractResult<()> {
-    call.set_output(
-        at,
-        Wire {
-            outlet: outlets[0],
-            dtype: DType::Float64,
-        },
-    )?;
-    call.set_output(
-        at + 1,
-        Wire {
-            outlet: outlets[1],
-            dtype: DType::Int64,
-        },
-    )
+    call.set_output(at, Wire::new(outlets[0], DType::Float64))?;
+    call.set_output(at + 1, Wire::new(outlets[1], DType::Int64))
 }
 
 /// Lowers an embedding from a table of low-bit integers.
@@ -295,11 +280,7 @@ fn embedding(call: &mut OperatorCall<'_, '_>, bits: usize, out: usize) -> TractR
     };
     let indices = call.tensor_as(5, DType::Int64)?;
     let table = call.shape(weight)?;
-    ensure!(
-        table.len() == 2,
-        "invalid rank of an embedding table: expected 2, got {}",
-        table.len()
-    );
+    check_rank(&table, 2, "an embedding table")?;
     let packed = 8 / bits;
     let width = table[1].to_usize()? * packed;
     let mut shape = call.frame.builder.shape(indices)?;
@@ -309,7 +290,7 @@ fn embedding(call: &mut OperatorCall<'_, '_>, bits: usize, out: usize) -> TractR
         .into_iter()
         .chain(zeros)
         .collect();
-    let wire = call.frame.builder.kernel(
+    let wire = call.kernel(
         "Embedding",
         DType::Float32,
         &shape,

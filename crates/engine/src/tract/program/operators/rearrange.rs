@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::call::{OperatorCall, OperatorTable, axis_of};
+use super::call::{OperatorCall, OperatorTable};
 use super::elements::{gather_elements, places, strides};
 use super::shape::set_only_output;
 use crate::tensor::DType;
@@ -28,13 +28,10 @@ fn gathered(
     shape: &[TDim],
     rule: impl Fn(&[usize]) -> TractResult<(Vec<usize>, Vec<usize>)> + Send + Sync + 'static,
 ) -> TractResult<()> {
-    let wire =
-        call.frame
-            .builder
-            .kernel("Pick", input.dtype, shape, &[input.outlet], move |inputs| {
-                let (shape, from) = rule(inputs[0].shape())?;
-                gather_elements(&inputs[0], &shape, &from)
-            })?;
+    let wire = call.kernel("Pick", input.dtype, shape, &[input.outlet], move |inputs| {
+        let (shape, from) = rule(inputs[0].shape())?;
+        gather_elements(&inputs[0], &shape, &from)
+    })?;
     set_only_output(call, wire.outlet, input.dtype)
 }
 
@@ -42,8 +39,7 @@ fn flip(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let rank = shape.len();
-    let axes = call.ints(1)?.into_iter().map(|axis| axis_of(axis, rank));
-    let axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+    let axes = call.listed_axes(1, rank)?;
     gathered(call, input, &shape, move |shape| {
         let own = strides(shape);
         let from = places(shape, &own);
@@ -64,8 +60,7 @@ fn roll(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let shape = call.shape(input)?;
     let rank = shape.len();
     let shifts = call.ints(1)?;
-    let dims = call.ints(2)?.into_iter().map(|axis| axis_of(axis, rank));
-    let dims: Vec<usize> = dims.collect::<TractResult<_>>()?;
+    let dims = call.listed_axes(2, rank)?;
     ensure!(
         dims.len() == shifts.len(),
         "numbers of shifts and dimensions differ: {} and {}",
@@ -170,11 +165,10 @@ fn triangle(call: &mut OperatorCall<'_, '_>, upper: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let k = call.int(1)?;
     let k = call
-        .frame
-        .builder
+        .builder()
         .constant(Arc::new(tensor0(k)), DType::Int64)?;
     let op = tract_onnx::tract_core::ops::array::Trilu { upper };
-    let outlet = call.frame.builder.wire(op, &[input.outlet, k.outlet])?;
+    let outlet = call.wire(op, &[input.outlet, k.outlet])?;
     set_only_output(call, outlet, input.dtype)
 }
 

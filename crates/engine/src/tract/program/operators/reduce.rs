@@ -22,27 +22,39 @@ pub(super) const TABLE: OperatorTable = &[
         let axes: Vec<usize> = (0..call.rank(input)?).collect();
         summed(call, 2, &axes, false, true)
     }),
-    (&["aten::amax.out"], |call| extreme(call, Reducer::Max)),
-    (&["aten::amin.out"], |call| extreme(call, Reducer::Min)),
+    (&["aten::amax.out"], |call| {
+        let along = chosen_axes(call)?;
+        extreme(call, true, along)
+    }),
+    (&["aten::amin.out"], |call| {
+        let along = chosen_axes(call)?;
+        extreme(call, false, along)
+    }),
     (&["aten::max.unary_out"], |call| {
-        extreme_of_all(call, Reducer::Max)
+        let along = all_axes(call)?;
+        extreme(call, true, along)
     }),
     (&["aten::min.unary_out"], |call| {
-        extreme_of_all(call, Reducer::Min)
+        let along = all_axes(call)?;
+        extreme(call, false, along)
     }),
     (&["aten::prod.out"], |call| product(call, None)),
     (&["aten::prod.int_out"], |call| product(call, Some(1))),
     (&["aten::any.out", "aten::any.dims_out"], |call| {
-        any_or_all_of(call, true)
+        let along = chosen_axes(call)?;
+        any_or_all(call, true, along)
     }),
     (&["aten::all.out", "aten::all.dims_out"], |call| {
-        any_or_all_of(call, false)
+        let along = chosen_axes(call)?;
+        any_or_all(call, false, along)
     }),
     (&["aten::any.all_out"], |call| {
-        any_or_all_elements(call, true)
+        let along = all_axes(call)?;
+        any_or_all(call, true, along)
     }),
     (&["aten::all.all_out"], |call| {
-        any_or_all_elements(call, false)
+        let along = all_axes(call)?;
+        any_or_all(call, false, along)
     }),
     (&["aten::var.out"], |call| {
         let correction = if call.bool(2)? { 1.0 } else { 0.0 };
@@ -68,11 +80,21 @@ fn sum_dtype(dtype: DType) -> DType {
     }
 }
 
-fn sum(call: &mut OperatorCall<'_, '_>, mean: bool) -> TractResult<()> {
+/// Returns the dimensions to reduce, and whether they are kept: the second and third argument.
+fn chosen_axes(call: &mut OperatorCall<'_, '_>) -> TractResult<(Vec<usize>, bool)> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
-    let axes = call.axes(1, rank)?;
-    let keep = call.bool(2)?;
+    Ok((call.axes(1, rank)?, call.bool(2)?))
+}
+
+/// Returns all dimensions, none of which is kept.
+fn all_axes(call: &mut OperatorCall<'_, '_>) -> TractResult<(Vec<usize>, bool)> {
+    let input = call.tensor(0)?;
+    Ok(((0..call.rank(input)?).collect(), false))
+}
+
+fn sum(call: &mut OperatorCall<'_, '_>, mean: bool) -> TractResult<()> {
+    let (axes, keep) = chosen_axes(call)?;
     summed(call, 4, &axes, keep, mean)
 }
 
@@ -197,25 +219,10 @@ fn reduce_lines(
     Ok(Wire { outlet, dtype })
 }
 
-fn extreme(call: &mut OperatorCall<'_, '_>, reducer: Reducer) -> TractResult<()> {
-    let input = call.tensor(0)?;
-    let rank = call.rank(input)?;
-    let axes = call.axes(1, rank)?;
-    let keep = call.bool(2)?;
-    reduced_extreme(call, reducer, &axes, keep)
-}
-
-fn extreme_of_all(call: &mut OperatorCall<'_, '_>, reducer: Reducer) -> TractResult<()> {
-    let input = call.tensor(0)?;
-    let axes: Vec<usize> = (0..call.rank(input)?).collect();
-    reduced_extreme(call, reducer, &axes, false)
-}
-
-fn reduced_extreme(
+fn extreme(
     call: &mut OperatorCall<'_, '_>,
-    reducer: Reducer,
-    axes: &[usize],
-    keep: bool,
+    largest: bool,
+    (axes, keep): (Vec<usize>, bool),
 ) -> TractResult<()> {
     let input = call.tensor(0)?;
     let dtype = match widened(input.dtype) {
@@ -228,12 +235,11 @@ fn reduced_extreme(
         return call.set_output(out, Wire { outlet, dtype });
     }
     // tract's extremes lose NaN.
-    let largest = reducer == Reducer::Max;
     let wire = reduce_lines(
         call,
         outlet,
         dtype,
-        axes,
+        &axes,
         keep,
         move |line| {
             first_extreme(largest)(line)
@@ -250,41 +256,20 @@ fn reduced_extreme(
 }
 
 /// Computes whether any or all elements are non-zero.
-fn any_or_all_of(call: &mut OperatorCall<'_, '_>, any: bool) -> TractResult<()> {
-    let input = call.tensor(0)?;
-    let rank = call.rank(input)?;
-    let axes = call.axes(1, rank)?;
-    let keep = call.bool(2)?;
-    any_or_all(call, any, &axes, keep)
-}
-
-fn any_or_all_elements(call: &mut OperatorCall<'_, '_>, any: bool) -> TractResult<()> {
-    let input = call.tensor(0)?;
-    let axes: Vec<usize> = (0..call.rank(input)?).collect();
-    any_or_all(call, any, &axes, false)
-}
-
 fn any_or_all(
     call: &mut OperatorCall<'_, '_>,
     any: bool,
-    axes: &[usize],
-    keep: bool,
+    (axes, keep): (Vec<usize>, bool),
 ) -> TractResult<()> {
     let truth = call.tensor_as(0, DType::Bool)?;
     let builder = &mut call.frame.builder;
     let shape = builder.shape(truth)?;
     let out = call.out();
     if shape.is_empty() {
-        return call.set_output(
-            out,
-            Wire {
-                outlet: truth,
-                dtype: DType::Bool,
-            },
-        );
+        return call.set_output(out, Wire::new(truth, DType::Bool));
     }
     let builder = &mut call.frame.builder;
-    let lines = Lines::along(builder, truth, axes)?;
+    let lines = Lines::along(builder, truth, &axes)?;
     let depth = lines.lead.len();
     let wire = builder.kernel(
         if any { "Any" } else { "All" },
@@ -369,17 +354,13 @@ fn variance(
     let mut wires = Vec::new();
     for outlet in outlets {
         let outlet = lines.reduced(&mut call.frame.builder, outlet, keep)?;
-        wires.push(Wire {
-            outlet,
-            dtype: DType::Float32,
-        });
+        wires.push(Wire::float(outlet));
     }
     if with_mean {
         call.set_output(4, wires[0])?;
         return call.set_output(5, wires[1]);
     }
-    let out = call.out();
-    call.set_output(out, wires[0])
+    call.set_result(wires[0])
 }
 
 fn cumulative_sum(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
@@ -388,30 +369,27 @@ fn cumulative_sum(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let shape = call.frame.builder.shape(input)?;
     let axis = call.axis(1, shape.len())?;
     let to = datum_type(dtype);
-    let wire = call
-        .frame
-        .builder
-        .kernel("CumSum", dtype, &shape, &[input], move |inputs| {
-            let shape = inputs[0].shape();
-            let inner: usize = shape.iter().skip(axis + 1).product();
-            let size = shape.get(axis).copied().unwrap_or(1);
-            let first = |place: usize| inner == 0 || (place / inner).is_multiple_of(size);
-            if to.is_float() {
-                let mut values = floats(&inputs[0])?;
-                for place in 0..values.len() {
-                    if !first(place) {
-                        values[place] += values[place - inner];
-                    }
-                }
-                return tensor_of_floats(shape, &values, to);
-            }
-            let mut values = ints(&inputs[0])?;
+    let wire = call.kernel("CumSum", dtype, &shape, &[input], move |inputs| {
+        let shape = inputs[0].shape();
+        let inner: usize = shape.iter().skip(axis + 1).product();
+        let size = shape.get(axis).copied().unwrap_or(1);
+        let first = |place: usize| inner == 0 || (place / inner).is_multiple_of(size);
+        if to.is_float() {
+            let mut values = floats(&inputs[0])?;
             for place in 0..values.len() {
                 if !first(place) {
-                    values[place] = values[place].wrapping_add(values[place - inner]);
+                    values[place] += values[place - inner];
                 }
             }
-            tensor_of_ints(shape, &values, to)
-        })?;
+            return tensor_of_floats(shape, &values, to);
+        }
+        let mut values = ints(&inputs[0])?;
+        for place in 0..values.len() {
+            if !first(place) {
+                values[place] = values[place].wrapping_add(values[place - inner]);
+            }
+        }
+        tensor_of_ints(shape, &values, to)
+    })?;
     call.set_output(3, wire)
 }

@@ -48,8 +48,7 @@ pub(super) fn set_only_output(
     outlet: OutletId,
     dtype: DType,
 ) -> TractResult<()> {
-    let out = call.out();
-    call.set_output(out, Wire { outlet, dtype })
+    call.set_result(Wire { outlet, dtype })
 }
 
 /// Resolves a size of -1 to the number of remaining elements.
@@ -108,10 +107,7 @@ fn unsqueeze(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
     let axis = call.axis(1, rank + 1)?;
-    let outlet = call
-        .frame
-        .builder
-        .wire(AxisOp::Add(axis), &[input.outlet])?;
+    let outlet = call.wire(AxisOp::Add(axis), &[input.outlet])?;
     set_only_output(call, outlet, input.dtype)
 }
 
@@ -209,7 +205,7 @@ fn stack(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let mut outlets = Vec::new();
     for wire in wires {
         let wire = call.frame.builder.cast(wire, dtype)?;
-        outlets.push(call.frame.builder.wire(AxisOp::Add(axis), &[wire.outlet])?);
+        outlets.push(call.wire(AxisOp::Add(axis), &[wire.outlet])?);
     }
     let outlet = call.frame.builder.concat(&outlets, axis)?;
     set_only_output(call, outlet, dtype)
@@ -245,7 +241,7 @@ fn pad(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
             pads: grown,
             mode: PadMode::Constant(Arc::new(value)),
         };
-        outlet = call.frame.builder.wire(op, &[outlet])?;
+        outlet = call.wire(op, &[outlet])?;
     }
     set_only_output(call, outlet, input.dtype)
 }

@@ -228,11 +228,8 @@ fn two(
         (Slot::Number(_), _) | (_, Slot::Number(_)) => {
             let a = call.scalar(0, DType::Int64, 0)?;
             let b = call.scalar(1, DType::Int64, 0)?;
-            let outlet = call.frame.builder.binary(op(), a, b)?;
-            let wire = Wire {
-                outlet,
-                dtype: DType::Int64,
-            };
+            let outlet = call.binary(op(), a, b)?;
+            let wire = Wire::new(outlet, DType::Int64);
             set(
                 call,
                 Slot::Number(RuntimeNumber {
@@ -286,11 +283,8 @@ fn compared(
     }
     let a = call.scalar(0, DType::Int64, 0)?;
     let b = call.scalar(1, DType::Int64, 0)?;
-    let outlet = call.frame.builder.binary(op(), a, b)?;
-    let wire = Wire {
-        outlet,
-        dtype: DType::Bool,
-    };
+    let outlet = call.binary(op(), a, b)?;
+    let wire = Wire::new(outlet, DType::Bool);
     set(
         call,
         Slot::Number(RuntimeNumber {

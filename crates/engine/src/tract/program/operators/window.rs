@@ -19,7 +19,7 @@ pub(super) const TABLE: OperatorTable = &[
 fn batched(call: &mut OperatorCall<'_, '_>, input: OutletId) -> TractResult<(OutletId, bool)> {
     match call.frame.builder.rank(input)? {
         4 => Ok((input, false)),
-        3 => Ok((call.frame.builder.wire(AxisOp::Add(0), &[input])?, true)),
+        3 => Ok((call.wire(AxisOp::Add(0), &[input])?, true)),
         rank => bail!("invalid rank of an image: expected 3 or 4, got {rank}"),
     }
 }
@@ -32,7 +32,7 @@ fn give(
     single: bool,
 ) -> TractResult<()> {
     let outlet = if single {
-        call.frame.builder.wire(AxisOp::Rm(0), &[outlet])?
+        call.wire(AxisOp::Rm(0), &[outlet])?
     } else {
         outlet
     };
@@ -97,7 +97,7 @@ fn lower_max_pool(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let places = Kernel::new("MaxPlaces", tvec!(i64::fact(&shape)), move |inputs| {
         Ok(tvec!(places(&inputs[0], inputs[1].shape(), &window)?))
     });
-    let places = call.frame.builder.wire(places, &[input, outlet])?;
+    let places = call.wire(places, &[input, outlet])?;
     give(call, 7, places, DType::Int64, single)
 }
 
@@ -174,37 +174,33 @@ fn counted_mean(
         .map(|dim| Ok(dim.to_usize()?))
         .collect::<TractResult<_>>()?;
     let window = window.clone();
-    let wire =
-        call.frame
-            .builder
-            .kernel("Mean", DType::Float32, &out, &[input], move |inputs| {
-                let from = inputs[0].shape();
-                let (height, width) = (from[2], from[3]);
-                let view = inputs[0].try_as_plain_ram()?;
-                let mut means = Vec::new();
-                for plane in view
-                    .as_slice::<f32>()?
-                    .chunks_exact((height * width).max(1))
-                {
-                    for row in 0..sizes[0] {
-                        let (y, rows) = span(row, 0, height, &window);
-                        for column in 0..sizes[1] {
-                            let (x, columns) = span(column, 1, width, &window);
-                            let lines = y.clone().map(|y| &plane[y * width..(y + 1) * width]);
-                            let total: f32 =
-                                lines.map(|line| line[x.clone()].iter().sum::<f32>()).sum();
-                            let count = match divisor {
-                                Some(divisor) => divisor as f32,
-                                None if count_padding => (rows * columns) as f32,
-                                None => (y.len() * x.len()) as f32,
-                            };
-                            means.push(total / count);
-                        }
-                    }
+    let wire = call.kernel("Mean", DType::Float32, &out, &[input], move |inputs| {
+        let from = inputs[0].shape();
+        let (height, width) = (from[2], from[3]);
+        let view = inputs[0].try_as_plain_ram()?;
+        let mut means = Vec::new();
+        for plane in view
+            .as_slice::<f32>()?
+            .chunks_exact((height * width).max(1))
+        {
+            for row in 0..sizes[0] {
+                let (y, rows) = span(row, 0, height, &window);
+                for column in 0..sizes[1] {
+                    let (x, columns) = span(column, 1, width, &window);
+                    let lines = y.clone().map(|y| &plane[y * width..(y + 1) * width]);
+                    let total: f32 = lines.map(|line| line[x.clone()].iter().sum::<f32>()).sum();
+                    let count = match divisor {
+                        Some(divisor) => divisor as f32,
+                        None if count_padding => (rows * columns) as f32,
+                        None => (y.len() * x.len()) as f32,
+                    };
+                    means.push(total / count);
                 }
-                let shape = [from[0], from[1], sizes[0], sizes[1]];
-                Tensor::from_shape(&shape, &means)
-            })?;
+            }
+        }
+        let shape = [from[0], from[1], sizes[0], sizes[1]];
+        Tensor::from_shape(&shape, &means)
+    })?;
     Ok(wire.outlet)
 }
 
@@ -228,7 +224,7 @@ fn lower_adaptive_pool(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     out[2] = sizes[0].to_dim();
     out[3] = sizes[1].to_dim();
     #[expect(clippy::cast_precision_loss, reason = "number of elements")]
-    let wire = call.frame.builder.kernel(
+    let wire = call.kernel(
         "AdaptiveMean",
         DType::Float32,
         &out,

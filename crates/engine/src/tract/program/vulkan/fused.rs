@@ -6,18 +6,19 @@ use tract_onnx::tract_core::internal::*;
 use super::super::builder::{Wire, map_float32};
 use super::super::calling::{CallArg, CallResult};
 use super::super::frame::Slot;
-use super::Lowering;
+use super::super::payload::{NodeTable, find as find_row};
 use super::args::at;
 use super::quantized::{self, Kind};
+use super::{Lowering, Written};
 use super::{language, rotary, weights};
 use crate::tensor::DType;
 use pkgtool_model::executorch::vulkan::Value;
 
 /// Lowers a call. Receives the arguments, then the result.
-type LowerCall = fn(&mut Lowering<'_>, &[usize], usize) -> TractResult<()>;
+type LowerCall = fn(&mut Lowering<'_>, &[usize], usize) -> Written;
 
 /// The operators by name.
-const FUSED_OPERATORS: &[(&[&str], LowerCall)] = &[
+const FUSED_OPERATORS: NodeTable<LowerCall> = &[
     (
         &[
             "et_vk.prepack.default",
@@ -132,10 +133,7 @@ const FUSED_OPERATORS: &[(&[&str], LowerCall)] = &[
 
 /// Returns the lowering function of an operator in this table.
 pub(super) fn find(name: &str) -> Option<LowerCall> {
-    let row = FUSED_OPERATORS
-        .iter()
-        .find(|(names, _)| names.contains(&name));
-    row.map(|(_, lower)| *lower)
+    find_row(&[FUSED_OPERATORS], name)
 }
 
 /// Returns the positions of the arguments that an operator overwrites.
@@ -147,12 +145,12 @@ pub(super) fn overwritten_args(name: &str) -> &'static [usize] {
     }
 }
 
-fn same(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+fn same(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let wire = lowering.tensor(at(args, 0)?)?;
     lowering.set(out, wire)
 }
 
-fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let dtype = lowering.dtype(out)?;
     ensure!(
         args.len() == 11,
@@ -177,12 +175,12 @@ fn called(
     out: usize,
 ) -> TractResult<()> {
     let dtype = lowering.dtype(out)?;
-    let wire = lowering.caller().tensor(name, args, dtype)?;
+    let wire = lowering.aten(name, args, dtype)?;
     lowering.set(out, wire)
 }
 
 /// Lowers a convolution of `[batch, channels, positions]` with optional limits.
-fn convolution_1d(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+fn convolution_1d(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     ensure!(
         args.len() == 9,
         "wrong number of arguments: got {}, expected 9",
@@ -202,7 +200,7 @@ fn convolution_1d(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tr
 }
 
 /// Computes the column and row of each cell of an image, shifted and scaled.
-fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let x = lowering.tensor(at(args, 0)?)?;
     let shape = lowering.builder.shape(x.outlet)?;
     let [.., height, width] = shape.as_slice() else {
@@ -228,7 +226,7 @@ fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tract
 }
 
 /// Sets elements to zero whose absolute value is at most the limit.
-fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     #[expect(clippy::cast_possible_truncation, reason = "computed in float32")]
     let limit = lowering.double(at(args, 1)?)? as f32;
     let x = lowering.tensor(at(args, 0)?)?;
@@ -244,7 +242,7 @@ fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractR
 }
 
 /// Computes the maximum of each window, without its position.
-fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let dtype = lowering.dtype(out)?;
     let given = args.iter().map(|&arg| lowering.arg(arg));
     let given: Vec<CallArg> = given.collect::<TractResult<_>>()?;
@@ -265,7 +263,7 @@ fn limit(arg: CallArg) -> CallArg {
     }
 }
 
-fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let (input, weight) = (
         lowering.tensor(at(args, 0)?)?,
         lowering.tensor(at(args, 1)?)?,
@@ -281,6 +279,5 @@ fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractRes
 /// Returns the names of all operators in this table.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    let rows = FUSED_OPERATORS.iter();
-    rows.flat_map(|(names, _)| names.iter().copied()).collect()
+    super::super::payload::kinds(&[FUSED_OPERATORS])
 }

@@ -6,15 +6,11 @@ use super::super::attention::Attention;
 use super::super::builder::Wire;
 use super::super::calling::{CallArg, CallResult};
 use super::args::at;
-use super::{Lowering, Value};
+use super::{Lowering, Value, Written};
 use crate::tensor::DType;
 
 /// Lowers attention over keys and values `[batch, heads, positions, size]`; the mask is added.
-pub(super) fn attention(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
+pub(super) fn attention(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let [queries, keys, values] = [0, 1, 2].map(|place| lowering.tensor(at(args, place)?));
     let mask = match lowering.arg(at(args, 3)?)? {
         CallArg::None => None,
@@ -33,8 +29,7 @@ pub(super) fn attention(
         },
     };
     let outlet = attention.wire(lowering.builder)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
+    lowering.set(out, Wire::float(outlet))
 }
 
 /// Writes a value into a cache, starting at a position. Arguments: value, cache, position.
@@ -46,7 +41,7 @@ pub(super) fn update(
     let given = lowering.tensor(given)?;
     let args = vec![given.into(), kept.into(), lowering.arg(place)?];
     let name = "llama::update_cache.out";
-    let wire = lowering.caller().tensor(name, args, kept.dtype)?;
+    let wire = lowering.aten(name, args, kept.dtype)?;
     lowering.set(cache, wire)?;
     Ok(wire)
 }
@@ -84,12 +79,12 @@ pub(super) fn cache_attention(
     ];
     let dtype = lowering.dtype(out)?;
     let name = "llama::custom_sdpa.out";
-    let wire = lowering.caller().tensor(name, args, dtype)?;
+    let wire = lowering.aten(name, args, dtype)?;
     lowering.set(out, wire)
 }
 
 /// Reads one element of a tensor as a number.
-pub(super) fn number(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+pub(super) fn number(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let x = lowering.tensor(at(args, 0)?)?;
     let given = vec![
         x.into(),

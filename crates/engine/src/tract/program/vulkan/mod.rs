@@ -19,12 +19,16 @@ use tract_onnx::tract_core::internal::*;
 use super::super::guard::{Failure, guarded};
 use super::builder::{Builder, Wire};
 use super::calling::{CallArg, CallResult, Caller};
-use super::frame::{Frame, Slot};
+use super::frame::{Frame, Slot, dtype_of_element};
+use super::payload::{PayloadCall, lower_nodes};
 use super::weights::Weights;
 use crate::Rounding;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::vulkan::{Call, Graph, Value};
+
+/// The result of lowering a call, which writes the call's results itself.
+type Written = TractResult<()>;
 
 /// A graph being lowered.
 struct Lowering<'g> {
@@ -53,16 +57,11 @@ fn is_supported(name: &str) -> bool {
     fused::find(name).is_some() || names::table_name(name).is_some()
 }
 
-/// Lowers the call of a payload's graph. The arguments are its inputs, then its outputs.
-pub(super) fn lower(
-    frame: &mut Frame<'_>,
-    scope: &str,
-    payload: ByteRange,
-    args: &[usize],
-) -> Result<(), Failure> {
-    let graph = read(frame.weights, payload)?;
-    let counts = (graph.inputs.len(), graph.outputs.len());
-    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
+/// Lowers the call of a payload's graph.
+pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+    let scope = call.scope;
+    let graph = read(frame.weights, call.payload)?;
+    let (inputs, outputs) = call.split(frame, graph.inputs.len(), graph.outputs.len())?;
     let mut slots = HashMap::new();
     for (id, &value) in graph.inputs.iter().zip(inputs) {
         let slot = guarded(|| frame.slot(value))?;
@@ -82,12 +81,14 @@ pub(super) fn lower(
         slots,
     };
     guarded(|| lowering.inputs())?;
-    for (at, call) in graph.calls.iter().enumerate() {
-        let name = &call.name;
-        lowering.builder.set_scope(format!("{scope} {name} {at}"));
-        guarded(|| lowering.call(call))
-            .map_err(|failure| failure.at(Some(format!("{name} (call {at} of {scope})"))))?;
-    }
+    let calls = graph.calls.iter().map(|call| (call.name.as_str(), call));
+    lower_nodes(
+        &mut lowering,
+        |lowering| lowering.builder,
+        (scope, "call"),
+        calls,
+        Lowering::call,
+    )?;
     let given = graph
         .outputs
         .iter()
@@ -144,7 +145,7 @@ fn overwritten_constants(
                 DType::from_element(&tensor.element).context("invalid dtype of a tensor")?;
             let dtype = frame.rounding.computed_dtype(stored);
             let initial = frame.weights.constant(data, stored, &tensor.dims);
-            let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
+            let initial = initial?;
             let name = format!("{scope} {value}");
             let (place, wire) =
                 frame.delegate_state(&name, (dtype, &tensor.dims), Some(initial))?;
@@ -172,9 +173,7 @@ impl Lowering<'_> {
         let Value::Tensor(tensor) = &self.graph.values[value] else {
             bail!("value {value} is not a tensor");
         };
-        let dtype = DType::from_element(&tensor.element);
-        let dtype = dtype
-            .with_context(|| format!("invalid dtype of a tensor: {}", tensor.element.name()))?;
+        let dtype = dtype_of_element(&tensor.element)?;
         Ok(self.rounding.computed_dtype(dtype))
     }
 
@@ -192,7 +191,7 @@ impl Lowering<'_> {
         };
         let stored = DType::from_element(&tensor.element).context("invalid dtype of a tensor")?;
         let read = self.weights.constant(data, stored, &tensor.dims);
-        let read = read.map_err(|failure| format_err!("{}", failure.reason))?;
+        let read = read?;
         let dtype = self.dtype(value)?;
         let slot = Slot::Tensor(self.builder.constant(read, dtype)?);
         self.slots.insert(value, slot.clone());
@@ -266,6 +265,11 @@ impl Lowering<'_> {
             builder: self.builder,
             weights: self.weights,
         }
+    }
+
+    /// Calls an operator of the table that returns one tensor.
+    fn aten(&mut self, name: &str, args: Vec<CallArg>, dtype: DType) -> TractResult<Wire> {
+        self.caller().tensor(name, args, dtype)
     }
 
     /// Lowers one call.

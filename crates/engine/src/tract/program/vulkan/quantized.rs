@@ -8,11 +8,11 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::super::builder::{Builder, Wire};
+use super::super::builder::{Builder, Wire, check_rank, ranked};
 use super::super::calling::CallArg;
 use super::super::operators::einsum;
 use super::args::{at, with_bias};
-use super::{Lowering, Value};
+use super::{Lowering, Value, Written};
 use crate::tensor::DType;
 use crate::tract::kernel::Kernel;
 
@@ -75,7 +75,7 @@ impl Lowering<'_> {
         let wire = self.tensor(value)?;
         let args = quantization(wire, steps);
         let name = "quantized_decomposed::dequantize_per_tensor.out";
-        self.caller().tensor(name, args, DType::Float32)
+        self.aten(name, args, DType::Float32)
     }
 
     /// Returns a tensor's 8-bit values as real numbers. Floats are rounded to 8 bits first.
@@ -87,19 +87,17 @@ impl Lowering<'_> {
             return self.real(value, steps);
         }
         let name = "quantized_decomposed::quantize_per_tensor.out";
-        let codes = self
-            .caller()
-            .tensor(name, quantization(wire, steps), DType::Int8)?;
+        let codes = self.aten(name, quantization(wire, steps), DType::Int8)?;
         let name = "quantized_decomposed::dequantize_per_tensor.out";
         let args = quantization(codes, steps);
-        self.caller().tensor(name, args, DType::Float32)
+        self.aten(name, args, DType::Float32)
     }
 
     /// Rounds a result to 8 bits and writes it.
     fn write_quantised(&mut self, out: usize, wire: Wire, steps: QuantParams) -> TractResult<()> {
         let args = quantization(wire, steps);
         let name = "quantized_decomposed::quantize_per_tensor.out";
-        let wire = self.caller().tensor(name, args, DType::Int8)?;
+        let wire = self.aten(name, args, DType::Int8)?;
         self.set(out, wire)
     }
 
@@ -109,9 +107,7 @@ impl Lowering<'_> {
         };
         match name.as_str() {
             "none" => Ok(wire),
-            "relu" => self
-                .caller()
-                .tensor("aten::relu.out", vec![wire.into()], DType::Float32),
+            "relu" => self.aten("aten::relu.out", vec![wire.into()], DType::Float32),
             other => bail!("unsupported activation `{other}`"),
         }
     }
@@ -138,6 +134,17 @@ pub(super) fn constant(
     Ok(builder.constant(Arc::new(tensor), DType::Float32)?.outlet)
 }
 
+/// Returns the numbers in the low and the high half of a byte. Their codes are stored plus 8.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it was a byte"
+)]
+pub(super) fn numbers_of(byte: f32) -> [f32; 2] {
+    let byte = byte as u8;
+    [byte & 15, byte >> 4].map(|bits| f32::from(bits) - 8.0)
+}
+
 /// Unpacks 4-bit weights to floats.
 ///
 /// Bytes are `[out, in / 2]`. The low half of a byte is the even column, and codes are stored plus
@@ -147,9 +154,7 @@ fn unpack_4_bits(
     group: usize,
     scales: impl Fn(usize, usize) -> Option<f32>,
 ) -> TractResult<Vec<f32>> {
-    let &[_, half] = shape.as_slice() else {
-        bail!("invalid rank of weights: expected 2, got {}", shape.len());
-    };
+    let &[_, half] = ranked(shape, "weights")?;
     ensure!(
         group > 0 && half > 0,
         "invalid weight groups: size {group}, rows of {half} bytes"
@@ -157,17 +162,10 @@ fn unpack_4_bits(
     let mut weights = Vec::with_capacity(bytes.len() * 2);
     for (row, bytes) in bytes.chunks(half).enumerate() {
         for (place, byte) in bytes.iter().enumerate() {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "it was a byte"
-            )]
-            let byte = *byte as u8;
-            let (low, high) = (byte & 15, byte >> 4);
-            for (odd, bits) in [low, high].into_iter().enumerate() {
+            for (odd, number) in numbers_of(*byte).into_iter().enumerate() {
                 let scale =
                     scales(row, (2 * place + odd) / group).context("too few scales of weights")?;
-                weights.push((f32::from(bits) - 8.0) * scale);
+                weights.push(number * scale);
             }
         }
     }
@@ -190,12 +188,7 @@ pub(super) fn linear4(
     let group = usize::try_from(lowering.int(group?)?)?;
     let weights = lowering.floats(weights?)?;
     let (scales, of_scales) = lowering.floats(scales?)?;
-    let &[_, count] = of_scales.as_slice() else {
-        bail!(
-            "invalid rank of scales: expected 2, got {}",
-            of_scales.len()
-        );
-    };
+    let &[_, count] = ranked(&of_scales, "scales")?;
     let weights_shape = [weights.1[0], weights.1.get(1).copied().unwrap_or(0) * 2];
     let weights = unpack_4_bits(&weights, group, |row, group| {
         (row < count).then(|| scales.get(group * count + row).copied())?
@@ -212,8 +205,7 @@ pub(super) fn linear4(
     let weights = constant(lowering.builder, &weights_shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
     let outlet = with_bias(lowering, outlet, bias)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
+    lowering.set(out, Wire::float(outlet))
 }
 
 /// Multiplies by the rows of a matrix, without its padding columns beyond the input's size.
@@ -284,7 +276,7 @@ fn round_rows(
 /// Computes scale and zero point of each row: 255 steps over a range that includes 0.
 ///
 /// Matches `torchao.choose_qparams_affine`, asymmetric.
-pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let mapping = at(args, 1)?;
     let Value::Text(mapping) = &lowering.graph.values[mapping] else {
         bail!("the mapping is missing");
@@ -386,7 +378,7 @@ fn product8(
 }
 
 /// Lowers a linear layer with 8-bit input and output.
-pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let wire = product8(lowering, args, wire, Some(at(args, 8)?))?;
@@ -429,20 +421,14 @@ pub(super) fn convolution(
     let Value::Ints(kernel) = &lowering.graph.values[args[9]] else {
         bail!("the kernel size is missing");
     };
-    let &[height, width] = kernel.as_slice() else {
-        bail!("invalid rank of a kernel: expected 2, got {}", kernel.len());
-    };
+    let &[height, width] = ranked(kernel, "a kernel")?;
     let (height, width) = (usize::try_from(height)?, usize::try_from(width)?);
     let groups = usize::try_from(lowering.int(groups_at)?)?.max(1);
     let codes = if kind == Kind::Depthwise {
         depthwise_weights(codes)?
     } else {
         let channels = lowering.builder.shape(wire.outlet)?;
-        ensure!(
-            channels.len() == 4,
-            "invalid rank of a convolution: expected 4, got {}",
-            channels.len()
-        );
+        check_rank(&channels, 4, "a convolution")?;
         general_weights(codes, [height, width, channels[1].to_usize()? / groups])?
     };
     let rows = codes.1[0];
@@ -487,9 +473,7 @@ pub(super) fn convolution(
         more,
         lowering.arg(groups_at)?,
     ];
-    let wire = lowering
-        .caller()
-        .tensor("aten::convolution.out", given, dtype)?;
+    let wire = lowering.aten("aten::convolution.out", given, dtype)?;
     let wire = lowering.activated(wire, activation)?;
     let steps = lowering.quant_params(args, 6)?;
     lowering.write_quantised(out, wire, steps)
@@ -521,9 +505,7 @@ fn swap_weight_channels(
 fn depthwise_weights(
     (codes, shape): (Vec<f32>, Vec<usize>),
 ) -> TractResult<(Vec<f32>, Vec<usize>)> {
-    let &[height, width, channels] = shape.as_slice() else {
-        bail!("invalid rank of weights: expected 3, got {}", shape.len());
-    };
+    let &[height, width, channels] = ranked(&shape, "weights")?;
     let mut rows = Vec::with_capacity(codes.len());
     for channel in 0..channels {
         rows.extend(codes.iter().skip(channel).step_by(channels));
@@ -536,9 +518,7 @@ fn general_weights(
     (codes, shape): (Vec<f32>, Vec<usize>),
     [height, width, channels]: [usize; 3],
 ) -> TractResult<(Vec<f32>, Vec<usize>)> {
-    let &[count, stored] = shape.as_slice() else {
-        bail!("invalid rank of weights: expected 2, got {}", shape.len());
-    };
+    let &[count, stored] = ranked(&shape, "weights")?;
     let area = height * width;
     ensure!(
         area * channels <= stored && stored > 0,
@@ -554,7 +534,7 @@ fn general_weights(
 }
 
 /// Adds two 8-bit tensors; the second one is multiplied by a factor.
-pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let steps = lowering.quant_params(args, 2)?;
     let a = lowering.real(at(args, 0)?, steps)?;
     let steps = lowering.quant_params(args, 4)?;
@@ -571,28 +551,22 @@ pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tr
 }
 
 /// Sets negative 8-bit values to zero.
-pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
+pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let name = "aten::relu.out";
-    let wire = lowering
-        .caller()
-        .tensor(name, vec![wire.into()], DType::Float32)?;
+    let wire = lowering.aten(name, vec![wire.into()], DType::Float32)?;
     let steps = lowering.quant_params(args, 3)?;
     lowering.write_quantised(out, wire, steps)
 }
 
 /// Lowers an 8-bit pixel shuffle. The output's scale is passed as its reciprocal.
-pub(super) fn pixel_shuffle(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
+pub(super) fn pixel_shuffle(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let given = vec![wire.into(), lowering.int(at(args, 5)?)?.into()];
     let name = "aten::pixel_shuffle.out";
-    let wire = lowering.caller().tensor(name, given, DType::Float32)?;
+    let wire = lowering.aten(name, given, DType::Float32)?;
     let mut steps = lowering.quant_params(args, 3)?;
     steps.scale = steps.scale.recip();
     lowering.write_quantised(out, wire, steps)

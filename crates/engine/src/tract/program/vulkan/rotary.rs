@@ -2,10 +2,10 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
+use super::super::builder::{Wire, check_rank, ranked};
 use super::super::calling::CallArg;
 use super::args::at;
-use super::{Lowering, Value};
+use super::{Lowering, Value, Written};
 use crate::tensor::DType;
 
 /// Rotation of rows `[batch, position, head, size]` by angles `[position, head or 1, number]`.
@@ -24,7 +24,7 @@ pub(super) fn rotate_neighbours(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
-) -> TractResult<()> {
+) -> Written {
     let angles = [2, 3].map(|place| lowering.tensor(at(args, place)?));
     let [cos, sin] = angles;
     let angles = [
@@ -45,11 +45,7 @@ pub(super) fn rotate_neighbours(
 }
 
 /// Rotates queries and keys by halves; angles are rows of a table, starting at a position.
-pub(super) fn rotate_halves(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
+pub(super) fn rotate_halves(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let x = lowering.tensor(at(args, 0)?)?;
     let shape = lowering.builder.shape(x.outlet)?;
     let count = shape
@@ -67,7 +63,7 @@ pub(super) fn rotate_halves(
             CallArg::Int(count.clone()),
         ];
         let name = "aten::narrow_copy.out";
-        let rows = lowering.caller().tensor(name, args, table.dtype)?;
+        let rows = lowering.aten(name, args, table.dtype)?;
         angles.push(with_head_dim(lowering, rows)?);
     }
     let &[cos, sin] = angles.as_slice() else {
@@ -92,17 +88,12 @@ pub(super) fn rotate_interleaved(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
-) -> TractResult<()> {
+) -> Written {
     let x = lowering.tensor(at(args, 0)?)?;
     let table = lowering.tensor(at(args, 1)?)?;
     let builder = &mut *lowering.builder;
     let shape = builder.shape(x.outlet)?;
-    let [_, places, size] = shape.as_slice() else {
-        bail!(
-            "invalid rank of a rotary embedding: expected 3, got {}",
-            shape.len()
-        );
-    };
+    let [_, places, size] = ranked(&shape, "a rotary embedding")?;
     let size = size.to_usize()?;
     let dims = [places.clone(), 1.to_dim(), (size / 2).to_dim(), 2.to_dim()];
     let pairs = builder.reshape(table.outlet, &dims)?;
@@ -171,11 +162,7 @@ impl Turn {
             inputs.push(builder.cast(wire, float)?.outlet);
         }
         let shape = builder.shape(inputs[0])?;
-        ensure!(
-            shape.len() == 4,
-            "invalid rank of a rotary embedding: expected 4, got {}",
-            shape.len()
-        );
+        check_rank(&shape, 4, "a rotary embedding")?;
         let wanted = if self.neighbours {
             self.size / 2
         } else {

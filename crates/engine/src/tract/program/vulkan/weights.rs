@@ -2,18 +2,14 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::super::builder::Wire;
-use super::Lowering;
+use super::super::builder::{Wire, check_rank, ranked};
 use super::args::{at, with_bias};
-use super::quantized::{constant, dequantise_8_bits, linear};
+use super::quantized::{constant, dequantise_8_bits, linear, numbers_of};
+use super::{Lowering, Written};
 use crate::tensor::DType;
 
 /// Lowers a linear layer with 8-bit weights and a scale for each row.
-pub(super) fn linear_8_bit(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
+pub(super) fn linear_8_bit(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let wire = lowering.tensor(at(args, 0)?)?;
     product(lowering, wire, [at(args, 1)?, at(args, 2)?], None, out)
 }
@@ -23,7 +19,7 @@ pub(super) fn linear_8_bit_quantised_input(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
-) -> TractResult<()> {
+) -> Written {
     let wire = lowering.rounded_to_8_bits(args, 1)?;
     let bias = args.get(6).copied();
     product(lowering, wire, [at(args, 3)?, at(args, 5)?], bias, out)
@@ -38,11 +34,7 @@ fn product(
 ) -> TractResult<()> {
     let (scales, _) = lowering.floats(scales)?;
     let weights = lowering.floats(weights)?;
-    ensure!(
-        weights.1.len() == 2,
-        "invalid rank of weights: expected 2, got {}",
-        weights.1.len()
-    );
+    check_rank(&weights.1, 2, "weights")?;
     let (weights, shape) = dequantise_8_bits(weights, &scales)?;
     let bias = match bias {
         Some(bias) => lowering.bias(bias, shape[0])?,
@@ -51,8 +43,7 @@ fn product(
     let weights = constant(lowering.builder, &shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
     let outlet = with_bias(lowering, outlet, bias)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
+    lowering.set(out, Wire::float(outlet))
 }
 
 /// Unpacks 4-bit codes, stored plus 8, from rows of bytes. `high_first` is the order within a byte.
@@ -60,31 +51,18 @@ fn unpack_4_bits(
     (bytes, shape): &(Vec<f32>, Vec<usize>),
     high_first: bool,
 ) -> TractResult<(Vec<f32>, [usize; 2])> {
-    let &[rows, half] = shape.as_slice() else {
-        bail!("invalid rank of weights: expected 2, got {}", shape.len());
-    };
+    let &[rows, half] = ranked(shape, "weights")?;
     let mut numbers = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it was a byte"
-        )]
-        let byte = *byte as u8;
-        let (low, high) = (byte & 15, byte >> 4);
-        let pair = if high_first { [high, low] } else { [low, high] };
-        numbers.extend(pair.map(|bits| f32::from(bits) - 8.0));
+        let [low, high] = numbers_of(*byte);
+        numbers.extend(if high_first { [high, low] } else { [low, high] });
     }
     Ok((numbers, [rows, half * 2]))
 }
 
 /// Lowers a linear layer with 4-bit weights and a scale for each row; the high half of a byte comes
 /// first.
-pub(super) fn linear_4_bit(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
+pub(super) fn linear_4_bit(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let bytes = lowering.floats(at(args, 1)?)?;
     let (numbers, shape) = unpack_4_bits(&bytes, true)?;
     let (scales, _) = lowering.floats(at(args, 2)?)?;
@@ -92,16 +70,11 @@ pub(super) fn linear_4_bit(
     let wire = lowering.tensor(at(args, 0)?)?;
     let weights = constant(lowering.builder, &shape, &weights)?;
     let outlet = linear(lowering, wire, weights)?;
-    let dtype = DType::Float32;
-    lowering.set(out, Wire { outlet, dtype })
+    lowering.set(out, Wire::float(outlet))
 }
 
 /// Gathers rows of a 4-bit table, with a scale for each group of a row.
-pub(super) fn embedding(
-    lowering: &mut Lowering<'_>,
-    args: &[usize],
-    out: usize,
-) -> TractResult<()> {
+pub(super) fn embedding(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let as_layer = match args.get(4) {
         Some(flag) => lowering.int(*flag)? != 0,
         None => false,
@@ -125,10 +98,7 @@ pub(super) fn embedding(
         *number *= scale.context("too few scales of the table")?;
     }
     let weights = constant(lowering.builder, &[rows, size], &numbers)?;
-    let weights = Wire {
-        outlet: weights,
-        dtype: DType::Float32,
-    };
+    let weights = Wire::float(weights);
     let indices = lowering.tensor(at(args, 3)?)?;
     let indices = lowering.builder.cast(indices, DType::Int64)?;
     let given = vec![
@@ -138,8 +108,6 @@ pub(super) fn embedding(
         false.into(),
         false.into(),
     ];
-    let wire = lowering
-        .caller()
-        .tensor("aten::embedding.out", given, DType::Float32)?;
+    let wire = lowering.aten("aten::embedding.out", given, DType::Float32)?;
     lowering.set(out, wire)
 }

@@ -10,7 +10,7 @@ use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 use super::super::super::images::{over_images, window};
 use super::super::super::kernel::Kernel;
 use super::super::super::pool::computed;
-use super::super::builder::{Builder, Wire};
+use super::super::builder::{Builder, Wire, ranked};
 use super::{Held, Lowering, effective_clamp, grid};
 use crate::tensor::DType;
 use pkgtool_kernels::bytes::Sign;
@@ -94,10 +94,7 @@ pub(super) fn given(builder: &mut Builder, outlet: OutletId, grid: Grid) -> Trac
             })?
         }
     };
-    Ok(Wire {
-        outlet,
-        dtype: dtype(grid),
-    })
+    Ok(Wire::new(outlet, dtype(grid)))
 }
 
 /// Dequantises bytes to real numbers.
@@ -237,9 +234,7 @@ impl Lowering<'_> {
             return Ok(false);
         };
         let shape = self.builder.shape(outlet)?;
-        let [images, _, _, channels] = shape.as_slice() else {
-            bail!("invalid rank of an image: expected 4, got {}", shape.len());
-        };
+        let [images, _, _, channels] = ranked(&shape, "an image")?;
         let one = TDim::Val(1);
         let shape = if keep {
             vec![images.clone(), one.clone(), one, channels.clone()]

@@ -13,7 +13,6 @@ pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>>
     let Some(data) = &value.data else {
         bail!("a constant has no data")
     };
-    let told = |failure: super::Failure| format_err!("{}", failure.reason);
     let plain = match value.datatype {
         Datatype::Fp32 | Datatype::Pfp32 => Some(DType::Float32),
         Datatype::Fp16 => Some(DType::Float16),
@@ -21,11 +20,11 @@ pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>>
         _ => None,
     };
     if let Some(dtype) = plain {
-        return weights.constant(data, dtype, &value.dims).map_err(told);
+        return Ok(weights.constant(data, dtype, &value.dims)?);
     }
     let raw = stored(weights, value)?;
     let scale = ElementScales::of(weights, value)?;
-    let shape = sizes(&value.dims).map_err(told)?;
+    let shape = sizes(&value.dims)?;
     let mut tensor = Tensor::zero::<f32>(&shape)?;
     let mut view = tensor.try_as_plain_ram_mut()?;
     fill(view.as_slice_mut::<f32>()?, value.datatype, &raw, &scale)?;
@@ -45,8 +44,7 @@ fn stored(weights: &Weights, value: &Value) -> TractResult<Vec<u8>> {
         Datatype::Qcint4 | Datatype::Qbint4 => count.div_ceil(2),
         _ => count,
     };
-    let told = |failure: super::Failure| format_err!("{}", failure.reason);
-    weights.bytes(data, stored).map_err(told)
+    Ok(weights.bytes(data, stored)?)
 }
 
 /// Quantised 8-bit weights.
@@ -178,7 +176,6 @@ pub(super) fn read_packed(weights: &Weights, value: &Value) -> TractResult<Optio
         ) => ElementScales::of(weights, value)?,
         _ => return Ok(None),
     };
-    let told = |failure: super::Failure| format_err!("{}", failure.reason);
     let count = byte_size(DType::Float32, &value.dims)? / 4;
     let stored = match bits {
         Bits::Eight => count,
@@ -191,7 +188,7 @@ pub(super) fn read_packed(weights: &Weights, value: &Value) -> TractResult<Optio
     Ok(Some(PackedMatrix {
         bits,
         sizes: [usize::try_from(rows)?, usize::try_from(columns)?],
-        raw: weights.bytes(data, stored).map_err(told)?,
+        raw: weights.bytes(data, stored)?,
         scales: scale.scales,
         group,
     }))
@@ -336,14 +333,12 @@ fn read_scales(weights: &Weights, scales: &Scales) -> TractResult<Vec<f32>> {
         Scales::Inline(scales) => return Ok(scales.clone()),
         Scales::Stored { data, count } => (data, *count),
     };
-    let told = |failure: super::Failure| format_err!("{}", failure.reason);
-    let available = weights.available(data).map_err(told)?;
+    let available = weights.available(data)?;
     let wide = count.checked_mul(4).filter(|bytes| *bytes <= available);
     let raw = match wide {
         Some(bytes) => weights.bytes(data, bytes),
         None => weights.bytes(data, count.saturating_mul(2)),
-    }
-    .map_err(told)?;
+    }?;
     Ok(if wide.is_some() {
         let (words, _) = raw.as_chunks::<4>();
         words.iter().map(|word| f32::from_le_bytes(*word)).collect()

@@ -5,6 +5,7 @@ use tract_onnx::tract_core::ops::cnn::KernelFormat;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::Reducer;
 
+use super::super::builder::check_rank;
 use super::super::convolution::{Convolution, Window, average_pool, max_pool, same_padding};
 use super::Lowering;
 use crate::tensor::DType;
@@ -38,11 +39,7 @@ impl Lowering<'_> {
         };
         if same {
             let shape = self.builder.shape(input)?;
-            ensure!(
-                shape.len() == 4,
-                "invalid rank of an image: expected 4, got {}",
-                shape.len()
-            );
+            check_rank(&shape, 4, "an image")?;
             for at in 0..2 {
                 let sizes = (window.kernel[at], window.stride[at], window.dilation[at]);
                 ensure!(

@@ -22,12 +22,12 @@ use super::super::guard::{Failure, guarded};
 use super::super::kernel::Kernel;
 use super::builder::{Builder, Wire};
 use super::frame::Frame;
+use super::payload::{PayloadCall, lower_nodes};
 use super::weights::Weights;
 use crate::tensor::DType;
 use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::bytes::elementwise::Grid;
 use pkgtool_kernels::rows::RowQuantization;
-use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::xnnpack::{Datatype, Graph, Quantization, Value};
 
 /// A graph being lowered.
@@ -58,18 +58,13 @@ enum Held {
     },
 }
 
-/// Lowers the call of a payload's graph. The arguments are its inputs, then its outputs.
-pub(super) fn lower(
-    frame: &mut Frame<'_>,
-    scope: &str,
-    payload: ByteRange,
-    args: &[usize],
-) -> Result<(), Failure> {
-    let graph = Graph::read(frame.weights.program(), payload)
+/// Lowers the call of a payload's graph.
+pub(super) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+    let scope = call.scope;
+    let graph = Graph::read(frame.weights.program(), call.payload)
         .map_err(|error| Failure::new(error.to_string()))?;
     let graph = &ranges::fuse_clamps(graph);
-    let counts = (graph.inputs.len(), graph.outputs.len());
-    let (inputs, outputs) = frame.split_call_args(scope, args, counts)?;
+    let (inputs, outputs) = call.split(frame, graph.inputs.len(), graph.outputs.len())?;
     let mut held = HashMap::new();
     for (id, &value) in graph.inputs.iter().zip(inputs) {
         let outlet = guarded(|| {
@@ -86,12 +81,14 @@ pub(super) fn lower(
         held,
         reals: HashMap::new(),
     };
-    for (at, node) in graph.nodes.iter().enumerate() {
-        let name = node.name;
-        lowering.builder.set_scope(format!("{scope} {name} {at}"));
-        guarded(|| lowering.node(node))
-            .map_err(|failure| failure.at(Some(format!("{name} (node {at} of {scope})"))))?;
-    }
+    let nodes = graph.nodes.iter().map(|node| (node.name, node));
+    lower_nodes(
+        &mut lowering,
+        |lowering| lowering.builder,
+        (scope, "node"),
+        nodes,
+        Lowering::node,
+    )?;
     lowering.builder.set_scope(scope.to_owned());
     let mut outlets = Vec::new();
     for id in &graph.outputs {
@@ -146,10 +143,7 @@ fn write_output(
     let outlet = frame.builder.transpose(outlet, &places)?;
     let wire = match grid(from)? {
         Some(grid) => bytes::given(&mut frame.builder, outlet, grid)?,
-        None => Wire {
-            outlet,
-            dtype: DType::Float32,
-        },
+        None => Wire::float(outlet),
     };
     frame.set_tensor(value, wire)
 }
