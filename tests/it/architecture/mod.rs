@@ -63,7 +63,10 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("cli/serve", &[]),
     ("cli/serve/log", &[]),
     ("cli/validate", &["cli/fix"]),
-    ("engine/executorch", &["engine/surroundings", "engine/tensor"]),
+    (
+        "engine/executorch",
+        &["engine/surroundings", "engine/tensor"],
+    ),
     ("engine/ort", &["engine/surroundings", "engine/tensor"]),
     ("engine/ort/known_wrong", &[]),
     ("engine/runtime", &["engine/surroundings", "engine/tensor"]),
