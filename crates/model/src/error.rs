@@ -50,7 +50,7 @@ impl FormatError {
     }
 
     /// Creates the error of a read that failed.
-    pub(crate) fn unreadable(place: impl Display, error: PageError) -> Self {
+    pub(crate) fn unreadable(place: impl Display, error: &PageError) -> Self {
         Self {
             class: match error {
                 PageError::BudgetSpent { .. } => ErrorClass::BudgetSpent,
@@ -131,7 +131,7 @@ impl FieldPosition {
     }
 
     /// Creates the error of a read that failed.
-    pub(crate) fn unreadable(&self, error: PageError) -> FormatError {
+    pub(crate) fn unreadable(&self, error: &PageError) -> FormatError {
         FormatError::unreadable(self, error)
     }
 }

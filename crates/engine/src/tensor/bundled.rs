@@ -77,7 +77,8 @@ fn tensor(source: &FileSource, value: &BundledValue) -> Result<Tensor, BundledEr
             dim_order,
             bytes,
         } => {
-            let dtype = DType::from_element(element)
+            let dtype = element
+                .dtype()
                 .ok_or_else(|| BundledError::DType(element.name().to_owned()))?;
             // The reader checked this size against the file.
             let size = usize::try_from(bytes.size)

@@ -261,5 +261,5 @@ pub(super) fn read_bytes(
     }
     let size = usize::try_from(range.size).expect("bounded");
     let bytes = pages.bytes(range.offset, size);
-    bytes.map_err(|error| place().unreadable(error))
+    bytes.map_err(|error| place().unreadable(&error))
 }

@@ -109,7 +109,7 @@ impl Header<'_> {
     fn array<const N: usize>(&self, at: u64, field: &str) -> Result<[u8; N], FormatError> {
         self.pages
             .array(self.start + at)
-            .map_err(|error| self.place(at, field).unreadable(error))
+            .map_err(|error| self.place(at, field).unreadable(&error))
     }
 
     fn u64(&self, at: u64, field: &str) -> Result<u64, FormatError> {
@@ -164,7 +164,7 @@ fn identifier(pages: &Pages<'_>) -> Result<String, FormatError> {
     }
     let bytes: [u8; 4] = pages
         .array(4)
-        .map_err(|error| FieldPosition::new("identifier", 4).unreadable(error))?;
+        .map_err(|error| FieldPosition::new("identifier", 4).unreadable(&error))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -180,7 +180,7 @@ fn wrong_identifier(pages: &Pages<'_>, start: u64) -> Result<FormatError, Format
     let size_hint = usize::try_from(size).expect("at most 64");
     let first = pages
         .bytes(start, size_hint)
-        .map_err(|error| FieldPosition::new("the file's first bytes", start).unreadable(error))?;
+        .map_err(|error| FieldPosition::new("the file's first bytes", start).unreadable(&error))?;
     let offset = start + 4;
     let found = |expected| {
         let found = String::from_utf8_lossy(&first[4..8]);

@@ -83,7 +83,7 @@ impl<'a> Buffer<'a> {
         self.check(at, N as u64, path, step)?;
         self.pages
             .array(at)
-            .map_err(|error| path.place(step, at).unreadable(error))
+            .map_err(|error| path.place(step, at).unreadable(&error))
     }
 
     /// Returns the target of the offset at `at`, which has at least four bytes inside the buffer.
@@ -116,7 +116,7 @@ impl<'a> Buffer<'a> {
         let bytes = self
             .pages
             .bytes(at + 4, size as usize)
-            .map_err(|error| place().unreadable(error))?;
+            .map_err(|error| place().unreadable(&error))?;
         match String::from_utf8(bytes) {
             Ok(text) => Ok(text),
             Err(error) => {
@@ -447,7 +447,7 @@ impl<'a> Vector<'a> {
         let mut bytes = [[0; 4]; N];
         let used = &mut bytes[..N.min(self.len as usize)];
         let read = self.buffer.pages.read(self.first, used.as_flattened_mut());
-        read.map_err(|error| self.here().unreadable(error))?;
+        read.map_err(|error| self.here().unreadable(&error))?;
         let numbers = used.iter().map(|four| u32::from_le_bytes(*four).into());
         Ok(numbers.collect())
     }

@@ -234,7 +234,7 @@ impl Tensor {
         let raw = buffer
             .pages()
             .bytes(stored.offset, size)
-            .map_err(|error| place().unreadable(error))?;
+            .map_err(|error| place().unreadable(&error))?;
         Ok(decode(dtype, &raw))
     }
 

@@ -144,7 +144,7 @@ impl Verifier<'_> {
     /// Reads bytes whose extent was checked before.
     fn raw<const N: usize>(&self, at: u64) -> Result<[u8; N], FormatError> {
         let bytes = self.pages.array(self.start + at);
-        bytes.map_err(|error| self.place(at).unreadable(error))
+        bytes.map_err(|error| self.place(at).unreadable(&error))
     }
 
     /// Returns the target of the offset at `at`.

@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         let found = self
             .pages
             .array(self.at)
-            .map_err(|error| FormatError::unreadable(place, error))?;
+            .map_err(|error| FormatError::unreadable(place, &error))?;
         self.at += N as u64;
         Ok(found)
     }
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
     fn bytes(&self, place: &dyn Display, size: u64) -> Result<Vec<u8>, FormatError> {
         let size = usize::try_from(size).expect("the caller bounds it");
         let bytes = self.pages.bytes(self.at, size);
-        bytes.map_err(|error| FormatError::unreadable(place, error))
+        bytes.map_err(|error| FormatError::unreadable(place, &error))
     }
 
     /// Reads a complete name.

@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
     ) -> Result<(), FormatError> {
         self.pages
             .read(offset, buffer)
-            .map_err(|error| FormatError::unreadable(place, error))
+            .map_err(|error| FormatError::unreadable(place, &error))
     }
 
     /// Reads the varint at `offset` of a message that ends at `end`; returns its value and its size

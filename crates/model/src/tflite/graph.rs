@@ -66,7 +66,7 @@ fn check_identifier(pages: &Pages<'_>) -> Result<(), FormatError> {
     let found = if pages.len() < 8 {
         format!("a file of {} bytes", pages.len())
     } else {
-        let bytes: [u8; 4] = pages.array(4).map_err(|error| place().unreadable(error))?;
+        let bytes: [u8; 4] = pages.array(4).map_err(|error| place().unreadable(&error))?;
         if bytes == *IDENTIFIER.as_bytes() {
             return Ok(());
         }
@@ -169,7 +169,7 @@ fn stored(found: &Table<'_>, owner: &Table<'_>) -> Result<u64, FormatError> {
     let pages = owner.buffer().pages();
     pages
         .check(offset, size)
-        .map_err(|error| found.place(buffer::OFFSET).unreadable(error))?;
+        .map_err(|error| found.place(buffer::OFFSET).unreadable(&error))?;
     Ok(size)
 }
 

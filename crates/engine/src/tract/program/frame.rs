@@ -292,7 +292,7 @@ impl<'a> Frame<'a> {
 
 /// Returns the dtype of a tensor.
 pub(super) fn dtype_of(tensor: &TensorBody) -> Result<DType, Failure> {
-    DType::from_element(&tensor.element).ok_or_else(|| {
+    tensor.element.dtype().ok_or_else(|| {
         Failure::new(format!(
             "invalid dtype of a tensor: {}",
             tensor.element.name()

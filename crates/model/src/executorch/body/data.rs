@@ -136,7 +136,7 @@ impl Header<'_> {
     fn array<const N: usize>(&self, at: u64) -> Result<[u8; N], FormatError> {
         self.pages
             .array(at)
-            .map_err(|error| place("header", at).unreadable(error))
+            .map_err(|error| place("header", at).unreadable(&error))
     }
 
     fn text(&self, at: u64) -> Result<String, FormatError> {

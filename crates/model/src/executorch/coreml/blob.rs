@@ -36,7 +36,7 @@ impl Blob {
         }
         let header: [u8; 24] = pages
             .array(file.offset + offset)
-            .map_err(|error| place().unreadable(error))?;
+            .map_err(|error| place().unreadable(&error))?;
         let four = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four"));
         let eight = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
         if four(0) != SENTINEL {

@@ -58,7 +58,7 @@ impl Listing {
         let mut bytes = vec![0; usize::try_from(size).expect("at most a mebibyte")];
         pages
             .read(start, &mut bytes)
-            .map_err(|error| FieldPosition::new("Core ML payload", start).unreadable(error))?;
+            .map_err(|error| FieldPosition::new("Core ML payload", start).unreadable(&error))?;
         bytes.reverse();
         // Bytes of the preceding file may follow the listing in reversed order.
         Ok(Self::deserialize(

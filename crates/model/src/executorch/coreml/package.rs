@@ -205,7 +205,7 @@ pub(super) fn bytes(
     let size = usize::try_from(range.size).expect("bounded");
     let mut bytes = vec![0; size];
     let read = pages.read(range.offset, &mut bytes);
-    read.map_err(|error| here().unreadable(error))?;
+    read.map_err(|error| here().unreadable(&error))?;
     Ok(bytes)
 }
 

@@ -101,7 +101,7 @@ impl<'a> Message<'a> {
         let window = usize::try_from((end - at).min(MAX_TAG_BYTES)).expect("at most 20");
         let window = &mut head[..window];
         let read = self.walk.pages.read(at, window);
-        read.map_err(|error| place().unreadable(error))?;
+        read.map_err(|error| place().unreadable(&error))?;
         let mut rest = &*window;
         let tag = proto::varint(&mut rest).ok_or_else(wrong)?;
         let number = match tag & 7 {
@@ -205,7 +205,7 @@ impl<'a> Field<'a> {
         walk.bytes_read.set(taken);
         let size = usize::try_from(range.size).expect("at most 64 KiB");
         let bytes = walk.pages.bytes(range.offset, size);
-        bytes.map_err(|error| place().unreadable(error))
+        bytes.map_err(|error| place().unreadable(&error))
     }
 
     /// Returns its value as text.

@@ -171,7 +171,7 @@ fn locate_parts(
     }
     let number = |field: &str, at: u64| -> Result<u64, FormatError> {
         let bytes = pages.array(range.offset + at);
-        let bytes = bytes.map_err(|error| place(field, at).unreadable(error))?;
+        let bytes = bytes.map_err(|error| place(field, at).unreadable(&error))?;
         Ok(u64::from_le_bytes(bytes))
     };
     let size = number("description_size", 16)?;

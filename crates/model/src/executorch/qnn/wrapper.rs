@@ -52,7 +52,7 @@ pub(super) enum WrappedContent {
 /// Parses the header of a payload.
 pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, FormatError> {
     let ByteRange { offset, size } = payload;
-    let read = |at: u64, error| place("magic", at).unreadable(error);
+    let read = |at: u64, error| place("magic", at).unreadable(&error);
     let magic = if size < 4 {
         None
     } else {
@@ -145,7 +145,7 @@ fn number(pages: &Pages<'_>, payload: ByteRange, at: u64) -> Result<u64, FormatE
     }
     let bytes = pages
         .array(here)
-        .map_err(|error| place("size", here).unreadable(error))?;
+        .map_err(|error| place("size", here).unreadable(&error))?;
     Ok(u64::from_le_bytes(bytes))
 }
 

@@ -43,7 +43,7 @@ impl PayloadParts {
         }
         let header = pages
             .array(offset)
-            .map_err(|error| place(0, "magic").unreadable(error))?;
+            .map_err(|error| place(0, "magic").unreadable(&error))?;
         let header = Header::of(&header);
         if header.magic != *b"VH00" {
             return Err(wrong(4, header.magic));
@@ -52,7 +52,7 @@ impl PayloadParts {
         let behind = graph.offset - offset + 4;
         let mark = pages
             .array(offset + behind)
-            .map_err(|error| place(behind, "identifier").unreadable(error))?;
+            .map_err(|error| place(behind, "identifier").unreadable(&error))?;
         if mark != IDENTIFIER {
             return Err(wrong(behind, mark));
         }

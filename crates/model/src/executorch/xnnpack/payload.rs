@@ -31,7 +31,7 @@ impl PayloadParts {
         };
         let header = pages
             .array(offset)
-            .map_err(|error| place(0, "magic").unreadable(error))?;
+            .map_err(|error| place(0, "magic").unreadable(&error))?;
         let header = Header::of(&header);
         if IDENTIFIERS.contains(&header.magic) {
             return Ok(Some(Self {
@@ -56,7 +56,7 @@ impl PayloadParts {
     ) -> Result<Option<[u8; 4]>, FormatError> {
         let at = self.graph.offset + 4;
         let mark = pages.array(at).map_err(|error| {
-            FieldPosition::new("XNNPACK payload FlatBuffer", at).unreadable(error)
+            FieldPosition::new("XNNPACK payload FlatBuffer", at).unreadable(&error)
         })?;
         Ok((!IDENTIFIERS.contains(&mark)).then_some(mark))
     }

@@ -193,7 +193,7 @@ impl Lowering<'_, '_, '_> {
     fn declared(&self, slot: u32) -> TractResult<(DType, Vec<u64>)> {
         let tensor = self.graph.tensors.get(slot as usize);
         let tensor = tensor.with_context(|| format!("slot {slot} is not declared"))?;
-        let dtype = DType::from_element(&tensor.element);
+        let dtype = tensor.element.dtype();
         let dtype = dtype
             .with_context(|| format!("invalid dtype of a tensor: {}", tensor.element.name()))?;
         let dims = tensor.dims.iter().map(|dim| dim.unwrap_or(0)).collect();

@@ -140,8 +140,10 @@ fn overwritten_constants(
             let Some(data) = &tensor.data else {
                 bail!("unsupported cache outside of the graph");
             };
-            let stored =
-                DType::from_element(&tensor.element).context("invalid dtype of a tensor")?;
+            let stored = tensor
+                .element
+                .dtype()
+                .context("invalid dtype of a tensor")?;
             let dtype = frame.rounding.computed_dtype(stored);
             let initial = frame.weights.constant(data, stored, &tensor.dims);
             let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
@@ -172,7 +174,7 @@ impl Lowering<'_> {
         let Value::Tensor(tensor) = &self.graph.values[value] else {
             bail!("value {value} is not a tensor");
         };
-        let dtype = DType::from_element(&tensor.element);
+        let dtype = tensor.element.dtype();
         let dtype = dtype
             .with_context(|| format!("invalid dtype of a tensor: {}", tensor.element.name()))?;
         Ok(self.rounding.computed_dtype(dtype))
@@ -190,7 +192,10 @@ impl Lowering<'_> {
         let Some(data) = &tensor.data else {
             bail!("value {value} is read before it is computed");
         };
-        let stored = DType::from_element(&tensor.element).context("invalid dtype of a tensor")?;
+        let stored = tensor
+            .element
+            .dtype()
+            .context("invalid dtype of a tensor")?;
         let read = self.weights.constant(data, stored, &tensor.dims);
         let read = read.map_err(|failure| format_err!("{}", failure.reason))?;
         let dtype = self.dtype(value)?;
