@@ -2,13 +2,10 @@
 //!
 //! Each format module implements the trait; [`super::FORMATS`] lists the implementations.
 
-use std::any::Any;
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
-use super::ModelInfo;
+use super::{FormatError, ModelInfo};
 use pkgtool_base::source::ReadAt;
 
 /// A file format of models.
@@ -54,19 +51,15 @@ pub(super) fn has_extension(path: &Path, known: &[&str]) -> bool {
     })
 }
 
-/// A violation of a format's rules: the error type of one format.
-pub trait FormatError: Error + Any + Send + Sync {
-    /// Returns the file offset of the violation, if it has one.
-    fn offset(&self) -> Option<u64>;
-}
-
 /// Why a model file could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The file cannot be opened or read.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// The file violates a rule of its format.
-    Broken(Box<dyn FormatError>),
+    #[error(transparent)]
+    Broken(#[from] FormatError),
 }
 
 impl ModelError {
@@ -74,48 +67,7 @@ impl ModelError {
     pub fn offset(&self) -> Option<u64> {
         match self {
             Self::Io(_) => None,
-            Self::Broken(breach) => breach.offset(),
+            Self::Broken(error) => error.offset(),
         }
-    }
-
-    /// Returns the format-specific error, if it has the type `B`.
-    pub fn format_error<B: FormatError>(self) -> Option<B> {
-        match self {
-            Self::Io(_) => None,
-            Self::Broken(breach) => {
-                let breach: Box<dyn Any> = breach;
-                breach.downcast().ok().map(|breach| *breach)
-            }
-        }
-    }
-}
-
-impl fmt::Display for ModelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Broken(breach) => breach.fmt(f),
-        }
-    }
-}
-
-impl Error for ModelError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Io(error) => error.source(),
-            Self::Broken(breach) => breach.source(),
-        }
-    }
-}
-
-impl From<io::Error> for ModelError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl<B: FormatError> From<B> for ModelError {
-    fn from(breach: B) -> Self {
-        Self::Broken(Box::new(breach))
     }
 }

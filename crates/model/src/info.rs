@@ -204,6 +204,18 @@ impl ElementType {
             Self::Other(name) => name,
         }
     }
+
+    /// Returns the type of this name.
+    pub fn named(name: &str) -> Self {
+        let known = DType::from_name(name).filter(|dtype| dtype.is_configurable());
+        known.map_or_else(|| Self::Other(name.to_owned()), Self::Known)
+    }
+
+    /// Returns the type of a tensor with such elements; `None` for types that tensors do not
+    /// support (strings, complex numbers, sub-byte types).
+    pub fn dtype(&self) -> Option<DType> {
+        DType::from_name(self.name())
+    }
 }
 
 impl Dim {

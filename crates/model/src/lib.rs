@@ -8,6 +8,7 @@
 mod allowed;
 pub mod coreml;
 pub mod declaration;
+mod error;
 pub mod executorch;
 mod external;
 mod format;
@@ -23,8 +24,10 @@ pub mod tflite;
 
 pub use allowed::Allowed;
 pub use coreml::folder_size;
+pub(crate) use error::FieldPosition;
+pub use error::FormatError;
 pub use external::ExternalDataError;
-pub use format::{FormatError, ModelError, ModelFormat};
+pub use format::{ModelError, ModelFormat};
 pub use info::{
     Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, NamedData, Segment,
     TensorInfo, Value, ValueKind,

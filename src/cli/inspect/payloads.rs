@@ -9,7 +9,7 @@ use pkgtool_base::package::Backend;
 use pkgtool_base::source::ReadAt;
 use pkgtool_model::executorch::body::ProgramBody;
 use pkgtool_model::executorch::{Payload, PayloadSummary, Port, QuantizationScheme, contents};
-use pkgtool_model::{Dim, FormatError, TensorInfo};
+use pkgtool_model::{Dim, TensorInfo};
 
 /// Maximum number of operators, states and unreadable payloads (each) shown in the text.
 const MAX_TEXT_ENTRIES: usize = 24;

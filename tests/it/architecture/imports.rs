@@ -3,7 +3,8 @@
 //! A name is followed through re-exports to the file that defines it: a facade that only passes a name on
 //! is not used. The head of a folder (its `mod.rs`) and the files below it are one thing: what they take
 //! from it does not count, what it takes from them does. Nor do tests inside a file count, nor calls of
-//! methods, which name no file.
+//! methods, which name no file. A macro is used like a function. A name in a module that makes items by a
+//! macro, and that the module does not write itself, is an item of the macro.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,8 +31,12 @@ struct Module {
     defined: BTreeSet<String>,
     imported: Vec<(String, Vec<String>)>,
     globs: Vec<Vec<String>>,
-    /// Paths of two segments or more that its code names.
+    /// Paths of two segments or more that its code names, and names of macros that it invokes.
     named: Vec<Vec<String>>,
+    /// Whether it invokes a macro in place of an item.
+    makes_items: bool,
+    /// Children whose macros are in scope for the modules after them.
+    macro_scopes: Vec<usize>,
 }
 
 /// What was looked up on the way to one name: globs may lead back.
@@ -56,7 +61,14 @@ impl Imports {
         for (number, module) in modules.all.iter().enumerate() {
             let imported = module.imported.iter().map(|(_, path)| path);
             for path in imported.chain(&module.globs).chain(&module.named) {
-                if let Some(file) = modules.definer(number, path, &mut Seen::new())
+                let in_scope = match path.as_slice() {
+                    [name] if !module.defined.contains(name) => {
+                        modules.macro_in_scope(number, name)
+                    }
+                    _ => None,
+                };
+                let defined = in_scope.or_else(|| modules.definer(number, path, &mut Seen::new()));
+                if let Some(file) = defined
                     && file != module.file
                     && !modules.is_head_of(file, module.file)
                 {
@@ -144,6 +156,8 @@ impl Modules {
             imported: Vec::new(),
             globs: Vec::new(),
             named: Vec::new(),
+            makes_items: false,
+            macro_scopes: Vec::new(),
         });
         for item in items {
             match item {
@@ -152,6 +166,8 @@ impl Modules {
                 other => {
                     let module = &mut self.all[number];
                     module.defined.extend(name_of(other));
+                    module.makes_items |=
+                        matches!(other, syn::Item::Macro(made) if made.ident.is_none());
                     Paths(&mut module.named).visit_item(other);
                 }
             }
@@ -177,7 +193,15 @@ impl Modules {
                 self.file(Some(parent), if flat.exists() { &flat } else { &deep })
             }
         };
-        self.all[parent].children.insert(name, child);
+        let parent = &mut self.all[parent];
+        parent.children.insert(name, child);
+        if inner
+            .attrs
+            .iter()
+            .any(|one| one.path().is_ident("macro_use"))
+        {
+            parent.macro_scopes.push(child);
+        }
     }
 
     fn import(&mut self, module: usize, mut path: Vec<String>, tree: &syn::UseTree) {
@@ -251,7 +275,21 @@ impl Modules {
         let mut found = targets
             .iter()
             .filter_map(|target| self.definer(module, target, seen));
-        found.next()
+        found.next().or_else(|| {
+            let is_module = here.imported.iter().any(|(name, _)| name == first);
+            (here.makes_items && !is_module).then_some(here.file)
+        })
+    }
+
+    /// The file of a macro that is in scope by its name alone.
+    fn macro_in_scope(&self, module: usize, name: &str) -> Option<usize> {
+        let parent = self.all[module].parent?;
+        let mut scopes = self.all[parent].macro_scopes.iter();
+        let defining = scopes.find(|scope| self.all[**scope].defined.contains(name));
+        match defining {
+            Some(scope) => Some(self.all[*scope].file),
+            None => self.macro_in_scope(parent, name),
+        }
     }
 }
 
@@ -281,6 +319,12 @@ impl<'ast> Visit<'ast> for Paths<'_> {
             let segments: Vec<String> = word.split("::").map(str::to_owned).collect();
             self.0.push(segments);
         }
+        for (before, _) in text.match_indices(" !") {
+            let name = text[..before].rsplit(|c| !is_part(c)).next();
+            self.0.extend(name.map(|name| vec![name.to_owned()]));
+        }
+        self.0
+            .extend(invoked.path.get_ident().map(|name| vec![name.to_string()]));
         visit::visit_macro(self, invoked);
     }
 

@@ -419,6 +419,25 @@ fn a_circle_is_seen() {
     assert_eq!(imports.circles(), [["a.rs", "b.rs", "c.rs"].map(Path::new)]);
 }
 
+#[test]
+fn a_circle_through_macros_is_seen() {
+    let by_path =
+        "macro_rules! module { ($name:ident) => { pub mod $name { crate::a::make!(); } } }
+                   module!(made);";
+    let in_scope = "make!();";
+    for (scope, b) in [("", by_path), ("#[macro_use]", in_scope)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name, text: String| fs::write(folder.path().join(name), text).expect("a file");
+        write("lib.rs", format!("{scope} mod a;\nmod b;"));
+        let a = "use super::b;\nmacro_rules! make { () => { pub fn of() {} } }\n\
+                 pub(super) use make;\nfn user() { b::made::of() }";
+        write("a.rs", a.to_owned());
+        write("b.rs", b.to_owned());
+        let imports = Imports::of(folder.path(), "lib.rs");
+        assert_eq!(imports.circles(), [["a.rs", "b.rs"].map(Path::new)], "{b}");
+    }
+}
+
 /// What uses what among the files and folders of each folder, each folder as a whole.
 fn neighbours(imports: &Imports) -> BTreeMap<PathBuf, BTreeSet<(PathBuf, PathBuf)>> {
     let mut neighbours: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();

@@ -304,7 +304,8 @@ impl TensorSpec {
             dtype: node
                 .get("dtype")
                 .and_then(Node::as_str)
-                .and_then(DType::from_name),
+                .and_then(DType::from_name)
+                .filter(|dtype| dtype.is_configurable()),
         }
     }
 }

@@ -1,76 +1,105 @@
-//! The element types that a config can express.
+//! The element types of tensors: those that a config can express, and ONNX's wider unsigned integers,
+//! which models use although no config can declare them.
 
 use std::fmt;
 
-/// Element type of a tensor spec.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+use serde::{Deserialize, Serialize};
+
+/// Element type of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DType {
-    /// `bool`, one byte an element.
+    /// One byte, 0 or 1.
     Bool,
-    /// `int8`.
+    /// Signed, 1 byte.
     Int8,
-    /// `int16`.
+    /// Signed, 2 bytes.
     Int16,
-    /// `int32`.
+    /// Signed, 4 bytes.
     Int32,
-    /// `int64`.
+    /// Signed, 8 bytes.
     Int64,
-    /// `uint8`.
+    /// Unsigned, 1 byte.
     Uint8,
-    /// `float16`, IEEE 754 binary16.
+    /// Unsigned, 2 bytes.
+    Uint16,
+    /// Unsigned, 4 bytes.
+    Uint32,
+    /// Unsigned, 8 bytes.
+    Uint64,
+    /// IEEE 754 binary16.
     Float16,
-    /// `float32`.
+    /// IEEE 754 binary32.
     Float32,
-    /// `float64`.
+    /// IEEE 754 binary64.
     Float64,
-    /// `bfloat16`, the upper half of a binary32.
+    /// The upper half of a binary32.
     Bfloat16,
 }
 
-impl DType {
-    /// All dtypes in the order of the specification.
-    pub const ALL: [Self; 10] = [
-        Self::Bool,
-        Self::Int8,
-        Self::Int16,
-        Self::Int32,
-        Self::Int64,
-        Self::Uint8,
-        Self::Float16,
-        Self::Float32,
-        Self::Float64,
-        Self::Bfloat16,
-    ];
+/// Names and sizes in bytes, in the order of the type.
+const TABLE: [(DType, &str, u64); 13] = [
+    (DType::Bool, "bool", 1),
+    (DType::Int8, "int8", 1),
+    (DType::Int16, "int16", 2),
+    (DType::Int32, "int32", 4),
+    (DType::Int64, "int64", 8),
+    (DType::Uint8, "uint8", 1),
+    (DType::Uint16, "uint16", 2),
+    (DType::Uint32, "uint32", 4),
+    (DType::Uint64, "uint64", 8),
+    (DType::Float16, "float16", 2),
+    (DType::Float32, "float32", 4),
+    (DType::Float64, "float64", 8),
+    (DType::Bfloat16, "bfloat16", 2),
+];
 
-    /// Returns the name in a config.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::Int8 => "int8",
-            Self::Int16 => "int16",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::Uint8 => "uint8",
-            Self::Float16 => "float16",
-            Self::Float32 => "float32",
-            Self::Float64 => "float64",
-            Self::Bfloat16 => "bfloat16",
+impl DType {
+    /// All element types.
+    pub const ALL: [Self; 13] = {
+        let mut all = [Self::Bool; 13];
+        let mut at = 0;
+        while at < all.len() {
+            assert!(TABLE[at].0 as usize == at, "the table is in order");
+            all[at] = TABLE[at].0;
+            at += 1;
         }
+        all
+    };
+
+    /// Returns the element types that a config can express, in the order of the specification.
+    pub fn configurable() -> impl Iterator<Item = Self> {
+        Self::ALL
+            .into_iter()
+            .filter(|dtype| dtype.is_configurable())
     }
 
-    /// Returns the dtype with this name in a config.
+    /// Returns whether a config can express the type.
+    pub fn is_configurable(self) -> bool {
+        !matches!(self, Self::Uint16 | Self::Uint32 | Self::Uint64)
+    }
+
+    /// Returns the name that configs use.
+    pub fn name(self) -> &'static str {
+        TABLE[self as usize].1
+    }
+
+    /// Returns the dtype with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
     /// Returns the size of an element, in bytes.
     pub fn size(self) -> u64 {
-        match self {
-            Self::Bool | Self::Int8 | Self::Uint8 => 1,
-            Self::Int16 | Self::Float16 | Self::Bfloat16 => 2,
-            Self::Int32 | Self::Float32 => 4,
-            Self::Int64 | Self::Float64 => 8,
-        }
+        TABLE[self as usize].2
+    }
+
+    /// Returns whether it is a floating-point type.
+    pub fn is_float(self) -> bool {
+        matches!(
+            self,
+            Self::Float16 | Self::Float32 | Self::Float64 | Self::Bfloat16
+        )
     }
 }
 

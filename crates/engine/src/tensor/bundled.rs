@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{DType, Tensor, TensorError};
 use pkgtool_base::source::{FileSource, ReadAt};
-use pkgtool_model::executorch;
+use pkgtool_model::FormatError;
 use pkgtool_model::executorch::body::{BundledValue, bundled_cases};
 
 /// A test case.
@@ -28,7 +28,7 @@ pub enum BundledError {
     Io(#[from] std::io::Error),
     /// The file is broken, or not a program.
     #[error("{0}")]
-    Broken(#[from] executorch::Error),
+    Broken(#[from] FormatError),
     /// The program has no test cases.
     #[error("carries no test cases; `--bundled` is for bundled programs (.bpte) that do")]
     None,
@@ -77,7 +77,8 @@ fn tensor(source: &FileSource, value: &BundledValue) -> Result<Tensor, BundledEr
             dim_order,
             bytes,
         } => {
-            let dtype = DType::from_element(element)
+            let dtype = element
+                .dtype()
                 .ok_or_else(|| BundledError::DType(element.name().to_owned()))?;
             // The reader checked this size against the file.
             let size = usize::try_from(bytes.size)

@@ -7,7 +7,6 @@
 pub mod agreement;
 pub mod bundled;
 mod dense;
-mod dtype;
 pub mod input;
 mod join;
 pub mod limit;
@@ -18,9 +17,9 @@ mod signature;
 mod summary;
 
 pub use dense::{MAX_TENSOR_BYTES, Tensor, TensorError, byte_size};
-pub use dtype::DType;
 pub use join::JoinError;
 pub use output::{OutputError, write_outputs};
 pub use part::PartError;
+pub use pkgtool_base::package::DType;
 pub use signature::{Signature, SignatureError, TensorSpec};
 pub use summary::{Scalar, Summary};

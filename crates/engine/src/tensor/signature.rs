@@ -125,7 +125,7 @@ fn spec(value: &Value, side: &str, index: usize, declared: Option<String>) -> Op
         _ => {
             let info = value.tensor()?;
             Some(TensorSpec {
-                dtype: DType::from_element(&info.element)?,
+                dtype: info.element.dtype()?,
                 dims: info.dims.clone(),
                 fixed: None,
                 name,

@@ -1,7 +1,7 @@
 //! Products of rows with low-bit weights for each kind of register.
 //!
 //! A tile is a few rows by a few registers of a panel. Each module here and in `neon.rs` defines
-//! the instructions. The algorithms are shared (`levels`, `byte_tiles`, `real_tiles`).
+//! the instructions. The algorithms are shared (`loops`, `byte_tiles`, `real_tiles`).
 
 use super::super::Cpu;
 use super::super::cpu::Level;
@@ -65,86 +65,6 @@ pub(super) fn panels(cpu: Cpu, work: &Work<'_>, first: usize, output: &mut [Lane
         _ => plain::panels(work, first, output),
     }
 }
-
-/// Defines a module's loops over panels and rows.
-///
-/// `$rows` is the maximum number of rows in a tile, `$registers` the number of registers then, and
-/// `$alone` the number for a single row.
-macro_rules! levels {
-    ($(#[$attribute:meta])* $rows:literal, $registers:literal, $alone:literal) => {
-        use crate::rows::panels::{Bits, Lanes, PANEL, Step};
-        use crate::rows::quantize::Quantized;
-        use crate::rows::work::{Inputs, Reals, Work};
-
-        /// Number of registers in a panel.
-        const REGISTERS: usize = PANEL / LANES;
-
-        /// Computes panels starting at `first`.
-        $(#[$attribute])*
-        pub(in crate::rows) fn panels(work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
-            let rows = work.rows;
-            let each = rows.div_ceil(rows.div_ceil($rows).max(1)).max(1);
-            for (panel, output) in output.chunks_exact_mut(rows.max(1)).enumerate() {
-                for (part, output) in output.chunks_mut(each).enumerate() {
-                    match work.bits {
-                        Bits::Four => rows_of::<true>(work, first + panel, part * each, output),
-                        Bits::Eight => rows_of::<false>(work, first + panel, part * each, output),
-                    }
-                }
-            }
-        }
-
-        /// Computes rows of a panel, as many as `output` has.
-        $(#[$attribute])*
-        fn rows_of<const FOUR: bool>(
-            work: &Work<'_>,
-            panel: usize,
-            row: usize,
-            output: &mut [Lanes<f32>],
-        ) {
-            if let [output] = output {
-                for register in (0..REGISTERS).step_by($alone) {
-                    let output = std::array::from_mut(&mut *output);
-                    tile::<FOUR, 1, $alone>(work, [panel, row, register], output);
-                }
-                return;
-            }
-            for register in (0..REGISTERS).step_by($registers) {
-                let at = [panel, row, register];
-                if let Ok(output) = <&mut [Lanes<f32>; 2]>::try_from(&mut *output) {
-                    tile::<FOUR, 2, $registers>(work, at, output);
-                } else if let Ok(output) = <&mut [Lanes<f32>; 3]>::try_from(&mut *output) {
-                    tile::<FOUR, 3, $registers>(work, at, output);
-                } else if let Ok(output) = <&mut [Lanes<f32>; 4]>::try_from(&mut *output) {
-                    tile::<FOUR, 4, $registers>(work, at, output);
-                } else if let Ok(output) = <&mut [Lanes<f32>; 5]>::try_from(&mut *output) {
-                    tile::<FOUR, 5, $registers>(work, at, output);
-                } else if let Ok(output) = <&mut [Lanes<f32>; 6]>::try_from(&mut *output) {
-                    tile::<FOUR, 6, $registers>(work, at, output);
-                }
-            }
-        }
-
-        /// Computes `M` rows by `N` registers.
-        $(#[$attribute])*
-        fn tile<const FOUR: bool, const M: usize, const N: usize>(
-            work: &Work<'_>,
-            at: [usize; 3],
-            output: &mut [Lanes<f32>; M],
-        ) {
-            match work.inputs {
-                Inputs::Rounded(rows) => byte_tile::<FOUR, M, N>(work, rows, at, output),
-                Inputs::Real(rows) => real_tile::<FOUR, M, N>(work, rows, at, output),
-            }
-        }
-
-        crate::rows::byte_tiles::byte_tiles!($(#[$attribute])*);
-        crate::rows::real_tiles::real_tiles!($(#[$attribute])*);
-    };
-}
-
-#[cfg(target_arch = "aarch64")]
-pub(super) use levels;
 
 /// Defines functions on registers from the names of their instructions.
 #[cfg(target_arch = "x86_64")]
@@ -268,7 +188,7 @@ macro_rules! wide {
             _mm512_and_si512 _mm512_srli_epi32 _mm512_srlv_epi32 _mm512_add_epi32 _mm512_mullo_epi32,
             _mm512_cvtepi32_ps _mm512_mul_ps _mm512_fmadd_ps
         );
-        levels!($(#[$attribute])* 6, 2, 2);
+        crate::rows::loops::loops!($(#[$attribute])* 6, 2, 2);
     };
 }
 
@@ -285,7 +205,7 @@ macro_rules! narrow {
             _mm256_and_si256 _mm256_srli_epi32 _mm256_srlv_epi32 _mm256_add_epi32 _mm256_mullo_epi32,
             _mm256_cvtepi32_ps _mm256_mul_ps _mm256_fmadd_ps
         );
-        levels!($(#[$attribute])* 3, 2, 4);
+        crate::rows::loops::loops!($(#[$attribute])* 3, 2, 4);
     };
 }
 
@@ -380,7 +300,7 @@ mod plain {
     type Ints = [i32; LANES];
     type Floats = [f32; LANES];
 
-    levels!(1, 4, 4);
+    crate::rows::loops::loops!(1, 4, 4);
 
     fn ints(x: i32) -> Ints {
         [x; LANES]

@@ -6,6 +6,7 @@
 
 mod byte_tiles;
 mod levels;
+mod loops;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod panels;

@@ -14,7 +14,7 @@ macro_rules! of_128_bits {
             type Floats = float32x4_t;
             const LANES: usize = 4;
 
-            crate::rows::levels::levels!(
+            crate::rows::loops::loops!(
                 #[target_feature(enable = $features)]
                 6,
                 2,

@@ -3,8 +3,8 @@
 //! Source: `ModelDescription` of coremltools 9. Invariant: the retained data is bounded, whatever
 //! the size of the file.
 
-use super::error::Error;
 use super::feature::Feature;
+use crate::FormatError;
 use crate::executorch::coreml::{Field, Message};
 
 /// Maximum number of inputs, outputs and states of all functions together.
@@ -42,7 +42,7 @@ pub(super) struct Function {
 
 impl Description {
     /// Reads a `ModelDescription`.
-    pub(super) fn read(message: Message<'_>) -> Result<Self, Error> {
+    pub(super) fn read(message: Message<'_>) -> Result<Self, FormatError> {
         let mut description = Self::default();
         let (mut only, mut left) = (Function::default(), MAX_FEATURES);
         for field in message.fields() {
@@ -66,7 +66,7 @@ impl Description {
         Ok(description)
     }
 
-    fn read_metadata(&mut self, message: Message<'_>) -> Result<(), Error> {
+    fn read_metadata(&mut self, message: Message<'_>) -> Result<(), FormatError> {
         for field in message.fields() {
             let field = field?;
             let key = match field.number {
@@ -92,32 +92,32 @@ impl Description {
         Ok(())
     }
 
-    fn add_metadata(&mut self, key: String, value: String) -> Result<(), Error> {
+    fn add_metadata(&mut self, key: String, value: String) -> Result<(), FormatError> {
         if self.metadata.len() >= MAX_METADATA_ENTRIES {
-            return Err(Error::TooMany {
-                what: "entries of metadata",
-                most: MAX_METADATA_ENTRIES,
-            });
+            return Err(FormatError::too_many(
+                MAX_METADATA_ENTRIES,
+                "entries of metadata",
+            ));
         }
         self.metadata.push((key, value));
         Ok(())
     }
 }
 
-fn feature(field: &Field<'_>, left: &mut usize) -> Result<Feature, Error> {
+fn feature(field: &Field<'_>, left: &mut usize) -> Result<Feature, FormatError> {
     count_feature(left)?;
     Feature::read(field.message("feature")?)
 }
 
-fn count_feature(left: &mut usize) -> Result<(), Error> {
-    *left = left.checked_sub(1).ok_or(Error::TooMany {
-        what: "functions, inputs, outputs and states",
-        most: MAX_FEATURES,
-    })?;
+fn count_feature(left: &mut usize) -> Result<(), FormatError> {
+    *left = left.checked_sub(1).ok_or(FormatError::too_many(
+        MAX_FEATURES,
+        "functions, inputs, outputs and states",
+    ))?;
     Ok(())
 }
 
-fn function(message: Message<'_>, left: &mut usize) -> Result<Function, Error> {
+fn function(message: Message<'_>, left: &mut usize) -> Result<Function, FormatError> {
     count_feature(left)?;
     let mut function = Function::default();
     for field in message.fields() {
@@ -133,7 +133,7 @@ fn function(message: Message<'_>, left: &mut usize) -> Result<Function, Error> {
     Ok(function)
 }
 
-fn entry(message: Message<'_>) -> Result<(String, String), Error> {
+fn entry(message: Message<'_>) -> Result<(String, String), FormatError> {
     let (mut key, mut value) = (String::new(), String::new());
     for field in message.fields() {
         let field = field?;
@@ -147,7 +147,7 @@ fn entry(message: Message<'_>) -> Result<(String, String), Error> {
 }
 
 /// Reads the beginning of a text.
-fn shown(field: &Field<'_>) -> Result<String, Error> {
+fn shown(field: &Field<'_>) -> Result<String, FormatError> {
     let mut text = field.text()?;
     if text.len() > MAX_SHOWN_TEXT {
         let end = (0..=MAX_SHOWN_TEXT)

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use super::error::Error;
 use crate::executorch::coreml::{Field, Message};
-use crate::{Allowed, Dim, Dynamism, ElementType, TensorInfo, Value, ValueKind};
+use crate::{Allowed, Dim, Dynamism, ElementType, FormatError, TensorInfo, Value, ValueKind};
 use pkgtool_base::package::DType;
 
 /// Maximum number of dimensions.
@@ -38,7 +37,7 @@ type Shape = Vec<Option<u64>>;
 
 impl Feature {
     /// Reads a `FeatureDescription`.
-    pub(super) fn read(message: Message<'_>) -> Result<Self, Error> {
+    pub(super) fn read(message: Message<'_>) -> Result<Self, FormatError> {
         let (mut name, mut kind, mut optional) = (None, ValueKind::None, false);
         for field in message.fields() {
             let field = field?;
@@ -61,7 +60,7 @@ impl Feature {
     }
 }
 
-fn feature_type(message: Message<'_>) -> Result<(ValueKind, bool), Error> {
+fn feature_type(message: Message<'_>) -> Result<(ValueKind, bool), FormatError> {
     let (mut kind, mut optional) = (ValueKind::None, false);
     for field in message.fields() {
         let field = field?;
@@ -106,7 +105,7 @@ fn tensor(element: ElementType, dims: Option<Vec<Dim>>) -> ValueKind {
     }
 }
 
-fn array(message: Message<'_>) -> Result<ValueKind, Error> {
+fn array(message: Message<'_>) -> Result<ValueKind, FormatError> {
     let (mut sizes, mut element) = (Sizes::default(), 0);
     for field in message.fields() {
         let field = field?;
@@ -200,20 +199,17 @@ fn choice_dim(sizes: BTreeSet<Option<u64>>) -> Dim {
 }
 
 /// Reads sizes, packed or one by one.
-fn read_sizes(field: &Field<'_>, into: &mut Shape) -> Result<(), Error> {
+fn read_sizes(field: &Field<'_>, into: &mut Shape) -> Result<(), FormatError> {
     let mut sizes = Vec::new();
     field.integers(&mut sizes)?;
     into.extend(sizes.into_iter().map(|size| u64::try_from(size).ok()));
     if into.len() > MAX_RANK {
-        return Err(Error::TooMany {
-            what: "dimensions of an array",
-            most: MAX_RANK,
-        });
+        return Err(FormatError::too_many(MAX_RANK, "dimensions of an array"));
     }
     Ok(())
 }
 
-fn enumerated_shapes(message: Message<'_>) -> Result<Vec<Shape>, Error> {
+fn enumerated_shapes(message: Message<'_>) -> Result<Vec<Shape>, FormatError> {
     let mut shapes = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -229,16 +225,13 @@ fn enumerated_shapes(message: Message<'_>) -> Result<Vec<Shape>, Error> {
         }
         shapes.push(shape);
         if shapes.len() > MAX_SHAPES {
-            return Err(Error::TooMany {
-                what: "enumerated shapes",
-                most: MAX_SHAPES,
-            });
+            return Err(FormatError::too_many(MAX_SHAPES, "enumerated shapes"));
         }
     }
     Ok(shapes)
 }
 
-fn ranges(message: Message<'_>) -> Result<Vec<(u64, Option<u64>)>, Error> {
+fn ranges(message: Message<'_>) -> Result<Vec<(u64, Option<u64>)>, FormatError> {
     let mut ranges = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -246,10 +239,7 @@ fn ranges(message: Message<'_>) -> Result<Vec<(u64, Option<u64>)>, Error> {
             ranges.push(range(field.message("size range")?)?);
         }
         if ranges.len() > MAX_RANK {
-            return Err(Error::TooMany {
-                what: "dimensions of an array",
-                most: MAX_RANK,
-            });
+            return Err(FormatError::too_many(MAX_RANK, "dimensions of an array"));
         }
     }
     Ok(ranges)
@@ -257,7 +247,7 @@ fn ranges(message: Message<'_>) -> Result<Vec<(u64, Option<u64>)>, Error> {
 
 /// Reads the smallest and the largest size. The largest is `None` if the file has a negative one or
 /// omits it; a maximum of 0 would be meaningless.
-fn range(message: Message<'_>) -> Result<(u64, Option<u64>), Error> {
+fn range(message: Message<'_>) -> Result<(u64, Option<u64>), FormatError> {
     let (mut least, mut most) = (0, None);
     for field in message.fields() {
         let field = field?;
@@ -274,7 +264,7 @@ fn range(message: Message<'_>) -> Result<(u64, Option<u64>), Error> {
 }
 
 /// Describes an image by its colours and size.
-fn image(message: Message<'_>) -> Result<ValueKind, Error> {
+fn image(message: Message<'_>) -> Result<ValueKind, FormatError> {
     let (mut width, mut height, mut colours, mut other) = (0, 0, 0, false);
     for field in message.fields() {
         let field = field?;

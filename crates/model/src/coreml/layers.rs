@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::error::Error;
 use super::parts::each_field;
+use crate::FormatError;
 use crate::executorch::body::ByteRange;
 use pkgtool_base::source::Pages;
 
@@ -241,14 +241,11 @@ pub(super) fn count_parts(
     pages: &Pages<'_>,
     kind: &str,
     range: ByteRange,
-) -> Result<BTreeMap<String, u64>, Error> {
+) -> Result<BTreeMap<String, u64>, FormatError> {
     let mut counts = BTreeMap::new();
     let mut count = |name: String| {
         if counts.len() >= MAX_LAYER_KINDS && !counts.contains_key(&name) {
-            return Err(Error::TooMany {
-                what: "kinds of layers",
-                most: MAX_LAYER_KINDS,
-            });
+            return Err(FormatError::too_many(MAX_LAYER_KINDS, "kinds of layers"));
         }
         *counts.entry(name).or_insert(0) += 1;
         Ok(())
@@ -283,7 +280,7 @@ pub(super) fn count_parts(
 }
 
 /// Returns the byte ranges of the messages in the first field of a message.
-fn inside(pages: &Pages<'_>, range: ByteRange) -> Result<Vec<ByteRange>, Error> {
+fn inside(pages: &Pages<'_>, range: ByteRange) -> Result<Vec<ByteRange>, FormatError> {
     /// Maximum number of layers, or of models in a pipeline.
     const MAX: usize = 1 << 17;
     let mut found = Vec::new();
@@ -292,10 +289,7 @@ fn inside(pages: &Pages<'_>, range: ByteRange) -> Result<Vec<ByteRange>, Error> 
             && let Some(bytes) = part.bytes
         {
             if found.len() >= MAX {
-                return Err(Error::TooMany {
-                    what: "layers",
-                    most: MAX,
-                });
+                return Err(FormatError::too_many(MAX, "layers"));
             }
             found.push(bytes);
         }

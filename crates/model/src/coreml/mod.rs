@@ -15,7 +15,6 @@
 //! weight file are read.
 
 mod description;
-mod error;
 mod feature;
 mod layers;
 mod operations;
@@ -26,12 +25,12 @@ mod whole;
 
 use std::path::Path;
 
-pub use error::Error;
 pub use place::folder_size;
 pub use whole::StandaloneProgram;
 
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
+use crate::FormatError;
 use outline::Outline;
 use pkgtool_base::source::{FileSource, ReadAt};
 use place::ModelFiles;
@@ -61,7 +60,10 @@ impl ModelFormat for CoreMl {
     /// Rejects a `.mlpackage` that is a file instead of a folder.
     fn inspect_named(&self, path: &Path, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
         if is_package(path) && !place::is_zip(source) {
-            return Err(Error::NotAFolder.into());
+            return Err(FormatError::new(
+                "the `.mlpackage` is a file: expected a folder with a Manifest.json",
+            )
+            .into());
         }
         self.inspect(source)
     }
@@ -79,7 +81,7 @@ fn is_package(path: &Path) -> bool {
 }
 
 /// Reads the model in a package and checks its weight records against the weight files there.
-fn inspect_package(path: &Path) -> Result<ModelInfo, Error> {
+fn inspect_package(path: &Path) -> Result<ModelInfo, FormatError> {
     let place = ModelFiles::find(path)?;
     let source = place.open_model()?;
     let outline = Outline::read(&source).map_err(|error| error.within(place.model_name()))?;
@@ -95,7 +97,10 @@ fn inspect_package(path: &Path) -> Result<ModelInfo, Error> {
 
 /// Checks that the records named by a program exist in its weight file, complete and with the
 /// expected types.
-fn check_records(file: &FileSource, records: &[operations::WeightRecord]) -> Result<(), Error> {
+fn check_records(
+    file: &FileSource,
+    records: &[operations::WeightRecord],
+) -> Result<(), FormatError> {
     let pages = pkgtool_base::source::Pages::new(file);
     for record in records {
         record.check(&pages)?;

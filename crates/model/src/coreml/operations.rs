@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::error::Error;
 use crate::executorch::body::ByteRange;
 use crate::executorch::coreml::{Blob, Field, Kind, Message, Type};
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Maximum number of functions, of weight files, and of operation types per function.
@@ -39,7 +39,7 @@ pub(super) struct WeightRecord {
 
 impl Operations {
     /// Scans a program.
-    pub(super) fn read(program: Message<'_>) -> Result<Self, Error> {
+    pub(super) fn read(program: Message<'_>) -> Result<Self, FormatError> {
         let mut operations = Self::default();
         for field in program.fields() {
             let field = field?;
@@ -65,7 +65,7 @@ impl Operations {
         &mut self,
         message: Message<'_>,
         counts: &mut BTreeMap<String, u64>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let (mut opset, mut blocks) = (String::new(), Vec::new());
         for field in message.fields() {
             let field = field?;
@@ -88,7 +88,7 @@ impl Operations {
         &mut self,
         message: Message<'_>,
         counts: &mut BTreeMap<String, u64>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         for field in message.fields() {
             let field = field?;
             if field.number == 3 {
@@ -102,7 +102,7 @@ impl Operations {
         &mut self,
         message: Message<'_>,
         counts: &mut BTreeMap<String, u64>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         for field in message.fields() {
             let field = field?;
             match field.number {
@@ -128,7 +128,7 @@ impl Operations {
     }
 
     /// Scans the values of an argument.
-    fn argument(&mut self, field: &Field<'_>) -> Result<(), Error> {
+    fn argument(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
         let Some(argument) = entry(field)?.1 else {
             return Ok(());
         };
@@ -148,7 +148,7 @@ impl Operations {
     }
 
     /// Collects the weight record of a value.
-    fn value(&mut self, message: Message<'_>) -> Result<(), Error> {
+    fn value(&mut self, message: Message<'_>) -> Result<(), FormatError> {
         let (mut ty, mut place) = (None, None);
         for field in message.fields() {
             let field = field?;
@@ -175,7 +175,7 @@ impl Operations {
 }
 
 /// Reads file and offset of a record.
-fn blob(message: Message<'_>) -> Result<(String, u64), Error> {
+fn blob(message: Message<'_>) -> Result<(String, u64), FormatError> {
     let (mut file, mut offset) = (String::new(), 0);
     for field in message.fields() {
         let field = field?;
@@ -189,7 +189,7 @@ fn blob(message: Message<'_>) -> Result<(String, u64), Error> {
 }
 
 /// Reads key and value of a map entry.
-fn entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), Error> {
+fn entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), FormatError> {
     let (mut name, mut value) = (String::new(), None);
     for field in field.message("entry")?.fields() {
         let field = field?;
@@ -202,9 +202,9 @@ fn entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), Error> 
     Ok((name, value))
 }
 
-fn bound(count: usize, what: &'static str, most: usize) -> Result<(), Error> {
+fn bound(count: usize, what: &'static str, most: usize) -> Result<(), FormatError> {
     if count > most {
-        return Err(Error::TooMany { what, most });
+        return Err(FormatError::too_many(most, what));
     }
     Ok(())
 }
@@ -222,18 +222,14 @@ impl WeightRecord {
     }
 
     /// Checks that the record in the weight file matches the program's reference.
-    pub(super) fn check(&self, pages: &Pages<'_>) -> Result<(), Error> {
+    pub(super) fn check(&self, pages: &Pages<'_>) -> Result<(), FormatError> {
         let file = ByteRange {
             offset: 0,
             size: pages.len(),
         };
         let found = Blob::read(pages, file, self.offset)?;
         let wrong = |expected: String, found: String| {
-            Err(Error::Record {
-                offset: self.offset,
-                expected,
-                found,
-            })
+            Err(FieldPosition::new("weight record", self.offset).expected(expected, found))
         };
         if found.kind != self.kind {
             return wrong(self.kind.name().to_owned(), found.kind.name().to_owned());

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use super::description::{Description, Function};
-use super::error::Error;
 use super::feature::Feature;
 use super::layers::{count_parts, model_kind};
 use super::operations::{Operations, WeightRecord};
@@ -14,8 +13,9 @@ use super::parts::each_field;
 use super::place::{is_zip, relative_weight_path};
 use crate::executorch::body::ByteRange;
 use crate::executorch::coreml::Message;
-use crate::executorch::{Error as MessageError, FieldPosition};
-use crate::{ExternalData, Method, ModelInfo, Segment, Value, ValueKind};
+use crate::{
+    ExternalData, FieldPosition, FormatError, Method, ModelInfo, Segment, Value, ValueKind,
+};
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// Maximum size of a description, in bytes.
@@ -43,14 +43,16 @@ pub(super) struct Outline {
 
 impl Outline {
     /// Reads a model file.
-    pub(super) fn read(source: &dyn ReadAt) -> Result<Self, Error> {
+    pub(super) fn read(source: &dyn ReadAt) -> Result<Self, FormatError> {
         let pages = Pages::new(source);
         let whole = ByteRange {
             offset: 0,
             size: pages.len(),
         };
         if is_zip(source) {
-            return Err(Error::Zipped);
+            return Err(FormatError::new(
+                "the `.mlpackage` is a zip archive: expected a folder; unpack the archive",
+            ));
         }
         let (mut version, mut updatable) = (0, false);
         let (mut description, mut kind) = (None, None);
@@ -66,11 +68,13 @@ impl Outline {
                 }
                 _ => {}
             }
-            Ok::<_, Error>(())
+            Ok::<_, FormatError>(())
         })?;
-        let missing = |expected| Error::MissingPart {
-            expected,
-            size: pages.len(),
+        let missing = |expected| {
+            FormatError::new(format_args!(
+                "expected {expected}, found none in {} bytes",
+                pages.len()
+            ))
         };
         let description = description.ok_or_else(|| missing("a description"))?;
         let (kind, body) = kind.ok_or_else(|| missing("a kind of model"))?;
@@ -250,23 +254,12 @@ pub(super) fn read_bytes(
     range: ByteRange,
     most: u64,
     name: &str,
-) -> Result<Vec<u8>, Error> {
-    let place = || FieldPosition {
-        path: format!("Core ML {name}"),
-        offset: range.offset,
-    };
+) -> Result<Vec<u8>, FormatError> {
+    let place = || FieldPosition::new(format_args!("Core ML {name}"), range.offset);
     if range.size > most {
-        return Err(Error::Message(MessageError::DescriptionTooLarge {
-            place: place(),
-            most,
-        }));
+        return Err(place().too_large(most));
     }
     let size = usize::try_from(range.size).expect("bounded");
     let bytes = pages.bytes(range.offset, size);
-    bytes.map_err(|error| {
-        Error::Message(MessageError::Read {
-            place: place(),
-            error,
-        })
-    })
+    bytes.map_err(|error| place().unreadable(&error))
 }

@@ -3,7 +3,8 @@
 //! The weights of neural networks are deeply nested, so only tags and lengths are read. The
 //! iteration uses [`Walk`], the same walker as for ExecuTorch payloads.
 
-use crate::executorch::Error;
+use crate::FormatError;
+
 use crate::executorch::body::ByteRange;
 use crate::executorch::coreml::Walk;
 use pkgtool_base::source::Pages;
@@ -20,7 +21,7 @@ pub(super) struct ModelField {
 }
 
 /// Calls a function for each field of the message in `range`, in file order.
-pub(super) fn each_field<E: From<Error>>(
+pub(super) fn each_field<E: From<FormatError>>(
     pages: &Pages<'_>,
     range: ByteRange,
     name: &'static str,

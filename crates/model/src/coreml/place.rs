@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use walkdir::WalkDir;
 
-use super::error::Error;
+use crate::FormatError;
 use pkgtool_base::package::reference;
 use pkgtool_base::source::lfs::{self, Pointer};
 use pkgtool_base::source::{self, FileSource, ReadAt};
@@ -52,7 +52,7 @@ struct ManifestItem {
 
 impl ModelFiles {
     /// Finds the files of the model at `path`.
-    pub(super) fn find(path: &Path) -> Result<Self, Error> {
+    pub(super) fn find(path: &Path) -> Result<Self, FormatError> {
         if !path.is_dir() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             return Ok(Self {
@@ -72,18 +72,18 @@ impl ModelFiles {
                 continue;
             }
             if !found.exists() {
-                return Err(Error::Missing {
-                    by: "Manifest.json",
-                    file: item.path.clone(),
-                });
+                return Err(FormatError::new(format_args!(
+                    "`Manifest.json` names `{}`, which does not exist",
+                    item.path
+                )));
             }
             root = Some((found, format!("{DATA_FOLDER}/{}", item.path)));
         }
         let Some((model, name)) = root else {
-            return Err(Error::Manifest {
-                expected: "an entry for its rootModelIdentifier",
-                found: format!("none for `{}`", manifest.root_model_identifier),
-            });
+            return Err(FormatError::new(format_args!(
+                "`Manifest.json`: expected an entry for its rootModelIdentifier, found none for `{}`",
+                manifest.root_model_identifier
+            )));
         };
         Ok(Self {
             root: path.to_owned(),
@@ -103,13 +103,13 @@ impl ModelFiles {
     }
 
     /// Opens the model file.
-    pub(super) fn open_model(&self) -> Result<FileSource, Error> {
+    pub(super) fn open_model(&self) -> Result<FileSource, FormatError> {
         open(&self.model, &self.name)
     }
 
     /// Opens a weight file by the path that the program writes; also returns its path relative to
     /// the package.
-    pub(super) fn weights(&self, written: &str) -> Result<(String, FileSource), Error> {
+    pub(super) fn weights(&self, written: &str) -> Result<(String, FileSource), FormatError> {
         let path = self.weights_path(written)?;
         let name = match path.strip_prefix(&self.root) {
             Ok(below) => below.display().to_string(),
@@ -120,15 +120,14 @@ impl ModelFiles {
     }
 
     /// Resolves the path of a weight file as the program writes it.
-    pub(super) fn weights_path(&self, written: &str) -> Result<PathBuf, Error> {
+    pub(super) fn weights_path(&self, written: &str) -> Result<PathBuf, FormatError> {
         let folder = self.model.parent().unwrap_or(Path::new(""));
         let below = relative_weight_path(written);
         let path = resolve(folder, below, "model")?;
         if !path.exists() {
-            return Err(Error::Missing {
-                by: "model",
-                file: written.to_owned(),
-            });
+            return Err(FormatError::new(format_args!(
+                "`model` names `{written}`, which does not exist"
+            )));
         }
         let real = |path: &Path| {
             let is_here = path.as_os_str().is_empty();
@@ -141,9 +140,9 @@ impl ModelFiles {
             homes.iter().flatten().any(|home| found.starts_with(home))
         });
         if !is_inside {
-            return Err(Error::Link {
-                file: below.to_owned(),
-            });
+            return Err(FormatError::new(format_args!(
+                "`{below}` is a link out of the package; put the file itself there"
+            )));
         }
         Ok(path)
     }
@@ -155,9 +154,13 @@ pub(super) fn relative_weight_path(written: &str) -> &str {
 }
 
 impl Manifest {
-    fn read(path: &Path) -> Result<Self, Error> {
+    fn read(path: &Path) -> Result<Self, FormatError> {
         let expected = "a JSON object";
-        let wrong = |found: String| Error::Manifest { expected, found };
+        let wrong = |found: String| {
+            FormatError::new(format_args!(
+                "`Manifest.json`: expected {expected}, found {found}"
+            ))
+        };
         let file = source::open(path).map_err(|error| wrong(error.to_string()))?;
         file.size()
             .map_err(|_| wrong("not a regular file".to_owned()))?;
@@ -169,48 +172,43 @@ impl Manifest {
             return Err(wrong(format!("more than {MAX_MANIFEST_BYTES} bytes")));
         }
         if let Some(pointer) = Pointer::parse(&bytes) {
-            return Err(Error::Pointer {
-                file: "Manifest.json".to_owned(),
-                size: pointer.size,
-            });
+            return Err(FormatError::new(format_args!(
+                "`Manifest.json` is a Git LFS pointer to {} bytes; run `git lfs pull`",
+                pointer.size
+            )));
         }
         let manifest: Self =
             serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
         if manifest.item_info_entries.len() > MAX_MANIFEST_ENTRIES {
-            return Err(Error::TooMany {
-                what: "entries in Manifest.json",
-                most: MAX_MANIFEST_ENTRIES,
-            });
+            return Err(FormatError::too_many(
+                MAX_MANIFEST_ENTRIES,
+                "entries in Manifest.json",
+            ));
         }
         Ok(manifest)
     }
 }
 
 /// Resolves a path in `folder` that the file `by` references.
-fn resolve(folder: &Path, written: &str, by: &'static str) -> Result<PathBuf, Error> {
+fn resolve(folder: &Path, written: &str, by: &'static str) -> Result<PathBuf, FormatError> {
     let below = written.trim_end_matches('/');
-    reference::resolve(folder, 0, below).map_err(|reason| Error::InvalidPath {
-        by,
-        file: written.to_owned(),
-        reason,
+    reference::resolve(folder, 0, below).map_err(|reason| {
+        FormatError::new(format_args!("`{by}` names `{written}`, which {reason}"))
     })
 }
 
 /// Opens a file of the model, and rejects Git LFS pointers.
-fn open(path: &Path, name: &str) -> Result<FileSource, Error> {
-    let fail = |error| Error::Io {
-        file: name.to_owned(),
-        error,
-    };
+fn open(path: &Path, name: &str) -> Result<FileSource, FormatError> {
+    let fail = |error| FormatError::new(format_args!("`{name}` cannot be read: {error}"));
     let source = FileSource::open(path).map_err(fail)?;
     if source.len() <= lfs::MAX_POINTER_SIZE {
         let mut bytes = vec![0; usize::try_from(source.len()).unwrap_or(0)];
         source.read_exact_at(0, &mut bytes).map_err(fail)?;
         if let Some(pointer) = Pointer::parse(&bytes) {
-            return Err(Error::Pointer {
-                file: name.to_owned(),
-                size: pointer.size,
-            });
+            return Err(FormatError::new(format_args!(
+                "`{name}` is a Git LFS pointer to {} bytes; run `git lfs pull`",
+                pointer.size
+            )));
         }
     }
     Ok(source)

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::Error;
 use super::outline::{MAX_PROGRAM_BYTES, Outline, read_bytes};
 use super::place::ModelFiles;
+use crate::FormatError;
 use crate::executorch::body::ByteRange;
 use crate::executorch::coreml::{Message, Package, read_functions};
 use pkgtool_base::source::{Pages, ReadAt};
@@ -25,17 +25,18 @@ impl StandaloneProgram {
     /// # Errors
     ///
     /// Fails if the model is invalid or not an ML Program.
-    pub fn read(path: &Path, method: &str) -> Result<Self, Error> {
+    pub fn read(path: &Path, method: &str) -> Result<Self, FormatError> {
         let place = ModelFiles::find(path)?;
         let source = place.open_model()?;
-        let within = |error: Error| error.within(place.model_name());
+        let within = |error: FormatError| error.within(place.model_name());
         let outline = Outline::read(&source).map_err(within)?;
         if !outline.is_program() {
             let parts = outline.part_names().map(|part| format!("`{part}`"));
-            return Err(Error::NotMlProgram {
-                parts: parts.collect::<Vec<_>>().join(", "),
-                kind: outline.kind,
-            });
+            return Err(FormatError::unsupported(format_args!(
+                "a Core ML model of kind {} ({}) is not an ML Program; Core ML runs it, on Apple's systems",
+                outline.kind,
+                parts.collect::<Vec<_>>().join(", ")
+            )));
         }
         let info = outline.info(&[]);
         let has_names = info.names_methods;
@@ -43,9 +44,10 @@ impl StandaloneProgram {
         let found = found
             .or(info.methods.first().filter(|_| !has_names))
             .cloned();
-        let no_function = |has: String| Error::UnknownFunction {
-            name: method.to_owned(),
-            has,
+        let no_function = |has: String| {
+            FormatError::new(format_args!(
+                "unknown function `{method}`: expected one of {has}"
+            ))
         };
         let Some(found) = found else {
             let names: Vec<&str> = info.methods.iter().map(|known| &*known.name).collect();
@@ -55,7 +57,7 @@ impl StandaloneProgram {
         let bytes =
             read_bytes(&pages, outline.body, MAX_PROGRAM_BYTES, "program").map_err(within)?;
         let message = Message::new(&bytes, outline.body.offset, "program");
-        let mut program = read_functions(message).map_err(|error| within(error.into()))?;
+        let mut program = read_functions(message).map_err(within)?;
         let wanted = if has_names { &found.name } else { "main" };
         let function = match program.remove(wanted) {
             None if !has_names && program.len() == 1 => program.pop_first().map(|(_, only)| only),
@@ -80,9 +82,10 @@ impl StandaloneProgram {
             Some((file, _)) => {
                 files.push((file, Vec::new()));
                 let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-                return Err(Error::SeveralFiles {
-                    files: names.join(", "),
-                });
+                return Err(FormatError::unsupported(format_args!(
+                    "unsupported program with weights in several files: {}; Core ML runs it, on Apple's systems",
+                    names.join(", ")
+                )));
             }
         };
         let names = |values: &[crate::Value]| -> Vec<String> {

@@ -3,9 +3,9 @@
 //! Invariant: a [`Container`] lies inside the file, and its FlatBuffer inside the container. The
 //! contents of the FlatBuffer are not interpreted here.
 
-use super::error::{Error, FieldPosition};
 use super::flatbuffer::Buffer;
 use super::schema::bundle;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// The supported identifier of programs.
@@ -39,7 +39,7 @@ pub(super) struct Container {
 
 impl Container {
     /// Locates the program in a file.
-    pub(super) fn find(pages: &Pages<'_>) -> Result<Self, Error> {
+    pub(super) fn find(pages: &Pages<'_>) -> Result<Self, FormatError> {
         match identifier(pages)?.as_str() {
             IDENTIFIER => Self::program(pages, 0, pages.len(), "Program"),
             BUNDLE_IDENTIFIER => Self::bundled(pages),
@@ -47,7 +47,7 @@ impl Container {
         }
     }
 
-    fn bundled(pages: &Pages<'_>) -> Result<Self, Error> {
+    fn bundled(pages: &Pages<'_>) -> Result<Self, FormatError> {
         let buffer = Buffer::new(pages, 0, pages.len());
         let root = buffer.root("BundledProgram")?;
         let mut suites = Vec::new();
@@ -58,9 +58,7 @@ impl Container {
         }
         let program = root.vector(bundle::PROGRAM, 1)?;
         if program.is_empty() {
-            return Err(Error::MissingField {
-                place: root.place(bundle::PROGRAM),
-            });
+            return Err(root.place(bundle::PROGRAM).missing());
         }
         let found = Self::program(
             pages,
@@ -74,7 +72,7 @@ impl Container {
         })
     }
 
-    fn program(pages: &Pages<'_>, start: u64, len: u64, name: &str) -> Result<Self, Error> {
+    fn program(pages: &Pages<'_>, start: u64, len: u64, name: &str) -> Result<Self, FormatError> {
         let header = Header { pages, start, name };
         if len < 8 || header.array::<4>(4, "identifier")? != IDENTIFIER.as_bytes() {
             return Err(wrong_identifier(pages, start)?);
@@ -102,62 +100,53 @@ struct Header<'a> {
 
 impl Header<'_> {
     fn place(&self, at: u64, field: &str) -> FieldPosition {
-        FieldPosition {
-            path: format!("{} header.{field}", self.name),
-            offset: self.start + at,
-        }
+        FieldPosition::new(
+            format_args!("{} header.{field}", self.name),
+            self.start + at,
+        )
     }
 
-    fn array<const N: usize>(&self, at: u64, field: &str) -> Result<[u8; N], Error> {
+    fn array<const N: usize>(&self, at: u64, field: &str) -> Result<[u8; N], FormatError> {
         self.pages
             .array(self.start + at)
-            .map_err(|error| Error::Read {
-                place: self.place(at, field),
-                error,
-            })
+            .map_err(|error| self.place(at, field).unreadable(&error))
     }
 
-    fn u64(&self, at: u64, field: &str) -> Result<u64, Error> {
+    fn u64(&self, at: u64, field: &str) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array(at, field)?))
     }
 
     /// Returns `plain`, extended by the values of the header.
-    fn extended(&self, plain: Container) -> Result<Container, Error> {
+    fn extended(&self, plain: Container) -> Result<Container, FormatError> {
         let length = u32::from_le_bytes(self.array(12, "length")?);
         if length < SHORT_HEADER_BYTES {
-            return Err(Error::HeaderLength {
-                place: self.place(12, "length"),
-                found: length,
-            });
+            return Err(self.place(12, "length").expected(
+                "an extended header of at least 24 bytes",
+                format_args!("a length of {length}"),
+            ));
         }
         let flatbuffer = self.u64(16, "program_size")?;
         if flatbuffer < HEADER_END || flatbuffer > plain.len {
-            return Err(Error::ProgramSize {
-                place: self.place(16, "program_size"),
-                found: flatbuffer,
-                least: HEADER_END,
-                most: plain.len,
-            });
+            return Err(self
+                .place(16, "program_size")
+                .flatbuffer_size(HEADER_END, plain.len, flatbuffer));
         }
         let segment_base = self.u64(24, "segment_base_offset")?;
         if segment_base != 0 && segment_base < flatbuffer {
-            return Err(Error::SegmentBase {
-                place: self.place(24, "segment_base_offset"),
-                found: segment_base,
-                least: flatbuffer,
-            });
+            return Err(self.place(24, "segment_base_offset").expected(
+                format_args!("segments to begin after the program's {flatbuffer} bytes"),
+                format_args!("a base offset of {segment_base}"),
+            ));
         }
         if length >= FULL_HEADER_BYTES {
             let size = self.u64(32, "segment_data_size")?;
             let needs = u128::from(segment_base) + u128::from(size);
             if needs > u128::from(plain.len) {
-                return Err(Error::Truncated {
-                    place: self.place(32, "segment_data_size"),
+                return Err(self.place(32, "segment_data_size").truncated(
+                    segment_base,
                     size,
-                    base: segment_base,
-                    needs,
-                    len: plain.len,
-                });
+                    plain.len,
+                ));
             }
         }
         Ok(Container {
@@ -169,17 +158,13 @@ impl Header<'_> {
 }
 
 /// Returns the identifier of a file; empty if the file is too short to have one.
-fn identifier(pages: &Pages<'_>) -> Result<String, Error> {
+fn identifier(pages: &Pages<'_>) -> Result<String, FormatError> {
     if pages.len() < 8 {
         return Ok(String::new());
     }
-    let bytes: [u8; 4] = pages.array(4).map_err(|error| Error::Read {
-        place: FieldPosition {
-            path: "identifier".to_owned(),
-            offset: 4,
-        },
-        error,
-    })?;
+    let bytes: [u8; 4] = pages
+        .array(4)
+        .map_err(|error| FieldPosition::new("identifier", 4).unreadable(&error))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -190,30 +175,28 @@ pub(super) fn is_of_family(bytes: &[u8], letters: [u8; 2]) -> bool {
 }
 
 /// Describes a file that does not begin like a program.
-fn wrong_identifier(pages: &Pages<'_>, start: u64) -> Result<Error, Error> {
+fn wrong_identifier(pages: &Pages<'_>, start: u64) -> Result<FormatError, FormatError> {
     let size = (pages.len() - start).min(64);
     let size_hint = usize::try_from(size).expect("at most 64");
-    let first = pages.bytes(start, size_hint).map_err(|error| Error::Read {
-        place: FieldPosition {
-            path: "the file's first bytes".to_owned(),
-            offset: start,
-        },
-        error,
-    })?;
+    let first = pages
+        .bytes(start, size_hint)
+        .map_err(|error| FieldPosition::new("the file's first bytes", start).unreadable(&error))?;
     let offset = start + 4;
-    let found = |expected| Error::Version {
-        offset,
-        expected,
-        found: String::from_utf8_lossy(&first[4..8]).into_owned(),
+    let found = |expected| {
+        let found = String::from_utf8_lossy(&first[4..8]);
+        format!(
+            "unsupported version of an ExecuTorch program: expected identifier {expected} at offset {offset}, found {found}"
+        )
     };
-    Ok(match first.get(4..8) {
+    let message = match first.get(4..8) {
         Some(id) if is_of_family(id, *b"ET") => found(IDENTIFIER),
         Some(id) if is_of_family(id, *b"BP") => found(BUNDLE_IDENTIFIER),
-        _ => Error::Identifier {
-            offset,
-            found: describe(&first),
-        },
-    })
+        _ => format!(
+            "not an ExecuTorch program: expected identifier ET12 at offset {offset}, found {}",
+            describe(&first)
+        ),
+    };
+    Ok(FormatError::at(offset, message))
 }
 
 /// Describes the first bytes of a file in words.

@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::error::Error;
 use super::flatbuffer::{Buffer, Field};
 use super::storage::ByteRange;
-use crate::{Dim, TensorInfo};
+use crate::{Dim, FormatError, TensorInfo};
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// Maximum number of reads for the header of a graph.
@@ -170,7 +169,7 @@ impl PayloadSummary {
         &mut self,
         source: &dyn ReadAt,
         graph: Option<ByteRange>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let Some(ByteRange { offset, size }) = graph else {
             return Ok(());
         };

@@ -6,8 +6,8 @@
 
 use super::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
 use super::content::PayloadSummary;
-use super::error::Error;
 use super::{coreml, mlx, qnn, vulkan, xnnpack};
+use crate::FormatError;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::ReadAt;
 
@@ -15,7 +15,7 @@ use pkgtool_base::source::ReadAt;
 type FindNamed<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
 
 /// Summarises a payload.
-type ReadPayload = fn(&dyn ReadAt, ByteRange, FindNamed<'_>) -> Result<PayloadSummary, Error>;
+type ReadPayload = fn(&dyn ReadAt, ByteRange, FindNamed<'_>) -> Result<PayloadSummary, FormatError>;
 
 /// The payload of a delegate.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Payload {
     /// Its backend.
     pub backend: Backend,
     /// Its contents, or why they cannot be read.
-    pub content: Result<PayloadSummary, Error>,
+    pub content: Result<PayloadSummary, FormatError>,
 }
 
 /// Readers by backend.

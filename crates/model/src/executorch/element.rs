@@ -58,6 +58,9 @@ pub(super) fn decode(dtype: DType, bytes: &[u8]) -> Option<Vec<Value>> {
         DType::Int16 => elements(bytes, |raw| Some(i16::from_le_bytes(raw).into())),
         DType::Int32 => elements(bytes, |raw| Some(i32::from_le_bytes(raw).into())),
         DType::Int64 => elements(bytes, |raw| Some(i64::from_le_bytes(raw).into())),
+        DType::Uint16 => elements(bytes, |raw| Some(u16::from_le_bytes(raw).into())),
+        DType::Uint32 => elements(bytes, |raw| Some(u32::from_le_bytes(raw).into())),
+        DType::Uint64 => elements(bytes, |raw| Some(u64::from_le_bytes(raw).into())),
         DType::Float16 => elements(bytes, |raw| Number::from_f64(half(u16::from_le_bytes(raw)))),
         DType::Bfloat16 => elements(bytes, |raw| {
             let bits = u32::from(u16::from_le_bytes(raw)) << 16;

@@ -7,12 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::Error;
 use super::flatbuffer::{Table, Vector};
 use super::schema::value;
 use super::storage::Storage;
 use super::value::{Evalue, INT, INT_LIST, TENSOR, Tensor};
-use crate::Dynamism;
+use crate::{Dynamism, FormatError};
 
 /// Approximate memory per fact, in bytes.
 const FACT_COST: u64 = 64;
@@ -113,7 +112,7 @@ impl<'a> ValueUses<'a> {
         inputs: &[u64],
         storage: &Storage<'_>,
         evidence: &mut Evidence,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         for &(operator, [first, second, last]) in &self.calls {
             match operator {
                 EvidenceOperator::SymSize => self.sym_size(first, second, storage, evidence)?,
@@ -129,7 +128,7 @@ impl<'a> ValueUses<'a> {
         dim: u64,
         storage: &Storage<'_>,
         evidence: &mut Evidence,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let Some(tensor) = self.bounded(value, storage)? else {
             return Ok(());
         };
@@ -159,7 +158,7 @@ impl<'a> ValueUses<'a> {
         value: u64,
         storage: &Storage<'_>,
         evidence: &mut Evidence,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let Some(tensor) = self.bounded(value, storage)? else {
             return Ok(());
         };
@@ -192,22 +191,17 @@ impl<'a> ValueUses<'a> {
         Ok(())
     }
 
-    fn item(&self, items: &Vector<'_>, index: u64) -> Result<u64, Error> {
+    fn item(&self, items: &Vector<'_>, index: u64) -> Result<u64, FormatError> {
         let found = items.i64(index)?;
         let count = self.values.len();
         u64::try_from(found)
             .ok()
             .filter(|&value| value < count)
-            .ok_or_else(|| Error::Index {
-                place: items.place(index),
-                what: "values",
-                count,
-                found,
-            })
+            .ok_or_else(|| items.place(index).index("values", count, found))
     }
 
     /// Returns the tensor of a value, if it is one with bounded dynamism.
-    fn bounded(&self, value: u64, storage: &Storage<'_>) -> Result<Option<Tensor>, Error> {
+    fn bounded(&self, value: u64, storage: &Storage<'_>) -> Result<Option<Tensor>, FormatError> {
         let value = Evalue::read(self.values.table(value)?)?;
         if value.tag != TENSOR {
             return Ok(None);
@@ -217,7 +211,7 @@ impl<'a> ValueUses<'a> {
     }
 
     /// Returns the stored integer of a value, even if it is computed later.
-    fn int(&self, value: u64) -> Result<Option<i64>, Error> {
+    fn int(&self, value: u64) -> Result<Option<i64>, FormatError> {
         let value = Evalue::read(self.values.table(value)?)?;
         if value.tag != INT {
             return Ok(None);
@@ -225,7 +219,7 @@ impl<'a> ValueUses<'a> {
         value.table()?.i64(value::INT).map(Some)
     }
 
-    fn keep(&self, value: u64) -> Result<(), Error> {
+    fn keep(&self, value: u64) -> Result<(), FormatError> {
         let table: Table<'_> = self.values.table(value)?;
         table.buffer().keep(FACT_COST, || table.here())
     }

@@ -7,8 +7,8 @@
 
 use std::cell::Cell;
 
-use super::error::{Error, FieldPosition};
 use super::path::{Path, Step};
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Maximum length of a string, in bytes; a longer name is an error, a longer text is truncated.
@@ -40,7 +40,7 @@ impl<'a> Buffer<'a> {
     }
 
     /// Returns the root table, called `name` in messages.
-    pub(crate) fn root(&'a self, name: &'static str) -> Result<Table<'a>, Error> {
+    pub(crate) fn root(&'a self, name: &'static str) -> Result<Table<'a>, FormatError> {
         let path = Path::root(name);
         let at = self.follow(self.start, &path, Step::Here)?;
         Table::read(self, at, path)
@@ -56,51 +56,47 @@ impl<'a> Buffer<'a> {
         &self,
         size: u64,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         self.kept.set(self.kept.get().saturating_add(size));
         if self.kept.get() > MAX_RETAINED_BYTES {
-            return Err(Error::DescriptionTooLarge {
-                place: place(),
-                most: MAX_RETAINED_BYTES,
-            });
+            return Err(place().too_large(MAX_RETAINED_BYTES));
         }
         Ok(())
     }
 
-    fn check(&self, at: u64, size: u64, path: &Path, step: Step) -> Result<(), Error> {
+    fn check(&self, at: u64, size: u64, path: &Path, step: Step) -> Result<(), FormatError> {
         match at.checked_add(size) {
             Some(end) if at >= self.start && end <= self.end => Ok(()),
-            _ => Err(Error::OutsideBuffer {
-                place: path.place(step, at),
-                size,
-                end: self.end,
-            }),
+            _ => Err(path.place(step, at).violates(format_args!(
+                "expected {size} bytes before the end of the FlatBuffer at {}",
+                self.end
+            ))),
         }
     }
 
-    fn array<const N: usize>(&self, at: u64, path: &Path, step: Step) -> Result<[u8; N], Error> {
+    fn array<const N: usize>(
+        &self,
+        at: u64,
+        path: &Path,
+        step: Step,
+    ) -> Result<[u8; N], FormatError> {
         self.check(at, N as u64, path, step)?;
-        self.pages.array(at).map_err(|error| Error::Read {
-            place: path.place(step, at),
-            error,
-        })
+        self.pages
+            .array(at)
+            .map_err(|error| path.place(step, at).unreadable(&error))
     }
 
     /// Returns the target of the offset at `at`, which has at least four bytes inside the buffer.
-    fn follow(&self, at: u64, path: &Path, step: Step) -> Result<u64, Error> {
+    fn follow(&self, at: u64, path: &Path, step: Step) -> Result<u64, FormatError> {
         let found = u32::from_le_bytes(self.array(at, path, step)?);
         let target = at + u64::from(found);
         if found == 0 || target + 4 > self.end {
-            return Err(Error::Offset {
-                place: path.place(step, at),
-                found,
-                end: self.end,
-            });
+            return Err(path.place(step, at).violates(format_args!("expected an offset to a place inside the FlatBuffer, which ends at {}; found {found}", self.end)));
         }
         Ok(target)
     }
 
-    fn string(&self, at: u64, path: &Path, step: Step, cut: bool) -> Result<String, Error> {
+    fn string(&self, at: u64, path: &Path, step: Step, cut: bool) -> Result<String, FormatError> {
         let place = || path.place(step, at);
         let found = u32::from_le_bytes(self.array(at, path, step)?);
         let room = self.end - (at + 4);
@@ -110,21 +106,17 @@ impl<'a> Buffer<'a> {
             room.min(MAX_STRING_BYTES.into())
         };
         if u64::from(found) > most {
-            return Err(Error::StringLength {
-                place: place(),
-                found,
-                most,
-            });
+            return Err(place().expected(
+                format_args!("a string of at most {most} bytes"),
+                format_args!("a length of {found}"),
+            ));
         }
         let size = found.min(MAX_STRING_BYTES);
         self.keep(u64::from(size) + 32, place)?;
         let bytes = self
             .pages
             .bytes(at + 4, size as usize)
-            .map_err(|error| Error::Read {
-                place: place(),
-                error,
-            })?;
+            .map_err(|error| place().unreadable(&error))?;
         match String::from_utf8(bytes) {
             Ok(text) => Ok(text),
             Err(error) => {
@@ -136,10 +128,10 @@ impl<'a> Buffer<'a> {
                     bytes.truncate(valid);
                     return Ok(String::from_utf8_lossy(&bytes).into_owned());
                 }
-                Err(Error::Utf8 {
-                    place: place(),
-                    valid,
-                })
+                Err(place().expected(
+                    "UTF-8 text",
+                    format_args!("an invalid byte after {valid} bytes"),
+                ))
             }
         }
     }
@@ -157,16 +149,16 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn read(buffer: &'a Buffer<'a>, at: u64, path: Path) -> Result<Self, Error> {
+    fn read(buffer: &'a Buffer<'a>, at: u64, path: Path) -> Result<Self, FormatError> {
         let distance = i32::from_le_bytes(buffer.array(at, &path, Step::Here)?);
         let inside = at
             .checked_add_signed(-i64::from(distance))
             .filter(|&vtable| vtable >= buffer.start && vtable + 4 <= buffer.end);
         let Some(vtable) = inside else {
-            return Err(Error::Vtable {
-                place: path.place(Step::Here, at),
-                found: distance,
-            });
+            return Err(path.place(Step::Here, at).expected(
+                "a vtable inside the FlatBuffer",
+                format_args!("a distance of {distance}"),
+            ));
         };
         let sizes: [u8; 4] = buffer.array(vtable, &path, Step::Here)?;
         let vtable_size = u16::from_le_bytes([sizes[0], sizes[1]]);
@@ -177,11 +169,7 @@ impl<'a> Table<'a> {
             || vtable + u64::from(vtable_size) > buffer.end
             || at + u64::from(size) > buffer.end
         {
-            return Err(Error::VtableSize {
-                place: path.place(Step::Here, at),
-                vtable: vtable_size,
-                table: size,
-            });
+            return Err(path.place(Step::Here, at).violates(format_args!("expected a vtable of an even size and a table, of at least 4 bytes each, inside the FlatBuffer; found {vtable_size} and {size}")));
         }
         Ok(Self {
             buffer,
@@ -211,7 +199,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the offset of the field, if it is present.
-    fn slot(&self, field: Field, size: u16) -> Result<Option<u64>, Error> {
+    fn slot(&self, field: Field, size: u16) -> Result<Option<u64>, FormatError> {
         let entry = 4 + 2 * field.0;
         if entry + 2 > self.vtable_size {
             return Ok(None);
@@ -223,22 +211,20 @@ impl<'a> Table<'a> {
             return Ok(None);
         }
         if found < 4 || u32::from(found) + u32::from(size) > u32::from(self.size) {
-            return Err(Error::FieldOutsideTable {
-                place: self.path.place(step, at),
-                size,
-                table: self.size,
-                found,
-            });
+            return Err(self.path.place(step, at).violates(format_args!(
+                "expected a field of {size} bytes inside a table of {}, found it at {found}",
+                self.size
+            )));
         }
         Ok(Some(self.at + u64::from(found)))
     }
 
     /// Returns whether the field is present.
-    pub(crate) fn has(&self, field: Field) -> Result<bool, Error> {
+    pub(crate) fn has(&self, field: Field) -> Result<bool, FormatError> {
         Ok(self.slot(field, 1)?.is_some())
     }
 
-    fn scalar<const N: usize>(&self, field: Field) -> Result<[u8; N], Error> {
+    fn scalar<const N: usize>(&self, field: Field) -> Result<[u8; N], FormatError> {
         let size = u16::try_from(N).expect("scalars are at most eight bytes");
         match self.slot(field, size)? {
             Some(at) => self.buffer.array(at, &self.path, Step::Field(field.1)),
@@ -247,32 +233,32 @@ impl<'a> Table<'a> {
     }
 
     /// Reads an unsigned byte; 0 if absent.
-    pub(crate) fn u8(&self, field: Field) -> Result<u8, Error> {
+    pub(crate) fn u8(&self, field: Field) -> Result<u8, FormatError> {
         Ok(u8::from_le_bytes(self.scalar(field)?))
     }
 
     /// Reads a signed byte; 0 if absent.
-    pub(crate) fn i8(&self, field: Field) -> Result<i8, Error> {
+    pub(crate) fn i8(&self, field: Field) -> Result<i8, FormatError> {
         Ok(i8::from_le_bytes(self.scalar(field)?))
     }
 
     /// Reads a 16-bit integer; 0 if absent.
-    pub(crate) fn i16(&self, field: Field) -> Result<i16, Error> {
+    pub(crate) fn i16(&self, field: Field) -> Result<i16, FormatError> {
         Ok(i16::from_le_bytes(self.scalar(field)?))
     }
 
     /// Reads a 32-bit unsigned integer; 0 if absent.
-    pub(crate) fn u32(&self, field: Field) -> Result<u32, Error> {
+    pub(crate) fn u32(&self, field: Field) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.scalar(field)?))
     }
 
     /// Reads a 32-bit integer; 0 if absent.
-    pub(crate) fn i32(&self, field: Field) -> Result<i32, Error> {
+    pub(crate) fn i32(&self, field: Field) -> Result<i32, FormatError> {
         Ok(i32::from_le_bytes(self.scalar(field)?))
     }
 
     /// Reads a 32-bit integer; `default` if absent.
-    pub(crate) fn i32_or(&self, field: Field, default: i32) -> Result<i32, Error> {
+    pub(crate) fn i32_or(&self, field: Field, default: i32) -> Result<i32, FormatError> {
         match self.slot(field, 4)? {
             Some(_) => self.i32(field),
             None => Ok(default),
@@ -280,56 +266,55 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a 64-bit unsigned integer; 0 if absent.
-    pub(crate) fn u64(&self, field: Field) -> Result<u64, Error> {
+    pub(crate) fn u64(&self, field: Field) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.scalar(field)?))
     }
 
     /// Reads a 64-bit integer; 0 if absent.
-    pub(crate) fn i64(&self, field: Field) -> Result<i64, Error> {
+    pub(crate) fn i64(&self, field: Field) -> Result<i64, FormatError> {
         Ok(i64::from_le_bytes(self.scalar(field)?))
     }
 
     /// Reads a float; 0 if absent.
-    pub(crate) fn f32(&self, field: Field) -> Result<f32, Error> {
+    pub(crate) fn f32(&self, field: Field) -> Result<f32, FormatError> {
         Ok(f32::from_le_bytes(self.scalar(field)?))
     }
 
     /// Reads a double; 0 if absent.
-    pub(crate) fn f64(&self, field: Field) -> Result<f64, Error> {
+    pub(crate) fn f64(&self, field: Field) -> Result<f64, FormatError> {
         Ok(f64::from_le_bytes(self.scalar(field)?))
     }
 
-    fn target(&self, field: Field) -> Result<Option<u64>, Error> {
+    fn target(&self, field: Field) -> Result<Option<u64>, FormatError> {
         self.slot(field, 4)?
             .map(|at| self.buffer.follow(at, &self.path, Step::Field(field.1)))
             .transpose()
     }
 
     /// Reads a table, if present.
-    pub(crate) fn table(&self, field: Field) -> Result<Option<Table<'a>>, Error> {
+    pub(crate) fn table(&self, field: Field) -> Result<Option<Table<'a>>, FormatError> {
         self.target(field)?
             .map(|at| Table::read(self.buffer, at, self.path.then(Step::Field(field.1))))
             .transpose()
     }
 
     /// Reads a required table.
-    pub(crate) fn required_table(&self, field: Field) -> Result<Table<'a>, Error> {
-        self.table(field)?.ok_or_else(|| Error::MissingField {
-            place: self.place(field),
-        })
+    pub(crate) fn required_table(&self, field: Field) -> Result<Table<'a>, FormatError> {
+        self.table(field)?
+            .ok_or_else(|| self.place(field).missing())
     }
 
     /// Reads a name, if present; a name that is too long is an error.
-    pub(crate) fn name(&self, field: Field) -> Result<Option<String>, Error> {
+    pub(crate) fn name(&self, field: Field) -> Result<Option<String>, FormatError> {
         self.text(field, false)
     }
 
     /// Reads a text, if present; a very long text is truncated.
-    pub(crate) fn truncated_text(&self, field: Field) -> Result<Option<String>, Error> {
+    pub(crate) fn truncated_text(&self, field: Field) -> Result<Option<String>, FormatError> {
         self.text(field, true)
     }
 
-    fn text(&self, field: Field, cut: bool) -> Result<Option<String>, Error> {
+    fn text(&self, field: Field, cut: bool) -> Result<Option<String>, FormatError> {
         let step = Step::Field(field.1);
         self.target(field)?
             .map(|at| self.buffer.string(at, &self.path, step, cut))
@@ -337,7 +322,7 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a vector of elements of `width` bytes; empty if absent.
-    pub(crate) fn vector(&self, field: Field, width: u8) -> Result<Vector<'a>, Error> {
+    pub(crate) fn vector(&self, field: Field, width: u8) -> Result<Vector<'a>, FormatError> {
         let path = self.path.then(Step::Field(field.1));
         let Some(at) = self.target(field)? else {
             return Ok(Vector {
@@ -351,11 +336,10 @@ impl<'a> Table<'a> {
         let found = u32::from_le_bytes(self.buffer.array(at, &path, Step::Here)?);
         let most = (self.buffer.end - (at + 4)) / u64::from(width);
         if u64::from(found) > most {
-            return Err(Error::VectorLength {
-                place: path.place(Step::Here, at),
-                found,
-                most,
-            });
+            return Err(path.place(Step::Here, at).expected(
+                format_args!("a vector of at most {most} elements"),
+                format_args!("a length of {found}"),
+            ));
         }
         Ok(Vector {
             buffer: self.buffer,
@@ -367,7 +351,7 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a vector of tables (or strings); empty if absent.
-    pub(crate) fn tables(&self, field: Field) -> Result<Vector<'a>, Error> {
+    pub(crate) fn tables(&self, field: Field) -> Result<Vector<'a>, FormatError> {
         self.vector(field, 4)
     }
 }
@@ -413,79 +397,76 @@ impl<'a> Vector<'a> {
         self.first + index * u64::from(self.width)
     }
 
-    fn element<const N: usize>(&self, index: u64) -> Result<[u8; N], Error> {
+    fn element<const N: usize>(&self, index: u64) -> Result<[u8; N], FormatError> {
         self.buffer
             .array(self.at(index), &self.path, Step::Index(index))
     }
 
     /// Reads an unsigned byte.
-    pub(crate) fn u8(&self, index: u64) -> Result<u8, Error> {
+    pub(crate) fn u8(&self, index: u64) -> Result<u8, FormatError> {
         Ok(u8::from_le_bytes(self.element(index)?))
     }
 
     /// Reads a 16-bit unsigned integer.
-    pub(crate) fn u16(&self, index: u64) -> Result<u16, Error> {
+    pub(crate) fn u16(&self, index: u64) -> Result<u16, FormatError> {
         Ok(u16::from_le_bytes(self.element(index)?))
     }
 
     /// Reads a 32-bit unsigned integer.
-    pub(crate) fn u32(&self, index: u64) -> Result<u32, Error> {
+    pub(crate) fn u32(&self, index: u64) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.element(index)?))
     }
 
     /// Reads a 32-bit integer.
-    pub(crate) fn i32(&self, index: u64) -> Result<i32, Error> {
+    pub(crate) fn i32(&self, index: u64) -> Result<i32, FormatError> {
         Ok(i32::from_le_bytes(self.element(index)?))
     }
 
     /// Reads a 64-bit integer.
-    pub(crate) fn i64(&self, index: u64) -> Result<i64, Error> {
+    pub(crate) fn i64(&self, index: u64) -> Result<i64, FormatError> {
         Ok(i64::from_le_bytes(self.element(index)?))
     }
 
     /// Reads a 64-bit unsigned integer.
-    pub(crate) fn u64(&self, index: u64) -> Result<u64, Error> {
+    pub(crate) fn u64(&self, index: u64) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.element(index)?))
     }
 
     /// Reads a 32-bit float.
-    pub(crate) fn f32(&self, index: u64) -> Result<f32, Error> {
+    pub(crate) fn f32(&self, index: u64) -> Result<f32, FormatError> {
         Ok(f32::from_le_bytes(self.element(index)?))
     }
 
     /// Reads a double.
-    pub(crate) fn f64(&self, index: u64) -> Result<f64, Error> {
+    pub(crate) fn f64(&self, index: u64) -> Result<f64, FormatError> {
         Ok(f64::from_le_bytes(self.element(index)?))
     }
 
     /// Reads the first `N` 32-bit unsigned integers, or all if there are fewer, in one read.
-    pub(crate) fn numbers<const N: usize>(&self) -> Result<Vec<u64>, Error> {
+    pub(crate) fn numbers<const N: usize>(&self) -> Result<Vec<u64>, FormatError> {
         let mut bytes = [[0; 4]; N];
         let used = &mut bytes[..N.min(self.len as usize)];
         let read = self.buffer.pages.read(self.first, used.as_flattened_mut());
-        read.map_err(|error| Error::Read {
-            place: self.here(),
-            error,
-        })?;
+        read.map_err(|error| self.here().unreadable(&error))?;
         let numbers = used.iter().map(|four| u32::from_le_bytes(*four).into());
         Ok(numbers.collect())
     }
 
     /// Counts `size` bytes of memory for each element.
-    pub(crate) fn keep(&self, size: u64) -> Result<(), Error> {
+    pub(crate) fn keep(&self, size: u64) -> Result<(), FormatError> {
         let size = self.len().saturating_mul(size);
         self.buffer.keep(size, || self.here())
     }
 
     /// Reads a table.
-    pub(crate) fn table(&self, index: u64) -> Result<Table<'a>, Error> {
+    pub(crate) fn table(&self, index: u64) -> Result<Table<'a>, FormatError> {
         let step = Step::Index(index);
         let at = self.buffer.follow(self.at(index), &self.path, step)?;
         Table::read(self.buffer, at, self.path.then(step))
     }
 
     /// Iterates over all tables in order.
-    pub(crate) fn iter_tables(&self) -> impl Iterator<Item = Result<Table<'a>, Error>> {
+    pub(crate) fn iter_tables(&self) -> impl Iterator<Item = Result<Table<'a>, FormatError>> {
         (0..self.len()).map(|index| self.table(index))
     }
 }

@@ -52,7 +52,6 @@ pub use content::{
     WeightStorage,
 };
 pub use contents::{Payload, contents, payload_summary};
-pub use error::{Error, FieldPosition};
 pub use flat_tensor::FlatTensor;
 pub use place::place;
 pub use stored::ConstantData;

@@ -3,10 +3,9 @@
 //! A path is a shared chain of steps. Naming a table costs one small allocation; the text is
 //! created only for an error.
 
+use crate::FieldPosition;
 use std::fmt;
 use std::rc::Rc;
-
-use super::error::FieldPosition;
 
 /// One step of a path.
 #[derive(Debug, Clone, Copy)]
@@ -48,11 +47,10 @@ impl Path {
 
     /// Returns the position one step further, for a message.
     pub(super) fn place(&self, step: Step, offset: u64) -> FieldPosition {
-        let path = match step {
-            Step::Here => self.to_string(),
-            _ => self.then(step).to_string(),
-        };
-        FieldPosition { path, offset }
+        match step {
+            Step::Here => FieldPosition::new(self, offset),
+            _ => FieldPosition::new(self.then(step), offset),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 //! The header consists of a magic text and the positions of the FlatBuffer and of the data behind
 //! it, relative to the payload. [`Header::parts`] checks both positions against the payload's size.
 
-use super::error::{Error, FieldPosition};
 use super::storage::ByteRange;
+use crate::{FieldPosition, FormatError};
 
 /// A parsed header; each range is offset and size.
 pub(super) struct Header {
@@ -40,25 +40,18 @@ impl Header {
         least: u64,
         place: impl Fn(u64, &str) -> FieldPosition,
         data_size: &str,
-    ) -> Result<(ByteRange, ByteRange), Error> {
+    ) -> Result<(ByteRange, ByteRange), FormatError> {
         let ByteRange { offset, size: len } = payload;
         let ((graph, size), (data, constants)) = (self.flatbuffer, self.data);
         if size < least || graph + size > len {
-            return Err(Error::ProgramSize {
-                place: place(14, "flatbuffer_size"),
-                found: size,
-                least: 8,
-                most: len.saturating_sub(graph),
-            });
+            return Err(place(14, "flatbuffer_size").flatbuffer_size(
+                8,
+                len.saturating_sub(graph),
+                size,
+            ));
         }
         if data.checked_add(constants).is_none_or(|end| end > len) {
-            return Err(Error::Truncated {
-                place: place(22, data_size),
-                size: constants,
-                base: data,
-                needs: u128::from(data) + u128::from(constants),
-                len,
-            });
+            return Err(place(22, data_size).truncated(data, constants, len));
         }
         let inside = |at: u64, size: u64| ByteRange {
             offset: offset + at,

@@ -5,14 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::delegate::PayloadReader;
-use super::error::{Error, FieldPosition};
 use super::evidence::{Evidence, EvidenceOperator, ValueUses};
 use super::flatbuffer::{Field, Table, Vector};
 use super::schema::{chain, plan};
 use super::storage::{Externals, Storage, StoredBytes};
 use super::value::{Evalue, TENSOR, Tensor};
 use super::wiring::{self, Wiring};
-use crate::{Delegate, Dynamism, Method, Value};
+use crate::{Delegate, Dynamism, FieldPosition, FormatError, Method, Value};
 
 /// Last member of the union `InstructionArguments`.
 const LAST_INSTRUCTION: u8 = 5;
@@ -40,10 +39,10 @@ impl Plan {
         storage: &mut Storage<'_>,
         payloads: &PayloadReader<'_>,
         externals: &mut Externals,
-    ) -> Result<Self, Error> {
-        let name = table.name(plan::NAME)?.ok_or_else(|| Error::MissingField {
-            place: table.place(plan::NAME),
-        })?;
+    ) -> Result<Self, FormatError> {
+        let name = table
+            .name(plan::NAME)?
+            .ok_or_else(|| table.place(plan::NAME).missing())?;
         let (delegates, stored) = read_delegates(table, storage)?;
         let values = table.tables(plan::VALUES)?;
         let mut evidence = Evidence::default();
@@ -86,7 +85,7 @@ fn wire_delegates(
     code: &InstructionWalk<'_>,
     delegates: &[Delegate],
     stored: &[Option<StoredBytes>],
-) -> Result<Wiring, Error> {
+) -> Result<Wiring, FormatError> {
     let mut wiring = Wiring::default();
     for &value in method.inputs.iter().chain(outputs) {
         wiring.tensor(method, value)?;
@@ -106,7 +105,7 @@ fn wire_delegates(
 fn read_delegates(
     table: &Table<'_>,
     storage: &mut Storage<'_>,
-) -> Result<(Vec<Delegate>, Vec<Option<StoredBytes>>), Error> {
+) -> Result<(Vec<Delegate>, Vec<Option<StoredBytes>>), FormatError> {
     let mut delegates = Vec::new();
     let mut payloads = Vec::new();
     for delegate in table.tables(plan::DELEGATES)?.iter_tables() {
@@ -128,17 +127,13 @@ pub(super) fn find_payload(
     data: &Table<'_>,
     id: &str,
     storage: &mut Storage<'_>,
-) -> Result<StoredBytes, Error> {
+) -> Result<StoredBytes, FormatError> {
     let index = data.u32(plan::INDEX)?;
     let place = || data.place(plan::INDEX);
     match data.i8(plan::LOCATION)? {
         0 => storage.inline_payload(index, place),
         1 => storage.segment_payload(index, id, place),
-        found => Err(Error::EnumValue {
-            place: data.place(plan::LOCATION),
-            found,
-            most: 1,
-        }),
+        found => Err(data.place(plan::LOCATION).enum_value(1, found)),
     }
 }
 
@@ -148,7 +143,7 @@ fn check_values(
     storage: &Storage<'_>,
     externals: &mut Externals,
     evidence: &mut Evidence,
-) -> Result<(), Error> {
+) -> Result<(), FormatError> {
     for outer in values.iter_tables() {
         let found = Evalue::read(outer?)?;
         if found.tag != TENSOR {
@@ -175,7 +170,7 @@ fn describe(
     indices: &[u64],
     values: &Vector<'_>,
     storage: &Storage<'_>,
-) -> Result<Vec<Value>, Error> {
+) -> Result<Vec<Value>, FormatError> {
     indices
         .iter()
         .map(|&index| {
@@ -185,7 +180,11 @@ fn describe(
         .collect()
 }
 
-fn read_indices(table: &Table<'_>, field: Field, values: &Vector<'_>) -> Result<Vec<u64>, Error> {
+fn read_indices(
+    table: &Table<'_>,
+    field: Field,
+    values: &Vector<'_>,
+) -> Result<Vec<u64>, FormatError> {
     let vector = table.vector(field, 4)?;
     let mut indices = Vec::new();
     for position in 0..vector.len() {
@@ -202,20 +201,15 @@ fn in_range(
     count: u64,
     what: &'static str,
     place: impl FnOnce() -> FieldPosition,
-) -> Result<u64, Error> {
+) -> Result<u64, FormatError> {
     u64::try_from(found)
         .ok()
         .filter(|&index| index < count)
-        .ok_or_else(|| Error::Index {
-            place: place(),
-            what,
-            count,
-            found: found.into(),
-        })
+        .ok_or_else(|| place().index(what, count, found))
 }
 
 /// Returns an operator's full name: `aten::add.out`.
-pub(super) fn operator_name(operator: &Table<'_>) -> Result<String, Error> {
+pub(super) fn operator_name(operator: &Table<'_>) -> Result<String, FormatError> {
     let mut name = operator.name(plan::OPERATOR_NAME)?.unwrap_or_default();
     let overload = operator.name(plan::OVERLOAD)?.unwrap_or_default();
     if !overload.is_empty() {
@@ -239,7 +233,7 @@ struct InstructionWalk<'a> {
 }
 
 impl<'a> InstructionWalk<'a> {
-    fn new(table: &Table<'a>, values: &Vector<'a>, delegates: u64) -> Result<Self, Error> {
+    fn new(table: &Table<'a>, values: &Vector<'a>, delegates: u64) -> Result<Self, FormatError> {
         let mut operators = Vec::new();
         for operator in table.tables(plan::OPERATORS)?.iter_tables() {
             operators.push((operator_name(&operator?)?, 0));
@@ -255,7 +249,7 @@ impl<'a> InstructionWalk<'a> {
         })
     }
 
-    fn read(&mut self, table: &Table<'a>) -> Result<(), Error> {
+    fn read(&mut self, table: &Table<'a>) -> Result<(), FormatError> {
         for chain in table.tables(plan::CHAINS)?.iter_tables() {
             let instructions = chain?.tables(chain::INSTRUCTIONS)?;
             for instruction in instructions.iter_tables() {
@@ -266,14 +260,12 @@ impl<'a> InstructionWalk<'a> {
         Ok(())
     }
 
-    fn instruction(&mut self, table: &Table<'a>, count: u64) -> Result<(), Error> {
+    fn instruction(&mut self, table: &Table<'a>, count: u64) -> Result<(), FormatError> {
         let tag = table.u8(chain::ARGS_TYPE)?;
         if tag == 0 || tag > LAST_INSTRUCTION {
-            return Err(Error::UnionType {
-                place: table.place(chain::ARGS_TYPE),
-                found: tag,
-                most: LAST_INSTRUCTION,
-            });
+            return Err(table
+                .place(chain::ARGS_TYPE)
+                .union_type(LAST_INSTRUCTION, tag));
         }
         let args = table.required_table(chain::INSTR_ARGS)?;
         match tag {
@@ -294,7 +286,7 @@ impl<'a> InstructionWalk<'a> {
         }
     }
 
-    fn kernel_call(&mut self, call: &Table<'a>) -> Result<(), Error> {
+    fn kernel_call(&mut self, call: &Table<'a>) -> Result<(), FormatError> {
         let count = self.operators.len() as u64;
         let operator = index(call, chain::OP_INDEX, count, "operators")?;
         let position = usize::try_from(operator).expect("an index of a Vec");
@@ -318,7 +310,7 @@ impl<'a> InstructionWalk<'a> {
         Ok(())
     }
 
-    fn delegate_call(&mut self, call: &Table<'a>) -> Result<(), Error> {
+    fn delegate_call(&mut self, call: &Table<'a>) -> Result<(), FormatError> {
         let delegate = index(call, chain::DELEGATE_INDEX, self.delegates, "delegates")?;
         let delegate = usize::try_from(delegate).expect("an index of a Vec");
         let args = call.vector(chain::ARGS, 4)?;
@@ -335,18 +327,18 @@ impl<'a> InstructionWalk<'a> {
         Ok(())
     }
 
-    fn computes(&mut self, call: &Table<'a>, value: u64) -> Result<(), Error> {
+    fn computes(&mut self, call: &Table<'a>, value: u64) -> Result<(), FormatError> {
         call.buffer().keep(INDEX_COST, || call.here())?;
         self.traces.computes(value);
         Ok(())
     }
 
-    fn argument(&self, args: &Vector<'a>, position: u64) -> Result<u64, Error> {
+    fn argument(&self, args: &Vector<'a>, position: u64) -> Result<u64, FormatError> {
         let place = || args.place(position);
         in_range(args.i32(position)?, self.values.len(), "values", place)
     }
 
-    fn value(&self, table: &Table<'a>, field: Field) -> Result<u64, Error> {
+    fn value(&self, table: &Table<'a>, field: Field) -> Result<u64, FormatError> {
         index(table, field, self.values.len(), "values")
     }
 
@@ -362,6 +354,11 @@ impl<'a> InstructionWalk<'a> {
     }
 }
 
-fn index(table: &Table<'_>, field: Field, count: u64, what: &'static str) -> Result<u64, Error> {
+fn index(
+    table: &Table<'_>,
+    field: Field,
+    count: u64,
+    what: &'static str,
+) -> Result<u64, FormatError> {
     in_range(table.i32(field)?, count, what, || table.place(field))
 }

@@ -7,7 +7,6 @@ use super::couple::name_related_dims;
 use super::declared::Declarations;
 use super::delegate::{CheckedPayloads, PayloadReader};
 use super::dynamism::resolve;
-use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
 use super::load::{self, LoadInputs};
 use super::plan::Plan;
@@ -15,7 +14,7 @@ use super::schema::{plan, program};
 use super::shape::PROGRAM;
 use super::storage::{Externals, Storage};
 use super::verify::verify;
-use crate::{ExternalData, ModelInfo, NamedData};
+use crate::{ExternalData, FormatError, ModelInfo, NamedData};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -25,7 +24,7 @@ pub(super) const BASE_BUDGET: u64 = 1_000_000;
 const BUDGET_PER_BYTE: u64 = 6;
 
 /// Reads the program in `source`.
-pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
+pub(super) fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, FormatError> {
     let container = Container::find(&Pages::with_budget(source, BASE_BUDGET))?;
     // Offsets may lead to the same table many times, so the budget depends on the header's size.
     let budget = container
@@ -83,17 +82,14 @@ fn read_plans(
     storage: &mut Storage<'_>,
     payloads: &PayloadReader<'_>,
     externals: &mut Externals,
-) -> Result<Vec<Plan>, Error> {
+) -> Result<Vec<Plan>, FormatError> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut names = BTreeSet::new();
     for table in root.tables(program::EXECUTION_PLAN)?.iter_tables() {
         let table = table?;
         let plan = Plan::read(&table, storage, payloads, externals)?;
         if !names.insert(plan.method.name.clone()) {
-            return Err(Error::DuplicateMethod {
-                place: table.place(plan::NAME),
-                found: plan.method.name,
-            });
+            return Err(table.place(plan::NAME).duplicate_method(&plan.method.name));
         }
         plans.push(plan);
     }

@@ -6,10 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::Container;
-use super::error::{Error, FieldPosition};
 use super::flatbuffer::{Table, Vector};
 use super::schema::{inline, program, segment};
-use crate::{Segment, TensorInfo};
+use crate::{FieldPosition, FormatError, Segment, TensorInfo};
 
 /// Maximum length of a key in a segment's name, in characters.
 const MAX_KEY_CHARS: usize = 12;
@@ -70,7 +69,7 @@ impl From<StoredBytes> for ByteRange {
 
 impl<'a> Storage<'a> {
     /// Reads the root table's storage fields.
-    pub(super) fn read(root: &Table<'a>, container: &Container) -> Result<Self, Error> {
+    pub(super) fn read(root: &Table<'a>, container: &Container) -> Result<Self, FormatError> {
         let mut storage = Self {
             segments: read_segments(root, container)?,
             constants: None,
@@ -86,7 +85,7 @@ impl<'a> Storage<'a> {
         Ok(storage)
     }
 
-    fn read_constants(&mut self, root: &Table<'a>) -> Result<(), Error> {
+    fn read_constants(&mut self, root: &Table<'a>) -> Result<(), FormatError> {
         let Some(table) = root.table(program::CONSTANT_SEGMENT)? else {
             return Ok(());
         };
@@ -107,7 +106,7 @@ impl<'a> Storage<'a> {
         Ok(())
     }
 
-    fn read_mutable(&mut self, root: &Table<'a>) -> Result<(), Error> {
+    fn read_mutable(&mut self, root: &Table<'a>) -> Result<(), FormatError> {
         for table in root.tables(program::MUTABLE_DATA)?.iter_tables() {
             let table = table?;
             let index = table.u32(segment::SUB_INDEX)?;
@@ -122,7 +121,7 @@ impl<'a> Storage<'a> {
         Ok(())
     }
 
-    fn read_named(&mut self, root: &Table<'a>) -> Result<(), Error> {
+    fn read_named(&mut self, root: &Table<'a>) -> Result<(), FormatError> {
         for table in root.tables(program::NAMED_DATA)?.iter_tables() {
             let table = table?;
             let key = table.name(segment::KEY)?.unwrap_or_default();
@@ -142,15 +141,10 @@ impl<'a> Storage<'a> {
         index: u32,
         place: impl FnOnce() -> FieldPosition,
         name: impl FnOnce() -> String,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, FormatError> {
         let count = self.segments.len() as u64;
         let Some(area) = self.segments.get_mut(index as usize) else {
-            return Err(Error::Index {
-                place: place(),
-                what: "segments",
-                count,
-                found: index.into(),
-            });
+            return Err(place().index("segments", count, index));
         };
         area.name.get_or_insert_with(name);
         Ok(index as usize)
@@ -161,15 +155,10 @@ impl<'a> Storage<'a> {
         &self,
         index: u32,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, Error> {
+    ) -> Result<StoredBytes, FormatError> {
         let count = self.inline_delegates.len();
         if u64::from(index) >= count {
-            return Err(Error::Index {
-                place: place(),
-                what: "inline delegate payloads",
-                count,
-                found: index.into(),
-            });
+            return Err(place().index("inline delegate payloads", count, index));
         }
         let table = self.inline_delegates.table(index.into())?;
         let bytes = table.vector(inline::DATA, 1)?;
@@ -185,7 +174,7 @@ impl<'a> Storage<'a> {
         index: u32,
         id: &str,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, Error> {
+    ) -> Result<StoredBytes, FormatError> {
         let index = self.use_segment(index, place, || format!("delegate {id}"))?;
         let area = &self.segments[index];
         Ok(StoredBytes {
@@ -199,18 +188,13 @@ impl<'a> Storage<'a> {
         &self,
         index: u32,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, Error> {
+    ) -> Result<StoredBytes, FormatError> {
         if let Some(constants) = &self.constants {
             return self.stored(constants, index, "constants", place);
         }
         let count = self.inline_constants.len();
         if u64::from(index) >= count {
-            return Err(Error::Index {
-                place: place(),
-                what: "constants",
-                count,
-                found: index.into(),
-            });
+            return Err(place().index("constants", count, index));
         }
         let table = self.inline_constants.table(index.into())?;
         let bytes = table.vector(inline::STORAGE, 1)?;
@@ -226,17 +210,12 @@ impl<'a> Storage<'a> {
         which: u64,
         index: u32,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, Error> {
+    ) -> Result<StoredBytes, FormatError> {
         let list = usize::try_from(which)
             .ok()
             .and_then(|which| self.mutable.get(which));
         let Some(list) = list else {
-            return Err(Error::Index {
-                place: place(),
-                what: "mutable data segments",
-                count: self.mutable.len() as u64,
-                found: i64::try_from(which).unwrap_or(i64::MAX),
-            });
+            return Err(place().index("mutable data segments", self.mutable.len(), which));
         };
         self.stored(list, index, "mutable tensors", place)
     }
@@ -247,16 +226,11 @@ impl<'a> Storage<'a> {
         index: u32,
         what: &'static str,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, Error> {
+    ) -> Result<StoredBytes, FormatError> {
         let count = list.offsets.len();
         let area = self.segments.get(list.segment);
         let (Some(area), true) = (area, u64::from(index) < count) else {
-            return Err(Error::Index {
-                place: place(),
-                what,
-                count,
-                found: index.into(),
-            });
+            return Err(place().index(what, count, index));
         };
         let offset = list.offsets.u64(index.into())?;
         match area.size.checked_sub(offset) {
@@ -264,11 +238,10 @@ impl<'a> Storage<'a> {
                 offset: area.offset + offset,
                 available,
             }),
-            None => Err(Error::DataOffset {
-                place: list.offsets.place(index.into()),
-                found: offset,
-                most: area.size,
-            }),
+            None => Err(list
+                .offsets
+                .place(index.into())
+                .data_offset(area.size, offset)),
         }
     }
 
@@ -299,7 +272,7 @@ impl<'a> Storage<'a> {
     /// Returns the size of the weights in the file, in bytes: the segments of constants, of mutable
     /// initial data and of named data (each once, whole), plus inline constants. Weights inside
     /// delegate payloads are excluded, because they cannot be separated from code.
-    pub(super) fn weight_bytes(&self) -> Result<u64, Error> {
+    pub(super) fn weight_bytes(&self) -> Result<u64, FormatError> {
         let mut sum = 0u64;
         for &index in &self.weights {
             sum = sum.saturating_add(self.segments[index].size);
@@ -329,7 +302,7 @@ impl<'a> Storage<'a> {
     }
 }
 
-fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<NamedRange>, Error> {
+fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<NamedRange>, FormatError> {
     let mut segments = Vec::new();
     let mut previous = 0;
     for table in root.tables(program::SEGMENTS)?.iter_tables() {
@@ -338,11 +311,10 @@ fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<NamedRan
         let offset = table.u64(segment::OFFSET)?;
         let size = table.u64(segment::SIZE)?;
         if offset < previous {
-            return Err(Error::SegmentOrder {
-                place: table.place(segment::OFFSET),
-                found: offset,
-                previous,
-            });
+            return Err(table.place(segment::OFFSET).expected(
+                "segments sorted by offset",
+                format_args!("{offset} after {previous}"),
+            ));
         }
         previous = offset;
         let base = container.segment_base;
@@ -350,13 +322,7 @@ fn read_segments(root: &Table<'_>, container: &Container) -> Result<Vec<NamedRan
         // Without a header, a non-empty segment lacks a base; an empty segment needs none.
         let homeless = base == 0 && size > 0;
         if homeless || end > u128::from(container.len) {
-            return Err(Error::SegmentRange {
-                place: table.here(),
-                offset,
-                size,
-                base,
-                len: container.len,
-            });
+            return Err(table.here().violates(format_args!("expected the segment to end inside the program's {} bytes, found {size} bytes at {offset} from base {base}", container.len)));
         }
         segments.push(NamedRange {
             offset: container.start + base + offset,

@@ -1,7 +1,7 @@
 //! The location of the constants of a delegate's graph.
 
-use super::error::{Error, FieldPosition};
 use super::storage::ByteRange;
+use crate::{FieldPosition, FormatError};
 
 /// The location of a constant's elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,17 +19,13 @@ impl ConstantData {
         offset: u64,
         size: u64,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FormatError> {
         match offset.checked_add(size) {
             Some(end) if end <= stored.size => Ok(Self::Payload(ByteRange {
                 offset: stored.offset + offset,
                 size,
             })),
-            _ => Err(Error::DataOffset {
-                place: place(),
-                found: offset.saturating_add(size),
-                most: stored.size,
-            }),
+            _ => Err(place().data_offset(stored.size, offset.saturating_add(size))),
         }
     }
 }

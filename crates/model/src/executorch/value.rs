@@ -4,11 +4,10 @@
 //! dynamic ones.
 
 use super::element::{LAST_CODE, decode, element_of};
-use super::error::Error;
 use super::flatbuffer::Table;
 use super::schema::{tensor, value};
 use super::storage::{Storage, StoredBytes};
-use crate::{Dim, Dynamism, ElementType, TensorInfo, ValueKind};
+use crate::{Dim, Dynamism, ElementType, FormatError, TensorInfo, ValueKind};
 
 /// Maximum number of dimensions of a tensor; the runtime itself stops at 16.
 const MAX_RANK: u64 = 64;
@@ -74,33 +73,27 @@ pub(super) enum TensorSource {
 
 impl<'a> Evalue<'a> {
     /// Reads the type of a value.
-    pub(super) fn read(outer: Table<'a>) -> Result<Self, Error> {
+    pub(super) fn read(outer: Table<'a>) -> Result<Self, FormatError> {
         let tag = outer.u8(value::TYPE)?;
         if tag == 0 || tag > LAST_TAG {
-            return Err(Error::UnionType {
-                place: outer.place(value::TYPE),
-                found: tag,
-                most: LAST_TAG,
-            });
+            return Err(outer.place(value::TYPE).union_type(LAST_TAG, tag));
         }
         let table = outer.table(value::VALUE)?;
         if table.is_none() && tag != NULL {
-            return Err(Error::MissingField {
-                place: outer.place(value::VALUE),
-            });
+            return Err(outer.place(value::VALUE).missing());
         }
         Ok(Self { tag, table, outer })
     }
 
     /// Returns the value's own table.
-    pub(super) fn table(&self) -> Result<&Table<'a>, Error> {
-        self.table.as_ref().ok_or_else(|| Error::MissingField {
-            place: self.outer.place(value::VALUE),
-        })
+    pub(super) fn table(&self) -> Result<&Table<'a>, FormatError> {
+        self.table
+            .as_ref()
+            .ok_or_else(|| self.outer.place(value::VALUE).missing())
     }
 
     /// Converts the value to the format-neutral form, with the data of a small constant.
-    pub(super) fn describe(&self, storage: &Storage<'_>) -> Result<ValueKind, Error> {
+    pub(super) fn describe(&self, storage: &Storage<'_>) -> Result<ValueKind, FormatError> {
         let keep = |size| self.outer.buffer().keep(size, || self.outer.here());
         keep(128)?;
         let other = |name: &str| Ok(ValueKind::Other(name.to_owned()));
@@ -133,7 +126,7 @@ impl<'a> Evalue<'a> {
 
 impl Tensor {
     /// Reads a tensor and checks its references.
-    pub(super) fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, Error> {
+    pub(super) fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, FormatError> {
         let (element, width) = element_of(table.i8(tensor::SCALAR_TYPE)?);
         let sizes = read_sizes(table)?;
         let dynamism = match table.i8(tensor::DYNAMISM)? {
@@ -141,11 +134,7 @@ impl Tensor {
             1 => Dynamism::Bounded,
             2 => Dynamism::Unbounded,
             found => {
-                return Err(Error::EnumValue {
-                    place: table.place(tensor::DYNAMISM),
-                    found,
-                    most: 2,
-                });
+                return Err(table.place(tensor::DYNAMISM).enum_value(2, found));
             }
         };
         let bytes = match dynamism {
@@ -195,7 +184,7 @@ impl Tensor {
 
     /// Returns the maximum size of a tensor in bytes, as the runtime computes it; `None` for an
     /// undefined type.
-    pub(super) fn bytes(table: &Table<'_>) -> Result<Option<u64>, Error> {
+    pub(super) fn bytes(table: &Table<'_>) -> Result<Option<u64>, FormatError> {
         let code = table.i8(tensor::SCALAR_TYPE)?;
         if !(0..=LAST_CODE).contains(&code) {
             return Ok(None);
@@ -211,7 +200,7 @@ impl Tensor {
     }
 
     /// Returns its dimensions from the outermost in memory; empty if the order is invalid.
-    pub(super) fn dim_order(table: &Table<'_>) -> Result<Vec<usize>, Error> {
+    pub(super) fn dim_order(table: &Table<'_>) -> Result<Vec<usize>, FormatError> {
         let rank = table.vector(tensor::SIZES, 4)?.len();
         let order = table.vector(tensor::DIM_ORDER, 1)?;
         if rank > MAX_RANK || order.len() != rank {
@@ -228,7 +217,7 @@ impl Tensor {
     }
 
     /// Returns the elements of a small constant.
-    fn data(&self, table: &Table<'_>) -> Result<Option<Vec<serde_json::Value>>, Error> {
+    fn data(&self, table: &Table<'_>) -> Result<Option<Vec<serde_json::Value>>, FormatError> {
         let ElementType::Known(dtype) = self.element else {
             return Ok(None);
         };
@@ -245,10 +234,7 @@ impl Tensor {
         let raw = buffer
             .pages()
             .bytes(stored.offset, size)
-            .map_err(|error| Error::Read {
-                place: place(),
-                error,
-            })?;
+            .map_err(|error| place().unreadable(&error))?;
         Ok(decode(dtype, &raw))
     }
 
@@ -275,22 +261,15 @@ impl Tensor {
     }
 }
 
-fn read_sizes(table: &Table<'_>) -> Result<Vec<u64>, Error> {
+fn read_sizes(table: &Table<'_>) -> Result<Vec<u64>, FormatError> {
     let vector = table.vector(tensor::SIZES, 4)?;
     if vector.len() > MAX_RANK {
-        return Err(Error::Rank {
-            place: vector.here(),
-            found: vector.len(),
-            most: MAX_RANK,
-        });
+        return Err(vector.here().rank(MAX_RANK, vector.len()));
     }
     (0..vector.len())
         .map(|index| {
             let found = vector.i32(index)?;
-            u64::try_from(found).map_err(|_| Error::NegativeSize {
-                place: vector.place(index),
-                found: found.into(),
-            })
+            u64::try_from(found).map_err(|_| vector.place(index).negative_size(found))
         })
         .collect()
 }
@@ -300,7 +279,7 @@ fn size_in_bytes(
     table: &Table<'_>,
     sizes: &[u64],
     width: Option<u64>,
-) -> Result<Option<u64>, Error> {
+) -> Result<Option<u64>, FormatError> {
     let elements = sizes
         .iter()
         .try_fold(1u64, |product, size| product.checked_mul(*size));
@@ -309,38 +288,36 @@ fn size_in_bytes(
     let bytes = elements.and_then(|elements| elements.checked_mul(width.unwrap_or(1)));
     match bytes {
         Some(bytes) => Ok(width.map(|_| bytes)),
-        None => Err(Error::TensorSize {
-            place: table.place(tensor::SIZES),
-            found: sizes.to_vec(),
-        }),
+        None => Err(table.place(tensor::SIZES).expected(
+            "a tensor whose size fits 64 bits",
+            format_args!("{:?}", sizes.to_vec()),
+        )),
     }
 }
 
-fn external_name(extra: &Table<'_>) -> Result<Option<String>, Error> {
+fn external_name(extra: &Table<'_>) -> Result<Option<String>, FormatError> {
     match extra.i8(tensor::LOCATION)? {
         0 => Ok(None),
         1 => Ok(Some(extra.name(tensor::FULL_NAME)?.unwrap_or_default())),
-        found => Err(Error::EnumValue {
-            place: extra.place(tensor::LOCATION),
-            found,
-            most: 1,
-        }),
+        found => Err(extra.place(tensor::LOCATION).enum_value(1, found)),
     }
 }
 
-fn check_data(table: &Table<'_>, stored: StoredBytes, bytes: Option<u64>) -> Result<(), Error> {
+fn check_data(
+    table: &Table<'_>,
+    stored: StoredBytes,
+    bytes: Option<u64>,
+) -> Result<(), FormatError> {
     match bytes {
-        Some(size) if size > stored.available => Err(Error::TensorData {
-            place: table.place(tensor::DATA_INDEX),
-            offset: stored.offset,
-            size,
-            available: stored.available,
-        }),
+        Some(size) if size > stored.available => Err(table.place(tensor::DATA_INDEX).expected(
+            format_args!("{size} bytes of tensor data at {}", stored.offset),
+            format_args!("{} there", stored.available),
+        )),
         _ => Ok(()),
     }
 }
 
-fn is_row_major(table: &Table<'_>) -> Result<bool, Error> {
+fn is_row_major(table: &Table<'_>) -> Result<bool, FormatError> {
     let order = table.vector(tensor::DIM_ORDER, 1)?;
     for index in 0..order.len() {
         if u64::from(order.u8(index)?) != index {
@@ -351,7 +328,7 @@ fn is_row_major(table: &Table<'_>) -> Result<bool, Error> {
 }
 
 /// Returns a tensor's planned memory: the number of the memory and the offset in it.
-pub(super) fn planned_memory(allocation: &Table<'_>) -> Result<(u32, u64), Error> {
+pub(super) fn planned_memory(allocation: &Table<'_>) -> Result<(u32, u64), FormatError> {
     let low = u64::from(allocation.u32(tensor::MEMORY_LOW)?);
     let high = u64::from(allocation.u32(tensor::MEMORY_HIGH)?);
     Ok((allocation.u32(tensor::MEMORY)?, high << 32 | low))

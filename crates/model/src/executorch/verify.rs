@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::error::{Error, FieldPosition};
 use super::path::Step;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Maximum number of tables that the verifier of a device walks.
@@ -55,7 +55,7 @@ pub(super) fn verify(
     (start, len): (u64, u64),
     name: &'static str,
     root: &'static TableSchema,
-) -> Result<(), Error> {
+) -> Result<(), FormatError> {
     let mut verifier = Verifier {
         pages,
         start,
@@ -97,17 +97,14 @@ impl Verifier<'_> {
                 }
             }
         }
-        FieldPosition {
-            path,
-            offset: self.start.saturating_add(at),
-        }
+        FieldPosition::new(path, self.start.saturating_add(at))
     }
 
     fn within<T>(
         &mut self,
         step: Step,
-        work: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        work: impl FnOnce(&mut Self) -> Result<T, FormatError>,
+    ) -> Result<T, FormatError> {
         self.steps.push(step);
         let outcome = work(self);
         self.steps.pop();
@@ -116,30 +113,28 @@ impl Verifier<'_> {
 
     /// Checks that `size` bytes at `at` end inside the buffer. FlatBuffers requires one more byte
     /// after them.
-    fn extent(&self, at: u64, size: u64) -> Result<(), Error> {
+    fn extent(&self, at: u64, size: u64) -> Result<(), FormatError> {
         if size < self.len && at <= self.len - size {
             return Ok(());
         }
-        Err(Error::OutsideBuffer {
-            place: self.place(at),
-            size,
-            end: self.start + self.len,
-        })
+        Err(self.place(at).violates(format_args!(
+            "expected {size} bytes before the end of the FlatBuffer at {}",
+            self.start + self.len
+        )))
     }
 
-    fn aligned(&self, at: u64, to: u8) -> Result<(), Error> {
+    fn aligned(&self, at: u64, to: u8) -> Result<(), FormatError> {
         if at.is_multiple_of(to.into()) {
             return Ok(());
         }
-        Err(Error::Alignment {
-            place: self.place(at),
-            wanted: to,
-            found: at,
-        })
+        Err(self.place(at).expected(
+            format_args!("a multiple of {to} from the FlatBuffer's beginning"),
+            at,
+        ))
     }
 
     /// Reads a number after checking its alignment and extent.
-    fn number<const N: usize>(&self, at: u64) -> Result<[u8; N], Error> {
+    fn number<const N: usize>(&self, at: u64) -> Result<[u8; N], FormatError> {
         let size = u8::try_from(N).expect("numbers are at most eight bytes");
         self.aligned(at, size)?;
         self.extent(at, size.into())?;
@@ -147,42 +142,35 @@ impl Verifier<'_> {
     }
 
     /// Reads bytes whose extent was checked before.
-    fn raw<const N: usize>(&self, at: u64) -> Result<[u8; N], Error> {
+    fn raw<const N: usize>(&self, at: u64) -> Result<[u8; N], FormatError> {
         let bytes = self.pages.array(self.start + at);
-        bytes.map_err(|error| Error::Read {
-            place: self.place(at),
-            error,
-        })
+        bytes.map_err(|error| self.place(at).unreadable(&error))
     }
 
     /// Returns the target of the offset at `at`.
-    fn offset(&self, at: u64) -> Result<u64, Error> {
+    fn offset(&self, at: u64) -> Result<u64, FormatError> {
         let found = u32::from_le_bytes(self.number(at)?);
         let target = at + u64::from(found);
         if found == 0 || found > i32::MAX.unsigned_abs() || target >= self.len {
-            return Err(Error::Offset {
-                place: self.place(at),
-                found,
-                end: self.start + self.len,
-            });
+            return Err(self.place(at).violates(format_args!("expected an offset to a place inside the FlatBuffer, which ends at {}; found {found}", self.start + self.len)));
         }
         Ok(target)
     }
 
-    fn table(&mut self, at: u64, shape: &'static TableSchema) -> Result<(), Error> {
+    fn table(&mut self, at: u64, shape: &'static TableSchema) -> Result<(), FormatError> {
         self.tables += 1;
         if self.tables > MAX_TABLES {
-            return Err(Error::TooManyTables {
-                place: self.place(at),
-                most: MAX_TABLES,
-            });
+            return Err(self.place(at).expected(
+                format_args!("at most {MAX_TABLES} tables"),
+                "more at this point",
+            ));
         }
         let distance = i32::from_le_bytes(self.number(at)?);
         let Some(vtable) = at.checked_add_signed(-i64::from(distance)) else {
-            return Err(Error::Vtable {
-                place: self.place(at),
-                found: distance,
-            });
+            return Err(self.place(at).expected(
+                "a vtable inside the FlatBuffer",
+                format_args!("a distance of {distance}"),
+            ));
         };
         let entries = self.vtable(vtable)?;
         let mut member = 0;
@@ -198,7 +186,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    fn vtable(&mut self, at: u64) -> Result<Vtable, Error> {
+    fn vtable(&mut self, at: u64) -> Result<Vtable, FormatError> {
         if let Some(known) = self.vtables.get(&at) {
             return Ok(*known);
         }
@@ -216,7 +204,7 @@ impl Verifier<'_> {
         Ok(entries)
     }
 
-    fn field(&mut self, at: u64, kind: &'static Kind, member: &mut u8) -> Result<(), Error> {
+    fn field(&mut self, at: u64, kind: &'static Kind, member: &mut u8) -> Result<(), FormatError> {
         match kind {
             Kind::Number(size) => {
                 self.aligned(at, *size)?;
@@ -234,9 +222,9 @@ impl Verifier<'_> {
                 if self.raw(end)? == [0] {
                     return Ok(());
                 }
-                Err(Error::Terminator {
-                    place: self.place(end),
-                })
+                Err(self
+                    .place(end)
+                    .expected("a zero byte after the string", "another byte"))
             }
             Kind::Numbers(size) => {
                 let at = self.offset(at)?;
@@ -259,7 +247,11 @@ impl Verifier<'_> {
         }
     }
 
-    fn vector_of_tables(&mut self, at: u64, shape: &'static TableSchema) -> Result<(), Error> {
+    fn vector_of_tables(
+        &mut self,
+        at: u64,
+        shape: &'static TableSchema,
+    ) -> Result<(), FormatError> {
         let at = self.offset(at)?;
         let end = self.vector(at, 4)?;
         for (index, slot) in (at + 4..end).step_by(4).enumerate() {
@@ -272,17 +264,19 @@ impl Verifier<'_> {
     }
 
     /// Returns the end of a vector's elements.
-    fn vector(&self, at: u64, width: u8) -> Result<u64, Error> {
+    fn vector(&self, at: u64, width: u8) -> Result<u64, FormatError> {
         let found = u32::from_le_bytes(self.number(at)?);
         let bytes = 4 + u64::from(found) * u64::from(width);
         if u64::from(found) >= MAX_VECTOR_BYTES / u64::from(width)
             || self.extent(at, bytes).is_err()
         {
-            return Err(Error::VectorLength {
-                place: self.place(at),
-                found,
-                most: self.len.saturating_sub(at + 4) / u64::from(width),
-            });
+            return Err(self.place(at).expected(
+                format_args!(
+                    "a vector of at most {} elements",
+                    self.len.saturating_sub(at + 4) / u64::from(width)
+                ),
+                format_args!("a length of {found}"),
+            ));
         }
         Ok(at + bytes)
     }

@@ -8,14 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::delegate::PayloadReader;
-use super::error::Error;
 use super::evidence::DimFact;
 use super::flatbuffer::Vector;
 use super::payload_graph::{Shape, UNKNOWN_SIZE};
 use super::relations::{DimId, Relations, Rule};
 use super::storage::{Storage, StoredBytes};
 use super::value::{Evalue, TENSOR, Tensor};
-use crate::Dynamism;
+use crate::{Dynamism, FormatError};
 
 /// The dimensions of a method's tensors and the facts about them.
 #[derive(Debug, Default)]
@@ -63,7 +62,7 @@ impl Wiring {
         method: &Method<'_>,
         (id, payload): (&str, StoredBytes),
         args: &[u64],
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let named = |name: &str| method.storage.find_named(name).map(Into::into);
         let ports = method
             .payloads
@@ -94,7 +93,7 @@ impl Wiring {
     }
 
     /// Adds the dimensions of a value, if it is a tensor.
-    pub(super) fn tensor(&mut self, method: &Method<'_>, value: u64) -> Result<(), Error> {
+    pub(super) fn tensor(&mut self, method: &Method<'_>, value: u64) -> Result<(), FormatError> {
         let found = Evalue::read(method.values.table(value)?)?;
         if found.tag != TENSOR || self.tensors.contains_key(&value) {
             return Ok(());

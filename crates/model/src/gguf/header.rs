@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::MAGIC;
 use super::element::{element_of, ggml_type};
 use super::reader::Reader;
-use super::{Error, MAGIC};
-use crate::{Dim, Dynamism, ModelFormat, ModelInfo, NamedData, Segment, TensorInfo};
+use crate::{
+    Dim, Dynamism, FieldPosition, FormatError, ModelFormat, ModelInfo, NamedData, Segment,
+    TensorInfo,
+};
 use pkgtool_base::source::Pages;
 
 /// Maximum number of dimensions of a tensor (`GGML_MAX_DIMS`).
@@ -29,7 +32,7 @@ struct Tensor {
     size: Option<u64>,
 }
 
-pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
+pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, FormatError> {
     let mut reader = Reader::new(pages);
     let version = version(&mut reader)?;
     // Both counts precede the items that they count.
@@ -43,23 +46,17 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
         let offset = reader.at;
         let key = reader.name(&format_args!("{place}.key"))?;
         if !keys.insert(key.clone()) {
-            return Err(Error::DuplicateName {
-                place,
-                offset,
-                name: key,
-            });
+            return Err(
+                FieldPosition::new(place, offset).violates(format_args!("duplicate name {key:?}"))
+            );
         }
         let offset = reader.at;
         let value = reader.value(&format_args!("{place} ({key})"))?;
         if key == "general.alignment" {
             alignment = value.number.unwrap_or(0);
             if !alignment.is_power_of_two() || alignment < 8 {
-                return Err(Error::Value {
-                    place: format!("{place} ({key})"),
-                    offset,
-                    expected: "a power of two of at least 8".to_owned(),
-                    found: alignment,
-                });
+                return Err(FieldPosition::new(format_args!("{place} ({key})"), offset)
+                    .expected("a power of two of at least 8", alignment));
             }
         }
         metadata.push((key, value.shown));
@@ -70,11 +67,8 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
         let offset = reader.at;
         let tensor = read_tensor(&mut reader, index, alignment)?;
         if !names.insert(tensor.name.clone()) {
-            return Err(Error::DuplicateName {
-                place: tensor.place,
-                offset,
-                name: tensor.name,
-            });
+            return Err(FieldPosition::new(tensor.place, offset)
+                .violates(format_args!("duplicate name {:?}", tensor.name)));
         }
         tensors.push(tensor);
     }
@@ -91,32 +85,30 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     ))
 }
 
-fn version(reader: &mut Reader<'_>) -> Result<u32, Error> {
+fn version(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
     let magic: [u8; 4] = reader.array(&"magic")?;
     if magic != *MAGIC {
         let found = format!("\"{}\"", magic.escape_ascii());
-        return Err(Error::Magic { found });
+        return Err(FieldPosition::new("magic", 0).expected("\"GGUF\"", found));
     }
     let version = reader.u32(&"version")?;
     match version {
         2 | 3 => Ok(version),
-        _ => Err(Error::Version {
-            found: match version.swap_bytes() {
+        _ => {
+            let found = match version.swap_bytes() {
                 swapped @ 1..=9 => format!("{swapped} in big-endian"),
                 _ => version.to_string(),
-            },
-        }),
+            };
+            Err(FieldPosition::new("version", 4).expected("2 or 3, little-endian", found))
+        }
     }
 }
 
-fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Tensor, Error> {
+fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Tensor, FormatError> {
     let place = format!("tensors[{index}]");
     let name = reader.name(&format_args!("{place}.name"))?;
-    let value = |field: &str, offset, expected: String, found| Error::Value {
-        place: format!("{place}.{field}"),
-        offset,
-        expected,
-        found,
+    let value = |field: &str, offset, expected: String, found| {
+        FieldPosition::new(format_args!("{place}.{field}"), offset).expected(expected, found)
     };
     let at = reader.at;
     let rank = reader.u32(&format_args!("{place}.n_dims"))?;
@@ -178,28 +170,30 @@ fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Te
 }
 
 /// Sorts tensors by data offset and checks that their data lies inside the file without overlap.
-fn check_data_ranges(tensors: &mut [Tensor], data: u64, len: u64) -> Result<(), Error> {
+fn check_data_ranges(tensors: &mut [Tensor], data: u64, len: u64) -> Result<(), FormatError> {
     tensors.sort_by_key(|tensor| (tensor.offset, tensor.size));
     let mut before: Option<(&str, u64)> = None;
     for tensor in &*tensors {
         let offset = data.saturating_add(tensor.offset);
         let size = tensor.size.unwrap_or(0);
         if offset.checked_add(size).is_none_or(|end| end > len) {
-            return Err(Error::Truncated {
-                place: format!("{} ({})", tensor.place, tensor.name),
+            return Err(FormatError::at(
                 offset,
-                size,
-                len,
-            });
+                format_args!(
+                    "{} ({}): its data, {size} bytes at offset {offset}, extends past the end of the file, which has {len} bytes",
+                    tensor.place, tensor.name
+                ),
+            ));
         }
         if let Some((other, end)) = before.filter(|(_, end)| tensor.offset < *end) {
-            return Err(Error::Overlap {
-                place: format!("{} ({})", tensor.place, tensor.name),
+            return Err(FieldPosition::new(
+                format_args!("{} ({})", tensor.place, tensor.name),
                 offset,
-                found: tensor.offset,
-                other: other.to_owned(),
-                end,
-            });
+            )
+            .violates(format_args!(
+                "its data begins at {}, inside that of {other:?}, which ends at {end}",
+                tensor.offset
+            )));
         }
         before = Some((&tensor.name, tensor.offset + size));
     }

@@ -7,14 +7,12 @@
 //! the memory. Tensor data is never read.
 
 mod element;
-mod error;
 mod header;
 mod reader;
 
 use std::path::Path;
 
 pub use element::{GgmlType, ggml_type};
-pub use error::Error;
 
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};

@@ -4,7 +4,7 @@
 
 use std::fmt::Display;
 
-use super::Error;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Maximum length of a name, in bytes.
@@ -68,72 +68,66 @@ impl<'a> Reader<'a> {
         self.pages.len().saturating_sub(self.at)
     }
 
-    pub(super) fn array<const N: usize>(&mut self, place: &dyn Display) -> Result<[u8; N], Error> {
-        let found = self.pages.array(self.at).map_err(|error| Error::Read {
-            place: place.to_string(),
-            error,
-        })?;
+    pub(super) fn array<const N: usize>(
+        &mut self,
+        place: &dyn Display,
+    ) -> Result<[u8; N], FormatError> {
+        let found = self
+            .pages
+            .array(self.at)
+            .map_err(|error| FormatError::unreadable(place, &error))?;
         self.at += N as u64;
         Ok(found)
     }
 
-    pub(super) fn u32(&mut self, place: &dyn Display) -> Result<u32, Error> {
+    pub(super) fn u32(&mut self, place: &dyn Display) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array(place)?))
     }
 
-    pub(super) fn u64(&mut self, place: &dyn Display) -> Result<u64, Error> {
+    pub(super) fn u64(&mut self, place: &dyn Display) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array(place)?))
     }
 
     /// Reads a count of items that take at least `least` bytes each.
-    pub(super) fn count(&mut self, place: &dyn Display, least: u64) -> Result<u64, Error> {
+    pub(super) fn count(&mut self, place: &dyn Display, least: u64) -> Result<u64, FormatError> {
         let offset = self.at;
         let found = self.u64(place)?;
         let left = self.left();
         if found.checked_mul(least).is_none_or(|needs| needs > left) {
-            return Err(Error::Count {
-                place: place.to_string(),
-                offset,
-                found,
-                left,
-            });
+            return Err(FieldPosition::new(place, offset).violates(format_args!(
+                "a count of {found} does not fit the remaining {left} bytes"
+            )));
         }
         Ok(found)
     }
 
     /// Reads the length of a text and checks that the file has as many bytes left.
-    fn length(&mut self, place: &dyn Display) -> Result<u64, Error> {
+    fn length(&mut self, place: &dyn Display) -> Result<u64, FormatError> {
         let offset = self.at;
         let length = self.u64(place)?;
         let left = self.left();
         if length > left {
-            return Err(Error::LengthPastEnd {
-                place: place.to_string(),
-                offset,
-                length,
-                left,
-            });
+            return Err(FieldPosition::new(place, offset).violates(format_args!(
+                "needs {length} bytes, but the file has {left} left"
+            )));
         }
         Ok(length)
     }
 
-    fn bytes(&self, place: &dyn Display, size: u64) -> Result<Vec<u8>, Error> {
+    fn bytes(&self, place: &dyn Display, size: u64) -> Result<Vec<u8>, FormatError> {
         let size = usize::try_from(size).expect("the caller bounds it");
         let bytes = self.pages.bytes(self.at, size);
-        bytes.map_err(|error| Error::Read {
-            place: place.to_string(),
-            error,
-        })
+        bytes.map_err(|error| FormatError::unreadable(place, &error))
     }
 
     /// Reads a complete name.
-    pub(super) fn name(&mut self, place: &dyn Display) -> Result<String, Error> {
+    pub(super) fn name(&mut self, place: &dyn Display) -> Result<String, FormatError> {
         let offset = self.at;
         let length = self.length(place)?;
-        let wrong = || Error::Name {
-            place: place.to_string(),
-            offset,
-            most: MAX_NAME_BYTES,
+        let wrong = || {
+            FieldPosition::new(place, offset).violates(format_args!(
+                "expected a name in UTF-8 of at most {MAX_NAME_BYTES} bytes"
+            ))
         };
         if length > MAX_NAME_BYTES {
             return Err(wrong());
@@ -145,7 +139,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the beginning of a text and skips the rest.
-    fn text(&mut self, place: &dyn Display) -> Result<String, Error> {
+    fn text(&mut self, place: &dyn Display) -> Result<String, FormatError> {
         let length = self.length(place)?;
         let shown = length.min(MAX_SHOWN_TEXT_BYTES);
         self.keep(place, shown + NAME_COST)?;
@@ -159,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value of any type.
-    pub(super) fn value(&mut self, place: &dyn Display) -> Result<Value, Error> {
+    pub(super) fn value(&mut self, place: &dyn Display) -> Result<Value, FormatError> {
         let kind = self.kind(place)?;
         let other = |shown: String| Value {
             shown,
@@ -187,12 +181,9 @@ impl<'a> Reader<'a> {
                     [0] => other("false".to_owned()),
                     [1] => other("true".to_owned()),
                     [found] => {
-                        return Err(Error::Value {
-                            place: place.to_string(),
-                            offset,
-                            expected: "a bool, 0 or 1".to_owned(),
-                            found: found.into(),
-                        });
+                        return Err(
+                            FieldPosition::new(place, offset).expected("a bool, 0 or 1", found)
+                        );
                     }
                 }
             }
@@ -208,30 +199,22 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn kind(&mut self, place: &dyn Display) -> Result<u32, Error> {
+    fn kind(&mut self, place: &dyn Display) -> Result<u32, FormatError> {
         let offset = self.at;
         let kind = self.u32(place)?;
         if kind as usize >= VALUE_TYPES.len() {
-            return Err(Error::Value {
-                place: format!("{place} type"),
-                offset,
-                expected: "a type from 0 to 12".to_owned(),
-                found: kind.into(),
-            });
+            return Err(FieldPosition::new(format_args!("{place} type"), offset)
+                .expected("a type from 0 to 12", kind));
         }
         Ok(kind)
     }
 
     /// Skips an array; returns the type and number of its elements.
-    fn skip_array(&mut self, place: &dyn Display, depth: u32) -> Result<(u32, u64), Error> {
+    fn skip_array(&mut self, place: &dyn Display, depth: u32) -> Result<(u32, u64), FormatError> {
         let offset = self.at;
         if depth > MAX_DEPTH {
-            return Err(Error::Value {
-                place: place.to_string(),
-                offset,
-                expected: format!("at most {MAX_DEPTH} nested arrays"),
-                found: depth.into(),
-            });
+            return Err(FieldPosition::new(place, offset)
+                .expected(format_args!("at most {MAX_DEPTH} nested arrays"), depth));
         }
         let kind = self.kind(place)?;
         let size = VALUE_TYPES[kind as usize].1;
@@ -260,13 +243,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Counts bytes that stay in memory against the limit.
-    pub(super) fn keep(&mut self, place: &dyn Display, size: u64) -> Result<(), Error> {
+    pub(super) fn keep(&mut self, place: &dyn Display, size: u64) -> Result<(), FormatError> {
         self.kept = self.kept.saturating_add(size);
         if self.kept > MAX_RETAINED_BYTES {
-            return Err(Error::DescriptionTooLarge {
-                place: place.to_string(),
-                most: MAX_RETAINED_BYTES,
-            });
+            return Err(FormatError::new(format_args!(
+                "{place}: names, shapes and texts take more than {MAX_RETAINED_BYTES} bytes"
+            )));
         }
         Ok(())
     }

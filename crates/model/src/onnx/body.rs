@@ -11,7 +11,8 @@ use super::interface::UnresolvedNames;
 use super::load::{self, Attribute, Kind, LoadChecks, Node, Use, WalkedGraph};
 use super::tensor::Tensor;
 use super::wire::Field;
-use super::{Error, Fault, context, schema, tensor, value};
+use super::{context, schema, tensor, value};
+use crate::FormatError;
 
 /// Maximum nesting depth of graphs.
 const MAX_DEPTH: u32 = 32;
@@ -48,7 +49,7 @@ impl BodyWalk {
         &mut self,
         graph: &Field<'_>,
         sought: &mut UnresolvedNames,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         self.walk(graph, 1, Kind::Main, sought).map(|_| ())
     }
 
@@ -59,13 +60,11 @@ impl BodyWalk {
         depth: u32,
         kind: Kind,
         sought: &mut UnresolvedNames,
-    ) -> Result<WalkedGraph, Error> {
+    ) -> Result<WalkedGraph, FormatError> {
         if depth > MAX_DEPTH {
-            return Err(Error::TooDeep {
-                place: graph.place().to_string(),
-                offset: graph.offset(),
-                limit: MAX_DEPTH,
-            });
+            return Err(graph
+                .position()
+                .violates(format_args!("more than {MAX_DEPTH} nested graphs")));
         }
         self.load.enter(kind);
         // Nodes precede the initializers that they use, so values are read first.
@@ -92,7 +91,7 @@ impl BodyWalk {
         &mut self,
         field: &Field<'_>,
         sought: &mut UnresolvedNames,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let tensor = self.tensor(field)?;
         let Some(name) = tensor.name else {
             return Ok(());
@@ -103,7 +102,7 @@ impl BodyWalk {
 
     /// Walks the functions of the model, after its graph. Functions without a caller are not
     /// checked.
-    pub(super) fn functions(&mut self, functions: &[Function<'_>]) -> Result<(), Error> {
+    pub(super) fn functions(&mut self, functions: &[Function<'_>]) -> Result<(), FormatError> {
         let mut walked = vec![false; functions.len()];
         let mut count = 0;
         while let Some(index) = self.load.called(count) {
@@ -113,7 +112,10 @@ impl BodyWalk {
             self.function(&functions[index].field)?;
         }
         if let Some(index) = self.load.recursion() {
-            return Err(load::rejected(&functions[index].field, Fault::Recursion));
+            return Err(load::rejected(
+                &functions[index].field,
+                "the function calls itself, directly or through others".to_owned(),
+            ));
         }
         self.load.stop();
         let others = functions.iter().zip(walked).filter(|(_, walked)| !walked);
@@ -124,7 +126,7 @@ impl BodyWalk {
     }
 
     /// Walks a `FunctionProto`. Its nodes count once, regardless of the number of calls.
-    fn function(&mut self, function: &Field<'_>) -> Result<(), Error> {
+    fn function(&mut self, function: &Field<'_>) -> Result<(), FormatError> {
         self.load.enter(Kind::Function);
         let mut message = function.message(schema::FUNCTION)?;
         while let Some(field) = message.next()? {
@@ -152,7 +154,7 @@ impl BodyWalk {
         field: &Field<'_>,
         depth: u32,
         sought: &mut UnresolvedNames,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let mut node = Node::default();
         let mut inner = Vec::new();
         let mut message = field.message(schema::NODE)?;
@@ -181,10 +183,10 @@ impl BodyWalk {
             }
         }
         if node.operator.is_empty() {
-            return Err(Error::Missing {
-                place: field.place().field("op_type").to_string(),
-                offset: Some(field.offset()),
-            });
+            return Err(FormatError::at(
+                field.offset(),
+                format_args!("{} is missing", field.place().field("op_type")),
+            ));
         }
         self.load.node(field, &node, inner)?;
         let operator = qualified_name(&node.domain, node.operator);
@@ -196,7 +198,7 @@ impl BodyWalk {
         self.count(field, operator)
     }
 
-    fn count(&mut self, node: &Field<'_>, operator: String) -> Result<(), Error> {
+    fn count(&mut self, node: &Field<'_>, operator: String) -> Result<(), FormatError> {
         if let Some(count) = self.operators.get_mut(&operator) {
             *count += 1;
         } else {
@@ -212,7 +214,7 @@ impl BodyWalk {
         attribute: &Field<'_>,
         depth: u32,
         inner: &mut Vec<Use>,
-    ) -> Result<Attribute, Error> {
+    ) -> Result<Attribute, FormatError> {
         let mut found = Attribute::default();
         let mut message = attribute.message(schema::ATTRIBUTE)?;
         while let Some(field) = message.next()? {
@@ -242,7 +244,7 @@ impl BodyWalk {
             .collect()
     }
 
-    fn tensor(&mut self, field: &Field<'_>) -> Result<Tensor, Error> {
+    fn tensor(&mut self, field: &Field<'_>) -> Result<Tensor, FormatError> {
         let tensor = match field.name() {
             "sparse_initializer" | "sparse_tensor" | "sparse_tensors" => {
                 tensor::read_sparse(field, &mut self.external)?

@@ -5,15 +5,16 @@
 //! path of a file beside the model. Nodes with `main_context` 0 use the graph that another node
 //! loads.
 
+use super::schema;
 use super::wire::Field;
-use super::{Error, schema};
+use crate::FormatError;
 
 /// Qualified name of the operator, as in the operator counts.
 pub(super) const OPERATOR: &str = "com.microsoft::EPContext";
 
 /// Returns the file that a node of this operator references; `None` if its graph is embedded or
 /// loaded elsewhere.
-pub(super) fn location(node: &Field<'_>) -> Result<Option<String>, Error> {
+pub(super) fn location(node: &Field<'_>) -> Result<Option<String>, FormatError> {
     let (mut embedded, mut is_main, mut location) = (1, 1, None);
     let mut message = node.message(schema::NODE)?;
     while let Some(field) = message.next()? {
@@ -41,7 +42,7 @@ struct Attribute {
 }
 
 impl Attribute {
-    fn read(attribute: &Field<'_>) -> Result<Self, Error> {
+    fn read(attribute: &Field<'_>) -> Result<Self, FormatError> {
         let mut found = Self::default();
         let mut message = attribute.message(schema::ATTRIBUTE)?;
         while let Some(field) = message.next()? {

@@ -5,9 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::Error;
 use super::wire::Field;
-use crate::ExternalData;
+use crate::{ExternalData, FormatError};
 
 /// Maximum number of distinct files.
 const MAX_LOCATIONS: usize = 4096;
@@ -27,7 +26,7 @@ impl ExternalFiles {
         tensor: &Field<'_>,
         location: String,
         end: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let file = self.file(tensor, location)?;
         file.tensors += 1;
         file.needs_bytes = file.needs_bytes.max(Some(end));
@@ -35,23 +34,29 @@ impl ExternalFiles {
     }
 
     /// Adds the file of a precompiled graph.
-    pub(super) fn add_context(&mut self, node: &Field<'_>, location: String) -> Result<(), Error> {
+    pub(super) fn add_context(
+        &mut self,
+        node: &Field<'_>,
+        location: String,
+    ) -> Result<(), FormatError> {
         self.file(node, location).map(|_| ())
     }
 
     /// Returns the entry for the file at `location`; adds it if it is new.
-    fn file(&mut self, owner: &Field<'_>, location: String) -> Result<&mut ExternalData, Error> {
+    fn file(
+        &mut self,
+        owner: &Field<'_>,
+        location: String,
+    ) -> Result<&mut ExternalData, FormatError> {
         if let Some(&index) = self.index.get(&location) {
             let (first, file) = &mut self.files[index];
             *first = owner.offset().min(*first);
             return Ok(file);
         }
         if self.files.len() == MAX_LOCATIONS {
-            return Err(Error::TooManyLocations {
-                place: owner.place().to_string(),
-                offset: owner.offset(),
-                limit: MAX_LOCATIONS,
-            });
+            return Err(owner.position().violates(format_args!(
+                "tensors in more than {MAX_LOCATIONS} external files"
+            )));
         }
         owner.keep(2 * location.len() as u64)?;
         let index = self.files.len();

@@ -4,8 +4,9 @@
 //! It is read before the nodes of the function are walked.
 
 use super::load::Signature;
+use super::schema;
 use super::wire::Field;
-use super::{Error, schema};
+use crate::FormatError;
 
 /// Approximate memory of an entry beyond its text, in bytes.
 const ENTRY_SIZE: u64 = 64;
@@ -23,7 +24,7 @@ pub(super) struct Function<'a> {
 
 impl<'a> Function<'a> {
     /// Reads the header of the function in `field`.
-    pub(super) fn read(field: Field<'a>) -> Result<Self, Error> {
+    pub(super) fn read(field: Field<'a>) -> Result<Self, FormatError> {
         field.keep(ENTRY_SIZE)?;
         let mut function = Self {
             field,
@@ -62,7 +63,7 @@ impl<'a> Function<'a> {
 }
 
 /// Reads domain and version of an `OperatorSetIdProto`.
-pub(super) fn import(field: &Field<'_>) -> Result<(String, i64), Error> {
+pub(super) fn import(field: &Field<'_>) -> Result<(String, i64), FormatError> {
     field.keep(ENTRY_SIZE)?;
     let mut import = (String::new(), 0);
     let mut message = field.message(schema::OPSET)?;

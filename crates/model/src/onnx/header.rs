@@ -5,8 +5,8 @@ use super::function::{self, Function};
 use super::load::{self, LoadChecks};
 use super::place::FieldPath;
 use super::wire::{Field, Message, Reader};
-use super::{Error, interface, schema};
-use crate::{Method, ModelFormat, ModelInfo};
+use super::{interface, schema};
+use crate::{FormatError, Method, ModelFormat, ModelInfo};
 use pkgtool_base::source::Pages;
 
 /// Method name for the single graph of an ONNX file.
@@ -30,7 +30,7 @@ struct Header<'a> {
 }
 
 /// Reads the whole file.
-pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
+pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, FormatError> {
     let reader = Reader::new(pages);
     let root = FieldPath::root("ModelProto");
     let mut header = Header::default();
@@ -42,15 +42,12 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     header.describe(&root, &graph)
 }
 
-fn missing(root: &FieldPath<'_>, field: &'static str) -> Error {
-    Error::Missing {
-        place: root.field(field).to_string(),
-        offset: None,
-    }
+fn missing(root: &FieldPath<'_>, field: &'static str) -> FormatError {
+    FormatError::new(format_args!("{} is missing", root.field(field)))
 }
 
 impl<'a> Header<'a> {
-    fn field(&mut self, field: Field<'a>) -> Result<(), Error> {
+    fn field(&mut self, field: Field<'a>) -> Result<(), FormatError> {
         match field.name() {
             "ir_version" => {
                 let version = field.int()?;
@@ -76,7 +73,11 @@ impl<'a> Header<'a> {
         Ok(())
     }
 
-    fn describe(mut self, root: &FieldPath<'_>, graph: &Field<'_>) -> Result<ModelInfo, Error> {
+    fn describe(
+        mut self,
+        root: &FieldPath<'_>,
+        graph: &Field<'_>,
+    ) -> Result<ModelInfo, FormatError> {
         let interface = interface::read(graph)?;
         let ir_version = self.ir_version.ok_or_else(|| missing(root, "ir_version"))?;
         if self.opsets.is_empty() {
@@ -163,7 +164,7 @@ impl<'a> Header<'a> {
 
 /// Reads key and value of a `StringStringEntryProto`; long values, such as vocabularies, are
 /// truncated.
-fn property(field: &Field<'_>) -> Result<(String, String), Error> {
+fn property(field: &Field<'_>) -> Result<(String, String), FormatError> {
     field.keep(ENTRY_SIZE)?;
     let mut property = (String::new(), String::new());
     let mut message = field.message(schema::ENTRY)?;

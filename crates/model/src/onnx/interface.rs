@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::place::FieldPath;
 use super::wire::Field;
-use super::{Error, schema, value};
-use crate::Value;
+use super::{schema, value};
+use crate::{FieldPosition, FormatError, Value};
 
 /// Maximum length of a name in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 80;
@@ -36,7 +36,7 @@ pub(super) struct UnresolvedNames {
 }
 
 /// Reads the interface of a `GraphProto`.
-pub(super) fn read(graph: &Field<'_>) -> Result<Interface, Error> {
+pub(super) fn read(graph: &Field<'_>) -> Result<Interface, FormatError> {
     let mut interface = Interface::default();
     let mut message = graph.message(schema::GRAPH)?;
     while let Some(field) = message.next()? {
@@ -75,15 +75,18 @@ impl Interface {
         self,
         graph: &FieldPath<'_>,
         sought: &UnresolvedNames,
-    ) -> Result<(Vec<Value>, Vec<Value>), Error> {
+    ) -> Result<(Vec<Value>, Vec<Value>), FormatError> {
         for (index, Output { value, offset }) in self.outputs.iter().enumerate() {
             let name = name_of(value);
             if sought.outputs.contains(&name) {
-                return Err(Error::OutputNotMade {
-                    place: format!("{graph}.output[{index}]"),
-                    offset: *offset,
-                    name: name_shown(value),
-                });
+                return Err(
+                    FieldPosition::new(format_args!("{graph}.output[{index}]"), *offset).violates(
+                        format_args!(
+                            "nothing in the graph defines the output {:?}",
+                            name_shown(value)
+                        ),
+                    ),
+                );
             }
         }
         let mut inputs = self.inputs;

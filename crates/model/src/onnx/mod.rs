@@ -8,9 +8,7 @@
 
 mod body;
 mod context;
-mod error;
 mod external;
-mod fault;
 mod function;
 mod header;
 mod interface;
@@ -27,13 +25,12 @@ pub mod write;
 
 use std::path::Path;
 
-pub use error::Error;
-pub use fault::Fault;
 pub use nodes::{Attribute, ModelItem, Node, each_item, each_node};
 pub use stored::{StoredTensor, each_initializer};
 
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
+use crate::FormatError;
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// The ONNX format.
@@ -60,6 +57,6 @@ impl ModelFormat for Onnx {
 }
 
 /// Reads the model in `pages`, within their remaining budget.
-pub fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
+pub fn read(pages: &Pages<'_>) -> Result<ModelInfo, FormatError> {
     header::read(pages)
 }

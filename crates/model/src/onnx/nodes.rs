@@ -5,9 +5,10 @@
 //! [`StoredTensor`]: shape and a few values.
 
 use super::place::FieldPath;
+use super::schema;
 use super::stored::{self, StoredTensor};
 use super::wire::{Field, Message, Reader};
-use super::{Error, schema};
+use crate::FormatError;
 use pkgtool_base::source::Pages;
 
 /// Maximum nesting depth of graphs.
@@ -92,7 +93,7 @@ pub enum ModelItem<'a> {
 
 /// Calls `visit` for every node of the model in `pages`, including those of subgraphs and
 /// functions.
-pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), Error> {
+pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), FormatError> {
     let mut only_nodes = |part: ModelItem<'_>| {
         if let ModelItem::Node(node) = part {
             visit(node);
@@ -105,14 +106,17 @@ pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), 
 const ALL_ITEM_FIELDS: &[&str] = &["node", "initializer", "input", "output", "opset_import"];
 
 /// Calls `visit` for every [`ModelItem`] of the model in `pages`.
-pub fn each_item(pages: &Pages<'_>, visit: &mut dyn FnMut(ModelItem<'_>)) -> Result<(), Error> {
+pub fn each_item(
+    pages: &Pages<'_>,
+    visit: &mut dyn FnMut(ModelItem<'_>),
+) -> Result<(), FormatError> {
     walk(pages, &mut Visit(ALL_ITEM_FIELDS, visit))
 }
 
 /// The fields to visit, and the callback.
 struct Visit<'a>(&'static [&'static str], &'a mut dyn FnMut(ModelItem<'_>));
 
-fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
+fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), FormatError> {
     let reader = Reader::new(pages);
     let root = FieldPath::root("ModelProto");
     let mut message = Message::whole_file(&reader, &root, schema::MODEL);
@@ -133,13 +137,11 @@ fn graph(
     definition: &'static [schema::FieldDef],
     depth: u32,
     visit: &mut Visit<'_>,
-) -> Result<(), Error> {
+) -> Result<(), FormatError> {
     if depth > MAX_DEPTH {
-        return Err(Error::TooDeep {
-            place: graph.place().to_string(),
-            offset: graph.offset(),
-            limit: MAX_DEPTH,
-        });
+        return Err(graph
+            .position()
+            .violates(format_args!("more than {MAX_DEPTH} nested graphs")));
     }
     let is_function = std::ptr::eq(definition, schema::FUNCTION);
     let mut message = graph.message(definition)?;
@@ -164,7 +166,7 @@ fn graph(
 }
 
 /// Visits the version in an `OperatorSetIdProto` of ONNX's own operators.
-fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
+fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), FormatError> {
     let (domain, version) = super::function::import(field)?;
     if super::header::is_own(&domain) {
         (visit.1)(ModelItem::Opset(version));
@@ -173,7 +175,7 @@ fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
 }
 
 /// Returns the name of a `ValueInfoProto`.
-fn value_name(field: &Field<'_>) -> Result<String, Error> {
+fn value_name(field: &Field<'_>) -> Result<String, FormatError> {
     let mut name = String::new();
     let mut message = field.message(schema::VALUE_INFO)?;
     while let Some(field) = message.next()? {
@@ -184,7 +186,7 @@ fn value_name(field: &Field<'_>) -> Result<String, Error> {
     Ok(name)
 }
 
-fn node(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), Error> {
+fn node(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), FormatError> {
     let mut node = Node {
         is_nested: depth > 1,
         ..Node::default()
@@ -206,7 +208,11 @@ fn node(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), Erro
     Ok(())
 }
 
-fn attribute(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<Attribute, Error> {
+fn attribute(
+    field: &Field<'_>,
+    depth: u32,
+    visit: &mut Visit<'_>,
+) -> Result<Attribute, FormatError> {
     let mut attribute = Attribute::default();
     let mut message = field.message(schema::ATTRIBUTE)?;
     while let Some(field) = message.next()? {

@@ -4,8 +4,9 @@
 //! The data of larger tensors is skipped. Memory does not grow with the number of tensors.
 
 use super::place::FieldPath;
+use super::schema;
 use super::wire::{Field, Message, Reader};
-use super::{Error, schema};
+use crate::FormatError;
 use pkgtool_base::source::Pages;
 
 /// `TensorProto.DataType.FLOAT` and `INT64`.
@@ -31,7 +32,7 @@ pub struct StoredTensor {
 pub fn each_initializer(
     pages: &Pages<'_>,
     visit: &mut dyn FnMut(String, StoredTensor),
-) -> Result<(), Error> {
+) -> Result<(), FormatError> {
     let reader = Reader::new(pages);
     let root = FieldPath::root("ModelProto");
     let mut message = Message::whole_file(&reader, &root, schema::MODEL);
@@ -51,7 +52,7 @@ pub fn each_initializer(
 }
 
 /// Reads name and content of a `TensorProto`.
-pub(super) fn read(field: &Field<'_>) -> Result<(String, StoredTensor), Error> {
+pub(super) fn read(field: &Field<'_>) -> Result<(String, StoredTensor), FormatError> {
     let mut name = String::new();
     let mut stored = StoredTensor::default();
     let mut ints: Vec<i64> = Vec::new();

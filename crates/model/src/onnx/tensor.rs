@@ -4,11 +4,10 @@
 //! Data is never read; its size follows from the lengths of the fields.
 
 use super::external::ExternalFiles;
-use super::fault::Fault;
 use super::load::rejected;
-use super::place::FieldPath;
 use super::wire::Field;
-use super::{Error, schema, value};
+use super::{schema, value};
+use crate::FormatError;
 
 /// Maximum length of a value in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 40;
@@ -30,7 +29,10 @@ pub(super) struct Tensor {
 }
 
 /// Reads a `TensorProto`. Adds its external data to `locations`.
-pub(super) fn read(field: &Field<'_>, locations: &mut ExternalFiles) -> Result<Tensor, Error> {
+pub(super) fn read(
+    field: &Field<'_>,
+    locations: &mut ExternalFiles,
+) -> Result<Tensor, FormatError> {
     let mut tensor = Tensor {
         name: None,
         bytes: 0,
@@ -58,7 +60,10 @@ pub(super) fn read(field: &Field<'_>, locations: &mut ExternalFiles) -> Result<T
     tensor.data_type = external.data_type;
     tensor.elements = external.elements.unwrap_or(0);
     if external.is_negative {
-        return Err(rejected(field, Fault::NegativeDimension));
+        return Err(rejected(
+            field,
+            "the tensor has a negative dimension".to_owned(),
+        ));
     }
     if !external.used
         && let Some(elements) = external.elements
@@ -77,7 +82,7 @@ pub(super) fn read(field: &Field<'_>, locations: &mut ExternalFiles) -> Result<T
 pub(super) fn read_sparse(
     field: &Field<'_>,
     locations: &mut ExternalFiles,
-) -> Result<Tensor, Error> {
+) -> Result<Tensor, FormatError> {
     let mut tensor = Tensor {
         name: None,
         bytes: 0,
@@ -116,7 +121,7 @@ struct DataSizes {
 }
 
 impl DataSizes {
-    fn add(&mut self, field: &Field<'_>) -> Result<(), Error> {
+    fn add(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
         match field.name() {
             "raw_data" => self.raw = Some(field.size()),
             "string_data" => {}
@@ -134,12 +139,14 @@ impl DataSizes {
     }
 
     /// Checks that the data matches a number of elements of a type.
-    fn check(&self, data_type: i64, elements: u64) -> Result<(), Fault> {
+    fn check(&self, data_type: i64, elements: u64) -> Result<(), String> {
         let Some(bits) = value::element_bits(data_type) else {
             return Ok(());
         };
         let bytes = |count: u64| format!("{count} bytes");
-        let wrong = |found: String, expected: String| Fault::DataLength { found, expected };
+        let wrong = |found: String, expected: String| {
+            format!("the tensor has {found} of data in the file: expected {expected}")
+        };
         let Some(whole) = elements.checked_mul(bits).map(|bits| bits.div_ceil(8)) else {
             return Err(wrong(
                 bytes(self.raw.unwrap_or(0)),
@@ -220,7 +227,7 @@ impl ExternalLocation {
     }
 
     /// Reads an entry of `external_data`: `location`, `offset` or `length`; other keys are ignored.
-    fn entry(&mut self, field: &Field<'_>) -> Result<(), Error> {
+    fn entry(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
         let mut key = String::new();
         let mut value = None;
         let mut message = field.message(schema::ENTRY)?;
@@ -243,14 +250,16 @@ impl ExternalLocation {
 
     /// Returns the file and the end of the data in it. Without a length, the data has the size of
     /// the tensor; if that is unknown, it counts as empty.
-    fn finish(self, tensor: &Field<'_>) -> Result<(String, u64), Error> {
-        let location = self.location.ok_or_else(|| Error::Missing {
-            place: FieldPath::field(&tensor.place().field("external_data"), "location").to_string(),
-            offset: Some(tensor.offset()),
+    fn finish(self, tensor: &Field<'_>) -> Result<(String, u64), FormatError> {
+        let location = self.location.ok_or_else(|| {
+            let list = tensor.place().field("external_data");
+            let message = format_args!("{} is missing", list.field("location"));
+            FormatError::at(tensor.offset(), message)
         })?;
-        let too_large = || Error::DataTooLarge {
-            place: tensor.place().to_string(),
-            offset: tensor.offset(),
+        let too_large = || {
+            tensor
+                .position()
+                .violates("the end of its external data does not fit 64 bits")
         };
         let length = match (self.length, value::element_bits(self.data_type)) {
             (Some(length), _) => length,
@@ -266,11 +275,14 @@ impl ExternalLocation {
     }
 }
 
-fn number(field: &Field<'_>, key: &'static str, value: &str) -> Result<u64, Error> {
-    value.parse().map_err(|_| Error::NotANumber {
-        place: field.place().to_string(),
-        offset: field.offset(),
-        key,
-        found: value.chars().take(MAX_SHOWN_CHARS).collect(),
+fn number(field: &Field<'_>, key: &'static str, value: &str) -> Result<u64, FormatError> {
+    value.parse().map_err(|_| {
+        field.position().expected(
+            format_args!("a number of bytes as {key:?}"),
+            format_args!(
+                "{:?}",
+                value.chars().take(MAX_SHOWN_CHARS).collect::<String>()
+            ),
+        )
     })
 }

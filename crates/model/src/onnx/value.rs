@@ -3,10 +3,9 @@
 //! Element types are numbers of `TensorProto.DataType`. Only tensors are described in full;
 //! sequences, maps and other types are described by name.
 
-use super::Error;
 use super::schema;
 use super::wire::Field;
-use crate::{Dim, Dynamism, ElementType, TensorInfo, Value, ValueKind};
+use crate::{Dim, Dynamism, ElementType, FormatError, TensorInfo, Value, ValueKind};
 use pkgtool_base::package::DType;
 
 /// Approximate memory of a value and of a dimension, in bytes.
@@ -14,7 +13,7 @@ const VALUE_COST: u64 = 256;
 const DIM_COST: u64 = 64;
 
 /// Reads a `ValueInfoProto`.
-pub(super) fn read(field: &Field<'_>) -> Result<Value, Error> {
+pub(super) fn read(field: &Field<'_>) -> Result<Value, FormatError> {
     field.keep(VALUE_COST)?;
     let mut name = None;
     let mut kind = ValueKind::Other("untyped".to_owned());
@@ -30,7 +29,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<Value, Error> {
 }
 
 /// Reads a `TypeProto`, a union; if a file sets several members, the last one wins.
-fn read_type(field: &Field<'_>) -> Result<ValueKind, Error> {
+fn read_type(field: &Field<'_>) -> Result<ValueKind, FormatError> {
     let mut kind = "untyped";
     let mut tensor = None;
     let mut message = field.message(schema::TYPE)?;
@@ -56,7 +55,7 @@ fn read_type(field: &Field<'_>) -> Result<ValueKind, Error> {
     })
 }
 
-fn read_tensor_type(field: &Field<'_>) -> Result<TensorInfo, Error> {
+fn read_tensor_type(field: &Field<'_>) -> Result<TensorInfo, FormatError> {
     let mut elem_type = 0;
     let mut dims = None;
     let mut message = field.message(schema::TENSOR_TYPE)?;
@@ -74,7 +73,7 @@ fn read_tensor_type(field: &Field<'_>) -> Result<TensorInfo, Error> {
     })
 }
 
-fn read_shape(field: &Field<'_>) -> Result<Vec<Dim>, Error> {
+fn read_shape(field: &Field<'_>) -> Result<Vec<Dim>, FormatError> {
     let mut dims = Vec::new();
     let mut message = field.message(schema::SHAPE)?;
     while let Some(field) = message.next()? {
@@ -88,7 +87,7 @@ fn read_shape(field: &Field<'_>) -> Result<Vec<Dim>, Error> {
 
 /// Reads a dimension: a number or a symbol; the last one wins. Some exporters write -1 for a
 /// dynamic dimension.
-fn read_dimension(field: &Field<'_>) -> Result<Dim, Error> {
+fn read_dimension(field: &Field<'_>) -> Result<Dim, FormatError> {
     let mut dim = Dim::Dynamic {
         bound: None,
         name: None,

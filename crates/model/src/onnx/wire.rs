@@ -7,9 +7,9 @@
 
 use std::cell::Cell;
 
-use super::Error;
 use super::place::{FieldName, FieldPath};
 use super::schema::{FieldDef, MAX_FIELDS, Repeat};
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Maximum length of a name, in bytes.
@@ -63,18 +63,25 @@ impl<'a> Reader<'a> {
         Self { pages, allowance }
     }
 
-    fn read(&self, place: &FieldPath<'_>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+    fn read(
+        &self,
+        place: &FieldPath<'_>,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), FormatError> {
         self.pages
             .read(offset, buffer)
-            .map_err(|error| Error::Read {
-                place: place.to_string(),
-                error,
-            })
+            .map_err(|error| FormatError::unreadable(place, &error))
     }
 
     /// Reads the varint at `offset` of a message that ends at `end`; returns its value and its size
     /// in bytes.
-    fn varint(&self, place: &FieldPath<'_>, offset: u64, end: u64) -> Result<(u64, u64), Error> {
+    fn varint(
+        &self,
+        place: &FieldPath<'_>,
+        offset: u64,
+        end: u64,
+    ) -> Result<(u64, u64), FormatError> {
         let left = end - offset;
         let mut buffer = [0; 10];
         let window =
@@ -92,14 +99,12 @@ impl<'a> Reader<'a> {
         }
         let place = place.to_string();
         Err(if left < MAX_VARINT_BYTES {
-            Error::NumberCut {
-                place,
-                offset,
-                expected: "a varint",
-                left,
-            }
+            FieldPosition::new(place, offset).expected(
+                "a varint",
+                format_args!("the end of the message after {left} bytes"),
+            )
         } else {
-            Error::VarintTooLong { place, offset }
+            FieldPosition::new(place, offset).expected("a varint", "one longer than 64 bits")
         })
     }
 }
@@ -122,7 +127,7 @@ impl<'a> Message<'a> {
     }
 
     /// Returns the next field; `None` at the end of the message.
-    pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, FormatError> {
         if self.at == self.end {
             return Ok(None);
         }
@@ -140,13 +145,10 @@ impl<'a> Message<'a> {
     }
 
     /// Checks a field number and counts its occurrences.
-    fn enter(&mut self, number: u64, offset: u64) -> Result<FieldPath<'a>, Error> {
+    fn enter(&mut self, number: u64, offset: u64) -> Result<FieldPath<'a>, FormatError> {
         if !(1..=MAX_FIELD_NUMBER).contains(&number) {
-            return Err(Error::FieldNumber {
-                place: self.place.to_string(),
-                offset,
-                found: number,
-            });
+            return Err(FieldPosition::new(self.place, offset)
+                .expected("a field number from 1 to 536870911", number));
         }
         let mut place = FieldPath {
             parent: Some(self.place),
@@ -159,7 +161,8 @@ impl<'a> Message<'a> {
             place.index = (def.repeat == Repeat::Adds).then_some(*seen);
             if def.repeat == Repeat::Refused && *seen > 0 {
                 let place = place.to_string();
-                return Err(Error::Repeated { place, offset });
+                return Err(FieldPosition::new(place, offset)
+                    .expected("the field once", "it a second time"));
             }
             *seen += 1;
         }
@@ -167,7 +170,12 @@ impl<'a> Message<'a> {
     }
 
     /// Reads a number or a length, and skips a length-delimited value.
-    fn payload(&mut self, place: &FieldPath<'_>, offset: u64, wire: u64) -> Result<Payload, Error> {
+    fn payload(
+        &mut self,
+        place: &FieldPath<'_>,
+        offset: u64,
+        wire: u64,
+    ) -> Result<Payload, FormatError> {
         match wire {
             0 => {
                 let (value, size) = self.reader.varint(place, self.at, self.end)?;
@@ -177,11 +185,8 @@ impl<'a> Message<'a> {
             1 => self.fixed(place, 8, "8 bytes", Payload::Fixed64),
             2 => self.delimited(place),
             5 => self.fixed(place, 4, "4 bytes", Payload::Fixed32),
-            other => Err(Error::UnknownWireType {
-                place: place.to_string(),
-                offset,
-                found: u8::try_from(other).expect("three bits"),
-            }),
+            other => Err(FieldPosition::new(place, offset)
+                .violates(format_args!("unsupported wire type {other}"))),
         }
     }
 
@@ -191,31 +196,26 @@ impl<'a> Message<'a> {
         size: u64,
         expected: &'static str,
         payload: Payload,
-    ) -> Result<Payload, Error> {
+    ) -> Result<Payload, FormatError> {
         let left = self.end - self.at;
         if left < size {
-            return Err(Error::NumberCut {
-                place: place.to_string(),
-                offset: self.at,
+            return Err(FieldPosition::new(place, self.at).expected(
                 expected,
-                left,
-            });
+                format_args!("the end of the message after {left} bytes"),
+            ));
         }
         self.at += size;
         Ok(payload)
     }
 
-    fn delimited(&mut self, place: &FieldPath<'_>) -> Result<Payload, Error> {
+    fn delimited(&mut self, place: &FieldPath<'_>) -> Result<Payload, FormatError> {
         let (length, size) = self.reader.varint(place, self.at, self.end)?;
         let start = self.at + size;
         let left = self.end - start;
         if length > left {
-            return Err(Error::LengthPastEnd {
-                place: place.to_string(),
-                offset: start,
-                length,
-                left,
-            });
+            return Err(FieldPosition::new(place, start).violates(format_args!(
+                "needs {length} bytes, but the enclosing message has {left} left"
+            )));
         }
         self.at = start + length;
         Ok(Payload::Bytes { start, length })
@@ -236,6 +236,11 @@ impl<'a> Field<'a> {
         &self.place
     }
 
+    /// Returns its position with the offset of its tag, for an error.
+    pub(super) fn position(&self) -> FieldPosition {
+        FieldPosition::new(self.place, self.offset)
+    }
+
     /// Returns the file offset of its tag.
     pub(super) fn offset(&self) -> u64 {
         self.offset
@@ -252,7 +257,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as a signed number.
-    pub(super) fn int(&self) -> Result<i64, Error> {
+    pub(super) fn int(&self) -> Result<i64, FormatError> {
         match self.payload {
             Payload::Varint { value, .. } => Ok(value.cast_signed()),
             _ => Err(self.wrong("a varint")),
@@ -260,7 +265,7 @@ impl<'a> Field<'a> {
     }
 
     /// Visits its values, encoded one by one or packed.
-    pub(super) fn each_int(&self, mut each: impl FnMut(i64)) -> Result<(), Error> {
+    pub(super) fn each_int(&self, mut each: impl FnMut(i64)) -> Result<(), FormatError> {
         let Payload::Bytes { start, length } = self.payload else {
             each(self.int()?);
             return Ok(());
@@ -276,7 +281,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as a message.
-    pub(super) fn message(&self, schema: &'static [FieldDef]) -> Result<Message<'_>, Error> {
+    pub(super) fn message(&self, schema: &'static [FieldDef]) -> Result<Message<'_>, FormatError> {
         let (start, length) = self.delimited()?;
         Ok(Message {
             reader: self.reader,
@@ -290,7 +295,7 @@ impl<'a> Field<'a> {
 
     /// Returns its value as bytes, for comparison with a name; `None` if it exceeds the maximum
     /// length of a name.
-    pub(super) fn name_bytes(&self) -> Result<Option<Vec<u8>>, Error> {
+    pub(super) fn name_bytes(&self) -> Result<Option<Vec<u8>>, FormatError> {
         let (start, length) = self.delimited()?;
         if length > MAX_NAME_BYTES {
             return Ok(None);
@@ -299,34 +304,31 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as the bytes of a name; fails if it exceeds the maximum length.
-    pub(super) fn identifier(&self) -> Result<Vec<u8>, Error> {
+    pub(super) fn identifier(&self) -> Result<Vec<u8>, FormatError> {
         let (start, length) = self.delimited()?;
         if length > MAX_NAME_BYTES {
-            return Err(Error::TextTooLong {
-                place: self.place.to_string(),
-                offset: start,
+            return Err(FieldPosition::new(self.place, start).expected(
+                format_args!("at most {MAX_NAME_BYTES} bytes of text"),
                 length,
-                limit: MAX_NAME_BYTES,
-            });
+            ));
         }
         self.bytes(start, length)
     }
 
     /// Returns its value as text for temporary use.
-    pub(super) fn text(&self) -> Result<String, Error> {
+    pub(super) fn text(&self) -> Result<String, FormatError> {
         let (start, _) = self.delimited()?;
         String::from_utf8(self.identifier()?).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            Error::NotUtf8 {
-                place: self.place.to_string(),
-                offset: start + at as u64,
-                found: error.as_bytes()[at],
-            }
+            FieldPosition::new(self.place, start + at as u64).expected(
+                "UTF-8 text",
+                format_args!("byte {:#04x}", error.as_bytes()[at]),
+            )
         })
     }
 
     /// Returns its value as text to keep, and charges the allowance.
-    pub(super) fn kept_text(&self) -> Result<String, Error> {
+    pub(super) fn kept_text(&self) -> Result<String, FormatError> {
         let text = self.text()?;
         self.keep(text.len() as u64 + TEXT_OVERHEAD)?;
         Ok(text)
@@ -334,7 +336,7 @@ impl<'a> Field<'a> {
 
     /// Returns the beginning of its value as displayable text, even if it is not UTF-8; charges the
     /// allowance.
-    pub(super) fn excerpt(&self) -> Result<String, Error> {
+    pub(super) fn excerpt(&self) -> Result<String, FormatError> {
         let (start, length) = self.delimited()?;
         let bytes = self.bytes(start, length.min(MAX_EXCERPT_BYTES))?;
         // A character cut at the end is dropped; other invalid bytes become U+FFFD.
@@ -354,44 +356,42 @@ impl<'a> Field<'a> {
     }
 
     /// Charges `bytes` to the allowance for kept data.
-    pub(super) fn keep(&self, bytes: u64) -> Result<(), Error> {
+    pub(super) fn keep(&self, bytes: u64) -> Result<(), FormatError> {
         let left = self.reader.allowance.get();
         let Some(left) = left.checked_sub(bytes) else {
-            return Err(Error::TooMuch {
-                place: self.place.to_string(),
-                offset: self.offset,
-                limit: MAX_RETAINED_BYTES,
-            });
+            return Err(
+                FieldPosition::new(self.place, self.offset).violates(format_args!(
+                    "names, shapes and properties take more than {MAX_RETAINED_BYTES} bytes"
+                )),
+            );
         };
         self.reader.allowance.set(left);
         Ok(())
     }
 
     /// Reads `length` bytes; the caller has checked that they are few.
-    fn bytes(&self, start: u64, length: u64) -> Result<Vec<u8>, Error> {
+    fn bytes(&self, start: u64, length: u64) -> Result<Vec<u8>, FormatError> {
         let mut bytes = vec![0; usize::try_from(length).expect("checked to be small")];
         self.reader.read(&self.place, start, &mut bytes)?;
         Ok(bytes)
     }
 
-    fn delimited(&self) -> Result<(u64, u64), Error> {
+    fn delimited(&self) -> Result<(u64, u64), FormatError> {
         match self.payload {
             Payload::Bytes { start, length } => Ok((start, length)),
             _ => Err(self.wrong("a length-delimited value")),
         }
     }
 
-    fn wrong(&self, expected: &'static str) -> Error {
-        Error::WrongWireType {
-            place: self.place.to_string(),
-            offset: self.offset,
+    fn wrong(&self, expected: &'static str) -> FormatError {
+        FieldPosition::new(self.place, self.offset).expected(
             expected,
-            found: match self.payload {
+            match self.payload {
                 Payload::Varint { .. } => "a varint",
                 Payload::Fixed64 => "8 fixed bytes",
                 Payload::Fixed32 => "4 fixed bytes",
                 Payload::Bytes { .. } => "a length-delimited value",
             },
-        }
+        )
     }
 }

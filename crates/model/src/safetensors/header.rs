@@ -9,9 +9,11 @@ use std::io::{self, BufReader, Read};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::Error;
 use super::element::element_of;
-use crate::{Dim, Dynamism, ElementType, ModelFormat, ModelInfo, NamedData, Segment, TensorInfo};
+use crate::{
+    Dim, Dynamism, ElementType, FieldPosition, FormatError, ModelFormat, ModelInfo, NamedData,
+    Segment, TensorInfo,
+};
 use pkgtool_base::source::ReadAt;
 
 /// Maximum size of a header in bytes, the limit of the reference implementation.
@@ -43,32 +45,35 @@ struct Header {
     metadata: Vec<(String, String)>,
 }
 
-pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
+pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, FormatError> {
     let len = source.len();
     if len < 8 {
-        return Err(Error::TooShort { len });
+        return Err(FormatError::at(
+            0,
+            format_args!("header length at offset 0: needs 8 bytes, but the file has {len}"),
+        ));
     }
     let mut length = [0; 8];
-    source.read_exact_at(0, &mut length)?;
+    source.read_exact_at(0, &mut length).map_err(unreadable)?;
     let size = u64::from_le_bytes(length);
     let most = MAX_HEADER_BYTES.min(len - 8);
     if size > most {
-        return Err(Error::HeaderLength { found: size, most });
+        return Err(FieldPosition::new("header length", 0)
+            .expected(format_args!("at most {most} bytes"), size));
     }
     let header = parse(source, size)?;
     describe(header, size, len)
 }
 
-fn parse(source: &dyn ReadAt, size: u64) -> Result<Header, Error> {
+fn parse(source: &dyn ReadAt, size: u64) -> Result<Header, FormatError> {
+    let start = FieldPosition::new("header", 8);
     let mut first = [0; 1];
     if size == 0 {
-        let found = "no header".to_owned();
-        return Err(Error::NoObject { found });
+        return Err(start.expected("`{`", "no header"));
     }
-    source.read_exact_at(8, &mut first)?;
+    source.read_exact_at(8, &mut first).map_err(unreadable)?;
     if first != *b"{" {
-        let found = format!("byte {:#04x}", first[0]);
-        return Err(Error::NoObject { found });
+        return Err(start.expected("`{`", format_args!("byte {:#04x}", first[0])));
     }
     let window = RangeReader {
         source,
@@ -81,15 +86,24 @@ fn parse(source: &dyn ReadAt, size: u64) -> Result<Header, Error> {
         json.end()?;
         Ok(header)
     });
-    read.map_err(|error| match error.io_error_kind() {
-        Some(kind) => Error::Read(kind.into()),
-        None => Error::Json {
-            line: error.line(),
-            column: error.column(),
-            reason: reason(&error),
-            offset: (error.line() == 1).then(|| 7 + error.column() as u64),
-        },
+    read.map_err(|error| {
+        if let Some(kind) = error.io_error_kind() {
+            return unreadable(kind.into());
+        }
+        let (line, column) = (error.line(), error.column());
+        let message = format!("header, line {line}, column {column}: {}", reason(&error));
+        // Writers produce a single line.
+        if line == 1 {
+            FormatError::at(7 + column as u64, message)
+        } else {
+            FormatError::new(message)
+        }
     })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
+fn unreadable(error: io::Error) -> FormatError {
+    FormatError::new(format_args!("header: {error}"))
 }
 
 /// Returns the text of a JSON error without its position, limited to one line.
@@ -228,7 +242,7 @@ impl<'de> Visitor<'de> for Metadata {
     }
 }
 
-fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Error> {
+fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, FormatError> {
     let data = 8 + size;
     let mut types: BTreeMap<String, u64> = BTreeMap::new();
     header.entries.sort_by_key(|entry| (entry.begin, entry.end));
@@ -237,12 +251,15 @@ fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Error>
     for entry in header.entries {
         let (element, elements) = check(&entry)?;
         if entry.begin != end {
-            return Err(Error::Order {
-                offset: data.saturating_add(entry.begin),
-                expected: end,
-                found: entry.begin,
-                name: entry.name,
-            });
+            return Err(FormatError::at(
+                data.saturating_add(entry.begin),
+                format_args!(
+                    "header.{}.data_offsets at offset {}: expected the data to begin at {end}, where that of the preceding tensor ends, found {}",
+                    entry.name,
+                    data.saturating_add(entry.begin),
+                    entry.begin
+                ),
+            ));
         }
         end = entry.end;
         let count = types.entry(element.name().to_owned()).or_default();
@@ -258,11 +275,10 @@ fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Error>
     }
     let has = len - data;
     if end != has {
-        return Err(Error::DataLength {
-            needs: end,
-            has,
-            offset: data.saturating_add(end),
-        });
+        return Err(FormatError::at(
+            data.saturating_add(end),
+            format_args!("the tensors need {end} bytes after the header, but the file has {has}"),
+        ));
     }
     let mut metadata = vec![("tensors".to_owned(), named.len().to_string())];
     metadata.extend(types.iter().map(|(name, count)| {
@@ -291,11 +307,14 @@ fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Error>
 
 /// Returns type and number of elements of a tensor after checking that its data range has the right
 /// size.
-fn check(entry: &Entry) -> Result<(ElementType, u64), Error> {
+fn check(entry: &Entry) -> Result<(ElementType, u64), FormatError> {
     let cut = |text: &str| text.chars().take(MAX_TEXT_CHARS).collect::<String>();
-    let (element, bits) = element_of(&entry.dtype).ok_or_else(|| Error::DType {
-        name: cut(&entry.name),
-        found: format!("{:?}", cut(&entry.dtype)),
+    let (element, bits) = element_of(&entry.dtype).ok_or_else(|| {
+        FormatError::new(format_args!(
+            "header.{}.dtype: expected a safetensors dtype, found {}",
+            cut(&entry.name),
+            format_args!("{:?}", cut(&entry.dtype))
+        ))
     })?;
     let product = |first: u64| {
         let mut sizes = entry.shape.iter().copied();
@@ -303,22 +322,23 @@ fn check(entry: &Entry) -> Result<(ElementType, u64), Error> {
     };
     let (Some(elements), Some(bits)) = (product(1), product(bits).filter(|bits| bits % 8 == 0))
     else {
-        return Err(Error::Shape {
-            name: cut(&entry.name),
-            dtype: entry.dtype.clone(),
-            shape: entry.shape.clone(),
-        });
+        return Err(FormatError::new(format_args!(
+            "header.{}.shape: expected a whole number of bytes that fits 64 bits, found {}{:?}",
+            cut(&entry.name),
+            entry.dtype.clone(),
+            entry.shape.clone()
+        )));
     };
     let expected = bits / 8;
     if entry.end.checked_sub(entry.begin) != Some(expected) {
-        return Err(Error::Size {
-            name: cut(&entry.name),
-            dtype: entry.dtype.clone(),
-            shape: entry.shape.clone(),
-            expected,
-            begin: entry.begin,
-            end: entry.end,
-        });
+        return Err(FormatError::new(format_args!(
+            "header.{}.data_offsets: expected {expected} bytes for {}{:?}, found {} to {}",
+            cut(&entry.name),
+            entry.dtype.clone(),
+            entry.shape.clone(),
+            entry.begin,
+            entry.end
+        )));
     }
     Ok((element, elements))
 }

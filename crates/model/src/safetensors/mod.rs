@@ -5,12 +5,9 @@
 //! or signatures. Invariant: the header is read as a stream with bounds; tensor data is never read.
 
 mod element;
-mod error;
 mod header;
 
 use std::path::Path;
-
-pub use error::Error;
 
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};

@@ -8,8 +8,7 @@ use super::schema::{buffer, code, metadata, model, quantization, subgraph, tenso
 use super::subgraph::{MAX_RANK, Subgraph, TENSOR_COST};
 use super::{IDENTIFIER, operator as builtin, signature};
 use crate::executorch::flatbuffer::{Buffer, Table, Vector};
-use crate::executorch::{Error, FieldPosition};
-use crate::{Method, ModelFormat, ModelInfo, Value};
+use crate::{FieldPosition, FormatError, Method, ModelFormat, ModelInfo, Value};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -19,7 +18,7 @@ const BASE_BUDGET: u64 = 100_000;
 /// Schema version of all files since 2017.
 const SCHEMA_VERSION: u32 = 3;
 
-pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
+pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, FormatError> {
     let budget = source.len().saturating_mul(BUDGET_PER_BYTE);
     let budget = budget.saturating_add(BASE_BUDGET).min(DEFAULT_BUDGET);
     let pages = Pages::with_budget(source, budget);
@@ -28,11 +27,10 @@ pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     let root = flat.root("Model")?;
     let version = root.u32(model::VERSION)?;
     if version != SCHEMA_VERSION {
-        return Err(Error::Value {
-            place: root.place(model::VERSION),
-            expected: format!("version {SCHEMA_VERSION} of the schema"),
-            found: version.into(),
-        });
+        return Err(root.place(model::VERSION).expected(
+            format_args!("version {SCHEMA_VERSION} of the schema"),
+            version,
+        ));
     }
     let operators = operators(&root)?;
     let buffers = root.tables(model::BUFFERS)?;
@@ -63,32 +61,22 @@ pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
     })
 }
 
-fn check_identifier(pages: &Pages<'_>) -> Result<(), Error> {
-    let place = || FieldPosition {
-        path: "identifier".to_owned(),
-        offset: 4,
-    };
+fn check_identifier(pages: &Pages<'_>) -> Result<(), FormatError> {
+    let place = || FieldPosition::new("identifier", 4);
     let found = if pages.len() < 8 {
         format!("a file of {} bytes", pages.len())
     } else {
-        let bytes: [u8; 4] = pages.array(4).map_err(|error| Error::Read {
-            place: place(),
-            error,
-        })?;
+        let bytes: [u8; 4] = pages.array(4).map_err(|error| place().unreadable(&error))?;
         if bytes == *IDENTIFIER.as_bytes() {
             return Ok(());
         }
         format!("\"{}\"", bytes.escape_ascii())
     };
-    Err(Error::PayloadMagic {
-        place: place(),
-        expected: IDENTIFIER,
-        found,
-    })
+    Err(place().expected(IDENTIFIER, found))
 }
 
 /// Returns the operator names by their index in the model.
-fn operators(root: &Table<'_>) -> Result<Vec<String>, Error> {
+fn operators(root: &Table<'_>) -> Result<Vec<String>, FormatError> {
     let codes = root.tables(model::OPERATOR_CODES)?;
     codes.keep(TENSOR_COST)?;
     let names = codes.iter_tables().map(|found| {
@@ -115,7 +103,7 @@ struct Weights {
 }
 
 impl Weights {
-    fn add(&mut self, table: &Table<'_>, buffers: &Vector<'_>) -> Result<(), Error> {
+    fn add(&mut self, table: &Table<'_>, buffers: &Vector<'_>) -> Result<(), FormatError> {
         for found in table.tables(subgraph::TENSORS)?.iter_tables() {
             let found = found?;
             self.tensor(&found, buffers)?;
@@ -123,19 +111,16 @@ impl Weights {
         Ok(())
     }
 
-    fn tensor(&mut self, table: &Table<'_>, buffers: &Vector<'_>) -> Result<(), Error> {
+    fn tensor(&mut self, table: &Table<'_>, buffers: &Vector<'_>) -> Result<(), FormatError> {
         let index = u64::from(table.u32(tensor::BUFFER)?);
         // Buffer 0 means "no data"; files without buffers have no constants.
         if index == 0 {
             return Ok(());
         }
         if index >= buffers.len() {
-            return Err(Error::Index {
-                place: table.place(tensor::BUFFER),
-                what: "buffers",
-                count: buffers.len(),
-                found: i64::try_from(index).unwrap_or(i64::MAX),
-            });
+            return Err(table
+                .place(tensor::BUFFER)
+                .index("buffers", buffers.len(), index));
         }
         let size = stored(&buffers.table(index)?, table)?;
         if size == 0 {
@@ -148,11 +133,10 @@ impl Weights {
         let needs = bits.and_then(|bits| elements?.checked_mul(bits));
         let needs = needs.map(|bits| bits.div_ceil(8)).filter(|_| !is_sparse);
         if let Some(needs) = needs.filter(|needs| *needs != size) {
-            return Err(Error::Value {
-                place: table.place(tensor::BUFFER),
-                expected: format!("a buffer of {needs} bytes, as its type and shape need"),
-                found: size,
-            });
+            return Err(table.place(tensor::BUFFER).expected(
+                format_args!("a buffer of {needs} bytes, as its type and shape need"),
+                size,
+            ));
         }
         table.buffer().keep(16, || table.here())?;
         // Equal tensors share a buffer.
@@ -174,7 +158,7 @@ impl Weights {
 
 /// Returns the size of a buffer in bytes. The data is inside the FlatBuffer or, in files above 2
 /// GB, behind it.
-fn stored(found: &Table<'_>, owner: &Table<'_>) -> Result<u64, Error> {
+fn stored(found: &Table<'_>, owner: &Table<'_>) -> Result<u64, FormatError> {
     let data = found.vector(buffer::DATA, 1)?;
     let offset = found.u64(buffer::OFFSET)?;
     // Offsets 0 and 1 mean that the data is inside the FlatBuffer.
@@ -183,14 +167,13 @@ fn stored(found: &Table<'_>, owner: &Table<'_>) -> Result<u64, Error> {
     }
     let size = found.u64(buffer::SIZE)?;
     let pages = owner.buffer().pages();
-    pages.check(offset, size).map_err(|error| Error::Read {
-        place: found.place(buffer::OFFSET),
-        error,
-    })?;
+    pages
+        .check(offset, size)
+        .map_err(|error| found.place(buffer::OFFSET).unreadable(&error))?;
     Ok(size)
 }
 
-fn elements(table: &Table<'_>) -> Result<Option<u64>, Error> {
+fn elements(table: &Table<'_>) -> Result<Option<u64>, FormatError> {
     let sizes = table.vector(tensor::SHAPE, 4)?;
     let mut product = Some(1_u64);
     for at in 0..sizes.len().min(MAX_RANK) {
@@ -201,34 +184,34 @@ fn elements(table: &Table<'_>) -> Result<Option<u64>, Error> {
 }
 
 /// Checks that there is one zero point per scale.
-fn check_quantization(found: &Table<'_>) -> Result<(), Error> {
+fn check_quantization(found: &Table<'_>) -> Result<(), FormatError> {
     let scales = found.vector(quantization::SCALE, 4)?.len();
     let points = found.vector(quantization::ZERO_POINT, 8)?.len();
     if points == 0 || points == scales || points == 1 {
         return Ok(());
     }
-    Err(Error::Value {
-        place: found.place(quantization::ZERO_POINT),
-        expected: format!("as many zero points as scales, {scales}"),
-        found: points,
-    })
+    Err(found.place(quantization::ZERO_POINT).expected(
+        format_args!("as many zero points as scales, {scales}"),
+        points,
+    ))
 }
 
 /// Returns the signatures as methods or, without signatures, the first subgraph as the only method.
 /// The flag is true if the file names its methods; a single method can also be called without its
 /// name.
-fn methods(root: &Table<'_>, subgraphs: &[Subgraph<'_>]) -> Result<(Vec<Method>, bool), Error> {
+fn methods(
+    root: &Table<'_>,
+    subgraphs: &[Subgraph<'_>],
+) -> Result<(Vec<Method>, bool), FormatError> {
     let methods = signature::read(root, subgraphs)?;
     if !methods.is_empty() {
         let named = methods.len() > 1;
         return Ok((methods, named));
     }
     let Some(main) = subgraphs.first() else {
-        return Err(Error::MissingField {
-            place: root.place(model::SUBGRAPHS),
-        });
+        return Err(root.place(model::SUBGRAPHS).missing());
     };
-    let values = |indices: &[u64]| -> Result<Vec<Value>, Error> {
+    let values = |indices: &[u64]| -> Result<Vec<Value>, FormatError> {
         indices
             .iter()
             .map(|index| main.value(*index, None))
@@ -248,7 +231,7 @@ fn facts(
     root: &Table<'_>,
     subgraphs: &[Subgraph<'_>],
     weights: &Weights,
-) -> Result<Vec<(String, String)>, Error> {
+) -> Result<Vec<(String, String)>, FormatError> {
     let mut facts = vec![("subgraphs".to_owned(), subgraphs.len().to_string())];
     if weights.quantised > 0 {
         let count = weights.quantised.to_string();

@@ -4,31 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::schema::{map, model, signature};
 use super::subgraph::Subgraph;
-use crate::executorch::Error;
+
 use crate::executorch::flatbuffer::{Field, Table};
-use crate::{Method, Value};
+use crate::{FormatError, Method, Value};
 
 /// Returns all signatures of a model as methods. Inputs and outputs have the subgraph's order and
 /// the signature's names.
-pub(super) fn read(root: &Table<'_>, subgraphs: &[Subgraph<'_>]) -> Result<Vec<Method>, Error> {
+pub(super) fn read(
+    root: &Table<'_>,
+    subgraphs: &[Subgraph<'_>],
+) -> Result<Vec<Method>, FormatError> {
     let mut methods = Vec::new();
     let mut names = BTreeSet::new();
     for found in root.tables(model::SIGNATURES)?.iter_tables() {
         let found = found?;
         let at = u64::from(found.u32(signature::SUBGRAPH)?);
         let subgraph = usize::try_from(at).ok().and_then(|at| subgraphs.get(at));
-        let subgraph = subgraph.ok_or_else(|| Error::Index {
-            place: found.place(signature::SUBGRAPH),
-            what: "subgraphs",
-            count: subgraphs.len() as u64,
-            found: i64::try_from(at).unwrap_or(i64::MAX),
+        let subgraph = subgraph.ok_or_else(|| {
+            found
+                .place(signature::SUBGRAPH)
+                .index("subgraphs", subgraphs.len(), at)
         })?;
         let name = found.name(signature::KEY)?.unwrap_or_default();
         if !names.insert(name.clone()) {
-            return Err(Error::DuplicateMethod {
-                place: found.place(signature::KEY),
-                found: name,
-            });
+            return Err(found.place(signature::KEY).duplicate_method(&name));
         }
         methods.push(Method {
             inputs: values(&found, signature::INPUTS, subgraph, &subgraph.inputs)?,
@@ -46,18 +45,15 @@ fn values(
     field: Field,
     subgraph: &Subgraph<'_>,
     indices: &[u64],
-) -> Result<Vec<Value>, Error> {
+) -> Result<Vec<Value>, FormatError> {
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     for entry in found.tables(field)?.iter_tables() {
         let entry = entry?;
         let at = u64::from(entry.u32(map::TENSOR)?);
         if at >= subgraph.count() {
-            return Err(Error::Index {
-                place: entry.place(map::TENSOR),
-                what: "tensors",
-                count: subgraph.count(),
-                found: i64::try_from(at).unwrap_or(i64::MAX),
-            });
+            return Err(entry
+                .place(map::TENSOR)
+                .index("tensors", subgraph.count(), at));
         }
         if let Some(name) = entry.name(map::NAME)? {
             names.insert(at, name);

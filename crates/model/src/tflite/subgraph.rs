@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::element::element_of;
 use super::schema::{operator, subgraph, tensor};
-use crate::executorch::Error;
+
 use crate::executorch::flatbuffer::{Field, Table, Vector};
-use crate::{Dim, Dynamism, ElementType, TensorInfo, Value, ValueKind};
+use crate::{Dim, Dynamism, ElementType, FormatError, TensorInfo, Value, ValueKind};
 
 /// Maximum number of dimensions of a tensor.
 pub(super) const MAX_RANK: u64 = 64;
@@ -29,7 +29,7 @@ pub(super) struct Subgraph<'a> {
 
 impl<'a> Subgraph<'a> {
     /// Reads a subgraph; `operators` are the model's operator names by index.
-    pub(super) fn read(table: &Table<'a>, operators: &[String]) -> Result<Self, Error> {
+    pub(super) fn read(table: &Table<'a>, operators: &[String]) -> Result<Self, FormatError> {
         let tensors = table.tables(subgraph::TENSORS)?;
         let count = tensors.len();
         let mut called: BTreeMap<String, u64> = BTreeMap::new();
@@ -37,11 +37,10 @@ impl<'a> Subgraph<'a> {
             let found = found?;
             let at = u64::from(found.u32(operator::OPCODE)?);
             let name = usize::try_from(at).ok().and_then(|at| operators.get(at));
-            let name = name.ok_or_else(|| Error::Index {
-                place: found.place(operator::OPCODE),
-                what: "operator codes",
-                count: operators.len() as u64,
-                found: i64::try_from(at).unwrap_or(i64::MAX),
+            let name = name.ok_or_else(|| {
+                found
+                    .place(operator::OPCODE)
+                    .index("operator codes", operators.len(), at)
             })?;
             for field in [operator::INPUTS, operator::OUTPUTS] {
                 each_index(&found, field, count, true, |_| {})?;
@@ -53,7 +52,7 @@ impl<'a> Subgraph<'a> {
                 called.insert(name.clone(), 1);
             }
         }
-        let indices = |field| -> Result<Vec<u64>, Error> {
+        let indices = |field| -> Result<Vec<u64>, FormatError> {
             table.vector(field, 4)?.keep(TENSOR_COST)?;
             let mut indices = Vec::new();
             each_index(table, field, count, false, |index| indices.push(index))?;
@@ -73,7 +72,7 @@ impl<'a> Subgraph<'a> {
     }
 
     /// Returns the tensor at an index that was checked before.
-    fn tensor(&self, index: u64) -> Result<Tensor, Error> {
+    fn tensor(&self, index: u64) -> Result<Tensor, FormatError> {
         let table = self.tensors.table(index)?;
         table.buffer().keep(TENSOR_COST, || table.here())?;
         let dims = dims(&table)?;
@@ -89,7 +88,7 @@ impl<'a> Subgraph<'a> {
     }
 
     /// Returns an input or output, under the name that a signature gives it or its own name.
-    pub(super) fn value(&self, index: u64, name: Option<&str>) -> Result<Value, Error> {
+    pub(super) fn value(&self, index: u64, name: Option<&str>) -> Result<Value, FormatError> {
         let Tensor { name: own, info } = self.tensor(index)?;
         let kind = match &info.element {
             ElementType::Other(other) if matches!(other.as_str(), "resource" | "variant") => {
@@ -111,7 +110,7 @@ fn each_index(
     count: u64,
     optional: bool,
     mut visit: impl FnMut(u64),
-) -> Result<(), Error> {
+) -> Result<(), FormatError> {
     let indices = table.vector(field, 4)?;
     for at in 0..indices.len() {
         let found = indices.i32(at)?;
@@ -119,34 +118,24 @@ fn each_index(
             continue;
         }
         let index = u64::try_from(found).ok().filter(|index| *index < count);
-        visit(index.ok_or_else(|| Error::Index {
-            place: indices.place(at),
-            what: "tensors",
-            count,
-            found: found.into(),
-        })?);
+        visit(index.ok_or_else(|| indices.place(at).index("tensors", count, found))?);
     }
     Ok(())
 }
 
 /// Reads the dimensions. `shape` has a size for each dimension, `shape_signature` has -1 for
 /// dynamic dimensions.
-fn dims(table: &Table<'_>) -> Result<Option<Vec<Dim>>, Error> {
+fn dims(table: &Table<'_>) -> Result<Option<Vec<Dim>>, FormatError> {
     let sizes = table.vector(tensor::SHAPE, 4)?;
     let signature = table.vector(tensor::SIGNATURE, 4)?;
     if sizes.len() > MAX_RANK {
-        return Err(Error::Rank {
-            place: sizes.here(),
-            found: sizes.len(),
-            most: MAX_RANK,
-        });
+        return Err(sizes.here().rank(MAX_RANK, sizes.len()));
     }
     if !signature.is_empty() && signature.len() != sizes.len() {
-        return Err(Error::Value {
-            place: table.place(tensor::SIGNATURE),
-            expected: format!("as many sizes as `shape` has, {}", sizes.len()),
-            found: signature.len(),
-        });
+        return Err(table.place(tensor::SIGNATURE).expected(
+            format_args!("as many sizes as `shape` has, {}", sizes.len()),
+            signature.len(),
+        ));
     }
     // Older writers stored an empty shape both for scalars and for tensors of unknown rank.
     if sizes.is_empty() && table.u8(tensor::HAS_RANK)? == 0 {
@@ -169,10 +158,7 @@ fn dims(table: &Table<'_>) -> Result<Option<Vec<Dim>>, Error> {
             Ok(size) => dims.push(Dim::Fixed(size)),
             Err(_) if found == -1 => dims.push(varies.clone()),
             Err(_) => {
-                return Err(Error::NegativeSize {
-                    place: sizes.place(at),
-                    found: found.into(),
-                });
+                return Err(sizes.place(at).negative_size(found));
             }
         }
     }

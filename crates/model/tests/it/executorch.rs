@@ -20,8 +20,8 @@ mod xnnpack;
 use std::path::PathBuf;
 
 use pkgtool_base::source::ReadAt;
-use pkgtool_model::executorch::{Error, ExecuTorch};
-use pkgtool_model::{ModelFormat, ModelInfo};
+use pkgtool_model::executorch::ExecuTorch;
+use pkgtool_model::{FormatError, ModelError, ModelFormat, ModelInfo};
 
 /// The programs stored as headers, with their full lengths.
 const HEADERS: [(&str, u64); 3] = [
@@ -40,16 +40,17 @@ fn bytes_of(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).expect("the fixture is there")
 }
 
-fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
-    ExecuTorch
-        .inspect(source)
-        .map_err(|error| error.format_error().expect("an error of this format"))
+fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, FormatError> {
+    ExecuTorch.inspect(source).map_err(|error| match error {
+        ModelError::Broken(error) => error,
+        ModelError::Io(error) => panic!("{error}"),
+    })
 }
 
 fn read(bytes: &[u8]) -> ModelInfo {
     inspect(&bytes.to_vec()).expect("a sound program")
 }
 
-fn error(bytes: &[u8]) -> Error {
+fn error(bytes: &[u8]) -> FormatError {
     inspect(&bytes.to_vec()).expect_err("a broken program")
 }

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use pkgtool_model::executorch::body::ProgramBody;
-use pkgtool_model::executorch::{Error, PayloadSummary, Port, contents};
-use pkgtool_model::{ModelInfo, TensorInfo, Value, format_of, inspect, open};
+use pkgtool_model::executorch::{PayloadSummary, Port, contents};
+use pkgtool_model::{FormatError, ModelInfo, TensorInfo, Value, format_of, inspect, open};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Map, Value as Json, json};
@@ -107,7 +107,7 @@ fn a_name_does_not_make_a_context_binary() {
     clippy::ptr_arg,
     reason = "a slice cannot be borrowed as a trait object"
 )]
-fn content(program: &Vec<u8>) -> Result<PayloadSummary, Error> {
+fn content(program: &Vec<u8>) -> Result<PayloadSummary, FormatError> {
     let body = ProgramBody::read(program).expect("a program");
     let mut found = contents(program, &body, &body.methods[0]);
     found.remove(0).expect("a reader").content

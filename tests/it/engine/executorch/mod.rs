@@ -58,7 +58,7 @@ fn spec(value: &Value) -> Option<TensorSpec> {
         ValueKind::Double(_) => (DType::Float64, Some(Vec::new())),
         ValueKind::Bool(_) => (DType::Bool, Some(Vec::new())),
         ValueKind::Tensor { info, .. } => (
-            DType::from_element(&info.element).unwrap_or(DType::Uint8),
+            info.element.dtype().unwrap_or(DType::Uint8),
             info.dims.clone(),
         ),
         // The engine must reject these.

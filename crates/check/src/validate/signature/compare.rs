@@ -293,7 +293,7 @@ impl DeclaredTensor<'_> {
                 &format!("is {real} in the model, which a config cannot express"),
                 format!(
                     "the format's dtypes: {}",
-                    DType::ALL.map(DType::name).join(", ")
+                    DType::configurable().map(DType::name).collect::<Vec<_>>().join(", ")
                 ),
                 None,
             )),

@@ -172,12 +172,8 @@ impl CallValues {
 
 /// Describes a tensor of a dtype, with room for any sizes.
 pub(super) fn tensor_body(dtype: DType) -> BodyValue {
-    let element = match pkgtool_base::package::DType::from_name(dtype.name()) {
-        Some(known) => ElementType::Known(known),
-        None => ElementType::Other(dtype.name().to_owned()),
-    };
     BodyValue::Tensor(TensorBody {
-        element,
+        element: ElementType::named(dtype.name()),
         sizes: vec![u64::MAX],
         dim_order: vec![0],
         dynamism: Dynamism::Bounded,

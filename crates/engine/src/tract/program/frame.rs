@@ -275,7 +275,8 @@ pub(super) fn dtype_of(tensor: &TensorBody) -> Result<DType, Failure> {
 
 /// Returns the dtype of elements of this type.
 pub(super) fn dtype_of_element(element: &ElementType) -> Result<DType, Failure> {
-    DType::from_element(element)
+    element
+        .dtype()
         .ok_or_else(|| Failure::new(format!("invalid dtype of a tensor: {}", element.name())))
 }
 

@@ -14,7 +14,7 @@ use super::delegates::CORE_ML;
 use super::weights::Weights;
 use crate::{EngineError, LoadRequest};
 use pkgtool_model::ModelInfo;
-use pkgtool_model::coreml::{Error, StandaloneProgram};
+use pkgtool_model::coreml::StandaloneProgram;
 use pkgtool_model::executorch::body::{
     BodyValue, ByteRange, DelegateBody, Instruction, MethodBody,
 };
@@ -60,15 +60,13 @@ pub(super) fn read(
     if let Some((missing, reason)) = missing(operators.map(String::as_str)) {
         return Err(unsupported(missing, &reason));
     }
-    let whole =
-        StandaloneProgram::read(&request.model, &signature.method).map_err(
-            |error| match error {
-                Error::NotMlProgram { .. } | Error::SeveralFiles { .. } => {
-                    unsupported(BTreeSet::new(), &format!("it is {error}"))
-                }
-                other => failed(&Failure::new(other.to_string())),
-            },
-        )?;
+    let whole = StandaloneProgram::read(&request.model, &signature.method).map_err(|error| {
+        if error.is_unsupported() {
+            unsupported(BTreeSet::new(), &format!("it is {error}"))
+        } else {
+            failed(&Failure::new(error.to_string()))
+        }
+    })?;
     let StandaloneProgram { package, weights } = whole;
     let counts = (package.inputs.len(), package.outputs.len());
     if counts != (signature.inputs.len(), signature.outputs.len()) {

@@ -111,7 +111,7 @@ impl Weights {
             let Some((element, sizes)) = &entry.layout else {
                 return Ok(());
             };
-            let same = DType::from_element(element) == Some(dtype) && sizes == shape;
+            let same = element.dtype() == Some(dtype) && sizes == shape;
             if same {
                 return Ok(());
             }

@@ -5,12 +5,11 @@
 
 use super::super::container::Container;
 use super::super::element::element_of;
-use super::super::error::Error;
 use super::super::flatbuffer::{Buffer, Field, Table, Vector};
 use super::super::program::BASE_BUDGET;
 use super::super::schema::bundle;
 use super::ByteRange;
-use crate::ElementType;
+use crate::{ElementType, FormatError};
 use pkgtool_base::source::{Pages, ReadAt};
 
 const INPUTS: Field = Field(0, "inputs");
@@ -63,7 +62,7 @@ pub enum BundledValue {
 }
 
 /// Returns the test cases of a program; empty if it is not bundled.
-pub fn bundled_cases(source: &dyn ReadAt) -> Result<Vec<BundledCase>, Error> {
+pub fn bundled_cases(source: &dyn ReadAt) -> Result<Vec<BundledCase>, FormatError> {
     let pages = Pages::with_budget(source, BASE_BUDGET);
     let container = Container::find(&pages)?;
     if container.bundle.is_none() {
@@ -89,7 +88,7 @@ pub fn bundled_cases(source: &dyn ReadAt) -> Result<Vec<BundledCase>, Error> {
     Ok(cases)
 }
 
-fn read_values(values: &Vector<'_>) -> Result<Vec<BundledValue>, Error> {
+fn read_values(values: &Vector<'_>) -> Result<Vec<BundledValue>, FormatError> {
     values.keep(VALUE_COST)?;
     values
         .iter_tables()
@@ -97,7 +96,7 @@ fn read_values(values: &Vector<'_>) -> Result<Vec<BundledValue>, Error> {
         .collect()
 }
 
-fn read_value(value: &Table<'_>) -> Result<BundledValue, Error> {
+fn read_value(value: &Table<'_>) -> Result<BundledValue, FormatError> {
     let tag = value.u8(UNION_TYPE)?;
     let table = value.required_table(UNION)?;
     match tag {
@@ -105,41 +104,29 @@ fn read_value(value: &Table<'_>) -> Result<BundledValue, Error> {
         2 => Ok(BundledValue::Int(table.i64(SCALAR)?)),
         3 => Ok(BundledValue::Bool(table.u8(SCALAR)? != 0)),
         4 => Ok(BundledValue::Double(table.f64(SCALAR)?)),
-        found => Err(Error::UnionType {
-            place: value.place(UNION_TYPE),
-            found,
-            most: 4,
-        }),
+        found => Err(value.place(UNION_TYPE).union_type(4, found)),
     }
 }
 
-fn read_tensor(table: &Table<'_>) -> Result<BundledValue, Error> {
+fn read_tensor(table: &Table<'_>) -> Result<BundledValue, FormatError> {
     let (element, width) = element_of(table.i8(SCALAR_TYPE)?);
     let sizes = table.vector(SIZES, 4)?;
     if sizes.len() > MAX_RANK {
-        return Err(Error::Rank {
-            place: sizes.here(),
-            found: sizes.len(),
-            most: MAX_RANK,
-        });
+        return Err(sizes.here().rank(MAX_RANK, sizes.len()));
     }
     let sizes = (0..sizes.len()).map(|at| {
         let found = sizes.i32(at)?;
-        u64::try_from(found).map_err(|_| Error::NegativeSize {
-            place: sizes.place(at),
-            found: found.into(),
-        })
+        u64::try_from(found).map_err(|_| sizes.place(at).negative_size(found))
     });
     let sizes: Vec<u64> = sizes.collect::<Result<_, _>>()?;
     let data = table.vector(DATA, 1)?;
     let mut product = sizes.iter().copied().chain(width);
     let needs = product.try_fold(1_u64, u64::checked_mul);
     if needs != Some(data.len()) {
-        return Err(Error::Value {
-            place: table.place(DATA),
-            expected: format!("the elements of a tensor of sizes {sizes:?}"),
-            found: data.len(),
-        });
+        return Err(table.place(DATA).expected(
+            format_args!("the elements of a tensor of sizes {sizes:?}"),
+            data.len(),
+        ));
     }
     Ok(BundledValue::Tensor {
         element,
@@ -152,7 +139,7 @@ fn read_tensor(table: &Table<'_>) -> Result<BundledValue, Error> {
     })
 }
 
-fn read_order(table: &Table<'_>, rank: usize) -> Result<Vec<usize>, Error> {
+fn read_order(table: &Table<'_>, rank: usize) -> Result<Vec<usize>, FormatError> {
     let order = table.vector(DIM_ORDER, 1)?;
     if order.is_empty() {
         return Ok((0..rank).collect());
@@ -164,9 +151,6 @@ fn read_order(table: &Table<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     if sorted.into_iter().eq(0..rank) {
         Ok(found)
     } else {
-        Err(Error::Layout {
-            place: table.place(DIM_ORDER),
-            offset: 0,
-        })
+        Err(table.place(DIM_ORDER).layout(0))
     }
 }

@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::super::element::{LAST_CODE, element_of};
-use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::shape::FLAT_TENSOR;
 use super::super::verify::verify;
 use super::ByteRange;
-use crate::ElementType;
+use crate::{ElementType, FieldPosition, FormatError};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -61,17 +60,19 @@ pub struct NamedTensor {
 
 impl DataFile {
     /// Reads a data file's header.
-    pub fn read(source: &dyn ReadAt) -> Result<Self, Error> {
+    pub fn read(source: &dyn ReadAt) -> Result<Self, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
         let header = Header { pages: &pages };
         if pages.len() < 8 || header.text(4)? != IDENTIFIER {
-            return Err(Error::DataIdentifier {
-                found: if pages.len() < 8 {
-                    format!("a file of {} bytes", pages.len())
-                } else {
-                    header.text(4)?
-                },
-            });
+            let found = if pages.len() < 8 {
+                format!("a file of {} bytes", pages.len())
+            } else {
+                header.text(4)?
+            };
+            let message = format_args!(
+                "not an ExecuTorch data file: expected identifier FT01 at offset 4, found {found}"
+            );
+            return Err(FormatError::at(4, message));
         }
         let extent = header.extent()?;
         let buffer = Buffer::new(&pages, 0, extent.flatbuffer);
@@ -86,11 +87,10 @@ impl DataFile {
             buffer.keep(ENTRY_COST, || entry.here())?;
             let index = entry.u32(SEGMENT)?;
             let bytes = segments.get(index as usize).copied();
-            let bytes = bytes.ok_or_else(|| Error::Index {
-                place: entry.place(SEGMENT),
-                what: "segments",
-                count: segments.len() as u64,
-                found: index.into(),
+            let bytes = bytes.ok_or_else(|| {
+                entry
+                    .place(SEGMENT)
+                    .index("segments", segments.len(), index)
             })?;
             let layout = entry.table(LAYOUT)?;
             let layout = layout
@@ -111,13 +111,11 @@ impl DataFile {
     }
 }
 
-fn check_present(table: &Table<'_>, field: Field) -> Result<(), Error> {
+fn check_present(table: &Table<'_>, field: Field) -> Result<(), FormatError> {
     if table.has(field)? {
         return Ok(());
     }
-    Err(Error::MissingField {
-        place: table.place(field),
-    })
+    Err(table.place(field).missing())
 }
 
 struct Header<'a> {
@@ -135,44 +133,41 @@ struct Extent {
 }
 
 impl Header<'_> {
-    fn array<const N: usize>(&self, at: u64) -> Result<[u8; N], Error> {
-        self.pages.array(at).map_err(|error| Error::Read {
-            place: place("header", at),
-            error,
-        })
+    fn array<const N: usize>(&self, at: u64) -> Result<[u8; N], FormatError> {
+        self.pages
+            .array(at)
+            .map_err(|error| place("header", at).unreadable(&error))
     }
 
-    fn text(&self, at: u64) -> Result<String, Error> {
+    fn text(&self, at: u64) -> Result<String, FormatError> {
         let bytes: [u8; 4] = self.array(at)?;
         Ok(bytes.escape_ascii().to_string())
     }
 
-    fn extent(&self) -> Result<Extent, Error> {
+    fn extent(&self) -> Result<Extent, FormatError> {
         let len = self.pages.len();
         if len < HEADER_BYTES || self.text(8)? != EXTENDED_HEADER_MAGIC {
-            return Err(Error::DataHeader {
-                place: place("header.magic", 8),
-                len,
-            });
+            return Err(place("header.magic", 8).expected(
+                "an extended header FH01 in the first 48 bytes",
+                format_args!("none in a file of {len}"),
+            ));
         }
         let length = u32::from_le_bytes(self.array(12)?);
         if length < MIN_HEADER_LENGTH {
-            return Err(Error::Value {
-                place: place("header.length", 12),
-                expected: format!("an extended header of at least {MIN_HEADER_LENGTH} bytes"),
-                found: length.into(),
-            });
+            return Err(place("header.length", 12).expected(
+                format_args!("an extended header of at least {MIN_HEADER_LENGTH} bytes"),
+                length,
+            ));
         }
         let number = |at| self.array(at).map(u64::from_le_bytes);
         let (start, size, base, data) = (number(16)?, number(24)?, number(32)?, number(40)?);
         let flatbuffer = start.checked_add(size).filter(|end| *end <= len);
         let Some(flatbuffer) = flatbuffer else {
-            return Err(Error::ProgramSize {
-                place: place("header.flatbuffer_size", 24),
-                found: size,
-                least: 8,
-                most: len.saturating_sub(start),
-            });
+            return Err(place("header.flatbuffer_size", 24).flatbuffer_size(
+                8,
+                len.saturating_sub(start),
+                size,
+            ));
         };
         match base.checked_add(data).filter(|end| *end <= len) {
             Some(end) => Ok(Extent {
@@ -180,25 +175,16 @@ impl Header<'_> {
                 base,
                 end,
             }),
-            None => Err(Error::Truncated {
-                place: place("header.segment_data_size", 40),
-                size: data,
-                base,
-                needs: u128::from(base) + u128::from(data),
-                len,
-            }),
+            None => Err(place("header.segment_data_size", 40).truncated(base, data, len)),
         }
     }
 }
 
 fn place(field: &str, offset: u64) -> FieldPosition {
-    FieldPosition {
-        path: format!("FlatTensor {field}"),
-        offset,
-    }
+    FieldPosition::new(format_args!("FlatTensor {field}"), offset)
 }
 
-fn read_segments(root: &Table<'_>, extent: &Extent) -> Result<Vec<ByteRange>, Error> {
+fn read_segments(root: &Table<'_>, extent: &Extent) -> Result<Vec<ByteRange>, FormatError> {
     let (base, len) = (extent.base, extent.end);
     let mut segments = Vec::new();
     for segment in root.tables(SEGMENTS)?.iter_tables() {
@@ -207,13 +193,7 @@ fn read_segments(root: &Table<'_>, extent: &Extent) -> Result<Vec<ByteRange>, Er
         let (offset, size) = (segment.u64(OFFSET)?, segment.u64(SIZE)?);
         let end = u128::from(base) + u128::from(offset) + u128::from(size);
         if end > u128::from(len) {
-            return Err(Error::SegmentRange {
-                place: segment.here(),
-                offset,
-                size,
-                base,
-                len,
-            });
+            return Err(segment.here().violates(format_args!("expected the segment to end inside the program's {len} bytes, found {size} bytes at {offset} from base {base}")));
         }
         segments.push(ByteRange {
             offset: base + offset,
@@ -224,32 +204,24 @@ fn read_segments(root: &Table<'_>, extent: &Extent) -> Result<Vec<ByteRange>, Er
 }
 
 /// Reads a tensor's dtype and sizes, and checks its size and its dimension order.
-fn read_layout(layout: &Table<'_>, bytes: ByteRange) -> Result<(ElementType, Vec<u64>), Error> {
+fn read_layout(
+    layout: &Table<'_>,
+    bytes: ByteRange,
+) -> Result<(ElementType, Vec<u64>), FormatError> {
     check_present(layout, SIZES)?;
     check_present(layout, DIM_ORDER)?;
     let code = layout.i8(SCALAR_TYPE)?;
     if !(0..=LAST_CODE).contains(&code) {
-        return Err(Error::EnumValue {
-            place: layout.place(SCALAR_TYPE),
-            found: code,
-            most: LAST_CODE,
-        });
+        return Err(layout.place(SCALAR_TYPE).enum_value(LAST_CODE, code));
     }
     let (element, width) = element_of(code);
     let vector = layout.vector(SIZES, 4)?;
     if vector.len() > MAX_RANK {
-        return Err(Error::Rank {
-            place: vector.here(),
-            found: vector.len(),
-            most: MAX_RANK,
-        });
+        return Err(vector.here().rank(MAX_RANK, vector.len()));
     }
     let sizes = (0..vector.len()).map(|at| {
         let found = vector.i32(at)?;
-        u64::try_from(found).map_err(|_| Error::NegativeSize {
-            place: vector.place(at),
-            found: found.into(),
-        })
+        u64::try_from(found).map_err(|_| vector.place(at).negative_size(found))
     });
     let sizes: Vec<u64> = sizes.collect::<Result<_, _>>()?;
     let order = layout.vector(DIM_ORDER, 1)?;
@@ -257,24 +229,21 @@ fn read_layout(layout: &Table<'_>, bytes: ByteRange) -> Result<(ElementType, Vec
     let mut found: Vec<u64> = found.take(17).collect::<Result<_, _>>()?;
     found.sort_unstable();
     if !found.into_iter().eq(0..vector.len()) {
-        return Err(Error::Layout {
-            place: layout.place(DIM_ORDER),
-            offset: 0,
-        });
+        return Err(layout.place(DIM_ORDER).layout(0));
     }
     let mut factors = sizes.iter().copied().chain([width.unwrap_or(1)]);
     let size = factors.try_fold(1_u64, u64::checked_mul);
-    let size = size.ok_or_else(|| Error::TensorSize {
-        place: layout.place(SIZES),
-        found: sizes.clone(),
+    let size = size.ok_or_else(|| {
+        layout.place(SIZES).expected(
+            "a tensor whose size fits 64 bits",
+            format_args!("{:?}", sizes.clone()),
+        )
     })?;
     if size > bytes.size {
-        return Err(Error::TensorData {
-            place: layout.here(),
-            offset: bytes.offset,
-            size,
-            available: bytes.size,
-        });
+        return Err(layout.here().expected(
+            format_args!("{size} bytes of tensor data at {}", bytes.offset),
+            format_args!("{} there", bytes.size),
+        ));
     }
     Ok((element, sizes))
 }

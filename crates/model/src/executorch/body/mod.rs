@@ -18,11 +18,11 @@ pub use value::{BodyValue, TensorBody, TensorData};
 pub use wrong::{KnownDefect, known_defects};
 
 use super::container::Container;
-use super::error::{Error, FieldPosition};
 use super::flatbuffer::{Buffer, Field, Table, Vector};
 use super::program::BASE_BUDGET;
 use super::schema::{chain, plan, program};
 use super::storage::Storage;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -108,7 +108,7 @@ pub enum Instruction {
 
 impl ProgramBody {
     /// Reads the program in `source`, bundled or not.
-    pub fn read(source: &dyn ReadAt) -> Result<Self, Error> {
+    pub fn read(source: &dyn ReadAt) -> Result<Self, FormatError> {
         let container = Container::find(&Pages::with_budget(source, BASE_BUDGET))?;
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
         let end = container.start + container.flatbuffer;
@@ -135,10 +135,10 @@ impl ProgramBody {
 }
 
 impl MethodBody {
-    fn read(table: &Table<'_>, storage: &mut Storage<'_>) -> Result<Self, Error> {
-        let name = table.name(plan::NAME)?.ok_or_else(|| Error::MissingField {
-            place: table.place(plan::NAME),
-        })?;
+    fn read(table: &Table<'_>, storage: &mut Storage<'_>) -> Result<Self, FormatError> {
+        let name = table
+            .name(plan::NAME)?
+            .ok_or_else(|| table.place(plan::NAME).missing())?;
         let values = table.tables(plan::VALUES)?;
         let count = values.len();
         let delegates = read_delegates(table, storage)?;
@@ -180,7 +180,7 @@ impl MethodBody {
 fn read_delegates(
     table: &Table<'_>,
     storage: &mut Storage<'_>,
-) -> Result<Vec<DelegateBody>, Error> {
+) -> Result<Vec<DelegateBody>, FormatError> {
     let mut delegates = Vec::new();
     for delegate in table.tables(plan::DELEGATES)?.iter_tables() {
         let delegate = delegate?;
@@ -195,7 +195,7 @@ fn read_delegates(
     Ok(delegates)
 }
 
-fn read_operators(table: &Table<'_>) -> Result<Vec<String>, Error> {
+fn read_operators(table: &Table<'_>) -> Result<Vec<String>, FormatError> {
     let operators = table.tables(plan::OPERATORS)?;
     let names = operators
         .iter_tables()
@@ -211,7 +211,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn instructions(&self, table: &Table<'_>) -> Result<Vec<Instruction>, Error> {
+    fn instructions(&self, table: &Table<'_>) -> Result<Vec<Instruction>, FormatError> {
         let mut all = Vec::new();
         for chain in table.tables(plan::CHAINS)?.iter_tables() {
             let instructions = chain?.tables(chain::INSTRUCTIONS)?;
@@ -229,7 +229,7 @@ impl Reader {
         table: &Table<'_>,
         first: usize,
         count: u64,
-    ) -> Result<Instruction, Error> {
+    ) -> Result<Instruction, FormatError> {
         let keep = |size| table.buffer().keep(size, || table.here());
         keep(NAME_COST)?;
         let tag = table.u8(chain::ARGS_TYPE)?;
@@ -256,22 +256,18 @@ impl Reader {
                 value: value(chain::FREED)?,
             },
             found => {
-                return Err(Error::UnionType {
-                    place: table.place(chain::ARGS_TYPE),
-                    found,
-                    most: 5,
-                });
+                return Err(table.place(chain::ARGS_TYPE).union_type(5, found));
             }
         })
     }
 
-    fn indices(&self, vector: &Vector<'_>) -> Result<Vec<usize>, Error> {
+    fn indices(&self, vector: &Vector<'_>) -> Result<Vec<usize>, FormatError> {
         value_indices(vector, self.values)
     }
 }
 
 /// Reads indices of values.
-fn value_indices(vector: &Vector<'_>, values: u64) -> Result<Vec<usize>, Error> {
+fn value_indices(vector: &Vector<'_>, values: u64) -> Result<Vec<usize>, FormatError> {
     vector.keep(INDEX_COST)?;
     let indices = (0..vector.len()).map(|position| {
         in_range(vector.i32(position)?.into(), values, "values", || {
@@ -281,7 +277,12 @@ fn value_indices(vector: &Vector<'_>, values: u64) -> Result<Vec<usize>, Error> 
     indices.collect()
 }
 
-fn index(table: &Table<'_>, field: Field, count: u64, what: &'static str) -> Result<usize, Error> {
+fn index(
+    table: &Table<'_>,
+    field: Field,
+    count: u64,
+    what: &'static str,
+) -> Result<usize, FormatError> {
     in_range(table.i32(field)?.into(), count, what, || table.place(field))
 }
 
@@ -290,14 +291,9 @@ fn in_range(
     count: u64,
     what: &'static str,
     place: impl FnOnce() -> FieldPosition,
-) -> Result<usize, Error> {
+) -> Result<usize, FormatError> {
     let index = u64::try_from(found).ok().filter(|&index| index < count);
     index
         .and_then(|index| usize::try_from(index).ok())
-        .ok_or_else(|| Error::Index {
-            place: place(),
-            what,
-            count,
-            found,
-        })
+        .ok_or_else(|| place().index(what, count, found))
 }

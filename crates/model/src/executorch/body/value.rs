@@ -1,13 +1,12 @@
 //! The values of a method, in the form that an engine uses.
 
-use super::super::error::Error;
 use super::super::flatbuffer::{Table, Vector};
 use super::super::schema::{tensor, value};
 use super::super::storage::Storage;
 use super::super::value as evalue;
 use super::super::value::{Evalue, Tensor, TensorSource};
 use super::{ByteRange, INDEX_COST, in_range, value_indices};
-use crate::{Dynamism, ElementType};
+use crate::{Dynamism, ElementType, FormatError};
 
 /// Approximate memory per value, in bytes.
 const VALUE_COST: u64 = 160;
@@ -72,7 +71,11 @@ pub enum TensorData {
 
 impl BodyValue {
     /// Reads a value of a method that has `count` of them.
-    pub(super) fn read(outer: Table<'_>, count: u64, storage: &Storage<'_>) -> Result<Self, Error> {
+    pub(super) fn read(
+        outer: Table<'_>,
+        count: u64,
+        storage: &Storage<'_>,
+    ) -> Result<Self, FormatError> {
         outer.buffer().keep(VALUE_COST, || outer.here())?;
         let found = Evalue::read(outer)?;
         if found.tag == evalue::NULL {
@@ -117,15 +120,12 @@ impl BodyValue {
 }
 
 impl TensorBody {
-    fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, Error> {
+    fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, FormatError> {
         let found = Tensor::read(table, storage)?;
         let dim_order = Tensor::dim_order(table)?;
         let offset = table.i32(tensor::STORAGE_OFFSET)?;
         if offset != 0 || dim_order.len() != found.sizes.len() {
-            return Err(Error::Layout {
-                place: table.place(tensor::DIM_ORDER),
-                offset,
-            });
+            return Err(table.place(tensor::DIM_ORDER).layout(offset));
         }
         let mut factors = found.sizes.iter().copied().chain(found.width);
         let bytes = factors.try_fold(1_u64, u64::checked_mul);
@@ -153,25 +153,28 @@ impl TensorBody {
     }
 }
 
-fn read_memory(table: &Table<'_>) -> Result<Option<(u32, u64)>, Error> {
+fn read_memory(table: &Table<'_>) -> Result<Option<(u32, u64)>, FormatError> {
     let allocation = table.table(tensor::ALLOCATION)?;
     allocation
         .map(|found| evalue::planned_memory(&found))
         .transpose()
 }
 
-fn each<T>(items: &Vector<'_>, read: impl Fn(u64) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+fn each<T>(
+    items: &Vector<'_>,
+    read: impl Fn(u64) -> Result<T, FormatError>,
+) -> Result<Vec<T>, FormatError> {
     (0..items.len()).map(read).collect()
 }
 
-fn wide_indices(items: &Vector<'_>, count: u64) -> Result<Vec<usize>, Error> {
+fn wide_indices(items: &Vector<'_>, count: u64) -> Result<Vec<usize>, FormatError> {
     items.keep(INDEX_COST)?;
     each(items, |at| {
         in_range(items.i64(at)?, count, "values", || items.place(at))
     })
 }
 
-fn optional(items: &Vector<'_>, count: u64) -> Result<Vec<Option<usize>>, Error> {
+fn optional(items: &Vector<'_>, count: u64) -> Result<Vec<Option<usize>>, FormatError> {
     items.keep(INDEX_COST)?;
     each(items, |at| match items.i32(at)? {
         -1 => Ok(None),

@@ -4,9 +4,9 @@
 //! Elements below one byte are packed. Format: `MILBlob` of coremltools 9: `u32` 0xDEADBEEF, `u32`
 //! dtype, `u64` size, `u64` offset in the file. Invariant: a record's elements lie inside the file.
 
-use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use super::program::Kind;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 const SENTINEL: u32 = 0xDEAD_BEEF;
@@ -22,34 +22,25 @@ pub struct Blob {
 
 impl Blob {
     /// Reads the record at an offset of a weight file.
-    pub(crate) fn read(pages: &Pages<'_>, file: ByteRange, offset: u64) -> Result<Self, Error> {
-        let place = || FieldPosition {
-            path: "Core ML weight record".to_owned(),
-            offset: file.offset.saturating_add(offset),
-        };
-        let outside = |size: u64| Error::DataOffset {
-            place: place(),
-            found: size,
-            most: file.size,
-        };
+    pub(crate) fn read(
+        pages: &Pages<'_>,
+        file: ByteRange,
+        offset: u64,
+    ) -> Result<Self, FormatError> {
+        let place =
+            || FieldPosition::new("Core ML weight record", file.offset.saturating_add(offset));
+        let outside = |size: u64| place().data_offset(file.size, size);
         let inside = offset.checked_add(64).is_some_and(|end| end <= file.size);
         if !inside {
             return Err(outside(offset));
         }
         let header: [u8; 24] = pages
             .array(file.offset + offset)
-            .map_err(|error| Error::Read {
-                place: place(),
-                error,
-            })?;
+            .map_err(|error| place().unreadable(&error))?;
         let four = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four"));
         let eight = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
         if four(0) != SENTINEL {
-            return Err(Error::Value {
-                place: place(),
-                expected: "a record that begins with 0xDEADBEEF".to_owned(),
-                found: four(0).into(),
-            });
+            return Err(place().expected("a record that begins with 0xDEADBEEF", four(0)));
         }
         let (size, start) = (eight(8), eight(16));
         match start.checked_add(size) {

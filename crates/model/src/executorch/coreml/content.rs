@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::content::{PayloadSummary, StateTensor};
-use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::located::{LocatedPackage, ModelPart};
 use super::package::place;
@@ -12,7 +11,7 @@ use super::program::{Kind, Type};
 use super::proto;
 use super::stored::{Operand, Operands, weight_storage};
 use super::walk::{Field, Message, Walk};
-use crate::Dim;
+use crate::{Dim, FormatError};
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// Maximum number of reads; models with thousands of operations need some hundred thousand.
@@ -35,7 +34,7 @@ pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
     named: &dyn Fn(&str) -> Option<ByteRange>,
-) -> Result<PayloadSummary, Error> {
+) -> Result<PayloadSummary, FormatError> {
     let pages = Pages::with_budget(source, MAX_READS);
     let located = LocatedPackage::find(&pages, payload, named)?;
     let walk = Walk::new(&pages);
@@ -54,10 +53,7 @@ pub(in super::super) fn content(
     })?;
     let (name, function) = located.choose(&functions).ok_or_else(|| {
         let wanted = located.function.as_deref().unwrap_or("main");
-        Error::InvalidListing {
-            place: place("program", located.model.offset),
-            found: format!("no function `{wanted}`"),
-        }
+        place("program", located.model.offset).listing(format_args!("no function `{wanted}`"))
     })?;
     Operations::default().function(&mut content, function.message("function")?)?;
     content.function = Some(name.clone());
@@ -78,7 +74,7 @@ fn version(content: &mut PayloadSummary, version: u64) {
 }
 
 /// Adds the metadata about the tools that created the model.
-fn description(content: &mut PayloadSummary, field: &Field<'_>) -> Result<(), Error> {
+fn description(content: &mut PayloadSummary, field: &Field<'_>) -> Result<(), FormatError> {
     for field in field.message("description")?.fields() {
         let field = field?;
         if field.number != 100 {
@@ -113,7 +109,11 @@ struct Operations {
 }
 
 impl Operations {
-    fn function(mut self, content: &mut PayloadSummary, message: Message<'_>) -> Result<(), Error> {
+    fn function(
+        mut self,
+        content: &mut PayloadSummary,
+        message: Message<'_>,
+    ) -> Result<(), FormatError> {
         let mut opset = String::new();
         for field in message.fields() {
             let field = field?;
@@ -140,9 +140,7 @@ impl Operations {
             }
         }
         if !is_there {
-            return Err(Error::MissingField {
-                place: message.here(),
-            });
+            return Err(message.here().missing());
         }
         content.facts.push(("operator set", opset));
         for (name, operand) in &self.constants {
@@ -154,7 +152,11 @@ impl Operations {
         Ok(())
     }
 
-    fn block(&mut self, content: &mut PayloadSummary, block: Message<'_>) -> Result<(), Error> {
+    fn block(
+        &mut self,
+        content: &mut PayloadSummary,
+        block: Message<'_>,
+    ) -> Result<(), FormatError> {
         for field in block.fields() {
             let field = field?;
             if field.number == 3 {
@@ -168,7 +170,7 @@ impl Operations {
         &mut self,
         content: &mut PayloadSummary,
         operation: Message<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let (mut kind, mut results) = (String::new(), Vec::new());
         for field in operation.fields() {
             let field = field?;
@@ -207,7 +209,7 @@ impl Operations {
         &mut self,
         operation: Message<'_>,
         result: Option<(String, Type)>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let Some((name, _)) = result else {
             return Ok(());
         };
@@ -230,7 +232,7 @@ impl Operations {
 
     /// Returns the operands of an operation on compressed weights, which are arguments or
     /// attributes.
-    fn operands(&mut self, operation: Message<'_>) -> Result<Operands, Error> {
+    fn operands(&mut self, operation: Message<'_>) -> Result<Operands, FormatError> {
         let mut operands = Operands::new();
         for field in operation.fields() {
             let field = field?;
@@ -249,7 +251,7 @@ impl Operations {
         Ok(operands)
     }
 
-    fn argument(&mut self, argument: &Field<'_>) -> Result<Option<Operand>, Error> {
+    fn argument(&mut self, argument: &Field<'_>) -> Result<Option<Operand>, FormatError> {
         let mut found = None;
         for field in argument.message("argument")?.fields() {
             let field = field?;
@@ -274,7 +276,7 @@ impl Operations {
 }
 
 /// Reads the type of a value, and whether it is in the weight file.
-fn operand(value: &Field<'_>) -> Result<Operand, Error> {
+fn operand(value: &Field<'_>) -> Result<Operand, FormatError> {
     let mut operand = Operand::default();
     for field in value.message("value")?.fields() {
         let field = field?;
@@ -288,7 +290,7 @@ fn operand(value: &Field<'_>) -> Result<Operand, Error> {
 }
 
 /// Reads a name with its type.
-pub(super) fn named_type(field: &Field<'_>) -> Result<(String, Type), Error> {
+pub(super) fn named_type(field: &Field<'_>) -> Result<(String, Type), FormatError> {
     let (mut name, mut found) = (String::new(), Type::default());
     for field in field.message("named type")?.fields() {
         let field = field?;
@@ -301,7 +303,7 @@ pub(super) fn named_type(field: &Field<'_>) -> Result<(String, Type), Error> {
     Ok((name, found))
 }
 
-fn ty(field: &Field<'_>) -> Result<Type, Error> {
+fn ty(field: &Field<'_>) -> Result<Type, FormatError> {
     let bytes = field.bytes()?;
     Type::read(proto::Message::new(&bytes, field.range()?.offset, "type"))
 }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Error;
 use super::walk::{Field, Message};
+use crate::FormatError;
 
 /// Maximum number of dimensions of a feature.
 const MAX_RANK: usize = 16;
@@ -28,7 +28,7 @@ pub(super) struct SizeRange {
 pub(super) type InputSizes = BTreeMap<String, Vec<SizeRange>>;
 
 /// Returns the inputs of a function, or of the model if its description lists no functions.
-pub(super) fn inputs(description: &Field<'_>, function: &str) -> Result<InputSizes, Error> {
+pub(super) fn inputs(description: &Field<'_>, function: &str) -> Result<InputSizes, FormatError> {
     let description = description.message("description")?;
     let mut inputs = InputSizes::new();
     for field in description.fields() {
@@ -47,7 +47,7 @@ pub(super) fn inputs(description: &Field<'_>, function: &str) -> Result<InputSiz
     Ok(inputs)
 }
 
-fn name_of(message: Message<'_>) -> Result<String, Error> {
+fn name_of(message: Message<'_>) -> Result<String, FormatError> {
     for field in message.fields() {
         let field = field?;
         if field.number == 1 {
@@ -57,7 +57,7 @@ fn name_of(message: Message<'_>) -> Result<String, Error> {
     Ok(String::new())
 }
 
-fn features(message: Message<'_>, number: u64) -> Result<InputSizes, Error> {
+fn features(message: Message<'_>, number: u64) -> Result<InputSizes, FormatError> {
     let mut found = InputSizes::new();
     for field in message.fields() {
         let field = field?;
@@ -68,7 +68,7 @@ fn features(message: Message<'_>, number: u64) -> Result<InputSizes, Error> {
     Ok(found)
 }
 
-fn feature(field: &Field<'_>, into: &mut InputSizes) -> Result<(), Error> {
+fn feature(field: &Field<'_>, into: &mut InputSizes) -> Result<(), FormatError> {
     let (mut name, mut dims) = (String::new(), None);
     for field in field.message("feature")?.fields() {
         let field = field?;
@@ -93,7 +93,7 @@ fn feature(field: &Field<'_>, into: &mut InputSizes) -> Result<(), Error> {
 
 /// Reads the sizes of an array. Ranges and enumerated shapes are complete; the plain shape is then
 /// only the default.
-fn array(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, Error> {
+fn array(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
     let (mut usual, mut said) = (Vec::new(), Vec::new());
     for field in message.fields() {
         let field = field?;
@@ -128,7 +128,7 @@ fn literal_sizes(size: u64) -> SizeRange {
 }
 
 /// Reads enumerated shapes: the smallest and the largest size of each dimension.
-fn enumerated(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, Error> {
+fn enumerated(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
     let mut all: Option<Vec<SizeRange>> = None;
     for (count, field) in message.fields().enumerate() {
         let field = field?;
@@ -163,7 +163,7 @@ fn enumerated(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, Error> {
     Ok(all)
 }
 
-fn ranges(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, Error> {
+fn ranges(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
     let mut dims = Vec::new();
     for field in message.fields() {
         let field = field?;

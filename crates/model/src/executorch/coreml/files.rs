@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Number of bytes first read for the listing; multiplied by four until the listing is complete.
@@ -54,15 +54,11 @@ impl Listing {
         pages: &Pages<'_>,
         start: u64,
         size: u64,
-    ) -> Result<Result<Self, serde_json::Error>, Error> {
+    ) -> Result<Result<Self, serde_json::Error>, FormatError> {
         let mut bytes = vec![0; usize::try_from(size).expect("at most a mebibyte")];
-        pages.read(start, &mut bytes).map_err(|error| Error::Read {
-            place: FieldPosition {
-                path: "Core ML payload".to_owned(),
-                offset: start,
-            },
-            error,
-        })?;
+        pages
+            .read(start, &mut bytes)
+            .map_err(|error| FieldPosition::new("Core ML payload", start).unreadable(&error))?;
         bytes.reverse();
         // Bytes of the preceding file may follow the listing in reversed order.
         Ok(Self::deserialize(
@@ -87,7 +83,7 @@ fn overlap(nodes: &[Node]) -> Option<(usize, usize)> {
 
 impl PayloadFiles {
     /// Reads the listing at a payload's end.
-    pub(super) fn read(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
+    pub(super) fn read(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, FormatError> {
         let mut size = payload.size.min(FIRST_LISTING_READ_BYTES);
         let (start, listing) = loop {
             let start = payload.offset + (payload.size - size);
@@ -99,13 +95,8 @@ impl PayloadFiles {
                 listing => break (start, listing),
             }
         };
-        let fail = |found: String| Error::InvalidListing {
-            place: FieldPosition {
-                path: "Core ML payload listing".to_owned(),
-                offset: start,
-            },
-            found,
-        };
+        let fail =
+            |found: String| FieldPosition::new("Core ML payload listing", start).listing(found);
         let listing = listing.map_err(|error| fail(error.to_string()))?;
         let nodes = listing.nodes;
         if nodes.is_empty() || nodes.len() > MAX_NODES {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::files::PayloadFiles;
 use super::package::{MAX_SMALL_FILE_BYTES, Metadata, PortNames, bytes, json, place, reference};
 use super::walk::{Field, Walk};
+use crate::FormatError;
 use pkgtool_base::source::Pages;
 
 /// Field number of an ML Program in `Model`.
@@ -30,11 +30,8 @@ impl LocatedPackage {
         pages: &Pages<'_>,
         payload: ByteRange,
         named: &dyn Fn(&str) -> Option<ByteRange>,
-    ) -> Result<Self, Error> {
-        let missing = |what: &str| Error::InvalidListing {
-            place: place("payload", payload.offset),
-            found: what.to_owned(),
-        };
+    ) -> Result<Self, FormatError> {
+        let missing = |what: &str| place("payload", payload.offset).listing(what);
         let (package, function) = match reference(pages, payload)? {
             None => (payload, None),
             Some(reference) => {
@@ -91,8 +88,8 @@ impl LocatedPackage {
     pub(super) fn walk<'a>(
         &self,
         walk: &'a Walk<'a>,
-        each: &mut dyn FnMut(ModelPart<'a>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        each: &mut dyn FnMut(ModelPart<'a>) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
         let mut is_program = false;
         for field in walk.message(self.model, "model").fields() {
             let field = field?;
@@ -113,10 +110,7 @@ impl LocatedPackage {
         if is_program {
             return Ok(());
         }
-        Err(Error::InvalidListing {
-            place: place("model", self.model.offset),
-            found: "a model that is not an ML Program".to_owned(),
-        })
+        Err(place("model", self.model.offset).listing("a model that is not an ML Program"))
     }
 }
 

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use super::blob::Blob;
 use super::files::PayloadFiles;
 use super::program::{Function, read_functions};
 use super::proto::Message;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -78,10 +78,7 @@ pub(super) struct Reference {
 }
 
 pub(super) fn place(path: &str, offset: u64) -> FieldPosition {
-    FieldPosition {
-        path: format!("Core ML {path}"),
-        offset,
-    }
+    FieldPosition::new(format_args!("Core ML {path}"), offset)
 }
 
 impl Package {
@@ -96,23 +93,22 @@ impl Package {
         source: &dyn ReadAt,
         payload: ByteRange,
         named: &dyn Fn(&str) -> Option<ByteRange>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
         let (payload, wanted) = match reference(&pages, payload)? {
             None => (payload, None),
             Some(reference) => {
-                let found = named(&reference.key).ok_or_else(|| Error::InvalidListing {
-                    place: place("payload", payload.offset),
-                    found: format!("`{}`, which the program does not contain", reference.key),
+                let found = named(&reference.key).ok_or_else(|| {
+                    place("payload", payload.offset).listing(format_args!(
+                        "`{}`, which the program does not contain",
+                        reference.key
+                    ))
                 })?;
                 (found, Some(reference.function_name))
             }
         };
         let files = PayloadFiles::read(&pages, payload)?;
-        let missing = |what: &str| Error::InvalidListing {
-            place: place("payload", payload.offset),
-            found: what.to_owned(),
-        };
+        let missing = |what: &str| place("payload", payload.offset).listing(what);
         if files.has(&["model.mlmodelc"]) {
             return Err(missing(
                 "a compiled model (model.mlmodelc), which only Core ML itself can read",
@@ -175,17 +171,20 @@ impl Package {
     /// # Errors
     ///
     /// Fails if the record is missing or extends past the file's end.
-    pub fn blob(&self, source: &dyn ReadAt, offset: u64) -> Result<Blob, Error> {
+    pub fn blob(&self, source: &dyn ReadAt, offset: u64) -> Result<Blob, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
-        let file = self.weights.ok_or_else(|| Error::MissingField {
-            place: place("weights/weight.bin", 0),
-        })?;
+        let file = self
+            .weights
+            .ok_or_else(|| place("weights/weight.bin", 0).missing())?;
         Blob::read(&pages, file, offset)
     }
 }
 
 /// Returns the reference in a payload, if the payload is one.
-pub(super) fn reference(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Reference>, Error> {
+pub(super) fn reference(
+    pages: &Pages<'_>,
+    payload: ByteRange,
+) -> Result<Option<Reference>, FormatError> {
     let size = payload.size.min(4096);
     let found = bytes(pages, ByteRange { size, ..payload }, size)?;
     let Some(text) = found.strip_prefix(REFERENCE_MAGIC) else {
@@ -194,27 +193,22 @@ pub(super) fn reference(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<
     json(text, payload.offset).map(Some)
 }
 
-pub(super) fn bytes(pages: &Pages<'_>, range: ByteRange, most: u64) -> Result<Vec<u8>, Error> {
+pub(super) fn bytes(
+    pages: &Pages<'_>,
+    range: ByteRange,
+    most: u64,
+) -> Result<Vec<u8>, FormatError> {
     let here = || place("payload file", range.offset);
     if range.size > most {
-        return Err(Error::DescriptionTooLarge {
-            place: here(),
-            most,
-        });
+        return Err(here().too_large(most));
     }
     let size = usize::try_from(range.size).expect("bounded");
     let mut bytes = vec![0; size];
     let read = pages.read(range.offset, &mut bytes);
-    read.map_err(|error| Error::Read {
-        place: here(),
-        error,
-    })?;
+    read.map_err(|error| here().unreadable(&error))?;
     Ok(bytes)
 }
 
-pub(super) fn json<'a, T: Deserialize<'a>>(bytes: &'a [u8], offset: u64) -> Result<T, Error> {
-    serde_json::from_slice(bytes).map_err(|error| Error::InvalidListing {
-        place: place("JSON", offset),
-        found: error.to_string(),
-    })
+pub(super) fn json<'a, T: Deserialize<'a>>(bytes: &'a [u8], offset: u64) -> Result<T, FormatError> {
+    serde_json::from_slice(bytes).map_err(|error| place("JSON", offset).listing(error))
 }

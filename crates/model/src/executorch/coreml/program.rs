@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Error;
 use super::proto::{Field, Message};
+use crate::FormatError;
 
 /// A function of a program.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,7 +181,9 @@ impl Kind {
 }
 
 /// Returns the functions of a program by name.
-pub(crate) fn read_functions(program: Message<'_>) -> Result<BTreeMap<String, Function>, Error> {
+pub(crate) fn read_functions(
+    program: Message<'_>,
+) -> Result<BTreeMap<String, Function>, FormatError> {
     let mut functions = BTreeMap::new();
     for field in program.fields() {
         let field = field?;
@@ -197,7 +199,7 @@ pub(crate) fn read_functions(program: Message<'_>) -> Result<BTreeMap<String, Fu
 }
 
 /// Reads key and value of a map entry.
-fn map_entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), Error> {
+fn map_entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), FormatError> {
     let (mut name, mut value) = (String::new(), None);
     for field in field.message("entry")?.fields() {
         let field = field?;
@@ -211,7 +213,7 @@ fn map_entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), Err
 }
 
 impl Function {
-    fn read(message: Message<'_>) -> Result<Self, Error> {
+    fn read(message: Message<'_>) -> Result<Self, FormatError> {
         let (mut inputs, mut opset, mut blocks) = (Vec::new(), String::new(), BTreeMap::new());
         for field in message.fields() {
             let field = field?;
@@ -228,15 +230,15 @@ impl Function {
                 _ => {}
             }
         }
-        let block = blocks.remove(&opset).ok_or_else(|| Error::MissingField {
-            place: message.place(),
-        })?;
+        let block = blocks
+            .remove(&opset)
+            .ok_or_else(|| message.place().missing())?;
         Ok(Self { inputs, block })
     }
 }
 
 impl Block {
-    fn read(message: Message<'_>) -> Result<Self, Error> {
+    fn read(message: Message<'_>) -> Result<Self, FormatError> {
         let mut block = Self::default();
         for field in message.fields() {
             let field = field?;
@@ -254,7 +256,7 @@ impl Block {
 }
 
 impl Operation {
-    fn read(message: Message<'_>) -> Result<Self, Error> {
+    fn read(message: Message<'_>) -> Result<Self, FormatError> {
         let mut operation = Self::default();
         for field in message.fields() {
             let field = field?;
@@ -280,7 +282,7 @@ impl Operation {
     }
 }
 
-fn arguments(message: Message<'_>) -> Result<Vec<Argument>, Error> {
+fn arguments(message: Message<'_>) -> Result<Vec<Argument>, FormatError> {
     let mut arguments = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -302,7 +304,7 @@ fn arguments(message: Message<'_>) -> Result<Vec<Argument>, Error> {
     Ok(arguments)
 }
 
-fn named_type(field: &Field<'_>) -> Result<(String, Type), Error> {
+fn named_type(field: &Field<'_>) -> Result<(String, Type), FormatError> {
     let (mut name, mut ty) = (String::new(), Type::default());
     for field in field.message("named type")?.fields() {
         let field = field?;
@@ -317,7 +319,7 @@ fn named_type(field: &Field<'_>) -> Result<(String, Type), Error> {
 
 impl Type {
     /// Reads a type.
-    pub(crate) fn read(message: Message<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(message: Message<'_>) -> Result<Self, FormatError> {
         let mut ty = Self::default();
         for field in message.fields() {
             let field = field?;
@@ -338,7 +340,7 @@ impl Type {
         Ok(ty)
     }
 
-    fn tensor(message: Message<'_>) -> Result<Self, Error> {
+    fn tensor(message: Message<'_>) -> Result<Self, FormatError> {
         let mut ty = Self::default();
         for field in message.fields() {
             let field = field?;
@@ -359,7 +361,7 @@ impl Type {
     }
 }
 
-fn dimension(message: Message<'_>) -> Result<Option<u64>, Error> {
+fn dimension(message: Message<'_>) -> Result<Option<u64>, FormatError> {
     for field in message.fields() {
         let field = field?;
         if field.number == 1 {
@@ -378,7 +380,7 @@ fn dimension(message: Message<'_>) -> Result<Option<u64>, Error> {
 }
 
 impl Value {
-    fn read(message: Message<'_>) -> Result<Self, Error> {
+    fn read(message: Message<'_>) -> Result<Self, FormatError> {
         let (mut ty, mut content) = (Type::default(), None);
         for field in message.fields() {
             let field = field?;
@@ -398,15 +400,13 @@ impl Value {
                 _ => {}
             }
         }
-        let content = content.ok_or_else(|| Error::MissingField {
-            place: message.place(),
-        })?;
+        let content = content.ok_or_else(|| message.place().missing())?;
         Ok(Self { ty, content })
     }
 }
 
 /// Reads the elements of a tensor; `None` for lists and dictionaries.
-fn immediate(message: Message<'_>) -> Result<Option<ValueContent>, Error> {
+fn immediate(message: Message<'_>) -> Result<Option<ValueContent>, FormatError> {
     for field in message.fields() {
         let field = field?;
         if field.number != 1 {
@@ -420,7 +420,7 @@ fn immediate(message: Message<'_>) -> Result<Option<ValueContent>, Error> {
     Ok(None)
 }
 
-fn elements(kind: u64, message: Message<'_>) -> Result<Option<ValueContent>, Error> {
+fn elements(kind: u64, message: Message<'_>) -> Result<Option<ValueContent>, FormatError> {
     let (mut ints, mut floats) = (Vec::new(), Vec::new());
     let (mut texts, mut bytes) = (Vec::new(), Vec::new());
     for field in message.fields() {
@@ -432,11 +432,9 @@ fn elements(kind: u64, message: Message<'_>) -> Result<Option<ValueContent>, Err
             4 => texts.push(field.text()?),
             7 => bytes = field.bytes()?.to_vec(),
             _ => {
-                return Err(Error::UnionType {
-                    place: field.place(),
-                    found: u8::try_from(kind).unwrap_or(u8::MAX),
-                    most: 7,
-                });
+                return Err(field
+                    .place()
+                    .union_type(7, u8::try_from(kind).unwrap_or(u8::MAX)));
             }
         }
     }

@@ -4,7 +4,7 @@
 //! Invariant: a field never extends past its message, and memory is allocated only for bytes that
 //! exist.
 
-use super::super::error::{Error, FieldPosition};
+use crate::{FieldPosition, FormatError};
 
 /// Maximum nesting depth of messages; those of the schema have ten levels.
 const MAX_DEPTH: u8 = 24;
@@ -55,7 +55,7 @@ impl<'a> Message<'a> {
     }
 
     /// Iterates over its fields in order.
-    pub(crate) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
+    pub(crate) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, FormatError>> {
         let mut rest = self.bytes;
         let mut failed = false;
         std::iter::from_fn(move || {
@@ -65,19 +65,14 @@ impl<'a> Message<'a> {
             let at = self.offset + (self.bytes.len() - rest.len()) as u64;
             let field = next(&mut rest, at, self.name, self.depth);
             failed = field.is_none();
-            let broken = || Error::InvalidProtobuf {
-                place: place(self.name, at),
-            };
+            let broken = || place(self.name, at).not_protobuf();
             Some(field.ok_or_else(broken))
         })
     }
 }
 
 fn place(name: &str, offset: u64) -> FieldPosition {
-    FieldPosition {
-        path: format!("Core ML {name}"),
-        offset,
-    }
+    FieldPosition::new(format_args!("Core ML {name}"), offset)
 }
 
 fn next<'a>(
@@ -131,10 +126,8 @@ pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
 }
 
 impl<'a> Field<'a> {
-    fn wrong(&self) -> Error {
-        Error::InvalidProtobuf {
-            place: place(self.message, self.offset),
-        }
+    fn wrong(&self) -> FormatError {
+        place(self.message, self.offset).not_protobuf()
     }
 
     /// Returns its position for an error.
@@ -143,7 +136,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as a message.
-    pub(crate) fn message(&self, name: &'static str) -> Result<Message<'a>, Error> {
+    pub(crate) fn message(&self, name: &'static str) -> Result<Message<'a>, FormatError> {
         let bytes = self.bytes()?;
         if self.depth >= MAX_DEPTH {
             return Err(self.wrong());
@@ -157,7 +150,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as bytes.
-    pub(crate) fn bytes(&self) -> Result<&'a [u8], Error> {
+    pub(crate) fn bytes(&self) -> Result<&'a [u8], FormatError> {
         match self.payload {
             Payload::Bytes(bytes) => Ok(bytes),
             _ => Err(self.wrong()),
@@ -165,13 +158,13 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as text.
-    pub(crate) fn text(&self) -> Result<String, Error> {
+    pub(crate) fn text(&self) -> Result<String, FormatError> {
         let text = std::str::from_utf8(self.bytes()?);
         text.map(str::to_owned).map_err(|_| self.wrong())
     }
 
     /// Returns its value as an unsigned integer.
-    pub(crate) fn number(&self) -> Result<u64, Error> {
+    pub(crate) fn number(&self) -> Result<u64, FormatError> {
         match self.payload {
             Payload::Varint(value) => Ok(value),
             _ => Err(self.wrong()),
@@ -179,7 +172,7 @@ impl<'a> Field<'a> {
     }
 
     /// Reads signed integers, packed or one by one.
-    pub(crate) fn integers(&self, into: &mut Vec<i64>) -> Result<(), Error> {
+    pub(crate) fn integers(&self, into: &mut Vec<i64>) -> Result<(), FormatError> {
         match self.payload {
             Payload::Varint(value) => into.push(value.cast_signed()),
             Payload::Bytes(mut bytes) => {
@@ -194,7 +187,7 @@ impl<'a> Field<'a> {
     }
 
     /// Reads float32 or float64 values, packed or one by one.
-    pub(crate) fn floats(&self, wide: bool, into: &mut Vec<f64>) -> Result<(), Error> {
+    pub(crate) fn floats(&self, wide: bool, into: &mut Vec<f64>) -> Result<(), FormatError> {
         match self.payload {
             Payload::Fixed32(four) if !wide => into.push(f32::from_le_bytes(four).into()),
             Payload::Fixed64(eight) if wide => into.push(f64::from_le_bytes(eight)),

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Error;
 use super::super::evidence::DimFact;
 use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape, UNKNOWN_SIZE};
 use super::super::storage::ByteRange;
@@ -16,6 +15,7 @@ use super::description::{InputSizes, SizeRange, inputs};
 use super::located::{LocatedPackage, ModelPart};
 use super::program::Type;
 use super::walk::{Field, Message, Walk};
+use crate::FormatError;
 use pkgtool_base::source::Pages;
 
 /// Maximum number of dimensions of a tensor.
@@ -85,7 +85,7 @@ pub(in super::super) fn relate(
     payload: ByteRange,
     named: &dyn Fn(&str) -> Option<ByteRange>,
     graph: &mut Graph<'_>,
-) -> Result<Option<Ports>, Error> {
+) -> Result<Option<Ports>, FormatError> {
     let located = LocatedPackage::find(pages, payload, named)?;
     let Some(ports) = &located.ports else {
         return Ok(None);
@@ -131,7 +131,7 @@ pub(in super::super) fn count_ports(
     pages: &Pages<'_>,
     payload: ByteRange,
     named: &dyn Fn(&str) -> Option<ByteRange>,
-) -> Result<Option<u64>, Error> {
+) -> Result<Option<u64>, FormatError> {
     let ports = LocatedPackage::find(pages, payload, named)?.ports;
     Ok(ports.map(|ports| (ports.input_names.len() + ports.output_names.len()) as u64))
 }
@@ -143,7 +143,11 @@ struct Values<'g, 'r> {
 }
 
 impl Values<'_, '_> {
-    fn function(&mut self, function: Message<'_>, described: &InputSizes) -> Result<(), Error> {
+    fn function(
+        &mut self,
+        function: Message<'_>,
+        described: &InputSizes,
+    ) -> Result<(), FormatError> {
         let mut opset = String::new();
         for field in function.fields() {
             let field = field?;
@@ -215,7 +219,7 @@ impl Values<'_, '_> {
     }
 
     /// Adds the results of an operation, and the rules between their shapes and its arguments.
-    fn operation(&mut self, operation: &Field<'_>) -> Result<(), Error> {
+    fn operation(&mut self, operation: &Field<'_>) -> Result<(), FormatError> {
         let operation = operation.message("operation")?;
         let (mut kind, mut results) = (String::new(), Vec::new());
         for field in operation.fields() {
@@ -246,7 +250,12 @@ impl Values<'_, '_> {
         Ok(())
     }
 
-    fn rule(&mut self, kind: &str, result: &str, operation: Message<'_>) -> Result<(), Error> {
+    fn rule(
+        &mut self,
+        kind: &str,
+        result: &str,
+        operation: Message<'_>,
+    ) -> Result<(), FormatError> {
         let is_linear = kind == "linear";
         let (keeps, joins) = (ELEMENTWISE.contains(&kind), BROADCAST.contains(&kind));
         if !is_linear && !keeps && !joins {
@@ -294,7 +303,7 @@ impl SizeRange {
 }
 
 /// Returns the name that an argument is bound to; `None` for a value.
-fn name_of(argument: &Field<'_>) -> Result<Option<String>, Error> {
+fn name_of(argument: &Field<'_>) -> Result<Option<String>, FormatError> {
     for field in argument.message("argument")?.fields() {
         let field = field?;
         if field.number != 1 {

@@ -7,9 +7,9 @@
 
 use std::cell::Cell;
 
-use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use super::proto;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Maximum nesting depth of messages; loops and branches nest.
@@ -80,7 +80,7 @@ impl<'a> Message<'a> {
     }
 
     /// Iterates over its fields in order.
-    pub(crate) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, Error>> {
+    pub(crate) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, FormatError>> {
         let end = self.bytes.offset.saturating_add(self.bytes.size);
         let mut at = self.bytes.offset;
         std::iter::from_fn(move || {
@@ -94,17 +94,14 @@ impl<'a> Message<'a> {
     }
 
     /// Returns the field at an offset, and the offset of the next one.
-    fn next(self, at: u64, end: u64) -> Result<(Field<'a>, u64), Error> {
+    fn next(self, at: u64, end: u64) -> Result<(Field<'a>, u64), FormatError> {
         let place = || self.place(at);
-        let wrong = || Error::InvalidProtobuf { place: place() };
+        let wrong = || place().not_protobuf();
         let mut head = [0; 20];
         let window = usize::try_from((end - at).min(MAX_TAG_BYTES)).expect("at most 20");
         let window = &mut head[..window];
         let read = self.walk.pages.read(at, window);
-        read.map_err(|error| Error::Read {
-            place: place(),
-            error,
-        })?;
+        read.map_err(|error| place().unreadable(&error))?;
         let mut rest = &*window;
         let tag = proto::varint(&mut rest).ok_or_else(wrong)?;
         let number = match tag & 7 {
@@ -136,18 +133,13 @@ impl<'a> Message<'a> {
     }
 
     fn place(&self, offset: u64) -> FieldPosition {
-        FieldPosition {
-            path: format!("Core ML {}", self.name),
-            offset,
-        }
+        FieldPosition::new(format_args!("Core ML {}", self.name), offset)
     }
 }
 
 impl<'a> Field<'a> {
-    fn wrong(&self) -> Error {
-        Error::InvalidProtobuf {
-            place: self.message.place(self.offset),
-        }
+    fn wrong(&self) -> FormatError {
+        self.message.place(self.offset).not_protobuf()
     }
 
     /// Returns its value, if it is a number.
@@ -167,7 +159,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as a message.
-    pub(super) fn message(&self, name: &'static str) -> Result<Message<'a>, Error> {
+    pub(super) fn message(&self, name: &'static str) -> Result<Message<'a>, FormatError> {
         let depth = self.message.depth + 1;
         if depth > MAX_DEPTH {
             return Err(self.wrong());
@@ -181,7 +173,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns key and value of a map entry.
-    pub(super) fn entry(&self) -> Result<(String, Option<Field<'a>>), Error> {
+    pub(super) fn entry(&self) -> Result<(String, Option<Field<'a>>), FormatError> {
         let (mut key, mut value) = (String::new(), None);
         for field in self.message("entry")?.fields() {
             let field = field?;
@@ -195,45 +187,39 @@ impl<'a> Field<'a> {
     }
 
     /// Returns the range of its value; fails if it is not length-delimited.
-    pub(super) fn range(&self) -> Result<ByteRange, Error> {
+    pub(super) fn range(&self) -> Result<ByteRange, FormatError> {
         self.inside().ok_or_else(|| self.wrong())
     }
 
     /// Reads its whole value, which must be short.
-    pub(super) fn bytes(&self) -> Result<Vec<u8>, Error> {
+    pub(super) fn bytes(&self) -> Result<Vec<u8>, FormatError> {
         let range = self.range()?;
         let place = || self.message.place(self.offset);
         let walk = self.message.walk;
         let taken = walk.bytes_read.get().saturating_add(range.size);
         for (size, most) in [(range.size, MAX_VALUE_BYTES), (taken, MAX_READ_BYTES)] {
             if size > most {
-                return Err(Error::DescriptionTooLarge {
-                    place: place(),
-                    most,
-                });
+                return Err(place().too_large(most));
             }
         }
         walk.bytes_read.set(taken);
         let size = usize::try_from(range.size).expect("at most 64 KiB");
         let bytes = walk.pages.bytes(range.offset, size);
-        bytes.map_err(|error| Error::Read {
-            place: place(),
-            error,
-        })
+        bytes.map_err(|error| place().unreadable(&error))
     }
 
     /// Returns its value as text.
-    pub(super) fn text(&self) -> Result<String, Error> {
+    pub(super) fn text(&self) -> Result<String, FormatError> {
         String::from_utf8(self.bytes()?).map_err(|_| self.wrong())
     }
 
     /// Returns its value as an unsigned integer.
-    pub(super) fn number(&self) -> Result<u64, Error> {
+    pub(super) fn number(&self) -> Result<u64, FormatError> {
         self.value().ok_or_else(|| self.wrong())
     }
 
     /// Reads unsigned integers, packed or one by one.
-    pub(super) fn numbers(&self, into: &mut Vec<u64>) -> Result<(), Error> {
+    pub(super) fn numbers(&self, into: &mut Vec<u64>) -> Result<(), FormatError> {
         let Payload::Bytes(_) = self.payload else {
             into.push(self.number()?);
             return Ok(());

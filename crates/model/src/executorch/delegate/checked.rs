@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Error;
 use super::super::payload_graph::AcceptedArguments;
 use super::super::storage::{ByteRange, Externals, Storage};
-use pkgtool_base::source::pages::PageError;
+use crate::FormatError;
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// Maximum number of reads for all payloads of a program.
@@ -21,7 +20,7 @@ pub(in super::super) type PayloadCheck = fn(
     ByteRange,
     &Storage<'_>,
     &mut Externals,
-) -> Result<Option<AcceptedArguments>, Error>;
+) -> Result<Option<AcceptedArguments>, FormatError>;
 
 /// The checked payloads of a program.
 pub(in super::super) struct CheckedPayloads<'a> {
@@ -46,17 +45,14 @@ impl<'a> CheckedPayloads<'a> {
         payload: ByteRange,
         storage: &Storage<'_>,
         externals: &mut Externals,
-    ) -> Result<Option<AcceptedArguments>, Error> {
+    ) -> Result<Option<AcceptedArguments>, FormatError> {
         if let Some(known) = self.results.get(&payload.offset) {
             return Ok(*known);
         }
         self.results.insert(payload.offset, None);
         let arguments = match check(&self.pages, payload, storage, externals) {
             // Such a large graph is left to the device.
-            Err(Error::Read {
-                error: PageError::BudgetSpent { .. },
-                ..
-            }) => None,
+            Err(error) if error.is_budget_spent() => None,
             outcome => outcome?,
         };
         self.results.insert(payload.offset, arguments);

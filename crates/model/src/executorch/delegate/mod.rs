@@ -14,12 +14,12 @@ mod checked;
 
 pub(super) use checked::{CheckedPayloads, PayloadCheck};
 
-use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
 use super::payload_graph::{AcceptedArguments, Graph, Ports, RuleBudget};
 use super::relations::Relations;
 use super::storage::ByteRange;
 use super::{coreml, mlx, vulkan, xnnpack};
+use crate::FormatError;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -32,7 +32,7 @@ pub(super) type FindNamed<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
 /// Adds the rules of the graph in a payload. Returns the graph's inputs and outputs, if the payload
 /// belongs to this backend.
 type AddRules =
-    fn(&Pages<'_>, ByteRange, FindNamed<'_>, &mut Graph<'_>) -> Result<Option<Ports>, Error>;
+    fn(&Pages<'_>, ByteRange, FindNamed<'_>, &mut Graph<'_>) -> Result<Option<Ports>, FormatError>;
 
 /// The reader for the payloads of a backend.
 struct Reader {
@@ -89,7 +89,7 @@ static READERS: &[Reader] = &[
 
 /// Returns the arguments of a call for a payload with this many inputs and outputs. Invalid
 /// payloads are left to the device.
-fn min_arguments(ports: Result<Option<u64>, Error>) -> Option<AcceptedArguments> {
+fn min_arguments(ports: Result<Option<u64>, FormatError>) -> Option<AcceptedArguments> {
     let count = ports.ok().flatten()?;
     let are_tensors = false;
     Some(AcceptedArguments { count, are_tensors })
@@ -99,8 +99,8 @@ fn min_arguments(ports: Result<Option<u64>, Error>) -> Option<AcceptedArguments>
 fn in_flatbuffer<T>(
     pages: &Pages<'_>,
     found: Option<ByteRange>,
-    relate: impl FnOnce(&Table<'_>) -> Result<T, Error>,
-) -> Result<Option<T>, Error> {
+    relate: impl FnOnce(&Table<'_>) -> Result<T, FormatError>,
+) -> Result<Option<T>, FormatError> {
     let Some((found, end)) = found.and_then(|at| Some((at, at.offset.checked_add(at.size)?)))
     else {
         return Ok(None);

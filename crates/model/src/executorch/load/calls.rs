@@ -5,7 +5,6 @@
 //! applications and are not checked. Invariant: every instruction and argument is read at most
 //! twice.
 
-use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Field, Table, Vector};
 use super::super::payload_graph::AcceptedArguments;
 use super::super::schema::{chain, plan, tensor};
@@ -13,6 +12,7 @@ use super::super::value::{BOOL, Evalue, TENSOR};
 use super::kinds::{self, ValueTypes};
 use super::operators::OperatorTable;
 use super::require_field;
+use crate::{FieldPosition, FormatError};
 
 /// Size limit of an operator's full name in bytes (exclusive).
 const NAME_BUFFER_BYTES: usize = 100;
@@ -49,7 +49,7 @@ pub(super) fn check(
     plan: &Table<'_>,
     values: &Vector<'_>,
     delegates: &[Option<AcceptedArguments>],
-) -> Result<(), Error> {
+) -> Result<(), FormatError> {
     let operators = plan.tables(plan::OPERATORS)?;
     operators.keep(OPERATOR_MEMORY_BYTES)?;
     values.keep(VALUE_MEMORY_BYTES)?;
@@ -62,11 +62,9 @@ pub(super) fn check(
     };
     let chains = plan.tables(plan::CHAINS)?;
     if chains.is_empty() {
-        return Err(Error::Value {
-            place: plan.place(plan::CHAINS),
-            expected: "a chain of instructions".to_owned(),
-            found: 0,
-        });
+        return Err(plan
+            .place(plan::CHAINS)
+            .expected("a chain of instructions", 0));
     }
     for chain in chains.iter_tables() {
         require_field(&chain?, chain::INSTRUCTIONS)?;
@@ -76,18 +74,17 @@ pub(super) fn check(
 }
 
 /// Looks up the operators of a plan.
-fn look_up_callees(operators: &Vector<'_>) -> Result<Vec<Callee>, Error> {
+fn look_up_callees(operators: &Vector<'_>) -> Result<Vec<Callee>, FormatError> {
     let mut callees = Vec::new();
     for operator in operators.iter_tables() {
         let operator = operator?;
         require_field(&operator, plan::OPERATOR_NAME)?;
         let length = super::super::plan::operator_name(&operator)?.len();
         if length >= NAME_BUFFER_BYTES {
-            return Err(Error::StringLength {
-                place: operator.place(plan::OPERATOR_NAME),
-                found: u32::try_from(length).unwrap_or(u32::MAX),
-                most: NAME_BUFFER_BYTES as u64 - 1,
-            });
+            return Err(operator.place(plan::OPERATOR_NAME).expected(
+                format_args!("a string of at most {} bytes", NAME_BUFFER_BYTES as u64 - 1),
+                format_args!("a length of {length}"),
+            ));
         }
         callees.push(match look_up(&operator)? {
             Err(_) => Callee::Missing,
@@ -98,7 +95,7 @@ fn look_up_callees(operators: &Vector<'_>) -> Result<Vec<Callee>, Error> {
     Ok(callees)
 }
 
-fn look_up(operator: &Table<'_>) -> Result<Result<Option<&'static str>, String>, Error> {
+fn look_up(operator: &Table<'_>) -> Result<Result<Option<&'static str>, String>, FormatError> {
     let name = operator.name(plan::OPERATOR_NAME)?.unwrap_or_default();
     let overload = operator.name(plan::OVERLOAD)?.unwrap_or_default();
     Ok(OperatorTable::get().arguments(&name, &overload))
@@ -107,8 +104,8 @@ fn look_up(operator: &Table<'_>) -> Result<Result<Option<&'static str>, String>,
 /// Visits all instructions with their type number and table.
 fn visit_instructions<'a>(
     chains: &Vector<'a>,
-    mut visit: impl FnMut(u8, &Table<'a>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    mut visit: impl FnMut(u8, &Table<'a>) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
     for chain in chains.iter_tables() {
         for instruction in chain?.tables(chain::INSTRUCTIONS)?.iter_tables() {
             let instruction = instruction?;
@@ -121,7 +118,7 @@ fn visit_instructions<'a>(
 
 impl<'a> CallChecker<'_, 'a> {
     /// Returns for each value whether an instruction replaces it.
-    fn replaced_values(&self, chains: &Vector<'a>) -> Result<Vec<bool>, Error> {
+    fn replaced_values(&self, chains: &Vector<'a>) -> Result<Vec<bool>, FormatError> {
         let count = usize::try_from(self.values.len()).unwrap_or(usize::MAX);
         let mut replaced = vec![false; count];
         visit_instructions(chains, |kind, call| {
@@ -140,7 +137,7 @@ impl<'a> CallChecker<'_, 'a> {
 
     /// Returns the value that an operator call replaces: its last argument, unless the kernel only
     /// writes into it.
-    fn replaced_result(&self, call: &Table<'a>) -> Result<Option<usize>, Error> {
+    fn replaced_result(&self, call: &Table<'a>) -> Result<Option<usize>, FormatError> {
         let writes = match self.callee(call)? {
             Callee::Kernel(letters) => !letters.ends_with('#'),
             Callee::Unchecked | Callee::Missing => false,
@@ -152,13 +149,13 @@ impl<'a> CallChecker<'_, 'a> {
         Ok(usize::try_from(args.i32(args.len() - 1)?).ok())
     }
 
-    fn callee(&self, call: &Table<'a>) -> Result<Callee, Error> {
+    fn callee(&self, call: &Table<'a>) -> Result<Callee, FormatError> {
         let index = usize::try_from(call.i32(chain::OP_INDEX)?).ok();
         let callee = index.and_then(|index| self.callees.get(index));
         Ok(callee.copied().unwrap_or(Callee::Unchecked))
     }
 
-    fn check_instruction(&self, kind: u8, call: &Table<'a>) -> Result<(), Error> {
+    fn check_instruction(&self, kind: u8, call: &Table<'a>) -> Result<(), FormatError> {
         match kind {
             1 => self.check_operator_call(call),
             2 => self.check_delegate_call(call),
@@ -168,7 +165,7 @@ impl<'a> CallChecker<'_, 'a> {
         }
     }
 
-    fn check_operator_call(&self, call: &Table<'a>) -> Result<(), Error> {
+    fn check_operator_call(&self, call: &Table<'a>) -> Result<(), FormatError> {
         require_field(call, chain::ARGS)?;
         let operator = || {
             self.operators
@@ -179,21 +176,23 @@ impl<'a> CallChecker<'_, 'a> {
             Callee::Kernel(letters) => letters,
             Callee::Missing => {
                 let operator = operator()?;
-                return Err(Error::Operator {
-                    place: operator.place(plan::OPERATOR_NAME),
-                    found: super::super::plan::operator_name(&operator)?,
-                    expected: look_up(&operator)?.err().unwrap_or_default(),
-                });
+                return Err(operator.place(plan::OPERATOR_NAME).violates(format_args!(
+                    "unknown operator `{}`: expected {}",
+                    super::super::plan::operator_name(&operator)?,
+                    look_up(&operator)?.err().unwrap_or_default()
+                )));
             }
         };
         let args = call.vector(chain::ARGS, 4)?;
         if args.len() != letters.len() as u64 {
-            return Err(Error::Arguments {
-                place: args.here(),
-                operator: super::super::plan::operator_name(&operator()?)?,
-                expected: letters.len(),
-                found: args.len(),
-            });
+            return Err(args.here().expected(
+                format_args!(
+                    "{} arguments, as `{}` takes with its result",
+                    letters.len(),
+                    super::super::plan::operator_name(&operator()?)?
+                ),
+                args.len(),
+            ));
         }
         for (position, letter) in (0..).zip(letters.bytes()) {
             let wanted = ValueTypes::from_letter(letter).unwrap_or(ValueTypes::ANY);
@@ -203,13 +202,13 @@ impl<'a> CallChecker<'_, 'a> {
             }
             let name = super::super::plan::operator_name(&operator()?)?;
             let taker = format!("argument {position} of `{name}`");
-            return Err(self.type_error(args.place(position), &taker, wanted, value));
+            return Err(self.type_error(&args.place(position), &taker, wanted, value));
         }
         Ok(())
     }
 
     /// Checks that a call passes the arguments that the delegate's payload takes.
-    fn check_delegate_call(&self, call: &Table<'a>) -> Result<(), Error> {
+    fn check_delegate_call(&self, call: &Table<'a>) -> Result<(), FormatError> {
         require_field(call, chain::ARGS)?;
         let delegate = usize::try_from(call.i32(chain::DELEGATE_INDEX)?).ok();
         let payload = delegate.and_then(|index| *self.delegates.get(index)?);
@@ -218,25 +217,24 @@ impl<'a> CallChecker<'_, 'a> {
         };
         let args = call.vector(chain::ARGS, 4)?;
         if args.len() < count {
-            return Err(Error::Value {
-                place: args.here(),
-                expected: format!("at least {count} arguments for the delegate's payload"),
-                found: args.len(),
-            });
+            return Err(args.here().expected(
+                format_args!("at least {count} arguments for the delegate's payload"),
+                args.len(),
+            ));
         }
         let wanted = ValueTypes::of(&[TENSOR]);
         for position in (0..count).filter(|_| are_tensors) {
             let value = args.i32(position)?;
             if !self.is(value, wanted) {
                 let taker = "the delegate's payload";
-                return Err(self.type_error(args.place(position), taker, wanted, value));
+                return Err(self.type_error(&args.place(position), taker, wanted, value));
             }
         }
         Ok(())
     }
 
     /// Checks that a jump depends on a boolean.
-    fn check_jump(&self, call: &Table<'a>) -> Result<(), Error> {
+    fn check_jump(&self, call: &Table<'a>) -> Result<(), FormatError> {
         let taker = "a conditional jump";
         self.one(call, chain::CONDITION, &[BOOL, TENSOR], taker)?;
         let value = call.i32(chain::CONDITION)?;
@@ -248,21 +246,26 @@ impl<'a> CallChecker<'_, 'a> {
         if code == BOOL_SCALAR_TYPE {
             return Ok(());
         }
-        Err(Error::Value {
-            place: found.table()?.place(tensor::SCALAR_TYPE),
-            expected: format!("{BOOL_SCALAR_TYPE} (bool) for {taker}"),
-            found: code.unsigned_abs().into(),
-        })
+        Err(found.table()?.place(tensor::SCALAR_TYPE).expected(
+            format_args!("{BOOL_SCALAR_TYPE} (bool) for {taker}"),
+            code.unsigned_abs(),
+        ))
     }
 
     /// Checks the single value that an instruction names.
-    fn one(&self, call: &Table<'a>, field: Field, tags: &[u8], taker: &str) -> Result<(), Error> {
+    fn one(
+        &self,
+        call: &Table<'a>,
+        field: Field,
+        tags: &[u8],
+        taker: &str,
+    ) -> Result<(), FormatError> {
         let value = call.i32(field)?;
         let wanted = ValueTypes::of(tags);
         if self.is(value, wanted) {
             return Ok(());
         }
-        Err(self.type_error(call.place(field), taker, wanted, value))
+        Err(self.type_error(&call.place(field), taker, wanted, value))
     }
 
     fn is(&self, value: i32, wanted: ValueTypes) -> bool {
@@ -278,16 +281,15 @@ impl<'a> CallChecker<'_, 'a> {
 
     fn type_error(
         &self,
-        place: FieldPosition,
+        place: &FieldPosition,
         taker: &str,
         wanted: ValueTypes,
         value: i32,
-    ) -> Error {
+    ) -> FormatError {
         let found = self.kind(value).names();
-        Error::Kind {
-            place,
-            expected: format!("{} for {taker}", wanted.names()),
-            found: format!("value {value} ({found})"),
-        }
+        place.expected(
+            format_args!("{} for {taker}", wanted.names()),
+            format_args!("value {value} ({found})"),
+        )
     }
 }

@@ -3,13 +3,13 @@
 //! A value keeps the type that the file gives it. A value that an instruction replaces may have any
 //! type. `calls` compares these sets with the types that operators and delegates accept.
 
-use super::super::error::Error;
 use super::super::flatbuffer::Vector;
 use super::super::schema::value;
 use super::super::value::{
     BOOL, BOOL_LIST, DOUBLE, DOUBLE_LIST, Evalue, INT, INT_LIST, NULL, OPTIONAL_TENSOR_LIST,
     STRING, TENSOR, TENSOR_LIST,
 };
+use crate::FormatError;
 
 /// A set of types, one bit per member of the union `KernelTypes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl ValueTypes {
 pub(super) fn types_of_values(
     values: &Vector<'_>,
     is_replaced: &[bool],
-) -> Result<Vec<ValueTypes>, Error> {
+) -> Result<Vec<ValueTypes>, FormatError> {
     let mut kinds = Vec::new();
     for (table, is_replaced) in values.iter_tables().zip(is_replaced) {
         let tag = Evalue::read(table?)?.tag;
@@ -114,7 +114,7 @@ fn contains_only_ints(
     values: &Vector<'_>,
     index: u64,
     kinds: &[ValueTypes],
-) -> Result<bool, Error> {
+) -> Result<bool, FormatError> {
     let found = Evalue::read(values.table(index)?)?;
     let items = found.table()?.vector(value::ITEMS, 8)?;
     for position in 0..items.len() {

@@ -11,7 +11,6 @@ mod kinds;
 mod operators;
 
 use super::delegate::{self, CheckedPayloads};
-use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
 use super::payload_graph::AcceptedArguments;
 use super::schema::{inline, plan, program, segment, tensor, value};
@@ -20,6 +19,7 @@ use super::value::{
     BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
 };
 use super::value::{NULL, Tensor};
+use crate::FormatError;
 
 /// Maximum number of dimensions of a tensor.
 const MAX_RANK: u64 = 16;
@@ -35,7 +35,7 @@ pub(super) struct LoadInputs<'b, 'a> {
 }
 
 /// Checks a program.
-pub(super) fn check(root: &Table<'_>, beside: &mut LoadInputs<'_, '_>) -> Result<(), Error> {
+pub(super) fn check(root: &Table<'_>, beside: &mut LoadInputs<'_, '_>) -> Result<(), FormatError> {
     require_field(root, program::EXECUTION_PLAN)?;
     if root.has(program::NAMED_DATA)? {
         require_field(root, program::SEGMENTS)?;
@@ -47,11 +47,9 @@ pub(super) fn check(root: &Table<'_>, beside: &mut LoadInputs<'_, '_>) -> Result
     if let Some(constants) = root.table(program::CONSTANT_SEGMENT)? {
         let offsets = constants.vector(segment::SUB_OFFSETS, 8)?.len();
         if offsets > 1 && !inline.is_empty() {
-            return Err(Error::Value {
-                place: root.place(program::CONSTANT_BUFFER),
-                expected: "no constants outside the segment".to_owned(),
-                found: inline.len(),
-            });
+            return Err(root
+                .place(program::CONSTANT_BUFFER)
+                .expected("no constants outside the segment", inline.len()));
         }
     }
     for plan in root.tables(program::EXECUTION_PLAN)?.iter_tables() {
@@ -79,25 +77,20 @@ pub(super) fn check(root: &Table<'_>, beside: &mut LoadInputs<'_, '_>) -> Result
     Ok(())
 }
 
-fn require_field(table: &Table<'_>, field: Field) -> Result<(), Error> {
+fn require_field(table: &Table<'_>, field: Field) -> Result<(), FormatError> {
     if table.has(field)? {
         return Ok(());
     }
-    Err(Error::MissingField {
-        place: table.place(field),
-    })
+    Err(table.place(field).missing())
 }
 
 /// Returns the sizes of the planned memories, by their ids from 1.
-fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, Error> {
+fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, FormatError> {
     sizes.keep(8)?;
     // Entry 0 is reserved.
     let sizes = (1..sizes.len()).map(|index| {
         let found = sizes.i64(index)?;
-        u64::try_from(found).map_err(|_| Error::NegativeSize {
-            place: sizes.place(index),
-            found,
-        })
+        u64::try_from(found).map_err(|_| sizes.place(index).negative_size(found))
     });
     sizes.collect()
 }
@@ -107,7 +100,7 @@ fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, Error> {
 fn check_delegates(
     plan: &Table<'_>,
     beside: &mut LoadInputs<'_, '_>,
-) -> Result<Vec<Option<AcceptedArguments>>, Error> {
+) -> Result<Vec<Option<AcceptedArguments>>, FormatError> {
     let mut arguments = Vec::new();
     for delegate in plan.tables(plan::DELEGATES)?.iter_tables() {
         let delegate = delegate?;
@@ -142,7 +135,7 @@ struct Method<'a> {
 }
 
 impl Method<'_> {
-    fn check_values(&self) -> Result<(), Error> {
+    fn check_values(&self) -> Result<(), FormatError> {
         for index in 0..self.values.len() {
             let found = Evalue::read(self.values.table(index)?)?;
             match found.tag {
@@ -159,25 +152,22 @@ impl Method<'_> {
     }
 
     /// Checks a list of ints. Its items are values, and some of these are created later.
-    fn check_ints(&self, list: &Table<'_>) -> Result<(), Error> {
+    fn check_ints(&self, list: &Table<'_>) -> Result<(), FormatError> {
         require_field(list, value::ITEMS)?;
         let items = list.vector(value::ITEMS, 8)?;
         for position in 0..items.len() {
             let found = items.i64(position)?;
             if !u64::try_from(found).is_ok_and(|index| index < self.values.len()) {
-                return Err(Error::Index {
-                    place: items.place(position),
-                    what: "values",
-                    count: self.values.len(),
-                    found,
-                });
+                return Err(items
+                    .place(position)
+                    .index("values", self.values.len(), found));
             }
         }
         Ok(())
     }
 
     /// Checks a list of tensors, whose items must precede it.
-    fn check_list(&self, list: &Table<'_>, index: u64, optional: bool) -> Result<(), Error> {
+    fn check_list(&self, list: &Table<'_>, index: u64, optional: bool) -> Result<(), FormatError> {
         require_field(list, value::ITEMS)?;
         let items = list.vector(value::ITEMS, 4)?;
         for position in 0..items.len() {
@@ -186,33 +176,26 @@ impl Method<'_> {
                 continue;
             }
             let item = u64::try_from(found).ok().filter(|item| *item < index);
-            let item = item.ok_or_else(|| Error::Index {
-                place: items.place(position),
-                what: "values before the list",
-                count: index,
-                found: found.into(),
+            let item = item.ok_or_else(|| {
+                items
+                    .place(position)
+                    .index("values before the list", index, found)
             })?;
             let tag = Evalue::read(self.values.table(item)?)?.tag;
             if tag != TENSOR && !(tag == NULL && optional) {
-                return Err(Error::Value {
-                    place: items.place(position),
-                    expected: "the index of a tensor".to_owned(),
-                    found: item,
-                });
+                return Err(items
+                    .place(position)
+                    .expected("the index of a tensor", item));
             }
         }
         Ok(())
     }
 
-    fn check_tensor(&self, table: &Table<'_>) -> Result<(), Error> {
+    fn check_tensor(&self, table: &Table<'_>) -> Result<(), FormatError> {
         require_field(table, tensor::SIZES)?;
         let rank = table.vector(tensor::SIZES, 4)?;
         if rank.len() > MAX_RANK {
-            return Err(Error::Rank {
-                place: rank.here(),
-                found: rank.len(),
-                most: MAX_RANK,
-            });
+            return Err(rank.here().rank(MAX_RANK, rank.len()));
         }
         require_field(table, tensor::DIM_ORDER)?;
         let order = table.vector(tensor::DIM_ORDER, 1)?;
@@ -222,18 +205,13 @@ impl Method<'_> {
             found.len() as u64 == rank.len()
         };
         if offset != 0 || !in_order {
-            return Err(Error::Layout {
-                place: table.place(tensor::DIM_ORDER),
-                offset,
-            });
+            return Err(table.place(tensor::DIM_ORDER).layout(offset));
         }
         let code = table.i8(tensor::SCALAR_TYPE)?;
         let Some(bytes) = Tensor::bytes(table)? else {
-            return Err(Error::EnumValue {
-                place: table.place(tensor::SCALAR_TYPE),
-                found: code,
-                most: super::element::LAST_CODE,
-            });
+            return Err(table
+                .place(tensor::SCALAR_TYPE)
+                .enum_value(super::element::LAST_CODE, code));
         };
         if let Some(extra) = table.table(tensor::EXTRA)?
             && extra.i8(tensor::LOCATION)? == 1
@@ -247,7 +225,7 @@ impl Method<'_> {
     }
 
     /// Checks that a planned tensor lies inside its memory.
-    fn check_memory(&self, allocation: &Table<'_>, bytes: u64) -> Result<(), Error> {
+    fn check_memory(&self, allocation: &Table<'_>, bytes: u64) -> Result<(), FormatError> {
         let (memory, offset) = super::value::planned_memory(allocation)?;
         let index = usize::try_from(memory)
             .ok()
@@ -260,17 +238,16 @@ impl Method<'_> {
         if fits {
             return Ok(());
         }
-        Err(Error::MemoryPlan {
-            place: allocation.here(),
-            size: bytes,
-            offset,
-            memory,
-            available: available.copied(),
-        })
+        let found = match available {
+            None => "no such memory".to_owned(),
+            Some(size) => format!("{size} bytes in it"),
+        };
+        let expected = format_args!("{bytes} bytes at {offset} inside planned memory {memory}");
+        Err(allocation.here().expected(expected, found))
     }
 
     /// Checks that a constant inside the FlatBuffer is at most as large as its tensor.
-    fn check_inline(&self, table: &Table<'_>, bytes: u64) -> Result<(), Error> {
+    fn check_inline(&self, table: &Table<'_>, bytes: u64) -> Result<(), FormatError> {
         let index = u64::from(table.u32(tensor::DATA_INDEX)?);
         if index == 0 || index >= self.inline_constants.len() {
             return Ok(());
@@ -282,10 +259,9 @@ impl Method<'_> {
         if stored.len() <= bytes {
             return Ok(());
         }
-        Err(Error::Value {
-            place: table.place(tensor::DATA_INDEX),
-            expected: format!("a constant of at most {bytes} bytes, the size of its tensor"),
-            found: stored.len(),
-        })
+        Err(table.place(tensor::DATA_INDEX).expected(
+            format_args!("a constant of at most {bytes} bytes, the size of its tensor"),
+            stored.len(),
+        ))
     }
 }

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::content::{PayloadSummary, Port, QuantizationScheme, StateTensor, WeightStorage};
 use super::super::element::element_of;
-use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::{Field, Graph, Instruction, Number, Slot, Tensor};
-use crate::{Dim, Dynamism, TensorInfo};
+use crate::{Dim, Dynamism, FormatError, TensorInfo};
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// Maximum number of reads to locate the graph.
@@ -17,7 +16,7 @@ const MAX_LOCATE_READS: u64 = 1000;
 pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
-) -> Result<PayloadSummary, Error> {
+) -> Result<PayloadSummary, FormatError> {
     let graph = Graph::read(source, payload)?;
     let mut content = PayloadSummary::default();
     let pages = Pages::with_budget(source, MAX_LOCATE_READS);

@@ -8,11 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::super::element::element_of;
-use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{self, Buffer, Table, Vector};
 use super::super::storage::ByteRange;
 use super::kinds::INSTRUCTION_KINDS;
-use crate::ElementType;
+use crate::{ElementType, FieldPosition, FormatError};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -133,15 +132,11 @@ impl Graph {
     /// # Errors
     ///
     /// Fails if the payload is invalid, with the table and the offset.
-    pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, Error> {
+    pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
-        let range = find(&pages, payload).ok_or_else(|| Error::PayloadMagic {
-            place: FieldPosition {
-                path: "MLX payload header.magic".to_owned(),
-                offset: payload.offset.saturating_add(4),
-            },
-            expected: "MLX0",
-            found: "other or too few bytes".to_owned(),
+        let range = find(&pages, payload).ok_or_else(|| {
+            FieldPosition::new("MLX payload header.magic", payload.offset.saturating_add(4))
+                .expected("MLX0", "other or too few bytes")
         })?;
         let buffer = Buffer::new(&pages, range.offset, range.offset + range.size);
         let root = buffer.root("MLXGraph")?;
@@ -155,15 +150,10 @@ impl Graph {
             values: root.u32(field(6, "num_values"))?.into(),
         };
         let chains = root.tables(field(7, "instruction_chains"))?;
-        let chain = |index: i64, place: FieldPosition| -> Result<Vec<Instruction>, Error> {
+        let chain = |index: i64, place: FieldPosition| -> Result<Vec<Instruction>, FormatError> {
             match u64::try_from(index) {
                 Ok(at) if at < chains.len() => read_chain(&chains.table(at)?, slots),
-                _ => Err(Error::Index {
-                    place,
-                    what: "chains",
-                    count: chains.len(),
-                    found: index,
-                }),
+                _ => Err(place.index("chains", chains.len(), index)),
             }
         };
         let (main, init) = (field(8, "main_chain_idx"), field(9, "init_chain_idx"));
@@ -193,7 +183,7 @@ impl Graph {
     }
 }
 
-fn read_names(root: &Table<'_>, slots: SlotCounts) -> Result<BTreeMap<u32, String>, Error> {
+fn read_names(root: &Table<'_>, slots: SlotCounts) -> Result<BTreeMap<u32, String>, FormatError> {
     let named = root.tables(field(13, "named_slots"))?;
     named.keep(ENTRY_MEMORY_BYTES)?;
     let mut found = BTreeMap::new();
@@ -207,18 +197,14 @@ fn read_names(root: &Table<'_>, slots: SlotCounts) -> Result<BTreeMap<u32, Strin
     Ok(found)
 }
 
-fn read_tensors(root: &Table<'_>) -> Result<Vec<Tensor>, Error> {
+fn read_tensors(root: &Table<'_>) -> Result<Vec<Tensor>, FormatError> {
     let tensors = root.tables(field(14, "tensor_meta"))?;
     tensors.keep(ENTRY_MEMORY_BYTES)?;
     let tensors = tensors.iter_tables().map(|tensor| {
         let tensor = tensor?;
         let dims = tensor.tables(field(0, "shape"))?;
         if dims.len() > MAX_RANK {
-            return Err(Error::Rank {
-                place: dims.here(),
-                found: dims.len(),
-                most: MAX_RANK,
-            });
+            return Err(dims.here().rank(MAX_RANK, dims.len()));
         }
         let dims = dims.iter_tables().map(|dim| {
             let size = dim?.i32_or(field(0, "value"), -1)?;
@@ -226,13 +212,13 @@ fn read_tensors(root: &Table<'_>) -> Result<Vec<Tensor>, Error> {
         });
         Ok(Tensor {
             element: element_of(tensor.i8(field(1, "scalar_type"))?).0,
-            dims: dims.collect::<Result<_, Error>>()?,
+            dims: dims.collect::<Result<_, FormatError>>()?,
         })
     });
     tensors.collect()
 }
 
-fn read_chain(chain: &Table<'_>, slots: SlotCounts) -> Result<Vec<Instruction>, Error> {
+fn read_chain(chain: &Table<'_>, slots: SlotCounts) -> Result<Vec<Instruction>, FormatError> {
     let instructions = chain.tables(field(0, "instructions"))?;
     instructions.keep(ENTRY_MEMORY_BYTES)?;
     let instructions = instructions.iter_tables().map(|instruction| {
@@ -243,11 +229,9 @@ fn read_chain(chain: &Table<'_>, slots: SlotCounts) -> Result<Vec<Instruction>, 
             .checked_sub(1)
             .and_then(|at| INSTRUCTION_KINDS.get(usize::from(at)));
         let Some((kind, fields)) = kind else {
-            return Err(Error::UnionType {
-                place: instruction.place(tag_field),
-                found: tag,
-                most: u8::try_from(INSTRUCTION_KINDS.len()).unwrap_or(u8::MAX),
-            });
+            return Err(instruction
+                .place(tag_field)
+                .union_type(INSTRUCTION_KINDS.len(), tag));
         };
         let table = instruction.required_table(field(1, "op"))?;
         let mut read = BTreeMap::new();
@@ -268,7 +252,7 @@ impl SlotCounts {
         found: u32,
         is_value: bool,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<u32, Error> {
+    ) -> Result<u32, FormatError> {
         let (what, count) = if is_value {
             ("values", self.values)
         } else {
@@ -277,15 +261,10 @@ impl SlotCounts {
         if u64::from(found) < count {
             return Ok(found);
         }
-        Err(Error::Index {
-            place: place(),
-            what,
-            count,
-            found: found.into(),
-        })
+        Err(place().index(what, count, found))
     }
 
-    fn read_slot(self, table: &Table<'_>) -> Result<Slot, Error> {
+    fn read_slot(self, table: &Table<'_>) -> Result<Slot, FormatError> {
         let is_value = table.u8(field(1, "slot_type"))? != 0;
         let index = field(0, "idx");
         let slot = self.check(table.u32(index)?, is_value, || table.place(index))?;
@@ -296,7 +275,7 @@ impl SlotCounts {
         })
     }
 
-    fn read_slots(self, tables: &Vector<'_>) -> Result<Vec<Slot>, Error> {
+    fn read_slots(self, tables: &Vector<'_>) -> Result<Vec<Slot>, FormatError> {
         tables.keep(ITEM_MEMORY_BYTES)?;
         tables
             .iter_tables()
@@ -311,7 +290,7 @@ impl SlotCounts {
         table: &Table<'_>,
         at: flatbuffer::Field,
         ty: &str,
-    ) -> Result<Option<Field>, Error> {
+    ) -> Result<Option<Field>, FormatError> {
         let (ty, default) = ty.split_once('=').unwrap_or((ty, ""));
         let absent = !table.has(at)?;
         let place = || table.place(at);
@@ -343,7 +322,7 @@ impl SlotCounts {
                 let items = table.vector(at, 4)?;
                 items.keep(ITEM_MEMORY_BYTES)?;
                 let items = (0..items.len()).map(|item| Ok(Number::Int(items.i32(item)?.into())));
-                Some(Field::Numbers(items.collect::<Result<_, Error>>()?))
+                Some(Field::Numbers(items.collect::<Result<_, FormatError>>()?))
             }
             "N" => {
                 let items = table.tables(at)?;
@@ -361,7 +340,7 @@ impl SlotCounts {
     }
 
     /// Reads a literal, or the slot that holds the number.
-    fn number(self, table: &Table<'_>, ty: &str) -> Result<Number, Error> {
+    fn number(self, table: &Table<'_>, ty: &str) -> Result<Number, FormatError> {
         let slot = |number: u16, is_value: bool| {
             let at = field(number, "slot");
             self.check(table.u32(at)?, is_value, || table.place(at))

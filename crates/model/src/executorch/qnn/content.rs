@@ -1,10 +1,10 @@
 //! Summarises the payload of a QNN delegate: its wrapper, and the description in a context binary.
 
 use super::super::content::PayloadSummary;
-use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::context::Context;
 use super::wrapper::{self, WrappedContent};
+use crate::FormatError;
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// Maximum number of reads for the wrapper.
@@ -14,7 +14,7 @@ const MAX_WRAPPER_READS: u64 = 1000;
 pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
-) -> Result<PayloadSummary, Error> {
+) -> Result<PayloadSummary, FormatError> {
     let wrapped = wrapper::find(&Pages::with_budget(source, MAX_WRAPPER_READS), payload)?;
     let mut content = PayloadSummary {
         is_opaque: true,
@@ -44,7 +44,7 @@ fn described(
     mut content: PayloadSummary,
     source: &dyn ReadAt,
     range: ByteRange,
-) -> Result<PayloadSummary, Error> {
+) -> Result<PayloadSummary, FormatError> {
     let found = Context::read(source, range)?;
     let size = range.size;
     let facts = &mut content.facts;

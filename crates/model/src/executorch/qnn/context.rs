@@ -14,12 +14,11 @@
 //! graphs are never read.
 
 use super::super::content::Port;
-use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::storage::ByteRange;
 use super::chip;
 use super::element::element_of;
-use crate::{Dim, Dynamism, TensorInfo};
+use crate::{Dim, Dynamism, FieldPosition, FormatError, TensorInfo};
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// The first bytes of every binary in this format.
@@ -124,7 +123,7 @@ impl Context {
     /// # Errors
     ///
     /// Fails if the description is invalid, with the field and the offset.
-    pub fn read(source: &dyn ReadAt, range: ByteRange) -> Result<Self, Error> {
+    pub fn read(source: &dyn ReadAt, range: ByteRange) -> Result<Self, FormatError> {
         let (description, compiled) = locate_parts(source, range)?;
         let budget = description.size.saturating_mul(READS_PER_BYTE);
         let pages = Pages::with_budget(source, budget.saturating_add(BASE_READS));
@@ -153,25 +152,26 @@ impl Context {
 }
 
 /// Returns the positions of the description and of the compiled graphs.
-fn locate_parts(source: &dyn ReadAt, range: ByteRange) -> Result<(ByteRange, ByteRange), Error> {
+fn locate_parts(
+    source: &dyn ReadAt,
+    range: ByteRange,
+) -> Result<(ByteRange, ByteRange), FormatError> {
     let pages = Pages::with_budget(source, BASE_READS);
-    let place = |field: &str, at: u64| FieldPosition {
-        path: format!("QNN context binary.{field}"),
-        offset: range.offset.saturating_add(at),
+    let place = |field: &str, at: u64| {
+        FieldPosition::new(
+            format_args!("QNN context binary.{field}"),
+            range.offset.saturating_add(at),
+        )
     };
     if !is_context(&pages, range) {
-        return Err(Error::PayloadMagic {
-            place: place("magic", 0),
-            expected: "the numbers 2, 3 and 1 of a context binary",
-            found: "other or too few bytes".to_owned(),
-        });
+        return Err(place("magic", 0).expected(
+            "the numbers 2, 3 and 1 of a context binary",
+            "other or too few bytes",
+        ));
     }
-    let number = |field: &str, at: u64| -> Result<u64, Error> {
+    let number = |field: &str, at: u64| -> Result<u64, FormatError> {
         let bytes = pages.array(range.offset + at);
-        let bytes = bytes.map_err(|error| Error::Read {
-            place: place(field, at),
-            error,
-        })?;
+        let bytes = bytes.map_err(|error| place(field, at).unreadable(&error))?;
         Ok(u64::from_le_bytes(bytes))
     };
     let size = number("description_size", 16)?;
@@ -179,24 +179,13 @@ fn locate_parts(source: &dyn ReadAt, range: ByteRange) -> Result<(ByteRange, Byt
     let most = offset.min(range.size).saturating_sub(HEADER_BYTES);
     let most = most.min(MAX_DESCRIPTION_BYTES);
     if size < 8 || size > most {
-        return Err(Error::ProgramSize {
-            place: place("description_size", 16),
-            found: size,
-            least: 8,
-            most,
-        });
+        return Err(place("description_size", 16).flatbuffer_size(8, most, size));
     }
     if offset
         .checked_add(compiled)
         .is_none_or(|end| end > range.size)
     {
-        return Err(Error::Truncated {
-            place: place("compiled_size", 32),
-            size: compiled,
-            base: offset,
-            needs: u128::from(offset) + u128::from(compiled),
-            len: range.size,
-        });
+        return Err(place("compiled_size", 32).truncated(offset, compiled, range.size));
     }
     let inside = |at: u64, size: u64| ByteRange {
         offset: range.offset + at,
@@ -206,19 +195,17 @@ fn locate_parts(source: &dyn ReadAt, range: ByteRange) -> Result<(ByteRange, Byt
 }
 
 /// Returns the table in a union of the supported type.
-fn supported_member<'a>(table: &Table<'a>) -> Result<Table<'a>, Error> {
+fn supported_member<'a>(table: &Table<'a>) -> Result<Table<'a>, FormatError> {
     let kind = table.u8(fields::KIND)?;
     if kind != KIND {
-        return Err(Error::Value {
-            place: table.place(fields::KIND),
-            expected: format!("information of version {KIND}"),
-            found: kind.into(),
-        });
+        return Err(table
+            .place(fields::KIND)
+            .expected(format_args!("information of version {KIND}"), kind));
     }
     table.required_table(fields::UNION)
 }
 
-fn graph(wrapper: &Table<'_>) -> Result<Graph, Error> {
+fn graph(wrapper: &Table<'_>) -> Result<Graph, FormatError> {
     let second = supported_member(wrapper)?.required_table(fields::PREVIOUS_VERSION)?;
     let first = second.required_table(fields::PREVIOUS_VERSION)?;
     Ok(Graph {
@@ -228,7 +215,7 @@ fn graph(wrapper: &Table<'_>) -> Result<Graph, Error> {
     })
 }
 
-fn read_ports(graph: &Table<'_>, field: Field) -> Result<Vec<Port>, Error> {
+fn read_ports(graph: &Table<'_>, field: Field) -> Result<Vec<Port>, FormatError> {
     let tensors = graph.tables(field)?;
     tensors.keep(ENTRY_MEMORY_BYTES)?;
     tensors
@@ -237,22 +224,17 @@ fn read_ports(graph: &Table<'_>, field: Field) -> Result<Vec<Port>, Error> {
         .collect()
 }
 
-fn read_port(tensor: &Table<'_>) -> Result<Port, Error> {
+fn read_port(tensor: &Table<'_>) -> Result<Port, FormatError> {
     let sizes = tensor.vector(fields::DIMENSIONS, 4)?;
     let rank = u64::from(tensor.u32(fields::RANK)?);
     if sizes.len() > MAX_RANK {
-        return Err(Error::Rank {
-            place: sizes.here(),
-            found: sizes.len(),
-            most: MAX_RANK,
-        });
+        return Err(sizes.here().rank(MAX_RANK, sizes.len()));
     }
     if sizes.len() != rank {
-        return Err(Error::Value {
-            place: tensor.place(fields::RANK),
-            expected: format!("the number of dimensions, {}", sizes.len()),
-            found: rank,
-        });
+        return Err(tensor.place(fields::RANK).expected(
+            format_args!("the number of dimensions, {}", sizes.len()),
+            rank,
+        ));
     }
     // The meaning of these bytes is unknown. If they are present, only type and rank are reliable.
     let varies = !tensor.vector(fields::UNKNOWN_BYTES, 1)?.is_empty();

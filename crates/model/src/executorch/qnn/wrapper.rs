@@ -6,9 +6,9 @@
 //! (`QnnQcirCustomProtocol`), which the device compiles. Invariant: the located bytes lie inside
 //! the payload.
 
-use super::super::error::{Error, FieldPosition};
 use super::super::storage::ByteRange;
 use super::context::is_context;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Magic number before a binary.
@@ -50,12 +50,9 @@ pub(super) enum WrappedContent {
 }
 
 /// Parses the header of a payload.
-pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, Error> {
+pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, FormatError> {
     let ByteRange { offset, size } = payload;
-    let read = |at: u64, error| Error::Read {
-        place: place("magic", at),
-        error,
-    };
+    let read = |at: u64, error| place("magic", at).unreadable(&error);
     let magic = if size < 4 {
         None
     } else {
@@ -69,11 +66,8 @@ pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, Err
         _ if is_context(pages, payload) => (0, payload),
         _ => {
             let found = magic.map_or("too few bytes".to_owned(), |magic| format!("{magic:#010x}"));
-            return Err(Error::PayloadMagic {
-                place: place("magic", offset),
-                expected: "0x5678abcd, 0x1234abcd or a context binary",
-                found,
-            });
+            return Err(place("magic", offset)
+                .expected("0x5678abcd, 0x1234abcd or a context binary", found));
         }
     };
     let inside = if is_context(pages, range) {
@@ -99,7 +93,7 @@ pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, Err
 
 /// Returns the position of the binary behind a header. Both headers have the same fields; the size
 /// decides between them.
-fn binary(pages: &Pages<'_>, payload: ByteRange) -> Result<(u64, ByteRange), Error> {
+fn binary(pages: &Pages<'_>, payload: ByteRange) -> Result<(u64, ByteRange), FormatError> {
     let at = payload.offset + 12;
     let size = number(pages, payload, 12)?;
     let fits = |header: u64| {
@@ -109,12 +103,8 @@ fn binary(pages: &Pages<'_>, payload: ByteRange) -> Result<(u64, ByteRange), Err
     let header = [ALIGNED_HEADER_BYTES, UNALIGNED_HEADER_BYTES]
         .into_iter()
         .find(|header| fits(*header));
-    let header = header.ok_or_else(|| Error::Truncated {
-        place: place("binary_size", at),
-        size,
-        base: UNALIGNED_HEADER_BYTES,
-        needs: u128::from(UNALIGNED_HEADER_BYTES) + u128::from(size),
-        len: payload.size,
+    let header = header.ok_or_else(|| {
+        place("binary_size", at).truncated(UNALIGNED_HEADER_BYTES, size, payload.size)
     })?;
     let range = ByteRange {
         offset: payload.offset + header,
@@ -124,20 +114,18 @@ fn binary(pages: &Pages<'_>, payload: ByteRange) -> Result<(u64, ByteRange), Err
 }
 
 /// Locates an uncompiled graph: a FlatBuffer, then tensors.
-fn graph(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, Error> {
+fn graph(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, FormatError> {
     let sizes = number(pages, payload, 4)?;
     let flatbuffer = sizes & u64::from(u32::MAX);
     let tensors = number(pages, payload, 8)?;
     let size = flatbuffer.saturating_add(tensors);
     let end = size.checked_add(GRAPH_HEADER_BYTES);
     if end.is_none_or(|end| end > payload.size) {
-        return Err(Error::Truncated {
-            place: place("tensor_size", payload.offset + 8),
-            size: tensors,
-            base: GRAPH_HEADER_BYTES + flatbuffer,
-            needs: u128::from(GRAPH_HEADER_BYTES) + u128::from(flatbuffer) + u128::from(tensors),
-            len: payload.size,
-        });
+        return Err(place("tensor_size", payload.offset + 8).truncated(
+            GRAPH_HEADER_BYTES + flatbuffer,
+            tensors,
+            payload.size,
+        ));
     }
     Ok(Wrapper {
         header_bytes: GRAPH_HEADER_BYTES,
@@ -150,27 +138,17 @@ fn graph(pages: &Pages<'_>, payload: ByteRange) -> Result<Wrapper, Error> {
 }
 
 /// Reads the eight-byte number at this offset of the payload.
-fn number(pages: &Pages<'_>, payload: ByteRange, at: u64) -> Result<u64, Error> {
+fn number(pages: &Pages<'_>, payload: ByteRange, at: u64) -> Result<u64, FormatError> {
     let here = payload.offset + at;
     if at + 8 > payload.size {
-        return Err(Error::Truncated {
-            place: place("size", here),
-            size: 8,
-            base: at,
-            needs: u128::from(at) + 8,
-            len: payload.size,
-        });
+        return Err(place("size", here).truncated(at, 8, payload.size));
     }
-    let bytes = pages.array(here).map_err(|error| Error::Read {
-        place: place("size", here),
-        error,
-    })?;
+    let bytes = pages
+        .array(here)
+        .map_err(|error| place("size", here).unreadable(&error))?;
     Ok(u64::from_le_bytes(bytes))
 }
 
 fn place(field: &str, offset: u64) -> FieldPosition {
-    FieldPosition {
-        path: format!("QNN payload header.{field}"),
-        offset,
-    }
+    FieldPosition::new(format_args!("QNN payload header.{field}"), offset)
 }

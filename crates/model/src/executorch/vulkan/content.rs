@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::content::{PayloadSummary, QuantizationScheme, WeightStorage};
-use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::{Graph, Tensor, Value};
+use crate::FormatError;
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// Maximum number of reads to locate the graph.
@@ -59,7 +59,7 @@ static QUANTISED_OPERATORS: &[QuantisedOperator] = &[
 pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
-) -> Result<PayloadSummary, Error> {
+) -> Result<PayloadSummary, FormatError> {
     let graph = Graph::read(source, payload)?;
     let mut content = PayloadSummary::default();
     let pages = Pages::with_budget(source, MAX_LOCATE_READS);

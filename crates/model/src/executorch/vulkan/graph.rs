@@ -5,7 +5,6 @@
 //! constants are those at export and unreliable. The GPU layout of tensors is not read.
 
 use super::super::element::element_of;
-use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Buffer, Table, Vector};
 use super::super::storage::ByteRange;
 use super::super::stored::ConstantData;
@@ -16,7 +15,7 @@ use super::schema::{
     IS_TEXT, IS_VALUE_LIST, ITEMS, KEY, LENGTH, NAME, OFFSET, OUTPUTS, SYMBOL, TEXT, TYPE, VALUE,
     VALUES,
 };
-use crate::ElementType;
+use crate::{ElementType, FieldPosition, FormatError};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -93,7 +92,7 @@ impl Graph {
     /// # Errors
     ///
     /// Fails if the payload is invalid, with the table and the offset.
-    pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, Error> {
+    pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
         let parts = PayloadParts::find(&pages, payload)?;
         let end = parts.graph.offset + parts.graph.size;
@@ -105,20 +104,18 @@ impl Graph {
         let count = tables.len();
         let values = tables.iter_tables();
         let values = values.map(|value| Value::read(&value?, count, &constants));
-        let values = values.collect::<Result<_, Error>>()?;
+        let values = values.collect::<Result<_, FormatError>>()?;
         let chain = root.tables(CHAIN)?;
         chain.keep(ENTRY_MEMORY_BYTES)?;
         let calls = chain.iter_tables().map(|call| {
             let call = call?;
-            let name = call.name(NAME)?.ok_or_else(|| Error::MissingField {
-                place: call.place(NAME),
-            })?;
+            let name = call.name(NAME)?.ok_or_else(|| call.place(NAME).missing())?;
             let args = read_indices(&call.vector(ARGS, 4)?, count)?;
             Ok(Call { name, args })
         });
         Ok(Self {
             values,
-            calls: calls.collect::<Result<_, Error>>()?,
+            calls: calls.collect::<Result<_, FormatError>>()?,
             inputs: read_indices(&root.vector(INPUTS, 4)?, count)?,
             outputs: read_indices(&root.vector(OUTPUTS, 4)?, count)?,
         })
@@ -126,7 +123,7 @@ impl Graph {
 }
 
 /// Reads indices of values and checks that they are in range.
-fn read_indices(vector: &Vector<'_>, count: u64) -> Result<Vec<usize>, Error> {
+fn read_indices(vector: &Vector<'_>, count: u64) -> Result<Vec<usize>, FormatError> {
     vector.keep(ITEM_MEMORY_BYTES)?;
     (0..vector.len())
         .map(|at| check_index(vector.i32(at)?.into(), count, "values", || vector.place(at)))
@@ -138,19 +135,14 @@ fn check_index(
     count: u64,
     what: &'static str,
     place: impl FnOnce() -> FieldPosition,
-) -> Result<usize, Error> {
+) -> Result<usize, FormatError> {
     match usize::try_from(found) {
         Ok(index) if (index as u64) < count => Ok(index),
-        _ => Err(Error::Index {
-            place: place(),
-            what,
-            count,
-            found,
-        }),
+        _ => Err(place().index(what, count, found)),
     }
 }
 
-fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantData>, Error> {
+fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantData>, FormatError> {
     let constants = graph.tables(CONSTANTS)?;
     constants.keep(ENTRY_MEMORY_BYTES)?;
     let found = constants.iter_tables().map(|constant| {
@@ -166,13 +158,17 @@ fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantDa
 }
 
 impl Value {
-    fn read(outer: &Table<'_>, count: u64, constants: &[ConstantData]) -> Result<Self, Error> {
+    fn read(
+        outer: &Table<'_>,
+        count: u64,
+        constants: &[ConstantData],
+    ) -> Result<Self, FormatError> {
         let tag = outer.u8(TYPE)?;
         if tag == IS_NULL {
             return Ok(Self::Null);
         }
         let table = outer.required_table(VALUE)?;
-        let list = |width| -> Result<Vector<'_>, Error> {
+        let list = |width| -> Result<Vector<'_>, FormatError> {
             let items = table.vector(ITEMS, width)?;
             items.keep(ITEM_MEMORY_BYTES)?;
             Ok(items)
@@ -198,11 +194,7 @@ impl Value {
             IS_TEXT => Self::Text(table.name(TEXT)?.unwrap_or_default()),
             IS_SYMBOL => Self::Symbol(table.i32(SYMBOL)?),
             found => {
-                return Err(Error::UnionType {
-                    place: outer.place(TYPE),
-                    found,
-                    most: IS_SYMBOL,
-                });
+                return Err(outer.place(TYPE).union_type(IS_SYMBOL, found));
             }
         })
     }
@@ -210,20 +202,16 @@ impl Value {
 
 fn read_items<T>(
     items: &Vector<'_>,
-    read: impl Fn(u64) -> Result<T, Error>,
-) -> Result<Vec<T>, Error> {
+    read: impl Fn(u64) -> Result<T, FormatError>,
+) -> Result<Vec<T>, FormatError> {
     (0..items.len()).map(read).collect()
 }
 
 impl Tensor {
-    fn read(table: &Table<'_>, constants: &[ConstantData]) -> Result<Self, Error> {
+    fn read(table: &Table<'_>, constants: &[ConstantData]) -> Result<Self, FormatError> {
         let dims = table.vector(DIMS, 4)?;
         if dims.len() > MAX_RANK {
-            return Err(Error::Rank {
-                place: dims.here(),
-                found: dims.len(),
-                most: MAX_RANK,
-            });
+            return Err(dims.here().rank(MAX_RANK, dims.len()));
         }
         let constant = table.i32(CONSTANT)?;
         let data = if constant < 0 {
@@ -243,7 +231,7 @@ impl Tensor {
 }
 
 /// Converts `VkDataType` to the code of the same type in ExecuTorch's `ScalarType`.
-fn read_datatype(table: &Table<'_>) -> Result<ElementType, Error> {
+fn read_datatype(table: &Table<'_>) -> Result<ElementType, FormatError> {
     let code = match table.i8(DATATYPE)? {
         0 => 11,
         1 => 0,
@@ -254,11 +242,7 @@ fn read_datatype(table: &Table<'_>) -> Result<ElementType, Error> {
         6 => 7,
         7 => 4,
         found => {
-            return Err(Error::EnumValue {
-                place: table.place(DATATYPE),
-                found,
-                most: 7,
-            });
+            return Err(table.place(DATATYPE).enum_value(7, found));
         }
     };
     Ok(element_of(code).0)

@@ -2,9 +2,9 @@
 //!
 //! Invariant: both parts lie inside the payload.
 
-use super::super::error::{Error, FieldPosition};
 use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Identifier of the graph's FlatBuffer.
@@ -27,34 +27,32 @@ pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<By
 
 impl PayloadParts {
     /// Locates the parts of a payload; fails if the payload belongs to another backend.
-    pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, Error> {
+    pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, FormatError> {
         let ByteRange { offset, size: len } = payload;
-        let place = |at: u64, field: &str| FieldPosition {
-            path: format!("Vulkan payload header.{field}"),
-            offset: offset + at,
+        let place = |at: u64, field: &str| {
+            FieldPosition::new(format_args!("Vulkan payload header.{field}"), offset + at)
         };
-        let wrong = |at: u64, found: [u8; 4]| Error::PayloadMagic {
-            place: place(at, "magic"),
-            expected: "VH00, and VK00 in the FlatBuffer behind it",
-            found: found.escape_ascii().to_string(),
+        let wrong = |at: u64, found: [u8; 4]| {
+            place(at, "magic").expected(
+                "VH00, and VK00 in the FlatBuffer behind it",
+                found.escape_ascii(),
+            )
         };
         if len < Header::SIZE as u64 {
             return Err(wrong(4, [0; 4]));
         }
-        let header = pages.array(offset).map_err(|error| Error::Read {
-            place: place(0, "magic"),
-            error,
-        })?;
+        let header = pages
+            .array(offset)
+            .map_err(|error| place(0, "magic").unreadable(&error))?;
         let header = Header::of(&header);
         if header.magic != *b"VH00" {
             return Err(wrong(4, header.magic));
         }
         let (graph, constants) = header.parts(payload, 8, place, "bytes_size")?;
         let behind = graph.offset - offset + 4;
-        let mark = pages.array(offset + behind).map_err(|error| Error::Read {
-            place: place(behind, "identifier"),
-            error,
-        })?;
+        let mark = pages
+            .array(offset + behind)
+            .map_err(|error| place(behind, "identifier").unreadable(&error))?;
         if mark != IDENTIFIER {
             return Err(wrong(behind, mark));
         }

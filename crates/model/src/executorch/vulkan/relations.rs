@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Error;
 use super::super::evidence::DimFact;
 use super::super::flatbuffer::{Table, Vector};
 use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
@@ -15,6 +14,7 @@ use super::schema::{
     ARGS, CHAIN, CONSTANT, DIMS, INPUTS, INT, IS_INT, IS_INT_LIST, IS_SYMBOL, IS_TENSOR,
     IS_VALUE_LIST, ITEMS, NAME, OUTPUTS, TYPE, VALUE, VALUES,
 };
+use crate::FormatError;
 
 /// Maximum number of dimensions of a tensor, and of arguments of a call.
 const MAX_ITEMS: u64 = 16;
@@ -27,7 +27,10 @@ struct RuleBuilder<'g, 'r, 'b> {
 }
 
 /// Adds the rules of a graph; returns its inputs and outputs.
-pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
+pub(in super::super) fn relate(
+    root: &Table<'_>,
+    graph: &mut Graph<'_>,
+) -> Result<Ports, FormatError> {
     let mut calls = RuleBuilder {
         graph,
         values: root.tables(VALUES)?,
@@ -56,12 +59,12 @@ pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Resul
 }
 
 /// Returns the number of inputs and outputs of a graph.
-pub(in super::super) fn count_ports(root: &Table<'_>) -> Result<u64, Error> {
+pub(in super::super) fn count_ports(root: &Table<'_>) -> Result<u64, FormatError> {
     Ok(root.vector(INPUTS, 4)?.len() + root.vector(OUTPUTS, 4)?.len())
 }
 
 impl<'b> RuleBuilder<'_, '_, 'b> {
-    fn add_tensors(&mut self) -> Result<(), Error> {
+    fn add_tensors(&mut self) -> Result<(), FormatError> {
         for index in 0..self.values.len() {
             let Some(tensor) = self.member(index, IS_TENSOR)? else {
                 continue;
@@ -84,7 +87,7 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
     }
 
     /// Returns the value at `index`, if it has this type.
-    fn member(&self, index: u64, tag: u8) -> Result<Option<Table<'b>>, Error> {
+    fn member(&self, index: u64, tag: u8) -> Result<Option<Table<'b>>, FormatError> {
         if index >= self.values.len() {
             return Ok(None);
         }
@@ -96,7 +99,7 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
         }
     }
 
-    fn int_value(&self, index: u64) -> Result<Option<i64>, Error> {
+    fn int_value(&self, index: u64) -> Result<Option<i64>, FormatError> {
         match self.member(index, IS_INT)? {
             Some(table) => table.i64(INT).map(Some),
             None => Ok(None),
@@ -104,7 +107,7 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
     }
 
     /// Adds the rules of an operator call. The last argument is the result.
-    fn add_call(&mut self, name: &str, args: &[u64]) -> Result<(), Error> {
+    fn add_call(&mut self, name: &str, args: &[u64]) -> Result<(), FormatError> {
         let shape = |index: usize| {
             args.get(index)
                 .and_then(|arg| self.shapes.get(arg))
@@ -153,7 +156,7 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
         }
     }
 
-    fn add_sym_size(&mut self, tensor: &Shape, args: &[u64]) -> Result<(), Error> {
+    fn add_sym_size(&mut self, tensor: &Shape, args: &[u64]) -> Result<(), FormatError> {
         let &[_, dim, _] = args else { return Ok(()) };
         let Some(dim) = self.int_value(dim)? else {
             return Ok(());
@@ -171,7 +174,7 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
         Ok(())
     }
 
-    fn add_view(&mut self, to: &Shape, args: &[u64]) -> Result<(), Error> {
+    fn add_view(&mut self, to: &Shape, args: &[u64]) -> Result<(), FormatError> {
         let &[_, sizes, _] = args else { return Ok(()) };
         let Some(list) = self.member(sizes, IS_VALUE_LIST)? else {
             return Ok(());
@@ -193,7 +196,12 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
         Ok(())
     }
 
-    fn add_permutation(&mut self, to: &Shape, from: &Shape, args: &[u64]) -> Result<(), Error> {
+    fn add_permutation(
+        &mut self,
+        to: &Shape,
+        from: &Shape,
+        args: &[u64],
+    ) -> Result<(), FormatError> {
         let &[_, order, _] = args else { return Ok(()) };
         let Some(list) = self.member(order, IS_INT_LIST)? else {
             return Ok(());
@@ -210,7 +218,7 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
 }
 
 /// Reads indices of values; a negative one becomes an invalid index.
-fn read_indices(vector: &Vector<'_>) -> Result<Vec<u64>, Error> {
+fn read_indices(vector: &Vector<'_>) -> Result<Vec<u64>, FormatError> {
     (0..vector.len())
         .map(|index| Ok(u64::try_from(vector.i32(index)?).unwrap_or(u64::MAX)))
         .collect()

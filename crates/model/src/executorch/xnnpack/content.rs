@@ -1,10 +1,10 @@
 //! Summarises the payload of an XNNPACK delegate: operators, computation types and weights.
 
 use super::super::content::{PayloadSummary, QuantizationScheme, WeightStorage};
-use super::super::error::Error;
 use super::super::storage::ByteRange;
 use super::graph::{Datatype, Graph, Quantization};
 use super::payload::PayloadParts;
+use crate::FormatError;
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// Maximum number of reads to locate the graph.
@@ -14,7 +14,7 @@ const MAX_LOCATE_READS: u64 = 1000;
 pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
-) -> Result<PayloadSummary, Error> {
+) -> Result<PayloadSummary, FormatError> {
     let graph = Graph::read(source, payload)?;
     let mut content = PayloadSummary::default();
     let pages = Pages::with_budget(source, MAX_LOCATE_READS);

@@ -3,11 +3,11 @@
 //! Each table of `runtime_schema.fbs` has one schema and one function; several kinds of node share
 //! a table. Invariant: every id has been checked by [`ValueIds`].
 
-use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Field, Table};
 use super::super::verify::Kind::{Number, Numbers};
 use super::super::verify::TableSchema;
 use super::node::{BinaryKind, Conv, ConvKind, NodeKind, Pool, UnaryKind};
+use crate::{FieldPosition, FormatError};
 
 /// XNNPACK's own limit on the number of dimensions.
 const MAX_DIMS: usize = 6;
@@ -218,22 +218,18 @@ impl ValueIds<'_> {
         &self,
         id: u32,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<u32, Error> {
+    ) -> Result<u32, FormatError> {
         if (self.0)(id) {
             return Ok(id);
         }
-        Err(Error::Value {
-            place: place(),
-            expected: "the id of a value in the graph".to_owned(),
-            found: id.into(),
-        })
+        Err(place().expected("the id of a value in the graph", id))
     }
 
-    fn required(&self, table: &Table<'_>, field: Field) -> Result<u32, Error> {
+    fn required(&self, table: &Table<'_>, field: Field) -> Result<u32, FormatError> {
         self.check(table.u32(field)?, || table.place(field))
     }
 
-    fn optional(&self, table: &Table<'_>, field: Field) -> Result<Option<u32>, Error> {
+    fn optional(&self, table: &Table<'_>, field: Field) -> Result<Option<u32>, FormatError> {
         match table.u32(field)? {
             INVALID_ID => Ok(None),
             id => self.check(id, || table.place(field)).map(Some),
@@ -250,23 +246,23 @@ pub(super) struct NodeReader<'a, 'k> {
 }
 
 impl NodeReader<'_, '_> {
-    fn id(&self, slot: u16) -> Result<u32, Error> {
+    fn id(&self, slot: u16) -> Result<u32, FormatError> {
         self.ids.required(&self.table, Field(slot, "id"))
     }
 
-    fn flags(&self, slot: u16) -> Result<u32, Error> {
+    fn flags(&self, slot: u16) -> Result<u32, FormatError> {
         self.table.u32(Field(slot, "flags"))
     }
 
-    fn sizes(&self, slot: u16, name: &'static str) -> Result<Vec<u64>, Error> {
+    fn sizes(&self, slot: u16, name: &'static str) -> Result<Vec<u64>, FormatError> {
         read_sizes(&self.table, Field(slot, name))
     }
 
-    fn number(&self, slot: u16, name: &'static str) -> Result<u64, Error> {
+    fn number(&self, slot: u16, name: &'static str) -> Result<u64, FormatError> {
         self.table.u32(Field(slot, name)).map(u64::from)
     }
 
-    pub(super) fn binary(&self, kind: BinaryKind) -> Result<NodeKind, Error> {
+    pub(super) fn binary(&self, kind: BinaryKind) -> Result<NodeKind, FormatError> {
         Ok(NodeKind::Binary {
             kind,
             a: self.id(0)?,
@@ -275,7 +271,7 @@ impl NodeReader<'_, '_> {
         })
     }
 
-    pub(super) fn unary(&self, kind: UnaryKind) -> Result<NodeKind, Error> {
+    pub(super) fn unary(&self, kind: UnaryKind) -> Result<NodeKind, FormatError> {
         Ok(NodeKind::Unary {
             kind,
             input: self.id(0)?,
@@ -287,7 +283,7 @@ impl NodeReader<'_, '_> {
     pub(super) fn unary_with_parameter(
         &self,
         kind: impl FnOnce(f32) -> UnaryKind,
-    ) -> Result<NodeKind, Error> {
+    ) -> Result<NodeKind, FormatError> {
         Ok(NodeKind::Unary {
             kind: kind(self.table.f32(Field(0, "alpha"))?),
             input: self.id(1)?,
@@ -295,9 +291,9 @@ impl NodeReader<'_, '_> {
         })
     }
 
-    pub(super) fn conv(&self, kind: ConvKind) -> Result<NodeKind, Error> {
+    pub(super) fn conv(&self, kind: ConvKind) -> Result<NodeKind, FormatError> {
         let number = |slot| self.number(slot, "number");
-        let numbers = |first: u16| Ok::<_, Error>([number(first)?, number(first + 1)?]);
+        let numbers = |first: u16| Ok::<_, FormatError>([number(first)?, number(first + 1)?]);
         Ok(NodeKind::Conv(Conv {
             kind,
             padding: [number(0)?, number(1)?, number(2)?, number(3)?],
@@ -316,9 +312,9 @@ impl NodeReader<'_, '_> {
         }))
     }
 
-    pub(super) fn pool(&self) -> Result<Pool, Error> {
+    pub(super) fn pool(&self) -> Result<Pool, FormatError> {
         let number = |slot| self.number(slot, "number");
-        let numbers = |first: u16| Ok::<_, Error>([number(first)?, number(first + 1)?]);
+        let numbers = |first: u16| Ok::<_, FormatError>([number(first)?, number(first + 1)?]);
         Ok(Pool {
             padding: [number(0)?, number(1)?, number(2)?, number(3)?],
             size: numbers(4)?,
@@ -330,7 +326,7 @@ impl NodeReader<'_, '_> {
         })
     }
 
-    pub(super) fn concatenate(&self, slots: &[u16]) -> Result<NodeKind, Error> {
+    pub(super) fn concatenate(&self, slots: &[u16]) -> Result<NodeKind, FormatError> {
         let axis = self.table.i32(Field(0, "axis"))?;
         Ok(NodeKind::Concatenate {
             axis: axis.into(),
@@ -343,7 +339,7 @@ impl NodeReader<'_, '_> {
     }
 }
 
-pub(super) fn fully_connected(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn fully_connected(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     let flags = node.flags(4)?;
     Ok(NodeKind::FullyConnected {
         input: node.id(0)?,
@@ -355,7 +351,7 @@ pub(super) fn fully_connected(node: &NodeReader<'_, '_>) -> Result<NodeKind, Err
     })
 }
 
-pub(super) fn transpose(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn transpose(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     Ok(NodeKind::Transpose {
         perm: node.sizes(1, "perm")?,
         input: node.id(2)?,
@@ -363,7 +359,7 @@ pub(super) fn transpose(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn resize(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn resize(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     let flags = node.flags(4)?;
     Ok(NodeKind::Resize {
         height: node.number(0, "new_height")?,
@@ -375,7 +371,7 @@ pub(super) fn resize(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn pad(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn pad(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     Ok(NodeKind::Pad {
         before: node.sizes(0, "pre_paddings")?,
         after: node.sizes(1, "post_paddings")?,
@@ -385,7 +381,7 @@ pub(super) fn pad(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn arg_max_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn arg_max_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     let number = |slot| node.number(slot, "number");
     let size = [number(4)?, number(5)?];
     Ok(NodeKind::ArgMaxPool {
@@ -402,7 +398,7 @@ pub(super) fn arg_max_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error>
     })
 }
 
-pub(super) fn global_avg_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn global_avg_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     Ok(NodeKind::GlobalAvgPool {
         input: node.id(0)?,
         output: node.id(1)?,
@@ -410,7 +406,7 @@ pub(super) fn global_avg_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, Err
     })
 }
 
-pub(super) fn reshape(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn reshape(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     Ok(NodeKind::Reshape {
         shape: node.sizes(1, "new_shape")?,
         input: node.id(2)?,
@@ -418,7 +414,7 @@ pub(super) fn reshape(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn slice(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn slice(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     Ok(NodeKind::Slice {
         offsets: node.sizes(1, "offsets")?,
         sizes: node.sizes(2, "sizes")?,
@@ -427,7 +423,7 @@ pub(super) fn slice(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn attention(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn attention(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     Ok(NodeKind::Attention {
         query: node.id(0)?,
         key: node.id(1)?,
@@ -438,7 +434,7 @@ pub(super) fn attention(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
     })
 }
 
-pub(super) fn matmul(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
+pub(super) fn matmul(node: &NodeReader<'_, '_>) -> Result<NodeKind, FormatError> {
     let flags = node.flags(3)?;
     Ok(NodeKind::MatMul {
         a: node.id(0)?,
@@ -450,14 +446,10 @@ pub(super) fn matmul(node: &NodeReader<'_, '_>) -> Result<NodeKind, Error> {
 }
 
 /// Reads a short vector of numbers.
-pub(super) fn read_sizes(table: &Table<'_>, field: Field) -> Result<Vec<u64>, Error> {
+pub(super) fn read_sizes(table: &Table<'_>, field: Field) -> Result<Vec<u64>, FormatError> {
     let vector = table.vector(field, 4)?;
     if vector.len() > MAX_RANK {
-        return Err(Error::Rank {
-            place: vector.here(),
-            found: vector.len(),
-            most: MAX_RANK,
-        });
+        return Err(vector.here().rank(MAX_RANK, vector.len()));
     }
     vector.numbers::<MAX_DIMS>()
 }

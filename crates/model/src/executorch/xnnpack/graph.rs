@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::{Error, FieldPosition};
 use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
@@ -19,6 +18,7 @@ use super::schema::{
     BUFFERS, CONSTANT_INDEX, CONSTANTS, DIMS, ID, INPUTS, NAMED_KEY, NODES, OFFSET, OUTPUTS,
     VALUES, tensor,
 };
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -124,7 +124,7 @@ pub enum Scales {
 
 impl Graph {
     /// Reads the graph in a delegate's payload.
-    pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, Error> {
+    pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
         let parts = find(&pages, payload)?;
         let end = parts.graph.offset + parts.graph.size;
@@ -146,7 +146,7 @@ impl Graph {
             buffer.keep(ENTRY_MEMORY_BYTES, || node.here())?;
             nodes.push(Node::read(&node, &known)?);
         }
-        let ids = |field| -> Result<Vec<u32>, Error> {
+        let ids = |field| -> Result<Vec<u32>, FormatError> {
             let ids = root.vector(field, 4)?;
             ids.keep(8)?;
             let ids = (0..ids.len()).map(|at| known.check(ids.u32(at)?, || ids.place(at)));
@@ -167,14 +167,10 @@ impl Graph {
 }
 
 /// Locates the parts of a payload; fails if the payload belongs to another backend.
-fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<PayloadParts, Error> {
-    let wrong = |found: [u8; 4]| Error::PayloadMagic {
-        place: FieldPosition {
-            path: "XNNPACK payload identifier".to_owned(),
-            offset: payload.offset + 4,
-        },
-        expected: "XH00, XN00 or XN01",
-        found: found.escape_ascii().to_string(),
+fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<PayloadParts, FormatError> {
+    let wrong = |found: [u8; 4]| {
+        FieldPosition::new("XNNPACK payload identifier", payload.offset + 4)
+            .expected("XH00, XN00 or XN01", found.escape_ascii())
     };
     if payload.size < MIN_PAYLOAD_BYTES {
         return Err(wrong([0; 4]));
@@ -190,7 +186,7 @@ fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<PayloadParts, Error> {
 }
 
 /// Returns the constants by their index, which counts from 1.
-fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantData>, Error> {
+fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantData>, FormatError> {
     let constants = graph.tables(CONSTANTS)?;
     constants.keep(ENTRY_MEMORY_BYTES)?;
     // Entry 0 of both lists means "no constant".
@@ -219,13 +215,9 @@ fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantDa
 }
 
 impl Value {
-    fn read(outer: &Table<'_>, constants: &[ConstantData]) -> Result<(u32, Self), Error> {
+    fn read(outer: &Table<'_>, constants: &[ConstantData]) -> Result<(u32, Self), FormatError> {
         let Some((tensor, quantized)) = tensor(outer)? else {
-            return Err(Error::UnionType {
-                place: outer.place(UNION_TYPE),
-                found: outer.u8(UNION_TYPE)?,
-                most: 2,
-            });
+            return Err(outer.place(UNION_TYPE).union_type(2, outer.u8(UNION_TYPE)?));
         };
         let dims = read_sizes(&tensor, DIMS)?;
         let data = constant(&tensor, CONSTANT_INDEX, constants)?;
@@ -248,22 +240,21 @@ fn constant(
     table: &Table<'_>,
     field: Field,
     constants: &[ConstantData],
-) -> Result<Option<ConstantData>, Error> {
+) -> Result<Option<ConstantData>, FormatError> {
     let index = table.u32(field)?;
     if index == 0 {
         return Ok(None);
     }
     let found = constants.get(index as usize).cloned();
-    found.map(Some).ok_or_else(|| Error::Index {
-        place: table.place(field),
-        what: "constants",
-        count: constants.len() as u64,
-        found: index.into(),
+    found.map(Some).ok_or_else(|| {
+        table
+            .place(field)
+            .index("constants", constants.len(), index)
     })
 }
 
 impl Datatype {
-    fn read(tensor: &Table<'_>) -> Result<Self, Error> {
+    fn read(tensor: &Table<'_>) -> Result<Self, FormatError> {
         let field = Field(0, "datatype");
         Ok(match tensor.i16(field)? {
             1 => Self::Fp32,
@@ -281,33 +272,32 @@ impl Datatype {
             13 => Self::Pfp32,
             14 => Self::Bf16,
             found => {
-                return Err(Error::Value {
-                    place: tensor.place(field),
-                    expected: "a data type of 1 to 14".to_owned(),
-                    found: u64::from(found.unsigned_abs()),
-                });
+                return Err(tensor
+                    .place(field)
+                    .expected("a data type of 1 to 14", found.unsigned_abs()));
             }
         })
     }
 }
 
 impl Quantization {
-    fn read(quantized: &Table<'_>, constants: &[ConstantData]) -> Result<Option<Self>, Error> {
+    fn read(
+        quantized: &Table<'_>,
+        constants: &[ConstantData],
+    ) -> Result<Option<Self>, FormatError> {
         let tag_field = Field(1, "quant_params_type");
         let tag = quantized.u8(tag_field)?;
         if tag == 0 {
             return Ok(None);
         }
         let table = quantized.required_table(Field(2, "quant_params"))?;
-        let dim = |field| -> Result<usize, Error> {
+        let dim = |field| -> Result<usize, FormatError> {
             let found = table.i32(field)?;
             match usize::try_from(found) {
                 Ok(dim) if (dim as u64) < MAX_RANK => Ok(dim),
-                _ => Err(Error::Value {
-                    place: table.place(field),
-                    expected: "a valid dimension index".to_owned(),
-                    found: u64::from(found.unsigned_abs()),
-                }),
+                _ => Err(table
+                    .place(field)
+                    .expected("a valid dimension index", found.unsigned_abs())),
             }
         };
         Ok(Some(match tag {
@@ -328,20 +318,16 @@ impl Quantization {
                 let group_size = u64::try_from(found).ok().filter(|&size| size > 0);
                 Self::PerGroup {
                     channel_dim: dim(Field(1, "channel_dim"))?,
-                    group_size: group_size.ok_or_else(|| Error::Value {
-                        place: table.place(field),
-                        expected: "a group size of at least 1".to_owned(),
-                        found: u64::from(found.unsigned_abs()),
+                    group_size: group_size.ok_or_else(|| {
+                        table
+                            .place(field)
+                            .expected("a group size of at least 1", found.unsigned_abs())
                     })?,
                     scales: Scales::read(&table, 4, 5, constants)?,
                 }
             }
             found => {
-                return Err(Error::UnionType {
-                    place: quantized.place(tag_field),
-                    found,
-                    most: 4,
-                });
+                return Err(quantized.place(tag_field).union_type(4, found));
             }
         }))
     }
@@ -353,7 +339,7 @@ impl Scales {
         index: u16,
         count: u16,
         constants: &[ConstantData],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FormatError> {
         let stored = constant(table, Field(index, "scale_buffer_idx"), constants)?;
         if let Some(data) = stored {
             let count = table.u32(Field(count, "num_scales"))?.into();

@@ -3,7 +3,6 @@
 //! This is the only list of them. Each entry has the node's name in profiles, the schema of its
 //! table for the verifier, and the function that reads it into a [`NodeKind`].
 
-use super::super::error::Error;
 use super::super::flatbuffer::{Field, Table};
 use super::super::verify::TableSchema;
 use super::fields::{
@@ -12,6 +11,7 @@ use super::fields::{
     STATIC_RESIZE_BILINEAR, STATIC_SLICE, STATIC_TRANSPOSE, UNARY, UNION, UNION_TYPE, ValueIds,
 };
 use super::node::{BinaryKind as B, ConvKind, Node, NodeKind, UnaryKind as U};
+use crate::FormatError;
 
 const DEBUG_HANDLE: Field = Field(2, "debug_handle");
 const OUTPUT_RANGE: Field = Field(3, "output_min_max");
@@ -24,7 +24,7 @@ struct Kind {
 }
 
 /// A function that reads a node's table.
-type ReadNode = fn(&NodeReader<'_, '_>) -> Result<NodeKind, Error>;
+type ReadNode = fn(&NodeReader<'_, '_>) -> Result<NodeKind, FormatError>;
 
 const fn kind(name: &'static str, shape: &'static TableSchema, read: ReadNode) -> Kind {
     Kind { name, shape, read }
@@ -130,7 +130,7 @@ fn find(tag: u8) -> Option<&'static Kind> {
 pub(super) fn read_computation(
     outer: &Table<'_>,
     ids: &ValueIds<'_>,
-) -> Result<Option<NodeKind>, Error> {
+) -> Result<Option<NodeKind>, FormatError> {
     let Some(kind) = find(outer.u8(UNION_TYPE)?) else {
         return Ok(None);
     };
@@ -140,17 +140,14 @@ pub(super) fn read_computation(
 
 impl Node {
     /// Reads a node; fails if its kind is unknown.
-    pub(super) fn read(outer: &Table<'_>, ids: &ValueIds<'_>) -> Result<Self, Error> {
+    pub(super) fn read(outer: &Table<'_>, ids: &ValueIds<'_>) -> Result<Self, FormatError> {
         let tag = outer.u8(UNION_TYPE)?;
         let table = outer.required_table(UNION)?;
-        let kind = find(tag).ok_or_else(|| Error::UnionType {
-            place: outer.place(UNION_TYPE),
-            found: tag,
-            most: u8::try_from(NODE_ENTRIES.len()).expect("a member's number is a byte"),
-        })?;
+        let kind =
+            find(tag).ok_or_else(|| outer.place(UNION_TYPE).union_type(NODE_ENTRIES.len(), tag))?;
         let computed = (kind.read)(&NodeReader { table, ids })?;
         let clamp = outer.table(OUTPUT_RANGE)?;
-        let clamp = clamp.map(|range| -> Result<_, Error> {
+        let clamp = clamp.map(|range| -> Result<_, FormatError> {
             Ok((
                 range.f32(Field(0, "output_min"))?,
                 range.f32(Field(1, "output_max"))?,

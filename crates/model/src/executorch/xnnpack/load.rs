@@ -3,7 +3,6 @@
 //! It checks the header, the FlatBuffer, and that constants exist where values refer to them. A
 //! payload that does not begin like an XNNPACK payload is skipped.
 
-use super::super::error::Error;
 use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::payload_graph::AcceptedArguments;
 use super::super::storage::{ByteRange, Externals, Storage};
@@ -13,6 +12,7 @@ use super::schema::{
     BUFFERS, CONSTANT_INDEX, CONSTANTS, EXTERNAL_ID, FLAGS, GRAPH, NAMED_KEY, NODES, OFFSET,
     TENSOR, VALUES,
 };
+use crate::FormatError;
 use pkgtool_base::source::Pages;
 
 /// Flag bits of a value: input and output of the graph.
@@ -28,7 +28,7 @@ pub(in super::super) fn check(
     payload: ByteRange,
     storage: &Storage<'_>,
     externals: &mut Externals,
-) -> Result<Option<AcceptedArguments>, Error> {
+) -> Result<Option<AcceptedArguments>, FormatError> {
     let Some(parts) = PayloadParts::find(pages, payload)? else {
         return Ok(None);
     };
@@ -38,9 +38,7 @@ pub(in super::super) fn check(
     let root = buffer.root("XNNGraph")?;
     for field in [NODES, VALUES] {
         if !root.has(field)? {
-            return Err(Error::MissingField {
-                place: root.place(field),
-            });
+            return Err(root.place(field).missing());
         }
     }
     let constants = root.tables(CONSTANTS)?;
@@ -62,11 +60,9 @@ pub(in super::super) fn check(
             None => {
                 let offset = constant.u64(OFFSET)?;
                 if offset > parts.constants.size {
-                    return Err(Error::DataOffset {
-                        place: constant.place(OFFSET),
-                        found: offset,
-                        most: parts.constants.size,
-                    });
+                    return Err(constant
+                        .place(OFFSET)
+                        .data_offset(parts.constants.size, offset));
                 }
             }
         }
@@ -76,11 +72,9 @@ pub(in super::super) fn check(
 }
 
 /// Checks a value; returns the number of arguments that a call must pass for it.
-fn check_value(value: &Table<'_>, constants: u64) -> Result<u64, Error> {
+fn check_value(value: &Table<'_>, constants: u64) -> Result<u64, FormatError> {
     let Some(mut tensor) = value.table(UNION)? else {
-        return Err(Error::MissingField {
-            place: value.place(UNION),
-        });
+        return Err(value.place(UNION).missing());
     };
     // A quantised value contains a plain one.
     if value.u8(UNION_TYPE)? == 2 {
@@ -88,20 +82,15 @@ fn check_value(value: &Table<'_>, constants: u64) -> Result<u64, Error> {
     }
     let index = u64::from(tensor.u32(CONSTANT_INDEX)?);
     if index != 0 && index >= constants {
-        return Err(Error::Index {
-            place: tensor.place(CONSTANT_INDEX),
-            what: "constants",
-            count: constants,
-            found: i64::try_from(index).unwrap_or(i64::MAX),
-        });
+        return Err(tensor
+            .place(CONSTANT_INDEX)
+            .index("constants", constants, index));
     }
     let flags = tensor.u32(FLAGS)?;
     if flags > KNOWN_FLAGS {
-        return Err(Error::Value {
-            place: tensor.place(FLAGS),
-            expected: format!("no flag bits above {KNOWN_FLAGS}"),
-            found: flags.into(),
-        });
+        return Err(tensor
+            .place(FLAGS)
+            .expected(format_args!("no flag bits above {KNOWN_FLAGS}"), flags));
     }
     // Inputs and outputs of the graph are arguments of the call, by position.
     let is_argument = flags != 0;

@@ -3,9 +3,9 @@
 //!
 //! Invariant: both parts lie inside the payload.
 
-use super::super::error::{Error, FieldPosition};
 use super::super::payload_header::Header;
 use super::super::storage::ByteRange;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
 /// Identifiers of the graph's FlatBuffer.
@@ -21,19 +21,17 @@ pub(super) struct PayloadParts {
 
 impl PayloadParts {
     /// Locates the parts of a payload; `None` if it does not begin like an XNNPACK payload.
-    pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Self>, Error> {
+    pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Self>, FormatError> {
         let ByteRange { offset, size: len } = payload;
         if len < Header::SIZE as u64 {
             return Ok(None);
         }
-        let place = |at: u64, field: &str| FieldPosition {
-            path: format!("XNNPACK payload header.{field}"),
-            offset: offset + at,
+        let place = |at: u64, field: &str| {
+            FieldPosition::new(format_args!("XNNPACK payload header.{field}"), offset + at)
         };
-        let header = pages.array(offset).map_err(|error| Error::Read {
-            place: place(0, "magic"),
-            error,
-        })?;
+        let header = pages
+            .array(offset)
+            .map_err(|error| place(0, "magic").unreadable(&error))?;
         let header = Header::of(&header);
         if IDENTIFIERS.contains(&header.magic) {
             return Ok(Some(Self {
@@ -55,14 +53,10 @@ impl PayloadParts {
     pub(super) fn unexpected_identifier(
         &self,
         pages: &Pages<'_>,
-    ) -> Result<Option<[u8; 4]>, Error> {
+    ) -> Result<Option<[u8; 4]>, FormatError> {
         let at = self.graph.offset + 4;
-        let mark = pages.array(at).map_err(|error| Error::Read {
-            place: FieldPosition {
-                path: "XNNPACK payload FlatBuffer".to_owned(),
-                offset: at,
-            },
-            error,
+        let mark = pages.array(at).map_err(|error| {
+            FieldPosition::new("XNNPACK payload FlatBuffer", at).unreadable(&error)
         })?;
         Ok((!IDENTIFIERS.contains(&mark)).then_some(mark))
     }

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use super::super::error::Error;
 use super::super::flatbuffer::Table;
 use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
 use super::super::storage::ByteRange;
@@ -16,6 +15,7 @@ use super::kinds::read_computation;
 use super::node::{BinaryKind, Conv, ConvKind, NodeKind};
 use super::payload::PayloadParts;
 use super::schema::{CONSTANT_INDEX, DIMS, ID, INPUTS, NODES, NUM_DIMS, OUTPUTS, VALUES, tensor};
+use crate::FormatError;
 use pkgtool_base::source::Pages;
 
 /// Returns the position of a payload's graph, if the payload belongs to XNNPACK.
@@ -26,7 +26,10 @@ pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<By
 }
 
 /// Adds the rules of a graph; returns its inputs and outputs.
-pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Result<Ports, Error> {
+pub(in super::super) fn relate(
+    root: &Table<'_>,
+    graph: &mut Graph<'_>,
+) -> Result<Ports, FormatError> {
     let mut nodes = RuleBuilder {
         graph,
         shapes: BTreeMap::new(),
@@ -66,7 +69,7 @@ struct ParsedValue {
 }
 
 /// Reads a value's sizes; `None` if their number differs from its rank.
-fn read_value(value: &Table<'_>) -> Result<Option<ParsedValue>, Error> {
+fn read_value(value: &Table<'_>) -> Result<Option<ParsedValue>, FormatError> {
     let Some((tensor, _)) = tensor(value)? else {
         return Ok(None);
     };
@@ -83,7 +86,7 @@ fn read_value(value: &Table<'_>) -> Result<Option<ParsedValue>, Error> {
 }
 
 impl RuleBuilder<'_, '_> {
-    fn values(&mut self, root: &Table<'_>) -> Result<(), Error> {
+    fn values(&mut self, root: &Table<'_>) -> Result<(), FormatError> {
         for value in root.tables(VALUES)?.iter_tables() {
             let Ok(Some(value)) = read_value(&value?) else {
                 continue;

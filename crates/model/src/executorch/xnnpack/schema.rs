@@ -3,12 +3,12 @@
 //! Source: `xnnpack/serialization/runtime_schema.fbs` of ExecuTorch 1.5, for both identifiers.
 //! `fields.rs` has the tables of the nodes.
 
-use super::super::error::Error;
 use super::super::flatbuffer::{self, Field};
 use super::super::verify::Kind::{Deprecated, Member, Number, Numbers, Table, Tables, Text, Union};
 use super::super::verify::TableSchema;
 use super::fields::{UNION, UNION_TYPE};
 use super::kinds::NODE_SCHEMAS;
+use crate::FormatError;
 
 pub(super) const NODES: Field = Field(1, "xnodes");
 pub(super) const VALUES: Field = Field(2, "xvalues");
@@ -35,7 +35,7 @@ pub(super) const NAMED_KEY: Field = Field(2, "named_key");
 /// a later schema.
 pub(super) fn tensor<'a>(
     value: &flatbuffer::Table<'a>,
-) -> Result<Option<(flatbuffer::Table<'a>, Option<flatbuffer::Table<'a>>)>, Error> {
+) -> Result<Option<(flatbuffer::Table<'a>, Option<flatbuffer::Table<'a>>)>, FormatError> {
     let tag = value.u8(UNION_TYPE)?;
     let table = value.required_table(UNION)?;
     Ok(match tag {

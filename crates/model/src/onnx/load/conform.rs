@@ -3,7 +3,6 @@
 use super::infer;
 use super::node::{Attribute, Node, kind_name};
 use super::operators::{FormalParameter, Operators, Presence, Schema, TypeSet};
-use crate::onnx::fault::Fault;
 
 /// Checks `node` against `schema`. `inputs` are the types of its inputs, 0 for an unknown type.
 /// Returns the types bound to the schema's type parameters.
@@ -11,7 +10,7 @@ pub(super) fn check(
     node: &Node,
     schema: &Schema,
     inputs: &[TypeSet],
-) -> Result<Vec<TypeSet>, Fault> {
+) -> Result<Vec<TypeSet>, String> {
     count(
         node,
         "inputs",
@@ -34,18 +33,20 @@ pub(super) fn check(
 
 /// Checks a constant. `is_converted` is true if ONNX Runtime converts it to an initializer, as it
 /// does outside functions.
-pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), Fault> {
+pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), String> {
     if node.outputs.len() != 1 {
-        return Err(Fault::ArgumentCount {
-            operator: node.operator.clone(),
-            what: "outputs",
-            found: node.outputs.len(),
-            expected: "1".to_owned(),
-        });
+        return Err(format!(
+            "`{}` has {} outputs: expected 1",
+            node.operator,
+            node.outputs.len()
+        ));
     }
     let first = node.attributes.first();
     if is_converted && !first.is_some_and(infer::is_constant) {
-        return Err(Fault::MissingConstantValue);
+        return Err(
+            "`Constant` has no value: expected an attribute with a tensor, number or string"
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -56,7 +57,7 @@ fn count(
     names: &[Vec<u8>],
     least: usize,
     formals: &[FormalParameter],
-) -> Result<(), Fault> {
+) -> Result<(), String> {
     let most = Schema::most(formals);
     let found = names.len();
     if found >= least && most.is_none_or(|most| found <= most) {
@@ -67,12 +68,10 @@ fn count(
         Some(most) if most == least => least.to_string(),
         Some(most) => format!("{least} to {most}"),
     };
-    Err(Fault::ArgumentCount {
-        operator: node.operator.clone(),
-        what,
-        found,
-        expected,
-    })
+    Err(format!(
+        "`{}` has {found} {what}: expected {expected}",
+        node.operator
+    ))
 }
 
 fn check_required(
@@ -80,7 +79,7 @@ fn check_required(
     what: &'static str,
     names: &[Vec<u8>],
     formals: &[FormalParameter],
-) -> Result<(), Fault> {
+) -> Result<(), String> {
     let is_needed = |position: usize| {
         let formal = formals.get(position);
         formal.is_some_and(|formal| formal.presence == Presence::Single)
@@ -88,21 +87,20 @@ fn check_required(
     let mut empty = names.iter().enumerate().filter(|(_, name)| name.is_empty());
     match empty.find(|(position, _)| is_needed(*position)) {
         None => Ok(()),
-        Some((position, _)) => Err(Fault::OmittedArgument {
-            operator: node.operator.clone(),
-            what,
-            position,
-        }),
+        Some((position, _)) => Err(format!(
+            "`{}` omits {what} {position}, which is required",
+            node.operator
+        )),
     }
 }
 
-fn attributes(node: &Node, schema: &Schema) -> Result<(), Fault> {
+fn attributes(node: &Node, schema: &Schema) -> Result<(), String> {
     for (index, attribute) in node.attributes.iter().enumerate() {
-        let name = || attribute.name.clone();
+        let name = &attribute.name;
         value(attribute)?;
         let mut earlier = node.attributes[..index].iter();
         if earlier.any(|other| other.name == attribute.name) {
-            return Err(Fault::AttributeTwice { name: name() });
+            return Err(format!("the attribute `{name}` appears twice"));
         }
         let mut known = schema.attributes.iter();
         let Some(known) = known.find(|known| known.name == attribute.name) else {
@@ -111,35 +109,32 @@ fn attributes(node: &Node, schema: &Schema) -> Result<(), Fault> {
             if takes_any || attribute.name.starts_with("__") {
                 continue;
             }
-            return Err(Fault::UnknownAttribute {
-                operator: node.operator.clone(),
-                name: name(),
-            });
+            return Err(format!("`{}` has no attribute `{name}`", node.operator));
         };
         let found = attribute.stated_type.or(attribute.value().map(i64::from));
         if let Some(found) = found.filter(|found| *found != i64::from(known.kind)) {
-            return Err(Fault::AttributeType {
-                name: name(),
-                found: kind_name(found),
-                expected: kind_name(known.kind.into()),
-            });
+            return Err(format!(
+                "the attribute `{name}` is {}: expected {}",
+                kind_name(found),
+                kind_name(known.kind.into())
+            ));
         }
     }
     let is_given = |name| node.attributes.iter().any(|given| given.name == name);
     let mut required = schema.attributes.iter().filter(|known| known.required);
     match required.find(|known| !is_given(known.name)) {
         None => Ok(()),
-        Some(missing) => Err(Fault::MissingAttribute {
-            operator: node.operator.clone(),
-            name: missing.name,
-        }),
+        Some(missing) => Err(format!(
+            "`{}` needs the attribute `{}`, which is missing",
+            node.operator, missing.name
+        )),
     }
 }
 
 /// Checks that an attribute has a name and exactly one value, of the stated type.
-fn value(attribute: &Attribute) -> Result<(), Fault> {
+fn value(attribute: &Attribute) -> Result<(), String> {
     if attribute.name.is_empty() {
-        return Err(Fault::AttributeUnnamed);
+        return Err("an attribute has no name".to_owned());
     }
     let Some(stated) = attribute.stated_type else {
         return Ok(());
@@ -153,15 +148,15 @@ fn value(attribute: &Attribute) -> Result<(), Fault> {
         None if attribute.is_empty() => "missing",
         None => "of several types",
     };
-    Err(Fault::AttributeValue {
-        name: attribute.name.clone(),
-        stated: kind_name(stated),
-        found,
-    })
+    Err(format!(
+        "the attribute `{}` states the type {}, but its value is {found}",
+        attribute.name,
+        kind_name(stated)
+    ))
 }
 
 /// Binds the schema's type parameters to the types of the inputs.
-fn bind(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, Fault> {
+fn bind(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, String> {
     let table = Operators::get();
     let parameters = schema.inputs.iter().filter_map(|formal| formal.parameter);
     let mut bound = vec![0; parameters.max().map_or(0, |last| last + 1)];
@@ -170,22 +165,22 @@ fn bind(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<Vec<TypeSet>
             continue;
         };
         if formal.types & found == 0 {
-            return Err(Fault::InputType {
-                operator: node.operator.clone(),
-                position,
-                found: table.type_name(found),
-            });
+            return Err(format!(
+                "`{}` does not accept {} as input {position}",
+                node.operator,
+                table.type_name(found)
+            ));
         }
         let Some(earlier) = formal.parameter.map(|index| &mut bound[index]) else {
             continue;
         };
         if *earlier != 0 && *earlier != found {
-            return Err(Fault::InputTypes {
-                operator: node.operator.clone(),
-                position,
-                found: table.type_name(found),
-                earlier: table.type_name(*earlier),
-            });
+            return Err(format!(
+                "`{}` takes inputs of one type, but input {position} is {} and an earlier one is {}",
+                node.operator,
+                table.type_name(found),
+                table.type_name(*earlier)
+            ));
         }
         *earlier = found;
     }

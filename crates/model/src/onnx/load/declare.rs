@@ -1,17 +1,16 @@
 //! Records the declarations of a graph or function: inputs, outputs, initializers, and types of
 //! intermediate values.
 
-use super::operators::{Operators, TypeSet};
+use super::operators::TypeSet;
 use super::scope::{Definition, Output, StatedType, UntypedInput, Value};
 use super::typing::{self, ValueDeclaration};
-use super::{LoadChecks, rejected, shown};
-use crate::onnx::Error;
-use crate::onnx::fault::Fault;
+use super::{LoadChecks, declared_otherwise, occurs_twice, rejected, shown};
+use crate::FormatError;
 use crate::onnx::wire::Field;
 
 impl LoadChecks {
     /// Records an input of the graph, declared by a `ValueInfoProto`.
-    pub(in crate::onnx) fn input(&mut self, field: &Field<'_>) -> Result<(), Error> {
+    pub(in crate::onnx) fn input(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
         let declared = typing::declared(field)?;
         self.check_element_type(field, &declared)?;
         let ValueDeclaration { name, types, .. } = declared;
@@ -30,7 +29,7 @@ impl LoadChecks {
     }
 
     /// Records the type that the graph declares for a value.
-    pub(in crate::onnx) fn value_info(&mut self, field: &Field<'_>) -> Result<(), Error> {
+    pub(in crate::onnx) fn value_info(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
         let ValueDeclaration {
             name,
             types,
@@ -47,7 +46,7 @@ impl LoadChecks {
     }
 
     /// Records an input of the function.
-    pub(in crate::onnx) fn function_input(&mut self, field: &Field<'_>) -> Result<(), Error> {
+    pub(in crate::onnx) fn function_input(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
         let name = field.identifier()?;
         self.given(field, &name, 0, Definition::Input)
     }
@@ -58,9 +57,9 @@ impl LoadChecks {
         field: &Field<'_>,
         name: &[u8],
         data_type: i64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         if self.is_active && !typing::is_element(data_type) {
-            return Err(rejected(field, Fault::ElementType { found: data_type }));
+            return Err(rejected(field, format!("invalid element type {data_type}")));
         }
         self.given(
             field,
@@ -71,7 +70,7 @@ impl LoadChecks {
     }
 
     /// Records a declared output of the graph.
-    pub(in crate::onnx) fn output(&mut self, field: &Field<'_>) -> Result<(), Error> {
+    pub(in crate::onnx) fn output(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
         let declared = typing::declared(field)?;
         self.check_element_type(field, &declared)?;
         if declared.has_type && self.takes_room() {
@@ -82,7 +81,10 @@ impl LoadChecks {
     }
 
     /// Records an output of the function.
-    pub(in crate::onnx) fn function_output(&mut self, field: &Field<'_>) -> Result<(), Error> {
+    pub(in crate::onnx) fn function_output(
+        &mut self,
+        field: &Field<'_>,
+    ) -> Result<(), FormatError> {
         let name = field.identifier()?;
         self.declared(field, &name, 0)
     }
@@ -92,14 +94,19 @@ impl LoadChecks {
         &self,
         field: &Field<'_>,
         declared: &ValueDeclaration,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         match declared.invalid.filter(|_| self.is_active) {
             None => Ok(()),
-            Some(found) => Err(rejected(field, Fault::ElementType { found })),
+            Some(found) => Err(rejected(field, format!("invalid element type {found}"))),
         }
     }
 
-    fn declared(&mut self, field: &Field<'_>, name: &[u8], types: TypeSet) -> Result<(), Error> {
+    fn declared(
+        &mut self,
+        field: &Field<'_>,
+        name: &[u8],
+        types: TypeSet,
+    ) -> Result<(), FormatError> {
         if !self.takes_room() {
             return Ok(());
         }
@@ -120,7 +127,7 @@ impl LoadChecks {
         name: &[u8],
         types: TypeSet,
         maker: Definition,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         if name.is_empty() || !self.takes_room() {
             return Ok(());
         }
@@ -135,8 +142,8 @@ impl LoadChecks {
             return Ok(());
         };
         if is_input(maker) && is_input(earlier.maker) {
-            let (what, name) = ("the input", shown(name));
-            return Err(rejected(field, Fault::DuplicateName { what, name }));
+            let fault = occurs_twice("the input", &shown(name));
+            return Err(rejected(field, fault));
         }
         let differs = earlier.types != 0 && types != 0 && earlier.types != types;
         if differs && is_input(maker) != is_input(earlier.maker) {
@@ -144,12 +151,7 @@ impl LoadChecks {
                 Definition::Input => (types, earlier.types),
                 _ => (earlier.types, types),
             };
-            let table = Operators::get();
-            let fault = Fault::DeclaredType {
-                name: shown(name),
-                declared: table.type_name(declared),
-                found: table.type_name(found),
-            };
+            let fault = declared_otherwise(&shown(name), declared, found);
             return Err(rejected(field, fault));
         }
         if earlier.types == 0 || is_input(maker) && types != 0 {

@@ -4,7 +4,6 @@
 use super::node::Node;
 use super::operators::{Operators, Schema, TypeSet};
 use super::scope::Interface;
-use crate::onnx::fault::Fault;
 
 /// A control-flow operator.
 struct ControlFlowOperator {
@@ -45,7 +44,7 @@ const CONTROL_FLOW_OPERATORS: [ControlFlowOperator; 3] = [
 ];
 
 /// Checks the graphs of a node; `inputs` are the types of its inputs.
-pub(super) fn check(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<(), Fault> {
+pub(super) fn check(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<(), String> {
     // The first version of `Scan` has a batch dimension.
     let is_batched = schema
         .attributes
@@ -158,17 +157,14 @@ impl GraphCheck<'_> {
         found: usize,
         allowed: std::ops::RangeInclusive<usize>,
         expected: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), String> {
         if allowed.contains(&expected) {
             return Ok(());
         }
-        Err(Fault::GraphCount {
-            operator: self.node.operator.clone(),
-            attribute: self.name,
-            what,
-            found,
-            expected,
-        })
+        Err(format!(
+            "the graph `{}` of `{}` has {found} {what}: expected {expected}",
+            self.name, self.node.operator
+        ))
     }
 
     /// Compares pairs of types; `start` is the position of the first pair.
@@ -177,7 +173,7 @@ impl GraphCheck<'_> {
         what: &'static str,
         pairs: impl Iterator<Item = (TypeSet, TypeSet)>,
         start: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), String> {
         let table = Operators::get();
         // A value of the contained type is accepted for an optional.
         let certain = |types| types != 0 && !table.type_name(types).starts_with("optional(");
@@ -185,13 +181,13 @@ impl GraphCheck<'_> {
         let mut pairs = pairs.enumerate();
         match pairs.find(|(_, (found, expected))| differs(*found, *expected)) {
             None => Ok(()),
-            Some((position, (found, expected))) => Err(Fault::GraphType {
-                attribute: self.name,
-                what,
-                position: start + position,
-                found: table.type_name(found),
-                expected: table.type_name(expected),
-            }),
+            Some((position, (found, expected))) => Err(format!(
+                "{what} {} of the graph `{}` is {}: its node needs {}",
+                start + position,
+                self.name,
+                table.type_name(found),
+                table.type_name(expected)
+            )),
         }
     }
 }

@@ -23,9 +23,8 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
-use super::Error;
-use super::fault::Fault;
 use super::wire::Field;
+use crate::{FieldPosition, FormatError};
 pub(super) use node::{Attribute, Node};
 use operators::{OperatorLookup, Operators, Schema, TypeSet};
 use pkgtool_base::source::hashed::Map;
@@ -88,15 +87,14 @@ impl LoadChecks {
         ir_version: i64,
         imports: &[(String, i64)],
         functions: Vec<Signature>,
-    ) -> Result<Self, (usize, Fault)> {
+    ) -> Result<Self, (usize, String)> {
         let hasher = RandomState::default();
         let mut places = Map::default();
         for (index, function) in functions.iter().enumerate() {
             let domain = canonical(&function.domain);
             let key = hasher.hash_one((domain, &function.name, &function.overload));
             if places.insert(key, index).is_some() {
-                let (what, name) = ("the function", function.name.clone());
-                return Err((index, Fault::DuplicateName { what, name }));
+                return Err((index, occurs_twice("the function", &function.name)));
             }
         }
         Ok(Self {
@@ -152,7 +150,7 @@ impl LoadChecks {
         field: &Field<'_>,
         node: &Node,
         inner: Vec<Use>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         if !self.is_active || self.scopes.is_empty() {
             return Ok(());
         }
@@ -170,7 +168,7 @@ impl LoadChecks {
         field: &Field<'_>,
         node: &Node,
         inner: Vec<Use>,
-    ) -> Result<Vec<TypeSet>, Error> {
+    ) -> Result<Vec<TypeSet>, FormatError> {
         let position = self.scope().nodes;
         for open in inner {
             self.uses(open.key, position, |position| {
@@ -206,8 +204,8 @@ impl LoadChecks {
         &mut self,
         key: u64,
         user: u32,
-        open: impl FnOnce(u32) -> Result<Use, Error>,
-    ) -> Result<TypeSet, Error> {
+        open: impl FnOnce(u32) -> Result<Use, FormatError>,
+    ) -> Result<TypeSet, FormatError> {
         if !self.takes_room() {
             return Ok(0);
         }
@@ -225,7 +223,7 @@ impl LoadChecks {
     }
 
     /// Checks a node against its operator's schema and returns the types of its outputs.
-    fn conform(&mut self, node: &Node, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, Fault> {
+    fn conform(&mut self, node: &Node, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, String> {
         let unknown = vec![0; node.outputs.len()];
         let names = (canonical(&node.domain), &node.operator, &node.overload);
         if let Some(&index) = self.places.get(&self.hasher.hash_one(names)) {
@@ -235,18 +233,17 @@ impl LoadChecks {
         let version = self.imports.get(domain).copied();
         if version.is_none() && (self.inside.is_some() || !is_ort_domain(domain)) {
             let domain = domain.to_owned();
-            return Err(Fault::MissingImport { domain });
+            return Err(format!("missing opset_import for the domain `{domain}`"));
         }
         let Some(known) = self.table.domain(domain) else {
             return Ok(unknown);
         };
         let version = version.unwrap_or(known.latest);
         if version > known.latest {
-            return Err(Fault::Opset {
-                domain: domain.to_owned(),
-                found: version,
-                latest: known.latest,
-            });
+            return Err(format!(
+                "unknown opset {version} of {domain}: expected at most {}",
+                known.latest
+            ));
         }
         let entry = self.entry(domain, &node.operator, version);
         match &*entry {
@@ -254,15 +251,14 @@ impl LoadChecks {
             OperatorLookup::Unknown if !domain.starts_with(ONNX_DOMAIN) && version > 0 => {
                 Ok(unknown)
             }
-            OperatorLookup::Unknown => Err(Fault::UnknownOperator {
-                operator: node.operator.clone(),
-                domain: domain.to_owned(),
-                version,
-            }),
-            OperatorLookup::Deprecated(since) => Err(Fault::Deprecated {
-                operator: node.operator.clone(),
-                since: *since,
-            }),
+            OperatorLookup::Unknown => Err(format!(
+                "opset {version} of {domain} has no operator `{}`",
+                node.operator
+            )),
+            OperatorLookup::Deprecated(since) => Err(format!(
+                "`{}` is deprecated since opset {}: export the model without it",
+                node.operator, *since
+            )),
             OperatorLookup::Known(schema) => self.follow(node, schema, inputs),
         }
     }
@@ -272,7 +268,7 @@ impl LoadChecks {
         node: &Node,
         schema: &Schema,
         inputs: &[TypeSet],
-    ) -> Result<Vec<TypeSet>, Fault> {
+    ) -> Result<Vec<TypeSet>, String> {
         // ONNX Runtime converts constants to initializers and checks little else of them.
         let bound = if is_constant(node) {
             let is_converted = self.scope().kind != Kind::Function && self.ir_version >= 2;
@@ -283,8 +279,7 @@ impl LoadChecks {
             let mut attributes = node.attributes.iter();
             let untyped = attributes.find(|attribute| attribute.stated_type.is_none());
             if let Some(untyped) = untyped.filter(|_| self.ir_version >= 2) {
-                let name = untyped.name.clone();
-                return Err(Fault::AttributeUntyped { name });
+                return Err(format!("the attribute `{}` has no type", untyped.name));
             }
             bound
         };
@@ -298,7 +293,7 @@ impl LoadChecks {
         }
     }
 
-    fn call(&mut self, node: &Node, index: usize) -> Result<(), Fault> {
+    fn call(&mut self, node: &Node, index: usize) -> Result<(), String> {
         if !std::mem::replace(&mut self.is_called[index], true) {
             self.called.push(index);
         }
@@ -315,12 +310,10 @@ impl LoadChecks {
         ];
         match sides.into_iter().find(|(_, found, most)| found > most) {
             None => Ok(()),
-            Some((what, found, most)) => Err(Fault::ArgumentCount {
-                operator: node.operator.clone(),
-                what,
-                found,
-                expected: format!("at most {most}"),
-            }),
+            Some((what, found, most)) => Err(format!(
+                "`{}` has {found} {what}: expected at most {most}",
+                node.operator
+            )),
         }
     }
 
@@ -339,7 +332,7 @@ impl LoadChecks {
     }
 
     /// Records the values that a node defines.
-    fn define(&mut self, node: &Node, types: &[TypeSet]) -> Result<(), Fault> {
+    fn define(&mut self, node: &Node, types: &[TypeSet]) -> Result<(), String> {
         let kind = self.scope().kind;
         let position = self.scope().nodes;
         self.scope().nodes = position.saturating_add(1);
@@ -350,8 +343,7 @@ impl LoadChecks {
         {
             let key = self.key(&node.name);
             if !self.scope().node_names.insert(key) {
-                let (what, name) = ("the name of a node", shown(&node.name));
-                return Err(Fault::DuplicateName { what, name });
+                return Err(occurs_twice("the name of a node", &shown(&node.name)));
             }
         }
         for (name, &types) in node.outputs.iter().zip(types) {
@@ -369,22 +361,23 @@ impl LoadChecks {
             };
             let value = Value { maker, types };
             if self.scope().values.insert(key, value).is_some() {
-                let (what, name) = ("the value", shown(name));
-                return Err(Fault::DuplicateName { what, name });
+                return Err(occurs_twice("the value", &shown(name)));
             }
             let around = self.outer_value(key).map(|value| value.maker);
             if matches!(around, Some(Definition::Input | Definition::Initializer))
                 && kind == Kind::Subgraph
             {
                 let name = shown(name);
-                return Err(Fault::Shadows { name });
+                return Err(format!(
+                    "the node's output `{name}` is also an input or initializer of an enclosing graph"
+                ));
             }
         }
         Ok(())
     }
 
     /// Leaves a graph; returns its interface to the enclosing graphs.
-    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<WalkedGraph, Error> {
+    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<WalkedGraph, FormatError> {
         let Some(mut scope) = self.scopes.pop() else {
             return Ok(WalkedGraph::default());
         };
@@ -392,7 +385,7 @@ impl LoadChecks {
             return Ok(WalkedGraph::default());
         }
         scope.check_inputs()?;
-        self.check_outputs(graph, &scope)?;
+        check_outputs(graph, &scope)?;
         let open = std::mem::take(&mut scope.open);
         let is_ordered = open.is_empty();
         let mut outer = Vec::new();
@@ -407,51 +400,25 @@ impl LoadChecks {
                     continue;
                 }
                 (Some(_), Kind::Subgraph) if self.is_defined(using.key) => continue,
-                (Some(_), _) => Fault::Unsorted { name: using.name },
-                (None, _) => Fault::Undefined { name: using.name },
+                (Some(_), _) => format!(
+                    "the node precedes the node that defines its input `{}`",
+                    using.name
+                ),
+                (None, _) => format!("nothing defines the node's input `{}`", using.name),
             };
-            return Err(Error::RejectedByRuntime {
-                place: using.place,
-                offset: using.offset,
-                fault,
-            });
+            return Err(FieldPosition::new(using.place, using.offset).violates(fault));
         }
         match scope.cycle().filter(|_| !is_ordered) {
             None => Ok(WalkedGraph {
                 open: outer,
                 interface: (scope.kind == Kind::Subgraph).then(|| scope.interface()),
             }),
-            Some(node) => Err(Error::RejectedByRuntime {
-                place: format!("{}.node[{node}]", graph.place()),
-                offset: graph.offset(),
-                fault: Fault::Cycle,
-            }),
+            Some(node) => Err(FieldPosition::new(
+                format_args!("{}.node[{node}]", graph.place()),
+                graph.offset(),
+            )
+            .violates("the graph has a cycle: this node depends on its own output".to_owned())),
         }
-    }
-
-    fn check_outputs(&self, graph: &Field<'_>, scope: &Scope) -> Result<(), Error> {
-        for (index, output) in scope.outputs.iter().enumerate() {
-            let value = scope.values.get(&output.key);
-            let types = value.map_or(0, |value| value.types);
-            let name = || output.name.clone();
-            let fault = if value.is_none() && scope.kind != Kind::Main {
-                Fault::OutputNotMade { name: name() }
-            } else if types != 0 && output.types != 0 && types != output.types {
-                Fault::DeclaredType {
-                    name: name(),
-                    declared: self.table.type_name(output.types),
-                    found: self.table.type_name(types),
-                }
-            } else {
-                continue;
-            };
-            return Err(Error::RejectedByRuntime {
-                place: format!("{}.output[{index}]", graph.place()),
-                offset: output.offset,
-                fault,
-            });
-        }
-        Ok(())
     }
 
     /// Returns whether a graph that is still being walked defines this name.
@@ -483,13 +450,40 @@ impl LoadChecks {
     }
 }
 
-/// Converts a fault at a field to an error.
-pub(super) fn rejected(field: &Field<'_>, fault: Fault) -> Error {
-    Error::RejectedByRuntime {
-        place: field.place().to_string(),
-        offset: field.offset(),
-        fault,
+fn check_outputs(graph: &Field<'_>, scope: &Scope) -> Result<(), FormatError> {
+    for (index, output) in scope.outputs.iter().enumerate() {
+        let value = scope.values.get(&output.key);
+        let types = value.map_or(0, |value| value.types);
+        let name = &output.name;
+        let fault = if value.is_none() && scope.kind != Kind::Main {
+            format!("nothing inside defines the output `{name}`")
+        } else if types != 0 && output.types != 0 && types != output.types {
+            declared_otherwise(name, output.types, types)
+        } else {
+            continue;
+        };
+        return Err(FieldPosition::new(
+            format_args!("{}.output[{index}]", graph.place()),
+            output.offset,
+        )
+        .violates(fault));
     }
+    Ok(())
+}
+
+fn occurs_twice(what: &str, name: &str) -> String {
+    format!("{what} `{name}` occurs twice in one graph")
+}
+
+fn declared_otherwise(name: &str, declared: TypeSet, found: TypeSet) -> String {
+    let table = Operators::get();
+    let (declared, found) = (table.type_name(declared), table.type_name(found));
+    format!("`{name}` is declared as {declared}, but is {found}")
+}
+
+/// Converts a fault at a field to an error.
+pub(super) fn rejected(field: &Field<'_>, fault: String) -> FormatError {
+    field.position().violates(fault)
 }
 
 fn is_standard(node: &Node) -> bool {

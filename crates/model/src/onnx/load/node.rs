@@ -3,7 +3,7 @@
 use super::operators::TypeSet;
 use super::scope::Interface;
 use super::typing;
-use crate::onnx::Error;
+use crate::FormatError;
 use crate::onnx::wire::Field;
 
 /// Display names of attribute types, by their numbers in `AttributeProto.AttributeType`.
@@ -77,7 +77,7 @@ impl Attribute {
         &mut self,
         field: &Field<'_>,
         data_type: i64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let kind = match field.name() {
             "name" => {
                 self.name = field.text()?;

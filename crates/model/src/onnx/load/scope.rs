@@ -2,9 +2,8 @@
 //!
 //! Names are stored as hashes, so the number of names alone determines the memory.
 
-use super::operators::{Operators, TypeSet};
-use crate::onnx::Error;
-use crate::onnx::fault::Fault;
+use super::operators::TypeSet;
+use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::hashed::{Map, Set};
 
 /// The role of a graph in the model.
@@ -142,28 +141,24 @@ impl Scope {
         key: u64,
         name: &[u8],
         types: TypeSet,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), String> {
         // The declaration as an output takes precedence.
         let stated = self.stated.get(&key);
         let Some(stated) = stated.filter(|_| !self.typed_outputs.contains(&key)) else {
             return Ok(());
         };
         if let Some(found) = stated.invalid {
-            return Err(Fault::ElementType { found });
+            return Err(format!("invalid element type {found}"));
         }
         if types == 0 || stated.types == 0 || types == stated.types {
             return Ok(());
         }
-        let table = Operators::get();
-        Err(Fault::DeclaredType {
-            name: super::shown(name),
-            declared: table.type_name(stated.types),
-            found: table.type_name(types),
-        })
+        let name = super::shown(name);
+        Err(super::declared_otherwise(&name, stated.types, types))
     }
 
     /// Checks that all inputs of the model have types.
-    pub(super) fn check_inputs(&mut self) -> Result<(), Error> {
+    pub(super) fn check_inputs(&mut self) -> Result<(), FormatError> {
         let first = self.untyped.drain().map(|(_, untyped)| untyped);
         let first = first.min_by_key(|untyped| untyped.offset);
         match first.filter(|_| self.kind == Kind::Main) {
@@ -172,11 +167,9 @@ impl Scope {
                 name,
                 place,
                 offset,
-            }) => Err(Error::RejectedByRuntime {
-                place,
-                offset,
-                fault: Fault::InputUntyped { name },
-            }),
+            }) => Err(FieldPosition::new(place, offset).violates(format!(
+                "the input `{name}` has no type, and no initializer gives it one"
+            ))),
         }
     }
 

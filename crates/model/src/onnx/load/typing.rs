@@ -1,8 +1,9 @@
 //! Reads the types of values from `TypeProto` messages, in the notation of the operator table.
 
 use super::operators::{Operators, TypeSet};
+use crate::FormatError;
+use crate::onnx::schema;
 use crate::onnx::wire::Field;
-use crate::onnx::{Error, schema};
 
 /// Maximum nesting depth of types; an optional sequence of tensors has three.
 const MAX_DEPTH: u32 = 4;
@@ -64,7 +65,7 @@ pub(super) struct ValueDeclaration {
 }
 
 /// Reads a `ValueInfoProto`.
-pub(super) fn declared(field: &Field<'_>) -> Result<ValueDeclaration, Error> {
+pub(super) fn declared(field: &Field<'_>) -> Result<ValueDeclaration, FormatError> {
     let mut found = ValueDeclaration {
         name: Vec::new(),
         types: 0,
@@ -107,7 +108,7 @@ struct ParsedType {
 }
 
 impl ParsedType {
-    fn read(field: &Field<'_>, depth: u32) -> Result<Self, Error> {
+    fn read(field: &Field<'_>, depth: u32) -> Result<Self, FormatError> {
         let mut found = Self::default();
         let mut message = field.message(schema::TYPE)?;
         while let Some(field) = message.next()? {
@@ -136,7 +137,7 @@ impl ParsedType {
     }
 
     /// Reads the element type of a sequence or optional.
-    fn inner(field: &Field<'_>, depth: u32) -> Result<Self, Error> {
+    fn inner(field: &Field<'_>, depth: u32) -> Result<Self, FormatError> {
         let mut found = Self::default();
         let mut message = field.message(schema::ELEMENT_TYPE)?;
         while let Some(field) = message.next()? {
@@ -156,7 +157,7 @@ impl ParsedType {
 }
 
 /// Returns the element type number of a tensor; 0 if it is missing.
-fn element(field: &Field<'_>) -> Result<i64, Error> {
+fn element(field: &Field<'_>) -> Result<i64, FormatError> {
     let mut number = 0;
     let mut message = field.message(schema::TENSOR_TYPE)?;
     while let Some(field) = message.next()? {

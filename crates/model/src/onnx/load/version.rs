@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use super::operators::Operators;
-use crate::onnx::fault::Fault;
 
 /// ONNX's own domain.
 pub(super) const ONNX_DOMAIN: &str = "ai.onnx";
@@ -12,25 +11,27 @@ pub(super) const ONNX_DOMAIN: &str = "ai.onnx";
 pub(super) const ORT_DOMAIN: &str = "com.microsoft";
 
 /// Checks the IR version of the format.
-pub(in crate::onnx) fn check_ir_version(found: i64) -> Result<(), Fault> {
+pub(in crate::onnx) fn check_ir_version(found: i64) -> Result<(), String> {
     let latest = Operators::get().ir_version;
     if found <= latest {
         return Ok(());
     }
-    Err(Fault::IrVersion { found, latest })
+    Err(format!(
+        "unknown IR version {found}: expected at most {latest}"
+    ))
 }
 
 /// Checks the version of an imported operator set.
-pub(in crate::onnx) fn check_import(domain: &str, found: i64) -> Result<(), Fault> {
+pub(in crate::onnx) fn check_import(domain: &str, found: i64) -> Result<(), String> {
     // ONNX Runtime checks the spelling `ai.onnx` only when a node uses it.
     let known = Operators::get().domain(canonical(domain));
     match known.filter(|known| found > known.latest && domain != ONNX_DOMAIN) {
         None => Ok(()),
-        Some(known) => Err(Fault::Opset {
-            domain: canonical(domain).to_owned(),
-            found,
-            latest: known.latest,
-        }),
+        Some(known) => Err(format!(
+            "unknown opset {found} of {}: expected at most {}",
+            canonical(domain),
+            known.latest
+        )),
     }
 }
 

@@ -1,8 +1,7 @@
 //! Broken ExecuTorch programs: each violated invariant yields an error that names the place, the
 //! expected and the actual value.
 
-use pkgtool_model::FormatError;
-use pkgtool_model::executorch::{Error, ExecuTorch};
+use pkgtool_model::executorch::ExecuTorch;
 use pkgtool_model::{ElementType, ModelFormat, TensorInfo, ValueKind};
 use std::path::Path;
 
@@ -361,7 +360,6 @@ fn delegates_refer_to_payloads_that_exist() {
 fn method_names_are_unique() {
     let method = || constant("get", integer(1));
     let broken = error(&file(&program(vec![method(), method()])));
-    assert!(matches!(&broken, Error::DuplicateMethod { found, .. } if found == "get"));
     let rest = "expected a unique method name, found \"get\" again";
     starts(&broken.to_string(), "Program.execution_plan[1].name", rest);
 }

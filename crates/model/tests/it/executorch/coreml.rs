@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::io;
 
 use pkgtool_base::source::ReadAt;
+use pkgtool_model::FormatError;
 use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool_model::executorch::{Error, PayloadSummary, contents};
+use pkgtool_model::executorch::{PayloadSummary, contents};
 
 use super::delegates::{caller_of, forward};
 use super::package::{
@@ -121,7 +122,7 @@ impl ReadAt for Counted {
 }
 
 /// Reads the summary of a payload. The payload also serves as its own named data.
-fn content(source: &dyn ReadAt) -> Result<PayloadSummary, Error> {
+fn content(source: &dyn ReadAt) -> Result<PayloadSummary, FormatError> {
     let payload = ByteRange {
         offset: 0,
         size: source.len(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pkgtool_model::FormatError;
 use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool_model::executorch::{Error, PayloadSummary, contents, coreml, mlx, vulkan};
+use pkgtool_model::executorch::{PayloadSummary, contents, coreml, mlx, vulkan};
 use proptest::prelude::*;
 
 use super::hostile::{Change, changes, mutate};
@@ -38,7 +38,7 @@ fn program(name: &str) -> (Vec<u8>, Vec<(String, ByteRange)>) {
     clippy::ptr_arg,
     reason = "a vector implements the byte source trait, a slice does not"
 )]
-fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
+fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), FormatError> {
     match id {
         "VulkanBackend" => {
             let graph = vulkan::Graph::read(bytes, payload)?;
@@ -77,7 +77,7 @@ fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), Error> {
     clippy::ptr_arg,
     reason = "a vector implements the byte source trait, a slice does not"
 )]
-fn describe(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<PayloadSummary, Error> {
+fn describe(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<PayloadSummary, FormatError> {
     let named = ProgramBody::read(bytes).map(|body| body.named);
     let body = ProgramBody {
         methods: vec![MethodBody {

@@ -2,7 +2,7 @@
 //!
 //! The reader that infers dimensions tolerates graphs that the executor rejects.
 
-use pkgtool_model::executorch::Error;
+use pkgtool_model::FormatError;
 use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::xnnpack::Graph;
 
@@ -67,7 +67,7 @@ const TOLD: &str = "(float32[2 or -1, 8 or -1]) → (float32[-1 (up to 2), 8])";
 const NOT_TOLD: &str = "(float32[2 or -1, 8 or -1]) → (float32[2 or -1, 8 or -1])";
 
 /// Reads a complete graph with the strict reader of the executor.
-fn whole(payload: &[u8]) -> Result<Graph, Error> {
+fn whole(payload: &[u8]) -> Result<Graph, FormatError> {
     let size = payload.len() as u64;
     Graph::read(&payload.to_vec(), ByteRange { offset: 0, size })
 }
@@ -101,10 +101,10 @@ fn a_kind_that_is_not_known_tells_nothing_and_is_not_executed() {
         let payload = with(node(kind, Vec::new()));
         assert_eq!(told("XnnpackBackend", &payload), TOLD);
         let error = whole(&payload).expect_err("the operation is unknown");
-        let expected = matches!(error, Error::UnionType { found, most: 47, .. } if found == kind);
-        assert!(expected, "{error}");
         let text = error.to_string();
-        assert!(text.contains("XNNGraph.xnodes[1].union_type"), "{text}");
+        let rest = format!("expected a union type of 1 to 47, found {kind}");
+        assert!(text.starts_with("XNNGraph.xnodes[1].union_type"), "{text}");
+        assert!(text.ends_with(&rest), "{text}");
     }
 }
 

@@ -141,8 +141,10 @@ fn overwritten_constants(
             let Some(data) = &tensor.data else {
                 bail!("unsupported cache outside of the graph");
             };
-            let stored =
-                DType::from_element(&tensor.element).context("invalid dtype of a tensor")?;
+            let stored = tensor
+                .element
+                .dtype()
+                .context("invalid dtype of a tensor")?;
             let dtype = frame.rounding.computed_dtype(stored);
             let initial = frame.weights.constant(data, stored, &tensor.dims);
             let initial = initial?;
@@ -189,7 +191,10 @@ impl Lowering<'_> {
         let Some(data) = &tensor.data else {
             bail!("value {value} is read before it is computed");
         };
-        let stored = DType::from_element(&tensor.element).context("invalid dtype of a tensor")?;
+        let stored = tensor
+            .element
+            .dtype()
+            .context("invalid dtype of a tensor")?;
         let read = self.weights.constant(data, stored, &tensor.dims);
         let read = read?;
         let dtype = self.dtype(value)?;

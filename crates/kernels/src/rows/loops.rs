@@ -1,0 +1,80 @@
+//! Loops of a row product over panels, rows and registers, the same for each kind of register.
+
+/// Defines a module's loops over panels and rows.
+///
+/// `$rows` is the maximum number of rows in a tile, `$registers` the number of registers then, and
+/// `$alone` the number for a single row.
+macro_rules! loops {
+    ($(#[$attribute:meta])* $rows:literal, $registers:literal, $alone:literal) => {
+        use crate::rows::panels::{Bits, Lanes, PANEL, Step};
+        use crate::rows::quantize::Quantized;
+        use crate::rows::work::{Inputs, Reals, Work};
+
+        /// Number of registers in a panel.
+        const REGISTERS: usize = PANEL / LANES;
+
+        /// Computes panels starting at `first`.
+        $(#[$attribute])*
+        pub(in crate::rows) fn panels(work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
+            let rows = work.rows;
+            let each = rows.div_ceil(rows.div_ceil($rows).max(1)).max(1);
+            for (panel, output) in output.chunks_exact_mut(rows.max(1)).enumerate() {
+                for (part, output) in output.chunks_mut(each).enumerate() {
+                    match work.bits {
+                        Bits::Four => rows_of::<true>(work, first + panel, part * each, output),
+                        Bits::Eight => rows_of::<false>(work, first + panel, part * each, output),
+                    }
+                }
+            }
+        }
+
+        /// Computes rows of a panel, as many as `output` has.
+        $(#[$attribute])*
+        fn rows_of<const FOUR: bool>(
+            work: &Work<'_>,
+            panel: usize,
+            row: usize,
+            output: &mut [Lanes<f32>],
+        ) {
+            if let [output] = output {
+                for register in (0..REGISTERS).step_by($alone) {
+                    let output = std::array::from_mut(&mut *output);
+                    tile::<FOUR, 1, $alone>(work, [panel, row, register], output);
+                }
+                return;
+            }
+            for register in (0..REGISTERS).step_by($registers) {
+                let at = [panel, row, register];
+                if let Ok(output) = <&mut [Lanes<f32>; 2]>::try_from(&mut *output) {
+                    tile::<FOUR, 2, $registers>(work, at, output);
+                } else if let Ok(output) = <&mut [Lanes<f32>; 3]>::try_from(&mut *output) {
+                    tile::<FOUR, 3, $registers>(work, at, output);
+                } else if let Ok(output) = <&mut [Lanes<f32>; 4]>::try_from(&mut *output) {
+                    tile::<FOUR, 4, $registers>(work, at, output);
+                } else if let Ok(output) = <&mut [Lanes<f32>; 5]>::try_from(&mut *output) {
+                    tile::<FOUR, 5, $registers>(work, at, output);
+                } else if let Ok(output) = <&mut [Lanes<f32>; 6]>::try_from(&mut *output) {
+                    tile::<FOUR, 6, $registers>(work, at, output);
+                }
+            }
+        }
+
+        /// Computes `M` rows by `N` registers.
+        $(#[$attribute])*
+        fn tile<const FOUR: bool, const M: usize, const N: usize>(
+            work: &Work<'_>,
+            at: [usize; 3],
+            output: &mut [Lanes<f32>; M],
+        ) {
+            match work.inputs {
+                Inputs::Rounded(rows) => byte_tile::<FOUR, M, N>(work, rows, at, output),
+                Inputs::Real(rows) => real_tile::<FOUR, M, N>(work, rows, at, output),
+            }
+        }
+
+        crate::rows::byte_tiles::byte_tiles!($(#[$attribute])*);
+        crate::rows::real_tiles::real_tiles!($(#[$attribute])*);
+    };
+}
+
+pub(super) use loops;
