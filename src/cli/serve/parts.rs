@@ -88,6 +88,20 @@ impl ReloadTargets {
     }
 }
 
+/// Returns tasks to the queue that the end of an earlier process interrupted. No other process runs
+/// the tasks of this store.
+async fn recover_tasks(tasks: &dyn TaskStore, attempts: u32) -> Result<(), Failure> {
+    let orphans = tasks.recover(attempts, Timestamp::now()).await;
+    let orphans = orphans.map_err(|error| Failure::Other(error.to_string()))?;
+    if orphans > 0 {
+        tracing::warn!(
+            tasks = orphans,
+            "tasks were interrupted by the end of the previous server process"
+        );
+    }
+    Ok(())
+}
+
 /// All components behind the listener.
 pub(super) struct RunningGateway {
     parts: GatewayParts,
@@ -116,16 +130,7 @@ impl RunningGateway {
         let last = tasks.last_id().await.map_err(|error| other(&error))?;
         let blobs = Blobs::open(&directory.join("blobs")).map_err(|error| other(&error))?;
         let blobs = Arc::new(blobs.with_records_of(settings.tasks.inline_bytes));
-        // No other process runs the tasks of this store. Tasks marked as running were interrupted
-        // by the end of an earlier process.
-        let orphans = tasks.recover(caps.attempts, Timestamp::now()).await;
-        let orphans = orphans.map_err(|error| other(&error))?;
-        if orphans > 0 {
-            tracing::warn!(
-                tasks = orphans,
-                "tasks were interrupted by the end of the previous server process"
-            );
-        }
+        recover_tasks(&*tasks, caps.attempts).await?;
         check_integrity(Arc::clone(&tasks));
         settings.sandbox.choose();
         let engines = engines(&settings)?;

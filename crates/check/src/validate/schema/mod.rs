@@ -122,7 +122,7 @@ pub(super) fn check_config(
     for overlay in overlays {
         match overlay.schema_for(root) {
             Ok(schema) => raw.extend(read_all(schema, root, &overlay.suffix(), id, &is_ours)),
-            Err(too_large) => unchecked.push(too_large),
+            Err(too_large) => unchecked.push(*too_large),
         }
     }
     let mut violations = merge(raw, id);

@@ -109,20 +109,20 @@ impl Overlay {
     }
 
     /// Returns the schema if a config is small enough for it, else a violation that says so.
-    pub(super) fn schema_for(&self, root: &Node) -> Result<&Schema, Violation> {
+    pub(super) fn schema_for(&self, root: &Node) -> Result<&Schema, Box<Violation>> {
         let bytes = root.span.end - root.span.start;
         let is_small = self.cost.weight.saturating_mul(count(root)) <= MAX_STEPS
             && self.cost.patterns.saturating_mul(bytes) <= MAX_PATTERN_STEPS;
         if is_small {
             return Ok(&self.schema);
         }
-        Err(Violation {
+        Err(Box::new(Violation {
             path: JsonPath::root(),
             anchor: Anchor::Value(JsonPath::root()),
             message: format!("the file is too large to be checked{}", self.suffix()),
             help: Some("make the file or the overlay smaller".to_owned()),
             mend: None,
-        })
+        }))
     }
 
     /// Returns the end of a message about a violation.
