@@ -196,11 +196,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         r#"{"minItems": -1}"#,
-        "1:14 (/minItems): expected JSON Schema of draft 2020-12: value is less than the minimum of 0",
+        "1:14 (/minItems): expected JSON Schema of draft 2020-12: the value is less than the minimum of 0",
     ),
     (
         r#"{"required": "a"}"#,
-        "1:14 (/required): expected JSON Schema of draft 2020-12: value is not of type \"array\"",
+        "1:14 (/required): expected JSON Schema of draft 2020-12: the value is not of type \"array\"",
     ),
     (
         r#"{"items": [true]}"#,
@@ -415,7 +415,7 @@ fn hostile_overlays_take_bounded_time() {
     let text = "ab".repeat(1 << 19);
     let long = apply(&json!({ "license": text, "x": text }).to_string());
     let wide = apply(&json!({ "model": vec![0; 50_000] }).to_string());
-    let many: Vec<String> = (0..2000)
+    let many: Vec<String> = (0..1000)
         .map(|i| format!("{{\"maxItems\": {i}}}"))
         .collect();
     let many = format!(
