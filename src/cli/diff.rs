@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use super::exit::{self, Exit, Failure};
 use super::far::{self, Far, FarArgs};
 use super::output;
+use pkgtool_base::diagnostic::Table;
 use pkgtool_base::diagnostic::book;
 use pkgtool_base::git::Repository;
 use pkgtool_base::package::Roots;
@@ -256,10 +257,11 @@ fn other(error: impl std::fmt::Display) -> Failure {
 
 /// Returns all kinds of changes as a Markdown table.
 fn kinds() -> String {
-    let rows = KINDS.iter().map(|kind| {
-        let level = kind.level.name();
-        format!("| `{}` | {level} | {} |\n", kind.name, kind.meaning)
-    });
-    let head = "| kind | level | what changed |\n|---|---|---|\n".to_owned();
-    head + &rows.collect::<String>()
+    let mut table = Table::of_text(3);
+    table.row(["kind", "level", "what changed"]);
+    for kind in KINDS {
+        let name = format!("`{}`", kind.name);
+        table.row([&name, kind.level.name(), kind.meaning]);
+    }
+    table.to_markdown()
 }

@@ -41,6 +41,7 @@ mod pull;
 mod pull;
 #[cfg(feature = "serve")]
 mod remote;
+mod report;
 mod report_args;
 mod rules;
 mod schema;

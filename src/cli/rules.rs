@@ -124,21 +124,15 @@ fn settings_file(settings: &Settings) -> &str {
 }
 
 fn markdown(rules: &[&RuleMeta]) -> String {
-    let head =
-        "| code | rule | severity | fix | a finding means |\n|---|---|---|---|---|\n".to_owned();
-    rules.iter().fold(head, |text, rule| {
-        let RuleMeta {
-            code,
-            name,
-            summary,
-            ..
-        } = rule;
-        text + &format!(
-            "| {code} | `{name}` | {} | {} | {summary} |\n",
-            rule.severity.name(),
-            applicability_name(rule).unwrap_or_default(),
-        )
-    })
+    let mut table = Table::of_text(5);
+    table.row(["code", "rule", "severity", "fix", "a finding means"]);
+    for rule in rules {
+        let name = format!("`{}`", rule.name);
+        let fix = applicability_name(rule).unwrap_or_default();
+        let severity = rule.severity.name();
+        table.row([rule.code, &name, severity, fix, rule.summary]);
+    }
+    table.to_markdown()
 }
 
 /// Returns the least safe applicability of the rule's fixes: `safe` or `unsafe`.

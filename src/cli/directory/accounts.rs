@@ -1,9 +1,10 @@
 //! `pkgtool accounts`.
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::super::exit::{Exit, Failure};
-use super::super::output;
+use super::super::report::{self, Report};
 use super::DataDirectoryArgs;
 use super::moment::shown;
 use pkgtool_base::diagnostic::Table;
@@ -60,7 +61,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
                 .await?
                 .create(name, *rps, Timestamp::now())
                 .await?;
-            output::print(&rows(&[account]))?;
+            report::print(&AccountList(vec![account]), false)?;
         }
         Command::Set {
             account,
@@ -69,11 +70,11 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             place,
         } => {
             let account = place.accounts().await?.set(account, *rps, *blocked).await?;
-            output::print(&rows(&[account]))?;
+            report::print(&AccountList(vec![account]), false)?;
         }
         Command::List { json, place } => {
             let all = place.accounts().await?.list().await?;
-            output::print(&if *json { as_json(&all) } else { rows(&all) })?;
+            report::print(&AccountList(all), *json)?;
         }
     }
     Ok(Exit::Clean)
@@ -93,34 +94,38 @@ fn rate(text: &str) -> Result<u32, String> {
     Ok(read)
 }
 
-fn rows(accounts: &[Account]) -> String {
-    let mut table = Table::of_text(5);
-    table.row(["id", "name", "rps", "state", "created"]);
-    for account in accounts {
-        table.row([
-            account.id.0.to_string(),
-            account.name.clone(),
-            match account.rps {
-                UNLIMITED => WITHOUT_LIMIT.to_owned(),
-                rps => rps.to_string(),
-            },
-            if account.blocked { "blocked" } else { "" }.to_owned(),
-            shown(account.created_at),
-        ]);
-    }
-    table.to_string()
-}
+/// Accounts, as commands show them.
+struct AccountList(Vec<Account>);
 
-fn as_json(accounts: &[Account]) -> String {
-    let one = |account: &Account| {
-        json!({
-            "id": account.id.0,
-            "name": account.name,
-            "rps": (account.rps != UNLIMITED).then_some(account.rps),
-            "blocked": account.blocked,
-            "createdAt": account.created_at.0,
-        })
-    };
-    let all: Vec<serde_json::Value> = accounts.iter().map(one).collect();
-    format!("{:#}\n", json!(all))
+impl Report for AccountList {
+    fn text(&self) -> String {
+        let mut table = Table::of_text(5);
+        table.row(["id", "name", "rps", "state", "created"]);
+        for account in &self.0 {
+            table.row([
+                account.id.0.to_string(),
+                account.name.clone(),
+                match account.rps {
+                    UNLIMITED => WITHOUT_LIMIT.to_owned(),
+                    rps => rps.to_string(),
+                },
+                if account.blocked { "blocked" } else { "" }.to_owned(),
+                shown(account.created_at),
+            ]);
+        }
+        table.to_string()
+    }
+
+    fn document(&self) -> impl Serialize {
+        let one = |account: &Account| {
+            json!({
+                "id": account.id.0,
+                "name": account.name,
+                "rps": (account.rps != UNLIMITED).then_some(account.rps),
+                "blocked": account.blocked,
+                "createdAt": account.created_at.0,
+            })
+        };
+        self.0.iter().map(one).collect::<Vec<_>>()
+    }
 }

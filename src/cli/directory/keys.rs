@@ -1,9 +1,11 @@
 //! `pkgtool keys`.
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use super::super::report::{self, Report};
 use super::DataDirectoryArgs;
 use super::moment::{self, shown};
 use pkgtool_base::diagnostic::Table;
@@ -80,7 +82,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             place,
         } => {
             let keys = place.accounts().await?.keys(account.as_deref()).await?;
-            output::print(&if *json { as_json(&keys) } else { rows(&keys) })?;
+            report::print(&KeyList(keys), *json)?;
         }
         Command::Revoke {
             key,
@@ -96,30 +98,50 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-fn rows(keys: &[(ApiKey, String)]) -> String {
-    let now = Timestamp::now();
-    let mut table = Table::of_text(7);
-    table.row([
-        "id",
-        "account",
-        "name",
-        "permissions",
-        "state",
-        "created",
-        "expires",
-    ]);
-    for (key, account) in keys {
+/// Keys, each with the name of its account.
+struct KeyList(Vec<(ApiKey, String)>);
+
+impl Report for KeyList {
+    fn text(&self) -> String {
+        let now = Timestamp::now();
+        let mut table = Table::of_text(7);
         table.row([
-            key.id.to_string(),
-            account.clone(),
-            key.name.clone(),
-            key.permissions.to_string(),
-            state(key, now).to_owned(),
-            shown(key.created_at),
-            key.expires_at.map(shown).unwrap_or_default(),
+            "id",
+            "account",
+            "name",
+            "permissions",
+            "state",
+            "created",
+            "expires",
         ]);
+        for (key, account) in &self.0 {
+            table.row([
+                key.id.to_string(),
+                account.clone(),
+                key.name.clone(),
+                key.permissions.to_string(),
+                state(key, now).to_owned(),
+                shown(key.created_at),
+                key.expires_at.map(shown).unwrap_or_default(),
+            ]);
+        }
+        table.to_string()
     }
-    table.to_string()
+
+    fn document(&self) -> impl Serialize {
+        let one = |(key, account): &(ApiKey, String)| {
+            json!({
+                "id": key.id,
+                "account": account,
+                "name": key.name,
+                "permissions": key.permissions.to_string(),
+                "createdAt": key.created_at.0,
+                "expiresAt": key.expires_at.map(|at| at.0),
+                "revokedAt": key.revoked_at.map(|at| at.0),
+            })
+        };
+        self.0.iter().map(one).collect::<Vec<_>>()
+    }
 }
 
 fn state(key: &ApiKey, now: Timestamp) -> &'static str {
@@ -130,20 +152,4 @@ fn state(key: &ApiKey, now: Timestamp) -> &'static str {
     } else {
         ""
     }
-}
-
-fn as_json(keys: &[(ApiKey, String)]) -> String {
-    let one = |(key, account): &(ApiKey, String)| {
-        json!({
-            "id": key.id,
-            "account": account,
-            "name": key.name,
-            "permissions": key.permissions.to_string(),
-            "createdAt": key.created_at.0,
-            "expiresAt": key.expires_at.map(|at| at.0),
-            "revokedAt": key.revoked_at.map(|at| at.0),
-        })
-    };
-    let all: Vec<serde_json::Value> = keys.iter().map(one).collect();
-    format!("{:#}\n", json!(all))
 }

@@ -7,8 +7,8 @@ use pkgtool_model::{
     Allowed, Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind,
 };
 
-/// Returns the document with a final newline.
-pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &ExtraFacts) -> String {
+/// Returns the document.
+pub(super) fn document(info: &ModelInfo, file_size: u64, beside: &ExtraFacts) -> Json {
     let methods: Map<String, Json> = info
         .methods
         .iter()
@@ -51,7 +51,7 @@ pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &ExtraFacts) -> S
         let named = info.named.iter().map(named_json);
         document["data"] = named.collect();
     }
-    format!("{document:#}\n")
+    document
 }
 
 /// Renders a named entry of a data file.

@@ -12,9 +12,12 @@ mod table;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::exit::{Exit, Failure};
 use super::far;
 use super::output;
+use super::report::{self, Report};
 use payloads::Payloads;
 use pkgtool_base::source::FileSource;
 use pkgtool_model::executorch::Payload;
@@ -39,6 +42,24 @@ pub(super) struct Args {
     far: far::FarArgs,
 }
 
+/// A model file, as the command shows it.
+struct InspectedModel<'a> {
+    path: &'a str,
+    info: &'a ModelInfo,
+    size: u64,
+    beside: &'a ExtraFacts,
+}
+
+impl Report for InspectedModel<'_> {
+    fn text(&self) -> String {
+        table::render(self.path, self.info, self.size, self.beside)
+    }
+
+    fn document(&self) -> impl Serialize {
+        json::document(self.info, self.size, self.beside)
+    }
+}
+
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let far = far::open(std::slice::from_ref(&args.file), &args.far, true)?;
@@ -51,11 +72,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let (info, size) = opened.map_err(|error| Failure::Other(format!("{path}: {error}")))?;
     let beside = ExtraFacts::of(file, &info);
-    output::print(&if args.json {
-        json::render(&info, size, &beside)
-    } else {
-        table::render(&path, &info, size, &beside)
-    })?;
+    let inspected = InspectedModel {
+        path: &path,
+        info: &info,
+        size,
+        beside: &beside,
+    };
+    report::print(&inspected, args.json)?;
     if let Some(named_as) = info.format_by_name {
         let format = info.format;
         output::note(&format!(

@@ -1,9 +1,12 @@
 //! `pkgtool services`.
 
+use serde::Serialize;
+
 use super::super::exit::{Exit, Failure};
-use super::super::output;
+use super::super::report::{self, Report};
 use super::RemoteArgs;
 use pkgtool_base::diagnostic::Table;
+use pkgtool_serve::client::ServiceState;
 
 /// Arguments of `pkgtool services`.
 #[derive(Debug, clap::Args)]
@@ -19,22 +22,31 @@ pub(in super::super) struct Args {
 /// Runs the command.
 pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     let services = args.remote.client()?.services(&args.remote.account).await?;
-    if args.json {
-        output::print(&output::json(&services))?;
-        return Ok(Exit::Clean);
-    }
-    let mut table = Table::of_text(3);
-    for service in &services {
-        let state = if service.is_active {
-            "active"
-        } else {
-            "inactive"
-        };
-        let reason = service.inactive_reason.as_deref().unwrap_or_default();
-        // Keep each service on one line.
-        let reason: Vec<&str> = reason.split_whitespace().collect();
-        table.row([&service.model_name, state, &reason.join(" ")]);
-    }
-    output::print(&table.to_string())?;
+    report::print(&ServiceList(services), args.json)?;
     Ok(Exit::Clean)
+}
+
+/// The services of an account.
+struct ServiceList(Vec<ServiceState>);
+
+impl Report for ServiceList {
+    fn text(&self) -> String {
+        let mut table = Table::of_text(3);
+        for service in &self.0 {
+            let state = if service.is_active {
+                "active"
+            } else {
+                "inactive"
+            };
+            let reason = service.inactive_reason.as_deref().unwrap_or_default();
+            // Keep each service on one line.
+            let reason: Vec<&str> = reason.split_whitespace().collect();
+            table.row([&service.model_name, state, &reason.join(" ")]);
+        }
+        table.to_string()
+    }
+
+    fn document(&self) -> impl Serialize {
+        &self.0
+    }
 }

@@ -1,4 +1,4 @@
-//! Tables in the terminal: rows of cells, printed in aligned columns.
+//! Tables: rows of cells, printed in aligned columns for the terminal, or as Markdown.
 
 use std::fmt;
 
@@ -52,6 +52,26 @@ impl Table {
         debug_assert!(cells.len() <= self.columns.len(), "{cells:?}");
         self.rows.push(cells);
     }
+
+    /// Returns the table in Markdown; the first row is the head.
+    #[must_use]
+    pub fn to_markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let marks = self.columns.iter().map(|align| match align {
+            Align::Left => "---",
+            Align::Right => "--:",
+        });
+        let marks: Vec<String> = marks.map(str::to_owned).collect();
+        let mut text = String::new();
+        for (place, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().map(|cell| cell.replace('|', "\\|"));
+            text += &line(&cells.collect::<Vec<_>>());
+            if place == 0 {
+                text += &line(&marks);
+            }
+        }
+        text
+    }
 }
 
 impl fmt::Display for Table {
@@ -93,5 +113,13 @@ mod tests {
         table.row([] as [&str; 0]);
         let expected = "  name   size  note\n  中文      7\n  a     12345\n\n";
         assert_eq!(table.to_string(), expected);
+    }
+    #[test]
+    fn markdown_has_a_head_and_escapes_bars() {
+        let mut table = Table::new([Align::Left, Align::Right]);
+        table.row(["name", "size"]);
+        table.row(["a|b", "1"]);
+        let expected = "| name | size |\n| --- | --: |\n| a\\|b | 1 |\n";
+        assert_eq!(table.to_markdown(), expected);
     }
 }

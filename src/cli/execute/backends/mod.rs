@@ -11,12 +11,14 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tempfile::TempPath;
 
 use super::super::exit::{Exit, Failure};
-use super::super::output;
+use super::super::report::{self, Report};
 use super::target_args::sandbox_parser;
+use operators::LoweredOperators;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::library::{Installation, Installations, Plugin};
 use pkgtool_engine::runtime::machine::Machine;
@@ -72,7 +74,7 @@ struct EngineInstallations {
 /// Runs the command.
 pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.operators {
-        output::print(&operators::list(args.json))?;
+        report::print(&LoweredOperators::list(), args.json)?;
         return Ok(Exit::Clean);
     }
     let launcher = Launcher::new()
@@ -86,11 +88,8 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let outcomes: Vec<BackendTest> = backends
         .map(|backend| test_backend(backend, &probe.path, args, &launcher))
         .collect::<Result<_, _>>()?;
-    output::print(&if args.json {
-        to_json(&found, &outcomes)
-    } else {
-        to_text(&found, &outcomes)
-    })?;
+    let tested = TestedBackends { found, outcomes };
+    report::print(&tested, args.json)?;
     Ok(Exit::Clean)
 }
 
@@ -168,11 +167,23 @@ fn rejected_candidates(started: Started) -> Vec<(Candidate, EngineError)> {
     failed
 }
 
-fn to_text(found: &EngineInstallations, outcomes: &[BackendTest]) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(&mut text, found, outcomes);
-    columns::wrap_lines(&text)
+/// The engines and backends of this machine, with the result of each test.
+struct TestedBackends {
+    found: EngineInstallations,
+    outcomes: Vec<BackendTest>,
+}
+
+impl Report for TestedBackends {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = write(&mut text, &self.found, &self.outcomes);
+        columns::wrap_lines(&text)
+    }
+
+    fn document(&self) -> impl Serialize {
+        document(&self.found, &self.outcomes)
+    }
 }
 
 fn write(
@@ -285,7 +296,7 @@ fn describe_plugin(plugin: &Plugin) -> String {
     format!("plugin {}: {path}{backend}", plugin.provider)
 }
 
-fn to_json(found: &EngineInstallations, outcomes: &[BackendTest]) -> String {
+fn document(found: &EngineInstallations, outcomes: &[BackendTest]) -> Json {
     let mut libraries: Vec<Json> = found
         .ort
         .libraries
@@ -335,15 +346,14 @@ fn to_json(found: &EngineInstallations, outcomes: &[BackendTest]) -> String {
             })
         })
         .collect();
-    let document = json!({
+    json!({
         "version": 1,
         "machine": Machine::this(),
         "libraries": libraries,
         "plugins": plugins,
         "sandbox": sandbox(outcomes),
         "backends": backends,
-    });
-    format!("{document:#}\n")
+    })
 }
 
 /// The built-in model as a temporary file, deleted on drop.

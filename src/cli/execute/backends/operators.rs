@@ -3,31 +3,42 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
+use crate::cli::report::Report;
 use pkgtool_engine::ENGINES;
 
-/// Renders the list as text or as one JSON document.
-pub(super) fn list(as_json: bool) -> String {
-    let engines = ENGINES
-        .iter()
-        .map(|engine| (engine.name(), engine.lowered_operators()));
-    let engines: Vec<_> = engines.filter(|(_, names)| !names.is_empty()).collect();
-    if as_json {
-        let lowered = engines
+/// The engines that lower operators themselves, with the names of the operators.
+pub(super) struct LoweredOperators(Vec<(&'static str, Vec<&'static str>)>);
+
+impl LoweredOperators {
+    /// Lists them.
+    pub(super) fn list() -> Self {
+        let engines = ENGINES
             .iter()
-            .map(|(name, names)| ((*name).to_owned(), json!(names)));
-        let lowered: Map<String, Json> = lowered.collect();
-        let document = json!({ "version": 1, "lowered": lowered });
-        return format!("{document:#}\n");
+            .map(|engine| (engine.name(), engine.lowered_operators()));
+        Self(engines.filter(|(_, names)| !names.is_empty()).collect())
     }
-    let mut text = String::new();
-    for (name, names) in engines {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name} lowers {} of ExecuTorch programs", names.len());
-        for name in names {
-            let _ = writeln!(text, "  {name}");
+}
+
+impl Report for LoweredOperators {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, names) in &self.0 {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} lowers {} of ExecuTorch programs", names.len());
+            for name in names {
+                let _ = writeln!(text, "  {name}");
+            }
         }
+        text
     }
-    text
+
+    fn document(&self) -> impl Serialize {
+        let lowered = self.0.iter();
+        let lowered = lowered.map(|(name, names)| ((*name).to_owned(), json!(names)));
+        let lowered: Map<String, Json> = lowered.collect();
+        json!({ "version": 1, "lowered": lowered })
+    }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::exit::{Exit, Failure};
-use super::super::output;
+use super::super::report as reports;
 use super::input_args::InputOptions;
 use super::sides::{self, GivenInput, Side, SideArgs};
 use super::sizes::{TrialModel, with_sizes};
@@ -108,11 +108,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
         fs::write(path, &*escape(&page))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
     }
-    output::print(&if args.json {
-        output::json(&report)
-    } else {
-        report.to_text()
-    })?;
+    reports::print(&report, args.json)?;
     Ok(Exit::Clean)
 }
 

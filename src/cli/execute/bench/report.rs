@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::super::sides::{GivenInput, Side};
+use crate::cli::report::Report;
 use pkgtool_base::diagnostic::{Align, Table};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::ByteSums;
@@ -107,6 +108,19 @@ impl SeriesReport {
     }
 }
 
+impl Report for BenchReport {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn document(&self) -> impl Serialize {
+        self
+    }
+}
+
 impl BenchReport {
     /// Creates the report from the measurements and their conditions.
     pub(super) fn new(
@@ -147,14 +161,6 @@ impl BenchReport {
             "{threads}, {amount} each in {} rounds after {} warm-up runs",
             self.rounds, self.warm_up_runs
         )
-    }
-
-    /// Returns the text with a final newline.
-    pub(super) fn to_text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut text);
-        text
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {

@@ -14,13 +14,14 @@ use std::path::PathBuf;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use super::super::report::{self as reports, Report};
 use super::super::report_args::{self, FormatArg};
 use super::input_args::InputOptions;
 use super::sides::{Side, SideArgs};
 use super::target_args::TargetArgs;
 use findings::FindingLocation;
 use pair::{SideStarter, compare_sides};
-use pkgtool_base::diagnostic::{Report, book};
+use pkgtool_base::diagnostic::{Report as Findings, book};
 use sweep::SizeSweep;
 use tolerance_args::ToleranceArgs;
 
@@ -155,13 +156,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     )?;
     let [_, b] = &sides;
     let found = findings::of(&report, &FindingLocation::of(b));
-    write(args, &found, || {
-        if args.json {
-            output::json(&report)
-        } else {
-            report.to_text()
-        }
-    })?;
+    write(args, &found, &report)?;
     Ok(if report.agrees {
         Exit::Clean
     } else {
@@ -170,14 +165,14 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Writes the reports, and prints the result unless a report goes to standard output.
-fn write(args: &Args, found: &Report, answer: impl FnOnce() -> String) -> Result<(), Failure> {
+fn write(args: &Args, found: &Findings, answer: &impl Report) -> Result<(), Failure> {
     let rules = findings::rules();
     let paths = report_args::machine_paths(found, args.root.as_deref());
     let style = findings::style(output::width(), &rules, &paths);
     report_args::write(&args.reports, found, &style)?;
     // A report on standard output must be the only output there.
     if !report_args::take_stdout(&args.reports)? {
-        output::print(&answer())?;
+        reports::print(answer, args.json)?;
     }
     Ok(())
 }

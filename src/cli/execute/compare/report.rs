@@ -8,6 +8,7 @@ use super::super::sides::{GivenInput, Side};
 use super::cases::InputSet;
 use super::figures::{self, format_figure, format_figures};
 use super::sizes::{SizeResult, SizesReport};
+use crate::cli::report::Report;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::ByteSums;
 use pkgtool_engine::runtime::precision::Precision;
@@ -229,6 +230,19 @@ impl OutputResult {
     }
 }
 
+impl Report for ComparisonReport {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn document(&self) -> impl Serialize {
+        self
+    }
+}
+
 impl ComparisonReport {
     /// Creates the report from both sides and all cases.
     pub(super) fn new(
@@ -255,14 +269,6 @@ impl ComparisonReport {
             sizes: SizesReport::of(cases.iter().filter_map(CaseResult::at_sizes)),
             cases,
         }
-    }
-
-    /// Returns the text with a final newline.
-    pub(super) fn to_text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut text);
-        text
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {

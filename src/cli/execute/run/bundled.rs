@@ -3,10 +3,11 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::super::super::exit::{Exit, Failure};
-use super::super::super::output;
+use super::super::super::report::{self, Report};
 use super::super::target_args::VariantChoice;
 use super::Args;
 use pkgtool_engine::runtime::precision::Precision;
@@ -42,12 +43,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let outcomes = cases.into_iter().map(|case| run_case(args, case));
     let outcomes: Vec<CaseOutcome> = outcomes.collect::<Result<_, _>>()?;
-    output::print(&if args.json {
-        to_json(&outcomes)
-    } else {
-        to_text(&outcomes)
-    })?;
-    let agree = outcomes.iter().all(|outcome| outcome.faults.is_empty());
+    let outcomes = CaseOutcomes(outcomes);
+    report::print(&outcomes, args.json)?;
+    let agree = outcomes.0.iter().all(|outcome| outcome.faults.is_empty());
     Ok(if agree { Exit::Clean } else { Exit::Findings })
 }
 
@@ -131,38 +129,42 @@ fn output_fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<S
     ))
 }
 
-fn to_text(outcomes: &[CaseOutcome]) -> String {
-    let mut text = String::new();
-    for outcome in outcomes {
-        let verdict = match (&outcome.agreement, outcome.faults.as_slice()) {
-            (None, _) => "runs; no expected outputs".to_owned(),
-            (Some(agreement), []) => format!("agrees, max-rel {:.1e}", agreement.max_rel),
-            (_, faults) => faults.join("; "),
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{} case {} on {}: {verdict}",
-            outcome.method, outcome.index, outcome.candidate
-        );
-    }
-    let agree = outcomes.iter().filter(|outcome| outcome.faults.is_empty());
-    let _ = writeln!(text, "{} of {} cases agree", agree.count(), outcomes.len());
-    text
-}
+/// The outcomes of all test cases.
+struct CaseOutcomes(Vec<CaseOutcome>);
 
-fn to_json(outcomes: &[CaseOutcome]) -> String {
-    let cases = outcomes.iter().map(|outcome| {
-        json!({
-            "method": outcome.method,
-            "case": outcome.index,
-            "engine": outcome.candidate.engine,
-            "provider": outcome.candidate.provider.name(),
-            "agrees": outcome.faults.is_empty(),
-            "agreement": outcome.agreement,
-            "faults": outcome.faults,
-        })
-    });
-    let document = json!({ "version": 1, "cases": cases.collect::<Vec<_>>() });
-    format!("{document:#}\n")
+impl Report for CaseOutcomes {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for outcome in &self.0 {
+            let verdict = match (&outcome.agreement, outcome.faults.as_slice()) {
+                (None, _) => "runs; no expected outputs".to_owned(),
+                (Some(agreement), []) => format!("agrees, max-rel {:.1e}", agreement.max_rel),
+                (_, faults) => faults.join("; "),
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{} case {} on {}: {verdict}",
+                outcome.method, outcome.index, outcome.candidate
+            );
+        }
+        let agree = self.0.iter().filter(|outcome| outcome.faults.is_empty());
+        let _ = writeln!(text, "{} of {} cases agree", agree.count(), self.0.len());
+        text
+    }
+
+    fn document(&self) -> impl Serialize {
+        let cases = self.0.iter().map(|outcome| {
+            json!({
+                "method": outcome.method,
+                "case": outcome.index,
+                "engine": outcome.candidate.engine,
+                "provider": outcome.candidate.provider.name(),
+                "agrees": outcome.faults.is_empty(),
+                "agreement": outcome.agreement,
+                "faults": outcome.faults,
+            })
+        });
+        json!({ "version": 1, "cases": cases.collect::<Vec<_>>() })
+    }
 }

@@ -15,7 +15,6 @@ use super::findings::{self, FindingLocation};
 use super::pair::{SideStarter, compare_sides};
 use super::{Args, write};
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::output;
 use document::{Document, Row, RowOutcome};
 use pkgtool_base::source::text::{defuse_line, escape};
 use pkgtool_engine::runtime::every::{self, PackageVariant, VariantFilter, VariantMethod};
@@ -58,13 +57,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         fs::write(path, &*escape(&document.to_markdown()))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
     }
-    write(args, &found, || {
-        if args.json {
-            output::json(&document)
-        } else {
-            document.to_text()
-        }
-    })?;
+    write(args, &found, &document)?;
     Ok(if !document.has_compared() {
         Exit::Failure
     } else if document.agrees {

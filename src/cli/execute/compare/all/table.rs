@@ -3,24 +3,32 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use serde::Serialize;
+
 use super::super::figures::{FIGURES, format_figures};
 use super::super::report::ComparisonReport;
 use super::document::{Document, Row, RowOutcome};
+use crate::cli::report::Report;
 use pkgtool_base::diagnostic::{Align, Table};
 use pkgtool_base::source::text::defuse_line;
 
 /// Maximum number of remarks per row.
 const MAX_REMARKS: usize = 4;
 
-impl Document {
-    /// Returns the text with a final newline.
-    pub(super) fn to_text(&self) -> String {
+impl Report for Document {
+    fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = self.write(&mut text);
         text
     }
 
+    fn document(&self) -> impl Serialize {
+        self
+    }
+}
+
+impl Document {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         let reference = self.rows.iter().find_map(Row::report);
         let reference = reference.map_or(&self.reference, |report| &report.a.label);
@@ -28,19 +36,7 @@ impl Document {
         if let Some(reading) = self.reading() {
             writeln!(text, "  {reading}")?;
         }
-        let align = |name| {
-            if is_number(name) {
-                Align::Right
-            } else {
-                Align::Left
-            }
-        };
-        let mut table = Table::new(head().map(align)).indented();
-        table.row(head());
-        for (place, row) in self.rows.iter().enumerate() {
-            table.row(cells(place + 1, row, ""));
-        }
-        write!(text, "{table}")?;
+        write!(text, "{}", self.table(""))?;
         for (line, places) in self.remarks() {
             writeln!(text, "{}: {line}", join_numbers(&places))?;
         }
@@ -55,19 +51,12 @@ impl Document {
     /// Returns the Markdown table with a final newline.
     pub(super) fn to_markdown(&self) -> String {
         let escaped = |text: &str| defuse_line(text).replace('|', "\\|");
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let reference = self.rows.iter().find_map(Row::report);
         let reference = reference.map_or(&self.reference, |report| &report.a.label);
         let reading = self.reading();
         let reading = reading.map_or_else(String::new, |reading| format!(" ({reading})"));
         let mut text = format!("Compared with {}{reading}:\n\n", escaped(reference));
-        let rules = head().map(|name| if is_number(name) { "--:" } else { "---" });
-        text += &line(&head().map(str::to_owned).collect::<Vec<_>>());
-        text += &line(&rules.map(str::to_owned).collect::<Vec<_>>());
-        for (place, row) in self.rows.iter().enumerate() {
-            let cells = cells(place + 1, row, "–").into_iter();
-            text += &line(&cells.map(|cell| escaped(&cell)).collect::<Vec<_>>());
-        }
+        text += &self.table("–").to_markdown();
         text.push('\n');
         for (remark, places) in self.remarks() {
             let _ = writeln!(text, "- {}: {}", join_numbers(&places), escaped(&remark));
@@ -79,6 +68,24 @@ impl Document {
         }
         let _ = writeln!(text, "\n{}.", self.verdict());
         text
+    }
+
+    /// Returns the rows. `nothing` stands for a missing figure.
+    fn table(&self, nothing: &str) -> Table {
+        let align = |name| {
+            if is_number(name) {
+                Align::Right
+            } else {
+                Align::Left
+            }
+        };
+        let mut table = Table::new(head().map(align)).indented();
+        table.row(head());
+        for (place, row) in self.rows.iter().enumerate() {
+            let cells = cells(place + 1, row, nothing).into_iter();
+            table.row(cells.map(|cell| defuse_line(&cell)));
+        }
+        table
     }
 
     /// Returns the remark about an engine's own interpretation of the reference.

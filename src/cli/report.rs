@@ -1,0 +1,30 @@
+//! The result of a command: one value with a form for people and one for programs.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::output;
+
+/// The result of a command.
+pub(super) trait Report {
+    /// Describes the result for people, with a final newline.
+    fn text(&self) -> String;
+
+    /// Returns the value of the JSON document.
+    fn document(&self) -> impl Serialize;
+}
+
+/// Returns the form that the user chose.
+pub(super) fn rendered(report: &impl Report, as_json: bool) -> String {
+    if as_json {
+        output::json(&report.document())
+    } else {
+        report.text()
+    }
+}
+
+/// Prints the form that the user chose.
+pub(super) fn print(report: &impl Report, as_json: bool) -> io::Result<()> {
+    output::print(&rendered(report, as_json))
+}
