@@ -6,12 +6,12 @@ use std::io;
 use std::path::Path;
 
 use pkgtool_base::diagnostic::render::{Format, Style};
-use pkgtool_model::FORMATS;
-use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
-use pkgtool_model::executorch::{contents, coreml, mlx, qnn, vulkan};
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::ReadAt;
 use pkgtool_check::validate::{Options, rule_metas, validate_bytes};
+use pkgtool_model::FORMATS;
+use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
+use pkgtool_model::executorch::{contents, coreml, mlx, qnn, vulkan};
 
 /// Validates bytes as a file of this name. Spans must lie inside the text, the report must be
 /// bounded, and all output formats must succeed.
@@ -38,14 +38,8 @@ pub fn check_validation(file_name: &str, bytes: &[u8]) {
     }
     let rules = rule_metas();
     let style = Style {
-        color: false,
-        width: 80,
-        summary: true,
-        deny_warnings: false,
-        grouped: true,
         rules: &rules,
-        links: false,
-        paths: &BTreeMap::new(),
+        ..Style::default()
     };
     for format in Format::ALL {
         let mut out = Vec::new();
@@ -108,19 +102,18 @@ pub fn check_payload(backend: Backend, program: &[u8], bytes: &[u8]) {
     let body = ProgramBody {
         methods: vec![MethodBody {
             name: "forward".to_owned(),
-            values: Vec::new(),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            operators: Vec::new(),
             delegates: vec![DelegateBody {
                 id: backend.delegate_id().to_owned(),
                 payload: Some(payload),
             }],
-            instructions: Vec::new(),
+            ..MethodBody::default()
         }],
         named: [("key".to_owned(), payload)].into(),
     };
-    for found in contents(&source, &body, &body.methods[0]).into_iter().flatten() {
+    for found in contents(&source, &body, &body.methods[0])
+        .into_iter()
+        .flatten()
+    {
         match found.content {
             Ok(content) => drop(content.lowered()),
             Err(error) => assert!(!error.to_string().is_empty()),

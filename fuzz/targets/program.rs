@@ -4,9 +4,9 @@
 
 use std::sync::OnceLock;
 
-use pkgtool_model::{self as model, Dim};
-use pkgtool_engine::{LoadOptions, LoadRequest, engine};
 use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::{LoadOptions, LoadRequest, engine};
+use pkgtool_model::{self as model, Dim};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // Engines load programs from files.
@@ -17,9 +17,15 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if std::fs::write(path, bytes).is_err() {
         return;
     }
-    let Ok((info, _)) = model::open(path) else { return };
-    let Some(method) = info.methods.iter().find(|method| !method.constant) else { return };
-    let Ok(signature) = Signature::of(method, None) else { return };
+    let Ok((info, _)) = model::open(path) else {
+        return;
+    };
+    let Some(method) = info.methods.iter().find(|method| !method.constant) else {
+        return;
+    };
+    let Ok(signature) = Signature::of(method, None) else {
+        return;
+    };
     let inputs: Option<Vec<Tensor>> = signature.inputs.iter().map(zeros).collect();
     let Some(inputs) = inputs else { return };
     let request = LoadRequest {
@@ -43,6 +49,8 @@ fn zeros(spec: &TensorSpec) -> Option<Tensor> {
         Dim::Dynamic { .. } => 1,
     });
     let shape: Vec<u64> = sizes.collect();
-    let elements = shape.iter().try_fold(1_u64, |all, size| all.checked_mul(*size))?;
+    let elements = shape
+        .iter()
+        .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
     (elements <= 1 << 16).then(|| Tensor::zeros(spec.dtype, shape).ok())?
 }

@@ -1,6 +1,5 @@
 //! `pkgtool pull`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -171,11 +170,8 @@ fn check(args: &Args, pulled: &PullResult) -> Result<Exit, Failure> {
         color: output::stdout_has_color(),
         width: output::width(),
         summary: !args.quiet,
-        deny_warnings: false,
-        grouped: true,
         rules: &rules,
-        links: false,
-        paths: &BTreeMap::new(),
+        ..Style::default()
     };
     Format::Human.render(&report, &style, &mut output::stdout())?;
     Ok(if report.summary().errors > 0 {

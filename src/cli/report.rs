@@ -1,6 +1,6 @@
 //! The result of a command: one value with a form for people and one for programs.
 
-use std::io;
+use std::{fmt, io};
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::output;
 /// The result of a command.
 pub(super) trait Report {
     /// Describes the result for people, with a final newline.
-    fn text(&self) -> String;
+    fn write(&self, text: &mut String) -> fmt::Result;
 
     /// Returns the value of the JSON document.
     fn document(&self) -> impl Serialize;
@@ -20,7 +20,10 @@ pub(super) fn rendered(report: &impl Report, as_json: bool) -> String {
     if as_json {
         output::json(&report.document())
     } else {
-        report.text()
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = report.write(&mut text);
+        text
     }
 }
 

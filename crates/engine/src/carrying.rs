@@ -211,11 +211,7 @@ mod tests {
     fn spec(name: &str, dtype: DType, dims: &[i64]) -> TensorSpec {
         let dim = |size: &i64| match u64::try_from(*size) {
             Ok(size) => Dim::Fixed(size),
-            Err(_) => Dim::Dynamic {
-                bound: None,
-                name: None,
-                allowed: None,
-            },
+            Err(_) => Dim::ANY,
         };
         TensorSpec {
             name: name.to_owned(),

@@ -219,6 +219,13 @@ impl ElementType {
 }
 
 impl Dim {
+    /// Any size.
+    pub const ANY: Self = Self::Dynamic {
+        bound: None,
+        name: None,
+        allowed: None,
+    };
+
     /// Returns the dimension as a config writes it: its size, or -1 if it is dynamic or most likely
     /// dynamic.
     pub fn config_size(&self) -> i64 {

@@ -15,6 +15,7 @@ pub mod coreml;
 pub mod environment;
 pub mod files;
 pub mod mutate;
+pub mod numbers;
 pub mod onnx;
 pub mod program;
 pub mod tree;

@@ -46,34 +46,29 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Report for StorageStatus {
-    fn text(&self) -> String {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
         let tasks = &self.tasks;
-        let mut text = String::new();
-        let mut line = |name: &str, value: String| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name:14}{value}");
-        };
-        line("waiting", tasks.waiting.to_string());
-        line("running", tasks.running.to_string());
-        line("completed", tasks.completed.to_string());
-        line("canceled", tasks.canceled.to_string());
-        line(
-            "oldest task",
-            tasks.oldest.map_or_else(|| "none".to_owned(), shown),
-        );
         let reusable = bytes(self.database.reusable);
         let database = bytes(self.database.bytes);
-        line(
-            "database",
-            format!("{database}, of which {reusable} are free for reuse"),
-        );
         let (count, size) = (self.blobs.count, bytes(self.blobs.bytes));
-        line("blobs", format!("{count} files, {size}"));
-        line(
-            "disk free",
-            self.free.map_or_else(|| "unknown".to_owned(), bytes),
-        );
-        text
+        let oldest = tasks.oldest.map_or_else(|| "none".to_owned(), shown);
+        let free = self.free.map_or_else(|| "unknown".to_owned(), bytes);
+        for (name, value) in [
+            ("waiting", tasks.waiting.to_string()),
+            ("running", tasks.running.to_string()),
+            ("completed", tasks.completed.to_string()),
+            ("canceled", tasks.canceled.to_string()),
+            ("oldest task", oldest),
+            (
+                "database",
+                format!("{database}, of which {reusable} are free for reuse"),
+            ),
+            ("blobs", format!("{count} files, {size}")),
+            ("disk free", free),
+        ] {
+            writeln!(text, "{name:14}{value}")?;
+        }
+        Ok(())
     }
 
     fn document(&self) -> impl Serialize {

@@ -1,5 +1,7 @@
 //! `pkgtool accounts`.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde_json::json;
 
@@ -98,7 +100,7 @@ fn rate(text: &str) -> Result<u32, String> {
 struct AccountList(Vec<Account>);
 
 impl Report for AccountList {
-    fn text(&self) -> String {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
         let mut table = Table::of_text(5);
         table.row(["id", "name", "rps", "state", "created"]);
         for account in &self.0 {
@@ -113,7 +115,7 @@ impl Report for AccountList {
                 shown(account.created_at),
             ]);
         }
-        table.to_string()
+        write!(text, "{table}")
     }
 
     fn document(&self) -> impl Serialize {

@@ -1,5 +1,7 @@
 //! `pkgtool keys`.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde_json::json;
 
@@ -102,7 +104,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
 struct KeyList(Vec<(ApiKey, String)>);
 
 impl Report for KeyList {
-    fn text(&self) -> String {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
         let now = Timestamp::now();
         let mut table = Table::of_text(7);
         table.row([
@@ -125,7 +127,7 @@ impl Report for KeyList {
                 key.expires_at.map(shown).unwrap_or_default(),
             ]);
         }
-        table.to_string()
+        write!(text, "{table}")
     }
 
     fn document(&self) -> impl Serialize {

@@ -128,12 +128,8 @@ fn print_drafts(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> R
         let style = Style {
             color: output::stdout_has_color(),
             width: output::width(),
-            summary: true,
-            deny_warnings: false,
-            grouped: true,
             rules: &validate::rule_metas(),
-            links: false,
-            paths: &BTreeMap::new(),
+            ..Style::default()
         };
         Format::Human.render(&report, &style, &mut out)?;
     }

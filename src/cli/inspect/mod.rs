@@ -51,8 +51,9 @@ struct InspectedModel<'a> {
 }
 
 impl Report for InspectedModel<'_> {
-    fn text(&self) -> String {
-        table::render(self.path, self.info, self.size, self.beside)
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        table::render(text, self.path, self.info, self.size, self.beside);
+        Ok(())
     }
 
     fn document(&self) -> impl Serialize {

@@ -15,28 +15,32 @@ const MAX_NAMED_ENTRIES: usize = 24;
 /// Maximum number of segments that are listed.
 const MAX_SEGMENTS: usize = 12;
 
-/// Returns the text with a final newline.
-pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64, beside: &ExtraFacts) -> String {
-    let mut text = String::new();
-    head(&mut text, path, info, file_size);
+/// Writes the text with a final newline.
+pub(super) fn render(
+    text: &mut String,
+    path: &str,
+    info: &ModelInfo,
+    file_size: u64,
+    beside: &ExtraFacts,
+) {
+    head(text, path, info, file_size);
     let (constants, methods): (Vec<_>, Vec<_>) = info.methods.iter().partition(|m| m.constant);
     for method in methods {
-        write_method(&mut text, info, method, beside);
-        write_wrong(&mut text, beside.wrong(method));
+        write_method(text, info, method, beside);
+        write_wrong(text, beside.wrong(method));
     }
     if !constants.is_empty() {
         text.push_str("\nconstant methods\n");
         rows(
-            &mut text,
+            text,
             constants.iter().map(|method| {
                 let values: Vec<String> = method.outputs.iter().map(value_text).collect();
                 (method.name.clone(), values.join(", "))
             }),
         );
     }
-    named(&mut text, info);
-    segments(&mut text, info);
-    text
+    named(text, info);
+    segments(text, info);
 }
 
 fn head(text: &mut String, path: &str, info: &ModelInfo, file_size: u64) {

@@ -1,5 +1,7 @@
 //! `pkgtool services`.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::super::exit::{Exit, Failure};
@@ -30,7 +32,7 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
 struct ServiceList(Vec<ServiceState>);
 
 impl Report for ServiceList {
-    fn text(&self) -> String {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
         let mut table = Table::of_text(3);
         for service in &self.0 {
             let state = if service.is_active {
@@ -43,7 +45,7 @@ impl Report for ServiceList {
             let reason: Vec<&str> = reason.split_whitespace().collect();
             table.row([&service.model_name, state, &reason.join(" ")]);
         }
-        table.to_string()
+        write!(text, "{table}")
     }
 
     fn document(&self) -> impl Serialize {

@@ -4,18 +4,9 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{init, read};
+use super::{SAID, init, read};
 use crate::support::fixture;
 use crate::support::tree::Tree;
-
-const SAID: [&str; 6] = [
-    "--family",
-    "tiny",
-    "--license",
-    "MIT",
-    "--capability",
-    "vision",
-];
 
 fn program(name: &str) -> Vec<u8> {
     fs::read(fixture(name)).expect("a fixture")

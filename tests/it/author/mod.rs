@@ -14,6 +14,16 @@ use serde_json::Value;
 
 use crate::support::run::{Ran, pkgtool};
 
+/// Answers to the questions that model files leave open.
+const SAID: [&str; 6] = [
+    "--family",
+    "tiny",
+    "--license",
+    "MIT",
+    "--capability",
+    "vision",
+];
+
 /// Runs `pkgtool init DIRECTORY --format json` with more arguments.
 fn init(directory: &Path, more: &[&str]) -> Ran {
     let directory = directory.to_str().expect("a path in UTF-8");

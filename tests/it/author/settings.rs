@@ -2,18 +2,10 @@
 
 use std::fs;
 
-use super::{init, read};
+use super::{SAID, init, read};
 use crate::support::fixture;
 use crate::support::tree::Tree;
 
-const SAID: [&str; 6] = [
-    "--family",
-    "tiny",
-    "--license",
-    "MIT",
-    "--capability",
-    "vision",
-];
 const EXTRA: &str = "[extra-precisions]\nnon-quantized = [\"tf32\"]\n";
 
 fn tree(settings: &str) -> Tree {

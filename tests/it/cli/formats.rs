@@ -1,7 +1,6 @@
 //! Tests of report formats for editors, code review and GitLab, and of the number of findings
 //! printed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pkgtool_base::diagnostic::render::{Format, Style};
@@ -185,14 +184,8 @@ fn suggested(text: &str, fix: Fix) -> Value {
         ..Report::default()
     };
     let style = Style {
-        color: false,
-        width: 100,
-        summary: true,
-        deny_warnings: false,
-        grouped: true,
         rules: &rule_metas(),
-        links: false,
-        paths: &BTreeMap::new(),
+        ..Style::default()
     };
     let mut out = Vec::new();
     Format::Rdjson

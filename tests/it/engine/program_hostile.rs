@@ -11,6 +11,7 @@ use pkgtool_engine::tensor::limit::MemoryLimit;
 use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
 use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
 use pkgtool_model::{self as model, Dim};
+use pkgtool_testing::numbers::Numbers;
 
 /// Number of changed programs to run; `PKGTOOL_TEST_MUTATIONS` raises it.
 const CHANGES: usize = 250;
@@ -32,19 +33,6 @@ fn programs_in(folder: &str) -> Vec<PathBuf> {
         .collect();
     programs.sort();
     programs
-}
-
-/// A deterministic pseudo-random number generator.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).expect("31 bits") % end
-    }
 }
 
 fn zeros(spec: &TensorSpec) -> Option<Tensor> {

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use pkgtool_engine::runtime::worker::Launcher;
 use pkgtool_engine::tensor::limit::MemoryLimit;
-use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::tensor::{Signature, Tensor};
 use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool_model::{self as model, Dim};
+use pkgtool_model as model;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tempfile::TempDir;
 
+use crate::support::engines::small_zeros;
 use crate::support::environment::Piece;
 
 const SEEDS: [&str; 4] = [
@@ -31,19 +32,6 @@ fn example(name: &str) -> Vec<u8> {
     fs::read(root.join(name)).expect("an example")
 }
 
-fn tensor(spec: &TensorSpec) -> Option<Tensor> {
-    let sizes = spec.dims.iter().flatten().map(|dim| match dim {
-        Dim::Fixed(size) => *size,
-        _ => 1,
-    });
-    let shape: Vec<u64> = sizes.collect();
-    // The tool rejects oversized inputs before it calls an engine.
-    let elements = shape
-        .iter()
-        .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
-    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("it is small"))
-}
-
 /// Loads and runs a changed model, if its header can still be read.
 fn survives(engine: &str, bytes: &[u8], library: Option<PathBuf>) {
     let directory = TempDir::new().expect("a directory");
@@ -59,7 +47,7 @@ fn survives(engine: &str, bytes: &[u8], library: Option<PathBuf>) {
     else {
         return;
     };
-    let inputs: Option<Vec<Tensor>> = signature.inputs.iter().map(tensor).collect();
+    let inputs: Option<Vec<Tensor>> = signature.inputs.iter().map(small_zeros).collect();
     let Some(inputs) = inputs else { return };
     let request = LoadRequest {
         model: path,

@@ -130,15 +130,9 @@ impl Graph {
         output: &str,
         attributes: &[Attribute],
     ) -> Self {
-        let mut parts: Vec<Vec<u8>> = inputs
-            .iter()
-            .map(|name| part(1, &[name.as_bytes()]))
-            .collect();
-        parts.push(part(2, &[output.as_bytes()]));
-        parts.push(part(3, &[output.as_bytes()]));
-        parts.push(part(4, &[operator.as_bytes()]));
-        parts.extend(attributes.iter().map(attribute));
-        self.parts.push(part(1, &[&parts.concat()]));
+        let attributes: Vec<Vec<u8>> = attributes.iter().map(attribute).collect();
+        let attributes: Vec<&[u8]> = attributes.iter().map(Vec::as_slice).collect();
+        self.parts.push(node(operator, inputs, output, &attributes));
         self
     }
 
@@ -171,4 +165,17 @@ fn attribute(attribute: &Attribute) -> Vec<u8> {
         Attribute::Text(name, text) => (name, [part(4, &[text.as_bytes()]), int(20, 3)].concat()),
     };
     part(5, &[&part(1, &[name.as_bytes()]), &value])
+}
+
+/// Returns the field of a graph for a node with one output; the node and its output share the name.
+pub(crate) fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[&[u8]]) -> Vec<u8> {
+    let mut parts: Vec<Vec<u8>> = inputs
+        .iter()
+        .map(|name| part(1, &[name.as_bytes()]))
+        .collect();
+    parts.push(part(2, &[output.as_bytes()]));
+    parts.push(part(3, &[output.as_bytes()]));
+    parts.push(part(4, &[operator.as_bytes()]));
+    parts.push(attributes.concat());
+    part(1, &[&parts.concat()])
 }

@@ -1,6 +1,5 @@
 //! Control characters, escape sequences and bidirectional marks: no report format prints them raw.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pkgtool_base::diagnostic::render::{Format, Style, statistics, statistics_json};
@@ -33,16 +32,9 @@ fn report(path: &str, message: &str, help: &str, text: &str) -> Report {
 
 fn rendered(report: &Report) -> Vec<(&'static str, String)> {
     let rules = pkgtool_check::validate::rule_metas();
-    let paths = BTreeMap::new();
     let style = Style {
-        color: false,
-        width: 80,
-        summary: true,
-        deny_warnings: false,
-        grouped: true,
         rules: &rules,
-        links: false,
-        paths: &paths,
+        ..Style::default()
     };
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     let mut all: Vec<_> = Format::ALL

@@ -51,13 +51,8 @@ fn rendered(report: &Report, format: Format) -> String {
     let rules = rule_metas();
     let style = Style {
         color: true,
-        width: 80,
-        summary: true,
-        deny_warnings: false,
-        grouped: true,
         rules: &rules,
-        links: false,
-        paths: &std::collections::BTreeMap::new(),
+        ..Style::default()
     };
     let mut out = Vec::new();
     let result = format.render(report, &style, &mut out);

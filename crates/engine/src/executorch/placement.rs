@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{Placement, Share};
+use crate::Placement;
 use pkgtool_model::Method;
 use pkgtool_model::executorch::body::{Instruction, MethodBody};
 
@@ -82,32 +82,12 @@ pub(super) fn of_method(method: &Method) -> Placement {
     shares(all)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "programs have fewer than 2^53 nodes"
-)]
 fn shares(all: BTreeMap<&str, ProviderWork>) -> Placement {
-    let nodes: u64 = all.values().map(|work| work.nodes).sum();
-    let time: Duration = all.values().map(|work| work.time).sum();
-    let share = |(provider, work): (&str, ProviderWork)| {
-        let node_share = work.nodes as f64 / nodes as f64;
-        Share {
-            provider: provider.to_owned(),
-            nodes: work.nodes,
-            node_share,
-            time_share: if time.is_zero() {
-                node_share
-            } else {
-                work.time.as_secs_f64() / time.as_secs_f64()
-            },
-        }
-    };
-    let mut shares: Vec<Share> = all.into_iter().map(share).collect();
-    shares.sort_by_key(|share| std::cmp::Reverse(share.nodes));
-    Placement {
-        shares,
-        ..Placement::default()
-    }
+    let work = all.into_iter();
+    Placement::of_work(work.map(|(provider, work)| {
+        let time = work.time.as_secs_f64();
+        (provider.to_owned(), work.nodes, time)
+    }))
 }
 
 #[cfg(test)]

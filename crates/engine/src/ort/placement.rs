@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::{Placement, Share};
+use crate::Placement;
 
 /// A profile in progress.
 #[derive(Debug)]
@@ -75,10 +75,6 @@ fn read(path: &Path) -> io::Result<Placement> {
 }
 
 /// Counts a node once, however often a loop ran it.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "models have fewer than 2^53 nodes"
-)]
 fn placement(events: Vec<Event>) -> Placement {
     let mut work: BTreeMap<String, NodeWork> = BTreeMap::new();
     for event in events {
@@ -92,30 +88,8 @@ fn placement(events: Vec<Event>) -> Placement {
         work.nodes.insert((node.to_owned(), event.args.node_index));
         work.time += event.dur;
     }
-    let nodes: usize = work.values().map(|work| work.nodes.len()).sum();
-    let time: f64 = work.values().map(|work| work.time).sum();
-    let mut shares: Vec<Share> = work
-        .into_iter()
-        .map(|(provider, work)| {
-            let node_share = work.nodes.len() as f64 / nodes as f64;
-            Share {
-                provider,
-                nodes: work.nodes.len() as u64,
-                node_share,
-                // Times of a small model may all be 0, because the clock counts whole microseconds.
-                time_share: if time > 0.0 {
-                    work.time / time
-                } else {
-                    node_share
-                },
-            }
-        })
-        .collect();
-    shares.sort_by_key(|share| std::cmp::Reverse(share.nodes));
-    Placement {
-        shares,
-        ..Placement::default()
-    }
+    let work = work.into_iter();
+    Placement::of_work(work.map(|(provider, work)| (provider, work.nodes.len() as u64, work.time)))
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl Operations {
         for field in program.fields() {
             let field = field?;
             if field.number == 2 {
-                let (name, value) = entry(&field)?;
+                let (name, value) = field.map_entry()?;
                 let mut counts = BTreeMap::new();
                 if let Some(function) = value {
                     operations.function(function, &mut counts)?;
@@ -71,7 +71,7 @@ impl Operations {
             let field = field?;
             match field.number {
                 2 => opset = field.text()?,
-                3 => blocks.push(entry(&field)?),
+                3 => blocks.push(field.map_entry()?),
                 _ => {}
             }
             bound(blocks.len(), "blocks", MAX_NAMES)?;
@@ -117,7 +117,7 @@ impl Operations {
                 // The body of a loop or branch.
                 4 => self.block(field.message("block")?, counts)?,
                 5 => {
-                    if let (_, Some(value)) = entry(&field)? {
+                    if let (_, Some(value)) = field.map_entry()? {
                         self.value(value)?;
                     }
                 }
@@ -129,7 +129,7 @@ impl Operations {
 
     /// Scans the values of an argument.
     fn argument(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
-        let Some(argument) = entry(field)?.1 else {
+        let Some(argument) = field.map_entry()?.1 else {
             return Ok(());
         };
         for field in argument.fields() {
@@ -186,20 +186,6 @@ fn blob(message: Message<'_>) -> Result<(String, u64), FormatError> {
         }
     }
     Ok((file, offset))
-}
-
-/// Reads key and value of a map entry.
-fn entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), FormatError> {
-    let (mut name, mut value) = (String::new(), None);
-    for field in field.message("entry")?.fields() {
-        let field = field?;
-        match field.number {
-            1 => name = field.text()?,
-            2 => value = Some(field.message("value")?),
-            _ => {}
-        }
-    }
-    Ok((name, value))
 }
 
 fn bound(count: usize, what: &'static str, most: usize) -> Result<(), FormatError> {

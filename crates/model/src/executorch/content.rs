@@ -11,6 +11,8 @@ use super::storage::ByteRange;
 use crate::{Dim, FormatError, TensorInfo};
 use pkgtool_base::source::{Pages, ReadAt};
 
+/// Maximum number of reads to locate a graph.
+const MAX_LOCATE_READS: u64 = 1000;
 /// Maximum number of reads for the header of a graph.
 const MAX_READS: u64 = 10_000;
 
@@ -110,6 +112,17 @@ pub enum LoweredPrecision {
 }
 
 impl PayloadSummary {
+    /// Begins the summary of a payload with the version in its graph, which `find` locates.
+    pub(super) fn begin(
+        source: &dyn ReadAt,
+        find: impl FnOnce(&Pages<'_>) -> Result<Option<ByteRange>, FormatError>,
+    ) -> Result<Self, FormatError> {
+        let mut summary = Self::default();
+        let pages = Pages::with_budget(source, MAX_LOCATE_READS);
+        summary.version(source, find(&pages)?)?;
+        Ok(summary)
+    }
+
     /// Returns the precisions below float32: the lowest of its computations and the lowest of its
     /// weights. Each has a text that follows the delegate's name (`computes in float16`).
     pub fn lowered(&self) -> Vec<(LoweredPrecision, String)> {

@@ -247,11 +247,7 @@ impl Tensor {
                 likely_dynamic: false,
             },
             // Programs have neither symbols nor other bounds for these.
-            Dynamism::Symbolic | Dynamism::Unbounded => Dim::Dynamic {
-                bound: None,
-                name: None,
-                allowed: None,
-            },
+            Dynamism::Symbolic | Dynamism::Unbounded => Dim::ANY,
         };
         TensorInfo {
             dims: Some(self.sizes.iter().copied().map(dim).collect()),

@@ -17,6 +17,7 @@ const MAX_COUNTED_BYTES: u64 = 1024;
 const MAX_VARINT_BYTES: u64 = 10;
 
 /// The header of a tensor.
+#[derive(Default)]
 pub(super) struct Tensor {
     /// Its name, if it is within the length limit for names.
     pub(super) name: Option<Vec<u8>>,
@@ -33,12 +34,7 @@ pub(super) fn read(
     field: &Field<'_>,
     locations: &mut ExternalFiles,
 ) -> Result<Tensor, FormatError> {
-    let mut tensor = Tensor {
-        name: None,
-        bytes: 0,
-        data_type: 0,
-        elements: 0,
-    };
+    let mut tensor = Tensor::default();
     let mut external = ExternalLocation::default();
     let mut data = DataSizes::default();
     let mut message = field.message(schema::TENSOR)?;
@@ -83,12 +79,7 @@ pub(super) fn read_sparse(
     field: &Field<'_>,
     locations: &mut ExternalFiles,
 ) -> Result<Tensor, FormatError> {
-    let mut tensor = Tensor {
-        name: None,
-        bytes: 0,
-        data_type: 0,
-        elements: 0,
-    };
+    let mut tensor = Tensor::default();
     let mut message = field.message(schema::SPARSE_TENSOR)?;
     while let Some(field) = message.next()? {
         if !matches!(field.name(), "values" | "indices") {

@@ -88,22 +88,14 @@ fn read_shape(field: &Field<'_>) -> Result<Vec<Dim>, FormatError> {
 /// Reads a dimension: a number or a symbol; the last one wins. Some exporters write -1 for a
 /// dynamic dimension.
 fn read_dimension(field: &Field<'_>) -> Result<Dim, FormatError> {
-    let mut dim = Dim::Dynamic {
-        bound: None,
-        name: None,
-        allowed: None,
-    };
+    let mut dim = Dim::ANY;
     let mut message = field.message(schema::DIMENSION)?;
     while let Some(field) = message.next()? {
         match field.name() {
             "dim_value" => {
                 dim = match u64::try_from(field.int()?) {
                     Ok(size) => Dim::Fixed(size),
-                    Err(_) => Dim::Dynamic {
-                        bound: None,
-                        name: None,
-                        allowed: None,
-                    },
+                    Err(_) => Dim::ANY,
                 };
             }
             "dim_param" => {

@@ -142,11 +142,7 @@ fn dims(table: &Table<'_>) -> Result<Option<Vec<Dim>>, FormatError> {
         return Ok(None);
     }
     sizes.keep(64)?;
-    let varies = Dim::Dynamic {
-        bound: None,
-        name: None,
-        allowed: None,
-    };
+    let varies = Dim::ANY;
     let mut dims = Vec::new();
     for at in 0..sizes.len() {
         let found = sizes.i32(at)?;

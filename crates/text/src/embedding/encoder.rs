@@ -337,11 +337,7 @@ mod tests {
     }
 
     fn open() -> Dim {
-        Dim::Dynamic {
-            bound: None,
-            name: None,
-            allowed: None,
-        }
+        Dim::ANY
     }
 
     fn signature(inputs: Vec<TensorSpec>, outputs: Vec<TensorSpec>) -> Signature {

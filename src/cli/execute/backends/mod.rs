@@ -174,11 +174,11 @@ struct TestedBackends {
 }
 
 impl Report for TestedBackends {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = write(&mut text, &self.found, &self.outcomes);
-        columns::wrap_lines(&text)
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let mut lines = String::new();
+        write(&mut lines, &self.found, &self.outcomes)?;
+        text.push_str(&columns::wrap_lines(&lines));
+        Ok(())
     }
 
     fn document(&self) -> impl Serialize {

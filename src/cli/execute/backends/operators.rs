@@ -23,16 +23,14 @@ impl LoweredOperators {
 }
 
 impl Report for LoweredOperators {
-    fn text(&self) -> String {
-        let mut text = String::new();
+    fn write(&self, text: &mut String) -> std::fmt::Result {
         for (name, names) in &self.0 {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name} lowers {} of ExecuTorch programs", names.len());
+            writeln!(text, "{name} lowers {} of ExecuTorch programs", names.len())?;
             for name in names {
-                let _ = writeln!(text, "  {name}");
+                writeln!(text, "  {name}")?;
             }
         }
-        text
+        Ok(())
     }
 
     fn document(&self) -> impl Serialize {

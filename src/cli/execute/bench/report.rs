@@ -109,11 +109,28 @@ impl SeriesReport {
 }
 
 impl Report for BenchReport {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut text);
-        text
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "{}", self.machine)?;
+        writeln!(text, "{}", self.conditions())?;
+        for (place, series) in self.series.iter().enumerate() {
+            writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
+            if let Some(reading) = &series.reading {
+                writeln!(text, "   {reading}")?;
+            }
+            if let Some(sums) = series.byte_sums {
+                writeln!(text, "   {sums}")?;
+            }
+            writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
+        }
+        let head = [
+            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
+        ];
+        let mut table = Table::new(head.map(|_| Align::Right));
+        table.row(head);
+        for (place, series) in self.series.iter().enumerate() {
+            table.row(series.cells(place + 1));
+        }
+        write!(text, "{table}")
     }
 
     fn document(&self) -> impl Serialize {
@@ -161,30 +178,6 @@ impl BenchReport {
             "{threads}, {amount} each in {} rounds after {} warm-up runs",
             self.rounds, self.warm_up_runs
         )
-    }
-
-    fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "{}", self.machine)?;
-        writeln!(text, "{}", self.conditions())?;
-        for (place, series) in self.series.iter().enumerate() {
-            writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
-            if let Some(reading) = &series.reading {
-                writeln!(text, "   {reading}")?;
-            }
-            if let Some(sums) = series.byte_sums {
-                writeln!(text, "   {sums}")?;
-            }
-            writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
-        }
-        let head = [
-            "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
-        ];
-        let mut table = Table::new(head.map(|_| Align::Right));
-        table.row(head);
-        for (place, series) in self.series.iter().enumerate() {
-            table.row(series.cells(place + 1));
-        }
-        write!(text, "{table}")
     }
 }
 

@@ -67,14 +67,11 @@ pub(super) fn style<'a>(
     paths: &'a BTreeMap<String, String>,
 ) -> Style<'a> {
     Style {
-        color: false,
         width,
-        summary: true,
-        deny_warnings: false,
         grouped: false,
         rules,
-        links: false,
         paths,
+        ..Style::default()
     }
 }
 

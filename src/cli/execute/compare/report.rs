@@ -231,46 +231,6 @@ impl OutputResult {
 }
 
 impl Report for ComparisonReport {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut text);
-        text
-    }
-
-    fn document(&self) -> impl Serialize {
-        self
-    }
-}
-
-impl ComparisonReport {
-    /// Creates the report from both sides and all cases.
-    pub(super) fn new(
-        a: SideInfo,
-        b: SideInfo,
-        tolerances: Tolerances,
-        outputs: Vec<(String, Agreement)>,
-        cases: Vec<CaseResult>,
-    ) -> Self {
-        let compared = cases.iter().any(|case| !case.outputs.is_empty());
-        Self {
-            version: 1,
-            // A comparison without a compared case does not agree.
-            agrees: compared && cases.iter().all(CaseResult::agrees),
-            exact_byte_sums: exact_byte_sums(&a, &b),
-            a,
-            b,
-            tolerances,
-            judged: None,
-            outputs: outputs
-                .into_iter()
-                .map(|(name, agreement)| PooledOutput { name, agreement })
-                .collect(),
-            sizes: SizesReport::of(cases.iter().filter_map(CaseResult::at_sizes)),
-            cases,
-        }
-    }
-
     fn write(&self, text: &mut String) -> std::fmt::Result {
         for (place, (name, side)) in [("A", &self.a), ("B", &self.b)].into_iter().enumerate() {
             writeln!(text, "{name}  {}", defuse_line(&side.label))?;
@@ -308,6 +268,39 @@ impl ComparisonReport {
             "A and B {verdict} on {cases} set{s} of inputs ({})",
             format_tolerances(&self.tolerances)
         )
+    }
+
+    fn document(&self) -> impl Serialize {
+        self
+    }
+}
+
+impl ComparisonReport {
+    /// Creates the report from both sides and all cases.
+    pub(super) fn new(
+        a: SideInfo,
+        b: SideInfo,
+        tolerances: Tolerances,
+        outputs: Vec<(String, Agreement)>,
+        cases: Vec<CaseResult>,
+    ) -> Self {
+        let compared = cases.iter().any(|case| !case.outputs.is_empty());
+        Self {
+            version: 1,
+            // A comparison without a compared case does not agree.
+            agrees: compared && cases.iter().all(CaseResult::agrees),
+            exact_byte_sums: exact_byte_sums(&a, &b),
+            a,
+            b,
+            tolerances,
+            judged: None,
+            outputs: outputs
+                .into_iter()
+                .map(|(name, agreement)| PooledOutput { name, agreement })
+                .collect(),
+            sizes: SizesReport::of(cases.iter().filter_map(CaseResult::at_sizes)),
+            cases,
+        }
     }
 }
 

@@ -133,24 +133,21 @@ fn output_fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<S
 struct CaseOutcomes(Vec<CaseOutcome>);
 
 impl Report for CaseOutcomes {
-    fn text(&self) -> String {
-        let mut text = String::new();
+    fn write(&self, text: &mut String) -> std::fmt::Result {
         for outcome in &self.0 {
             let verdict = match (&outcome.agreement, outcome.faults.as_slice()) {
                 (None, _) => "runs; no expected outputs".to_owned(),
                 (Some(agreement), []) => format!("agrees, max-rel {:.1e}", agreement.max_rel),
                 (_, faults) => faults.join("; "),
             };
-            // Writing to a string cannot fail.
-            let _ = writeln!(
+            writeln!(
                 text,
                 "{} case {} on {}: {verdict}",
                 outcome.method, outcome.index, outcome.candidate
-            );
+            )?;
         }
         let agree = self.0.iter().filter(|outcome| outcome.faults.is_empty());
-        let _ = writeln!(text, "{} of {} cases agree", agree.count(), self.0.len());
-        text
+        writeln!(text, "{} of {} cases agree", agree.count(), self.0.len())
     }
 
     fn document(&self) -> impl Serialize {

@@ -4,13 +4,14 @@
 use std::fs;
 use std::time::Duration;
 
+use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::tensor::limit::MemoryLimit;
-use pkgtool_engine::tensor::{Tensor, TensorSpec};
 use pkgtool_engine::{EngineError, Session};
-use pkgtool_model::{self as model, Dim};
+use pkgtool_model as model;
 use tempfile::TempDir;
 
 use super::{fixtures, is_there, launcher, request};
+use crate::support::engines::small_zeros;
 
 /// One program of every kind: kernels, delegates, a state, a bundle, scalars, dynamic shapes.
 const SEEDS: [&str; 8] = [
@@ -23,19 +24,6 @@ const SEEDS: [&str; 8] = [
     "cache_xnnpack_fp32.pte",
     "unplanned_xnnpack_fp32.pte",
 ];
-
-fn tensor(spec: &TensorSpec) -> Option<Tensor> {
-    let sizes = spec.dims.iter().flatten().map(|dim| match dim {
-        Dim::Fixed(size) => *size,
-        _ => 1,
-    });
-    let shape: Vec<u64> = sizes.collect();
-    // The tool rejects oversized inputs before it calls an engine.
-    let elements = shape
-        .iter()
-        .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
-    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("the tensor is valid"))
-}
 
 /// Counts of what happened to the programs.
 #[derive(Debug, Default)]
@@ -62,7 +50,8 @@ impl Outcomes {
             return;
         };
         let request = request(&path, &method);
-        let inputs: Option<Vec<Tensor>> = request.signature.inputs.iter().map(tensor).collect();
+        let inputs: Option<Vec<Tensor>> =
+            request.signature.inputs.iter().map(small_zeros).collect();
         let Some(inputs) = inputs else {
             self.unreadable += 1;
             return;

@@ -13,6 +13,7 @@ use pkgtool_engine::tensor::limit::MemoryLimit;
 use pkgtool_model as model;
 
 use super::{fixtures, is_there, launcher, request};
+use pkgtool_testing::numbers::Numbers;
 
 /// Several programs of every kind.
 const SEEDS: [&str; 14] = [
@@ -57,19 +58,6 @@ const EXPLAINED: [(&str, &str); 9] = [
     // A program may target a device and may contain unbounded tensors.
     ("not supported", ""),
 ];
-
-/// A deterministic pseudo-random number generator.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).expect("31 bits") % end
-    }
-}
 
 /// Changes some bytes, more often those of the FlatBuffer, and describes the changes.
 fn change(bytes: &mut [u8], numbers: &mut Numbers) -> String {

@@ -10,6 +10,7 @@ use pkgtool_serve::service::engine::EndpointModel;
 use pkgtool_text::decoder::DecoderModel;
 use tempfile::TempDir;
 
+use crate::support::graph::node;
 use pkgtool_testing::onnx::{int, model as onnx, part};
 
 /// Edge of a matrix with which [`powers`] runs for longer than any test.
@@ -179,18 +180,6 @@ pub(super) fn unknown_operator() -> Model {
         &value(11, "x", FLOAT, &["n"]),
         &value(12, "y", FLOAT, &["n"]),
     ])
-}
-
-fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[&[u8]]) -> Vec<u8> {
-    let mut parts: Vec<Vec<u8>> = inputs
-        .iter()
-        .map(|name| part(1, &[name.as_bytes()]))
-        .collect();
-    parts.push(part(2, &[output.as_bytes()]));
-    parts.push(part(3, &[output.as_bytes()]));
-    parts.push(part(4, &[operator.as_bytes()]));
-    parts.push(attributes.concat());
-    part(1, &[&parts.concat()])
 }
 
 /// Encodes an input (field 11) or output (field 12); a size that is not a number becomes a symbol.

@@ -69,6 +69,24 @@ pub struct Style<'a> {
     pub paths: &'a BTreeMap<String, String>,
 }
 
+/// No paths.
+static NO_PATHS: BTreeMap<String, String> = BTreeMap::new();
+
+impl Default for Style<'_> {
+    fn default() -> Self {
+        Self {
+            color: false,
+            width: 80,
+            summary: true,
+            deny_warnings: false,
+            grouped: true,
+            rules: &[],
+            links: false,
+            paths: &NO_PATHS,
+        }
+    }
+}
+
 impl<'a> Style<'a> {
     /// Returns the path for a machine-readable format.
     fn path<'p>(&self, path: &'p str) -> &'p str

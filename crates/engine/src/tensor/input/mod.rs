@@ -116,15 +116,7 @@ pub fn assemble_around(
     args: &InputArgs,
     held: &[Option<InitialValue>],
 ) -> Result<Vec<Tensor>, InputError> {
-    let mut assembly = Assembly {
-        signature,
-        dims: DimSizes::of(signature),
-        memory: MemoryBudget::measure(args.memory, args.held),
-        pixels: args.pixels,
-        scale: image::ImageScale::of(args)?,
-        tensors: vec![None; signature.inputs.len()],
-        held,
-    };
+    let mut assembly = Assembly::new(signature, args, held)?;
     for text in &args.dims {
         assembly.dims.set(text)?;
     }
@@ -201,15 +193,7 @@ pub fn picture(
     args: &InputArgs,
     origin: &str,
 ) -> Result<Tensor, InputError> {
-    let mut assembly = Assembly {
-        signature,
-        dims: DimSizes::of(signature),
-        memory: MemoryBudget::measure(args.memory, args.held),
-        pixels: args.pixels,
-        scale: image::ImageScale::of(args)?,
-        tensors: Vec::new(),
-        held: &[],
-    };
+    let mut assembly = Assembly::new(signature, args, &[])?;
     let open = || Ok((std::io::Cursor::new(bytes), bytes.len() as u64));
     image::read(&mut assembly, input, open, origin)
 }
@@ -300,7 +284,23 @@ struct Assembly<'s> {
     held: &'s [Option<InitialValue>],
 }
 
-impl Assembly<'_> {
+impl<'s> Assembly<'s> {
+    fn new(
+        signature: &'s Signature,
+        args: &InputArgs,
+        held: &'s [Option<InitialValue>],
+    ) -> Result<Self, InputError> {
+        Ok(Self {
+            signature,
+            dims: DimSizes::of(signature),
+            memory: MemoryBudget::measure(args.memory, args.held),
+            pixels: args.pixels,
+            scale: image::ImageScale::of(args)?,
+            tensors: vec![None; signature.inputs.len()],
+            held,
+        })
+    }
+
     fn held(&self, input: usize) -> Option<&InitialValue> {
         self.held.get(input).and_then(Option::as_ref)
     }

@@ -202,13 +202,8 @@ impl Caller<'_, '_> {
             results.extend(each);
         }
         let method = MethodBody {
-            name: String::new(),
             values: values.bodies,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            operators: Vec::new(),
-            delegates: Vec::new(),
-            instructions: Vec::new(),
+            ..MethodBody::default()
         };
         let mut frame = Frame::new(&method, self.weights);
         std::mem::swap(&mut frame.builder, self.builder);

@@ -83,7 +83,6 @@ pub(super) fn read(
         name: signature.method.clone(),
         inputs: inputs.to_vec(),
         outputs: outputs.to_vec(),
-        operators: Vec::new(),
         delegates: vec![DelegateBody {
             id: CORE_ML.to_owned(),
             // The payload is unused: the package is already loaded.
@@ -91,6 +90,7 @@ pub(super) fn read(
         }],
         instructions: vec![Instruction::Delegate { delegate: 0, args }],
         values,
+        ..MethodBody::default()
     };
     Ok((method, weights))
 }

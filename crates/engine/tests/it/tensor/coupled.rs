@@ -13,6 +13,7 @@ use pkgtool_model::Dim;
 use proptest::prelude::*;
 use zip::write::SimpleFileOptions;
 
+use super::args;
 use super::input::signature;
 use pkgtool_testing::fixture;
 
@@ -29,15 +30,6 @@ fn up_to(bound: u64) -> Dim {
         allowed: None,
         bound: Some(bound),
         name: None,
-    }
-}
-
-fn args(inputs: &[&str], dims: &[&str]) -> InputArgs {
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    InputArgs {
-        inputs: texts(inputs),
-        dims: texts(dims),
-        ..InputArgs::default()
     }
 }
 

@@ -84,11 +84,7 @@ fn layouts_are_seen() {
         .flat_map(|at| [RED[at], GREEN[at], BLUE[at]])
         .collect();
     // A dynamic height and width take the size of the image.
-    let open = Dim::Dynamic {
-        bound: None,
-        name: None,
-        allowed: None,
-    };
+    let open = Dim::ANY;
     let first = vec![open.clone(), Dim::Fixed(3), open.clone(), open.clone()];
     let tensor = give(DType::Uint8, Some(first), &path, InputArgs::default());
     let tensor = tensor.expect("channels first");

@@ -13,6 +13,7 @@ use proptest::sample::Index;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
+use super::args;
 use pkgtool_testing::fixture;
 
 pub(super) fn fixed(sizes: &[u64]) -> Vec<Dim> {
@@ -53,15 +54,6 @@ pub(super) fn signature(inputs: &[(&str, DType, Option<Vec<Dim>>)]) -> Signature
         method: "forward".to_owned(),
         inputs: inputs.collect(),
         outputs: Vec::new(),
-    }
-}
-
-fn args(inputs: &[&str], dims: &[&str]) -> InputArgs {
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    InputArgs {
-        inputs: texts(inputs),
-        dims: texts(dims),
-        ..InputArgs::default()
     }
 }
 

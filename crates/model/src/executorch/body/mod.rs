@@ -41,7 +41,7 @@ pub struct ProgramBody {
 }
 
 /// One method.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct MethodBody {
     /// Its name.
     pub name: String,

@@ -309,14 +309,7 @@ fn ty(field: &Field<'_>) -> Result<Type, FormatError> {
 }
 
 fn state(name: String, ty: &Type) -> StateTensor {
-    let dim = |dim: &Option<u64>| match dim {
-        Some(size) => Dim::Fixed(*size),
-        None => Dim::Dynamic {
-            bound: None,
-            name: None,
-            allowed: None,
-        },
-    };
+    let dim = |dim: &Option<u64>| dim.map_or(Dim::ANY, Dim::Fixed);
     StateTensor {
         name: Some(name),
         element: Kind::name(ty.kind).to_owned(),

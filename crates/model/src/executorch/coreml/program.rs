@@ -188,7 +188,7 @@ pub(crate) fn read_functions(
     for field in program.fields() {
         let field = field?;
         if field.number == 2 {
-            let (name, value) = map_entry(&field)?;
+            let (name, value) = field.map_entry()?;
             let function = value.map(Function::read).transpose()?;
             if let Some(function) = function {
                 functions.insert(name, function);
@@ -196,20 +196,6 @@ pub(crate) fn read_functions(
         }
     }
     Ok(functions)
-}
-
-/// Reads key and value of a map entry.
-fn map_entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), FormatError> {
-    let (mut name, mut value) = (String::new(), None);
-    for field in field.message("entry")?.fields() {
-        let field = field?;
-        match field.number {
-            1 => name = field.text()?,
-            2 => value = Some(field.message("value")?),
-            _ => {}
-        }
-    }
-    Ok((name, value))
 }
 
 impl Function {
@@ -221,7 +207,7 @@ impl Function {
                 1 => inputs.push(named_type(&field)?),
                 2 => opset = field.text()?,
                 3 => {
-                    let (name, block) = map_entry(&field)?;
+                    let (name, block) = field.map_entry()?;
                     blocks.insert(
                         name,
                         block.map(Block::read).transpose()?.unwrap_or_default(),
@@ -263,14 +249,14 @@ impl Operation {
             match field.number {
                 1 => operation.kind = field.text()?,
                 2 => {
-                    let (name, argument) = map_entry(&field)?;
+                    let (name, argument) = field.map_entry()?;
                     let bindings = argument.map(arguments).transpose()?;
                     operation.inputs.insert(name, bindings.unwrap_or_default());
                 }
                 3 => operation.outputs.push(named_type(&field)?),
                 4 => operation.has_blocks = true,
                 5 => {
-                    let (name, value) = map_entry(&field)?;
+                    let (name, value) = field.map_entry()?;
                     if let Some(value) = value {
                         operation.attributes.insert(name, Value::read(value)?);
                     }

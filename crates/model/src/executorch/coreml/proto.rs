@@ -126,6 +126,20 @@ pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
 }
 
 impl<'a> Field<'a> {
+    /// Returns key and value of the map entry that it holds.
+    pub(crate) fn map_entry(&self) -> Result<(String, Option<Message<'a>>), FormatError> {
+        let (mut key, mut value) = (String::new(), None);
+        for field in self.message("entry")?.fields() {
+            let field = field?;
+            match field.number {
+                1 => key = field.text()?,
+                2 => value = Some(field.message("value")?),
+                _ => {}
+            }
+        }
+        Ok((key, value))
+    }
+
     fn wrong(&self) -> FormatError {
         place(self.message, self.offset).not_protobuf()
     }

@@ -7,10 +7,7 @@ use super::super::element::element_of;
 use super::super::storage::ByteRange;
 use super::{Field, Graph, Instruction, Number, Slot, Tensor};
 use crate::{Dim, Dynamism, FormatError, TensorInfo};
-use pkgtool_base::source::{Pages, ReadAt};
-
-/// Maximum number of reads to locate the graph.
-const MAX_LOCATE_READS: u64 = 1000;
+use pkgtool_base::source::ReadAt;
 
 /// Returns the contents of a delegate's payload.
 pub(in super::super) fn content(
@@ -18,9 +15,7 @@ pub(in super::super) fn content(
     payload: ByteRange,
 ) -> Result<PayloadSummary, FormatError> {
     let graph = Graph::read(source, payload)?;
-    let mut content = PayloadSummary::default();
-    let pages = Pages::with_budget(source, MAX_LOCATE_READS);
-    content.version(source, super::find(&pages, payload))?;
+    let mut content = PayloadSummary::begin(source, |pages| Ok(super::find(pages, payload)))?;
     let weights = QuantisedWeights::of(&graph);
     for instruction in graph.init.iter().chain(&graph.main) {
         content.operator(instruction.kind);
@@ -151,14 +146,7 @@ fn tensor(graph: &Graph, slot: u32) -> Option<&Tensor> {
 }
 
 fn dims(tensor: &Tensor) -> Vec<Dim> {
-    let dim = |dim: &Option<u64>| match dim {
-        Some(size) => Dim::Fixed(*size),
-        None => Dim::Dynamic {
-            bound: None,
-            name: None,
-            allowed: None,
-        },
-    };
+    let dim = |dim: &Option<u64>| dim.map_or(Dim::ANY, Dim::Fixed);
     tensor.dims.iter().map(dim).collect()
 }
 

@@ -242,11 +242,7 @@ fn read_port(tensor: &Table<'_>) -> Result<Port, FormatError> {
         if !varies {
             return Dim::Fixed(size);
         }
-        Dim::Dynamic {
-            bound: None,
-            name: None,
-            allowed: None,
-        }
+        Dim::ANY
     };
     let dims = sizes.numbers::<4>()?.into_iter().map(dim).collect();
     Ok(Port {

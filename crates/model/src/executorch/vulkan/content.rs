@@ -6,10 +6,7 @@ use super::super::content::{PayloadSummary, QuantizationScheme, WeightStorage};
 use super::super::storage::ByteRange;
 use super::{Graph, Tensor, Value};
 use crate::FormatError;
-use pkgtool_base::source::{Pages, ReadAt};
-
-/// Maximum number of reads to locate the graph.
-const MAX_LOCATE_READS: u64 = 1000;
+use pkgtool_base::source::ReadAt;
 
 /// The argument positions of an operator with quantised weights.
 struct QuantisedOperator {
@@ -61,9 +58,7 @@ pub(in super::super) fn content(
     payload: ByteRange,
 ) -> Result<PayloadSummary, FormatError> {
     let graph = Graph::read(source, payload)?;
-    let mut content = PayloadSummary::default();
-    let pages = Pages::with_budget(source, MAX_LOCATE_READS);
-    content.version(source, super::find(&pages, payload))?;
+    let mut content = PayloadSummary::begin(source, |pages| Ok(super::find(pages, payload)))?;
     let weights = QuantisedWeights::of(&graph);
     for call in &graph.calls {
         content.operator(&call.name);

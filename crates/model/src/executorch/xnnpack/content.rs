@@ -5,10 +5,7 @@ use super::super::storage::ByteRange;
 use super::graph::{Datatype, Graph, Quantization};
 use super::payload::PayloadParts;
 use crate::FormatError;
-use pkgtool_base::source::{Pages, ReadAt};
-
-/// Maximum number of reads to locate the graph.
-const MAX_LOCATE_READS: u64 = 1000;
+use pkgtool_base::source::ReadAt;
 
 /// Returns the contents of a delegate's payload.
 pub(in super::super) fn content(
@@ -16,10 +13,10 @@ pub(in super::super) fn content(
     payload: ByteRange,
 ) -> Result<PayloadSummary, FormatError> {
     let graph = Graph::read(source, payload)?;
-    let mut content = PayloadSummary::default();
-    let pages = Pages::with_budget(source, MAX_LOCATE_READS);
-    let parts = PayloadParts::find(&pages, payload)?;
-    content.version(source, parts.map(|parts| parts.graph))?;
+    let mut content = PayloadSummary::begin(source, |pages| {
+        let parts = PayloadParts::find(pages, payload)?;
+        Ok(parts.map(|parts| parts.graph))
+    })?;
     for node in &graph.nodes {
         content.operator(node.name);
     }

@@ -130,15 +130,11 @@ fn content(source: &dyn ReadAt) -> Result<PayloadSummary, FormatError> {
     let body = ProgramBody {
         methods: vec![MethodBody {
             name: "forward".to_owned(),
-            values: Vec::new(),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            operators: Vec::new(),
             delegates: vec![DelegateBody {
                 id: "CoreMLBackend".to_owned(),
                 payload: Some(payload),
             }],
-            instructions: Vec::new(),
+            ..MethodBody::default()
         }],
         named: [("key".to_owned(), payload)].into(),
     };

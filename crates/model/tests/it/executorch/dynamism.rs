@@ -106,11 +106,7 @@ fn unbounded_tensors_have_no_bounds() {
     };
     let info = read(&file(&program(vec![plan.node()])));
     let method = info.method("forward").expect("the method exists");
-    let open = Dim::Dynamic {
-        bound: None,
-        name: None,
-        allowed: None,
-    };
+    let open = Dim::ANY;
     let fixed = vec![Dim::Fixed(4), Dim::Fixed(1)];
     assert_eq!(dims(method), [vec![open.clone(), open], fixed]);
     let unbounded = method.inputs[0].tensor().map(|info| info.dynamism);

@@ -82,15 +82,11 @@ fn describe(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<PayloadSumm
     let body = ProgramBody {
         methods: vec![MethodBody {
             name: "forward".to_owned(),
-            values: Vec::new(),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            operators: Vec::new(),
             delegates: vec![DelegateBody {
                 id: id.to_owned(),
                 payload: Some(payload),
             }],
-            instructions: Vec::new(),
+            ..MethodBody::default()
         }],
         named: named.unwrap_or_default(),
     };

@@ -16,19 +16,6 @@ use pkgtool_base::source::text::defuse_line;
 const MAX_REMARKS: usize = 4;
 
 impl Report for Document {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut text);
-        text
-    }
-
-    fn document(&self) -> impl Serialize {
-        self
-    }
-}
-
-impl Document {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         let reference = self.rows.iter().find_map(Row::report);
         let reference = reference.map_or(&self.reference, |report| &report.a.label);
@@ -48,6 +35,12 @@ impl Document {
         writeln!(text, "{}", self.verdict())
     }
 
+    fn document(&self) -> impl Serialize {
+        self
+    }
+}
+
+impl Document {
     /// Returns the Markdown table with a final newline.
     pub(super) fn to_markdown(&self) -> String {
         let escaped = |text: &str| defuse_line(text).replace('|', "\\|");
