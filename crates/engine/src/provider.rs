@@ -39,6 +39,7 @@ pub struct Placement {
 impl Placement {
     /// Computes the shares from each provider's number of nodes and their time, in any unit. Without
     /// times each node gets the same share of time.
+    #[cfg(any(feature = "ort", feature = "executorch"))]
     #[expect(
         clippy::cast_precision_loss,
         reason = "models have fewer than 2^53 nodes"
