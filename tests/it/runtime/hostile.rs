@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use tempfile::TempDir;
 
-use crate::support::engines::small_zeros;
 use crate::support::environment::Piece;
+use crate::support::inputs::small_zeros;
 
 const SEEDS: [&str; 4] = [
     "glimpse/qnn/glimpse_qnn_int8.onnx",

@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use pkgtool_engine::library::{Installation, Installations};
-use pkgtool_engine::tensor::{Tensor, TensorSpec};
 use pkgtool_engine::{Provider, engine};
-use pkgtool_model::Dim;
 
 use super::environment::Piece;
 
@@ -30,20 +28,6 @@ pub(crate) fn qnn() -> Option<PathBuf> {
 /// Returns an ONNX Runtime library with WebGPU.
 pub(crate) fn webgpu() -> Option<PathBuf> {
     required(Piece::WebGpu, library(Provider::WebGpu))
-}
-
-/// Returns a tensor of zeros for an input, with size 1 along dynamic dimensions. Returns `None` for
-/// oversized inputs, which the tool rejects before it calls an engine.
-pub(crate) fn small_zeros(spec: &TensorSpec) -> Option<Tensor> {
-    let sizes = spec.dims.iter().flatten().map(|dim| match dim {
-        Dim::Fixed(size) => *size,
-        _ => 1,
-    });
-    let shape: Vec<u64> = sizes.collect();
-    let elements = shape
-        .iter()
-        .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
-    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("it is small"))
 }
 
 fn library(provider: Provider) -> Option<PathBuf> {

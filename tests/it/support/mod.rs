@@ -15,6 +15,8 @@ pub(crate) mod graph;
 #[cfg(feature = "serve")]
 pub(crate) mod http;
 #[cfg(feature = "run")]
+pub(crate) mod inputs;
+#[cfg(feature = "run")]
 pub(crate) mod onnx;
 #[cfg(feature = "run")]
 pub(crate) mod other_inputs;

@@ -11,7 +11,7 @@ use pkgtool_model as model;
 use tempfile::TempDir;
 
 use super::{fixtures, is_there, launcher, request};
-use crate::support::engines::small_zeros;
+use crate::support::inputs::small_zeros;
 
 /// One program of every kind: kernels, delegates, a state, a bundle, scalars, dynamic shapes.
 const SEEDS: [&str; 8] = [

@@ -1,0 +1,18 @@
+//! Inputs of models.
+
+use pkgtool_engine::tensor::{Tensor, TensorSpec};
+use pkgtool_model::Dim;
+
+/// Returns a tensor of zeros for an input, with size 1 along dynamic dimensions. Returns `None` for
+/// oversized inputs, which the tool rejects before it calls an engine.
+pub(crate) fn small_zeros(spec: &TensorSpec) -> Option<Tensor> {
+    let sizes = spec.dims.iter().flatten().map(|dim| match dim {
+        Dim::Fixed(size) => *size,
+        _ => 1,
+    });
+    let shape: Vec<u64> = sizes.collect();
+    let elements = shape
+        .iter()
+        .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
+    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("it is small"))
+}
