@@ -12,6 +12,19 @@ mod carrying;
 mod contract;
 mod error;
 mod feedback;
+#[expect(
+    clippy::similar_names,
+    reason = "`side` and `size` are established terms"
+)]
+mod frontends;
+#[expect(
+    clippy::similar_names,
+    clippy::many_single_char_names,
+    clippy::float_cmp,
+    reason = "matrices are a and b, sizes m, k and n, `side` and `size` are established terms; \
+              numbers of a program are exactly what it says"
+)]
+mod graph;
 mod lanes;
 pub mod library;
 mod offer;

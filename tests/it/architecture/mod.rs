@@ -24,8 +24,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("serve", &["base", "model", "check", "engine", "text"]),
 ];
 
-/// Folders of crates, and the folders of the same crate each may use: `engine/tract` is
-/// `crates/engine/src/tract`, and `cli` is `src/cli`. The folders above are not listed: a folder may
+/// Folders of crates, and the folders of the same crate each may use: `engine/graph` is
+/// `crates/engine/src/graph`, and `cli` is `src/cli`. The folders above are not listed: a folder may
 /// use the files beside it, unless these use the folder.
 const FOLDERS: &[(&str, &[&str])] = &[
     ("base/diagnostic", &["base/source"]),
@@ -67,6 +67,37 @@ const FOLDERS: &[(&str, &[&str])] = &[
         "engine/executorch",
         &["engine/surroundings", "engine/tensor"],
     ),
+    ("engine/frontends", &["engine/graph", "engine/tensor"]),
+    ("engine/frontends/coreml", &[]),
+    ("engine/frontends/mlx", &[]),
+    ("engine/frontends/onnx", &[]),
+    ("engine/frontends/onnx/exact", &[]),
+    (
+        "engine/frontends/onnx/operators",
+        &["engine/frontends/onnx/recurrent"],
+    ),
+    ("engine/frontends/onnx/quantised", &[]),
+    ("engine/frontends/onnx/recurrent", &[]),
+    (
+        "engine/frontends/onnx/repair",
+        &["engine/frontends/onnx/exact"],
+    ),
+    (
+        "engine/frontends/portable",
+        &[
+            "engine/frontends/coreml",
+            "engine/frontends/mlx",
+            "engine/frontends/vulkan",
+            "engine/frontends/xnnpack",
+        ],
+    ),
+    ("engine/frontends/vulkan", &[]),
+    ("engine/frontends/xnnpack", &[]),
+    ("engine/graph", &["engine/tensor"]),
+    ("engine/graph/corrections", &[]),
+    ("engine/graph/fast", &[]),
+    ("engine/graph/operators", &[]),
+    ("engine/graph/recurrent", &["engine/graph/fast"]),
     ("engine/ort", &["engine/surroundings", "engine/tensor"]),
     ("engine/ort/known_wrong", &[]),
     ("engine/runtime", &["engine/surroundings", "engine/tensor"]),
@@ -87,34 +118,10 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("engine/tensor", &[]),
     ("engine/tensor/input", &["engine/tensor/npy"]),
     ("engine/tensor/npy", &[]),
-    ("engine/tract", &["engine/tensor"]),
-    ("engine/tract/exact", &[]),
-    ("engine/tract/fast", &[]),
     (
-        "engine/tract/operators",
-        &["engine/tract/exact", "engine/tract/recurrent"],
+        "engine/tract",
+        &["engine/frontends", "engine/graph", "engine/tensor"],
     ),
-    ("engine/tract/program", &["engine/tract/exact"]),
-    (
-        "engine/tract/program/coreml",
-        &["engine/tract/program/operators"],
-    ),
-    (
-        "engine/tract/program/mlx",
-        &["engine/tract/program/operators"],
-    ),
-    ("engine/tract/program/operators", &[]),
-    (
-        "engine/tract/program/vulkan",
-        &["engine/tract/program/operators"],
-    ),
-    (
-        "engine/tract/program/xnnpack",
-        &["engine/tract/program/operators"],
-    ),
-    ("engine/tract/quantised", &[]),
-    ("engine/tract/recurrent", &["engine/tract/fast"]),
-    ("engine/tract/repair", &["engine/tract/exact"]),
     ("kernels/bytes", &[]),
     ("kernels/float", &[]),
     ("kernels/rows", &[]),

@@ -1,86 +1,32 @@
 //! The tract engine: a pure Rust engine that is part of every build. It runs ONNX models, and
-//! lowers ExecuTorch programs and Core ML's ML Programs to tract graphs (`program`).
+//! ExecuTorch programs and Core ML's ML Programs, through their front ends
+//! (`frontends`), as graphs of one vocabulary (`graph`).
 //!
 //! Invariant: neither types nor panics of the library leave this folder. Models that tract is known
 //! to compute wrongly are rejected (`known_wrong`). Only another process can stop a model that
 //! hangs or exhausts memory.
 
-#![cfg_attr(
-    not(test),
-    expect(
-        clippy::wildcard_imports,
-        reason = "the library's prelude for operators"
-    )
-)]
-
 mod agreement;
-mod checks;
-mod elements;
-mod error_function;
-mod exact;
-mod fast;
-mod functions;
-mod graph;
-mod guard;
-mod holdings;
-mod images;
-mod kernel;
-mod known_wrong;
-mod library;
-mod names;
-mod node_operator;
-mod operators;
-mod overwrite;
-mod phrases;
-mod places;
 mod plan;
-mod plans;
-mod pool;
-#[expect(
-    clippy::similar_names,
-    clippy::many_single_char_names,
-    clippy::float_cmp,
-    reason = "matrices are a and b, sizes m, k and n; \
-              numbers of a program are exactly what it says"
-)]
 mod program;
-mod quantised;
-mod recurrence;
-#[expect(
-    clippy::similar_names,
-    reason = "`side` and `size` are established terms"
-)]
-mod recurrent;
-mod repair;
-mod rows;
-mod runner;
-mod scaled;
 mod session;
-mod slim;
-mod source;
-mod spare;
-mod watch;
-mod weights;
-mod wording;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use guard::Failure;
 use program::ProgramSession;
 use session::TractSession;
-use source::Source;
 
-use super::refusal::reports_unsupported;
 use super::{
     ByteSums, Engine, EngineError, Gaps, LoadRequest, Offer, PortableReading, Provider, Session,
 };
 use super::{feedback, processor};
+use crate::frontends::onnx::source::Source;
+use crate::frontends::portable;
+use crate::graph::guard::Failure;
+use crate::graph::{NAME, elements, failed, unsupported};
 use pkgtool_base::package::Backend;
 use pkgtool_model::{Method, ModelInfo, inspect_at};
-
-/// The engine's name.
-const NAME: &str = "tract";
 
 /// The engine.
 #[derive(Debug)]
@@ -110,33 +56,33 @@ impl Engine for Tract {
     }
 
     fn lowered_operators(&self) -> Vec<&'static str> {
-        program::supported_names()
+        portable::supported_names()
     }
 
     fn gaps(&self, format: &str, method: &Method) -> Option<Gaps> {
         if format == "coreml" {
             let operators = method.operators.keys().map(String::as_str);
-            let (names, reason) = program::missing_of_core_ml(operators)?;
+            let (names, reason) = portable::missing_of_core_ml(operators)?;
             return Some(Gaps { names, reason });
         }
         if format != "executorch" {
             return None;
         }
-        let names = program::missing(
+        let names = portable::missing(
             method.operators.keys().map(String::as_str),
             method.delegates.iter().map(|delegate| delegate.id.as_str()),
         );
-        let reason = program::unsupported_reason(&names);
+        let reason = portable::unsupported_reason(&names);
         (!names.is_empty()).then_some(Gaps { names, reason })
     }
 
     fn payload_gaps(&self, model: &Path, format: &str, method: &Method) -> Option<Gaps> {
         // A file is read again only if some of its delegates may be unsupported.
         let mut delegates = method.delegates.iter();
-        if format != "executorch" || !delegates.any(|it| program::may_be_unsupported(&it.id)) {
+        if format != "executorch" || !delegates.any(|it| portable::may_be_unsupported(&it.id)) {
             return None;
         }
-        let (names, reason) = program::unsupported_in_payloads(model, &method.name)?;
+        let (names, reason) = portable::unsupported_in_payloads(model, &method.name)?;
         Some(Gaps { names, reason })
     }
 
@@ -146,7 +92,7 @@ impl Engine for Tract {
             return Some(PortableReading { of });
         }
         let delegates = method.delegates.iter().filter(|_| format == "executorch");
-        let mut read = delegates.filter_map(|delegate| program::inexact_backend(&delegate.id));
+        let mut read = delegates.filter_map(|delegate| portable::inexact_backend(&delegate.id));
         read.next().map(|of| PortableReading { of })
     }
 
@@ -212,48 +158,4 @@ fn check_dtypes(request: &LoadRequest) -> Result<(), EngineError> {
         }
     }
     Ok(())
-}
-
-fn unsupported(operators: BTreeSet<String>, reason: &str) -> EngineError {
-    EngineError::Unsupported {
-        engine: NAME.to_owned(),
-        operators: operators.into_iter().collect(),
-        reason: reason.to_owned(),
-    }
-}
-
-/// Converts a failure to an error about unsupported operators, if it is one.
-fn refusal(failure: &Failure) -> Option<EngineError> {
-    let operator = failure.operator.iter().cloned();
-    let is_beyond =
-        reports_unsupported(&failure.reason) || failure.reason.contains(watch::WRONG_RESULT);
-    is_beyond.then(|| unsupported(operator.collect(), &failure.reason))
-}
-
-fn failed(failure: &Failure) -> EngineError {
-    if let Some(refused) = refusal(failure) {
-        return refused;
-    }
-    EngineError::Load {
-        engine: NAME.to_owned(),
-        reason: failure.text(),
-    }
-}
-
-fn run_failed(failure: &Failure) -> EngineError {
-    if failure.input {
-        return EngineError::Input {
-            engine: NAME.to_owned(),
-            operator: failure.operator.clone(),
-            reason: failure.reason.clone(),
-        };
-    }
-    if let Some(refused) = refusal(failure) {
-        return refused;
-    }
-    EngineError::Run {
-        engine: NAME.to_owned(),
-        operator: failure.operator.clone(),
-        reason: failure.reason.clone(),
-    }
 }

@@ -11,13 +11,13 @@ use tract_onnx::tract_core::internal::ToDim;
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoid};
 
-use super::elements::{datum_type, from_tract, sizes, to_tract};
-use super::exact;
-use super::guard::{Failure, guarded};
-use super::holdings::MemoryUse;
-use super::plans::CachedPlan;
-use super::runner::{PlanError, Runner};
-use super::watch::WRONG_RESULT;
+use crate::graph::corrections;
+use crate::graph::elements::{datum_type, from_tract, sizes, to_tract};
+use crate::graph::guard::{Failure, guarded};
+use crate::graph::holdings::MemoryUse;
+use crate::graph::plans::CachedPlan;
+use crate::graph::runner::{PlanError, Runner};
+use crate::graph::watch::WRONG_RESULT;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 use pkgtool_model::Dim;
 
@@ -81,7 +81,7 @@ impl Plan {
                 }
             }
         }
-        let runner = exact::runner(executor, optimise, || graph.into_typed())?;
+        let runner = corrections::runner(executor, optimise, || graph.into_typed())?;
         Ok(Self { runner, constant })
     }
 

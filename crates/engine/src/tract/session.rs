@@ -14,12 +14,12 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tract_linalg::multithread::Executor;
 
 use super::agreement::agree;
-use super::guard::{Failure, WORKERS};
 use super::plan::{Inputs, Plan};
-use super::plans::Plans;
-use super::source::Source;
-use super::watch::WRONG_RESULT;
-use super::{NAME, failed, run_failed};
+use crate::frontends::onnx::source::Source;
+use crate::graph::guard::{Failure, WORKERS};
+use crate::graph::plans::Plans;
+use crate::graph::watch::WRONG_RESULT;
+use crate::graph::{NAME, failed, run_failed};
 use crate::tensor::{Signature, Tensor, byte_size};
 use crate::{Answer, ByteSums, EngineError, LoadOptions, Placement, Session, Share};
 use pkgtool_model::Dim;
@@ -428,7 +428,7 @@ pub(super) fn executor(threads: Option<usize>) -> Result<Executor, Failure> {
     {
         return Ok(Executor::MultiThread(pool));
     }
-    super::guard::guarded(|| {
+    crate::graph::guard::guarded(|| {
         let named = |at| format!("{WORKERS}-{at}");
         let pool = || {
             ThreadPoolBuilder::new()

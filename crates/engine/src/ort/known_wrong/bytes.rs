@@ -98,22 +98,22 @@ const RESULT_ZERO_POINTS: &[(&str, usize)] = &[
     clippy::struct_excessive_bools,
     reason = "a model may have several of these needs"
 )]
-pub(in super::super) struct ByteNeeds {
+pub(crate) struct ByteNeeds {
     /// Is `true` if the model has such products.
-    pub(in super::super) any: bool,
+    pub(crate) any: bool,
     /// Operators on bytes need signed weights to be rewritten as unsigned ones.
-    pub(in super::super) unsigned_weights: bool,
+    pub(crate) unsigned_weights: bool,
     /// Fused operators on bytes need that, too.
-    pub(in super::super) unsigned_fused_weights: bool,
+    pub(crate) unsigned_fused_weights: bool,
     /// Operators must not be fused into operators on bytes.
-    pub(in super::super) unfused: bool,
+    pub(crate) unfused: bool,
     /// Operators whose sums no setting makes exact, sorted, each once.
-    pub(in super::super) beyond: Vec<String>,
+    pub(crate) beyond: Vec<String>,
 }
 
 impl ByteNeeds {
     /// Returns `true` if a sum saturates with default settings.
-    pub(in super::super) fn is_needed(&self) -> bool {
+    pub(crate) fn is_needed(&self) -> bool {
         self.unsigned_weights
             || self.unsigned_fused_weights
             || self.unfused

@@ -1,0 +1,253 @@
+//! Iteration over a decoded ONNX model: every node and every tensor, in all subgraphs, and access
+//! to stored tensors and attributes.
+
+use std::collections::{HashMap, HashSet};
+
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
+
+/// Calls `visit` with every graph: the model's and all subgraphs of its nodes.
+pub(crate) fn each_graph<'a>(model: &'a ModelProto, visit: &mut dyn FnMut(&'a GraphProto)) {
+    fn walk<'a>(graph: &'a GraphProto, visit: &mut dyn FnMut(&'a GraphProto)) {
+        visit(graph);
+        for attribute in graph.node.iter().flat_map(|node| &node.attribute) {
+            for inner in attribute.g.iter().chain(&attribute.graphs) {
+                walk(inner, visit);
+            }
+        }
+    }
+    if let Some(graph) = &model.graph {
+        walk(graph, visit);
+    }
+}
+
+/// Calls `visit` with every node of every graph.
+pub(crate) fn each_node<'a>(model: &'a ModelProto, visit: &mut dyn FnMut(&'a NodeProto)) {
+    each_graph(model, &mut |graph| graph.node.iter().for_each(&mut *visit));
+}
+
+/// Calls `visit` with every graph, inner ones first.
+pub(crate) fn each_graph_mut(model: &mut ModelProto, visit: &mut dyn FnMut(&mut GraphProto)) {
+    fn walk(graph: &mut GraphProto, visit: &mut dyn FnMut(&mut GraphProto)) {
+        for attribute in graph.node.iter_mut().flat_map(|node| &mut node.attribute) {
+            for inner in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+                walk(inner, visit);
+            }
+        }
+        visit(graph);
+    }
+    if let Some(graph) = &mut model.graph {
+        walk(graph, visit);
+    }
+}
+
+/// Calls `visit` with every tensor: initializers and tensors of attributes.
+pub(crate) fn each_tensor_mut(model: &mut ModelProto, visit: &mut dyn FnMut(&mut TensorProto)) {
+    each_graph_mut(model, &mut |graph| {
+        graph.initializer.iter_mut().for_each(&mut *visit);
+        for attribute in graph.node.iter_mut().flat_map(|node| &mut node.attribute) {
+            let AttributeProto { t, tensors, .. } = attribute;
+            t.iter_mut().chain(tensors).for_each(&mut *visit);
+        }
+    });
+}
+
+/// Returns the version of the default operator set.
+pub(crate) fn opset(model: &ModelProto) -> i64 {
+    let default = |domain: &str| matches!(domain, "" | "ai.onnx");
+    let imports = &model.opset_import;
+    imports
+        .iter()
+        .find(|import| default(&import.domain))
+        .map_or(0, |import| import.version)
+}
+
+/// Small tensors that a model stores, by name: initializers and constants.
+#[derive(Default)]
+pub(crate) struct Stored<'a>(HashMap<&'a str, &'a TensorProto>);
+
+impl<'a> Stored<'a> {
+    /// Collects the tensors of all graphs of `model`.
+    pub(crate) fn of(model: &'a ModelProto) -> Self {
+        let mut found = HashMap::new();
+        each_graph(model, &mut |graph| {
+            let stored = graph.initializer.iter();
+            found.extend(stored.map(|tensor| (tensor.name.as_str(), tensor)));
+            for node in graph.node.iter().filter(|node| node.op_type == "Constant") {
+                let value = attribute(node, "value").and_then(|value| value.t.as_ref());
+                found.extend(node.output.first().map(String::as_str).zip(value));
+            }
+        });
+        Self(found)
+    }
+
+    /// Returns the sizes of a stored tensor.
+    pub(crate) fn shape(&self, name: &str) -> Option<&'a [i64]> {
+        Some(&self.0.get(name)?.dims)
+    }
+
+    /// Returns the values of a small stored tensor of integers.
+    pub(crate) fn integers(&self, name: &str) -> Option<Vec<i64>> {
+        integers(self.0.get(name)?)
+    }
+
+    /// Returns the values of a stored float32 tensor.
+    pub(crate) fn floats(&self, name: &str) -> Option<Vec<f32>> {
+        let tensor = self.0.get(name)?;
+        if tensor.data_type != 1 || !tensor.external_data.is_empty() {
+            return None;
+        }
+        if tensor.raw_data.is_empty() {
+            return Some(tensor.float_data.clone());
+        }
+        let (chunks, _) = tensor.raw_data.as_chunks::<4>();
+        Some(
+            chunks
+                .iter()
+                .map(|bytes| f32::from_le_bytes(*bytes))
+                .collect(),
+        )
+    }
+}
+
+/// Maximum number of elements of a tensor that is a shape, a list of axes or of bounds.
+const MAX_INTEGERS: i64 = 64;
+
+/// Returns the elements of a small int64 or int32 tensor.
+fn integers(tensor: &TensorProto) -> Option<Vec<i64>> {
+    let elements = tensor
+        .dims
+        .iter()
+        .try_fold(1_i64, |all, size| all.checked_mul(*size))?;
+    if elements > MAX_INTEGERS || !tensor.external_data.is_empty() {
+        return None;
+    }
+    let raw = &tensor.raw_data;
+    Some(match tensor.data_type {
+        7 if raw.is_empty() => tensor.int64_data.clone(),
+        7 => raw
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|bytes| i64::from_le_bytes(*bytes))
+            .collect(),
+        6 if raw.is_empty() => tensor
+            .int32_data
+            .iter()
+            .map(|value| i64::from(*value))
+            .collect(),
+        6 => {
+            let (chunks, _) = raw.as_chunks::<4>();
+            let values = chunks.iter().map(|bytes| i32::from_le_bytes(*bytes));
+            values.map(i64::from).collect()
+        }
+        _ => return None,
+    })
+}
+
+/// Scales and zero points that a model stores, by name.
+pub(crate) struct Floats {
+    values: HashMap<String, Vec<f32>>,
+    zeros: HashSet<String>,
+}
+
+impl Floats {
+    /// Collects the tensors of all graphs of `model`.
+    pub(crate) fn of(model: &ModelProto) -> Self {
+        let stored = Stored::of(model);
+        let is_scale = |name: &&str| stored.0[*name].dims.len() <= 1;
+        let values = stored.0.keys().copied().filter(is_scale);
+        let values = values.filter_map(|name| Some((name.to_owned(), stored.floats(name)?)));
+        let is_zero = |tensor: &TensorProto| {
+            let in_fields = tensor.int32_data.iter().all(|value| *value == 0);
+            let in_bytes = tensor.raw_data.iter().all(|value| *value == 0);
+            tensor.external_data.is_empty() && in_fields && in_bytes
+        };
+        let zeros = stored.0.iter().filter(|(_, tensor)| is_zero(tensor));
+        Self {
+            values: values.collect(),
+            zeros: zeros.map(|(name, _)| (*name).to_owned()).collect(),
+        }
+    }
+
+    /// Returns the values of the float32 tensor of this name, which has at most one dimension.
+    pub(crate) fn of_tensor(&self, name: &str) -> Option<&[f32]> {
+        self.values.get(name).map(Vec::as_slice)
+    }
+
+    /// Returns `true` if all elements of the tensor of this name are zero.
+    pub(crate) fn is_zero(&self, name: &str) -> bool {
+        self.zeros.contains(name)
+    }
+}
+
+/// Shapes of the tensors that a model stores, by name.
+pub(crate) struct Shapes(HashMap<String, Vec<i64>>);
+
+impl Shapes {
+    /// Collects the tensors of all graphs of `model`.
+    pub(crate) fn of(model: &ModelProto) -> Self {
+        let found = Stored::of(model).0.into_iter();
+        Self(
+            found
+                .map(|(name, tensor)| (name.to_owned(), tensor.dims.clone()))
+                .collect(),
+        )
+    }
+
+    /// Returns the shape of the tensor of this name.
+    pub(crate) fn of_tensor(&self, name: &str) -> Option<&[i64]> {
+        self.0.get(name).map(Vec::as_slice)
+    }
+}
+
+/// Returns the attribute of this name.
+pub(crate) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
+    node.attribute.iter().find(|found| found.name == name)
+}
+
+/// Returns an integer attribute, or `absent` if the node lacks it.
+pub(crate) fn integer(node: &NodeProto, name: &str, absent: i64) -> i64 {
+    attribute(node, name).map_or(absent, |found| found.i)
+}
+
+/// Returns a text attribute; empty if the node lacks it.
+pub(crate) fn text<'a>(node: &'a NodeProto, name: &str) -> &'a [u8] {
+    attribute(node, name).map_or(&[], |found| &found.s)
+}
+
+/// Returns `true` if the node has an input at this position.
+pub(crate) fn has_input(node: &NodeProto, place: usize) -> bool {
+    node.input.get(place).is_some_and(|name| !name.is_empty())
+}
+
+/// Returns `true` if the node's operator is of the default domain.
+pub(crate) fn is_default(node: &NodeProto) -> bool {
+    matches!(node.domain.as_str(), "" | "ai.onnx")
+}
+
+/// Creates a node of the default domain without a name, with one output.
+pub(crate) fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
+    NodeProto {
+        op_type: operator.to_owned(),
+        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
+        output: vec![output.to_owned()],
+        ..NodeProto::default()
+    }
+}
+
+/// Returns the operator's full name, without the default domain.
+pub(crate) fn operator(node: &NodeProto) -> String {
+    if is_default(node) {
+        return node.op_type.clone();
+    }
+    format!("{}::{}", node.domain, node.op_type)
+}
+
+/// Returns the name by which the library identifies a node.
+pub(crate) fn node_name(node: &NodeProto) -> Option<&str> {
+    let made = node.output.first().map(String::as_str);
+    [Some(node.name.as_str()), made]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty())
+}

@@ -1,0 +1,19 @@
+//! ONNX models: reads a file, prepares its graph for the library, and supplies the operators that
+//! the library lacks or computes wrongly.
+
+mod checks;
+mod exact;
+mod functions;
+mod graph;
+mod known_wrong;
+mod library;
+mod names;
+mod node_operator;
+mod operators;
+mod quantised;
+mod recurrent;
+mod repair;
+mod scaled;
+mod slim;
+pub(crate) mod source;
+mod weights;

@@ -1,0 +1,44 @@
+//! ONNX operators that the tract library lacks or computes wrongly.
+//!
+//! They are registered in the library's reader, which builds them like its own operators.
+
+mod body;
+mod branch;
+mod facts;
+mod indices;
+mod one_hot;
+mod packed;
+mod pad;
+mod repeat;
+mod subgraph;
+mod table;
+
+use tract_onnx::Onnx;
+
+use super::node_operator::Builder;
+use super::recurrent;
+
+/// The operators of this crate by name.
+const OPERATORS: [(&str, Builder); 12] = [
+    ("RNN", recurrent::build),
+    ("GRU", recurrent::build),
+    ("LSTM", recurrent::build),
+    ("DynamicQuantizeLSTM", recurrent::build),
+    ("If", branch::build),
+    ("Loop", repeat::build),
+    ("Pad", pad::build),
+    ("GatherND", indices::gather),
+    ("ScatterND", indices::scatter),
+    ("OneHot", one_hot::build),
+    (packed::NAME, packed::build),
+    (table::NAME, table::build),
+];
+
+/// Returns the library's ONNX reader with the operators of this crate.
+pub(crate) fn reader() -> Onnx {
+    let mut reader = tract_onnx::onnx();
+    for (name, build) in OPERATORS {
+        reader.op_register.insert(name, build);
+    }
+    reader
+}

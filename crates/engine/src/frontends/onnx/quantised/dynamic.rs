@@ -1,0 +1,171 @@
+//! Quantisation with a grid that the run determines, and products of such bytes with a stored
+//! matrix.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use super::bounds::place;
+use super::node;
+use super::product::{Bytes, matrix_sizes};
+use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
+use crate::graph::kernel::Kernel;
+use crate::graph::pool::{computed_from_bytes, computed_to_bytes};
+use crate::graph::rows::{rules_of_rows, turned, with_last};
+use pkgtool_kernels::bytes::elementwise::{Grid, Range};
+use pkgtool_kernels::bytes::real::extent;
+use pkgtool_kernels::bytes::{Sign, SumProduct};
+use pkgtool_kernels::{Cpu, Split};
+
+/// Builds a product.
+pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
+    let product = Product {
+        sizes: matrix_sizes(node)?,
+        weights: Bytes::of(node)?,
+    };
+    operator(node::SUMS, None, product)
+}
+
+/// Returns the grid of unsigned bytes that covers these numbers and zero. If all are zero the scale
+/// is 1, as in ONNX Runtime.
+fn grid([least, most]: [f32; 2]) -> Grid {
+    #[expect(clippy::float_cmp, reason = "equal only if both are zero")]
+    let is_all_zero = least == most;
+    let scale = if is_all_zero {
+        1.0
+    } else {
+        (most - least) / 255.0
+    };
+    let zero = (-least / scale).round_ties_even().clamp(0.0, 255.0);
+    #[expect(clippy::cast_possible_truncation, reason = "a byte; NaN becomes 0")]
+    let zero_point = zero as i32;
+    Grid {
+        sign: Sign::Unsigned,
+        scale,
+        zero_point,
+    }
+}
+
+/// A `DynamicQuantizeLinear`.
+#[derive(Debug, Clone)]
+pub(super) struct Quantization;
+
+impl NodeOperator for Quantization {
+    fn outputs(&self) -> usize {
+        3
+    }
+
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&inputs[0].datum_type, f32::datum_type())?;
+        s.equals(&outputs[0].datum_type, u8::datum_type())?;
+        s.equals(&outputs[1].datum_type, f32::datum_type())?;
+        s.equals(&outputs[2].datum_type, u8::datum_type())?;
+        s.equals(&outputs[1].rank, 0)?;
+        s.equals(&outputs[2].rank, 0)?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)
+    }
+
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
+        let shape = model.outlet_fact(inputs[0])?.shape.to_tvec();
+        let facts = tvec!(
+            u8::fact(shape),
+            f32::fact([0_usize; 0]),
+            u8::fact([0_usize; 0])
+        );
+        let cpu = Cpu::chosen();
+        let kernel = Kernel::new("QuantizeRun", facts, move |inputs| {
+            let mut of_run = grid([0.0; 2]);
+            let work = |from: &[&[f32]], to: &mut [u8], split: Split| {
+                of_run = grid(extent(cpu, from[0], split));
+                if !of_run.scale.is_normal() {
+                    // The scale is too small or too large for float32.
+                    to.iter_mut().zip(from[0]).for_each(|(to, number)| {
+                        *to = of_run.sign.byte(place(of_run, *number));
+                    });
+                    return Ok(());
+                }
+                of_run.round(cpu, Range::whole(of_run.sign), from[0], to, split)
+            };
+            let bytes = computed_to_bytes(DatumType::U8, inputs[0].shape(), inputs, work)?;
+            let zero = of_run.sign.byte(of_run.zero_point);
+            let scale = Arc::new(tensor0(of_run.scale));
+            Ok(tvec!(bytes, scale, Arc::new(tensor0(zero))))
+        });
+        model.wire_node(prefix, kernel, inputs)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Product {
+    /// Inputs and outputs of a row.
+    sizes: [usize; 2],
+    weights: Bytes,
+}
+
+impl NodeOperator for Product {
+    fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
+        s.equals(&outputs[0].datum_type, i32::datum_type())?;
+        if let Some(zero) = inputs.get(2) {
+            s.equals(&inputs[0].datum_type, &zero.datum_type)?;
+        }
+        rules_of_rows(s, [&inputs[0], &outputs[0]], self.sizes)
+    }
+
+    fn wire(&self, prefix: &str, model: &mut TypedModel, inputs: &[OutletId]) -> Wired {
+        let rows = model.outlet_fact(inputs[0])?;
+        let sign = match rows.datum_type {
+            DatumType::I8 => Sign::Signed,
+            DatumType::U8 => Sign::Unsigned,
+            other => bail!("expected rows of bytes, got {other:?}"),
+        };
+        let [_, outputs] = self.sizes;
+        let weights = turned(&self.weights.signed(model, inputs[1])?, outputs);
+        let (cpu, zeros) = (Cpu::chosen(), self.weights.zeros());
+        let product = SumProduct::new(cpu, self.sizes, &weights, &zeros, sign);
+        let product = product.map_err(TractError::msg)?;
+        let bytes = product.bytes();
+        let shape = rows.shape.to_tvec();
+        let facts = tvec!(i32::fact(with_last(&shape, outputs.to_dim())?));
+        let kernel = Kernel::new("SumByteRows", facts, move |inputs| {
+            let zero = inputs.get(1).map(|zero| zero_point(zero)).transpose()?;
+            let shape = with_last(inputs[0].shape(), outputs)?;
+            let sums = |from: &[&[u8]], to: &mut [i32], split| {
+                product.run(zero.unwrap_or(0), from[0], to, split)
+            };
+            Ok(tvec!(computed_from_bytes(&shape, &inputs[..1], sums)?))
+        });
+        let mut wires = tvec!(inputs[0]);
+        wires.extend(inputs.get(2).copied());
+        model.wire_node(prefix, kernel.with_weight_bytes(bytes), &wires)
+    }
+}
+
+/// Returns the zero point of all rows.
+fn zero_point(tensor: &Tensor) -> TractResult<i32> {
+    ensure!(
+        tensor.len() == 1,
+        "expected one zero point for all rows, got {}",
+        tensor.len()
+    );
+    tensor.cast_to_scalar::<i32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_has_zero_on_it() {
+        let of = |extent| {
+            let grid = grid(extent);
+            (grid.scale, grid.zero_point)
+        };
+        assert_eq!(of([-1.0, 254.0]), (1.0, 1));
+        assert_eq!(of([0.0, 510.0]), (2.0, 0));
+        assert_eq!(of([-510.0, 0.0]), (2.0, 255));
+        assert_eq!(of([0.0, 0.0]), (1.0, 0));
+        let tiny = grid([0.0, f32::MIN_POSITIVE]);
+        assert_eq!(place(tiny, f32::MIN_POSITIVE), 255);
+        assert_eq!(place(grid([0.0; 2]), 0.0), 0);
+    }
+}

@@ -1,0 +1,246 @@
+//! Adds a recurrence to the library's graph. The library computes the products with W for all steps
+//! at once, because they are independent of the state. One operator does the rest ([`crate::graph::recurrent::run`]).
+
+use tract_onnx::tract_core::internal::*;
+use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+
+use super::{
+    BIAS, HIDDEN, LENGTHS, MEMORY, PEEPHOLES, R, R_SCALE, R_ZERO, Recurrence, W, W_SCALE, W_ZERO,
+};
+use crate::graph::recurrent::cell::Kind;
+use crate::graph::recurrent::product::Product;
+use crate::graph::recurrent::quantised;
+use crate::graph::recurrent::run::{Run, RunSide};
+
+/// A graph under construction, with the name prefix of its new nodes.
+struct Writer<'a> {
+    model: &'a mut TypedModel,
+    prefix: &'a str,
+}
+
+impl Writer<'_> {
+    fn node(
+        &mut self,
+        name: &str,
+        operator: impl Into<Box<dyn TypedOp>>,
+        inputs: &[OutletId],
+    ) -> TractResult<OutletId> {
+        let name = format!("{}.{name}", self.prefix);
+        Ok(self.model.wire_node(name, operator, inputs)?[0])
+    }
+
+    fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
+        self.model
+            .add_const(format!("{}.{name}", self.prefix), value)
+    }
+
+    fn stored(&self, outlet: OutletId) -> TractResult<Option<Arc<Tensor>>> {
+        Ok(self.model.outlet_fact(outlet)?.konst.clone())
+    }
+
+    /// Returns one direction's part of a tensor with a part per direction.
+    fn side(&mut self, name: &str, outlet: OutletId, side: usize) -> TractResult<OutletId> {
+        if let Some(stored) = self.stored(outlet)? {
+            let mut part = stored.slice(0, side, side + 1)?;
+            part.remove_axis(0)?;
+            return self.constant(&format!("{name}.{side}"), part);
+        }
+        let slice = Slice::new(0, side, side + 1);
+        let part = self.node(&format!("{name}.{side}.slice"), slice, &[outlet])?;
+        self.node(&format!("{name}.{side}"), AxisOp::Rm(0), &[part])
+    }
+}
+
+/// Adds `recurrence` to a graph.
+pub(crate) fn wire(
+    recurrence: &Recurrence,
+    prefix: &str,
+    model: &mut TypedModel,
+    inputs: &[OutletId],
+) -> TractResult<TVec<OutletId>> {
+    let given = model.outlet_fact(inputs[0])?.datum_type;
+    let dtype = if given == f16::datum_type() {
+        f32::datum_type()
+    } else {
+        given
+    };
+    ensure!(
+        dtype == f32::datum_type() || dtype == f64::datum_type(),
+        "a recurrence over {given:?} is not supported"
+    );
+    let mut writer = Writer { model, prefix };
+    let mut inputs: TVec<OutletId> = inputs.into();
+    for (at, input) in inputs.iter_mut().enumerate() {
+        if writer.model.outlet_fact(*input)?.datum_type == f16::datum_type() {
+            *input = writer.node(&format!("cast.{at}"), cast(dtype), &[*input])?;
+        }
+    }
+    let x = sequence(recurrence, &mut writer, inputs[0])?;
+    let [w, r] = weights(recurrence, &mut writer, &inputs)?;
+    let rows = rows(&mut writer, x)?;
+    let mut given_to = vec![x];
+    let mut give = |outlet: OutletId| {
+        given_to.push(outlet);
+        given_to.len() - 1
+    };
+    let lengths = recurrence.input(LENGTHS).map(|at| give(inputs[at]));
+    let mut states = [None; 2];
+    for (state, place) in states.iter_mut().zip([HIDDEN, MEMORY]) {
+        if let Some(at) = recurrence.input(place) {
+            *state = Some(give(state_first(
+                recurrence,
+                &mut writer,
+                inputs[at],
+                place,
+            )?));
+        }
+    }
+    let batch = writer.model.outlet_fact(x)?.shape[1].clone();
+    let mut sides = Vec::new();
+    for (at, side) in recurrence.sides.iter().enumerate() {
+        let weights = writer.side("w", w, at)?;
+        let product = EinSum::new("nk,gk->ng".parse()?, dtype);
+        let from_input = writer.node(&format!("xw.{at}"), product, &[rows, weights])?;
+        let weights = writer.side("r", r, at)?;
+        let [product, last] = products(recurrence, writer.model.outlet_fact(weights)?, &batch)?;
+        let mut optional = |place: usize, name: &str| -> TractResult<Option<usize>> {
+            let found = recurrence.input(place).map(|input| inputs[input]);
+            let found = found.map(|outlet| writer.side(name, outlet, at));
+            Ok(found.transpose()?.map(&mut give))
+        };
+        sides.push(RunSide {
+            is_reverse: side.is_reverse,
+            activations: side.activations.clone(),
+            bias: optional(BIAS, "bias")?,
+            peepholes: optional(PEEPHOLES, "peepholes")?,
+            from_input: give(from_input),
+            weights: give(weights),
+            product: product.context("each direction has a product")?,
+            last,
+        });
+    }
+    let hidden = &writer.model.outlet_fact(given_to[sides[0].weights])?.shape[1];
+    let run = Run {
+        cell: recurrence.cell.clone(),
+        sides,
+        lengths,
+        states,
+        hidden: hidden.to_usize()?,
+        keeps_all: recurrence.outputs[0].is_some(),
+        rounds: recurrence.is_quantised,
+    };
+    let made = writer.model.wire_node(prefix, run, &given_to)?;
+    outputs(recurrence, &mut writer, &made, given)
+}
+
+/// Returns the product with R, or two products: for the gates before and after the reset of the
+/// state.
+fn products(
+    recurrence: &Recurrence,
+    weights: &TypedFact,
+    batch: &TDim,
+) -> TractResult<[Option<Product>; 2]> {
+    let size = weights.shape[1].to_usize()?;
+    let cell = &recurrence.cell;
+    let all = cell.kind.gates() * size;
+    if cell.kind == Kind::Gru && !cell.linear_before_reset {
+        let first = Product::new(weights, 0..2 * size, batch)?;
+        let last = Product::new(weights, 2 * size..all, batch)?;
+        return Ok([Some(first), Some(last)]);
+    }
+    Ok([Some(Product::new(weights, 0..all, batch)?), None])
+}
+
+/// Returns a state with the directions as its first dimension.
+fn state_first(
+    recurrence: &Recurrence,
+    writer: &mut Writer<'_>,
+    state: OutletId,
+    place: usize,
+) -> TractResult<OutletId> {
+    if recurrence.batch_first {
+        return writer.node(&format!("state.{place}"), AxisOp::Move(1, 0), &[state]);
+    }
+    Ok(state)
+}
+
+/// Returns the sequence with the steps as its first dimension, rounded if it is multiplied with
+/// integers.
+fn sequence(
+    recurrence: &Recurrence,
+    writer: &mut Writer<'_>,
+    mut x: OutletId,
+) -> TractResult<OutletId> {
+    if recurrence.batch_first {
+        x = writer.node("steps_first", AxisOp::Move(1, 0), &[x])?;
+    }
+    if recurrence.is_quantised {
+        let rounding = quantised::rounding(writer.model.outlet_fact(x)?);
+        x = writer.node("rounded", rounding, &[x])?;
+    }
+    Ok(x)
+}
+
+/// Returns W and R.
+fn weights(
+    recurrence: &Recurrence,
+    writer: &mut Writer<'_>,
+    inputs: &[OutletId],
+) -> TractResult<[OutletId; 2]> {
+    if !recurrence.is_quantised {
+        return Ok([inputs[W], inputs[R]]);
+    }
+    let mut numbers = |name: &str, place: usize, scale: usize, zero: usize| {
+        let stored = |place: usize| match recurrence.input(place) {
+            Some(at) => {
+                let stored = writer.stored(inputs[at])?;
+                let stored = stored.context("computed quantised weights are not supported");
+                stored.map(Some)
+            }
+            None => Ok(None),
+        };
+        let weights = stored(place)?.context("quantised weights are missing")?;
+        let scale = stored(scale)?.context("the scale of quantised weights is missing")?;
+        let numbers = quantised::dequantise(&weights, &scale, stored(zero)?.as_deref())?;
+        writer.constant(name, numbers)
+    };
+    Ok([
+        numbers("w", W, W_SCALE, W_ZERO)?,
+        numbers("r", R, R_SCALE, R_ZERO)?,
+    ])
+}
+
+/// Returns all steps of all rows as one matrix.
+fn rows(writer: &mut Writer<'_>, x: OutletId) -> TractResult<OutletId> {
+    let shape = &writer.model.outlet_fact(x)?.shape;
+    let from: TVec<TDim> = tvec![shape[0].clone(), shape[1].clone()];
+    let to: TVec<TDim> = tvec![shape[0].clone() * &shape[1]];
+    writer.node("rows", AxisOp::Reshape(0, from, to), &[x])
+}
+
+/// Returns the outputs of the node, in the layout of the model.
+fn outputs(
+    recurrence: &Recurrence,
+    writer: &mut Writer<'_>,
+    made: &[OutletId],
+    dtype: DatumType,
+) -> TractResult<TVec<OutletId>> {
+    let mut wanted: TVec<OutletId> = tvec!();
+    for (place, slot) in recurrence.outputs.iter().enumerate() {
+        if slot.is_none() {
+            continue;
+        }
+        let mut outlet = *made.get(place).context("only LSTM has a third output")?;
+        if recurrence.batch_first {
+            let axis = if place == 0 { 2 } else { 1 };
+            outlet = writer.node(&format!("out.{place}"), AxisOp::Move(axis, 0), &[outlet])?;
+        }
+        if writer.model.outlet_fact(outlet)?.datum_type != dtype {
+            outlet = writer.node(&format!("out.cast.{place}"), cast(dtype), &[outlet])?;
+        }
+        wanted.push(outlet);
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,251 @@
+//! Rewrites parts of an ONNX model that the tract library reads or computes wrongly into equivalent
+//! parts that it computes correctly.
+
+mod contrib;
+mod deconvolution;
+mod quantized;
+
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
+
+use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
+use super::graph::{
+    Floats, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default, opset, step,
+    text,
+};
+
+/// ONNX's codes of element types and attribute types.
+const FLOAT: i32 = 1;
+const UINT32: i32 = 12;
+const UINT64: i32 = 13;
+const INT64: i32 = 7;
+const TENSOR: i32 = 4;
+const INTS: i32 = 7;
+const INT: i32 = 2;
+
+/// Rewrites the whole model.
+pub(crate) fn repair(model: &mut ModelProto) {
+    let opset = opset(model);
+    each_tensor_mut(model, &mut widen);
+    let shapes = Shapes::of(model);
+    let floats = Floats::of(model);
+    each_graph_mut(model, &mut |graph| {
+        graph.node.iter_mut().for_each(fill_with_float);
+        graph.node.iter_mut().for_each(without_padding);
+        contrib::repair(graph);
+        deconvolution::repair(graph, &shapes);
+        quantized::repair(graph, &floats, &shapes);
+        spell_out(graph, opset);
+    });
+}
+
+/// Converts unsigned numbers to raw bytes, because the library reads them from a field that the
+/// standard does not use for them.
+fn widen(tensor: &mut TensorProto) {
+    if !tensor.raw_data.is_empty() {
+        return;
+    }
+    let numbers = tensor.uint64_data.iter();
+    tensor.raw_data = match tensor.data_type {
+        UINT32 => numbers
+            .flat_map(|number| u32::try_from(*number).unwrap_or(u32::MAX).to_le_bytes())
+            .collect(),
+        UINT64 => numbers.flat_map(|number| number.to_le_bytes()).collect(),
+        _ => return,
+    };
+}
+
+/// Without a value, `ConstantOfShape` creates float32 zeros in ONNX, but float64 zeros in the
+/// library.
+fn fill_with_float(node: &mut NodeProto) {
+    if node.op_type == "ConstantOfShape" && attribute(node, "value").is_none() {
+        node.attribute.push(scalar("value", 0.0, vec![1]));
+    }
+}
+
+/// Removes `auto_pad` = `VALID`, which means no padding. The library lets it change `ceil_mode`,
+/// too.
+fn without_padding(node: &mut NodeProto) {
+    let is_pool = matches!(node.op_type.as_str(), "MaxPool" | "AveragePool" | "LpPool");
+    if is_pool && is_default(node) && text(node, "auto_pad") == b"VALID" {
+        node.attribute
+            .retain(|it| !matches!(it.name.as_str(), "auto_pad" | "pads"));
+    }
+}
+
+/// Replaces operators whose implementation overflows or underflows by several that do not.
+fn spell_out(graph: &mut GraphProto, opset: i64) {
+    let nodes = std::mem::take(&mut graph.node);
+    for node in nodes {
+        let is_default = is_default(&node);
+        match (node.input.as_slice(), node.output.as_slice()) {
+            ([input], [output]) if is_default && node.op_type == "Softplus" => {
+                graph.node.extend(softplus(input, output));
+            }
+            ([input], [output]) if is_default && node.op_type == "LogSoftmax" && opset >= 13 => {
+                let axis = integer(&node, "axis", -1);
+                graph.node.extend(log_softmax(input, output, axis, opset));
+            }
+            ([input], [output]) if is_default && node.op_type == "LogSoftmax" => {
+                let axis = integer(&node, "axis", 1);
+                graph
+                    .node
+                    .extend(flat_log_softmax(input, output, axis, opset));
+            }
+            _ if is_default
+                && node.op_type == "Cast"
+                && integer(&node, "to", 0) == i64::from(INT64) =>
+            {
+                let mut node = node;
+                CAST_TO_INT64.clone_into(&mut node.op_type);
+                graph.node.push(node);
+            }
+            _ if is_default && node.op_type == "Attention" => attend(graph, node),
+            _ => graph.node.push(node),
+        }
+    }
+}
+
+/// Converts the mask of an attention to one that is added. A causal attention adds its own mask,
+/// which cannot be added to a boolean one; such nodes are rejected.
+fn attend(graph: &mut GraphProto, mut node: NodeProto) {
+    let mask = node.input.get(3).filter(|name| !name.is_empty()).cloned();
+    if let (Some(mask), Some(output)) = (mask, node.output.first()) {
+        let added = format!("{output}.attention.mask");
+        let mut additive = step(ADDITIVE_MASK, &[&mask, &node.input[0]], &added);
+        additive.attribute.push(AttributeProto {
+            i: integer(&node, "is_causal", 0),
+            ..named("is_causal", INT)
+        });
+        additive.name = format!("{}.mask", node.name);
+        graph.node.push(additive);
+        node.input[3] = added;
+    }
+    graph.node.push(node);
+}
+
+/// Computes `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow, unlike `log(1 + exp(x))`.
+fn softplus(input: &str, output: &str) -> [NodeProto; 9] {
+    let part = |name: &str| format!("{output}.softplus.{name}");
+    let mut one = step("Constant", &[], &part("one_f32"));
+    one.attribute.push(scalar("value", 1.0, Vec::new()));
+    [
+        one,
+        step("CastLike", &[&part("one_f32"), input], &part("one")),
+        step("Abs", &[input], &part("abs")),
+        step("Neg", &[&part("abs")], &part("neg")),
+        step("Exp", &[&part("neg")], &part("exp")),
+        step("Add", &[&part("exp"), &part("one")], &part("sum")),
+        step("Log", &[&part("sum")], &part("log")),
+        step("Relu", &[input], &part("relu")),
+        step("Add", &[&part("relu"), &part("log")], output),
+    ]
+}
+
+/// Computes `x - max(x) - log(sum(exp(x - max(x))))`, which does not underflow, unlike the
+/// logarithm of a softmax.
+fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 7] {
+    let part = |name: &str| format!("{output}.log_softmax.{name}");
+    let mut along = step("Constant", &[], &part("axes"));
+    along.attribute.push(AttributeProto {
+        t: Some(TensorProto {
+            dims: vec![1],
+            data_type: INT64,
+            int64_data: vec![axis],
+            ..TensorProto::default()
+        }),
+        ..named("value", TENSOR)
+    });
+    let mut largest = step("ReduceMax", &[input], &part("max"));
+    if opset >= 18 {
+        largest.input.push(part("axes"));
+    } else {
+        largest.attribute.push(AttributeProto {
+            ints: vec![axis],
+            ..named("axes", INTS)
+        });
+    }
+    let mut sum = step("ReduceSum", &[&part("exp")], &part("sum"));
+    if opset >= 13 {
+        sum.input.push(part("axes"));
+    } else {
+        sum.attribute.push(AttributeProto {
+            ints: vec![axis],
+            ..named("axes", INTS)
+        });
+    }
+    [
+        along,
+        largest,
+        step("Sub", &[input, &part("max")], &part("shifted")),
+        step("Exp", &[&part("shifted")], &part("exp")),
+        sum,
+        step("Log", &[&part("sum")], &part("log")),
+        step("Sub", &[&part("shifted"), &part("log")], output),
+    ]
+}
+
+/// Before version 13 the operator flattens its input to two dimensions.
+fn flat_log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> Vec<NodeProto> {
+    let part = |name: &str| format!("{output}.log_softmax.{name}");
+    let mut flatten = step("Flatten", &[input], &part("flat"));
+    flatten.attribute.push(AttributeProto {
+        i: axis,
+        ..named("axis", INT)
+    });
+    let mut nodes = vec![flatten];
+    nodes.extend(log_softmax(&part("flat"), &part("rows"), 1, opset));
+    nodes.push(step("Shape", &[input], &part("shape")));
+    nodes.push(step("Reshape", &[&part("rows"), &part("shape")], output));
+    nodes
+}
+
+fn named(name: &str, kind: i32) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: kind,
+        ..AttributeProto::default()
+    }
+}
+
+/// A float32 tensor of one element as an attribute.
+fn scalar(name: &str, value: f32, dims: Vec<i64>) -> AttributeProto {
+    AttributeProto {
+        t: Some(TensorProto {
+            dims,
+            data_type: FLOAT,
+            float_data: vec![value],
+            ..TensorProto::default()
+        }),
+        ..named(name, TENSOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_wrongly_is_written_otherwise() {
+        let mut model = ModelProto {
+            graph: Some(GraphProto {
+                node: vec![
+                    step("ConstantOfShape", &["shape"], "zeros"),
+                    step("Softplus", &["zeros"], "y"),
+                ],
+                initializer: vec![TensorProto {
+                    data_type: UINT32,
+                    uint64_data: vec![7],
+                    ..TensorProto::default()
+                }],
+                ..GraphProto::default()
+            }),
+            ..ModelProto::default()
+        };
+        repair(&mut model);
+        let graph = model.graph.expect("it is still there");
+        assert_eq!(graph.initializer[0].raw_data, [7, 0, 0, 0]);
+        assert!(attribute(&graph.node[0], "value").is_some());
+        assert_eq!(graph.node.len(), 10);
+        assert_eq!(graph.node[9].output, ["y"]);
+    }
+}

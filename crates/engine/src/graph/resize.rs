@@ -1,0 +1,258 @@
+//! Image resizing for both channel layouts, with the weights of PyTorch and XNNPACK.
+
+use tract_onnx::tract_core::internal::*;
+
+use super::builder::{Builder, Wire};
+use crate::tensor::DType;
+
+/// For each output position: two input positions, and the weight of the second one.
+type LinearWeights = Vec<(usize, usize, f32)>;
+
+/// For each output position: the first input position that counts, and the weights from there on.
+type FilterWeights = Vec<(usize, Vec<f32>)>;
+
+/// How an output position maps to input positions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Sampling {
+    /// The nearest input position at or below.
+    Nearest {
+        /// Input positions per output position; by default the ratio of the sizes.
+        factor: Option<f32>,
+    },
+    /// Linear interpolation with aligned pixel centres.
+    AlignedCentres {
+        /// Input positions per output position; by default the ratio of the sizes.
+        factor: Option<f32>,
+    },
+    /// Linear interpolation with aligned corners.
+    AlignedCorners,
+    /// Linear interpolation with the first positions aligned.
+    AlignedStarts,
+    /// The input position that contains the centre of the output pixel.
+    NearestCentre,
+    /// Linear interpolation with aligned corners; a single output position lies in the middle.
+    CornersOrMiddle,
+    /// Linear interpolation at the centres of equal parts of the range from the first to the last
+    /// input position.
+    EqualParts,
+}
+
+/// Resizes the dimensions `axis` and `axis + 1` to these sizes.
+pub(crate) fn resize(
+    builder: &mut Builder,
+    input: OutletId,
+    axis: usize,
+    sizes: &[TDim; 2],
+    sampling: [Sampling; 2],
+) -> TractResult<OutletId> {
+    let mut shape = builder.shape(input)?;
+    ensure!(
+        axis + 1 < shape.len(),
+        "invalid rank of an image: {}",
+        shape.len()
+    );
+    shape[axis] = sizes[0].clone();
+    shape[axis + 1] = sizes[1].clone();
+    let sizes = [
+        builder.size(&sizes[0], DType::Int64)?,
+        builder.size(&sizes[1], DType::Int64)?,
+    ];
+    let inputs = [input, sizes[0], sizes[1]];
+    let Wire { outlet, .. } =
+        builder.kernel("Resize", DType::Float32, &shape, &inputs, move |inputs| {
+            let size =
+                |at: usize| TractResult::Ok(usize::try_from(inputs[at].cast_to_scalar::<i64>()?)?);
+            let from = inputs[0].shape();
+            let rows = line(from[axis], size(1)?, sampling[0])?;
+            let columns = line(from[axis + 1], size(2)?, sampling[1])?;
+            apply(&inputs[0], axis, &rows, &columns)
+        })?;
+    Ok(outlet)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positions in an image"
+)]
+fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<LinearWeights> {
+    ensure!(from > 0, "the image is empty");
+    let last = from - 1;
+    let ratio = |factor: Option<f32>| factor.unwrap_or(from as f32 / to as f32);
+    let between = |place: f32| {
+        let place = place.max(0.0);
+        let before = (place as usize).min(last);
+        (
+            before,
+            (before + 1).min(last),
+            (place - before as f32).min(1.0),
+        )
+    };
+    let places = 0..to;
+    Ok(match sampling {
+        Sampling::Nearest { factor } => {
+            let ratio = ratio(factor);
+            let nearest = |at| ((at as f32 * ratio) as usize).min(last);
+            places.map(|at| (nearest(at), nearest(at), 0.0)).collect()
+        }
+        Sampling::AlignedCentres { factor } => {
+            let ratio = ratio(factor);
+            places
+                .map(|at| between((at as f32 + 0.5) * ratio - 0.5))
+                .collect()
+        }
+        Sampling::AlignedCorners => {
+            let ratio = if to > 1 {
+                last as f32 / (to - 1) as f32
+            } else {
+                0.0
+            };
+            places.map(|at| between(at as f32 * ratio)).collect()
+        }
+        Sampling::AlignedStarts => {
+            let ratio = ratio(None);
+            places.map(|at| between(at as f32 * ratio)).collect()
+        }
+        Sampling::NearestCentre => {
+            let ratio = ratio(None);
+            let nearest = |at| (((at as f32 + 0.5) * ratio) as usize).min(last);
+            places.map(|at| (nearest(at), nearest(at), 0.0)).collect()
+        }
+        Sampling::CornersOrMiddle => {
+            let ratio = match to {
+                1 => return Ok(vec![between(last as f32 / 2.0)]),
+                _ => last as f32 / (to - 1) as f32,
+            };
+            places.map(|at| between(at as f32 * ratio)).collect()
+        }
+        Sampling::EqualParts => {
+            let part = last.max(1) as f32 / to as f32;
+            places.map(|at| between((at as f32 + 0.5) * part)).collect()
+        }
+    })
+}
+
+fn apply(
+    input: &Tensor,
+    axis: usize,
+    rows: &LinearWeights,
+    columns: &LinearWeights,
+) -> TractResult<Tensor> {
+    let from = input.shape();
+    let outer: usize = from[..axis].iter().product();
+    let inner: usize = from[axis + 2..].iter().product();
+    let (height, width) = (from[axis], from[axis + 1]);
+    let mut shape = from.to_vec();
+    shape[axis] = rows.len();
+    shape[axis + 1] = columns.len();
+    let mut output = Tensor::zero::<f32>(&shape)?;
+    let view = input.try_as_plain_ram()?;
+    let image = view.as_slice::<f32>()?;
+    let mut target = output.try_as_plain_ram_mut()?;
+    let mut cells = target.as_slice_mut::<f32>()?.chunks_exact_mut(inner.max(1));
+    for plane in 0..outer {
+        let cell = |row: usize, column: usize| {
+            let start = ((plane * height + row) * width + column) * inner;
+            &image[start..start + inner]
+        };
+        for &(top, bottom, down) in rows {
+            for &(left, right, across) in columns {
+                let Some(to) = cells.next() else { break };
+                let corners = [
+                    cell(top, left),
+                    cell(top, right),
+                    cell(bottom, left),
+                    cell(bottom, right),
+                ];
+                for (at, to) in to.iter_mut().enumerate() {
+                    let upper = corners[0][at] + (corners[1][at] - corners[0][at]) * across;
+                    let lower = corners[2][at] + (corners[3][at] - corners[2][at]) * across;
+                    *to = upper + (lower - upper) * down;
+                }
+            }
+        }
+    }
+    Ok(output)
+}
+
+/// Resizes the last two dimensions with an antialiasing filter.
+///
+/// Each output position is a weighted mean of all input positions that it covers. Factors are
+/// ratios of input size to output size.
+pub(crate) fn resize_antialiased(
+    builder: &mut Builder,
+    input: OutletId,
+    sizes: [usize; 2],
+    factors: [Option<f32>; 2],
+    corners: bool,
+) -> TractResult<OutletId> {
+    let mut shape = builder.shape(input)?;
+    let rank = shape.len();
+    ensure!(
+        rank == 4,
+        "invalid rank of an image: expected 4, got {rank}"
+    );
+    shape[2] = sizes[0].to_dim();
+    shape[3] = sizes[1].to_dim();
+    let wire = builder.kernel(
+        "ResizeSmoothly",
+        DType::Float32,
+        &shape,
+        &[input],
+        move |inputs| {
+            let from = inputs[0].shape();
+            let rows = filter_weights(from[2], sizes[0], factors[0], corners);
+            let columns = filter_weights(from[3], sizes[1], factors[1], corners);
+            let view = inputs[0].try_as_plain_ram()?;
+            let mut output = Vec::with_capacity(from[0] * from[1] * sizes[0] * sizes[1]);
+            for plane in view.as_slice::<f32>()?.chunks((from[2] * from[3]).max(1)) {
+                for (top, down) in &rows {
+                    for (left, across) in &columns {
+                        let line = |at: usize| {
+                            let start = (top + at) * from[3] + left;
+                            let line = plane[start..].iter().zip(across);
+                            line.map(|(x, share)| x * share).sum::<f32>()
+                        };
+                        let terms = down.iter().enumerate().map(|(at, share)| line(at) * share);
+                        output.push(terms.sum::<f32>());
+                    }
+                }
+            }
+            Tensor::from_shape(&[from[0], from[1], sizes[0], sizes[1]], &output)
+        },
+    )?;
+    Ok(wire.outlet)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positions in an image"
+)]
+fn filter_weights(from: usize, to: usize, factor: Option<f32>, corners: bool) -> FilterWeights {
+    let scale = match factor {
+        _ if corners && to > 1 => (from - 1) as f32 / (to - 1) as f32,
+        _ if corners => 0.0,
+        Some(factor) => factor,
+        None => from as f32 / to as f32,
+    };
+    let support = scale.max(1.0);
+    let places = (0..to).map(|at| {
+        let centre = scale * (at as f32 + 0.5);
+        let first = ((centre - support + 0.5).max(0.0)) as usize;
+        let end = ((centre + support + 0.5) as usize).min(from);
+        let share = |place: usize| {
+            let distance = (place as f32 - centre + 0.5) / support;
+            (1.0 - distance.abs()).max(0.0)
+        };
+        let shares: Vec<f32> = (first..end).map(share).collect();
+        let sum: f32 = shares.iter().sum();
+        let shares = shares
+            .into_iter()
+            .map(|share| if sum == 0.0 { share } else { share / sum });
+        (first, shares.collect())
+    });
+    places.collect()
+}
