@@ -17,8 +17,9 @@ use tract_onnx::prelude::{DatumType, IntoTValue, TValue, TVec};
 use super::agreement::agree;
 use super::session::{answer, executor, placement};
 use crate::frontends::portable::{
-    InputShapes, InputSize, Lowered, delegates, lower, missing, standalone, unsupported_reason,
+    InputShapes, Lowered, delegates, lower, missing, standalone, unsupported_reason,
 };
+use crate::graph::builder::InputSize;
 use crate::graph::corrections;
 use crate::graph::give;
 use crate::graph::guard::{Failure, guarded};

@@ -1,9 +1,8 @@
 //! Correct implementations of operators that the tract library computes wrongly.
 //!
-//! They are installed at three points, each at the earliest one where the defect is visible:
-//! builders of ONNX operators ([`register`]), the graph before the library optimises it
-//! ([`prepare`]), and the plan before it runs ([`settle`]). Tensors that are known while a graph is
-//! built go through all three ([`folded`]).
+//! Builders of ONNX operators replace those of the library ([`register`]). Tensors that are known while
+//! a graph is built are computed with all corrections ([`folded`]).
+//! [`crate::graph::corrections`] repairs graphs.
 //!
 //! Invariant: values that the library computes correctly cost only a check.
 

@@ -1,9 +1,9 @@
 //! The recurrent operators `RNN`, `GRU`, `LSTM` and `DynamicQuantizeLSTM`.
 //!
 //! The tract library runs a recurrence as a loop over a graph. It ignores reverse directions,
-//! activations and sequence lengths, and continues from the previous run. In this module one
-//! product computes the products with W for all steps ([`wire`]), and one operator runs the steps
-//! ([`run`]), each by [`cell`]. Nothing is kept between runs.
+//! activations and sequence lengths, and continues from the previous run. Here one product computes
+//! the products with W for all steps ([`wire`]), and one operator of [`crate::graph::recurrent`] runs
+//! the steps.
 
 mod wire;
 
