@@ -29,6 +29,8 @@ mod lanes;
 pub mod library;
 mod offer;
 mod ort_option;
+#[cfg(any(feature = "executorch", feature = "ort"))]
+mod placed_work;
 mod processor;
 mod provider;
 mod reading;

@@ -1,12 +1,12 @@
 //! Core ML recurrent layers (LSTM, GRU, RNN).
 //!
-//! The product with the input sequence is computed for all steps at once. A custom operator runs
-//! the steps.
+//! The product with the input sequence is computed for all steps at once. The recurrence of the
+//! vocabulary runs the steps ([`Run`]).
 //!
-//! Gate order follows the weights: input, forget, output, cell for LSTM; reset, output, update for
-//! GRU. Where the documentation is silent, the code follows coremltools' tests. The clip applies to
-//! the memory, the output gate's peephole uses the new memory, and a GRU's reset gate applies
-//! before the product unless `reset_after` is set.
+//! The order of gates is that of the weights: input, forget, output, cell for LSTM; reset, output,
+//! update for GRU. The code reorders them for the vocabulary. Where the documentation is silent, the
+//! code follows coremltools' tests. The clip applies to the memory, the output gate's peephole uses
+//! the new memory, and a GRU's reset gate applies before the product unless `reset_after` is set.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -14,7 +14,9 @@ use super::held::Operand;
 use super::{Lowering, Operation, OperationTable, Results};
 use crate::graph::builder::{Wire, ranked};
 use crate::graph::calling::CallArg;
-use crate::graph::kernel::Kernel;
+use crate::graph::recurrent::cell::{Activation, Cell, Kind};
+use crate::graph::recurrent::product::products;
+use crate::graph::recurrent::run::{Run, RunSide};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -31,58 +33,32 @@ pub(super) const TABLE: OperationTable = &[
         } else {
             (sum_of_biases(lowering, bias, input_bias)?, None)
         };
-        let cell = Cell {
-            kind: Kind::Gru { after },
-            gate: activation(lowering, operation, "recurrent_activation", "sigmoid")?,
-            candidate: activation(lowering, operation, "activation", "tanh")?,
-            output: Activation::Linear,
-            clip: None,
+        let layer = Layer {
+            cell: Cell {
+                linear_before_reset: after,
+                ..Cell::new(Kind::Gru)
+            },
+            activations: vec![
+                activation(lowering, operation, "recurrent_activation", "sigmoid")?,
+                activation(lowering, operation, "activation", "tanh")?,
+            ],
         };
-        single_direction(lowering, operation, &cell, [outside, inside])
+        single_direction(lowering, operation, &layer, [outside, inside])
     }),
     (&["rnn"], |lowering, operation| {
         let bias = lowering.optional_tensor(operation, "bias")?;
-        let activation = activation(lowering, operation, "activation", "tanh")?;
-        let cell = Cell {
-            kind: Kind::Plain,
-            gate: activation,
-            candidate: activation,
-            output: activation,
-            clip: None,
+        let layer = Layer {
+            cell: Cell::new(Kind::Rnn),
+            activations: vec![activation(lowering, operation, "activation", "tanh")?],
         };
-        single_direction(lowering, operation, &cell, [bias, None])
+        single_direction(lowering, operation, &layer, [bias, None])
     }),
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Plain,
-    Gru {
-        /// Whether the reset gate applies after the product with the state.
-        after: bool,
-    },
-    Lstm,
-}
-
-/// The activation of a gate, with Core ML's parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Activation {
-    HardSigmoid,
-    Linear,
-    Relu,
-    Sigmoid,
-    Tanh,
-}
-
-/// The parameters that are the same for all steps.
-#[derive(Debug, Clone)]
-struct Cell {
-    kind: Kind,
-    gate: Activation,
-    candidate: Activation,
-    output: Activation,
-    /// Maximum absolute value of the memory.
-    clip: Option<f32>,
+/// A recurrent layer: the settings that all directions and steps share.
+struct Layer {
+    cell: Cell,
+    activations: Vec<Activation>,
 }
 
 /// The weights of one direction.
@@ -95,25 +71,13 @@ struct DirectionWeights {
     is_reverse: bool,
 }
 
-impl Kind {
-    fn gates(self) -> usize {
-        match self {
-            Self::Plain => 1,
-            Self::Gru { .. } => 3,
-            Self::Lstm => 4,
-        }
-    }
-}
-
-impl Activation {
-    fn apply(self, x: f32) -> f32 {
-        match self {
-            Self::HardSigmoid => (0.2 * x + 0.5).clamp(0.0, 1.0),
-            Self::Relu if x < 0.0 => 0.0,
-            // NaN stays NaN.
-            Self::Linear | Self::Relu => x,
-            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-            Self::Tanh => x.tanh(),
+impl Layer {
+    /// Returns, for each gate of the vocabulary, its place in Core ML's order.
+    fn gates(&self) -> &'static [usize] {
+        match self.cell.kind {
+            Kind::Rnn => &[0],
+            Kind::Gru => &[2, 0, 1],
+            Kind::Lstm => &[0, 2, 1, 3],
         }
     }
 }
@@ -126,8 +90,8 @@ fn activation(
 ) -> TractResult<Activation> {
     let found = lowering.text(operation, name, default)?;
     Ok(match found.to_ascii_lowercase().as_str() {
-        "hard_sigmoid" | "sigmoid_hard" => Activation::HardSigmoid,
-        "linear" => Activation::Linear,
+        "hard_sigmoid" | "sigmoid_hard" => Activation::HardSigmoid(0.2, 0.5),
+        "linear" => Activation::Affine(1.0, 0.0),
         "relu" => Activation::Relu,
         "sigmoid" => Activation::Sigmoid,
         // Its factors are 1 where they cannot be set.
@@ -151,7 +115,7 @@ fn sum_of_biases(
 fn single_direction(
     lowering: &mut Lowering<'_, '_>,
     operation: &Operation,
-    cell: &Cell,
+    layer: &Layer,
     bias: [Option<Wire>; 2],
 ) -> Results {
     let is_reverse = match lowering.text(operation, "direction", "forward")?.as_str() {
@@ -169,7 +133,7 @@ fn single_direction(
     };
     let states = [lowering.tensor(operation, "initial_h")?];
     let every = lowering.bool(operation, "output_sequence", false)?;
-    let given = run(lowering, cell, &side, x, &states, every)?;
+    let given = run(lowering, layer, &side, x, &states, every)?;
     Ok(given.into_iter().map(Operand::Tensor).collect())
 }
 
@@ -180,12 +144,16 @@ fn lstm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
         Some(_) => Some(lowering.float(operation, "clip", 0.0)? as f32),
         None => None,
     };
-    let cell = Cell {
-        kind: Kind::Lstm,
-        gate: activation(lowering, operation, "recurrent_activation", "sigmoid")?,
-        candidate: activation(lowering, operation, "cell_activation", "tanh")?,
-        output: activation(lowering, operation, "activation", "tanh")?,
-        clip,
+    let layer = Layer {
+        cell: Cell {
+            memory_clip: clip,
+            ..Cell::new(Kind::Lstm)
+        },
+        activations: vec![
+            activation(lowering, operation, "recurrent_activation", "sigmoid")?,
+            activation(lowering, operation, "cell_activation", "tanh")?,
+            activation(lowering, operation, "activation", "tanh")?,
+        ],
     };
     let ways: &[(&str, bool)] = match lowering.text(operation, "direction", "forward")?.as_str() {
         "forward" => &[("", false)],
@@ -211,7 +179,7 @@ fn lstm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
             peephole: optional("peephole")?,
             is_reverse: *is_reverse,
         };
-        let size = hidden(lowering, &cell, &side)?;
+        let size = hidden(lowering, &layer, &side)?;
         let mut states = initial;
         for state in &mut states {
             let rank = lowering.shape(*state)?.len();
@@ -220,7 +188,7 @@ fn lstm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
             let (start, end) = (at * size, (at + 1) * size);
             state.outlet = builder.slice(state.outlet, 1, start, end)?;
         }
-        let given = run(lowering, &cell, &side, x, &states, every)?;
+        let given = run(lowering, &layer, &side, x, &states, every)?;
         for (parts, wire) in parts.iter_mut().zip(given) {
             parts.push(wire.outlet);
         }
@@ -235,9 +203,13 @@ fn lstm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 }
 
 /// Returns the size of a state.
-fn hidden(lowering: &Lowering<'_, '_>, cell: &Cell, side: &DirectionWeights) -> TractResult<usize> {
+fn hidden(
+    lowering: &Lowering<'_, '_>,
+    layer: &Layer,
+    side: &DirectionWeights,
+) -> TractResult<usize> {
     let shape = lowering.shape(side.state)?;
-    let gates = cell.kind.gates();
+    let gates = layer.cell.kind.gates();
     let size = match shape.as_slice() {
         [rows, size] if *rows == size.clone() * gates => size.to_usize()?,
         _ => bail!("invalid shape of the state weights: got {shape:?} for {gates} gates"),
@@ -246,226 +218,123 @@ fn hidden(lowering: &Lowering<'_, '_>, cell: &Cell, side: &DirectionWeights) -> 
     Ok(size)
 }
 
+/// Returns parts of equal size along the first dimension in the order of the vocabulary's gates.
+fn reordered(
+    lowering: &mut Lowering<'_, '_>,
+    order: &[usize],
+    wire: Wire,
+    size: usize,
+) -> TractResult<OutletId> {
+    let builder = &mut lowering.frame.builder;
+    let wide = builder.cast(wire, DType::Float32)?.outlet;
+    let parts = order
+        .iter()
+        .map(|gate| builder.slice(wide, 0, gate * size, (gate + 1) * size));
+    let parts: Vec<OutletId> = parts.collect::<TractResult<_>>()?;
+    builder.concat(&parts, 0)
+}
+
+/// Checks the size of a bias or peephole, which has this many elements.
+fn check_vector(lowering: &Lowering<'_, '_>, part: Wire, count: usize) -> TractResult<()> {
+    let found = lowering.shape(part)?;
+    ensure!(
+        found == [count.to_dim()],
+        "invalid shape of a bias or peephole: {found:?}"
+    );
+    Ok(())
+}
+
 /// Runs all steps in one direction. Returns each step's output (or the last one), then the final
 /// states.
 fn run(
     lowering: &mut Lowering<'_, '_>,
-    cell: &Cell,
+    layer: &Layer,
     side: &DirectionWeights,
     x: Wire,
     states: &[Wire],
     every: bool,
 ) -> TractResult<Vec<Wire>> {
     let float = DType::Float32;
-    let size = hidden(lowering, cell, side)?;
-    let args = vec![x.into(), side.input.into(), CallArg::from(side.bias[0])];
+    let size = hidden(lowering, layer, side)?;
+    let (order, wide) = (layer.gates(), size * layer.cell.kind.gates());
+    let given = lowering.shape(side.input)?;
+    ensure!(
+        given.first() == Some(&wide.to_dim()),
+        "wrong number of gates: got {:?}, expected {wide}",
+        given.first()
+    );
+    let weights = Wire::float(reordered(lowering, order, side.input, size)?);
+    let mut bias = None;
+    if let Some(given) = side.bias[0] {
+        check_vector(lowering, given, wide)?;
+        bias = Some(Wire::float(reordered(lowering, order, given, size)?));
+    }
+    let args = vec![x.into(), weights.into(), CallArg::from(bias)];
     let gates = lowering.aten("aten::linear.out", args, float)?;
     let shape = lowering.shape(gates)?;
-    let wide = size * cell.kind.gates();
-    let [steps, batch, last] = ranked(&shape, "a sequence")?;
-    ensure!(
-        *last == wide.to_dim(),
-        "wrong number of gates: got {last}, expected {wide}"
-    );
-    for state in states {
+    let [_, batch, _] = ranked(&shape, "a sequence")?;
+    let mut inputs = vec![gates.outlet];
+    let mut give = |outlet: OutletId| {
+        inputs.push(outlet);
+        inputs.len() - 1
+    };
+    let recurrent = reordered(lowering, order, side.state, size)?;
+    let recurrent_at = give(recurrent);
+    let mut initial = [None; 2];
+    for (place, state) in initial.iter_mut().zip(states) {
         let found = lowering.shape(*state)?;
         ensure!(
             found.len() == 2 && found[1] == size.to_dim() && found[0] == *batch,
             "invalid shape of a state: got {found:?} for a batch of {batch} and {size} elements"
         );
+        let builder = &mut lowering.frame.builder;
+        let state = builder.cast(*state, float)?.outlet;
+        // The operator's states have the directions first.
+        *place = Some(give(builder.wire(AxisOp::Add(0), &[state])?));
     }
-    let mut inputs = vec![gates.outlet];
-    let state = lowering.permuted(side.state, &[1, 0])?;
-    let mut parts = vec![Some(state)];
-    parts.extend(states.iter().copied().map(Some));
-    let optional = [side.bias[1], side.peephole];
-    parts.extend(optional);
-    for part in parts.into_iter().flatten() {
-        inputs.push(lowering.frame.builder.cast(part, float)?.outlet);
+    let mut inner_bias = None;
+    if let Some(given) = side.bias[1] {
+        check_vector(lowering, given, wide)?;
+        let inner = reordered(lowering, order, given, size)?;
+        let builder = &mut lowering.frame.builder;
+        let none = builder.constant(Arc::new(Tensor::zero::<f32>(&[wide])?), float)?;
+        inner_bias = Some(give(builder.concat(&[none.outlet, inner], 0)?));
     }
-    for (part, count) in optional.iter().zip([wide, 3 * size]) {
-        if let Some(part) = part {
-            let found = lowering.shape(*part)?;
-            ensure!(
-                found == [count.to_dim()],
-                "invalid shape of a bias or peephole: {found:?}"
-            );
-        }
+    let mut peepholes = None;
+    if let Some(given) = side.peephole {
+        check_vector(lowering, given, 3 * size)?;
+        peepholes = Some(give(reordered(lowering, &order[..3], given, size)?));
     }
-    let steps = if every { steps.clone() } else { 1.to_dim() };
-    let mut facts = tvec!(f32::fact([steps, batch.clone(), size.to_dim()]));
-    for _ in states {
-        facts.push(f32::fact([batch.clone(), size.to_dim()]));
-    }
-    let steps = Steps {
-        cell: cell.clone(),
-        size,
-        is_reverse: side.is_reverse,
-        every,
-        has: optional.map(|part| part.is_some()),
+    let builder = &mut lowering.frame.builder;
+    let fact = builder.model.outlet_fact(recurrent)?;
+    let (product, last) = products(&layer.cell, fact, batch)?;
+    let run = Run {
+        cell: layer.cell.clone(),
+        sides: vec![RunSide {
+            is_reverse: side.is_reverse,
+            activations: layer.activations.clone(),
+            from_input: 0,
+            weights: recurrent_at,
+            bias: inner_bias,
+            peepholes,
+            product,
+            last,
+        }],
+        lengths: None,
+        states: initial,
+        hidden: size,
+        keeps_all: every,
+        rounds: false,
     };
-    let kernel = Kernel::new("Recurrence", facts, move |inputs| steps.run(inputs));
-    let given = lowering.frame.builder.wire_all(kernel, &inputs)?;
-    let wires = given.iter().map(|&outlet| Wire::new(outlet, float));
-    Ok(wires.collect())
-}
-
-/// The operator that runs the steps.
-#[derive(Debug, Clone)]
-struct Steps {
-    cell: Cell,
-    size: usize,
-    is_reverse: bool,
-    every: bool,
-    /// Whether the state's product has a bias, and whether a peephole exists.
-    has: [bool; 2],
-}
-
-impl Steps {
-    /// Runs all steps.
-    ///
-    /// Inputs: the gates' products with the sequence, the state weights (one row for each state
-    /// element), and the initial states. A bias of the state's product and a peephole follow if
-    /// they exist.
-    fn run(&self, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
-        let read = |at: usize| -> TractResult<Vec<f32>> {
-            let input = inputs.get(at).context("missing inputs")?;
-            Ok(input.try_as_plain_ram()?.as_slice::<f32>()?.to_vec())
-        };
-        let (gates, weights) = (inputs[0].try_as_plain_ram()?, read(1)?);
-        let gates = gates.as_slice::<f32>()?;
-        let mut hidden = read(2)?;
-        let has_memory = self.cell.kind == Kind::Lstm;
-        let mut memory = if has_memory { read(3)? } else { Vec::new() };
-        let mut next = if has_memory { 4 } else { 3 };
-        let mut optional = |is_there: bool| {
-            if !is_there {
-                return Ok(Vec::new());
-            }
-            next += 1;
-            read(next - 1)
-        };
-        let (bias, peephole) = (optional(self.has[0])?, optional(self.has[1])?);
-        let [steps, batch, wide] = inputs[0].shape() else {
-            bail!(
-                "invalid rank of a sequence: expected 3, got {}",
-                inputs[0].rank()
-            );
-        };
-        let (steps, batch, wide, size) = (*steps, *batch, *wide, self.size);
-        ensure!(
-            hidden.len() == batch * size && weights.len() == wide * size,
-            "wrong size of the states: {} elements for a batch of {batch}",
-            hidden.len()
-        );
-        let rows = if self.every { steps } else { 1 };
-        let mut outputs = vec![0.0; rows * batch * size];
-        let mut sums = vec![0.0; wide];
-        for step in 0..steps {
-            let at = if self.is_reverse {
-                steps - 1 - step
-            } else {
-                step
-            };
-            for row in 0..batch {
-                let gates = &gates[(at * batch + row) * wide..][..wide];
-                let hidden = &mut hidden[row * size..][..size];
-                match self.cell.kind {
-                    Kind::Plain => {
-                        add_products(&mut sums, gates, hidden, &weights);
-                        for (h, sum) in hidden.iter_mut().zip(&sums) {
-                            *h = self.cell.output.apply(*sum);
-                        }
-                    }
-                    Kind::Gru { .. } => self.gru(gates, hidden, &weights, &bias, &mut sums),
-                    Kind::Lstm => {
-                        add_products(&mut sums, gates, hidden, &weights);
-                        let memory = &mut memory[row * size..][..size];
-                        self.lstm(hidden, memory, &peephole, &sums);
-                    }
-                }
-                if self.every {
-                    outputs[(at * batch + row) * size..][..size].copy_from_slice(hidden);
-                }
-            }
-        }
-        if !self.every {
-            outputs.copy_from_slice(&hidden);
-        }
-        let mut given = tvec!(
-            Tensor::from_shape(&[rows, batch, size], &outputs)?,
-            Tensor::from_shape(&[batch, size], &hidden)?
-        );
-        if has_memory {
-            given.push(Tensor::from_shape(&[batch, size], &memory)?);
-        }
-        Ok(given)
+    let made = builder.wire_all(run, &inputs)?;
+    // Without the direction, a final state has the shape of the output of the last step.
+    let mut given = vec![Wire::float(if every {
+        builder.wire(AxisOp::Rm(1), &[made[0]])?
+    } else {
+        made[1]
+    })];
+    for state in &made[1..] {
+        given.push(Wire::float(builder.wire(AxisOp::Rm(0), &[*state])?));
     }
-
-    /// Runs one LSTM step of a row; `sums` are the gates before activation.
-    fn lstm(&self, hidden: &mut [f32], memory: &mut [f32], peephole: &[f32], sums: &[f32]) {
-        let size = self.size;
-        for at in 0..size {
-            let seen = |gate: usize, memory: f32| {
-                let weight = peephole.get(gate * size + at).copied().unwrap_or(0.0);
-                sums[gate * size + at] + weight * memory
-            };
-            let input = self.cell.gate.apply(seen(0, memory[at]));
-            let forget = self.cell.gate.apply(seen(1, memory[at]));
-            let candidate = self.cell.candidate.apply(sums[3 * size + at]);
-            let mut kept = forget * memory[at] + input * candidate;
-            if let Some(clip) = self.cell.clip.filter(|_| !kept.is_nan()) {
-                kept = kept.min(clip).max(-clip);
-            }
-            memory[at] = kept;
-            let output = self.cell.gate.apply(seen(2, kept));
-            hidden[at] = output * self.cell.output.apply(kept);
-        }
-    }
-
-    /// Runs one GRU step of a row.
-    fn gru(
-        &self,
-        gates: &[f32],
-        hidden: &mut [f32],
-        weights: &[f32],
-        bias: &[f32],
-        sums: &mut [f32],
-    ) {
-        let size = self.size;
-        let zero = vec![0.0; gates.len()];
-        let start = if bias.is_empty() { &zero } else { bias };
-        add_products(sums, start, hidden, weights);
-        let gate = |gate: usize, at: usize, sums: &[f32]| {
-            let place = gate * size + at;
-            self.cell.gate.apply(gates[place] + sums[place])
-        };
-        let reset: Vec<f32> = (0..size).map(|at| gate(0, at, sums)).collect();
-        let update: Vec<f32> = (0..size).map(|at| gate(2, at, sums)).collect();
-        if self.cell.kind == (Kind::Gru { after: true }) {
-            for (at, reset) in reset.iter().enumerate() {
-                sums[size + at] *= reset;
-            }
-        } else {
-            let left: Vec<f32> = reset.iter().zip(&*hidden).map(|(r, h)| r * h).collect();
-            add_products(sums, start, &left, weights);
-        }
-        for at in 0..size {
-            let candidate = self
-                .cell
-                .candidate
-                .apply(gates[size + at] + sums[size + at]);
-            hidden[at] = (1.0 - update[at]) * candidate + update[at] * hidden[at];
-        }
-    }
-}
-
-/// Computes `sums = start + state · weights`, with a row of weights for each state element.
-fn add_products(sums: &mut [f32], start: &[f32], state: &[f32], weights: &[f32]) {
-    sums.copy_from_slice(start);
-    for (x, row) in state.iter().zip(weights.chunks_exact(sums.len())) {
-        for (sum, weight) in sums.iter_mut().zip(row) {
-            *sum += x * weight;
-        }
-    }
+    Ok(given)
 }

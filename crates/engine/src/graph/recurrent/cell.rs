@@ -45,6 +45,8 @@ pub(crate) struct Cell {
     pub(crate) input_forget: bool,
     /// The reset gate is applied after the product with R.
     pub(crate) linear_before_reset: bool,
+    /// Bound of the memory of an `LSTM`.
+    pub(crate) memory_clip: Option<f32>,
 }
 
 /// An activation function of a gate.
@@ -222,6 +224,17 @@ pub(crate) struct Row<'a, T> {
 }
 
 impl Cell {
+    /// Returns a cell of this kind without bounds.
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            clip: None,
+            input_forget: false,
+            linear_before_reset: false,
+            memory_clip: None,
+        }
+    }
+
     /// Computes a whole step, except for a `GRU` that resets before the product.
     pub(crate) fn step<T: Number>(
         &self,
@@ -305,6 +318,9 @@ impl Cell {
         self.activate(functions, 1, new)?;
         for (at, memory) in memory.iter_mut().enumerate() {
             *memory = forget[at] * *memory + input[at] * new[at];
+            if let Some(clip) = self.memory_clip.map(T::of) {
+                *memory = bound(*memory, -clip, clip);
+            }
         }
         if let Some(weights) = peepholes {
             add_product(output, &weights[size..2 * size], memory);

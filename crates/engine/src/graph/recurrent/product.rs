@@ -17,7 +17,7 @@ use tract_onnx::tract_core::plan::SimplePlan;
 use tract_onnx::tract_core::tract_data::itertools::izip;
 
 use super::super::fast;
-use super::cell::Number;
+use super::cell::{Cell, Kind, Number};
 
 /// Maximum number of multiplications of a small product, which is faster to compute than to plan.
 const MAX_SMALL_MULTIPLICATIONS: usize = 1 << 12;
@@ -47,6 +47,23 @@ impl fmt::Debug for Idle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Idle")
     }
+}
+
+/// Returns the product with R; for a `GRU` that resets its state before the product, the product of
+/// the first two gates and that of the last one.
+pub(crate) fn products(
+    cell: &Cell,
+    weights: &TypedFact,
+    batch: &TDim,
+) -> TractResult<(Product, Option<Product>)> {
+    let size = weights.shape[1].to_usize()?;
+    let all = cell.kind.gates() * size;
+    if cell.kind == Kind::Gru && !cell.linear_before_reset {
+        let first = Product::new(weights, 0..2 * size, batch)?;
+        let last = Product::new(weights, 2 * size..all, batch)?;
+        return Ok((first, Some(last)));
+    }
+    Ok((Product::new(weights, 0..all, batch)?, None))
 }
 
 impl Product {

@@ -67,12 +67,12 @@ pub(crate) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         other => bail!("unknown direction `{}`", String::from_utf8_lossy(other)),
     };
     let cell = Cell {
-        kind,
         clip: attribute(node, "clip")
             .map(|clip| clip.f.abs())
             .filter(|clip| *clip > 0.0),
         input_forget: integer(node, "input_forget", 0) != 0,
         linear_before_reset: integer(node, "linear_before_reset", 0) != 0,
+        ..Cell::new(kind)
     };
     let inputs: Vec<Option<usize>> = optional_inputs(node).take(R_ZERO + 1).collect();
     let recurrence = Recurrence {

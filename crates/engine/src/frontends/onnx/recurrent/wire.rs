@@ -9,8 +9,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use super::{
     BIAS, HIDDEN, LENGTHS, MEMORY, PEEPHOLES, R, R_SCALE, R_ZERO, Recurrence, W, W_SCALE, W_ZERO,
 };
-use crate::graph::recurrent::cell::Kind;
-use crate::graph::recurrent::product::Product;
+use crate::graph::recurrent::product::products;
 use crate::graph::recurrent::quantised;
 use crate::graph::recurrent::run::{Run, RunSide};
 
@@ -104,7 +103,8 @@ pub(crate) fn wire(
         let product = EinSum::new("nk,gk->ng".parse()?, dtype);
         let from_input = writer.node(&format!("xw.{at}"), product, &[rows, weights])?;
         let weights = writer.side("r", r, at)?;
-        let [product, last] = products(recurrence, writer.model.outlet_fact(weights)?, &batch)?;
+        let (product, last) =
+            products(&recurrence.cell, writer.model.outlet_fact(weights)?, &batch)?;
         let mut optional = |place: usize, name: &str| -> TractResult<Option<usize>> {
             let found = recurrence.input(place).map(|input| inputs[input]);
             let found = found.map(|outlet| writer.side(name, outlet, at));
@@ -117,7 +117,7 @@ pub(crate) fn wire(
             peepholes: optional(PEEPHOLES, "peepholes")?,
             from_input: give(from_input),
             weights: give(weights),
-            product: product.context("each direction has a product")?,
+            product,
             last,
         });
     }
@@ -133,24 +133,6 @@ pub(crate) fn wire(
     };
     let made = writer.model.wire_node(prefix, run, &given_to)?;
     outputs(recurrence, &mut writer, &made, given)
-}
-
-/// Returns the product with R, or two products: for the gates before and after the reset of the
-/// state.
-fn products(
-    recurrence: &Recurrence,
-    weights: &TypedFact,
-    batch: &TDim,
-) -> TractResult<[Option<Product>; 2]> {
-    let size = weights.shape[1].to_usize()?;
-    let cell = &recurrence.cell;
-    let all = cell.kind.gates() * size;
-    if cell.kind == Kind::Gru && !cell.linear_before_reset {
-        let first = Product::new(weights, 0..2 * size, batch)?;
-        let last = Product::new(weights, 2 * size..all, batch)?;
-        return Ok([Some(first), Some(last)]);
-    }
-    Ok([Some(Product::new(weights, 0..all, batch)?), None])
 }
 
 /// Returns a state with the directions as its first dimension.
