@@ -3,8 +3,8 @@
 //!
 //! The analysis uses types and counts only. It covers ONNX initializers and the operators that read
 //! them, the constants of ExecuTorch programs, and the tensors in delegate payloads. Invariant:
-//! weights are never read. If a part of a model cannot be analysed, [`ModelWeights::is_complete`] is
-//! false and no contradiction is reported.
+//! weights are never read. If a part of a model cannot be analysed, [`ModelWeights::is_complete`]
+//! is false and no contradiction is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The header that ExecuTorch writes before the FlatBuffer of several backends' payloads.
 //!
 //! The header consists of a magic text and the positions of the FlatBuffer and of the data behind
-//! it, relative to the payload. [`PayloadHeader::parts`] checks both positions against the payload's
-//! size.
+//! it, relative to the payload. [`PayloadHeader::parts`] checks both positions against the
+//! payload's size.
 
 use super::storage::ByteRange;
 use crate::{FieldPosition, FormatError};

@@ -1,8 +1,8 @@
 //! Asynchronous tasks: predict requests that are accepted now and answered later, and the stores
 //! that keep them.
 //!
-//! The gateway enqueues a task through [`TaskStore`]. The [`TaskQueue`] claims it, calls its service
-//! and stores the outcome.
+//! The gateway enqueues a task through [`TaskStore`]. The [`TaskQueue`] claims it, calls its
+//! service and stores the outcome.
 //!
 //! Invariant: a task that [`TaskStore::enqueue`] accepted is on disk and reaches exactly one final
 //! state. A task returns from running to waiting only when its run is released, for example after a

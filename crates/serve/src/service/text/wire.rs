@@ -106,7 +106,7 @@ impl AnswerWriter {
         };
         match event {
             GenerationEvent::Token { chosen, top, .. } => {
-                choice.tokens.push(TokenRecord { chosen, top })
+                choice.tokens.push(TokenRecord { chosen, top });
             }
             GenerationEvent::Piece { piece, .. } => choice.add(piece),
             GenerationEvent::Finish { reason, .. } => choice.finish = Some(reason.name()),
