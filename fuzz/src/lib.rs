@@ -45,7 +45,7 @@ pub fn check_validation(file_name: &str, bytes: &[u8]) {
         let mut out = Vec::new();
         let rendered = format.render(&outcome.report, &style, &mut out);
         rendered.expect("rendered");
-        if matches!(format, ReportFormat::Json | Format::Sarif) {
+        if matches!(format, ReportFormat::Json | ReportFormat::Sarif) {
             serde_json::from_slice::<serde_json::Value>(&out).expect("JSON");
         }
     }
