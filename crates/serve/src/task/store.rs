@@ -139,7 +139,7 @@ pub trait TaskStore: Send + Sync {
 
     /// Stores the answer. Returns `false` and changes nothing if the lease was lost. The answer
     /// expires at `expires_at` if its content is one that expires
-    /// ([`Content::expires`](super::StoredContent::expires)).
+    /// ([`StoredContent::expires`](super::StoredContent::expires)).
     async fn complete(
         &self,
         lease: Lease,
