@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::ReadAt;
-use pkgtool_check::validate::{Options, rule_metas, validate_bytes};
+use pkgtool_check::validate::{ValidationOptions, rule_metas, validate_bytes};
 use pkgtool_model::FORMATS;
 use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
 use pkgtool_model::executorch::{contents, coreml, mlx, qnn, vulkan};
@@ -18,7 +18,7 @@ use pkgtool_model::executorch::{contents, coreml, mlx, qnn, vulkan};
 pub fn check_validation(file_name: &str, bytes: &[u8]) {
     // This directory does not exist, so references fail and no file is opened.
     let path = Path::new("/nonexistent/package/xnnpack").join(file_name);
-    let options = Options {
+    let options = ValidationOptions {
         paths: Vec::new(),
         precisions: None,
         open_models: false,
@@ -37,15 +37,15 @@ pub fn check_validation(file_name: &str, bytes: &[u8]) {
         assert_eq!(diagnostic.end().offset, span.end, "a character's border");
     }
     let rules = rule_metas();
-    let style = Style {
+    let style = ReportStyle {
         rules: &rules,
-        ..Style::default()
+        ..ReportStyle::default()
     };
-    for format in Format::ALL {
+    for format in ReportFormat::ALL {
         let mut out = Vec::new();
         let rendered = format.render(&outcome.report, &style, &mut out);
         rendered.expect("rendered");
-        if matches!(format, Format::Json | Format::Sarif) {
+        if matches!(format, ReportFormat::Json | ReportFormat::Sarif) {
             serde_json::from_slice::<serde_json::Value>(&out).expect("JSON");
         }
     }
@@ -87,14 +87,14 @@ pub fn check_payload(backend: Backend, program: &[u8], bytes: &[u8]) {
     // Named data of a payload may refer to the payload itself.
     let named = |_: &str| Some(payload);
     let executed = match backend {
-        Backend::CoreMl => coreml::Package::read(&source, payload, &named).map(|package| {
+        Backend::CoreMl => coreml::PackageFunction::read(&source, payload, &named).map(|package| {
             for offset in (0..payload.size).step_by(64) {
                 let _ = package.blob(&source, offset);
             }
         }),
-        Backend::Mlx => mlx::Graph::read(&source, payload).map(drop),
-        Backend::Qnn => qnn::Context::read(&source, payload).map(drop),
-        _ => vulkan::Graph::read(&source, payload).map(drop),
+        Backend::Mlx => mlx::MlxGraph::read(&source, payload).map(drop),
+        Backend::Qnn => qnn::QnnContext::read(&source, payload).map(drop),
+        _ => vulkan::VulkanGraph::read(&source, payload).map(drop),
     };
     if let Err(error) = executed {
         assert!(!error.to_string().is_empty());

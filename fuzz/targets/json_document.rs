@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use pkgtool_base::source::Document;
-use pkgtool_base::source::json::{Kind, Node};
+use pkgtool_base::source::json::{JsonValue, Node};
 use serde_json::Value;
 
 fuzz_target!(|text: &str| {
@@ -30,13 +30,13 @@ fn check(node: &Node, value: &Value, text: &str) {
     let own = &text[node.span.start..node.span.end];
     assert_eq!(&serde_json::from_str::<Value>(own).expect("JSON"), value);
     match (&node.kind, value) {
-        (Kind::Array(elements), Value::Array(values)) => {
+        (JsonValue::Array(elements), Value::Array(values)) => {
             assert_eq!(elements.len(), values.len());
             for (element, value) in elements.iter().zip(values) {
                 check(element, value, text);
             }
         }
-        (Kind::Object(members), Value::Object(values)) => {
+        (JsonValue::Object(members), Value::Object(values)) => {
             assert_eq!(members.effective().count(), values.len());
             for member in members.effective() {
                 check(&member.value, &values[member.key.as_str()], text);

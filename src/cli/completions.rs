@@ -11,14 +11,14 @@ use pkgtool_check::validate;
 
 /// Arguments of `pkgtool completions`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct CompletionsArgs {
     /// Shell to print the completion script for
     #[arg(value_enum)]
     shell: Shell,
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "pkgtool", &mut script);
     let script = String::from_utf8_lossy(&script);

@@ -7,17 +7,19 @@ use clap::ValueEnum;
 use super::exit::{self, Exit, Failure};
 use super::far::{self, Far, FarArgs};
 use super::output;
-use pkgtool_base::diagnostic::Table;
+use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::diagnostic::book;
 use pkgtool_base::git::Repository;
 use pkgtool_base::package::Roots;
-use pkgtool_check::diff::render::{Format, Style};
-use pkgtool_check::diff::{self, Difference, KINDS, Reading, Tree, WrittenTree, write_revision};
+use pkgtool_check::diff::render::{DiffFormat, DiffStyle};
+use pkgtool_check::diff::{
+    self, ComparedTree, Difference, KINDS, Reading, WrittenTree, write_revision,
+};
 
 /// Arguments of `pkgtool diff`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = book::help(exit::DIFF_HELP, "diff"))]
-pub(super) struct Args {
+pub(super) struct DiffArgs {
     /// Older version: a directory, a config, `REV:PATH` in the Git repository around the working
     /// directory, or an address (https://, hf:OWNER/REPOSITORY@REV) of which only headers are read.
     /// With --git, the directory or config to compare
@@ -33,8 +35,8 @@ pub(super) struct Args {
     git: Option<String>,
 
     /// Output format
-    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
-    format: FormatArg,
+    #[arg(long, value_enum, default_value_t = DiffFormatArg::Human)]
+    format: DiffFormatArg,
 
     /// Exit with code 1 if there are changes of at least this level
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = FailOn::Breaking)]
@@ -53,7 +55,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatArg {
+enum DiffFormatArg {
     /// One change per line
     Human,
     /// One JSON document
@@ -76,15 +78,15 @@ enum FailOn {
 
 /// One side of the comparison and its display name. The files of a Git revision exist as long as
 /// this value.
-struct Side {
+struct DiffSide {
     name: String,
-    tree: Tree,
+    tree: ComparedTree,
     far: Option<Far>,
     _written: Option<WrittenTree>,
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &DiffArgs) -> Result<Exit, Failure> {
     if args.kinds {
         output::print(&kinds())?;
         return Ok(Exit::Clean);
@@ -107,15 +109,15 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             old.name, new.name
         )));
     }
-    let style = Style {
+    let style = DiffStyle {
         old: &old.name,
         new: &new.name,
         color: output::stdout_has_color(),
     };
     let format = match args.format {
-        FormatArg::Human => Format::Human,
-        FormatArg::Json => Format::Json,
-        FormatArg::Markdown => Format::Markdown,
+        DiffFormatArg::Human => DiffFormat::Human,
+        DiffFormatArg::Json => DiffFormat::Json,
+        DiffFormatArg::Markdown => DiffFormat::Markdown,
     };
     let mut text = Vec::new();
     format.render(&difference, &style, &mut text)?;
@@ -128,13 +130,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(args.fail_on.exit(&difference))
 }
 
-impl Args {
-    fn sides(&self, reading: Reading) -> Result<(Side, Side), Failure> {
+impl DiffArgs {
+    fn sides(&self, reading: Reading) -> Result<(DiffSide, DiffSide), Failure> {
         let here = PathBuf::from(".");
         if let Some(revision) = &self.git {
             let path = self.old.as_ref().unwrap_or(&here);
             let old = revision_of(revision, path, reading)?;
-            let tree = Tree::at(path);
+            let tree = ComparedTree::at(path);
             let name = path.display().to_string();
             // A path that was deleted from the disk may exist in the revision.
             return Ok((old, on_disk(name, tree)));
@@ -144,14 +146,14 @@ impl Args {
     }
 
     /// Opens a source as a tree. This is the only place that interprets the forms of OLD and NEW.
-    fn open(&self, source: &Path, reading: Reading) -> Result<Side, Failure> {
+    fn open(&self, source: &Path, reading: Reading) -> Result<DiffSide, Failure> {
         let name = source.display().to_string();
         if source.symlink_metadata().is_ok() {
-            return Ok(on_disk(name, Tree::at(source)));
+            return Ok(on_disk(name, ComparedTree::at(source)));
         }
         let far = far::open(&[source.to_owned()], &self.far, !self.no_model)?;
         if let Some(mirror) = far.paths().first().filter(|path| *path != source) {
-            let mut side = on_disk(name, Tree::at(mirror));
+            let mut side = on_disk(name, ComparedTree::at(mirror));
             side.far = Some(far);
             return Ok(side);
         }
@@ -184,8 +186,8 @@ impl FailOn {
     }
 }
 
-fn on_disk(name: String, tree: Tree) -> Side {
-    Side {
+fn on_disk(name: String, tree: ComparedTree) -> DiffSide {
+    DiffSide {
         name,
         tree,
         far: None,
@@ -195,7 +197,7 @@ fn on_disk(name: String, tree: Tree) -> Side {
 
 /// Opens `REV:PATH`. As in Git, the path starts at the root of the repository, or at the working
 /// directory if it begins with a dot.
-fn named_revision(revision: &str, path: &str, reading: Reading) -> Result<Side, Failure> {
+fn named_revision(revision: &str, path: &str, reading: Reading) -> Result<DiffSide, Failure> {
     let here = Path::new(".");
     if path.starts_with('.') {
         let mut side = revision_of(revision, &here.join(path), reading)?;
@@ -214,7 +216,7 @@ fn named_revision(revision: &str, path: &str, reading: Reading) -> Result<Side, 
 }
 
 /// Opens the revision of the file or directory at `path` on the disk.
-fn revision_of(revision: &str, path: &Path, reading: Reading) -> Result<Side, Failure> {
+fn revision_of(revision: &str, path: &Path, reading: Reading) -> Result<DiffSide, Failure> {
     let repository = Repository::containing(path).map_err(other)?;
     let roots = Roots::new();
     let top = repository.top();
@@ -238,9 +240,9 @@ fn written_revision(
     revision: &str,
     path: &Path,
     reading: Reading,
-) -> Result<Side, Failure> {
+) -> Result<DiffSide, Failure> {
     let written = write_revision(repository, revision, path, reading).map_err(other)?;
-    Ok(Side {
+    Ok(DiffSide {
         name: match path.to_string_lossy() {
             path if path.is_empty() => revision.to_owned(),
             path => format!("{revision}:{path}"),
@@ -257,7 +259,7 @@ fn other(error: impl std::fmt::Display) -> Failure {
 
 /// Returns all kinds of changes as a Markdown table.
 fn kinds() -> String {
-    let mut table = Table::of_text(3);
+    let mut table = TextTable::of_text(3);
     table.row(["kind", "level", "what changed"]);
     for kind in KINDS {
         let name = format!("`{}`", kind.name);

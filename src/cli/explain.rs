@@ -7,13 +7,13 @@ use pkgtool_check::validate;
 
 /// Arguments of `pkgtool explain`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ExplainArgs {
     /// Code or name of the rule, such as PKG012 or methods-unknown-component
     code: String,
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     let rule = validate::find_rule(&args.code)
         .map_err(|help| Failure::Other(format!("unknown rule `{}`: {help}", args.code)))?;
     output::print(&format!(

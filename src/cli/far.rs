@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::exit::Failure;
 use super::output;
 use pkgtool_base::diagnostic::{Diagnostic, Report, SourceText};
-use pkgtool_remote::{Address, Limits, Mirror, Settings};
+use pkgtool_remote::{Address, Mirror, PullLimits, RemoteSettings};
 
 /// Options for access to servers.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,12 +45,12 @@ pub(super) struct Far {
 
 impl FarArgs {
     /// Returns the settings of a check, which has a time limit as a whole.
-    fn settings(&self, opens_models: bool) -> Settings {
-        let mut limits = Limits::default();
+    fn settings(&self, opens_models: bool) -> RemoteSettings {
+        let mut limits = PullLimits::default();
         if let Some(seconds) = self.timeout {
             limits.total = Some(Duration::from_secs(seconds));
         }
-        Settings {
+        RemoteSettings {
             hub_endpoint: self.hub_endpoint.clone(),
             token: std::env::var("HF_TOKEN").ok(),
             allow_private: self.allow_private,
@@ -60,10 +60,10 @@ impl FarArgs {
     }
 
     /// Returns the settings of a download, which limits only the time that a server may be silent.
-    pub(super) fn download(&self) -> Settings {
+    pub(super) fn download(&self) -> RemoteSettings {
         // Downloaded models are opened locally afterwards.
         let mut settings = self.settings(false);
-        settings.limits = Limits::default();
+        settings.limits = PullLimits::default();
         if let Some(seconds) = self.timeout {
             settings.limits.idle = Duration::from_secs(seconds);
         }

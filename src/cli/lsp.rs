@@ -4,11 +4,11 @@ use std::io::{BufReader, stdin};
 
 use super::exit::{Exit, Failure};
 use super::output;
-use pkgtool_check::lsp::{self, Ending, Options};
+use pkgtool_check::lsp::{self, Ending, ServerOptions};
 
 /// Arguments of `pkgtool lsp`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct LspArgs {
     /// Don't open model files; run all checks that don't need them
     #[arg(long)]
     no_model: bool,
@@ -20,8 +20,8 @@ pub(super) struct Args {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let options = Options {
+pub(super) fn run(args: &LspArgs) -> Result<Exit, Failure> {
+    let options = ServerOptions {
         open_models: !args.no_model,
     };
     let ending = lsp::serve(BufReader::new(stdin()), &mut output::stdout(), &options)?;

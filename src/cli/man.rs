@@ -9,14 +9,14 @@ use super::{Cli, output};
 
 /// Arguments of `pkgtool man`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ManArgs {
     /// Write the pages of all commands to this directory instead of printing the main page
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &ManArgs) -> Result<Exit, Failure> {
     if let Some(directory) = &args.dir {
         let failed = |error| {
             let directory = directory.display();

@@ -80,33 +80,33 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check packages: schema, files, names, and model signatures
-    Validate(Box<validate::Args>),
+    Validate(Box<validate::ValidateArgs>),
     /// Fix packages, keeping the author's formatting and key order
-    Fix(fix::Args),
+    Fix(fix::FixArgs),
     /// Write configs for model files, with the evidence for each field
-    Init(init::Args),
+    Init(init::InitArgs),
     /// Show a model file's signatures, operators and metadata
-    Inspect(inspect::Args),
+    Inspect(inspect::InspectArgs),
     /// Show what changed between two versions, and what breaks users
-    Diff(diff::Args),
+    Diff(diff::DiffArgs),
     #[command(flatten)]
-    Pull(pull::Command),
+    Pull(pull::PullCommand),
     #[command(flatten)]
-    Execute(execute::Command),
+    Execute(execute::ExecuteCommand),
     #[command(flatten)]
-    Services(services::Command),
+    Services(services::ServicesCommand),
     /// Run the language server: diagnostics, hints and completion
-    Lsp(lsp::Args),
+    Lsp(lsp::LspArgs),
     /// Explain a rule: what it checks, why, an example, and the fix
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// List the rules and their severities under the current settings
-    Rules(rules::Args),
+    Rules(rules::RulesArgs),
     /// Print a JSON Schema or the built-in precision list
-    Schema(schema::Args),
+    Schema(schema::SchemaArgs),
     /// Print a completion script for a shell
-    Completions(completions::Args),
+    Completions(completions::CompletionsArgs),
     /// Print the manual page, or write those of all commands
-    Man(man::Args),
+    Man(man::ManArgs),
 }
 
 /// Parses the process's arguments, runs the command and returns the exit code. A panic is reported

@@ -10,7 +10,8 @@ use super::exit::{Exit, Failure};
 use super::output;
 use pkgtool_base::package::{Backend, PrecisionList};
 use pkgtool_check::policy::{
-    Error, Glob, Level, Origin, Overrides, Policy, PolicyOutcome, Selector, Settings,
+    Glob, Origin, Overrides, Policy, PolicyError, PolicyOutcome, PolicySettings, RuleLevel,
+    Selector,
 };
 use pkgtool_check::validate;
 
@@ -49,7 +50,7 @@ pub(super) struct PolicyArgs {
 
     /// Set the severity of a rule: error, warning, note or off
     #[arg(long, value_name = "RULE=LEVEL", value_delimiter = ',', value_parser = severity)]
-    severity: Vec<(Selector, Level)>,
+    severity: Vec<(Selector, RuleLevel)>,
 
     /// Exclude paths that match this glob when walking directories. The syntax is that of
     /// .gitignore, relative to the working directory
@@ -188,12 +189,12 @@ impl PolicyArgs {
     }
 }
 
-fn failure(error: &Error) -> Failure {
+fn failure(error: &PolicyError) -> Failure {
     Failure::Other(error.to_string())
 }
 
 /// Writes settings as TOML without unset keys, and the resulting level of each rule.
-fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy) {
+fn describe(text: &mut String, path: &Path, settings: &PolicySettings, policy: &Policy) {
     let from = match &settings.file {
         Some((_, source)) => source.path.as_str(),
         None => "the command line",
@@ -261,8 +262,8 @@ fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy
     }
     let levels = validate::rule_metas().into_iter().filter_map(|rule| {
         let level = match (settings.is_enabled(rule), settings.level(rule)) {
-            (false, _) => Level::Off,
-            (true, level) => level.filter(|level| *level != Level::At(rule.severity))?,
+            (false, _) => RuleLevel::Off,
+            (true, level) => level.filter(|level| *level != RuleLevel::At(rule.severity))?,
         };
         Some(format!("{} = \"{}\"", rule.name, level.name()))
     });
@@ -301,14 +302,14 @@ fn selector(text: &str) -> Result<Selector, String> {
     Selector::parse(text).map_err(|help| format!("unknown rule `{text}`: {help}"))
 }
 
-fn severity(text: &str) -> Result<(Selector, Level), String> {
+fn severity(text: &str) -> Result<(Selector, RuleLevel), String> {
     let (rule, level) = text
         .split_once('=')
         .ok_or("expected RULE=LEVEL, for example size-mismatch=warning")?;
-    let level = Level::from_name(level).ok_or_else(|| {
+    let level = RuleLevel::from_name(level).ok_or_else(|| {
         format!(
             "unknown level `{level}`: expected one of {}",
-            Level::NAMES.join(", ")
+            RuleLevel::NAMES.join(", ")
         )
     })?;
     Ok((selector(rule)?, level))

@@ -10,23 +10,23 @@ use super::exit::{Exit, Failure};
 use super::far;
 use super::output;
 use pkgtool_base::diagnostic::book;
-use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
 use pkgtool_base::package::{Backend, config};
-use pkgtool_check::validate::{self, Options};
-use pkgtool_remote::pull::{self, Progress, ProgressStep, PullOptions, PullResult};
+use pkgtool_check::validate::{self, ValidationOptions};
+use pkgtool_remote::pull::{self, ProgressStep, PullOptions, PullProgress, PullResult};
 use pkgtool_remote::{Address, RemoteError};
 
 /// Commands that download packages.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(super) enum PullCommand {
     /// Download a package, verify it and validate it
-    Pull(Args),
+    Pull(PullArgs),
 }
 
 /// Arguments of `pkgtool pull`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = book::help(super::exit::HELP, "remote"))]
-pub(super) struct Args {
+pub(super) struct PullArgs {
     /// Source of the package: https://…, or hf:OWNER/REPOSITORY, optionally followed by @REVISION
     /// and /PATH
     #[arg(value_name = "SOURCE")]
@@ -70,8 +70,8 @@ pub(super) struct Args {
 }
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
-    let Command::Pull(args) = command;
+pub(super) fn run(command: &PullCommand) -> Result<Exit, Failure> {
+    let PullCommand::Pull(args) = command;
     let wrong = || RemoteError::Address {
         address: args.source.clone(),
         reason: "expected https://… or hf:OWNER/REPOSITORY[@REVISION][/PATH]".to_owned(),
@@ -90,7 +90,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     check(args, &pulled)
 }
 
-fn fetch(args: &Args, address: &Address) -> Result<PullResult, RemoteError> {
+fn fetch(args: &PullArgs, address: &Address) -> Result<PullResult, RemoteError> {
     let wish = PullOptions {
         backends: args.backends.clone(),
         precisions: args.precisions.clone(),
@@ -110,7 +110,7 @@ fn fetch(args: &Args, address: &Address) -> Result<PullResult, RemoteError> {
 }
 
 /// Downloads with a progress bar on standard error if `is_wanted` and standard error is a terminal.
-pub(super) fn with_bar<T>(is_wanted: bool, fetch: impl FnOnce(Progress<'_>) -> T) -> T {
+pub(super) fn with_bar<T>(is_wanted: bool, fetch: impl FnOnce(PullProgress<'_>) -> T) -> T {
     let bar = if is_wanted && std::io::stderr().is_terminal() {
         progress_bar()
     } else {
@@ -126,7 +126,7 @@ pub(super) fn with_bar<T>(is_wanted: bool, fetch: impl FnOnce(Progress<'_>) -> T
     fetched
 }
 
-fn summary(args: &Args, pulled: &PullResult) -> String {
+fn summary(args: &PullArgs, pulled: &PullResult) -> String {
     let mut text = format!(
         "{}: {} files downloaded ({} bytes), {} already present\n",
         args.directory.display(),
@@ -142,8 +142,8 @@ fn summary(args: &Args, pulled: &PullResult) -> String {
 }
 
 /// Validates the directory. Files that the filters left out are not reported as missing.
-fn check(args: &Args, pulled: &PullResult) -> Result<Exit, Failure> {
-    let options = Options {
+fn check(args: &PullArgs, pulled: &PullResult) -> Result<Exit, Failure> {
+    let options = ValidationOptions {
         paths: vec![args.directory.clone()],
         precisions: None,
         open_models: true,
@@ -166,14 +166,14 @@ fn check(args: &Args, pulled: &PullResult) -> Result<Exit, Failure> {
         return Ok(Exit::Clean);
     }
     let rules = validate::rule_metas();
-    let style = Style {
+    let style = ReportStyle {
         color: output::stdout_has_color(),
         width: output::width(),
         summary: !args.quiet,
         rules: &rules,
-        ..Style::default()
+        ..ReportStyle::default()
     };
-    Format::Human.render(&report, &style, &mut output::stdout())?;
+    ReportFormat::Human.render(&report, &style, &mut output::stdout())?;
     Ok(if report.summary().errors > 0 {
         Exit::Findings
     } else {

@@ -5,9 +5,9 @@ use super::exit::{Exit, Failure};
 
 /// Has no commands.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {}
+pub(super) enum PullCommand {}
 
 /// Never called, since the type has no values.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) fn run(command: &PullCommand) -> Result<Exit, Failure> {
     match *command {}
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::output;
 
 /// The result of a command.
-pub(super) trait Report {
+pub(super) trait CommandReport {
     /// Describes the result for people, with a final newline.
     fn write(&self, text: &mut String) -> fmt::Result;
 
@@ -16,7 +16,7 @@ pub(super) trait Report {
 }
 
 /// Returns the form that the user chose.
-pub(super) fn rendered(report: &impl Report, as_json: bool) -> String {
+pub(super) fn rendered(report: &impl CommandReport, as_json: bool) -> String {
     if as_json {
         output::json(&report.document())
     } else {
@@ -28,6 +28,6 @@ pub(super) fn rendered(report: &impl Report, as_json: bool) -> String {
 }
 
 /// Prints the form that the user chose.
-pub(super) fn print(report: &impl Report, as_json: bool) -> io::Result<()> {
+pub(super) fn print(report: &impl CommandReport, as_json: bool) -> io::Result<()> {
     output::print(&rendered(report, as_json))
 }

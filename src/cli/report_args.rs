@@ -10,12 +10,12 @@ use clap::ValueEnum;
 use super::exit::Failure;
 use super::output;
 use pkgtool_base::diagnostic::Report;
-use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
 use pkgtool_base::package::Roots;
 
 /// A report format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum FormatArg {
+pub(super) enum ReportFormatArg {
     /// Source snippets with the offending text underlined
     Human,
     /// One JSON document
@@ -41,7 +41,7 @@ const STDOUT: &str = "-";
 
 /// Returns whether a report goes to standard output, so that nothing else may be written there. At
 /// most one report may.
-pub(super) fn take_stdout(targets: &[(FormatArg, PathBuf)]) -> Result<bool, Failure> {
+pub(super) fn take_stdout(targets: &[(ReportFormatArg, PathBuf)]) -> Result<bool, Failure> {
     let count = targets
         .iter()
         .filter(|(_, path)| path.as_os_str() == STDOUT)
@@ -80,9 +80,9 @@ pub(super) fn machine_paths(report: &Report, root: Option<&Path>) -> BTreeMap<St
 
 /// Writes a report to each file, in its format.
 pub(super) fn write(
-    targets: &[(FormatArg, PathBuf)],
+    targets: &[(ReportFormatArg, PathBuf)],
     report: &Report,
-    style: &Style<'_>,
+    style: &ReportStyle<'_>,
 ) -> Result<(), Failure> {
     for (format, path) in targets {
         if path.as_os_str() == STDOUT {
@@ -106,7 +106,7 @@ pub(super) fn write(
     Ok(())
 }
 
-impl FormatArg {
+impl ReportFormatArg {
     /// Returns whether paths are shown as the user wrote them: in formats for people, and in the
     /// tool's own JSON.
     pub(super) fn keeps_paths(self) -> bool {
@@ -117,28 +117,28 @@ impl FormatArg {
     }
 
     /// Returns the renderer of this format.
-    pub(super) fn format(self) -> Format {
+    pub(super) fn format(self) -> ReportFormat {
         match self {
-            Self::Human => Format::Human,
-            Self::Json => Format::Json,
-            Self::Sarif => Format::Sarif,
-            Self::Github => Format::Github,
-            Self::Junit => Format::Junit,
-            Self::Concise => Format::Concise,
-            Self::Grouped => Format::Grouped,
-            Self::Gitlab => Format::Gitlab,
-            Self::Rdjson => Format::Rdjson,
+            Self::Human => ReportFormat::Human,
+            Self::Json => ReportFormat::Json,
+            Self::Sarif => ReportFormat::Sarif,
+            Self::Github => ReportFormat::Github,
+            Self::Junit => ReportFormat::Junit,
+            Self::Concise => ReportFormat::Concise,
+            Self::Grouped => ReportFormat::Grouped,
+            Self::Gitlab => ReportFormat::Gitlab,
+            Self::Rdjson => ReportFormat::Rdjson,
         }
     }
 }
 
 /// Parses `FORMAT=FILE`.
-pub(super) fn parse(text: &str) -> Result<(FormatArg, PathBuf), String> {
+pub(super) fn parse(text: &str) -> Result<(ReportFormatArg, PathBuf), String> {
     let (format, path) = text
         .split_once('=')
         .ok_or("expected FORMAT=FILE, for example sarif=findings.sarif")?;
-    let format = FormatArg::from_str(format, false).map_err(|_| {
-        let known = Format::ALL.map(Format::name).join(", ");
+    let format = ReportFormatArg::from_str(format, false).map_err(|_| {
+        let known = ReportFormat::ALL.map(ReportFormat::name).join(", ");
         format!("unknown format `{format}`: expected one of {known}")
     })?;
     if path.is_empty() {

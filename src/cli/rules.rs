@@ -8,8 +8,8 @@ use serde_json::json;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::policy_args::SettingsArgs;
-use pkgtool_base::diagnostic::{Applicability, RuleMeta, Table, book};
-use pkgtool_check::policy::{Cause, Level, Overrides, Settings};
+use pkgtool_base::diagnostic::{Applicability, RuleMeta, TextTable, book};
+use pkgtool_check::policy::{Cause, Overrides, PolicySettings, RuleLevel};
 use pkgtool_check::validate;
 
 /// Arguments of `pkgtool rules`.
@@ -20,7 +20,7 @@ use pkgtool_check::validate;
         "rules"
     )
 )]
-pub(super) struct Args {
+pub(super) struct RulesArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = ListFormat::Table)]
     format: ListFormat,
@@ -42,7 +42,7 @@ enum ListFormat {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &RulesArgs) -> Result<Exit, Failure> {
     let rules = validate::rule_metas();
     let policy = args.settings.policy(Overrides::default())?;
     let settings = policy.settings_for(Path::new(""));
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn table(rules: &[&RuleMeta]) -> String {
-    let mut table = Table::of_text(5);
+    let mut table = TextTable::of_text(5);
     for rule in rules {
         table.row([
             rule.code,
@@ -83,12 +83,12 @@ fn table(rules: &[&RuleMeta]) -> String {
 
 /// Returns the table with the severity in force before the default one, and with the setting that
 /// caused the difference at the end.
-fn table_with_settings(settings: &Settings, rules: &[&RuleMeta]) -> String {
+fn table_with_settings(settings: &PolicySettings, rules: &[&RuleMeta]) -> String {
     let file = settings_file(settings);
     let head = format!(
         "# {file}: code, severity in force, default severity, fix, rule, reason for the difference\n"
     );
-    let mut table = Table::of_text(6);
+    let mut table = TextTable::of_text(6);
     for rule in rules {
         let (level, cause) = settings.in_force(rule);
         let cause = cause.map(|cause| match cause {
@@ -117,14 +117,14 @@ fn table_with_settings(settings: &Settings, rules: &[&RuleMeta]) -> String {
 }
 
 /// Returns the path of the settings file as reports show it.
-fn settings_file(settings: &Settings) -> &str {
+fn settings_file(settings: &PolicySettings) -> &str {
     let nested = settings.tightened_by.last().map(String::as_str);
     let file = || Some(settings.file.as_ref()?.1.path.as_str());
     nested.or_else(file).unwrap_or_default()
 }
 
 fn markdown(rules: &[&RuleMeta]) -> String {
-    let mut table = Table::of_text(5);
+    let mut table = TextTable::of_text(5);
     table.row(["code", "rule", "severity", "fix", "a finding means"]);
     for rule in rules {
         let name = format!("`{}`", rule.name);
@@ -140,11 +140,11 @@ fn applicability_name(rule: &RuleMeta) -> Option<&'static str> {
     rule.fix.map(Applicability::name)
 }
 
-fn json(rules: &[&RuleMeta], settings: Option<&Settings>) -> String {
+fn json(rules: &[&RuleMeta], settings: Option<&PolicySettings>) -> String {
     let rules: Vec<_> = rules
         .iter()
         .map(|rule| {
-            let own = (Level::At(rule.severity), None);
+            let own = (RuleLevel::At(rule.severity), None);
             let (level, cause) = settings.map_or(own, |settings| settings.in_force(rule));
             let globs = settings.map(|settings| settings.disabled_globs(rule).collect::<Vec<_>>());
             json!({

@@ -10,14 +10,14 @@ use pkgtool_check::validate;
 
 /// Arguments of `pkgtool schema`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct SchemaArgs {
     /// Document to print
     #[arg(value_enum)]
-    what: What,
+    what: SchemaChoice,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum SchemaChoice {
     /// The JSON Schema of configs
     Config,
     /// The JSON Schema of precision lists
@@ -29,12 +29,12 @@ enum What {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &SchemaArgs) -> Result<Exit, Failure> {
     output::print(match args.what {
-        What::Config => validate::CONFIG_SCHEMA,
-        What::Precisions => validate::PRECISIONS_SCHEMA,
-        What::PrecisionList => precision::DEFAULT_LIST,
-        What::Settings => policy::SCHEMA,
+        SchemaChoice::Config => validate::CONFIG_SCHEMA,
+        SchemaChoice::Precisions => validate::PRECISIONS_SCHEMA,
+        SchemaChoice::PrecisionList => precision::DEFAULT_LIST,
+        SchemaChoice::Settings => policy::SCHEMA,
     })?;
     Ok(Exit::Clean)
 }

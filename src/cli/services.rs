@@ -5,27 +5,27 @@ use super::{admin, directory, remote, serve, train};
 
 /// The commands `serve`, `train`, `services`, `predict`, `task`, `accounts`, `keys` and `admin`.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(super) enum ServicesCommand {
     /// Serve packages over HTTP: synchronous and asynchronous predict
-    Serve(serve::Args),
+    Serve(serve::ServeArgs),
     /// Train a classifier on the embeddings of a package's model
-    Train(train::Args),
+    Train(train::TrainArgs),
     #[command(flatten)]
-    Remote(remote::Command),
+    Remote(remote::RemoteCommand),
     #[command(flatten)]
-    Directory(directory::Command),
+    Directory(directory::DirectoryCommand),
     /// Manage a gateway's data: status, purge, backup
     #[command(subcommand)]
-    Admin(admin::Command),
+    Admin(admin::AdminCommand),
 }
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) fn run(command: &ServicesCommand) -> Result<Exit, Failure> {
     match command {
-        Command::Serve(args) => serve::run(args),
-        Command::Train(args) => train::run(args),
-        Command::Remote(command) => remote::run(command),
-        Command::Directory(command) => directory::run(command),
-        Command::Admin(command) => admin::run(command),
+        ServicesCommand::Serve(args) => serve::run(args),
+        ServicesCommand::Train(args) => train::run(args),
+        ServicesCommand::Remote(command) => remote::run(command),
+        ServicesCommand::Directory(command) => directory::run(command),
+        ServicesCommand::Admin(command) => admin::run(command),
     }
 }

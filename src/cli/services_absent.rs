@@ -4,9 +4,9 @@ use super::exit::{Exit, Failure};
 
 /// Has no commands.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {}
+pub(super) enum ServicesCommand {}
 
 /// Never called, since the type has no values.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) fn run(command: &ServicesCommand) -> Result<Exit, Failure> {
     match *command {}
 }

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure};
 use super::output;
-use pkgtool_base::diagnostic::{Align, Table, book};
+use pkgtool_base::diagnostic::{Align, TextTable, book};
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::{Catalog, CatalogOptions, Device, PackageDirectory, ServiceSettings};
-use pkgtool_serve::train::dataset::{DatasetLimits, Summary, check};
-use pkgtool_serve::train::{FitOptions, Progress, Training};
+use pkgtool_serve::train::dataset::{DatasetLimits, DatasetSummary, check};
+use pkgtool_serve::train::{FitOptions, Training, TrainingProgress};
 
 /// Name of the file that marks a package as made by training.
 const TRAINING_FILE: &str = "training.json";
@@ -28,7 +28,7 @@ const LOCAL_ACCOUNT_ID: AccountId = AccountId(0);
 /// Arguments of `pkgtool train`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = book::help(EXAMPLES, "train"))]
-pub(super) struct Args {
+pub(super) struct TrainArgs {
     /// Package of a model that embeds texts or images
     #[arg(value_name = "BASE")]
     base: PathBuf,
@@ -66,7 +66,7 @@ Examples:
   pkgtool train models/minilm reviews.csv --name reviews --config '{\"class_weights\": \"balanced\"}'";
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &TrainArgs) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let is_token = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if args.name.is_empty() || !args.name.chars().all(is_token) {
@@ -101,16 +101,16 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 async fn train(
-    args: &Args,
+    args: &TrainArgs,
     options: &FitOptions,
-    summary: &Summary,
+    summary: &DatasetSummary,
     bounds: DatasetLimits,
     place: &Path,
 ) -> Result<Value, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let catalog = catalog(args)?;
     let device = base(&catalog, args)?;
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(TrainingProgress::default());
     let bar = show(&progress);
     let training = Training {
         device: &device,
@@ -167,7 +167,7 @@ fn temporary_path(place: &Path) -> PathBuf {
 }
 
 /// Returns the services of the base package.
-fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
+fn catalog(args: &TrainArgs) -> Result<Arc<Catalog>, Failure> {
     if !args.base.is_dir() {
         let shown = args.base.display();
         return Err(Failure::Nothing(format!("{shown}: no such directory")));
@@ -192,7 +192,7 @@ fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
 }
 
 /// Returns the only trainable service of the catalog.
-fn base(catalog: &Catalog, args: &Args) -> Result<Arc<Device>, Failure> {
+fn base(catalog: &Catalog, args: &TrainArgs) -> Result<Arc<Device>, Failure> {
     let shown = args.base.display();
     if let Some(unserved) = catalog.unserved().first() {
         let path = unserved.path.display();
@@ -214,7 +214,7 @@ fn base(catalog: &Catalog, args: &Args) -> Result<Arc<Device>, Failure> {
 }
 
 /// Shows a progress bar of the training if standard error is a terminal.
-fn show(progress: &Arc<Progress>) -> ProgressBar {
+fn show(progress: &Arc<TrainingProgress>) -> ProgressBar {
     let bar = ProgressBar::new(100);
     if let Ok(style) = ProgressStyle::with_template("training {bar:40} {pos}%") {
         bar.set_style(style);
@@ -230,7 +230,7 @@ fn show(progress: &Arc<Progress>) -> ProgressBar {
 }
 
 /// Formats the result of the training for people.
-fn describe_result(args: &Args, metrics: &Value, place: &Path) -> String {
+fn describe_result(args: &TrainArgs, metrics: &Value, place: &Path) -> String {
     let mut text = String::new();
     let number = |key: &str| metrics[key].as_u64().unwrap_or(0);
     let validation = &metrics["validation"];
@@ -255,7 +255,7 @@ fn describe_result(args: &Args, metrics: &Value, place: &Path) -> String {
             part(&validation["macro_f1"]),
         );
         let [left, right] = [Align::Left, Align::Right];
-        let mut table = Table::new([left, right, right, right, right]).indented();
+        let mut table = TextTable::new([left, right, right, right, right]).indented();
         table.row(["label", "precision", "recall", "F1", "rows"]);
         for label in labels {
             table.row([

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pkgtool_base::package::{Backend, Config, FileRef};
 use pkgtool_base::source::Document;
-use pkgtool_check::validate::{Options, validate};
+use pkgtool_check::validate::{ValidationOptions, validate};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples")
@@ -44,7 +44,7 @@ fn has_extension(file: &FileRef, extension: &str) -> bool {
 
 #[test]
 fn all_are_clean_to_the_last_note() {
-    let options = Options {
+    let options = ValidationOptions {
         paths: vec![examples()],
         precisions: None,
         open_models: true,

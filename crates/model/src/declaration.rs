@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{ElementType, Method, ModelInfo, TensorInfo, Value};
+use super::{ElementType, Method, ModelInfo, ModelValue, TensorInfo};
 
 /// Why a method cannot be declared in a config.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,8 +41,8 @@ pub fn methods(info: &ModelInfo) -> Result<Map<String, Json>, Undeclarable> {
 
 /// Returns the signature of one method in the form of a config.
 pub fn signature(method: &Method) -> Result<Json, Undeclarable> {
-    let tensors = |values: &[Value]| {
-        let tensors = values.iter().filter_map(Value::tensor);
+    let tensors = |values: &[ModelValue]| {
+        let tensors = values.iter().filter_map(ModelValue::tensor);
         tensors
             .map(|info| tensor(method, info))
             .collect::<Result<Vec<Json>, _>>()

@@ -48,11 +48,11 @@ pub struct Method {
     /// Its name.
     pub name: String,
     /// Inputs in calling order.
-    pub inputs: Vec<Value>,
+    pub inputs: Vec<ModelValue>,
     /// Positions of optional inputs.
     pub optional: BTreeSet<usize>,
     /// Outputs in order.
-    pub outputs: Vec<Value>,
+    pub outputs: Vec<ModelValue>,
     /// True for a method without inputs and instructions, whose outputs are stored in the file as
     /// metadata.
     pub constant: bool,
@@ -73,7 +73,7 @@ pub struct Delegate {
 
 /// An input or output.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Value {
+pub struct ModelValue {
     /// Its name, if the file stores one.
     pub name: Option<String>,
     /// Its type, and its value if the file stores one.
@@ -248,7 +248,7 @@ impl TensorInfo {
     }
 }
 
-impl Value {
+impl ModelValue {
     /// Returns a value without a name.
     pub fn unnamed(kind: ValueKind) -> Self {
         Self { name: None, kind }
@@ -327,7 +327,7 @@ impl fmt::Display for TensorInfo {
 /// Formats as `(float32[1, 3], int) → (float32[-1])`.
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = |values: &[Value]| {
+        let side = |values: &[ModelValue]| {
             let texts: Vec<String> = values
                 .iter()
                 .map(|value| match value.tensor() {

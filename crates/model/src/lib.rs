@@ -29,8 +29,8 @@ pub use error::FormatError;
 pub use external::ExternalDataError;
 pub use format::{ModelError, ModelFormat};
 pub use info::{
-    Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, NamedData, Segment,
-    TensorInfo, Value, ValueKind,
+    Delegate, Dim, Dynamism, ElementType, ExternalData, Method, ModelInfo, ModelValue, NamedData,
+    Segment, TensorInfo, ValueKind,
 };
 pub use open::{OpenError, open};
 pub use recognise::{FORMATS, format_of, inspect, inspect_at};

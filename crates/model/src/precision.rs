@@ -3,8 +3,8 @@
 //!
 //! The analysis uses types and counts only. It covers ONNX initializers and the operators that read
 //! them, the constants of ExecuTorch programs, and the tensors in delegate payloads. Invariant:
-//! weights are never read. If a part of a model cannot be analysed, [`Weights::is_complete`] is false and
-//! no contradiction is reported.
+//! weights are never read. If a part of a model cannot be analysed, [`ModelWeights::is_complete`]
+//! is false and no contradiction is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use std::path::Path;
 use super::executorch::body::{BodyValue, Instruction, MethodBody, ProgramBody, TensorData};
 use super::executorch::{PayloadSummary, QuantizationScheme, WeightStorage, payload_summary};
 use super::onnx::each_node;
-use super::{ModelInfo, Value, ValueKind};
+use super::{ModelInfo, ModelValue, ValueKind};
 use pkgtool_base::source::{FileSource, Pages, ReadAt};
 
 /// Minimum number of elements for a verdict; smaller totals are lookup tables and constants.
@@ -23,7 +23,7 @@ const MAX_PAYLOADS: usize = 4096;
 
 /// Precision of stored numbers, ordered from most to least precise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum NumberPrecision {
     /// Floats of at least 32 bits.
     Float32,
     /// 16-bit floats with 11 bits of precision.
@@ -40,22 +40,22 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrecisionClaim {
     /// Most weights have this precision.
-    Most(Kind),
+    Most(NumberPrecision),
     /// Some weights are quantised to this precision.
-    Some(Kind),
+    Some(NumberPrecision),
     /// Some weights are quantised, to an unspecified precision.
     Quantised,
 }
 
 /// The weights of one or more model files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Weights {
+pub struct ModelWeights {
     /// Number of elements by precision, without embedding tables.
-    pub elements: BTreeMap<Kind, u64>,
+    pub elements: BTreeMap<NumberPrecision, u64>,
     /// Number of elements in embedding tables, which are often quantised differently or not at all.
-    pub tables: BTreeMap<Kind, u64>,
+    pub tables: BTreeMap<NumberPrecision, u64>,
     /// Precisions of inputs, outputs and operators.
-    pub computation_precisions: BTreeSet<Kind>,
+    pub computation_precisions: BTreeSet<NumberPrecision>,
     /// True if every part of the model could be analysed.
     pub is_complete: bool,
 }
@@ -68,18 +68,18 @@ impl PrecisionClaim {
     /// are recipes: some weights are quantised.
     pub fn of_token(token: &str) -> Option<Self> {
         Some(match token {
-            "fp32" => Self::Most(Kind::Float32),
-            "fp16" => Self::Most(Kind::Float16),
-            "bf16" => Self::Most(Kind::Bfloat16),
-            "int8" | "a8w8" | "8da8w" => Self::Some(Kind::EightBits),
-            "int4" | "4w" | "8da4w" => Self::Some(Kind::FourBits),
+            "fp32" => Self::Most(NumberPrecision::Float32),
+            "fp16" => Self::Most(NumberPrecision::Float16),
+            "bf16" => Self::Most(NumberPrecision::Bfloat16),
+            "int8" | "a8w8" | "8da8w" => Self::Some(NumberPrecision::EightBits),
+            "int4" | "4w" | "8da4w" => Self::Some(NumberPrecision::FourBits),
             "spinquant" | "qat_lora" => Self::Quantised,
             _ => return None,
         })
     }
 }
 
-impl Weights {
+impl ModelWeights {
     /// Returns an empty set of weights.
     pub fn none() -> Self {
         Self {
@@ -146,12 +146,18 @@ impl Weights {
         };
         let (kind, _) = weights.iter().max_by_key(|(_, count)| **count)?;
         Some(match kind {
-            Kind::Float32 => "fp32",
-            Kind::Float16 => "fp16",
-            Kind::Bfloat16 => "bf16",
-            Kind::EightBits => "int8",
-            Kind::FourBits if self.computation_precisions.contains(&Kind::EightBits) => "8da4w",
-            Kind::FourBits => "4w",
+            NumberPrecision::Float32 => "fp32",
+            NumberPrecision::Float16 => "fp16",
+            NumberPrecision::Bfloat16 => "bf16",
+            NumberPrecision::EightBits => "int8",
+            NumberPrecision::FourBits
+                if self
+                    .computation_precisions
+                    .contains(&NumberPrecision::EightBits) =>
+            {
+                "8da4w"
+            }
+            NumberPrecision::FourBits => "4w",
         })
     }
 
@@ -161,18 +167,22 @@ impl Weights {
         if !self.is_complete || self.count() < MIN_WEIGHTS {
             return None;
         }
-        let holds = |kind: Kind| {
+        let holds = |kind: NumberPrecision| {
             let stored = self.elements.contains_key(&kind) || self.tables.contains_key(&kind);
             stored || self.computation_precisions.contains(&kind)
         };
-        let quantised = [Kind::EightBits, Kind::FourBits];
+        let quantised = [NumberPrecision::EightBits, NumberPrecision::FourBits];
         let is_otherwise = match meaning {
             PrecisionClaim::Most(kind) => {
                 let total = sum(&self.elements);
                 let others = match kind {
                     // Floats of another size may be converted to this one at run time.
-                    Kind::Float16 | Kind::Bfloat16 if holds(kind) => self.share(&quantised),
-                    Kind::Float16 | Kind::Bfloat16 => return Some(self.description()),
+                    NumberPrecision::Float16 | NumberPrecision::Bfloat16 if holds(kind) => {
+                        self.share(&quantised)
+                    }
+                    NumberPrecision::Float16 | NumberPrecision::Bfloat16 => {
+                        return Some(self.description());
+                    }
                     _ => total - self.elements.get(&kind).copied().unwrap_or(0),
                 };
                 total >= MIN_WEIGHTS && others > total / 2
@@ -183,7 +193,7 @@ impl Weights {
         is_otherwise.then(|| self.description())
     }
 
-    fn share(&self, kinds: &[Kind]) -> u64 {
+    fn share(&self, kinds: &[NumberPrecision]) -> u64 {
         let found = kinds.iter().filter_map(|kind| self.elements.get(kind));
         found.fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -195,7 +205,7 @@ impl Weights {
             put(&mut all, *kind, *count);
         }
         let total = sum(&all).max(1);
-        let mut all: Vec<(Kind, u64)> = all.into_iter().collect();
+        let mut all: Vec<(NumberPrecision, u64)> = all.into_iter().collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         if let [(kind, _)] = all[..] {
             return format!("holds {kind} weights only");
@@ -224,7 +234,7 @@ impl Weights {
         let mut constants: HashSet<&TensorData> = HashSet::new();
         let mut payloads = HashSet::new();
         for method in &body.methods {
-            let uses = ValueUses::of(method);
+            let uses = WeightUses::of(method);
             self.computation_precisions.extend(&uses.computes);
             for (index, value) in method.values.iter().enumerate() {
                 let BodyValue::Tensor(tensor) = value else {
@@ -245,7 +255,11 @@ impl Weights {
                 else {
                     continue;
                 };
-                let codes = if kind == Kind::FourBits { 2 } else { 1 };
+                let codes = if kind == NumberPrecision::FourBits {
+                    2
+                } else {
+                    1
+                };
                 let is_table = uses.tables.contains(&index);
                 self.put(kind, count.saturating_mul(codes), is_table);
             }
@@ -275,17 +289,17 @@ impl Weights {
             }
         }
         for name in content.computation_types.keys() {
-            let eight = name.contains("int8").then_some(Kind::EightBits);
+            let eight = name.contains("int8").then_some(NumberPrecision::EightBits);
             self.computation_precisions.extend(half(name).or(eight));
         }
     }
 
     fn add_onnx(&mut self, path: &Path, info: &ModelInfo) {
         let operators = info.methods.iter().flat_map(|method| &method.operators);
-        let found: BTreeSet<Kind> = operators
+        let found: BTreeSet<NumberPrecision> = operators
             .filter_map(|(name, _)| of_operator(name))
             .collect();
-        let bits = if found.contains(&Kind::FourBits) {
+        let bits = if found.contains(&NumberPrecision::FourBits) {
             let Some(bits) = block_bits(path) else {
                 self.is_complete = false;
                 return;
@@ -296,16 +310,20 @@ impl Weights {
         };
         let has_blocks = !bits.is_empty();
         let four = bits.iter().any(|bits| *bits <= 4);
-        if bits.iter().any(|bits| *bits > 4) || found.contains(&Kind::EightBits) {
-            self.computation_precisions.insert(Kind::EightBits);
+        if bits.iter().any(|bits| *bits > 4) || found.contains(&NumberPrecision::EightBits) {
+            self.computation_precisions
+                .insert(NumberPrecision::EightBits);
         }
         if four {
-            self.computation_precisions.insert(Kind::FourBits);
+            self.computation_precisions
+                .insert(NumberPrecision::FourBits);
         }
         for (element, count) in &info.weight_types {
             let kind = match element.as_str() {
-                name if is_byte(name) && four => Some(Kind::FourBits),
-                name if is_byte(name) && (has_blocks || !found.is_empty()) => Some(Kind::EightBits),
+                name if is_byte(name) && four => Some(NumberPrecision::FourBits),
+                name if is_byte(name) && (has_blocks || !found.is_empty()) => {
+                    Some(NumberPrecision::EightBits)
+                }
                 name => float(name).or_else(|| quantised_only(name)),
             };
             if let Some(kind) = kind {
@@ -334,7 +352,7 @@ impl Weights {
         for (element, count) in &info.weight_types {
             let byte = is_byte(element) && !packed.is_empty();
             let kind = float(element).or_else(|| quantised_only(element));
-            if let Some(kind) = kind.or(byte.then_some(Kind::EightBits)) {
+            if let Some(kind) = kind.or(byte.then_some(NumberPrecision::EightBits)) {
                 self.put(kind, *count, false);
             }
         }
@@ -347,8 +365,8 @@ impl Weights {
             let quantised = element.trim_start_matches(['i', 't']).strip_prefix('q');
             let bits = quantised.and_then(|rest| rest.chars().next()?.to_digit(10));
             let kind = match (element.as_str(), bits) {
-                ("mxfp4" | "nvfp4", _) | (_, Some(0..=4)) => Some(Kind::FourBits),
-                (_, Some(_)) => Some(Kind::EightBits),
+                ("mxfp4" | "nvfp4", _) | (_, Some(0..=4)) => Some(NumberPrecision::FourBits),
+                (_, Some(_)) => Some(NumberPrecision::EightBits),
                 (name, None) if name.starts_with("ggml type") => {
                     self.is_complete = false;
                     None
@@ -365,16 +383,18 @@ impl Weights {
     /// values.
     fn add_tflite(&mut self, info: &ModelInfo) {
         for (element, count) in &info.weight_types {
-            let byte = is_byte(element).then_some(Kind::EightBits);
+            let byte = is_byte(element).then_some(NumberPrecision::EightBits);
             if let Some(kind) = float(element).or_else(|| quantised_only(element)).or(byte) {
                 self.put(kind, *count, false);
             }
         }
         let methods = info.methods.iter();
         let tensors = methods.flat_map(|method| method.inputs.iter().chain(&method.outputs));
-        let is_steps = |value: &Value| value.tensor().is_some_and(|t| is_byte(t.element.name()));
+        let is_steps =
+            |value: &ModelValue| value.tensor().is_some_and(|t| is_byte(t.element.name()));
         if tensors.into_iter().any(is_steps) {
-            self.computation_precisions.insert(Kind::EightBits);
+            self.computation_precisions
+                .insert(NumberPrecision::EightBits);
         }
     }
 
@@ -391,7 +411,7 @@ impl Weights {
 
     /// Counts the elements of one tensor. A single number is a constant and does not count as a
     /// weight.
-    fn put(&mut self, kind: Kind, count: u64, is_table: bool) {
+    fn put(&mut self, kind: NumberPrecision, count: u64, is_table: bool) {
         if count > 1 {
             let counts = if is_table {
                 &mut self.tables
@@ -404,15 +424,15 @@ impl Weights {
 }
 
 /// How a method's instructions use its values.
-struct ValueUses {
+struct WeightUses {
     /// Values that are embedding tables.
     tables: HashSet<usize>,
     /// Values whose bytes hold two 4-bit codes each.
     packed: HashSet<usize>,
-    computes: BTreeSet<Kind>,
+    computes: BTreeSet<NumberPrecision>,
 }
 
-impl ValueUses {
+impl WeightUses {
     fn of(method: &MethodBody) -> Self {
         let mut uses = Self {
             tables: HashSet::new(),
@@ -429,7 +449,7 @@ impl ValueUses {
             if name.contains("embedding") {
                 uses.tables.extend(args.first());
             }
-            if kind == Some(Kind::FourBits) {
+            if kind == Some(NumberPrecision::FourBits) {
                 uses.packed.extend(args);
             }
         }
@@ -437,33 +457,36 @@ impl ValueUses {
     }
 
     /// Returns the precision of this value's bytes, if the method quantises.
-    fn quantised_precision(&self, value: usize) -> Option<Kind> {
+    fn quantised_precision(&self, value: usize) -> Option<NumberPrecision> {
         if self.packed.contains(&value) {
-            return Some(Kind::FourBits);
+            return Some(NumberPrecision::FourBits);
         }
-        self.computes.iter().next().map(|_| Kind::EightBits)
+        self.computes
+            .iter()
+            .next()
+            .map(|_| NumberPrecision::EightBits)
     }
 }
 
 /// Returns the precision that a quantised ExecuTorch operator implies
 /// (`quantized_decomposed::embedding_4bit.out`, `torchao::_linear_8bit_act_4bit_weight.out`).
-fn of_kernel(name: &str) -> Option<Kind> {
+fn of_kernel(name: &str) -> Option<NumberPrecision> {
     let is_quantised = name.starts_with("quantized_decomposed::") || name.starts_with("torchao::");
     let few = ["1bit", "2bit", "3bit", "4bit"];
     if few.iter().any(|bits| name.contains(bits)) {
-        Some(Kind::FourBits)
+        Some(NumberPrecision::FourBits)
     } else {
-        is_quantised.then_some(Kind::EightBits)
+        is_quantised.then_some(NumberPrecision::EightBits)
     }
 }
 
 /// Returns the precision that an operator of ONNX or ONNX Runtime implies. An operator whose bits
 /// depend on an attribute counts as 4-bit.
-pub fn of_operator(operator: &str) -> Option<Kind> {
+pub fn of_operator(operator: &str) -> Option<NumberPrecision> {
     let name = operator.rsplit("::").next().unwrap_or(operator);
     if name.ends_with("NBits") || name.ends_with("Bnb4") || name.starts_with("GatherBlockQuantized")
     {
-        return Some(Kind::FourBits);
+        return Some(NumberPrecision::FourBits);
     }
     let is_quantized = name.contains("uantize")
         || name.contains("Integer")
@@ -472,7 +495,7 @@ pub fn of_operator(operator: &str) -> Option<Kind> {
             name,
             "QGemm" | "QAttention" | "QOrderedMatMul" | "QEmbedLayerNormalization"
         );
-    is_quantized.then_some(Kind::EightBits)
+    is_quantized.then_some(NumberPrecision::EightBits)
 }
 
 /// Returns the bit widths that block-quantised nodes state in their attributes; `None` if the file
@@ -481,7 +504,7 @@ fn block_bits(path: &Path) -> Option<BTreeSet<i64>> {
     let source = FileSource::open(path).ok()?;
     let mut found = BTreeSet::new();
     each_node(&Pages::new(&source), &mut |node| {
-        if of_operator(&node.operator) == Some(Kind::FourBits) {
+        if of_operator(&node.operator) == Some(NumberPrecision::FourBits) {
             let bits = node.attribute("bits").and_then(|attribute| attribute.int);
             found.insert(bits.unwrap_or(4));
         }
@@ -490,40 +513,40 @@ fn block_bits(path: &Path) -> Option<BTreeSet<i64>> {
     Some(found)
 }
 
-fn of_stored(stored: &WeightStorage) -> Option<Kind> {
+fn of_stored(stored: &WeightStorage) -> Option<NumberPrecision> {
     match stored.scheme {
         QuantizationScheme::Plain => {
             float(&stored.element).or_else(|| quantised_only(&stored.element))
         }
-        _ if stored.bits <= 4 => Some(Kind::FourBits),
-        _ if stored.bits <= 8 => Some(Kind::EightBits),
+        _ if stored.bits <= 4 => Some(NumberPrecision::FourBits),
+        _ if stored.bits <= 8 => Some(NumberPrecision::EightBits),
         _ => None,
     }
 }
 
-fn float(element: &str) -> Option<Kind> {
+fn float(element: &str) -> Option<NumberPrecision> {
     match element {
-        "float32" | "float64" => Some(Kind::Float32),
+        "float32" | "float64" => Some(NumberPrecision::Float32),
         _ => half(element),
     }
 }
 
-fn half(element: &str) -> Option<Kind> {
+fn half(element: &str) -> Option<NumberPrecision> {
     match element {
-        "float16" => Some(Kind::Float16),
-        "bfloat16" => Some(Kind::Bfloat16),
+        "float16" => Some(NumberPrecision::Float16),
+        "bfloat16" => Some(NumberPrecision::Bfloat16),
         _ => None,
     }
 }
 
 /// Returns the precision of types that only quantised weights use.
-fn quantised_only(element: &str) -> Option<Kind> {
+fn quantised_only(element: &str) -> Option<NumberPrecision> {
     match element {
         "int4" | "uint4" | "int2" | "uint2" | "uint1" | "uint3" | "float4e2m1" => {
-            Some(Kind::FourBits)
+            Some(NumberPrecision::FourBits)
         }
-        "uint6" => Some(Kind::EightBits),
-        name if name.starts_with("float8") => Some(Kind::EightBits),
+        "uint6" => Some(NumberPrecision::EightBits),
+        name if name.starts_with("float8") => Some(NumberPrecision::EightBits),
         _ => None,
     }
 }
@@ -532,19 +555,19 @@ fn is_byte(element: &str) -> bool {
     matches!(element, "int8" | "uint8")
 }
 
-fn put(counts: &mut BTreeMap<Kind, u64>, kind: Kind, count: u64) {
+fn put(counts: &mut BTreeMap<NumberPrecision, u64>, kind: NumberPrecision, count: u64) {
     let known = counts.entry(kind).or_default();
     *known = known.saturating_add(count);
 }
 
-fn sum(counts: &BTreeMap<Kind, u64>) -> u64 {
+fn sum(counts: &BTreeMap<NumberPrecision, u64>) -> u64 {
     counts
         .values()
         .fold(0, |sum, count| sum.saturating_add(*count))
 }
 
 /// Formats as `float32` or `8-bit`.
-impl fmt::Display for Kind {
+impl fmt::Display for NumberPrecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Float32 => "float32",

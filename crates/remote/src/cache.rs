@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::pull::{self, Progress, PullOptions, Source};
-use super::{Address, RemoteError, Settings, record};
+use super::pull::{self, PullOptions, PullProgress, Source};
+use super::{Address, RemoteError, RemoteSettings, record};
 
 /// Name of the record in a copy's folder.
 const RECORD_FILE: &str = "source.json";
@@ -33,7 +33,7 @@ const MAX_NAME_BYTES: usize = 60;
 /// Copies of sources below a folder.
 pub struct Cache {
     folder: PathBuf,
-    settings: Settings,
+    settings: RemoteSettings,
     wish: PullOptions,
     /// The copies that were requested in this run, by folder name.
     asked: BTreeMap<String, CachedCopy>,
@@ -94,7 +94,7 @@ enum CopySide {
 
 impl Cache {
     /// Creates a cache in a folder, which is created when it is needed.
-    pub fn new(folder: PathBuf, settings: Settings, wish: PullOptions) -> Self {
+    pub fn new(folder: PathBuf, settings: RemoteSettings, wish: PullOptions) -> Self {
         Self {
             folder,
             settings,
@@ -118,7 +118,7 @@ impl Cache {
         &mut self,
         address: &Address,
         now: SystemTime,
-        progress: Progress<'_>,
+        progress: PullProgress<'_>,
     ) -> Result<CachedCopy, RemoteError> {
         let name = self.name(address);
         if let Some(kept) = self.asked.get(&name) {
@@ -184,7 +184,7 @@ impl Cache {
         address: &Address,
         place: &Path,
         record: &mut CopyRecord,
-        progress: Progress<'_>,
+        progress: PullProgress<'_>,
     ) -> Result<CopyState, RemoteError> {
         let whole = record.whole.map(|side| place.join(side.name()));
         let other = record.whole.map_or(CopySide::A, CopySide::other);
@@ -315,7 +315,7 @@ impl CopySide {
 
 /// Returns a digest that all revisions of a source share. The address may contain a query, which
 /// may be a secret, so only its digest is stored.
-fn family(address: &Address, settings: &Settings) -> String {
+fn family(address: &Address, settings: &RemoteSettings) -> String {
     digest(&match address {
         Address::Web(url) => url.to_string(),
         Address::Hub(hub) => {

@@ -25,7 +25,7 @@ const MAX_DEPTH: usize = 12;
 
 /// An entry of nginx's `autoindex_format json`.
 #[derive(Debug, Deserialize)]
-struct Item {
+struct IndexItem {
     name: String,
     #[serde(rename = "type")]
     kind: String,
@@ -149,7 +149,7 @@ fn children(web: &HttpClient, url: &Url) -> Result<Option<Vec<Child>>, RemoteErr
     }
     let page = String::from_utf8_lossy(&body);
     if kind.contains("json") {
-        let items: Result<Vec<Item>, _> = serde_json::from_str(&page);
+        let items: Result<Vec<IndexItem>, _> = serde_json::from_str(&page);
         return Ok(items.ok().map(|items| {
             items
                 .into_iter()
@@ -167,7 +167,7 @@ fn children(web: &HttpClient, url: &Url) -> Result<Option<Vec<Child>>, RemoteErr
     ))
 }
 
-impl Item {
+impl IndexItem {
     fn child(self, base: &Url) -> Option<Child> {
         if !name::is_safe_segment(&self.name) {
             return None;

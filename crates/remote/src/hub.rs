@@ -19,7 +19,8 @@ const MAX_PAGE_BYTES: usize = 8 << 20;
 const MAX_PAGES: usize = 100;
 
 #[derive(Debug, Deserialize)]
-struct Item {
+#[serde(expecting = "struct Item")]
+struct HubItem {
     #[serde(rename = "type")]
     kind: String,
     path: String,
@@ -80,7 +81,7 @@ pub(super) fn list(
     Ok(tree)
 }
 
-impl Item {
+impl HubItem {
     fn entry(self, endpoint: &Url, address: &HubAddress) -> SourceFile {
         let mut url = below(endpoint, &[], &address.repository);
         push(&mut url, &["resolve", &address.revision]);
@@ -97,7 +98,7 @@ impl Item {
     }
 }
 
-fn read_page(web: &HttpClient, url: &Url) -> Result<(Vec<Item>, Option<Url>), RemoteError> {
+fn read_page(web: &HttpClient, url: &Url) -> Result<(Vec<HubItem>, Option<Url>), RemoteError> {
     let unusable = |reason: String| RemoteError::Listing {
         url: without_query(url),
         reason,

@@ -30,5 +30,5 @@ mod weights;
 pub use address::Address;
 pub use error::RemoteError;
 pub use mirror::Mirror;
-pub use settings::{Limits, Settings};
+pub use settings::{PullLimits, RemoteSettings};
 pub use web::Traffic;

@@ -17,7 +17,7 @@ use super::listing::{SourceFile, SourceTree};
 use super::ranged::RangedFile;
 use super::store::MirrorStore;
 use super::web::{HttpClient, Traffic};
-use super::{RemoteError, Settings, crawl, hub};
+use super::{RemoteError, RemoteSettings, crawl, hub};
 use pkgtool_base::source::elsewhere::{self, MountedStore};
 
 /// Maximum size of a file in a mirror, in bytes: larger than any model, and supported by every file
@@ -88,7 +88,7 @@ impl Mirror {
         Some(parts?.join("/"))
     }
 
-    pub(super) fn of(address: &Address, settings: &Settings) -> Result<Self, RemoteError> {
+    pub(super) fn of(address: &Address, settings: &RemoteSettings) -> Result<Self, RemoteError> {
         let (web, tree) = match address {
             Address::Hub(address) => {
                 let endpoint = endpoint(&settings.hub_endpoint)?;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use reqwest::Url;
 
 use super::RemoteError;
-use super::web::{Answer, HttpClient, RequestParams, without_query};
+use super::web::{HttpClient, RequestParams, WebAnswer, without_query};
 use pkgtool_base::source::ReadAt;
 
 /// Size of the first request, in bytes. Most headers fit in it.
@@ -30,11 +30,11 @@ pub(super) struct RangedFile {
     web: Arc<HttpClient>,
     url: Url,
     size: u64,
-    state: Mutex<State>,
+    state: Mutex<RangedState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RangedState {
     /// Fetched bytes by offset, without overlaps.
     held: BTreeMap<u64, Arc<[u8]>>,
     bytes: u64,
@@ -119,7 +119,7 @@ impl RangedFile {
         self.state().mark.clone()
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, RangedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +148,7 @@ impl RangedFile {
         Ok(())
     }
 
-    fn fetch(&self, state: &mut State, at: u64) -> Result<(), RemoteError> {
+    fn fetch(&self, state: &mut RangedState, at: u64) -> Result<(), RemoteError> {
         let (from, to) = state.next_range(at, self.size);
         let most = self.web.limits.file_bytes;
         if state.bytes + (to - from) > most {
@@ -202,7 +202,7 @@ impl RangedFile {
     }
 }
 
-impl State {
+impl RangedState {
     fn covering(&self, at: u64) -> Option<(u64, Arc<[u8]>)> {
         let (start, bytes) = self.held.range(..=at).next_back()?;
         (at < start + bytes.len() as u64).then(|| (*start, Arc::clone(bytes)))
@@ -248,7 +248,7 @@ impl FetchedRange {
     /// Reads the answer to a request for `count` bytes at `from`. Of a whole file, at most `most`
     /// bytes are read.
     fn read(
-        mut answer: Answer<'_>,
+        mut answer: WebAnswer<'_>,
         from: u64,
         count: u64,
         size: Option<u64>,
@@ -313,7 +313,7 @@ impl FetchedRange {
 
 impl FetchedRange {
     /// Reads a whole file whose size the server does not state.
-    fn read_unknown_size(mut answer: Answer<'_>) -> Result<Self, RemoteError> {
+    fn read_unknown_size(mut answer: WebAnswer<'_>) -> Result<Self, RemoteError> {
         let (url, mark) = (answer.url.clone(), answer.version_marker());
         let bytes = take_bytes(&mut answer, MAX_UNKNOWN_SIZE_BYTES + 1)?;
         let size = bytes.len() as u64;
@@ -353,7 +353,7 @@ fn request_size(web: &HttpClient, url: &Url) -> Result<u64, RemoteError> {
 }
 
 /// Reads at most `most` bytes of a body and leaves the rest unread.
-fn take_bytes(answer: &mut Answer<'_>, most: u64) -> Result<Vec<u8>, RemoteError> {
+fn take_bytes(answer: &mut WebAnswer<'_>, most: u64) -> Result<Vec<u8>, RemoteError> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
     while bytes.len() < most {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Settings of the user for one run.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RemoteSettings {
     /// URL of the hub, `https://…`.
     pub hub_endpoint: String,
     /// Token of the hub, which is sent only to the hub's own origin.
@@ -14,12 +14,12 @@ pub struct Settings {
     /// Read the headers of models. Otherwise only their sizes are requested.
     pub opens_models: bool,
     /// Limits.
-    pub limits: Limits,
+    pub limits: PullLimits,
 }
 
 /// Limits of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct PullLimits {
     /// Time limit for establishing a connection.
     pub connect: Duration,
     /// Maximum time without data from a server.
@@ -41,7 +41,7 @@ pub struct Limits {
     pub requests: Option<u64>,
 }
 
-impl Default for Limits {
+impl Default for PullLimits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),

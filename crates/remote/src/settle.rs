@@ -12,9 +12,9 @@ use super::name;
 use super::ranged::{FetchedPart, RangedFile};
 use super::web::without_query;
 use super::weights::{is_json, is_model};
-use super::{Address, Settings};
+use super::{Address, RemoteSettings};
 use pkgtool_base::package::{
-    Backend, Config, Loaded, config, is_package_config, model_file, precision, reference,
+    Backend, Config, LoadedFile, config, is_package_config, model_file, precision, reference,
 };
 use pkgtool_model as model;
 
@@ -24,7 +24,7 @@ const MAX_SIZE_REQUESTS: usize = 2000;
 impl Mirror {
     /// Opens the mirror of a source. Headers and configs are fetched when they are read. If sizes
     /// are not listed, those of the files named in configs are requested now.
-    pub fn open(address: &Address, settings: &Settings) -> Result<Self, RemoteError> {
+    pub fn open(address: &Address, settings: &RemoteSettings) -> Result<Self, RemoteError> {
         let mut mirror = Self::of(address, settings)?;
         request_missing(&mut mirror, settings.opens_models)?;
         Ok(mirror)
@@ -95,7 +95,7 @@ fn request_missing(mirror: &mut Mirror, opens_models: bool) -> Result<(), Remote
 fn is_package(mirror: &Mirror, path: &str) -> bool {
     let folder = path.rsplit('/').nth(1);
     folder.and_then(Backend::from_name).is_some()
-        || is_package_config(&Loaded::read(&mirror.local(path)))
+        || is_package_config(&LoadedFile::read(&mirror.local(path)))
 }
 
 /// Returns the paths of a source's configs.
@@ -112,7 +112,7 @@ pub(super) fn configs(mirror: &Mirror) -> Vec<String> {
 /// that it names.
 pub(super) fn references(mirror: &Mirror, path: &str) -> Vec<String> {
     let local = mirror.local(path);
-    let Ok(document) = Loaded::read(&local).document else {
+    let Ok(document) = LoadedFile::read(&local).document else {
         return Vec::new();
     };
     let config = Config::from_document(&document);

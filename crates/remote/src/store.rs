@@ -9,7 +9,7 @@ use super::listing::SourceFile;
 use super::ranged::RangedFile;
 use super::web::HttpClient;
 use pkgtool_base::source::ReadAt;
-use pkgtool_base::source::elsewhere::{Far, RemoteStore};
+use pkgtool_base::source::elsewhere::{RemoteBytes, RemoteStore};
 
 /// The files of a source by their paths.
 pub(super) struct MirrorStore {
@@ -44,9 +44,9 @@ impl MirrorStore {
 }
 
 impl RemoteStore for MirrorStore {
-    fn open(&self, below: &Path) -> Option<io::Result<Far>> {
+    fn open(&self, below: &Path) -> Option<io::Result<RemoteBytes>> {
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
-        let far: Far = Arc::clone(&files.get(below)?.far) as Arc<dyn ReadAt + Send + Sync>;
+        let far: RemoteBytes = Arc::clone(&files.get(below)?.far) as Arc<dyn ReadAt + Send + Sync>;
         Some(Ok(far))
     }
 

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::gate::{AddressFilter, FilteredResolver, PRIVATE_ADDRESS_ERROR};
-use super::{Limits, RemoteError, Settings};
+use super::{PullLimits, RemoteError, RemoteSettings};
 
 /// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 10;
@@ -41,7 +41,7 @@ pub(super) struct HttpClient {
     gate: Arc<AddressFilter>,
     /// The token, and the only origin that receives it.
     token: Option<(Url, HeaderValue)>,
-    pub(super) limits: Limits,
+    pub(super) limits: PullLimits,
     started: Instant,
     requests: AtomicU64,
     bytes: AtomicU64,
@@ -80,7 +80,7 @@ impl TransferRate {
     /// Records a piece of a body. At the end of a window, returns the number of received bytes if
     /// it is below the minimum. Only time spent waiting for the server counts, not time spent
     /// elsewhere, such as writing to a disk.
-    fn too_slow(&mut self, bytes: u64, waited: Duration, limits: &Limits) -> Option<u64> {
+    fn too_slow(&mut self, bytes: u64, waited: Duration, limits: &PullLimits) -> Option<u64> {
         self.bytes += bytes;
         self.waited += waited;
         if self.waited < limits.rate_window {
@@ -93,7 +93,7 @@ impl TransferRate {
 
 /// An answer whose body has not been read.
 #[derive(Debug)]
-pub(super) struct Answer<'w> {
+pub(super) struct WebAnswer<'w> {
     web: &'w HttpClient,
     pace: TransferRate,
     response: Response,
@@ -105,7 +105,7 @@ pub(super) struct Answer<'w> {
 
 impl HttpClient {
     /// Creates the client of a run that begins at the URL `first`.
-    pub(super) fn new(settings: &Settings, first: &Url) -> Result<Self, RemoteError> {
+    pub(super) fn new(settings: &RemoteSettings, first: &Url) -> Result<Self, RemoteError> {
         let fail = |error: &dyn std::fmt::Display| {
             RemoteError::Setting(format!("cannot start the HTTP client: {error}"))
         };
@@ -158,7 +158,7 @@ impl HttpClient {
     }
 
     /// Sends a request, and retries it after transient errors.
-    pub(super) fn get(&self, url: &Url, ask: &RequestParams) -> Result<Answer<'_>, RemoteError> {
+    pub(super) fn get(&self, url: &Url, ask: &RequestParams) -> Result<WebAnswer<'_>, RemoteError> {
         let mut pause = RETRY_PAUSE;
         for _ in 1..MAX_ATTEMPTS {
             match self.follow(url, ask) {
@@ -202,7 +202,7 @@ impl HttpClient {
         Ok(Some((answer.url.clone(), kind, body)))
     }
 
-    fn follow(&self, first: &Url, ask: &RequestParams) -> Result<Answer<'_>, RemoteError> {
+    fn follow(&self, first: &Url, ask: &RequestParams) -> Result<WebAnswer<'_>, RemoteError> {
         let mut url = first.clone();
         let mut seen = HashSet::new();
         let mut trusted = true;
@@ -294,7 +294,7 @@ impl HttpClient {
         }
     }
 
-    fn checked(&self, response: Response, url: Url) -> Result<Answer<'_>, RemoteError> {
+    fn checked(&self, response: Response, url: Url) -> Result<WebAnswer<'_>, RemoteError> {
         let coding = response.headers().get(CONTENT_ENCODING);
         let coding = coding
             .and_then(|coding| coding.to_str().ok())
@@ -305,7 +305,7 @@ impl HttpClient {
                 format!("requested uncompressed bytes, got the encoding `{coding}`"),
             ));
         }
-        Ok(Answer {
+        Ok(WebAnswer {
             web: self,
             pace: TransferRate::default(),
             status: response.status().as_u16(),
@@ -355,7 +355,7 @@ impl HttpClient {
     }
 }
 
-impl Answer<'_> {
+impl WebAnswer<'_> {
     /// Returns a header as text.
     pub(super) fn header(&self, name: &'static str) -> Option<String> {
         let value = self.response.headers().get(HeaderName::from_static(name))?;
@@ -423,7 +423,7 @@ pub(super) fn without_query(url: &Url) -> String {
     url.into()
 }
 
-fn token(settings: &Settings) -> Result<Option<(Url, HeaderValue)>, RemoteError> {
+fn token(settings: &RemoteSettings) -> Result<Option<(Url, HeaderValue)>, RemoteError> {
     let Some(token) = settings
         .token
         .as_deref()
@@ -482,13 +482,13 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(10));
             }
         });
-        let limits = Limits {
+        let limits = PullLimits {
             rate_window: Duration::from_millis(200),
             min_window_bytes: 1000,
             total: None,
-            ..Limits::default()
+            ..PullLimits::default()
         };
-        let settings = Settings {
+        let settings = RemoteSettings {
             hub_endpoint: "https://hub.example".to_owned(),
             token: None,
             allow_private: false,
@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn only_waiting_counts_and_a_window_begins_anew() {
-        let limits = Limits::default();
+        let limits = PullLimits::default();
         let mut pace = TransferRate::default();
         let second = Duration::from_secs(1);
         for _ in 0..200 {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// A piece of the test environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece {
+pub enum EnvironmentPiece {
     /// ONNX Runtime's library.
     Ort,
     /// ONNX Runtime's library with the WebGPU provider.
@@ -43,7 +43,7 @@ pub enum Piece {
     OpenAiNode,
 }
 
-impl Piece {
+impl EnvironmentPiece {
     /// Returns the name used in `PKGTOOL_REQUIRE`.
     pub fn name(self) -> &'static str {
         match self {

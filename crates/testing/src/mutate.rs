@@ -11,18 +11,18 @@ use serde_json::Value;
 
 /// A part of a JSON text; `Raw` is written verbatim.
 #[derive(Debug, Clone)]
-pub enum Tree {
+pub enum JsonPart {
     /// A scalar, or any text in its place.
     Raw(String),
     /// An array.
-    Array(Vec<Tree>),
+    Array(Vec<JsonPart>),
     /// An object; keys may repeat.
-    Object(Vec<(String, Tree)>),
+    Object(Vec<(String, JsonPart)>),
 }
 
 /// A change to a part.
 #[derive(Debug, Clone)]
-pub enum Change {
+pub enum Mutation {
     /// Puts this text in its place.
     Replace(String),
     /// Removes a child.
@@ -91,7 +91,7 @@ const KEYS: [&str; 22] = [
     "a/~b\"\\\n😀",
 ];
 
-impl Tree {
+impl JsonPart {
     /// Reads a valid JSON text.
     pub fn parse(text: &str) -> Self {
         Self::from(&serde_json::from_str::<Value>(text).expect("JSON"))
@@ -105,7 +105,7 @@ impl Tree {
     }
 
     /// Applies a change to one part of the tree.
-    pub fn apply(&mut self, at: Index, change: &Change) {
+    pub fn apply(&mut self, at: Index, change: &Mutation) {
         let mut left = at.index(self.count());
         self.visit(&mut left, change);
     }
@@ -118,7 +118,7 @@ impl Tree {
         }
     }
 
-    fn visit(&mut self, left: &mut usize, change: &Change) -> bool {
+    fn visit(&mut self, left: &mut usize, change: &Mutation) -> bool {
         if *left == 0 {
             self.change(change);
             return true;
@@ -131,33 +131,33 @@ impl Tree {
         }
     }
 
-    fn change(&mut self, change: &Change) {
+    fn change(&mut self, change: &Mutation) {
         match (change, &mut *self) {
-            (Change::Replace(raw), _) => *self = Self::Raw(raw.clone()),
-            (Change::Nest(depth), _) => {
+            (Mutation::Replace(raw), _) => *self = Self::Raw(raw.clone()),
+            (Mutation::Nest(depth), _) => {
                 let (open, close) = ("[".repeat(*depth), "]".repeat(*depth));
                 *self = Self::Raw(format!("{open}{}{close}", self.text()));
             }
-            (Change::Delete(at), Self::Array(elements)) if !elements.is_empty() => {
+            (Mutation::Delete(at), Self::Array(elements)) if !elements.is_empty() => {
                 elements.remove(at.index(elements.len()));
             }
-            (Change::Delete(at), Self::Object(members)) if !members.is_empty() => {
+            (Mutation::Delete(at), Self::Object(members)) if !members.is_empty() => {
                 members.remove(at.index(members.len()));
             }
-            (Change::Repeat(at), Self::Array(elements)) if !elements.is_empty() => {
+            (Mutation::Repeat(at), Self::Array(elements)) if !elements.is_empty() => {
                 elements.push(elements[at.index(elements.len())].clone());
             }
-            (Change::Repeat(at), Self::Object(members)) if !members.is_empty() => {
+            (Mutation::Repeat(at), Self::Object(members)) if !members.is_empty() => {
                 members.push(members[at.index(members.len())].clone());
             }
-            (Change::Rename(at, key), Self::Object(members)) if !members.is_empty() => {
+            (Mutation::Rename(at, key), Self::Object(members)) if !members.is_empty() => {
                 let at = at.index(members.len());
                 members[at].0.clone_from(key);
             }
-            (Change::Insert(_, raw), Self::Array(elements)) => {
+            (Mutation::Insert(_, raw), Self::Array(elements)) => {
                 elements.push(Self::Raw(raw.clone()));
             }
-            (Change::Insert(key, raw), Self::Object(members)) => {
+            (Mutation::Insert(key, raw), Self::Object(members)) => {
                 members.push((key.clone(), Self::Raw(raw.clone())));
             }
             _ => {}
@@ -188,7 +188,7 @@ impl Tree {
     }
 }
 
-impl From<&Value> for Tree {
+impl From<&Value> for JsonPart {
     fn from(value: &Value) -> Self {
         match value {
             Value::Array(elements) => Self::Array(elements.iter().map(Self::from).collect()),
@@ -217,14 +217,14 @@ fn key() -> impl Strategy<Value = String> {
 }
 
 /// Returns up to five random changes, each with the part to change.
-pub fn changes() -> impl Strategy<Value = Vec<(Index, Change)>> {
+pub fn changes() -> impl Strategy<Value = Vec<(Index, Mutation)>> {
     let change = prop_oneof![
-        3 => atom().prop_map(Change::Replace),
-        2 => any::<Index>().prop_map(Change::Delete),
-        2 => any::<Index>().prop_map(Change::Repeat),
-        3 => (key(), atom()).prop_map(|(key, raw)| Change::Insert(key, raw)),
-        1 => (1..130_usize).prop_map(Change::Nest),
-        2 => (any::<Index>(), key()).prop_map(|(at, key)| Change::Rename(at, key)),
+        3 => atom().prop_map(Mutation::Replace),
+        2 => any::<Index>().prop_map(Mutation::Delete),
+        2 => any::<Index>().prop_map(Mutation::Repeat),
+        3 => (key(), atom()).prop_map(|(key, raw)| Mutation::Insert(key, raw)),
+        1 => (1..130_usize).prop_map(Mutation::Nest),
+        2 => (any::<Index>(), key()).prop_map(|(at, key)| Mutation::Rename(at, key)),
     ];
     prop::collection::vec((any::<Index>(), change), 0..6)
 }

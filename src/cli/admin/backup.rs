@@ -12,7 +12,7 @@ use pkgtool_serve::task::{BackupError, backup};
 /// Arguments of `pkgtool admin backup`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = book::help(EXAMPLES, "serve/operations"))]
-pub(in super::super) struct Args {
+pub(in super::super) struct BackupArgs {
     /// Directory of the backup, which must not exist yet
     #[arg(value_name = "DIR")]
     into: PathBuf,
@@ -32,7 +32,7 @@ Exit codes:
   2   the command failed";
 
 /// Runs the command.
-pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &BackupArgs) -> Result<Exit, Failure> {
     let directory = data(&args.place)?;
     let made = backup(&directory, &args.into).await?;
     let tasks = &made.tasks;

@@ -12,22 +12,22 @@ use pkgtool_serve::database::DatabaseUrl;
 
 /// The commands `admin backup`, `admin purge` and `admin status`.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(super) enum AdminCommand {
     /// Show the amount of stored data: tasks by state, blobs, database, disk
-    Status(status::Args),
+    Status(status::StatusArgs),
     /// Delete tasks that ended some time ago; the gateway may be running
-    Purge(purge::Args),
+    Purge(purge::PurgeArgs),
     /// Copy all records and blobs to a directory; the gateway may be running
-    Backup(backup::Args),
+    Backup(backup::BackupArgs),
 }
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) fn run(command: &AdminCommand) -> Result<Exit, Failure> {
     block_on(async {
         match command {
-            Command::Status(args) => status::run(args).await,
-            Command::Purge(args) => purge::run(args).await,
-            Command::Backup(args) => backup::run(args).await,
+            AdminCommand::Status(args) => status::run(args).await,
+            AdminCommand::Purge(args) => purge::run(args).await,
+            AdminCommand::Backup(args) => backup::run(args).await,
         }
     })
 }

@@ -8,12 +8,12 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::data;
 use pkgtool_serve::database::{DatabaseUrl, Timestamp};
-use pkgtool_serve::gateway::settings::Settings;
+use pkgtool_serve::gateway::settings::GatewaySettings;
 use pkgtool_serve::task::{Blobs, Stores, remove_in_batches};
 
 /// Arguments of `pkgtool admin purge`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Args {
+pub(in super::super) struct PurgeArgs {
     /// Delete tasks that ended at least this long ago: 30m, 12h, 7d [default: the setting
     /// `tasks.record_ttl_days`]
     #[arg(long, value_name = "TIME", value_parser = span)]
@@ -28,7 +28,7 @@ pub(in super::super) struct Args {
 }
 
 /// Runs the command.
-pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &PurgeArgs) -> Result<Exit, Failure> {
     let directory = data(&args.place)?;
     let age = match args.older_than {
         Some(age) => age,
@@ -57,7 +57,7 @@ fn ttl(config: Option<&Path>, directory: &Path) -> Result<Duration, Failure> {
     let config = config.or_else(|| own.is_file().then_some(own.as_path()));
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let settings = Settings::read(config, variables);
+    let settings = GatewaySettings::read(config, variables);
     let settings = settings.map_err(|error| Failure::Other(error.to_string()))?;
     settings.tasks.record_ttl().ok_or_else(|| {
         let message = "`tasks.record_ttl_days` is 0, so tasks are kept forever; choose the tasks to \

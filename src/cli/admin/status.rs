@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::super::directory::{DataDirectoryArgs, shown};
 use super::super::exit::{Exit, Failure};
-use super::super::report::{self, Report};
+use super::super::report::{self, CommandReport};
 use super::{bytes, data};
 use pkgtool_serve::database::{DatabaseSize, DatabaseUrl, FileStats, disk_free};
 use pkgtool_serve::task::{Statistics, Stores};
 
 /// Arguments of `pkgtool admin status`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Args {
+pub(in super::super) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -32,7 +32,7 @@ struct StorageStatus {
 }
 
 /// Runs the command.
-pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &StatusArgs) -> Result<Exit, Failure> {
     let directory = data(&args.place)?;
     let stores = Stores::open(&DatabaseUrl::in_directory(&directory)).await?;
     let found = StorageStatus {
@@ -45,7 +45,7 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-impl Report for StorageStatus {
+impl CommandReport for StorageStatus {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         let tasks = &self.tasks;
         let reusable = bytes(self.database.reusable);

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::super::exit::{Exit, Failure};
-use super::super::report::{self, Report};
+use super::super::report::{self, CommandReport};
 use super::DataDirectoryArgs;
 use super::moment::shown;
-use pkgtool_base::diagnostic::Table;
+use pkgtool_base::diagnostic::TextTable;
 use pkgtool_serve::account::{Account, UNLIMITED};
 use pkgtool_serve::database::Timestamp;
 
@@ -18,7 +18,7 @@ const WITHOUT_LIMIT: &str = "unlimited";
 
 /// The operations on accounts.
 #[derive(Debug, clap::Subcommand)]
-pub(in super::super) enum Command {
+pub(in super::super) enum AccountsCommand {
     /// Create an account
     Create {
         /// Name of the account: letters, digits, `-`, `_`, `.`
@@ -55,9 +55,9 @@ pub(in super::super) enum Command {
 }
 
 /// Runs the command.
-pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) async fn run(command: &AccountsCommand) -> Result<Exit, Failure> {
     match command {
-        Command::Create { name, rps, place } => {
+        AccountsCommand::Create { name, rps, place } => {
             let account = place
                 .accounts()
                 .await?
@@ -65,7 +65,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
                 .await?;
             report::print(&AccountList(vec![account]), false)?;
         }
-        Command::Set {
+        AccountsCommand::Set {
             account,
             rps,
             blocked,
@@ -74,7 +74,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             let account = place.accounts().await?.set(account, *rps, *blocked).await?;
             report::print(&AccountList(vec![account]), false)?;
         }
-        Command::List { json, place } => {
+        AccountsCommand::List { json, place } => {
             let all = place.accounts().await?.list().await?;
             report::print(&AccountList(all), *json)?;
         }
@@ -99,9 +99,9 @@ fn rate(text: &str) -> Result<u32, String> {
 /// Accounts, as commands show them.
 struct AccountList(Vec<Account>);
 
-impl Report for AccountList {
+impl CommandReport for AccountList {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let mut table = Table::of_text(5);
+        let mut table = TextTable::of_text(5);
         table.row(["id", "name", "rps", "state", "created"]);
         for account in &self.0 {
             table.row([

@@ -7,16 +7,16 @@ use serde_json::json;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::super::report::{self, Report};
+use super::super::report::{self, CommandReport};
 use super::DataDirectoryArgs;
 use super::moment::{self, shown};
-use pkgtool_base::diagnostic::Table;
+use pkgtool_base::diagnostic::TextTable;
 use pkgtool_serve::account::{ApiKey, Permissions};
 use pkgtool_serve::database::Timestamp;
 
 /// The operations on API keys.
 #[derive(Debug, clap::Subcommand)]
-pub(in super::super) enum Command {
+pub(in super::super) enum KeysCommand {
     /// Create a key and print it; it cannot be shown again
     Create {
         /// Name or number of the account
@@ -58,9 +58,9 @@ pub(in super::super) enum Command {
 }
 
 /// Runs the command.
-pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) async fn run(command: &KeysCommand) -> Result<Exit, Failure> {
     match command {
-        Command::Create {
+        KeysCommand::Create {
             account,
             name,
             permission,
@@ -78,7 +78,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             output::note("the key is shown only this once");
             output::print(&format!("{}\n", secret.reveal()))?;
         }
-        Command::List {
+        KeysCommand::List {
             account,
             json,
             place,
@@ -86,7 +86,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             let keys = place.accounts().await?.keys(account.as_deref()).await?;
             report::print(&KeyList(keys), *json)?;
         }
-        Command::Revoke {
+        KeysCommand::Revoke {
             key,
             account,
             place,
@@ -103,10 +103,10 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
 /// Keys, each with the name of its account.
 struct KeyList(Vec<(ApiKey, String)>);
 
-impl Report for KeyList {
+impl CommandReport for KeyList {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         let now = Timestamp::now();
-        let mut table = Table::of_text(7);
+        let mut table = TextTable::of_text(7);
         table.row([
             "id",
             "account",

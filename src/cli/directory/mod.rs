@@ -33,21 +33,21 @@ pub(super) struct DataDirectoryArgs {
 
 /// The commands `accounts` and `keys`.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(super) enum DirectoryCommand {
     /// Create, change and list a gateway's accounts
     #[command(subcommand)]
-    Accounts(accounts::Command),
+    Accounts(accounts::AccountsCommand),
     /// Create, list and revoke a gateway's API keys
     #[command(subcommand)]
-    Keys(keys::Command),
+    Keys(keys::KeysCommand),
 }
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) fn run(command: &DirectoryCommand) -> Result<Exit, Failure> {
     block_on(async {
         match command {
-            Command::Accounts(command) => accounts::run(command).await,
-            Command::Keys(command) => keys::run(command).await,
+            DirectoryCommand::Accounts(command) => accounts::run(command).await,
+            DirectoryCommand::Keys(command) => keys::run(command).await,
         }
     })
 }

@@ -29,17 +29,17 @@ use target_args::{TargetArgs, VariantChoice};
 
 /// The commands `run`, `chat`, `bench`, `compare` and `backends`.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(super) enum ExecuteCommand {
     /// Run a variant and print or write its outputs
-    Run(Box<run::Args>),
+    Run(Box<run::RunArgs>),
     /// Chat with a package's text model
-    Chat(Box<chat::Args>),
+    Chat(Box<chat::ChatArgs>),
     /// Benchmark variants and engines side by side
-    Bench(Box<bench::Args>),
+    Bench(Box<bench::BenchArgs>),
     /// Compare the outputs of two variants, engines or model files
-    Compare(Box<compare::Args>),
+    Compare(Box<compare::CompareArgs>),
     /// Show the engines and backends that work on this machine
-    Backends(backends::Args),
+    Backends(backends::BackendsArgs),
     /// Run as a worker process of another pkgtool, connected through standard input
     #[command(name = process::WORKER_ARGUMENT, hide = true)]
     Worker {
@@ -60,15 +60,15 @@ pub(super) enum Work {
 }
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) fn run(command: &ExecuteCommand) -> Result<Exit, Failure> {
     sandbox(command).choose();
     match command {
-        Command::Run(args) => run::run(args),
-        Command::Chat(args) => chat::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Backends(args) => backends::run(args),
-        Command::Compare(args) => compare::run(args),
-        Command::Worker { work } => {
+        ExecuteCommand::Run(args) => run::run(args),
+        ExecuteCommand::Chat(args) => chat::run(args),
+        ExecuteCommand::Bench(args) => bench::run(args),
+        ExecuteCommand::Backends(args) => backends::run(args),
+        ExecuteCommand::Compare(args) => compare::run(args),
+        ExecuteCommand::Worker { work } => {
             match work {
                 Work::Models => worker::serve()?,
                 Work::Parsers => parsing::serve()?,
@@ -79,14 +79,14 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
 }
 
 /// Returns the sandbox mode of the processes that a command starts.
-fn sandbox(command: &Command) -> Mode {
+fn sandbox(command: &ExecuteCommand) -> Mode {
     match command {
-        Command::Run(args) => args.target.sandbox,
-        Command::Chat(args) => args.target.sandbox,
-        Command::Bench(args) => args.target.sandbox,
-        Command::Compare(args) => args.target.sandbox,
-        Command::Backends(args) => args.sandbox,
-        Command::Worker { .. } => Mode::default(),
+        ExecuteCommand::Run(args) => args.target.sandbox,
+        ExecuteCommand::Chat(args) => args.target.sandbox,
+        ExecuteCommand::Bench(args) => args.target.sandbox,
+        ExecuteCommand::Compare(args) => args.target.sandbox,
+        ExecuteCommand::Backends(args) => args.sandbox,
+        ExecuteCommand::Worker { .. } => Mode::default(),
     }
 }
 

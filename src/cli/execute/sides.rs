@@ -35,7 +35,7 @@ pub(super) struct SideArgs {
 
 /// One combination to run.
 #[derive(Debug, Clone)]
-pub(super) struct Side {
+pub(super) struct ExecutionSide {
     /// The backend that the user named.
     pub(super) backend: Option<Backend>,
     /// The selected method of a model.
@@ -50,12 +50,12 @@ impl SideArgs {
         &self,
         paths: &[PathBuf],
         target: &TargetArgs,
-    ) -> Result<Vec<Side>, Failure> {
+    ) -> Result<Vec<ExecutionSide>, Failure> {
         let mut sides = Vec::new();
         for path in paths {
             for (backend, selection) in self.selections(path, target)? {
                 for engine in &self.engine {
-                    sides.push(Side {
+                    sides.push(ExecutionSide {
                         backend,
                         selection: selection.clone(),
                         engine: engine_name(engine).map(str::to_owned),
@@ -109,7 +109,7 @@ fn each_or_none<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option
     list.iter().map(|item| Some(view(item))).collect()
 }
 
-impl Side {
+impl ExecutionSide {
     /// Returns a remark if an engine computes the program by its own interpretation.
     pub(super) fn reading(&self, started: &Started) -> Option<String> {
         let selection = &self.selection;
@@ -143,8 +143,8 @@ impl Side {
 /// Returns the common signature of all sides and the arguments for it. Prints a note about sizes
 /// without effect.
 pub(super) fn joint_signature(
-    sides: &[Side],
-    labels: impl Fn(usize, &Side) -> String,
+    sides: &[ExecutionSide],
+    labels: impl Fn(usize, &ExecutionSide) -> String,
     given: &InputArgs,
 ) -> Result<(JointSignature, InputArgs), Failure> {
     let parties = sides.iter().enumerate().map(|(place, side)| JointModel {

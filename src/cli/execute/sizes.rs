@@ -30,7 +30,7 @@ pub(super) struct TrialModel<'a> {
 }
 
 /// The outcome of the trials.
-enum SearchResult {
+enum SizeTrials {
     /// The model ran with these sizes.
     Sizes(Vec<TrialSize>),
     /// The model ran with none of these sizes.
@@ -57,11 +57,11 @@ pub(super) fn with_sizes<T>(
         return Err(Failure::Other(failure));
     };
     match found {
-        SearchResult::Sizes(choices) => {
+        SizeTrials::Sizes(choices) => {
             output::note(&describe_chosen_sizes(&choices));
             run(&with_choices(given, &choices))
         }
-        SearchResult::Nothing(tried) => Err(Failure::Other(format!(
+        SizeTrials::Nothing(tried) => Err(Failure::Other(format!(
             "{failure}; {}",
             advice(&open, &tried)
         ))),
@@ -69,7 +69,7 @@ pub(super) fn with_sizes<T>(
 }
 
 /// Tries sizes. Returns `None` if the model failed for another reason.
-fn search(model: &TrialModel<'_>, given: &InputArgs, open: &[OpenDim]) -> Option<SearchResult> {
+fn search(model: &TrialModel<'_>, given: &InputArgs, open: &[OpenDim]) -> Option<SizeTrials> {
     let launcher = model.target.launcher().ok()?;
     // Repeat the run without changes, to find out how it failed.
     if !matches!(
@@ -95,10 +95,10 @@ fn search(model: &TrialModel<'_>, given: &InputArgs, open: &[OpenDim]) -> Option
             try_sizes(model, given, &choices, &launcher),
             TrialOutcome::Runs
         ) {
-            return Some(SearchResult::Sizes(choices));
+            return Some(SizeTrials::Sizes(choices));
         }
     }
-    Some(SearchResult::Nothing(tried))
+    Some(SizeTrials::Nothing(tried))
 }
 
 enum TrialOutcome {

@@ -14,7 +14,7 @@ use super::output;
 use super::policy_args::SettingsArgs;
 use pkgtool_base::diagnostic::{Applicability, Diagnostic, Report, book};
 use pkgtool_base::source::text::{defuse, escape};
-use pkgtool_check::fix::{self, Options, Outcome};
+use pkgtool_check::fix::{self, FixOptions, FixOutcome};
 use pkgtool_check::policy::{Overrides, Policy};
 use pkgtool_check::validate;
 
@@ -25,7 +25,7 @@ use pkgtool_check::validate;
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
 )]
-pub(super) struct Args {
+pub(super) struct FixArgs {
     /// Files and directories to fix. Directories are searched as `validate` does
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
@@ -50,8 +50,8 @@ pub(super) struct Args {
     rules: Vec<&'static str>,
 
     /// Output format
-    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
-    format: FormatArg,
+    #[arg(long, value_enum, default_value_t = FixFormatArg::Human)]
+    format: FixFormatArg,
 
     /// Precision list to check against, instead of a precisions.json at the root of the fixed tree
     /// or the built-in list
@@ -75,7 +75,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatArg {
+enum FixFormatArg {
     /// Text for people
     Human,
     /// One JSON document
@@ -83,7 +83,7 @@ enum FormatArg {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &FixArgs) -> Result<Exit, Failure> {
     let options = args.options();
     let policy = args.settings.policy(Overrides::default())?;
     let outcome = fix::fix(&options, &policy).map_err(|error| Failure::Other(error.to_string()))?;
@@ -105,7 +105,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         if !args.quiet {
             out.write_all(diff(&outcome).as_bytes())?;
         }
-    } else if args.format == FormatArg::Json {
+    } else if args.format == FixFormatArg::Json {
         out.write_all(escape(&told::json(&outcome, &left, &options)).as_bytes())?;
     } else if !args.quiet {
         out.write_all(told::human(&outcome, &left, &options).as_bytes())?;
@@ -116,12 +116,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// Applies fixes for `validate --fix`, and prints each fix to standard error.
 pub(super) fn apply_fixes(
-    validate: validate::Options,
+    validate: validate::ValidationOptions,
     policy: &Policy,
     boldest: Applicability,
     quiet: bool,
-) -> Result<Outcome, Failure> {
-    let options = Options {
+) -> Result<FixOutcome, Failure> {
+    let options = FixOptions {
         validate,
         max_applicability: boldest,
         only: BTreeSet::new(),
@@ -139,14 +139,14 @@ pub(super) fn apply_fixes(
     Ok(outcome)
 }
 
-impl Args {
+impl FixArgs {
     fn writes(&self) -> bool {
         !self.diff && !self.check
     }
 
-    fn options(&self) -> Options {
-        Options {
-            validate: validate::Options {
+    fn options(&self) -> FixOptions {
+        FixOptions {
+            validate: validate::ValidationOptions {
                 paths: self.paths.clone(),
                 precisions: self.precisions.clone(),
                 open_models: !self.no_model,
@@ -167,8 +167,8 @@ impl Args {
     fn left(
         &self,
         policy: &Policy,
-        options: &Options,
-        outcome: &Outcome,
+        options: &FixOptions,
+        outcome: &FixOutcome,
     ) -> Result<Vec<Diagnostic>, Failure> {
         // If no file was checked, directories may still lack a config.
         if !self.writes() && outcome.checked > 0 {
@@ -188,7 +188,7 @@ impl Args {
         Ok(left)
     }
 
-    fn exit(&self, outcome: &Outcome, left: &[Diagnostic]) -> Exit {
+    fn exit(&self, outcome: &FixOutcome, left: &[Diagnostic]) -> Exit {
         let refused = told::failures(outcome);
         for (shown, reason) in refused.iter().filter(|_| self.diff || self.quiet) {
             output::error(&format!("{shown}: {reason}"));
@@ -207,7 +207,7 @@ impl Args {
 
 /// Returns all changes as a diff for `patch` and `git apply`. Control characters are escaped only
 /// on a terminal.
-fn diff(outcome: &Outcome) -> String {
+fn diff(outcome: &FixOutcome) -> String {
     let mut text = String::new();
     for file in &outcome.files {
         for rename in &file.renamed {

@@ -6,13 +6,17 @@ use serde_json::{Value, json};
 
 use pkgtool_base::diagnostic::{Applicability, Diagnostic, Severity};
 use pkgtool_base::source::text::{defuse, defuse_line};
-use pkgtool_check::fix::{FileResult, Fixed, Options, Outcome};
+use pkgtool_check::fix::{FileResult, FixOptions, FixOutcome, Fixed};
 
 /// Maximum number of findings in the text.
 const MAX_LISTED: usize = 40;
 
 /// Renders the report as text.
-pub(in crate::cli) fn human(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
+pub(in crate::cli) fn human(
+    outcome: &FixOutcome,
+    left: &[Diagnostic],
+    options: &FixOptions,
+) -> String {
     let mut text = String::new();
     for file in &outcome.files {
         write_file(&mut text, file);
@@ -68,7 +72,7 @@ fn write_line(text: &mut String, line: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-fn summary(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
+fn summary(outcome: &FixOutcome, left: &[Diagnostic], options: &FixOptions) -> String {
     let files = outcome
         .files
         .iter()
@@ -105,7 +109,7 @@ fn counted(count: usize, one: &str, several: &str) -> String {
 }
 
 /// Returns why a finding was not fixed.
-fn reason_not_fixed(diagnostic: &Diagnostic, options: &Options) -> String {
+fn reason_not_fixed(diagnostic: &Diagnostic, options: &FixOptions) -> String {
     let help = diagnostic
         .help
         .as_deref()
@@ -123,7 +127,11 @@ fn reason_not_fixed(diagnostic: &Diagnostic, options: &Options) -> String {
 }
 
 /// Renders the report as one JSON document, version 1. Later versions only add fields.
-pub(in crate::cli) fn json(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
+pub(in crate::cli) fn json(
+    outcome: &FixOutcome,
+    left: &[Diagnostic],
+    options: &FixOptions,
+) -> String {
     let files: Vec<Value> = outcome
         .files
         .iter()
@@ -150,7 +158,7 @@ pub(in crate::cli) fn json(outcome: &Outcome, left: &[Diagnostic], options: &Opt
     format!("{document:#}\n")
 }
 
-fn file_json(file: &FileResult, options: &Options) -> Value {
+fn file_json(file: &FileResult, options: &FixOptions) -> Value {
     let fixed = file.fixed.iter().map(|fixed| {
         json!({
             "code": fixed.rule.code,
@@ -173,7 +181,7 @@ fn file_json(file: &FileResult, options: &Options) -> Value {
     })
 }
 
-fn remaining_finding_json(one: &Diagnostic, options: &Options) -> Value {
+fn remaining_finding_json(one: &Diagnostic, options: &FixOptions) -> Value {
     let fix = one.fix.as_ref();
     json!({
         "code": one.rule.code,
@@ -195,7 +203,7 @@ pub(in crate::cli) fn errors(left: &[Diagnostic]) -> usize {
 }
 
 /// Returns the files that could not be fixed, and the reasons.
-pub(in crate::cli) fn failures(outcome: &Outcome) -> Vec<(&str, &str)> {
+pub(in crate::cli) fn failures(outcome: &FixOutcome) -> Vec<(&str, &str)> {
     let files = outcome.files.iter();
     files
         .filter_map(|file| Some((file.shown.as_str(), file.refused.as_deref()?)))

@@ -9,13 +9,13 @@ use crate::cli::exit::Failure;
 use crate::cli::policy_args::SettingsArgs;
 use pkgtool_base::diagnostic::book;
 use pkgtool_base::package::Backend;
-use pkgtool_check::author::init::{Given, Options};
+use pkgtool_check::author::init::{Given, InitOptions};
 use pkgtool_check::policy::{Overrides, Policy};
 
 /// Arguments of `pkgtool init`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = book::help(crate::cli::exit::HELP, "init"))]
-pub(in crate::cli) struct Args {
+pub(in crate::cli) struct InitArgs {
     /// Directory of a backend with model files, or a tree with several of them. Each gets a
     /// config.json
     #[arg(value_name = "DIR", default_value = ".")]
@@ -72,29 +72,29 @@ pub(in crate::cli) struct Args {
     yes: bool,
 
     /// Output format
-    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
-    format: FormatArg,
+    #[arg(long, value_enum, default_value_t = InitFormatArg::Human)]
+    format: InitFormatArg,
 
     #[command(flatten)]
     settings: SettingsArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatArg {
+enum InitFormatArg {
     /// A table for each config
     Human,
     /// One JSON document with the texts of the configs
     Json,
 }
 
-impl Args {
-    pub(super) fn options(&self) -> Options {
+impl InitArgs {
+    pub(super) fn options(&self) -> InitOptions {
         let with_file = self.precision.iter().filter_map(|(file, token)| {
             let file = file.clone()?;
             Some((file, token.clone()))
         });
         let mut without = self.precision.iter().filter(|(file, _)| file.is_none());
-        Options {
+        InitOptions {
             directory: self.directory.clone(),
             force: self.force,
             accept_guesses: self.yes,
@@ -123,7 +123,7 @@ impl Args {
     }
 
     pub(super) fn is_json(&self) -> bool {
-        self.format == FormatArg::Json
+        self.format == InitFormatArg::Json
     }
 
     pub(super) fn dry_run(&self) -> bool {

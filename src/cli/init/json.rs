@@ -2,10 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use pkgtool_check::author::init::{Draft, Plan};
+use pkgtool_check::author::init::{ConfigDraft, InitPlan};
 
 /// Returns the document with a final newline. `written` says for each draft whether it was written.
-pub(super) fn render(plan: &Plan, written: &[Result<bool, String>]) -> String {
+pub(super) fn render(plan: &InitPlan, written: &[Result<bool, String>]) -> String {
     let drafts = plan.drafts.iter().zip(written);
     let configs: Vec<Json> = drafts
         .map(|(draft, written)| config(draft, written))
@@ -22,7 +22,7 @@ pub(super) fn render(plan: &Plan, written: &[Result<bool, String>]) -> String {
     format!("{document:#}\n")
 }
 
-fn config(draft: &Draft, written: &Result<bool, String>) -> Json {
+fn config(draft: &ConfigDraft, written: &Result<bool, String>) -> Json {
     let fields = draft.fields.iter().map(|field| {
         json!({
             "pointer": field.pointer,

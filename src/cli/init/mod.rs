@@ -11,20 +11,20 @@ use std::io::Write;
 use super::exit::{Exit, Failure};
 use super::output;
 use pkgtool_base::diagnostic::Report;
-use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
 use pkgtool_base::source::text::escape;
-use pkgtool_check::author::init::{self, Draft, Need, Options, Plan};
+use pkgtool_check::author::init::{self, ConfigDraft, InitOptions, InitPlan, Need};
 use pkgtool_check::author::write::{self, Existing};
 use pkgtool_check::policy::Policy;
 use pkgtool_check::validate;
 
-pub(super) use args::Args;
+pub(super) use args::InitArgs;
 
 /// Maximum number of rounds of questions. An answer may raise another question.
 const MAX_ROUNDS: usize = 3;
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &InitArgs) -> Result<Exit, Failure> {
     let mut options = args.options();
     let policy = args.policy()?;
     let mut plan = plan(&options, &policy)?;
@@ -53,22 +53,22 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let reason = "no directory needs a config";
         return Err(Failure::Nothing(reason.to_owned()));
     }
-    Ok(if plan.drafts.iter().any(Draft::has_errors) {
+    Ok(if plan.drafts.iter().any(ConfigDraft::has_errors) {
         Exit::Findings
     } else {
         Exit::Clean
     })
 }
 
-fn plan(options: &Options, policy: &Policy) -> Result<Plan, Failure> {
+fn plan(options: &InitOptions, policy: &Policy) -> Result<InitPlan, Failure> {
     init::plan(options, policy).map_err(|error| match error {
-        init::Error::NoModels { .. } => Failure::Nothing(error.to_string()),
+        init::InitError::NoModels { .. } => Failure::Nothing(error.to_string()),
         error => Failure::Other(error.to_string()),
     })
 }
 
 /// Returns the missing values: each need once, with the drafts that have it and their reasons.
-fn needs(plan: &Plan) -> Vec<(Need, Vec<(String, init::Missing)>)> {
+fn needs(plan: &InitPlan) -> Vec<(Need, Vec<(String, init::Missing)>)> {
     let mut needs: BTreeMap<Need, Vec<(String, init::Missing)>> = BTreeMap::new();
     for draft in &plan.drafts {
         for missing in &draft.missing {
@@ -81,7 +81,7 @@ fn needs(plan: &Plan) -> Vec<(Need, Vec<(String, init::Missing)>)> {
 
 /// Writes the drafts that may be written. Returns for each draft whether it was written, or the
 /// error.
-fn write(plan: &Plan, args: &Args, is_complete: bool) -> Vec<Result<bool, String>> {
+fn write(plan: &InitPlan, args: &InitArgs, is_complete: bool) -> Vec<Result<bool, String>> {
     let drafts = plan.drafts.iter();
     drafts
         .map(|draft| match &draft.text {
@@ -100,7 +100,11 @@ fn write(plan: &Plan, args: &Args, is_complete: bool) -> Vec<Result<bool, String
         .collect()
 }
 
-fn print_drafts(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> Result<(), Failure> {
+fn print_drafts(
+    plan: &InitPlan,
+    written: &[Result<bool, String>],
+    args: &InitArgs,
+) -> Result<(), Failure> {
     let mut out = output::stdout();
     for (draft, written) in plan.drafts.iter().zip(written) {
         let fate = match written {
@@ -125,13 +129,13 @@ fn print_drafts(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> R
         }
     }
     if !report.files.is_empty() {
-        let style = Style {
+        let style = ReportStyle {
             color: output::stdout_has_color(),
             width: output::width(),
             rules: &validate::rule_metas(),
-            ..Style::default()
+            ..ReportStyle::default()
         };
-        Format::Human.render(&report, &style, &mut out)?;
+        ReportFormat::Human.render(&report, &style, &mut out)?;
     }
     out.flush()?;
     drop(out);

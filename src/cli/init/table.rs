@@ -4,22 +4,22 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-use pkgtool_base::diagnostic::Table;
+use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_check::author::init::{Draft, Field};
+use pkgtool_check::author::init::{ConfigDraft, DraftField};
 
 /// Maximum length of a value that is shown in full, in characters.
 const MAX_VALUE_CHARS: usize = 48;
 
 /// Renders the table of a draft. `fate` is the outcome, such as `written`.
-pub(super) fn render(draft: &Draft, fate: &str) -> String {
+pub(super) fn render(draft: &ConfigDraft, fate: &str) -> String {
     let mut out = format!("{} ({fate})\n", defuse_line(&draft.shown));
     // The field with the address of the format itself is left out.
     let fields = draft
         .fields
         .iter()
         .filter(|field| field.pointer != "/$schema");
-    let mut table = Table::of_text(3).indented();
+    let mut table = TextTable::of_text(3).indented();
     for field in fields {
         table.row(row(field));
     }
@@ -42,7 +42,7 @@ pub(super) fn render(draft: &Draft, fate: &str) -> String {
     out
 }
 
-fn row(field: &Field) -> [String; 3] {
+fn row(field: &DraftField) -> [String; 3] {
     let name = field.pointer.trim_start_matches('/');
     let guess = if field.guess { "likely: " } else { "" };
     [

@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{ExtraFacts, payloads, portable};
 use pkgtool_model::{
-    Allowed, Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind,
+    Allowed, Dim, Dynamism, Method, ModelInfo, ModelValue, NamedData, TensorInfo, ValueKind,
 };
 
 /// Returns the document.
@@ -95,7 +95,7 @@ fn method_json(info: &ModelInfo, method: &Method, beside: &ExtraFacts) -> Json {
     json
 }
 
-fn value_json(value: &Value) -> Json {
+fn value_json(value: &ModelValue) -> Json {
     let mut json = match &value.kind {
         ValueKind::Tensor { info, data } => tensor_json(info, data.as_deref()),
         ValueKind::Int(number) => json!({ "kind": "int", "value": number }),

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::exit::{Exit, Failure};
 use super::far;
 use super::output;
-use super::report::{self, Report};
+use super::report::{self, CommandReport};
 use payloads::Payloads;
 use pkgtool_base::source::FileSource;
 use pkgtool_model::executorch::Payload;
@@ -26,7 +26,7 @@ use pkgtool_model::{self as model, Method, ModelInfo};
 
 /// Arguments of `pkgtool inspect`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct InspectArgs {
     /// Model file: a path, an https:// address, or hf:OWNER/REPOSITORY/PATH
     file: PathBuf,
 
@@ -50,7 +50,7 @@ struct InspectedModel<'a> {
     beside: &'a ExtraFacts,
 }
 
-impl Report for InspectedModel<'_> {
+impl CommandReport for InspectedModel<'_> {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         table::render(text, self.path, self.info, self.size, self.beside);
         Ok(())
@@ -62,7 +62,7 @@ impl Report for InspectedModel<'_> {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &InspectArgs) -> Result<Exit, Failure> {
     let far = far::open(std::slice::from_ref(&args.file), &args.far, true)?;
     let file = &far.paths()[0];
     let path = far.shown(&file.display().to_string());

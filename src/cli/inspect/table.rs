@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{ExtraFacts, payloads, portable};
-use pkgtool_base::diagnostic::Table;
+use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_model::executorch::body::KnownDefect;
-use pkgtool_model::{Dim, Method, ModelInfo, Value, ValueKind};
+use pkgtool_model::{Dim, Method, ModelInfo, ModelValue, ValueKind};
 
 /// Maximum number of a constant's elements that are shown.
 const MAX_ELEMENTS: usize = 16;
@@ -158,7 +158,7 @@ fn segments(text: &mut String, info: &ModelInfo) {
     }
 }
 
-fn value_text(value: &Value) -> String {
+fn value_text(value: &ModelValue) -> String {
     match &value.kind {
         ValueKind::Tensor { info, data: None } => {
             let uncertain = info
@@ -197,7 +197,7 @@ fn value_text(value: &Value) -> String {
 
 /// Writes two indented columns.
 fn rows(text: &mut String, rows: impl Iterator<Item = (String, String)>) {
-    let mut table = Table::of_text(2).indented();
+    let mut table = TextTable::of_text(2).indented();
     for (key, value) in rows {
         table.row([defuse_line(&key), defuse_line(&value)]);
     }

@@ -42,23 +42,23 @@ struct RemoteArgs {
 
 /// The commands `services`, `predict` and `task`.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(super) enum RemoteCommand {
     /// List a gateway's services, and why some are inactive
-    Services(services::Args),
+    Services(services::ServicesArgs),
     /// Send a request to a gateway's service and print the answer
-    Predict(Box<predict::Args>),
+    Predict(Box<predict::PredictArgs>),
     /// Create, watch, read and cancel tasks of a gateway
     #[command(subcommand)]
-    Task(task::Command),
+    Task(task::TaskCommand),
 }
 
 /// Runs the command.
-pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) fn run(command: &RemoteCommand) -> Result<Exit, Failure> {
     block_on(async {
         match command {
-            Command::Services(args) => services::run(args).await,
-            Command::Predict(args) => predict::run(args).await,
-            Command::Task(command) => task::run(command).await,
+            RemoteCommand::Services(args) => services::run(args).await,
+            RemoteCommand::Predict(args) => predict::run(args).await,
+            RemoteCommand::Task(command) => task::run(command).await,
         }
     })
 }

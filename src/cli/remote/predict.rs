@@ -8,7 +8,7 @@ use pkgtool_base::diagnostic::book;
 /// Arguments of `pkgtool predict`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = book::help(EXAMPLES, "serve/api"))]
-pub(in super::super) struct Args {
+pub(in super::super) struct PredictArgs {
     /// Service to call: its name, or ACCOUNT/NAME
     service: String,
 
@@ -26,7 +26,7 @@ Examples:
   pkgtool predict acme/echo --data @request.json --url http://device:8080";
 
 /// Runs the command.
-pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &PredictArgs) -> Result<Exit, Failure> {
     let client = args.remote.client()?;
     let service = args.remote.service(&args.service);
     let answer = client.predict(&service, &args.content.request()?).await?;

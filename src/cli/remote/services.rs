@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::super::exit::{Exit, Failure};
-use super::super::report::{self, Report};
+use super::super::report::{self, CommandReport};
 use super::RemoteArgs;
-use pkgtool_base::diagnostic::Table;
+use pkgtool_base::diagnostic::TextTable;
 use pkgtool_serve::client::ServiceState;
 
 /// Arguments of `pkgtool services`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Args {
+pub(in super::super) struct ServicesArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -22,7 +22,7 @@ pub(in super::super) struct Args {
 }
 
 /// Runs the command.
-pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &ServicesArgs) -> Result<Exit, Failure> {
     let services = args.remote.client()?.services(&args.remote.account).await?;
     report::print(&ServiceList(services), args.json)?;
     Ok(Exit::Clean)
@@ -31,9 +31,9 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
 /// The services of an account.
 struct ServiceList(Vec<ServiceState>);
 
-impl Report for ServiceList {
+impl CommandReport for ServiceList {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let mut table = Table::of_text(3);
+        let mut table = TextTable::of_text(3);
         for service in &self.0 {
             let state = if service.is_active {
                 "active"

@@ -18,7 +18,7 @@ const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The operations on tasks.
 #[derive(Debug, clap::Subcommand)]
-pub(in super::super) enum Command {
+pub(in super::super) enum TaskCommand {
     /// Create a task and print its id
     Create(Box<CreateArgs>),
     /// Print the state of a task as JSON
@@ -100,10 +100,10 @@ pub(in super::super) struct ListArgs {
 }
 
 /// Runs the command.
-pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
+pub(super) async fn run(command: &TaskCommand) -> Result<Exit, Failure> {
     match command {
-        Command::Create(args) => create(args).await,
-        Command::Status(args) => {
+        TaskCommand::Create(args) => create(args).await,
+        TaskCommand::Status(args) => {
             let client = args.remote.client()?;
             let status = client
                 .status(&args.remote.account, &args.task, false)
@@ -111,22 +111,22 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             output::print(&output::json(&status))?;
             Ok(Exit::Clean)
         }
-        Command::Result(args) => {
+        TaskCommand::Result(args) => {
             let ResultArgs { one, output } = args;
             fetch(&one.remote.client()?, one, output.as_ref()).await
         }
-        Command::Cancel(args) => {
+        TaskCommand::Cancel(args) => {
             let client = args.remote.client()?;
             client.cancel(&args.remote.account, &args.task).await?;
             Ok(Exit::Clean)
         }
-        Command::Delete(args) => {
+        TaskCommand::Delete(args) => {
             let client = args.remote.client()?;
             client.delete(&args.remote.account, &args.task).await?;
             Ok(Exit::Clean)
         }
-        Command::Wait(args) => wait(args).await,
-        Command::List(args) => {
+        TaskCommand::Wait(args) => wait(args).await,
+        TaskCommand::List(args) => {
             let client = args.remote.client()?;
             let status = args.status.as_deref().map(str::to_uppercase);
             let limit = usize::from(args.limit);

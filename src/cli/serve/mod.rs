@@ -27,14 +27,14 @@ use super::exit::{Exit, Failure};
 use super::output;
 use log::LevelHandle;
 use parts::RunningGateway;
-use pkgtool_base::diagnostic::{Table, book};
+use pkgtool_base::diagnostic::{TextTable, book};
 use pkgtool_serve::database::DataLock;
-use pkgtool_serve::gateway::settings::{Listen, Settings};
-use pkgtool_serve::gateway::{BoundListener, Deadline, Gateway, Tls};
-use pkgtool_serve::service::{Kind, Service};
-use places::Places;
+use pkgtool_serve::gateway::settings::{GatewaySettings, Listen};
+use pkgtool_serve::gateway::{BoundListener, Deadline, Gateway, ServerCertificate};
+use pkgtool_serve::service::{Service, ServiceKind};
+use places::MirrorPlaces;
 use reload::Reload;
-use sources::{SourceArgs, Sources};
+use sources::{PackageSources, SourceArgs};
 
 /// Name of the settings file in the data directory.
 const CONFIG_FILE: &str = "gateway.toml";
@@ -42,7 +42,7 @@ const CONFIG_FILE: &str = "gateway.toml";
 /// Arguments of `pkgtool serve`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = book::help(EXAMPLES, "serve"))]
-pub(super) struct Args {
+pub(super) struct ServeArgs {
     /// Directories of packages, or addresses as for `pull` (https://…,
     /// hf:OWNER/REPOSITORY@REVISION). Each package becomes a service of the account `local`
     #[arg(value_name = "PACKAGES")]
@@ -76,7 +76,7 @@ Examples:
   pkgtool serve --print-config > gateway.toml";
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let settings = settings(args)?;
     if args.print_config {
         output::print(&settings.print())?;
@@ -91,11 +91,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Reads the settings. Arguments override the environment, which overrides the file.
-fn settings(args: &Args) -> Result<Settings, Failure> {
+fn settings(args: &ServeArgs) -> Result<GatewaySettings, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let config = config_file(args)?;
     let mut settings =
-        Settings::read(config.as_deref(), variables()).map_err(|error| other(&error))?;
+        GatewaySettings::read(config.as_deref(), variables()).map_err(|error| other(&error))?;
     if let Some(listen) = &args.listen {
         settings.listen.clone_from(listen);
     }
@@ -111,12 +111,12 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
 }
 
 /// Returns the path of the settings file, if there is one.
-fn config_file(args: &Args) -> Result<Option<PathBuf>, Failure> {
+fn config_file(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
     if let Some(config) = &args.config {
         return Ok(Some(config.clone()));
     }
     // The environment may set the data directory.
-    let before = Settings::read(None, variables());
+    let before = GatewaySettings::read(None, variables());
     let before = before.map_err(|error| Failure::Other(error.to_string()))?;
     let named = args.data_dir.clone().unwrap_or(before.data_dir);
     let found = data_dir::of(&named)
@@ -130,18 +130,22 @@ fn variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-async fn serve(mut settings: Settings, args: &Args, level: LevelHandle) -> Result<Exit, Failure> {
+async fn serve(
+    mut settings: GatewaySettings,
+    args: &ServeArgs,
+    level: LevelHandle,
+) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     open_files::fit_connections(&mut settings);
-    let tls = Tls::read(&settings).map_err(|error| other(&error))?;
+    let tls = ServerCertificate::read(&settings).map_err(|error| other(&error))?;
     let upstreams = proxies::upstream_options(&settings, args)?;
-    let sources = Sources::of(&settings, &args.sources)?;
+    let sources = PackageSources::of(&settings, &args.sources)?;
     // The address is bound first: only one server can get it, and mistakes show up before any file
     // is created.
     let listeners = listen(&settings).await?;
     let lock = DataLock::take(&settings.data_dir).map_err(|error| other(&error))?;
     let (listeners, places) = if sources.is_empty() {
-        (listeners, Places::default())
+        (listeners, MirrorPlaces::default())
     } else {
         // Close the listeners during the download, so that clients do not wait for an answer.
         drop(listeners);
@@ -206,7 +210,9 @@ async fn serve(mut settings: Settings, args: &Args, level: LevelHandle) -> Resul
 }
 
 /// Binds the public listener, and the one for operators if the settings have it.
-async fn listen(settings: &Settings) -> Result<(BoundListener, Option<BoundListener>), Failure> {
+async fn listen(
+    settings: &GatewaySettings,
+) -> Result<(BoundListener, Option<BoundListener>), Failure> {
     let bound = bind(&settings.listen).await?;
     let Some(address) = settings.admin.listen.0 else {
         return Ok((bound, None));
@@ -257,7 +263,7 @@ fn print_startup(
         .iter()
         .map(|service| format!("{}/{}", service.owner_name, service.name))
         .collect();
-    let mut table = Table::of_text(2).indented();
+    let mut table = TextTable::of_text(2).indented();
     for (service, name) in services.iter().zip(names) {
         table.row([name, summary(service)]);
     }
@@ -282,12 +288,12 @@ fn print_startup(
 
 fn summary(service: &Arc<Service>) -> String {
     match &service.kind {
-        Kind::Proxy(upstream) => {
+        ServiceKind::Proxy(upstream) => {
             let addresses: Vec<String> = upstream.addresses().map(|it| it.address).collect();
             format!("proxy to {}", addresses.join(", "))
         }
-        Kind::Untrained(_) => "not trained yet".to_owned(),
-        Kind::Device(device) => {
+        ServiceKind::Untrained(_) => "not trained yet".to_owned(),
+        ServiceKind::Device(device) => {
             let description = device.description();
             let backends = description.backends.join(", ");
             if description.runnable {

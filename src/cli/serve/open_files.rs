@@ -1,6 +1,6 @@
 //! Raises the process's limit of open files, and limits the number of connections accordingly.
 
-use pkgtool_serve::gateway::settings::Settings;
+use pkgtool_serve::gateway::settings::GatewaySettings;
 
 /// Number of files that the server needs besides its connections: database, bodies, upstreams,
 /// workers.
@@ -9,7 +9,7 @@ const RESERVED_FILES: u64 = 256;
 
 /// Raises the limit of open files as far as the system allows, and lowers the limit of connections
 /// to what fits.
-pub(super) fn fit_connections(settings: &mut Settings) {
+pub(super) fn fit_connections(settings: &mut GatewaySettings) {
     let Some(files) = raise() else { return };
     let connections = &mut settings.limits.connections;
     let room = usize::try_from(files).unwrap_or(usize::MAX).max(1);

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::super::exit::Failure;
-use super::places::Places;
+use super::places::MirrorPlaces;
 use super::proxies::{account_named, build_proxies};
 use super::training::{
     dataset_opener, jobs, service_settings, trained_directory, untrained_services,
@@ -21,19 +21,19 @@ use pkgtool_serve::account::{
     UsageCounts,
 };
 use pkgtool_serve::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
-use pkgtool_serve::gateway::settings::{LOCAL_ACCOUNT, Settings};
+use pkgtool_serve::gateway::settings::{GatewaySettings, LOCAL_ACCOUNT};
 use pkgtool_serve::gateway::{Deadline, GatewayParts, Services};
 use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::meter::Meters;
 use pkgtool_serve::service::{
-    BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, UpstreamOptions,
+    BodyMemory, Catalog, CatalogOptions, PackageDirectory, Service, ServiceKind, UpstreamOptions,
 };
-use pkgtool_serve::task::{Blobs, Queue, QueueOptions, Stores, TaskId, TaskIds, TaskStore};
+use pkgtool_serve::task::{Blobs, QueueOptions, Stores, TaskId, TaskIds, TaskQueue, TaskStore};
 use pkgtool_serve::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 
 /// The components of a running server that accept new settings.
 pub(super) struct ReloadTargets {
-    current: Arc<ArcSwap<Settings>>,
+    current: Arc<ArcSwap<GatewaySettings>>,
     services: Arc<Services>,
     jobs: Arc<Jobs>,
     directory: Arc<Directory>,
@@ -43,7 +43,7 @@ pub(super) struct ReloadTargets {
 
 impl ReloadTargets {
     /// Returns the settings in force.
-    pub(super) fn settings(&self) -> Arc<Settings> {
+    pub(super) fn settings(&self) -> Arc<GatewaySettings> {
         self.current.load_full()
     }
 
@@ -51,7 +51,7 @@ impl ReloadTargets {
     /// called on a thread that drives other tasks.
     pub(super) fn proxies(
         &self,
-        settings: &Settings,
+        settings: &GatewaySettings,
         upstreams: Vec<UpstreamOptions>,
     ) -> Result<Vec<Service>, Failure> {
         let (store, running) = (&self.store, Some(&*self.services));
@@ -69,7 +69,7 @@ impl ReloadTargets {
         proxies.iter().any(|new| {
             let before = self.services.proxy(new.owner, &new.name);
             let upstream = |service: &Service| match &service.kind {
-                Kind::Proxy(upstream) => Some(Arc::as_ptr(upstream)),
+                ServiceKind::Proxy(upstream) => Some(Arc::as_ptr(upstream)),
                 _ => None,
             };
             before.and_then(|before| upstream(&before)) != upstream(new)
@@ -77,7 +77,7 @@ impl ReloadTargets {
     }
 
     /// Puts checked settings and proxies in force, and reloads accounts and keys.
-    pub(super) fn apply(&self, settings: Settings, proxies: Vec<Service>) {
+    pub(super) fn apply(&self, settings: GatewaySettings, proxies: Vec<Service>) {
         let settings = Arc::new(settings);
         self.current.store(Arc::clone(&settings));
         self.services.replace_proxies(proxies);
@@ -106,7 +106,7 @@ async fn recover_tasks(tasks: &dyn TaskStore, attempts: u32) -> Result<(), Failu
 pub(super) struct RunningGateway {
     parts: GatewayParts,
     accounts: Arc<dyn AccountStore>,
-    queue: Queue,
+    queue: TaskQueue,
     first_key: Option<Secret>,
     _lock: DataLock,
 }
@@ -114,9 +114,9 @@ pub(super) struct RunningGateway {
 impl RunningGateway {
     /// Starts all components, the queue last. The caller holds the lock of the data directory.
     pub(super) async fn start(
-        settings: Settings,
+        settings: GatewaySettings,
         (lock, upstreams): (DataLock, Vec<UpstreamOptions>),
-        places: &Places,
+        places: &MirrorPlaces,
     ) -> Result<Self, Failure> {
         let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
         let directory = &settings.data_dir;
@@ -175,7 +175,7 @@ impl RunningGateway {
         let memory = BodyMemory::new(settings.limits.body_memory());
         let clock = RetentionClock::open(directory, last.as_ref().map(TaskId::made_at));
         let clock = Arc::new(clock);
-        let queue = Queue::start(QueueOptions {
+        let queue = TaskQueue::start(QueueOptions {
             clock: Arc::clone(&clock),
             store: Arc::clone(&tasks),
             blobs: Arc::clone(&blobs),
@@ -310,7 +310,7 @@ async fn ensure_local_account(accounts: &Accounts) -> Result<Option<Secret>, Fai
     Ok(Some(secret))
 }
 
-fn engines(settings: &Settings) -> Result<Arc<Engines>, Failure> {
+fn engines(settings: &GatewaySettings) -> Result<Arc<Engines>, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
     let budget = match settings.memory_budget {
@@ -325,8 +325,8 @@ fn engines(settings: &Settings) -> Result<Arc<Engines>, Failure> {
 }
 
 fn catalog(
-    current: &Arc<ArcSwap<Settings>>,
-    places: &Places,
+    current: &Arc<ArcSwap<GatewaySettings>>,
+    places: &MirrorPlaces,
     accounts: &[Account],
     store: &Arc<dyn AccountStore>,
     (engines, derived): (&Arc<Engines>, &Arc<DerivedServices>),
@@ -378,7 +378,7 @@ fn catalog(
 /// Settings of a package that is not served because it is faulty are accepted. If the name of a
 /// faulty package is unknown, missing services are only logged.
 fn check_services(
-    settings: &Settings,
+    settings: &GatewaySettings,
     catalog: &Catalog,
     derived: &DerivedServices,
 ) -> Result<(), Failure> {

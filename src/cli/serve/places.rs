@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Local directories by the address they replace.
 #[derive(Debug, Default)]
-pub(super) struct Places(BTreeMap<OsString, PackageLocation>);
+pub(super) struct MirrorPlaces(BTreeMap<OsString, PackageLocation>);
 
 /// A directory of packages.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(super) struct PackageLocation {
     pub(super) left_out: Vec<(PathBuf, Vec<usize>)>,
 }
 
-impl Places {
+impl MirrorPlaces {
     /// Creates the map.
     pub(super) fn new(places: BTreeMap<OsString, PackageLocation>) -> Self {
         Self(places)

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use super::super::exit::Failure;
-use super::{Args, config_file};
+use super::{ServeArgs, config_file};
 use pkgtool_serve::account::{Account, AccountId, AccountStore};
 use pkgtool_serve::gateway::Services;
-use pkgtool_serve::gateway::settings::Settings;
+use pkgtool_serve::gateway::settings::GatewaySettings;
 use pkgtool_serve::service::engine::Engines;
-use pkgtool_serve::service::{Kind, Service, Upstream, UpstreamOptions};
+use pkgtool_serve::service::{Service, ServiceKind, Upstream, UpstreamOptions};
 
 /// Returns the options of the upstreams of all proxies, including their API keys.
 pub(super) fn upstream_options(
-    settings: &Settings,
-    args: &Args,
+    settings: &GatewaySettings,
+    args: &ServeArgs,
 ) -> Result<Vec<UpstreamOptions>, Failure> {
     let upstreams = settings.upstreams();
     upstreams.or_else(|error| {
@@ -30,7 +30,7 @@ pub(super) fn upstream_options(
 /// Returns the proxies of the settings with their upstreams. A running upstream with unchanged
 /// options is reused.
 pub(super) async fn build_proxies(
-    (settings, upstreams): (&Settings, Vec<UpstreamOptions>),
+    (settings, upstreams): (&GatewaySettings, Vec<UpstreamOptions>),
     (accounts, store): (&[Account], &dyn AccountStore),
     engines: &Engines,
     running: Option<&Services>,
@@ -40,7 +40,9 @@ pub(super) async fn build_proxies(
         let owner = account_named(accounts, &proxy.account)?;
         let before = running.and_then(|running| running.proxy(owner, &proxy.name));
         let upstream = match before.as_deref().map(|service| &service.kind) {
-            Some(Kind::Proxy(upstream)) if *upstream.options() == options => Arc::clone(upstream),
+            Some(ServiceKind::Proxy(upstream)) if *upstream.options() == options => {
+                Arc::clone(upstream)
+            }
             _ => Upstream::start(options)
                 .map_err(|error| Failure::Other(format!("proxy `{}`: {error}", proxy.name)))?,
         };
@@ -53,7 +55,7 @@ pub(super) async fn build_proxies(
             meter: engines.meters().of(&proxy.account, &proxy.name),
             name: proxy.name.clone(),
             settings: service.map_err(|error| Failure::Other(error.to_string()))?,
-            kind: Kind::Proxy(upstream),
+            kind: ServiceKind::Proxy(upstream),
         });
     }
     Ok(services)

@@ -4,11 +4,11 @@
 //! error is reported.
 
 use super::super::exit::Failure;
-use super::Args;
+use super::ServeArgs;
 use super::log::LevelHandle;
 use super::parts::ReloadTargets;
 use super::proxies::upstream_options;
-use pkgtool_serve::gateway::Tls;
+use pkgtool_serve::gateway::ServerCertificate;
 use pkgtool_serve::gateway::settings::Changes;
 
 /// Name of the setting with the proxies.
@@ -16,9 +16,9 @@ const PROXIES: &str = "proxies";
 
 /// The inputs and the targets of a reload.
 pub(super) struct Reload {
-    pub(super) args: Args,
+    pub(super) args: ServeArgs,
     pub(super) live: ReloadTargets,
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<ServerCertificate>,
     pub(super) level: LevelHandle,
 }
 

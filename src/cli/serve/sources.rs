@@ -10,12 +10,12 @@ use std::time::SystemTime;
 
 use super::super::exit::Failure;
 use super::super::{far, pull};
-use super::places::{PackageLocation, Places};
+use super::places::{MirrorPlaces, PackageLocation};
 use pkgtool_base::package::Backend;
 use pkgtool_remote::cache::{Cache, CachedCopy, CopyState};
 use pkgtool_remote::pull::PullOptions;
 use pkgtool_remote::{self as remote, Address, RemoteError};
-use pkgtool_serve::gateway::settings::Settings;
+use pkgtool_serve::gateway::settings::GatewaySettings;
 
 /// Folder of the copies in the data directory.
 const SOURCES_FOLDER: &str = "sources";
@@ -39,15 +39,15 @@ pub(super) struct SourceArgs {
 }
 
 /// The addresses among the packages to serve.
-pub(super) struct Sources {
+pub(super) struct PackageSources {
     addresses: Vec<(OsString, Address)>,
     wish: PullOptions,
-    settings: remote::Settings,
+    settings: remote::RemoteSettings,
 }
 
 impl SourceArgs {
     /// Overrides the settings with these options.
-    pub(super) fn apply(&self, settings: &mut Settings) {
+    pub(super) fn apply(&self, settings: &mut GatewaySettings) {
         if !self.backends.is_empty() {
             let backends = self.backends.iter();
             settings.sources.backends = backends.map(|it| it.name().to_owned()).collect();
@@ -58,10 +58,10 @@ impl SourceArgs {
     }
 }
 
-impl Sources {
+impl PackageSources {
     /// Finds the addresses in the settings. Returns an error if an address or a setting about
     /// sources is invalid.
-    pub(super) fn of(settings: &Settings, args: &SourceArgs) -> Result<Self, Failure> {
+    pub(super) fn of(settings: &GatewaySettings, args: &SourceArgs) -> Result<Self, Failure> {
         let publishers = settings.publishers.iter();
         let named = publishers.flat_map(|publisher| &publisher.packages);
         let mut addresses = Vec::new();
@@ -94,7 +94,7 @@ impl Sources {
 
     /// Downloads changes of all sources. If a server cannot be reached, the copy of an earlier
     /// start is used. The caller must hold the lock of the data directory.
-    pub(super) fn fetch(&self, data_dir: &Path) -> Result<Places, Failure> {
+    pub(super) fn fetch(&self, data_dir: &Path) -> Result<MirrorPlaces, Failure> {
         let mut places = BTreeMap::new();
         let folder = data_dir.join(SOURCES_FOLDER);
         let mut cache = Cache::new(folder, self.settings.clone(), self.wish.clone());
@@ -123,7 +123,7 @@ impl Sources {
             }
             Err(error) => tracing::warn!(%error, "cannot remove the old copy of a source"),
         }
-        Ok(Places::new(places))
+        Ok(MirrorPlaces::new(places))
     }
 }
 

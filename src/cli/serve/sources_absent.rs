@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::super::exit::Failure;
 use super::super::far;
-use super::places::Places;
-use pkgtool_serve::gateway::settings::Settings;
+use super::places::MirrorPlaces;
+use pkgtool_serve::gateway::settings::GatewaySettings;
 
 /// Takes no arguments.
 #[derive(Debug, Clone, clap::Args)]
@@ -17,7 +17,7 @@ pub(super) struct SourceArgs {
 }
 
 /// Has no addresses.
-pub(super) struct Sources {}
+pub(super) struct PackageSources {}
 
 impl SourceArgs {
     /// Leaves the settings unchanged.
@@ -25,12 +25,12 @@ impl SourceArgs {
         clippy::unused_self,
         reason = "with the feature `remote` it uses the options"
     )]
-    pub(super) fn apply(&self, _settings: &mut Settings) {}
+    pub(super) fn apply(&self, _settings: &mut GatewaySettings) {}
 }
 
-impl Sources {
+impl PackageSources {
     /// Returns an error if one of the packages is an address.
-    pub(super) fn of(settings: &Settings, args: &SourceArgs) -> Result<Self, Failure> {
+    pub(super) fn of(settings: &GatewaySettings, args: &SourceArgs) -> Result<Self, Failure> {
         let publishers = settings.publishers.iter();
         let named = publishers.flat_map(|publisher| &publisher.packages);
         let all: Vec<PathBuf> = settings.packages.iter().chain(named).cloned().collect();
@@ -53,7 +53,7 @@ impl Sources {
         clippy::unnecessary_wraps,
         reason = "with the feature `remote` it downloads, which can fail"
     )]
-    pub(super) fn fetch(&self, _data_dir: &Path) -> Result<Places, Failure> {
-        Ok(Places::new(BTreeMap::new()))
+    pub(super) fn fetch(&self, _data_dir: &Path) -> Result<MirrorPlaces, Failure> {
+        Ok(MirrorPlaces::new(BTreeMap::new()))
     }
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::exit::Failure;
-use pkgtool_serve::gateway::settings::Settings;
+use pkgtool_serve::gateway::settings::GatewaySettings;
 use pkgtool_serve::service::engine::Engines;
-use pkgtool_serve::service::{Kind, Listed, Service, ServiceSettings, Untrained};
+use pkgtool_serve::service::{Listed, Service, ServiceKind, ServiceSettings, Untrained};
 use pkgtool_serve::task::Blobs;
 use pkgtool_serve::train::{Dataset, DerivedServices, Jobs, JobsOptions, OpenDataset};
 
@@ -19,7 +19,7 @@ pub(super) fn trained_directory(data: &Path) -> PathBuf {
 
 /// Returns the settings of a service. They were checked under each of its names.
 pub(super) fn service_settings(
-    settings: &Settings,
+    settings: &GatewaySettings,
     derived: &DerivedServices,
     owner: &str,
     name: &str,
@@ -33,7 +33,7 @@ pub(super) fn service_settings(
 
 /// Returns the derived services in the form they have until they are trained.
 pub(super) fn untrained_services(
-    settings: &Settings,
+    settings: &GatewaySettings,
     derived: &DerivedServices,
     engines: &Engines,
 ) -> Result<Vec<Service>, Failure> {
@@ -49,7 +49,7 @@ pub(super) fn untrained_services(
             name: of.name.clone(),
             settings: service_settings(settings, derived, &of.owner_name, &of.name),
             meter: engines.meters().of(&of.owner_name, &of.name),
-            kind: Kind::Untrained(Arc::new(Untrained {
+            kind: ServiceKind::Untrained(Arc::new(Untrained {
                 base_owner: of.base_owner,
                 base: of.base,
                 since: it.created_at,

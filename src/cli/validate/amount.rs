@@ -4,9 +4,9 @@ use std::io::Write;
 
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::cli::report_args::FormatArg;
+use crate::cli::report_args::ReportFormatArg;
 use pkgtool_base::diagnostic::Report;
-use pkgtool_base::diagnostic::render::{Style, statistics, statistics_json};
+use pkgtool_base::diagnostic::render::{ReportStyle, statistics, statistics_json};
 
 /// Options for the size of the report.
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ pub(super) struct AmountArgs {
 
 impl AmountArgs {
     /// Returns whether to print statistics. Fails if the format does not support them.
-    pub(super) fn statistics(&self, format: FormatArg) -> Result<bool, Failure> {
+    pub(super) fn statistics(&self, format: ReportFormatArg) -> Result<bool, Failure> {
         if self.statistics && !format.keeps_paths() {
             let name = format.format().name();
             return Err(Failure::Other(format!(
@@ -57,12 +57,12 @@ impl AmountArgs {
 /// Writes the statistics.
 pub(super) fn print(
     report: &Report,
-    format: FormatArg,
-    style: &Style<'_>,
+    format: ReportFormatArg,
+    style: &ReportStyle<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match format {
-        FormatArg::Json => statistics_json(report, out)?,
+        ReportFormatArg::Json => statistics_json(report, out)?,
         _ => statistics(report, style, out)?,
     }
     Ok(())

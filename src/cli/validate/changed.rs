@@ -16,14 +16,15 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use pkgtool_base::git::{Listing, Repository};
+use pkgtool_base::git::{GitListing, Repository};
 use pkgtool_base::package::reference::{normalize, resolve};
 use pkgtool_base::package::sieve::SETTINGS_FILE;
 use pkgtool_base::package::{
-    Backend, Config, Discovery, FoundFile, FoundKind, Loaded, Roots, config, load, precision, roots,
+    Backend, Config, Discovery, FoundFile, FoundKind, LoadedFile, Roots, config, load, precision,
+    roots,
 };
 use pkgtool_check::policy::{self, Policy, PolicyOutcome};
-use pkgtool_check::validate::{Options, Outcome, Progress};
+use pkgtool_check::validate::{ValidationOptions, ValidationOutcome, ValidationProgress};
 
 /// Options that ask Git for changed files.
 #[derive(Debug, clap::Args)]
@@ -65,7 +66,7 @@ struct RepositoryChanges {
     /// The changed files as absolute paths.
     changed: HashSet<PathBuf>,
     /// The Git index by paths from the root, only for `--staged`.
-    index: Option<Listing>,
+    index: Option<GitListing>,
 }
 
 impl GitArgs {
@@ -145,9 +146,9 @@ impl ChosenFiles {
     pub(super) fn validate(
         &self,
         policy: &Policy,
-        options: &Options,
-        progress: Progress<'_>,
-    ) -> Result<PolicyOutcome, policy::Error> {
+        options: &ValidationOptions,
+        progress: ValidationProgress<'_>,
+    ) -> Result<PolicyOutcome, policy::PolicyError> {
         let (discovery, contents) = (&self.discovery, &self.contents);
         let mut ruled = policy.validate_found(discovery, contents, options, progress)?;
         self.narrow(&mut ruled.outcome);
@@ -155,7 +156,7 @@ impl ChosenFiles {
     }
 
     /// Removes everything from an outcome that is not to be reported.
-    fn narrow(&self, outcome: &mut Outcome) {
+    fn narrow(&self, outcome: &mut ValidationOutcome) {
         let chosen = &self.chosen;
         let report = &mut outcome.report;
         report.files.retain(|path| chosen.contains(path));
@@ -170,14 +171,14 @@ impl ChosenFiles {
         let mut chosen = HashSet::new();
         for found in &self.discovery.found {
             let loaded = match self.contents.get(&found.path) {
-                Some(bytes) => Loaded::from_bytes(bytes.clone()),
-                None => Loaded::read(&found.path),
+                Some(bytes) => LoadedFile::from_bytes(bytes.clone()),
+                None => LoadedFile::read(&found.path),
             };
             let is_list = found.kind == FoundKind::PrecisionList;
             if !is_list && !found.is_config(&loaded) {
                 continue;
             }
-            let place = FileLocation::of(found, &roots);
+            let place = FoundLocation::of(found, &roots);
             let is_changed = |one: &RepositoryChanges| {
                 is_ruled_anew || place.is_changed(&loaded, is_list, &one.changed)
             };
@@ -225,13 +226,13 @@ impl ChosenFiles {
 }
 
 /// The location of a found file, with links in the path resolved as Git resolves them.
-struct FileLocation {
+struct FoundLocation {
     file: PathBuf,
     directory: PathBuf,
     depth: usize,
 }
 
-impl FileLocation {
+impl FoundLocation {
     fn of(found: &FoundFile, roots: &Roots) -> Self {
         let absolute = roots.absolute(&found.path);
         let named = absolute.parent().unwrap_or(Path::new("")).to_owned();
@@ -244,7 +245,7 @@ impl FileLocation {
         }
     }
 
-    fn is_changed(&self, loaded: &Loaded, is_list: bool, changed: &HashSet<PathBuf>) -> bool {
+    fn is_changed(&self, loaded: &LoadedFile, is_list: bool, changed: &HashSet<PathBuf>) -> bool {
         if changed.contains(&self.file) {
             return true;
         }
@@ -266,7 +267,7 @@ impl FileLocation {
             })
     }
 
-    fn references(&self, loaded: &Loaded) -> Vec<PathBuf> {
+    fn references(&self, loaded: &LoadedFile) -> Vec<PathBuf> {
         let Ok(document) = &loaded.document else {
             return Vec::new();
         };
@@ -278,7 +279,13 @@ impl FileLocation {
     }
 
     /// Prints notes about files that the config names and that are missing from the index.
-    fn note_unstaged(&self, loaded: &Loaded, index: &Listing, top: &Path, found: &FoundFile) {
+    fn note_unstaged(
+        &self,
+        loaded: &LoadedFile,
+        index: &GitListing,
+        top: &Path,
+        found: &FoundFile,
+    ) {
         for path in self.references(loaded) {
             let Ok(below) = path.strip_prefix(top) else {
                 continue;
@@ -306,7 +313,7 @@ fn staged_contents(
     let mut found: Vec<(FoundFile, PathBuf)> = on_disk
         .into_iter()
         .map(|found| {
-            let file = FileLocation::of(&found, &roots).file;
+            let file = FoundLocation::of(&found, &roots).file;
             (found, file)
         })
         .collect();
@@ -337,7 +344,7 @@ fn staged_contents(
 
 /// Returns configs and precision lists that are in the index but not on the disk.
 fn only_staged(
-    index: &Listing,
+    index: &GitListing,
     top: &Path,
     paths: &[PathBuf],
     roots: &Roots,

@@ -19,16 +19,16 @@ use super::far::{self, Far};
 use super::fix;
 use super::output;
 use super::policy_args::PolicyArgs;
-use super::report_args::{self, FormatArg};
+use super::report_args::{self, ReportFormatArg};
 use amount::AmountArgs;
 use changed::GitArgs;
-use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
 use pkgtool_base::diagnostic::{Applicability, Report, RuleMeta, book};
 use pkgtool_base::package::Roots;
 use pkgtool_check::policy::{Policy, PolicyOutcome};
-use pkgtool_check::validate::{self, Options, Outcome};
+use pkgtool_check::validate::{self, ValidationOptions, ValidationOutcome};
 use stdin::StdinArgs;
-use watch::Watch;
+use watch::FileWatch;
 
 /// Duration of a run before a progress bar is shown.
 const PROGRESS_BAR_DELAY: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ const PROGRESS_BAR_DELAY: Duration = Duration::from_secs(1);
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
 )]
-pub(super) struct Args {
+pub(super) struct ValidateArgs {
     /// Files and directories to check. Directories are searched for config.json files in
     /// directories named after a backend, other config.json files that look like package configs,
     /// and precisions.json files. Files given explicitly are always checked. `-` reads one config
@@ -50,13 +50,13 @@ pub(super) struct Args {
     paths: Vec<PathBuf>,
 
     /// Output format of the findings
-    #[arg(long, value_enum, default_value_t = FormatArg::Human)]
-    format: FormatArg,
+    #[arg(long, value_enum, default_value_t = ReportFormatArg::Human)]
+    format: ReportFormatArg,
 
     /// Also write a report to a file; may be given several times. With `-` as FILE it goes to
     /// standard output, in place of the usual output
     #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
-    reports: Vec<(FormatArg, PathBuf)>,
+    reports: Vec<(ReportFormatArg, PathBuf)>,
 
     /// Precision list to check against, instead of a precisions.json at the root of the validated
     /// tree or the built-in list
@@ -140,7 +140,7 @@ enum ColorArg {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
     report_args::take_stdout(&args.reports)?;
     args.amount.statistics(args.format)?;
     let is_stdin = args.stdin.is_asked(&args.paths)?;
@@ -183,9 +183,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-impl Args {
-    fn options(&self, far: &Far) -> Options {
-        Options {
+impl ValidateArgs {
+    fn options(&self, far: &Far) -> ValidationOptions {
+        ValidationOptions {
             paths: far.paths().to_vec(),
             precisions: self.precisions.clone(),
             open_models: !self.no_model,
@@ -197,7 +197,7 @@ impl Args {
         &self,
         far: &Far,
         policy: &Policy,
-    ) -> Result<Option<pkgtool_check::fix::Outcome>, Failure> {
+    ) -> Result<Option<pkgtool_check::fix::FixOutcome>, Failure> {
         let boldest = if self.also_unsafe {
             Applicability::Unsafe
         } else {
@@ -271,7 +271,7 @@ impl Args {
 
     /// Validates repeatedly until the user interrupts it or the output is closed.
     fn keep_validating(&self, far: &Far, policy: &Policy) -> Result<Exit, Failure> {
-        let mut watch = Watch::start(&self.paths)?;
+        let mut watch = FileWatch::start(&self.paths)?;
         loop {
             output::clear_screen()?;
             match self.validate(far, policy) {
@@ -297,8 +297,8 @@ impl Args {
         color: bool,
         rules: &'a [&'static RuleMeta],
         paths: &'a BTreeMap<String, String>,
-    ) -> Style<'a> {
-        Style {
+    ) -> ReportStyle<'a> {
+        ReportStyle {
             color,
             width: output::width(),
             summary: !self.quiet,
@@ -322,7 +322,7 @@ impl Args {
         let rules = validate::rule_metas();
         let mut out = output::stdout();
         let format = self.format.format();
-        let is_for_people = matches!(format, Format::Human | Format::Grouped);
+        let is_for_people = matches!(format, ReportFormat::Human | ReportFormat::Grouped);
         if !(report.files.is_empty() && is_for_people) {
             let paths = self.machine_paths(report, policy);
             let style = self.style(color, &rules, &paths);
@@ -349,7 +349,7 @@ impl Args {
 
     fn machine_paths(&self, report: &Report, policy: &Policy) -> BTreeMap<String, String> {
         let mut formats = self.reports.iter().map(|(format, _)| *format);
-        if self.format.keeps_paths() && formats.all(FormatArg::keeps_paths) {
+        if self.format.keeps_paths() && formats.all(ReportFormatArg::keeps_paths) {
             return BTreeMap::new();
         }
         let settled = PolicyArgs::root(policy, &self.paths);
@@ -357,7 +357,7 @@ impl Args {
         report_args::machine_paths(report, root)
     }
 
-    fn note_skipped(&self, outcome: &Outcome, far: &Far) {
+    fn note_skipped(&self, outcome: &ValidationOutcome, far: &Far) {
         if self.verbose {
             for skipped in &outcome.skipped {
                 let path = skipped.path.display();
@@ -399,7 +399,7 @@ fn progress_bar(total: usize) -> ProgressBar {
     }
 }
 
-fn nothing_found(paths: &[PathBuf], outcome: &Outcome) -> String {
+fn nothing_found(paths: &[PathBuf], outcome: &ValidationOutcome) -> String {
     let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
     let hint = match outcome.skipped.len() {
         0 => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::exit::Failure;
 use pkgtool_base::package::{config, load};
 use pkgtool_check::policy::{Policy, PolicyOutcome};
-use pkgtool_check::validate::Options;
+use pkgtool_check::validate::ValidationOptions;
 
 /// The path that stands for standard input.
 const STDIN: &str = "-";
@@ -42,7 +42,7 @@ impl StdinArgs {
     pub(super) fn validate(
         &self,
         policy: &Policy,
-        options: &Options,
+        options: &ValidationOptions,
     ) -> Result<PolicyOutcome, Failure> {
         let path = self.stdin_path.as_deref();
         let path = path.unwrap_or(Path::new(config::FILE_NAME));

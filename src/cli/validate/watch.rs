@@ -14,7 +14,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::cli::exit::Failure;
 use pkgtool_base::package::reference::resolve;
-use pkgtool_base::package::{Config, Discovery, Loaded, Roots, roots};
+use pkgtool_base::package::{Config, Discovery, LoadedFile, Roots, roots};
 
 /// Time without changes after which a change is handled.
 const QUIET_PERIOD: Duration = Duration::from_millis(150);
@@ -22,7 +22,7 @@ const QUIET_PERIOD: Duration = Duration::from_millis(150);
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// A watcher and the directories that it watches.
-pub(super) struct Watch {
+pub(super) struct FileWatch {
     watcher: RecommendedWatcher,
     events: Receiver<notify::Result<Event>>,
     /// Absolute directories that are watched recursively (`deep`) and without their subdirectories
@@ -31,7 +31,7 @@ pub(super) struct Watch {
     flat: HashSet<PathBuf>,
 }
 
-impl Watch {
+impl FileWatch {
     /// Starts watching the given paths.
     pub(super) fn start(paths: &[PathBuf]) -> Result<Self, Failure> {
         let (sender, events) = channel();
@@ -64,7 +64,7 @@ impl Watch {
         for found in Discovery::walk(paths).found {
             let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
             let depth = roots::depth_below(&directory, &roots.package_root(&directory));
-            let Ok(document) = Loaded::read(&found.path).document else {
+            let Ok(document) = LoadedFile::read(&found.path).document else {
                 continue;
             };
             for file in Config::from_document(&document).files() {

@@ -2,6 +2,7 @@
 //! file begins with, where features may be asked for, how large a file may grow.
 
 mod imports;
+mod names;
 mod prose;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use pkgtool_base::package::Backend;
-use pkgtool_check::author::init::{Draft, Given, Options, plan};
+use pkgtool_check::author::init::{ConfigDraft, Given, InitOptions, plan};
 use pkgtool_check::policy::Policy;
 use pkgtool_model as model;
 use serde_json::Value;
@@ -24,7 +24,7 @@ struct Package {
     directory: tempfile::TempDir,
     /// Name of the fixture without its extension.
     name: String,
-    draft: Draft,
+    draft: ConfigDraft,
 }
 
 /// Returns the model files of a folder of the fixtures.
@@ -95,7 +95,7 @@ fn package(path: &Path, default: Backend) -> Package {
             fs::copy(data.path(), home.join(data.file_name())).expect("a copy");
         }
     }
-    let options = Options {
+    let options = InitOptions {
         directory: home,
         given: Given {
             family: Some("fixtures".to_owned()),
@@ -103,7 +103,7 @@ fn package(path: &Path, default: Backend) -> Package {
             license: Some("MIT".to_owned()),
             ..Given::default()
         },
-        ..Options::default()
+        ..InitOptions::default()
     };
     let mut plan =
         plan(&options, &Policy::nearest()).unwrap_or_else(|error| panic!("{file}: {error}"));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
 use pkgtool_base::diagnostic::{Anchor, Fix, Report, SourceText};
 use pkgtool_base::source::edit::TextEdit;
 use pkgtool_base::source::{Document, JsonPath, Span};
@@ -183,12 +183,12 @@ fn suggested(text: &str, fix: Fix) -> Value {
         diagnostics: vec![finding.locate(&source, Some(&document))],
         ..Report::default()
     };
-    let style = Style {
+    let style = ReportStyle {
         rules: &rule_metas(),
-        ..Style::default()
+        ..ReportStyle::default()
     };
     let mut out = Vec::new();
-    Format::Rdjson
+    ReportFormat::Rdjson
         .render(&report, &style, &mut out)
         .expect("memory");
     let value: Value = serde_json::from_slice(&out).expect("JSON");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
-use pkgtool_testing::program::{Plan, constant, file, program, tensor, text, value};
+use pkgtool_testing::program::{ProgramPlan, constant, file, program, tensor, text, value};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -16,12 +16,12 @@ fn declared_sizes_hold() {
     let schema = r#"{"forward": {"inputs": [{"kind": "Tensor", "dtype": "float32", "shape": [
         {"kind": "range", "range": {"min": 4, "max": 16, "step": 4}}]}],
         "outputs": [], "runtimeConstraints": []}}"#;
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "forward",
         values: vec![tensor(&[16], 1)],
         inputs: vec![0],
         outputs: vec![0],
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
     let declared = constant("get_model_schema", value(6, vec![(0, text(schema))]));
     let bytes = file(&program(vec![plan.node(), declared]));
@@ -119,10 +119,10 @@ fn a_data_file_is_inspected_and_not_run() {
 #[cfg(feature = "executorch")]
 #[test]
 fn a_program_that_the_runtime_finds_broken_is_answered_by_nobody() {
-    use crate::support::environment::Piece;
+    use crate::support::environment::EnvironmentPiece;
     use serde_json::json;
     let test = "a_program_that_the_runtime_finds_broken_is_answered_by_nobody";
-    if Piece::ExecuTorch.or_skip(test).is_none() {
+    if EnvironmentPiece::ExecuTorch.or_skip(test).is_none() {
         return;
     }
     let run = |bytes: &[u8]| {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::onnx::{graph_node, graph_value, half_inside, initializer, quantized, unary};
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::Tree;
@@ -311,7 +311,11 @@ fn each_set_of_inputs_is_a_first_run() {
     let tree = Tree::new().file("stateless.onnx", stateless);
     let counter = format!("{PROGRAMS}/counter.pte");
     let mut engines = vec!["tract"];
-    if cfg!(feature = "executorch") && Piece::ExecuTorch.or_skip("fresh states").is_some() {
+    if cfg!(feature = "executorch")
+        && EnvironmentPiece::ExecuTorch
+            .or_skip("fresh states")
+            .is_some()
+    {
         engines.push("auto");
     }
     for engine in engines {

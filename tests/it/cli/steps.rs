@@ -8,7 +8,7 @@ use std::path::Path;
 use pkgtool_engine::tensor::{Tensor, npy};
 use serde_json::{Value, json};
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::onnx::{decoder, graph_node, graph_value};
 use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::Tree;
@@ -24,7 +24,11 @@ fn run(directory: impl AsRef<Path>, engine: &str, arguments: &[&str]) -> Ran {
 /// Returns the engines on this machine that run ExecuTorch programs.
 fn engines_of_programs() -> Vec<&'static str> {
     let mut engines = vec!["tract"];
-    if cfg!(feature = "executorch") && Piece::ExecuTorch.or_skip("steps on executorch").is_some() {
+    if cfg!(feature = "executorch")
+        && EnvironmentPiece::ExecuTorch
+            .or_skip("steps on executorch")
+            .is_some()
+    {
         engines.push("executorch");
     }
     engines
@@ -33,7 +37,7 @@ fn engines_of_programs() -> Vec<&'static str> {
 /// Returns the engines on this machine that run ONNX models.
 fn engines_of_models() -> Vec<&'static str> {
     let mut engines = vec!["tract"];
-    if cfg!(feature = "ort") && Piece::Ort.or_skip("steps on ort").is_some() {
+    if cfg!(feature = "ort") && EnvironmentPiece::Ort.or_skip("steps on ort").is_some() {
         engines.push("ort");
     }
     engines

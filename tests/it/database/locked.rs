@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pkgtool_serve::database::{DatabaseError, Timestamp};
-use pkgtool_serve::task::{Caps, Content, EnqueueError, NewTask};
+use pkgtool_serve::task::{Caps, EnqueueError, NewTask, StoredContent};
 
 use crate::support::gateway::Setup;
 use crate::support::http::Upstream;
@@ -162,7 +162,7 @@ fn a_log_that_a_reader_let_grow_becomes_short_again() {
         count.expect("a number").unsigned_abs()
     };
     assert_eq!(tasks(&reader), 0);
-    let long = Content::Inline(vec![b'x'; 1 << 20]);
+    let long = StoredContent::Inline(vec![b'x'; 1 << 20]);
     let mut number = 0;
     let mut add = |now| {
         number += 1;

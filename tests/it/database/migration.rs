@@ -3,7 +3,9 @@
 
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::database::Timestamp;
-use pkgtool_serve::task::{Caps, Content, Deletion, EnqueueError, Outcome, Quota, Status, Stores};
+use pkgtool_serve::task::{
+    Caps, Deletion, EnqueueError, Quota, Status, StoredContent, Stores, TaskOutcome,
+};
 use rusqlite::params;
 
 use super::open_in;
@@ -67,7 +69,7 @@ fn a_database_of_the_first_release_goes_on() {
         ..WIDE
     };
     let store = open(&stores, caps);
-    let blob = |size, byte| Content::Blob {
+    let blob = |size, byte| StoredContent::Blob {
         size,
         sha256: [byte; 32],
     };
@@ -77,9 +79,9 @@ fn a_database_of_the_first_release_goes_on() {
             .await
             .expect("it works")
             .expect("it is there");
-        let outcome = Outcome::Answer {
+        let outcome = TaskOutcome::Answer {
             media_type: None,
-            content: Content::Inline(b"[1]".to_vec()),
+            content: StoredContent::Inline(b"[1]".to_vec()),
             attempt: 1,
             expires_at: None,
         };
@@ -102,7 +104,7 @@ fn a_database_of_the_first_release_goes_on() {
             (claimed[0].lease.task, &claimed[0].body),
             (id(3), &blob(800, 8))
         );
-        let answer = Content::Inline(vec![b'x'; 3000]);
+        let answer = StoredContent::Inline(vec![b'x'; 3000]);
         let lease = claimed[0].lease;
         let done = store
             .complete(lease, answer, Timestamp(50), Timestamp(900))

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pkgtool_check::diff::{Change, KINDS, Level};
+use pkgtool_check::diff::{Change, ChangeLevel, KINDS};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -266,7 +266,7 @@ fn order_and_formatting_are_cosmetic() {
     let packed = packed.file("xnnpack/config.json", both.to_string());
     let found = difference(old.root(), packed.root(), true);
     assert_eq!(kinds(&found), ["formatting"]);
-    assert_eq!(found.changes[0].kind.level, Level::Cosmetic);
+    assert_eq!(found.changes[0].kind.level, ChangeLevel::Cosmetic);
 }
 
 #[test]

@@ -7,11 +7,15 @@ mod usage;
 
 use std::path::Path;
 
-use pkgtool_check::diff::{Difference, Reading, Tree, compare};
+use pkgtool_check::diff::{ComparedTree, Difference, Reading, compare};
 
 /// Returns the changes from one directory or config to another.
 fn difference(old: &Path, new: &Path, open_models: bool) -> Difference {
-    compare(&Tree::at(old), &Tree::at(new), Reading { open_models })
+    compare(
+        &ComparedTree::at(old),
+        &ComparedTree::at(new),
+        Reading { open_models },
+    )
 }
 
 /// Returns the kinds of changes, sorted.

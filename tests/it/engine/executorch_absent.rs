@@ -2,7 +2,7 @@
 
 use pkgtool_engine::{EngineError, engine};
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 
 #[test]
 fn what_is_not_built_says_so() {
@@ -13,7 +13,7 @@ fn what_is_not_built_says_so() {
         }
         other => panic!("{other:?}"),
     }
-    if Piece::ExecuTorch.is_required() {
-        Piece::ExecuTorch.skip("every test of it", "this build has no such feature");
+    if EnvironmentPiece::ExecuTorch.is_required() {
+        EnvironmentPiece::ExecuTorch.skip("every test of it", "this build has no such feature");
     }
 }

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 
 use super::conformance::case::Case;
 use super::conformance::outcome::{self, Outcome, Setting, Told};
-use crate::support::environment::{Piece, say};
+use crate::support::environment::{EnvironmentPiece, say};
 
 /// The random seed that CI uses.
 const SEED: &str = "10";
@@ -39,7 +39,7 @@ fn generated_cases_are_answered_rightly() {
         hunt(Path::new(&directory));
         return;
     }
-    if Piece::Cases.or_skip("generated cases").is_none() {
+    if EnvironmentPiece::Cases.or_skip("generated cases").is_none() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
@@ -56,7 +56,11 @@ fn generated_cases_are_answered_rightly() {
     assert!(cases.len() > 400, "only {} cases", cases.len());
     let mut problems = Vec::new();
     for engine in ["tract", "ort"] {
-        if engine == "ort" && Piece::Ort.or_skip("generated cases of ort").is_none() {
+        if engine == "ort"
+            && EnvironmentPiece::Ort
+                .or_skip("generated cases of ort")
+                .is_none()
+        {
             continue;
         }
         let start = Instant::now();
@@ -118,7 +122,9 @@ fn run(cases: &[Case], engine: &str, binary: &Path) -> Vec<Told> {
         precision: DType::Float32,
         options: LoadOptions {
             threads: Some(1),
-            library: (engine == "ort").then(|| Piece::Ort.path()).flatten(),
+            library: (engine == "ort")
+                .then(|| EnvironmentPiece::Ort.path())
+                .flatten(),
             ..LoadOptions::default()
         },
         launcher: Launcher {

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 
 use pkgtool_testing::onnx::{head, int, model as onnx, part};
 use pkgtool_testing::program::{
-    Field, Node, Plan, file, int as number, integer, ints, tables, tensor, value as evalue,
+    OffsetTarget, ProgramField, ProgramPlan, file, int as number, integer, ints, tables, tensor,
+    value as evalue,
 };
 
 /// Elements in a row of `x`, and in a row of `y` (`COLUMNS`). The weights have `ROW` times
@@ -148,12 +149,12 @@ fn program() -> Vec<u8> {
     let stored = evalue(
         5,
         vec![
-            (0, Field::Scalar(vec![6])),
+            (0, ProgramField::Scalar(vec![6])),
             (2, ints(&sizes(2944, COLUMNS))),
             (5, number(1)),
         ],
     );
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "forward",
         values: vec![
             tensor(&sizes(16, ROW), 1),
@@ -175,9 +176,10 @@ fn program() -> Vec<u8> {
             (1, vec![4, 5, 6, 7, 7]),
         ],
     };
-    let buffer = |bytes| Node::Table(vec![(0, Field::To(Node::Bytes(bytes)))]);
+    let buffer =
+        |bytes| OffsetTarget::Table(vec![(0, ProgramField::To(OffsetTarget::Bytes(bytes)))]);
     let buffers = vec![buffer(Vec::new()), buffer(weights())];
-    file(&Node::Table(vec![
+    file(&OffsetTarget::Table(vec![
         (1, tables(vec![plan.node()])),
         (2, tables(buffers)),
     ]))

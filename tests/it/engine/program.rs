@@ -18,7 +18,7 @@ use crate::support::other_inputs::disturbed;
 use crate::support::run::pkgtool;
 
 #[cfg(feature = "executorch")]
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 #[cfg(feature = "executorch")]
 use pkgtool_engine::tensor::input::{self, Generator, InputArgs};
 
@@ -362,7 +362,7 @@ fn a_bundled_program_is_held_against_its_own_cases() {
 #[cfg(feature = "executorch")]
 #[test]
 fn programs_run_natively() {
-    if Piece::ExecuTorch
+    if EnvironmentPiece::ExecuTorch
         .or_skip("programs on ExecuTorch")
         .is_some()
     {
@@ -375,7 +375,7 @@ fn programs_run_natively() {
 #[cfg(feature = "executorch")]
 #[test]
 fn example_programs_agree_between_engines() {
-    if Piece::ExecuTorch
+    if EnvironmentPiece::ExecuTorch
         .or_skip("examples on ExecuTorch")
         .is_none()
     {

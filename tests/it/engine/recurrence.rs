@@ -11,7 +11,7 @@ use pkgtool_engine::{Engine, LoadOptions, LoadRequest, Session, engine};
 use pkgtool_model as model;
 use tempfile::TempDir;
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use pkgtool_testing::onnx::{int, model as onnx, part};
 
 const FLOAT: u64 = 1;
@@ -214,7 +214,7 @@ fn written(bytes: &[u8]) -> Model {
 
 fn engines() -> Vec<&'static dyn Engine> {
     let tract = engine("tract").expect("the engine is always available");
-    let ort = engine("ort").filter(|_| Piece::Ort.path().is_some());
+    let ort = engine("ort").filter(|_| EnvironmentPiece::Ort.path().is_some());
     [Some(tract), ort].into_iter().flatten().collect()
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use pkgtool_engine::tensor::Signature;
 use pkgtool_model::{self as model, Dim};
 
-use crate::support::environment::{Piece, say};
+use crate::support::environment::{EnvironmentPiece, say};
 use crate::support::run::pkgtool;
 
 /// The folders searched for models.
@@ -65,7 +65,7 @@ fn dynamic(path: &Path) -> Vec<String> {
 /// Returns the engine with which tract is compared.
 fn reference(path: &Path) -> &'static str {
     match path.extension().and_then(|it| it.to_str()) {
-        Some("onnx") if Piece::Ort.path().is_some() => "ort",
+        Some("onnx") if EnvironmentPiece::Ort.path().is_some() => "ort",
         _ => "tract",
     }
 }

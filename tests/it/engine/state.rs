@@ -9,7 +9,7 @@ use pkgtool_engine::tensor::{DType, Signature, Tensor};
 use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
 use pkgtool_model as model;
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 
 fn request() -> LoadRequest {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs/counter.pte");
@@ -45,7 +45,11 @@ fn counted(session: &mut dyn Session, value: f64) -> f64 {
 
 fn engines() -> Vec<&'static str> {
     let mut engines = vec!["tract"];
-    if cfg!(feature = "executorch") && Piece::ExecuTorch.or_skip("state on executorch").is_some() {
+    if cfg!(feature = "executorch")
+        && EnvironmentPiece::ExecuTorch
+            .or_skip("state on executorch")
+            .is_some()
+    {
         engines.push("executorch");
     }
     engines

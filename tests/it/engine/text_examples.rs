@@ -14,7 +14,7 @@ use pkgtool_model as model;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::fixture;
 
 /// Maximum number of tokens that a program accepts per run.
@@ -87,7 +87,9 @@ fn load(name: &str, path: &str) -> Box<dyn Session> {
         model,
         options: LoadOptions {
             threads: Some(1),
-            library: (name == "ort").then(|| Piece::Ort.path()).flatten(),
+            library: (name == "ort")
+                .then(|| EnvironmentPiece::Ort.path())
+                .flatten(),
             ..LoadOptions::default()
         },
     };
@@ -234,7 +236,11 @@ fn with_state(engine: &str) -> WithState {
 #[test]
 fn a_decoder_with_past_says_what_transformers_says() {
     says_the_same(&mut with_past("tract"), &few(), 4);
-    if cfg!(feature = "ort") && Piece::Ort.or_skip("decoders on ONNX Runtime").is_some() {
+    if cfg!(feature = "ort")
+        && EnvironmentPiece::Ort
+            .or_skip("decoders on ONNX Runtime")
+            .is_some()
+    {
         says_the_same(&mut with_past("ort"), &conversations(), usize::MAX);
     }
 }
@@ -243,7 +249,7 @@ fn a_decoder_with_past_says_what_transformers_says() {
 fn a_decoder_with_state_says_what_transformers_says() {
     says_the_same(&mut with_state("tract"), &few(), 4);
     let there = || {
-        Piece::ExecuTorch
+        EnvironmentPiece::ExecuTorch
             .or_skip("decoders on ExecuTorch")
             .is_some()
     };
@@ -274,7 +280,11 @@ fn plainly_says_the_same(engine: &str, conversations: &[Conversation]) {
 #[test]
 fn a_plain_decoder_says_what_transformers_says() {
     plainly_says_the_same("tract", &few());
-    if cfg!(feature = "ort") && Piece::Ort.or_skip("decoders on ONNX Runtime").is_some() {
+    if cfg!(feature = "ort")
+        && EnvironmentPiece::Ort
+            .or_skip("decoders on ONNX Runtime")
+            .is_some()
+    {
         plainly_says_the_same("ort", &conversations());
     }
 }
@@ -283,7 +293,10 @@ fn a_plain_decoder_says_what_transformers_says() {
 #[cfg(feature = "ort")]
 #[test]
 fn rows_of_a_batch_do_not_see_one_another() {
-    if Piece::Ort.or_skip("batches of decoders").is_none() {
+    if EnvironmentPiece::Ort
+        .or_skip("batches of decoders")
+        .is_none()
+    {
         return;
     }
     let pair = few();
@@ -379,11 +392,15 @@ fn an_encoder_lays_texts_where_sentence_transformers_does() {
     for lays in [lays_states, lays_vectors] {
         lays("tract", &all[..6]);
     }
-    if cfg!(feature = "ort") && Piece::Ort.or_skip("encoders on ONNX Runtime").is_some() {
+    if cfg!(feature = "ort")
+        && EnvironmentPiece::Ort
+            .or_skip("encoders on ONNX Runtime")
+            .is_some()
+    {
         lays_states("ort", &all);
     }
     let there = || {
-        Piece::ExecuTorch
+        EnvironmentPiece::ExecuTorch
             .or_skip("encoders on ExecuTorch")
             .is_some()
     };

@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use pkgtool_base::diagnostic::{Applicability, Diagnostic};
-use pkgtool_base::package::{Discovery, FoundFile, Loaded};
+use pkgtool_base::package::{Discovery, FoundFile, LoadedFile};
 use pkgtool_base::source::edit::apply;
-use pkgtool_check::fix::{Draft, Options};
+use pkgtool_check::fix::{Draft, FixOptions};
 use pkgtool_check::validate::{self, NoPolicy, Recheck};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use pkgtool_testing::mutate::{Tree, changes};
+use pkgtool_testing::mutate::{JsonPart, changes};
 
 static DISCOVERY: LazyLock<Discovery> = LazyLock::new(Discovery::default);
 static RECHECK: LazyLock<Recheck<'static>> = LazyLock::new(|| {
     Recheck::new(&OPTIONS.validate, &DISCOVERY, &NoPolicy).expect("nothing is read")
 });
-static OPTIONS: LazyLock<Options> = LazyLock::new(|| Options {
-    validate: validate::Options {
+static OPTIONS: LazyLock<FixOptions> = LazyLock::new(|| FixOptions {
+    validate: validate::ValidationOptions {
         paths: Vec::new(),
         precisions: None,
         open_models: true,
@@ -227,14 +227,14 @@ fn scratched(text: &mut String, at: Index, scratch: &Scratch) {
 }
 
 fn findings(path: &Path, text: &str) -> Vec<Diagnostic> {
-    let loaded = Loaded::from_bytes(text.as_bytes().to_vec());
+    let loaded = LoadedFile::from_bytes(text.as_bytes().to_vec());
     RECHECK
         .check(&FoundFile::named(path), &loaded)
         .expect("a config")
 }
 
 fn draft(path: &Path, text: &str) -> Draft {
-    let loaded = Loaded::from_bytes(text.as_bytes().to_vec());
+    let loaded = LoadedFile::from_bytes(text.as_bytes().to_vec());
     Draft::of(&OPTIONS, &RECHECK, &FoundFile::named(path), &loaded).expect("a config")
 }
 
@@ -363,7 +363,7 @@ proptest! {
 
     #[test]
     fn changes_of_structure((path, text) in config(), changes in changes()) {
-        let mut tree = Tree::parse(text);
+        let mut tree = JsonPart::parse(text);
         for (at, change) in changes.iter().take(3) {
             tree.apply(*at, change);
         }

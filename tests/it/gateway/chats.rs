@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::adapters::{ask, content, post, read_until, run_client, script};
 use super::examples;
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::fixture;
 use crate::support::gateway::{Gateway, Setup};
 
@@ -347,7 +347,8 @@ fn bases() -> [&'static str; 2] {
 
 #[test]
 fn the_python_client_talks_with_packages() {
-    let Some(packages) = Piece::OpenAi.or_skip("the_python_client_talks_with_packages") else {
+    let Some(packages) = EnvironmentPiece::OpenAi.or_skip("the_python_client_talks_with_packages")
+    else {
         return;
     };
     let gateway = with_text();
@@ -361,7 +362,8 @@ fn the_python_client_talks_with_packages() {
 
 #[test]
 fn the_npm_client_talks_with_packages() {
-    let Some(modules) = Piece::OpenAiNode.or_skip("the_npm_client_talks_with_packages") else {
+    let Some(modules) = EnvironmentPiece::OpenAiNode.or_skip("the_npm_client_talks_with_packages")
+    else {
         return;
     };
     let gateway = with_text();

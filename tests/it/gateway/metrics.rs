@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use super::{three, with_models};
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{self, Upstream};
 
@@ -52,7 +52,7 @@ fn value(page: &str, series: &str) -> f64 {
 #[test]
 fn prometheus_own_tool_finds_nothing_to_say() {
     let test = "prometheus_own_tool_finds_nothing_to_say";
-    let Some(promtool) = Piece::Promtool.or_skip(test) else {
+    let Some(promtool) = EnvironmentPiece::Promtool.or_skip(test) else {
         return;
     };
     let (gateway, ..) = busy();

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{examples, package};
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::Upstream;
 use crate::support::onnx;
@@ -52,7 +52,7 @@ fn fuzz(
 #[test]
 fn every_answer_is_one_that_the_document_has() {
     let test = "every_answer_is_one_that_the_document_has";
-    let Some(packages) = Piece::Schemathesis.or_skip(test) else {
+    let Some(packages) = EnvironmentPiece::Schemathesis.or_skip(test) else {
         return;
     };
     let upstream = Upstream::start();
@@ -127,7 +127,7 @@ fn with_real_models() -> (Gateway, Tree) {
 #[test]
 fn what_a_services_document_allows_is_not_refused() {
     let test = "what_a_services_document_allows_is_not_refused";
-    let Some(packages) = Piece::Schemathesis.or_skip(test) else {
+    let Some(packages) = EnvironmentPiece::Schemathesis.or_skip(test) else {
         return;
     };
     let (gateway, _tree) = with_real_models();

@@ -5,7 +5,7 @@ use std::io::{BufReader, Write};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::http::{Reply, Upstream, connect, read_reply};
 
@@ -111,7 +111,7 @@ fn client(name: &str) -> String {
 }
 
 fn python(test: &str, name: &str) {
-    let Some(packages) = Piece::Http.or_skip(test) else {
+    let Some(packages) = EnvironmentPiece::Http.or_skip(test) else {
         return;
     };
     let mut command = Command::new("python3");
@@ -136,7 +136,8 @@ fn pythons_own_client_loses_none() {
 
 #[test]
 fn javas_client_loses_none() {
-    let Some(java) = Piece::Java.program_or_skip("javas_client_loses_none", "java") else {
+    let Some(java) = EnvironmentPiece::Java.program_or_skip("javas_client_loses_none", "java")
+    else {
         return;
     };
     mixed(Command::new(java).arg(client("Mixed.java")));
@@ -144,7 +145,7 @@ fn javas_client_loses_none() {
 
 #[test]
 fn gos_client_loses_none() {
-    let Some(go) = Piece::Go.program_or_skip("gos_client_loses_none", "go") else {
+    let Some(go) = EnvironmentPiece::Go.program_or_skip("gos_client_loses_none", "go") else {
         return;
     };
     let cache = tempfile::tempdir().expect("a directory");

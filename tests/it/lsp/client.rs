@@ -4,12 +4,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::tree::Tree;
 
 #[test]
 fn a_client_library_understands_every_message() {
-    let Some(packages) = Piece::Lsp.or_skip("a_client_library_understands_every_message") else {
+    let Some(packages) =
+        EnvironmentPiece::Lsp.or_skip("a_client_library_understands_every_message")
+    else {
         return;
     };
     let tree = Tree::with_package();

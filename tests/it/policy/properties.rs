@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pkgtool_base::diagnostic::Report;
 use pkgtool_check::policy::{Origin, Overrides, Policy};
-use pkgtool_check::validate::{self, Options};
+use pkgtool_check::validate::{self, ValidationOptions};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -15,8 +15,8 @@ use crate::support::tree::Tree;
 /// Rules that report only if settings ask for it.
 const OWN: [&str; 6] = ["PKG053", "PKG054", "PKG055", "PKG056", "PKG057", "PKG058"];
 
-fn options(tree: &Tree) -> Options {
-    Options {
+fn options(tree: &Tree) -> ValidationOptions {
+    ValidationOptions {
         paths: vec![tree.root().to_owned()],
         precisions: None,
         open_models: true,

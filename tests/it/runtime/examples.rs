@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pkgtool_base::package::Backend;
 use serde_json::Value;
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::run::{Ran, pkgtool};
 
 fn examples() -> PathBuf {
@@ -71,7 +71,7 @@ fn every_example_runs_on_tract() {
 
 #[test]
 fn every_example_runs_on_the_cpu_and_engines_agree() {
-    let Some(library) = Piece::Ort.or_skip("examples on ONNX Runtime") else {
+    let Some(library) = EnvironmentPiece::Ort.or_skip("examples on ONNX Runtime") else {
         return;
     };
     for model in models() {
@@ -117,8 +117,18 @@ fn saturates() -> bool {
 #[test]
 fn every_example_runs_on_the_provider_of_qnn_and_vulkan() {
     let targets = [
-        (Backend::Qnn, "qnn", Piece::Qnn, Piece::Ort),
-        (Backend::Vulkan, "webgpu", Piece::WebGpu, Piece::WebGpu),
+        (
+            Backend::Qnn,
+            "qnn",
+            EnvironmentPiece::Qnn,
+            EnvironmentPiece::Ort,
+        ),
+        (
+            Backend::Vulkan,
+            "webgpu",
+            EnvironmentPiece::WebGpu,
+            EnvironmentPiece::WebGpu,
+        ),
     ];
     for (backend, provider, piece, library) in targets {
         let test = format!("examples on {provider}");

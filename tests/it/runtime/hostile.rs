@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use tempfile::TempDir;
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::inputs::small_zeros;
 
 const SEEDS: [&str; 4] = [
@@ -105,7 +105,7 @@ proptest! {
         changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
     ) {
         // The engine's own tests report that it is missing.
-        if let Some(library) = Piece::Ort.path() {
+        if let Some(library) = EnvironmentPiece::Ort.path() {
             survives("ort", &changed(seed, &changes, None), Some(library));
         }
     }

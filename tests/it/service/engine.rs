@@ -18,7 +18,7 @@ use pkgtool_serve::account::AccountId;
 use pkgtool_serve::service::engine::{Endpoint, Engines};
 use pkgtool_serve::service::{CallError, Isolation, ServiceSettings};
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use models::Model;
 
 const ANN: AccountId = AccountId(1);
@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 fn engines(budget: u64) -> Arc<Engines> {
     // Without ONNX Runtime, tract answers.
     let program = PathBuf::from(env!("CARGO_BIN_EXE_pkgtool"));
-    Engines::new(program, budget, Piece::Ort.path())
+    Engines::new(program, budget, EnvironmentPiece::Ort.path())
 }
 
 /// Returns settings with one session, no batching and one thread per run.

@@ -11,7 +11,7 @@ use pkgtool_model::Dim;
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::service::engine::Engines;
 use pkgtool_serve::service::{
-    Catalog, CatalogOptions, Device, Kind, PackageDirectory, Service, ServiceSettings,
+    Catalog, CatalogOptions, Device, PackageDirectory, Service, ServiceKind, ServiceSettings,
 };
 use serde_json::{Value, json};
 
@@ -96,8 +96,10 @@ pub(super) fn find(catalog: &Catalog, name: &str) -> Arc<Service> {
 
 pub(super) fn device(service: &Service) -> &Device {
     match &service.kind {
-        Kind::Device(device) => device,
-        Kind::Proxy(_) | Kind::Untrained(_) => panic!("expected a package, got another service"),
+        ServiceKind::Device(device) => device,
+        ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => {
+            panic!("expected a package, got another service")
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use pkgtool_testing::mutate::{Tree, changes};
+use pkgtool_testing::mutate::{JsonPart, changes};
 
 fn spec(name: &str, dtype: DType, dims: Option<Vec<Dim>>) -> TensorSpec {
     TensorSpec {
@@ -490,7 +490,7 @@ proptest! {
 
     #[test]
     fn mutated_requests_do_no_harm(changes in changes()) {
-        let mut tree = Tree::parse(&valid().to_string());
+        let mut tree = JsonPart::parse(&valid().to_string());
         for (at, change) in &changes {
             tree.apply(*at, change);
         }

@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 use pkgtool_engine::library::{Installation, Installations};
 use pkgtool_engine::{Provider, engine};
 
-use super::environment::Piece;
+use super::environment::EnvironmentPiece;
 
 /// Returns the ONNX Runtime library for CPU tests: the one that the search ranks first.
 pub(crate) fn ort() -> Option<PathBuf> {
-    required(Piece::Ort, library(Provider::Cpu))
+    required(EnvironmentPiece::Ort, library(Provider::Cpu))
 }
 
 /// Returns an ONNX Runtime library on a machine with the QNN plug-in.
@@ -22,12 +22,15 @@ pub(crate) fn qnn() -> Option<PathBuf> {
         .plugins
         .iter()
         .any(|it| it.provider == Provider::Qnn);
-    required(Piece::Qnn, library(Provider::Cpu).filter(|_| there))
+    required(
+        EnvironmentPiece::Qnn,
+        library(Provider::Cpu).filter(|_| there),
+    )
 }
 
 /// Returns an ONNX Runtime library with WebGPU.
 pub(crate) fn webgpu() -> Option<PathBuf> {
-    required(Piece::WebGpu, library(Provider::WebGpu))
+    required(EnvironmentPiece::WebGpu, library(Provider::WebGpu))
 }
 
 fn library(provider: Provider) -> Option<PathBuf> {
@@ -44,7 +47,7 @@ fn this_machine() -> &'static Installations {
     })
 }
 
-fn required<T>(piece: Piece, found: Option<T>) -> Option<T> {
+fn required<T>(piece: EnvironmentPiece, found: Option<T>) -> Option<T> {
     if found.is_none() {
         piece.skip("a test of it", "it is not on this machine");
     }

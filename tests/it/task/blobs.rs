@@ -8,7 +8,7 @@ use bytes::Bytes;
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::database::Timestamp;
 use pkgtool_serve::service::BodyMemory;
-use pkgtool_serve::task::{BlobError, Blobs, Content, Lease};
+use pkgtool_serve::task::{BlobError, Blobs, Lease, StoredContent};
 
 use super::{WIDE, block_on, directory, id, new, open};
 
@@ -25,7 +25,7 @@ fn files(directory: &std::path::Path) -> Vec<PathBuf> {
 }
 
 /// Reads an existing body the way that tasks do.
-async fn body(blobs: &Blobs, kept: &Content) -> Bytes {
+async fn body(blobs: &Blobs, kept: &StoredContent) -> Bytes {
     let memory = BodyMemory::new(1 << 20);
     let size = usize::try_from(kept.size()).expect("it is small");
     let holding = memory.take(AccountId(1), size).expect("there is room");
@@ -48,7 +48,7 @@ fn short_texts_are_kept_in_the_record() {
                 .put_body(id(1), Bytes::from(text.clone()))
                 .await
                 .expect("it is kept");
-            assert_eq!(kept, Content::Inline(text.clone().into_bytes()));
+            assert_eq!(kept, StoredContent::Inline(text.clone().into_bytes()));
             assert_eq!(body(&blobs, &kept).await, text);
         }
         assert!(files(directory.path()).is_empty());
@@ -61,7 +61,7 @@ fn short_texts_are_kept_in_the_record() {
                 .put_body(id(1), Bytes::from(bytes.clone()))
                 .await
                 .expect("it is kept");
-            assert!(matches!(kept, Content::Blob { size, .. } if size == bytes.len() as u64));
+            assert!(matches!(kept, StoredContent::Blob { size, .. } if size == bytes.len() as u64));
             assert_eq!(body(&blobs, &kept).await, bytes);
         }
     });

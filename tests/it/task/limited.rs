@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool_serve::account::{AccountId, AccountStore, Snapshot};
 use pkgtool_serve::database::{DatabaseError, Timestamp};
 use pkgtool_serve::task::{
-    Caps, ClaimedTask, EnqueueError, Lease, Limit, Limits, NewTask, StoredAnswer, TaskId,
-    TaskStore, Turns,
+    AccountTurns, Caps, ClaimedTask, EnqueueError, Lease, Limit, NewTask, StoredAnswer, TaskId,
+    TaskLimits, TaskStore,
 };
 
 /// A task store, called the way that the gateway and its queue call it.
@@ -15,7 +15,7 @@ pub(crate) struct Limited {
     pub(crate) store: Arc<dyn TaskStore>,
     caps: Caps,
     accounts: Mutex<Arc<Snapshot>>,
-    turns: Mutex<Arc<Turns>>,
+    turns: Mutex<Arc<AccountTurns>>,
 }
 
 impl Limited {
@@ -70,7 +70,7 @@ impl Limited {
         max: usize,
         lease_until: Timestamp,
     ) -> Result<Vec<ClaimedTask>, DatabaseError> {
-        let limits = Limits::new(Arc::clone(&lock(&self.accounts)), self.caps);
+        let limits = TaskLimits::new(Arc::clone(&lock(&self.accounts)), self.caps);
         let turns = Arc::clone(&lock(&self.turns));
         let claimed = self.store.claim(max, &turns, &limits, lease_until).await?;
         let mut turns = lock(&self.turns);

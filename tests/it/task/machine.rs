@@ -10,7 +10,7 @@ use proptest::sample::Index;
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::database::Timestamp;
 use pkgtool_serve::task::{
-    Caps, Content, Failure, Idempotency, Lease, NewTask, OnCrash, Quota, Status, TaskId,
+    Caps, Idempotency, Lease, NewTask, OnCrash, Quota, Status, StoredContent, TaskFailure, TaskId,
 };
 
 use super::{ACCOUNTS, Limited, block_on, directory, id, in_memory, of, open};
@@ -90,11 +90,11 @@ enum Size {
 
 impl Size {
     /// Returns content of this size class, different for each number.
-    fn content(self, number: u64) -> Content {
+    fn content(self, number: u64) -> StoredContent {
         match self {
-            Self::Short => Content::Inline(number.to_string().into_bytes()),
-            Self::Medium => Content::Inline(number.to_string().repeat(300).into_bytes()),
-            Self::Blob => Content::Blob {
+            Self::Short => StoredContent::Inline(number.to_string().into_bytes()),
+            Self::Medium => StoredContent::Inline(number.to_string().repeat(300).into_bytes()),
+            Self::Blob => StoredContent::Blob {
                 size: 900 + number,
                 sha256: [1; 32],
             },
@@ -196,12 +196,12 @@ async fn make(store: &Limited, history: &History, step: &Step, now: Timestamp) -
         }
         Step::Fail { lease, body } => {
             let lease = history.lease(lease);
-            let failure = Failure {
+            let failure = TaskFailure {
                 body: match body.content(history.tasks) {
-                    Content::Inline(bytes) => Some(bytes),
-                    Content::Blob { .. } => None,
+                    StoredContent::Inline(bytes) => Some(bytes),
+                    StoredContent::Blob { .. } => None,
                 },
-                ..Failure::body_lost()
+                ..TaskFailure::body_lost()
             };
             format!("{:?}", store.fail(lease, failure, now).await)
         }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pkgtool_serve::account::{AccountId, UNLIMITED};
 use pkgtool_serve::database::{DatabaseError, Timestamp};
 use pkgtool_serve::task::{
-    ClaimedTask, Content, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob,
-    NewTask, OnCrash, Outcome, Quota, RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskId,
-    TaskStore, Turns,
+    AccountTurns, ClaimedTask, Deletion, EnqueueError, Lease, Limit, NamedBlob, NewTask, OnCrash,
+    Quota, RemovedTasks, Statistics, Status, StoredAnswer, StoredContent, Task, TaskEvent,
+    TaskFailure, TaskId, TaskLimits, TaskOutcome, TaskStore,
 };
 use tokio::sync::{broadcast, watch};
 
@@ -21,7 +21,7 @@ const FURTHEST_PLACE: usize = 1000;
 pub(super) struct MemoryTasks {
     state: Mutex<State>,
     wakeups: watch::Sender<u64>,
-    events: broadcast::Sender<Event>,
+    events: broadcast::Sender<TaskEvent>,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl MemoryTasks {
     fn ended(&self, task: &Task) {
         self.wake();
         // The event may have no receiver.
-        let _ = self.events.send(Event {
+        let _ = self.events.send(TaskEvent {
             task: task.id,
             status: task.status,
         });
@@ -73,7 +73,11 @@ impl MemoryTasks {
         row.crashes += u32::from(crashed);
         let retries = row.new.on_crash == OnCrash::Retry;
         if crashed && (!retries || row.crashes >= attempts) {
-            row.end(Status::Canceled, Outcome::Failed(Failure::crashed()), now);
+            row.end(
+                Status::Canceled,
+                TaskOutcome::Failed(TaskFailure::crashed()),
+                now,
+            );
             self.ended(&row.task);
         } else {
             row.task.status = Status::Queued;
@@ -93,7 +97,7 @@ impl MemoryTasks {
         count
     }
 
-    fn finish(&self, lease: Lease, status: Status, outcome: Outcome, now: Timestamp) -> bool {
+    fn finish(&self, lease: Lease, status: Status, outcome: TaskOutcome, now: Timestamp) -> bool {
         let mut state = self.state();
         let Some(row) = state.held(lease) else {
             return false;
@@ -197,7 +201,7 @@ impl State {
     }
 
     /// Returns the account whose turn it is.
-    fn next(&self, turns: &Turns, limits: &Limits, share: u32) -> Option<AccountId> {
+    fn next(&self, turns: &AccountTurns, limits: &TaskLimits, share: u32) -> Option<AccountId> {
         let waiting: BTreeSet<AccountId> = self
             .rows
             .values()
@@ -217,21 +221,21 @@ impl Row {
     /// Returns the stored size, in bytes.
     fn bytes(&self) -> u64 {
         let outcome = self.task.outcome.as_ref();
-        outcome.map_or_else(|| self.new.bytes(), Outcome::bytes)
+        outcome.map_or_else(|| self.new.bytes(), TaskOutcome::bytes)
     }
 
     /// Returns the blob that the content refers to.
     fn blob(&self) -> Option<NamedBlob> {
         let (content, attempt) = match &self.task.outcome {
             None => (&self.new.body, None),
-            Some(Outcome::Answer {
+            Some(TaskOutcome::Answer {
                 content, attempt, ..
             }) => (content, Some(*attempt)),
             Some(_) => return None,
         };
         match content {
-            Content::Inline(_) => None,
-            Content::Blob { size, sha256 } => Some(NamedBlob {
+            StoredContent::Inline(_) => None,
+            StoredContent::Blob { size, sha256 } => Some(NamedBlob {
                 task: self.task.id,
                 attempt,
                 size: *size,
@@ -240,7 +244,7 @@ impl Row {
         }
     }
 
-    fn end(&mut self, status: Status, outcome: Outcome, now: Timestamp) {
+    fn end(&mut self, status: Status, outcome: TaskOutcome, now: Timestamp) {
         self.task.status = status;
         self.task.completed_at = Some(now.max(self.task.created_at));
         self.task.outcome = Some(outcome);
@@ -353,12 +357,12 @@ impl TaskStore for MemoryTasks {
     async fn claim(
         &self,
         max: usize,
-        turns: &Arc<Turns>,
-        limits: &Limits,
+        turns: &Arc<AccountTurns>,
+        limits: &TaskLimits,
         lease_until: Timestamp,
     ) -> Result<Vec<ClaimedTask>, DatabaseError> {
         let mut state = self.state();
-        let mut turns = Turns::clone(turns);
+        let mut turns = AccountTurns::clone(turns);
         let mut claimed = Vec::new();
         let share = limits.share(state.active());
         loop {
@@ -414,7 +418,7 @@ impl TaskStore for MemoryTasks {
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError> {
-        let outcome = Outcome::Answer {
+        let outcome = TaskOutcome::Answer {
             expires_at: answer.content.expires().then_some(expires_at),
             content: answer.content,
             media_type: answer.media_type,
@@ -426,10 +430,10 @@ impl TaskStore for MemoryTasks {
     async fn fail(
         &self,
         lease: Lease,
-        failure: Failure,
+        failure: TaskFailure,
         now: Timestamp,
     ) -> Result<bool, DatabaseError> {
-        Ok(self.finish(lease, Status::Canceled, Outcome::Failed(failure), now))
+        Ok(self.finish(lease, Status::Canceled, TaskOutcome::Failed(failure), now))
     }
 
     async fn release(
@@ -453,7 +457,7 @@ impl TaskStore for MemoryTasks {
             return Ok(None);
         };
         if !row.task.status.is_final() {
-            row.end(Status::Canceled, Outcome::CanceledByUser, now);
+            row.end(Status::Canceled, TaskOutcome::CanceledByUser, now);
             self.ended(&row.task);
         }
         Ok(Some(row.task.clone()))
@@ -506,7 +510,7 @@ impl TaskStore for MemoryTasks {
     async fn sweep(&self, now: Timestamp, max: usize) -> Result<RemovedTasks, DatabaseError> {
         let mut state = self.state();
         let expired = |row: &Row| match &row.task.outcome {
-            Some(Outcome::Answer {
+            Some(TaskOutcome::Answer {
                 expires_at: Some(at),
                 ..
             }) if *at <= now => Some((*at, row.task.id)),
@@ -515,7 +519,7 @@ impl TaskStore for MemoryTasks {
         let due = state.rows.values().filter_map(expired).collect();
         Ok(state.remove(due, max, |rows, id| {
             if let Some(row) = rows.get_mut(&id) {
-                row.task.outcome = Some(Outcome::Expired);
+                row.task.outcome = Some(TaskOutcome::Expired);
             }
         }))
     }
@@ -597,7 +601,7 @@ impl TaskStore for MemoryTasks {
         self.wakeups.subscribe()
     }
 
-    fn events(&self) -> broadcast::Receiver<Event> {
+    fn events(&self) -> broadcast::Receiver<TaskEvent> {
         self.events.subscribe()
     }
 }

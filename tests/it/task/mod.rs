@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use pkgtool_serve::account::{Account, AccountId, Accounts, Snapshot};
 use pkgtool_serve::database::{DatabaseUrl, Timestamp};
-use pkgtool_serve::task::{Caps, Content, NewTask, OnCrash, Quota, Stores, TaskId};
+use pkgtool_serve::task::{Caps, NewTask, OnCrash, Quota, StoredContent, Stores, TaskId};
 use tempfile::TempDir;
 
 pub(crate) use limited::Limited;
@@ -98,7 +98,7 @@ pub(crate) fn new(number: u64) -> NewTask {
         caller: AccountId(1),
         owner: AccountId(3),
         service: "sum".to_owned(),
-        body: Content::Inline(number.to_string().into_bytes()),
+        body: StoredContent::Inline(number.to_string().into_bytes()),
         config: Some("{}".to_owned()),
         data_type: None,
         on_crash: OnCrash::Retry,

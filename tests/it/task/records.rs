@@ -4,8 +4,8 @@
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::database::Timestamp;
 use pkgtool_serve::task::{
-    Caps, Content, Deletion, EnqueueError, Failure, Idempotency, Lease, NewTask, Outcome, Quota,
-    RemovedTasks, Status,
+    Caps, Deletion, EnqueueError, Idempotency, Lease, NewTask, Quota, RemovedTasks, Status,
+    StoredContent, TaskFailure, TaskOutcome,
 };
 
 use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};
@@ -14,20 +14,20 @@ fn at(millis: i64) -> Timestamp {
     Timestamp(millis)
 }
 
-fn blob(size: u64) -> Content {
-    Content::Blob {
+fn blob(size: u64) -> StoredContent {
+    StoredContent::Blob {
         size,
         sha256: [7; 32],
     }
 }
 
 /// Returns content that is too large for a row and too small for a file.
-fn medium(number: u64) -> Content {
-    Content::Inline(format!("{number:01000}").into_bytes())
+fn medium(number: u64) -> StoredContent {
+    StoredContent::Inline(format!("{number:01000}").into_bytes())
 }
 
 /// Creates a task that ended at `now` with this answer.
-async fn ended(store: &Limited, task: NewTask, now: i64, answer: Content) -> Lease {
+async fn ended(store: &Limited, task: NewTask, now: i64, answer: StoredContent) -> Lease {
     store.enqueue(task, at(now)).await.expect("it is accepted");
     let claimed = store.claim(1, at(1_000_000)).await.expect("it works");
     let lease = claimed.first().expect("one waits").lease;
@@ -94,7 +94,7 @@ fn what_ended_first_is_purged_first() {
         for (number, now, answer) in [
             (1, 300, medium(1)),
             (2, 100, blob(900)),
-            (3, 200, Content::Inline(b"{}".to_vec())),
+            (3, 200, StoredContent::Inline(b"{}".to_vec())),
             (4, 200, blob(900)),
         ] {
             ended(&store, new(number), now, answer).await;
@@ -137,7 +137,7 @@ fn answers_beside_the_record_come_back_and_expire() {
             let done = store.complete(lease, answer.clone(), at(5), at(50)).await;
             assert!(done.expect("it works"));
             let task = store.get(id(number)).await.expect("it works");
-            let outcome = Outcome::Answer {
+            let outcome = TaskOutcome::Answer {
                 media_type: None,
                 content: answer,
                 attempt: 1,
@@ -151,9 +151,9 @@ fn answers_beside_the_record_come_back_and_expire() {
         };
         store.enqueue(failed, at(1)).await.expect("it is accepted");
         let lease = store.claim(1, at(1_000_000)).await.expect("it works")[0].lease;
-        let failure = Failure {
+        let failure = TaskFailure {
             body: Some(vec![b'x'; 5000]),
-            ..Failure::crashed()
+            ..TaskFailure::crashed()
         };
         let stored = store.fail(lease, failure.clone(), at(5)).await;
         assert!(stored.expect("it works"));
@@ -162,7 +162,7 @@ fn answers_beside_the_record_come_back_and_expire() {
             .await
             .expect("it works")
             .expect("it is there");
-        assert_eq!(task.outcome, Some(Outcome::Failed(failure)));
+        assert_eq!(task.outcome, Some(TaskOutcome::Failed(failure)));
         let swept = store.sweep(at(50), 9).await.expect("it works");
         assert_eq!((swept.count, swept.blobs), (3, Vec::new()));
         let task = store
@@ -170,7 +170,7 @@ fn answers_beside_the_record_come_back_and_expire() {
             .await
             .expect("it works")
             .expect("it is there");
-        assert_eq!(task.outcome, Some(Outcome::Expired));
+        assert_eq!(task.outcome, Some(TaskOutcome::Expired));
     });
 }
 
@@ -296,7 +296,7 @@ fn bytes_are_counted_wherever_they_are() {
         add(1, blob(3_000)).await.expect("it fits");
         add(2, medium(2)).await.expect("it fits");
         add(3, blob(1_000)).await.expect("it fits just");
-        let refused = add(4, Content::Inline(b"1".to_vec())).await;
+        let refused = add(4, StoredContent::Inline(b"1".to_vec())).await;
         let refused = refused.expect_err("it is too much");
         let EnqueueError::TooManyBytes { held, size, limit } = refused else {
             panic!("{refused}");
@@ -317,7 +317,7 @@ fn bytes_are_counted_wherever_they_are() {
         // A config counts as well.
         let configured = NewTask {
             config: Some("{}".to_owned()),
-            ..with(7, Content::Inline(Vec::new()))
+            ..with(7, StoredContent::Inline(Vec::new()))
         };
         assert!(store.enqueue(configured, at(1)).await.is_err());
     });

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pkgtool_serve::account::{AccountId, Accounts};
 use pkgtool_serve::database::Timestamp;
 use pkgtool_serve::task::{
-    Caps, Content, EnqueueError, Event, Failure, Idempotency, Lease, Limit, NewTask, OnCrash,
-    Outcome, Quota, RemovedTasks, Status, StoredAnswer,
+    Caps, EnqueueError, Idempotency, Lease, Limit, NewTask, OnCrash, Quota, RemovedTasks, Status,
+    StoredAnswer, StoredContent, TaskEvent, TaskFailure, TaskOutcome,
 };
 
 use super::{Limited, WIDE, block_on, directory, id, new, of, of_every_store, open};
@@ -17,8 +17,8 @@ fn at(millis: i64) -> Timestamp {
     Timestamp(millis)
 }
 
-fn inline(text: &str) -> Content {
-    Content::Inline(text.as_bytes().to_vec())
+fn inline(text: &str) -> StoredContent {
+    StoredContent::Inline(text.as_bytes().to_vec())
 }
 
 async fn add(store: &Limited, task: NewTask, now: i64) {
@@ -83,14 +83,14 @@ fn a_task_goes_its_way() {
             (task.created_at, task.completed_at),
             (at(100), Some(at(200)))
         );
-        let outcome = Outcome::Answer {
+        let outcome = TaskOutcome::Answer {
             content: inline("[1]"),
             media_type: None,
             attempt: 1,
             expires_at: None,
         };
         assert_eq!(task.outcome, Some(outcome));
-        let event = Event {
+        let event = TaskEvent {
             task: id(1),
             status: Status::Completed,
         };
@@ -98,7 +98,7 @@ fn a_task_goes_its_way() {
         // A finished task no longer changes.
         for again in [
             store.complete(lease, inline("[2]"), at(300), at(900)).await,
-            store.fail(lease, Failure::crashed(), at(300)).await,
+            store.fail(lease, TaskFailure::crashed(), at(300)).await,
             store.release(lease, true, at(300)).await,
         ] {
             assert!(!again.expect("it works"));
@@ -223,7 +223,7 @@ fn a_cancel_ends_a_task_wherever_it_is() {
             let canceled = store.cancel(id(number), at(50)).await.expect("it works");
             let canceled = canceled.expect("it is there");
             assert_eq!(canceled.status, Status::Canceled);
-            assert_eq!(canceled.outcome, Some(Outcome::CanceledByUser));
+            assert_eq!(canceled.outcome, Some(TaskOutcome::CanceledByUser));
             // The clock had jumped back.
             assert_eq!(canceled.completed_at, Some(at(100)));
         }
@@ -262,7 +262,7 @@ fn only_the_last_claim_may_finish() {
                 .expect("it works"),
             [first]
         );
-        let good = store.fail(second, Failure::body_lost(), at(120)).await;
+        let good = store.fail(second, TaskFailure::body_lost(), at(120)).await;
         assert!(good.expect("it works"));
         let task = store
             .get(id(1))
@@ -270,7 +270,10 @@ fn only_the_last_claim_may_finish() {
             .expect("it works")
             .expect("it is there");
         assert_eq!(task.status, Status::Canceled);
-        assert_eq!(task.outcome, Some(Outcome::Failed(Failure::body_lost())));
+        assert_eq!(
+            task.outcome,
+            Some(TaskOutcome::Failed(TaskFailure::body_lost()))
+        );
     });
 }
 
@@ -301,7 +304,10 @@ fn crashes_are_counted_and_put_backs_are_not() {
             .await
             .expect("it works")
             .expect("it is there");
-        assert_eq!(task.outcome, Some(Outcome::Failed(Failure::crashed())));
+        assert_eq!(
+            task.outcome,
+            Some(TaskOutcome::Failed(TaskFailure::crashed()))
+        );
         add(
             &store,
             NewTask {
@@ -320,11 +326,11 @@ fn crashes_are_counted_and_put_backs_are_not() {
 #[test]
 fn media_types_are_kept() {
     of_every_store(WIDE, async |store| {
-        let blob = Content::Blob {
+        let blob = StoredContent::Blob {
             size: 500,
             sha256: [7; 32],
         };
-        let text = |content: Content| StoredAnswer {
+        let text = |content: StoredContent| StoredAnswer {
             content,
             media_type: Some("text/plain; charset=utf-8".to_owned()),
         };
@@ -335,10 +341,10 @@ fn media_types_are_kept() {
             let done = store.complete(lease, answer.clone(), at(200), at(900));
             assert!(done.await.expect("it works"));
         }
-        let failure = Failure {
+        let failure = TaskFailure {
             body: Some(b"<p>no".to_vec()),
             media_type: Some("text/html".to_owned()),
-            ..Failure::new(418, "UPSTREAM_ERROR", "it said so")
+            ..TaskFailure::new(418, "UPSTREAM_ERROR", "it said so")
         };
         add(&store, new(4), 100).await;
         let lease = claim_one(&store).await;
@@ -349,7 +355,7 @@ fn media_types_are_kept() {
             for (number, answer) in (1..).zip(&answers) {
                 let task = store.get(id(number)).await.expect("it works");
                 let outcome = task.expect("it is there").outcome;
-                let Some(Outcome::Answer {
+                let Some(TaskOutcome::Answer {
                     content,
                     media_type,
                     ..
@@ -364,7 +370,7 @@ fn media_types_are_kept() {
             }
             let task = store.get(id(4)).await.expect("it works");
             let outcome = task.expect("it is there").outcome;
-            assert_eq!(outcome, Some(Outcome::Failed(failure.clone())));
+            assert_eq!(outcome, Some(TaskOutcome::Failed(failure.clone())));
         }
     });
 }
@@ -372,7 +378,7 @@ fn media_types_are_kept() {
 #[test]
 fn answers_in_blobs_expire() {
     of_every_store(WIDE, async |store| {
-        let blob = Content::Blob {
+        let blob = StoredContent::Blob {
             size: 500,
             sha256: [7; 32],
         };
@@ -402,7 +408,7 @@ fn answers_in_blobs_expire() {
             .expect("it is there");
         assert_eq!(
             (task.status, task.outcome),
-            (Status::Completed, Some(Outcome::Expired))
+            (Status::Completed, Some(TaskOutcome::Expired))
         );
     });
 }

@@ -17,7 +17,7 @@ use pkgtool_text::decoder::{
 
 #[cfg(feature = "ort")]
 use crate::support::engines;
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 
 /// A prompt for the ONNX decoders of the fixtures.
 pub(super) const PROMPT: [u32; 9] = [5, 17, 3, 40, 22, 8, 31, 1, 12];
@@ -55,7 +55,7 @@ fn recognised(name: &str) -> (LoadRequest, DecoderModel) {
         options: LoadOptions {
             threads: Some(1),
             carrying: found.carrying.clone(),
-            library: Piece::Ort.path(),
+            library: EnvironmentPiece::Ort.path(),
             ..LoadOptions::default()
         },
     };
@@ -343,7 +343,7 @@ fn a_program_gives_what_was_recorded() {
     let text = fs::read_to_string(fixture(RECORDED)).expect("the file exists");
     let recorded: Vec<Recorded> = serde_json::from_str(&text).expect("the text is a JSON list");
     let mut engines = vec!["tract"];
-    if cfg!(feature = "executorch") && Piece::ExecuTorch.or_skip("decoders").is_some() {
+    if cfg!(feature = "executorch") && EnvironmentPiece::ExecuTorch.or_skip("decoders").is_some() {
         engines.push("executorch");
     }
     for engine in engines {

@@ -12,7 +12,7 @@ use pkgtool_text::embedding::{
 use pkgtool_text::tokenizer::Tokenizer;
 use serde_json::Value;
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::fixture;
 use crate::support::run::pkgtool;
 
@@ -321,7 +321,7 @@ fn golden() -> Vec<(String, usize, Vec<f32>)> {
 #[test]
 fn a_real_encoder_embeds_as_sentence_transformers_does() {
     let test = "a_real_encoder_embeds_as_sentence_transformers_does";
-    let Some(package) = Piece::Minilm.or_skip(test) else {
+    let Some(package) = EnvironmentPiece::Minilm.or_skip(test) else {
         return;
     };
     let golden = golden();

@@ -10,7 +10,7 @@ use pkgtool_serve::train::FitOptions;
 use pkgtool_serve::train::classifier::{Examples, FitError, Metrics, choose, fit, split};
 use serde_json::{Value, json};
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 
 fn cases() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/train/classifier.json");
@@ -226,7 +226,7 @@ fn examples((vectors, labels): &(Vec<f32>, Vec<u32>)) -> Examples<'_> {
 #[test]
 fn a_chosen_penalty_does_not_starve_labels_with_few_rows() {
     let test = "a_chosen_penalty_does_not_starve_labels_with_few_rows";
-    let Some(sklearn) = Piece::Sklearn.or_skip(test) else {
+    let Some(sklearn) = EnvironmentPiece::Sklearn.or_skip(test) else {
         return;
     };
     let mut state = 1;

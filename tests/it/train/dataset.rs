@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use pkgtool_serve::train::dataset::{
-    ContentKind, DatasetError, DatasetLimits, Format, Rows, Summary, check,
+    ContentKind, DatasetError, DatasetFormat, DatasetLimits, DatasetSummary, Rows, check,
 };
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ const SMALL: DatasetLimits = DatasetLimits {
     row_bytes: 1000,
 };
 
-fn read(bytes: impl AsRef<[u8]>) -> Result<Summary, String> {
+fn read(bytes: impl AsRef<[u8]>) -> Result<DatasetSummary, String> {
     check(bytes.as_ref(), SMALL).map_err(|error| error.to_string())
 }
 
@@ -39,7 +39,7 @@ fn both_forms_are_read() {
     let jsonl = read(lines(&rows)).expect("it is right");
     assert_eq!(
         (jsonl.format, jsonl.holds, jsonl.rows),
-        (Format::Jsonl, ContentKind::Text, 3)
+        (DatasetFormat::Jsonl, ContentKind::Text, 3)
     );
     assert_eq!(
         jsonl.labels.into_iter().collect::<Vec<_>>(),
@@ -49,7 +49,7 @@ fn both_forms_are_read() {
     let read = read(csv).expect("it is right");
     assert_eq!(
         (read.format, read.rows, read.labels["x"]),
-        (Format::Csv, 3, 2)
+        (DatasetFormat::Csv, 3, 2)
     );
     let rows: Vec<_> = Rows::new(csv.as_bytes(), SMALL)
         .expect("a header")

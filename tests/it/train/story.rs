@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pkgtool_serve::account::AccountId;
 use pkgtool_serve::database::{DatabaseUrl, Timestamp};
 use pkgtool_serve::task::Stores;
-use pkgtool_serve::train::dataset::{ContentKind, Format, Summary};
+use pkgtool_serve::train::dataset::{ContentKind, DatasetFormat, DatasetSummary};
 use pkgtool_serve::train::{
     DatasetDeletion, DatasetId, Job, JobCreation, JobId, JobState, NewDataset, NewDerived,
     NewFitConfig, NewJob, TrainingStore,
@@ -51,9 +51,9 @@ fn dataset(account: AccountId, name: &str) -> NewDataset {
         data_type: String::new(),
         access_mode: "private".to_owned(),
         file_name: "a.csv".to_owned(),
-        format: Format::Csv,
-        summary: Summary {
-            format: Format::Csv,
+        format: DatasetFormat::Csv,
+        summary: DatasetSummary {
+            format: DatasetFormat::Csv,
             holds: ContentKind::Image,
             rows: 3,
             labels: [("x".to_owned(), 1), ("é".to_owned(), 2)].into(),

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pkgtool_check::validate::{Options, validate_bytes};
+use pkgtool_check::validate::{ValidationOptions, validate_bytes};
 
 const SOON: Duration = Duration::from_mins(1);
 const MANY: usize = 30_000;
@@ -28,7 +28,7 @@ fn list_of(count: usize, item: impl Fn(usize) -> String) -> String {
 fn check(members: &str) {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models/xnnpack");
     let text = format!("{{\"model\": \"m\", \"backend\": \"xnnpack\", {members}}}");
-    let options = Options {
+    let options = ValidationOptions {
         paths: Vec::new(),
         precisions: None,
         open_models: true,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pkgtool_base::diagnostic::render::{Format, Style, statistics, statistics_json};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle, statistics, statistics_json};
 use pkgtool_base::diagnostic::{Anchor, Finding, Fix, Report, SourceText};
 use pkgtool_base::source::Span;
 use pkgtool_base::source::edit::TextEdit;
@@ -32,12 +32,12 @@ fn report(path: &str, message: &str, help: &str, text: &str) -> Report {
 
 fn rendered(report: &Report) -> Vec<(&'static str, String)> {
     let rules = pkgtool_check::validate::rule_metas();
-    let style = Style {
+    let style = ReportStyle {
         rules: &rules,
-        ..Style::default()
+        ..ReportStyle::default()
     };
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    let mut all: Vec<_> = Format::ALL
+    let mut all: Vec<_> = ReportFormat::ALL
         .into_iter()
         .map(|format| {
             let mut out = Vec::new();

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use pkgtool_base::diagnostic::render::Format;
+use pkgtool_base::diagnostic::render::ReportFormat;
 use serde_json::json;
 
 use crate::support::run::{Found, Ran, pkgtool, validate};
@@ -170,7 +170,7 @@ fn more_values_and_longer_keys_than_any_config_has_are_refused() {
 fn as_many_faults_as_can_be_take_little_time_and_room() {
     // Each tensor lacks two keys and has an unknown one.
     let tree = with_tensors("{\"a\":0}", 20_000, &"n".repeat(256));
-    for format in Format::ALL.map(Format::name) {
+    for format in ReportFormat::ALL.map(ReportFormat::name) {
         let arguments = ["validate", "--format", format];
         let ran = soon(|| pkgtool(arguments).within(tree.root()).run()).expect_code(1);
         assert!(
@@ -191,7 +191,7 @@ fn long_lines_and_values_are_shown_in_part() {
     config["variants"][0]["precision"] = json!(long.to_uppercase());
     let text = serde_json::to_string(&config).expect("JSON");
     let tree = Tree::with_package().file("xnnpack/config.json", text);
-    for format in Format::ALL.map(Format::name) {
+    for format in ReportFormat::ALL.map(ReportFormat::name) {
         let arguments = ["validate", "--format", format];
         let ran = soon(|| pkgtool(arguments).within(tree.root()).run()).expect_code(1);
         assert!(ran.stdout.len() < 200_000, "{format}: {}", ran.stdout.len());

@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pkgtool_base::diagnostic::render::{Format, Style};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
 use pkgtool_base::diagnostic::{Diagnostic, Report, SourceText};
 use pkgtool_base::source::Span;
-use pkgtool_check::validate::{Options, rule_metas, validate, validate_bytes};
+use pkgtool_check::validate::{ValidationOptions, rule_metas, validate, validate_bytes};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use pkgtool_testing::mutate::{Tree, changes};
+use pkgtool_testing::mutate::{JsonPart, changes};
 
 const SEEDS: [&str; 3] = [
     r#"{"$schema": "https://pkgtool.dev/schemas/config.schema.json", "model": "add_linear",
@@ -33,8 +33,8 @@ fn config_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models/xnnpack/config.json")
 }
 
-fn options(paths: Vec<PathBuf>) -> Options {
-    Options {
+fn options(paths: Vec<PathBuf>) -> ValidationOptions {
+    ValidationOptions {
         paths,
         precisions: None,
         open_models: true,
@@ -47,12 +47,12 @@ fn report(bytes: &[u8]) -> Report {
     outcome.expect("a report").report
 }
 
-fn rendered(report: &Report, format: Format) -> String {
+fn rendered(report: &Report, format: ReportFormat) -> String {
     let rules = rule_metas();
-    let style = Style {
+    let style = ReportStyle {
         color: true,
         rules: &rules,
-        ..Style::default()
+        ..ReportStyle::default()
     };
     let mut out = Vec::new();
     let result = format.render(report, &style, &mut out);
@@ -92,12 +92,12 @@ fn sound(report: &Report) -> Result<(), TestCaseError> {
             );
         }
     }
-    for format in Format::ALL {
+    for format in ReportFormat::ALL {
         let text = rendered(report, format);
-        if matches!(format, Format::Json | Format::Sarif) {
+        if matches!(format, ReportFormat::Json | ReportFormat::Sarif) {
             serde_json::from_str::<Value>(&text).expect("JSON");
         }
-        if format == Format::Human {
+        if format == ReportFormat::Human {
             let lone = text.replace("\u{1b}[", "");
             let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
             prop_assert!(!lone.contains(steers), "{lone:?}");
@@ -114,7 +114,7 @@ proptest! {
         seed in prop::sample::select(&SEEDS[..]),
         changes in changes(),
     ) {
-        let mut tree = Tree::parse(seed);
+        let mut tree = JsonPart::parse(seed);
         for (at, change) in &changes {
             tree.apply(*at, change);
         }
@@ -122,7 +122,7 @@ proptest! {
         let first = report(text.as_bytes());
         sound(&first)?;
         let second = report(text.as_bytes());
-        prop_assert_eq!(rendered(&first, Format::Json), rendered(&second, Format::Json));
+        prop_assert_eq!(rendered(&first, ReportFormat::Json), rendered(&second, ReportFormat::Json));
     }
 
     #[test]
@@ -145,7 +145,7 @@ proptest! {
 
     #[test]
     fn precisions_are_suggested_for_any_word(word in any::<String>(), known in any::<String>()) {
-        let mut config = Tree::parse(SEEDS[0]).text();
+        let mut config = JsonPart::parse(SEEDS[0]).text();
         config = config.replace("\"fp32\"", &Value::from(word.as_str()).to_string());
         sound(&report(config.as_bytes()))?;
         let list = format!("{{\"quantized\": [{}]}}", Value::from(known));
@@ -178,9 +178,9 @@ proptest! {
             diagnostics: vec![diagnostic],
             ..Report::default()
         };
-        for format in Format::ALL {
+        for format in ReportFormat::ALL {
             let text = rendered(&report, format);
-            prop_assert!(format != Format::Human || !text.replace("\u{1b}[", "").contains('\u{1b}'), "{text:?}");
+            prop_assert!(format != ReportFormat::Human || !text.replace("\u{1b}[", "").contains('\u{1b}'), "{text:?}");
         }
     }
 }

@@ -14,6 +14,6 @@ mod table;
 
 pub use fix::{Applicability, Fix, Rename};
 pub use identity::{Identity, IdentityCache};
-pub use report::{Anchor, Diagnostic, Finding, Report, SourceText, Summary};
+pub use report::{Anchor, Diagnostic, Finding, Report, ReportSummary, SourceText};
 pub use rule::{RuleMeta, Severity};
-pub use table::{Align, Table};
+pub use table::{Align, TextTable};

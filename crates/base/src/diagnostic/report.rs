@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 
 use super::{Fix, RuleMeta, Severity};
-use crate::source::{Document, JsonPath, LineIndex, Position, Span};
+use crate::source::{Document, JsonPath, LineIndex, Span, TextPosition};
 
 /// Maximum length of a message or a help text, in characters. Signatures of large models are long.
 const MAX_TEXT_CHARS: usize = 2000;
@@ -112,7 +112,7 @@ pub struct Report {
 
 /// The counts of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Summary {
+pub struct ReportSummary {
     /// Number of checked package configs.
     pub packages: usize,
     /// Number of errors.
@@ -221,7 +221,7 @@ impl SourceText {
     }
 
     /// Returns line and column of a byte offset.
-    pub fn position(&self, offset: usize) -> Position {
+    pub fn position(&self, offset: usize) -> TextPosition {
         self.lines().position(&self.text, offset)
     }
 
@@ -233,12 +233,12 @@ impl SourceText {
 
 impl Diagnostic {
     /// Returns the start position.
-    pub fn start(&self) -> Position {
+    pub fn start(&self) -> TextPosition {
         self.source.position(self.span.start)
     }
 
     /// Returns the end position, after the last character.
-    pub fn end(&self) -> Position {
+    pub fn end(&self) -> TextPosition {
         self.source.position(self.span.end)
     }
 
@@ -313,13 +313,13 @@ impl Report {
     }
 
     /// Returns the counts.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> ReportSummary {
         let count = |severity| {
             let all = self.diagnostics.iter();
             let shown = all.filter(|d| d.severity == severity).count();
             shown + self.withheld.get(&severity).copied().unwrap_or(0)
         };
-        Summary {
+        ReportSummary {
             packages: self.packages,
             errors: count(Severity::Error),
             warnings: count(Severity::Warning),

@@ -16,13 +16,13 @@ pub enum Align {
 /// Rows of cells. A column is as wide as its widest cell. Two spaces separate columns, and lines have
 /// no trailing spaces.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub struct TextTable {
     indent: &'static str,
     columns: Vec<Align>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// Creates a table with these columns.
     #[must_use]
     pub fn new(columns: impl IntoIterator<Item = Align>) -> Self {
@@ -74,7 +74,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut widths = vec![0; self.columns.len()];
         for row in &self.rows {
@@ -102,11 +102,11 @@ impl fmt::Display for Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, Table};
+    use super::{Align, TextTable};
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new([Align::Left, Align::Right, Align::Left]).indented();
+        let mut table = TextTable::new([Align::Left, Align::Right, Align::Left]).indented();
         table.row(["name", "size", "note"]);
         table.row(["中文", "7", ""]);
         table.row(["a", "12345"]);
@@ -116,7 +116,7 @@ mod tests {
     }
     #[test]
     fn markdown_has_a_head_and_escapes_bars() {
-        let mut table = Table::new([Align::Left, Align::Right]);
+        let mut table = TextTable::new([Align::Left, Align::Right]);
         table.row(["name", "size"]);
         table.row(["a|b", "1"]);
         let expected = "| name | size |\n| --- | --: |\n| a\\|b | 1 |\n";

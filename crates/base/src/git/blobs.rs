@@ -4,11 +4,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use super::command::command;
-use super::{Error, Repository};
+use super::{GitError, Repository};
 
 /// A process that returns the content of objects by id.
 #[derive(Debug)]
-pub struct Blobs {
+pub struct GitBlobs {
     child: Child,
     ask: Option<ChildStdin>,
     answer: BufReader<ChildStdout>,
@@ -16,17 +16,17 @@ pub struct Blobs {
 
 impl Repository {
     /// Starts the process.
-    pub fn blobs(&self) -> Result<Blobs, Error> {
+    pub fn blobs(&self) -> Result<GitBlobs, GitError> {
         let mut child = command(self.top())?
             .args(["cat-file", "--batch"])
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(Error::NoGit)?;
-        let gone = || Error::Io(io::ErrorKind::BrokenPipe.into());
+            .map_err(GitError::NoGit)?;
+        let gone = || GitError::Io(io::ErrorKind::BrokenPipe.into());
         let ask = child.stdin.take().ok_or_else(gone)?;
         let answer = BufReader::new(child.stdout.take().ok_or_else(gone)?);
-        Ok(Blobs {
+        Ok(GitBlobs {
             child,
             ask: Some(ask),
             answer,
@@ -34,9 +34,9 @@ impl Repository {
     }
 }
 
-impl Blobs {
+impl GitBlobs {
     /// Returns the content of the file with this id if it has at most `limit` bytes, else its size.
-    pub fn bytes(&mut self, id: &str, limit: u64) -> Result<Result<Vec<u8>, u64>, Error> {
+    pub fn bytes(&mut self, id: &str, limit: u64) -> Result<Result<Vec<u8>, u64>, GitError> {
         let size = self.open(id)?;
         let mut bytes = Vec::new();
         if size > limit {
@@ -48,15 +48,15 @@ impl Blobs {
     }
 
     /// Writes the content of the file with this id to `out`.
-    pub fn copy(&mut self, id: &str, out: &mut dyn Write) -> Result<u64, Error> {
+    pub fn copy(&mut self, id: &str, out: &mut dyn Write) -> Result<u64, GitError> {
         let size = self.open(id)?;
         self.rest(size, out)?;
         Ok(size)
     }
 
     /// Requests an object and returns the size of the content that follows.
-    fn open(&mut self, id: &str) -> Result<u64, Error> {
-        let missing = || Error::NoObject(id.to_owned());
+    fn open(&mut self, id: &str) -> Result<u64, GitError> {
+        let missing = || GitError::NoObject(id.to_owned());
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(missing());
         }
@@ -73,7 +73,7 @@ impl Blobs {
         }
     }
 
-    fn rest(&mut self, size: u64, out: &mut dyn Write) -> Result<(), Error> {
+    fn rest(&mut self, size: u64, out: &mut dyn Write) -> Result<(), GitError> {
         let copied = io::copy(&mut (&mut self.answer).take(size), out)?;
         let mut end = [0];
         self.answer.read_exact(&mut end)?;
@@ -84,7 +84,7 @@ impl Blobs {
     }
 }
 
-impl Drop for Blobs {
+impl Drop for GitBlobs {
     fn drop(&mut self) {
         drop(self.ask.take());
         let _ = self.child.kill();

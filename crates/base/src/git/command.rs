@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, io};
 
-use super::Error;
+use super::GitError;
 
 /// Settings that override those of the repository.
 const SETTINGS: [(&str, &str); 12] = [
@@ -51,12 +51,12 @@ const FILTER_KEYS: [&str; 4] = ["clean", "process", "required", "smudge"];
 const CONFIG_COUNT_VARIABLE: &str = "GIT_CONFIG_COUNT";
 
 /// Creates a Git command in a directory.
-pub(super) fn command(directory: &Path) -> Result<Command, Error> {
+pub(super) fn command(directory: &Path) -> Result<Command, GitError> {
     command_with(directory, &[])
 }
 
 /// Like [`command()`], with additional settings.
-pub(super) fn command_with(directory: &Path, more: &[(String, &str)]) -> Result<Command, Error> {
+pub(super) fn command_with(directory: &Path, more: &[(String, &str)]) -> Result<Command, GitError> {
     let mut command = Command::new(program()?);
     command
         .args(["--no-pager", "--no-optional-locks", "--literal-pathspecs"])
@@ -90,13 +90,13 @@ pub(super) fn command_with(directory: &Path, more: &[(String, &str)]) -> Result<
 
 /// Returns settings that disable every filter, given the names of all settings, each terminated by
 /// a NUL.
-pub(super) fn without_filters(names: &[u8]) -> Result<Vec<(String, &'static str)>, Error> {
+pub(super) fn without_filters(names: &[u8]) -> Result<Vec<(String, &'static str)>, GitError> {
     let mut settings = Vec::new();
     for name in names
         .split(|byte| *byte == 0)
         .filter(|name| name.starts_with(b"filter."))
     {
-        let unusable = || Error::FilterName(String::from_utf8_lossy(name).into_owned());
+        let unusable = || GitError::FilterName(String::from_utf8_lossy(name).into_owned());
         let text = std::str::from_utf8(name).map_err(|_| unusable())?;
         let Some((filter, key)) = text
             .rsplit_once('.')
@@ -124,12 +124,12 @@ pub(super) fn without_filters(names: &[u8]) -> Result<Vec<(String, &'static str)
 
 /// Returns the path of `git`. Relative directories in `PATH` are skipped, because they could be
 /// inside the repository.
-fn program() -> Result<PathBuf, Error> {
+fn program() -> Result<PathBuf, GitError> {
     let path = env::var_os("PATH").unwrap_or_default();
     let name = format!("git{}", env::consts::EXE_SUFFIX);
     let mut places = env::split_paths(&path).filter(|place| place.is_absolute());
     let found = places.find_map(|place| Some(place.join(&name)).filter(|file| file.is_file()));
-    found.ok_or_else(|| Error::NoGit(io::ErrorKind::NotFound.into()))
+    found.ok_or_else(|| GitError::NoGit(io::ErrorKind::NotFound.into()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Error, Repository, run_git};
+use super::{GitError, Repository, run_git};
 use crate::package::reference::normalize;
 
 /// Maximum number of links followed from a path to a file.
@@ -13,13 +13,13 @@ const MAX_LINKS: usize = 8;
 ///
 /// Invariant: no path leaves the root.
 #[derive(Debug, Default)]
-pub struct Listing {
-    entries: BTreeMap<PathBuf, Entry>,
+pub struct GitListing {
+    entries: BTreeMap<PathBuf, GitEntry>,
 }
 
 /// A file as recorded by Git.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct GitEntry {
     /// The type of the entry.
     pub mode: Mode,
     /// The object id of the content.
@@ -39,12 +39,12 @@ pub enum Mode {
 
 impl Repository {
     /// Lists the files of a commit, with their sizes.
-    pub fn tree(&self, commit: &str) -> Result<Listing, Error> {
+    pub fn tree(&self, commit: &str) -> Result<GitListing, GitError> {
         let listed = run_git(
             self.top(),
             &["ls-tree", "-r", "-z", "-l", "--full-tree", commit],
         )?;
-        Ok(Listing::read(&listed, |words| match words {
+        Ok(GitListing::read(&listed, |words| match words {
             [mode, "blob", id, size] => Some((
                 (*mode).to_owned(),
                 (*id).to_owned(),
@@ -55,16 +55,16 @@ impl Repository {
     }
 
     /// Lists the files of the index that have no merge conflict, without sizes.
-    pub fn index(&self) -> Result<Listing, Error> {
+    pub fn index(&self) -> Result<GitListing, GitError> {
         let listed = run_git(self.top(), &["ls-files", "--stage", "-z"])?;
-        Ok(Listing::read(&listed, |words| match words {
+        Ok(GitListing::read(&listed, |words| match words {
             [mode, id, "0"] => Some(((*mode).to_owned(), (*id).to_owned(), 0)),
             _ => None,
         }))
     }
 }
 
-impl Listing {
+impl GitListing {
     /// Parses lines `WORDS<tab>PATH`; `pick` extracts mode, id and size from the words.
     fn read(listed: &[u8], pick: impl Fn(&[&str]) -> Option<(String, String, u64)>) -> Self {
         let lines = listed.split(|byte| *byte == 0);
@@ -81,25 +81,25 @@ impl Listing {
                 mode if mode.starts_with("100") => Mode::File,
                 _ => continue,
             };
-            entries.insert(path, Entry { mode, id, size });
+            entries.insert(path, GitEntry { mode, id, size });
         }
         Self { entries }
     }
 
     /// Returns all entries, sorted by path.
-    pub fn entries(&self) -> impl Iterator<Item = (&Path, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&Path, &GitEntry)> {
         self.entries
             .iter()
             .map(|(path, entry)| (path.as_path(), entry))
     }
 
     /// Returns the entry at `path`.
-    pub fn get(&self, path: &Path) -> Option<&Entry> {
+    pub fn get(&self, path: &Path) -> Option<&GitEntry> {
         self.entries.get(path)
     }
 
     /// Returns the entries below the directory `path`, at any depth.
-    pub fn below<'l>(&'l self, path: &'l Path) -> impl Iterator<Item = (&'l Path, &'l Entry)> {
+    pub fn below<'l>(&'l self, path: &'l Path) -> impl Iterator<Item = (&'l Path, &'l GitEntry)> {
         self.entries().filter(move |(at, _)| at.starts_with(path))
     }
 
@@ -112,8 +112,8 @@ impl Listing {
     pub fn file<E>(
         &self,
         path: &Path,
-        mut target: impl FnMut(&Entry) -> Result<String, E>,
-    ) -> Result<Option<&Entry>, E> {
+        mut target: impl FnMut(&GitEntry) -> Result<String, E>,
+    ) -> Result<Option<&GitEntry>, E> {
         let mut at = path.to_owned();
         for _ in 0..MAX_LINKS {
             match self.get(&at) {

@@ -13,8 +13,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use blobs::Blobs;
-pub use listing::{Entry, Listing, Mode};
+pub use blobs::GitBlobs;
+pub use listing::{GitEntry, GitListing, Mode};
 
 use crate::source::lfs::{self, Pointer};
 use crate::source::{self, same_bytes};
@@ -44,7 +44,7 @@ pub struct Repository {
 
 /// The reason why a Git operation failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum GitError {
     /// The program cannot be run.
     #[error("cannot run `git`: {0}; it must be installed and in the PATH")]
     NoGit(io::Error),
@@ -88,7 +88,7 @@ pub enum Error {
 
 impl Repository {
     /// Returns the repository that contains `path`.
-    pub fn containing(path: &Path) -> Result<Self, Error> {
+    pub fn containing(path: &Path) -> Result<Self, GitError> {
         let path = if path.as_os_str().is_empty() {
             Path::new(".")
         } else {
@@ -103,7 +103,7 @@ impl Repository {
             Ok(top) => Ok(Self {
                 top: PathBuf::from(line(&top)),
             }),
-            Err(Error::Failed { reason, .. }) => Err(Error::NoRepository {
+            Err(GitError::Failed { reason, .. }) => Err(GitError::NoRepository {
                 path: directory.to_owned(),
                 reason,
             }),
@@ -117,8 +117,8 @@ impl Repository {
     }
 
     /// Resolves `revision` to the id of a commit.
-    pub fn commit(&self, revision: &str) -> Result<String, Error> {
-        let unknown = || Error::NoCommit(revision.to_owned());
+    pub fn commit(&self, revision: &str) -> Result<String, GitError> {
+        let unknown = || GitError::NoCommit(revision.to_owned());
         if revision.is_empty() || revision.starts_with('-') || revision.contains(['\0', '\n']) {
             return Err(unknown());
         }
@@ -126,7 +126,7 @@ impl Repository {
         let said = run_git(&self.top, &["rev-parse", "--verify", "--quiet", &name]);
         match said {
             Ok(id) => Ok(line(&id)),
-            Err(Error::Failed { .. }) => Err(unknown()),
+            Err(GitError::Failed { .. }) => Err(unknown()),
             Err(error) => Err(error),
         }
     }
@@ -144,7 +144,7 @@ impl Repository {
     ///
     /// Filters are programs and are not run. A file in Git LFS is compared with its pointer. A file
     /// with another filter counts as changed if Git would have to read it.
-    pub fn changed_since(&self, commit: &str) -> Result<Vec<PathBuf>, Error> {
+    pub fn changed_since(&self, commit: &str) -> Result<Vec<PathBuf>, GitError> {
         let names = run_git(&self.top, &["config", "--list", "--name-only", "-z"])?;
         let compare = command_with(&self.top, &without_filters(&names)?)?;
         let arguments: Vec<&str> = DIFF.iter().copied().chain([commit, "--"]).collect();
@@ -156,7 +156,11 @@ impl Repository {
     }
 
     /// Removes the files whose content matches the commit's Git LFS pointers.
-    fn remove_unchanged_lfs(&self, changed: &mut Vec<PathBuf>, commit: &str) -> Result<(), Error> {
+    fn remove_unchanged_lfs(
+        &self,
+        changed: &mut Vec<PathBuf>,
+        commit: &str,
+    ) -> Result<(), GitError> {
         if changed.is_empty() {
             return Ok(());
         }
@@ -183,7 +187,7 @@ impl Repository {
     }
 
     /// Returns the files that differ between the index and `HEAD`, or exist in only one of them.
-    pub fn staged(&self) -> Result<Vec<PathBuf>, Error> {
+    pub fn staged(&self) -> Result<Vec<PathBuf>, GitError> {
         let staged: Vec<&str> = DIFF.iter().copied().chain(["--cached", "--"]).collect();
         Ok(paths(&run_git(&self.top, &staged)?))
     }
@@ -191,7 +195,7 @@ impl Repository {
 
 /// Returns the files that Git tracks in the working tree with the absolute root `top`, relative to
 /// it. Enclosing repositories are ignored.
-pub fn tracked(top: &Path) -> Result<Vec<PathBuf>, Error> {
+pub fn tracked(top: &Path) -> Result<Vec<PathBuf>, GitError> {
     let mut command = command(top)?;
     command.env("GIT_CEILING_DIRECTORIES", top.parent().unwrap_or(top));
     Ok(paths(&run_command(command, &["ls-files", "-z"])?))
@@ -213,14 +217,14 @@ fn existing_ancestor(path: &Path) -> &Path {
 }
 
 /// Runs a Git command and returns its output.
-fn run_git(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+fn run_git(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
     run_command(command(directory)?, arguments)
 }
 
 /// Like [`run_git`], for a prepared command.
-fn run_command(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+fn run_command(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
     let name = arguments.first().copied().unwrap_or_default().to_owned();
-    let mut child = command.args(arguments).spawn().map_err(Error::NoGit)?;
+    let mut child = command.args(arguments).spawn().map_err(GitError::NoGit)?;
     let mut complaints = child.stderr.take();
     let complaint = std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -238,7 +242,7 @@ fn run_command(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, Erro
     if out.len() as u64 > MAX_OUTPUT {
         let _ = child.kill();
         let _ = child.wait();
-        return Err(Error::TooLong { command: name });
+        return Err(GitError::TooLong { command: name });
     }
     let status = child.wait()?;
     if status.success() {
@@ -247,7 +251,7 @@ fn run_command(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, Erro
     let complaint = complaint.join().unwrap_or_default();
     let complaint = String::from_utf8_lossy(&complaint);
     let first = complaint.lines().find(|line| !line.trim().is_empty());
-    Err(Error::Failed {
+    Err(GitError::Failed {
         command: name,
         reason: first.map_or_else(|| status.to_string(), str::to_owned),
     })

@@ -279,7 +279,7 @@ impl MethodSignature {
     fn read(node: &Node, name: &str, path: JsonPath) -> Self {
         let tensors = |key| {
             let value = node.get(key)?;
-            let array = matches!(value.kind, crate::source::json::Kind::Array(_));
+            let array = matches!(value.kind, crate::source::json::JsonValue::Array(_));
             array.then(|| value.elements().iter().map(TensorSpec::read).collect())
         };
         Self {
@@ -294,7 +294,7 @@ impl MethodSignature {
 impl TensorSpec {
     fn read(node: &Node) -> Self {
         let shape = node.get("shape").and_then(|shape| {
-            let is_array = matches!(shape.kind, crate::source::json::Kind::Array(_));
+            let is_array = matches!(shape.kind, crate::source::json::JsonValue::Array(_));
             let sizes = shape.elements().iter().map(Node::as_i64);
             is_array.then(|| sizes.collect::<Option<Vec<_>>>())?
         });

@@ -14,7 +14,7 @@ use super::bare::{BackendDirectories, BareDirectory};
 use super::config::SCHEMA_ID;
 use super::sieve::{self, NoFilter, WalkFilter};
 use super::walked::{self, WalkRecord, strip_current_dir};
-use super::{Loaded, Roots, config, foreign, model_file, precision};
+use super::{LoadedFile, Roots, config, foreign, model_file, precision};
 use crate::source::hashed::{Map, Set};
 use crate::source::json::Node;
 use crate::source::spread::parallel_map;
@@ -88,7 +88,7 @@ impl FoundFile {
 
     /// Returns whether the file is a package config. A file found in a backend directory may belong
     /// to another library; an explicitly given file is always a config.
-    pub fn is_config(&self, loaded: &Loaded) -> bool {
+    pub fn is_config(&self, loaded: &LoadedFile) -> bool {
         match self.kind {
             FoundKind::Config => self.walked_from.is_none() || foreign::owner(loaded).is_none(),
             FoundKind::MaybeConfig => is_package_config(loaded),
@@ -326,7 +326,7 @@ impl FileId {
 /// Returns whether a `config.json` outside a backend directory is a package config: an object with
 /// `backend`, `variants` or our `$schema`. Text that does not parse counts if it contains both
 /// keys.
-pub fn is_package_config(loaded: &Loaded) -> bool {
+pub fn is_package_config(loaded: &LoadedFile) -> bool {
     match &loaded.document {
         Ok(document) => {
             let root = &document.root;

@@ -3,7 +3,7 @@
 //!
 //! A config with any key that only this format uses counts as a package config, however broken.
 
-use super::Loaded;
+use super::LoadedFile;
 use crate::source::json::Node;
 use crate::source::suggest;
 
@@ -36,7 +36,7 @@ const FOREIGN_KEYS: [(&str, &str); 12] = [
 ];
 
 /// Returns the library that a config belongs to; `None` for a package config or if it is unknown.
-pub fn owner(loaded: &Loaded) -> Option<&'static str> {
+pub fn owner(loaded: &LoadedFile) -> Option<&'static str> {
     let root = &loaded.document.as_ref().ok()?.root;
     let has = |key: &&str| root.get(key).is_some();
     // Either key decides alone: no other library has them.

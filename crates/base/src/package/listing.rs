@@ -33,7 +33,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 
 /// The relevant names in a directory.
 #[derive(Debug)]
-pub struct Listing {
+pub struct DirectoryListing {
     directory: PathBuf,
     marks: MarkerSet,
     models: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Listing {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MarkerSet(u8);
 
-impl Listing {
+impl DirectoryListing {
     /// Lists `directory`, whose absolute path is `absolute`.
     pub fn read(directory: &Path, absolute: &Path) -> Option<Self> {
         let (mut marks, mut models) = (MarkerSet::default(), Vec::new());
@@ -170,14 +170,14 @@ fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use super::{Listing, MAX_ENTRIES};
+    use super::{DirectoryListing, MAX_ENTRIES};
     use std::fs;
     use std::path::Path;
 
     #[test]
     fn what_cannot_be_listed_whole_has_no_listing() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let read = || Listing::read(scratch.path(), Path::new("/p"));
+        let read = || DirectoryListing::read(scratch.path(), Path::new("/p"));
         for number in 0..MAX_ENTRIES {
             fs::write(scratch.path().join(number.to_string()), "").expect("written");
         }
@@ -185,6 +185,6 @@ mod tests {
         fs::write(scratch.path().join("one more"), "").expect("written");
         assert!(read().is_none());
         let nowhere = scratch.path().join("nowhere");
-        assert!(Listing::read(&nowhere, &nowhere).is_none());
+        assert!(DirectoryListing::read(&nowhere, &nowhere).is_none());
     }
 }

@@ -9,14 +9,14 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::source::json::SyntaxError;
-use crate::source::{self, Document, Reader, Span, lfs};
+use crate::source::{self, Document, FileReader, Span, lfs};
 
 /// Maximum size of a config or precision list, in bytes. Real ones have some kilobytes.
 pub const MAX_SIZE: u64 = 4 * 1024 * 1024;
 
 /// A file's text and its parsed document.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedFile {
     /// The valid UTF-8 part of the text; empty if the file could not be read.
     pub text: String,
     /// The parsed document, or the reason why it is missing.
@@ -51,7 +51,7 @@ impl fmt::Display for LoadFault {
     }
 }
 
-impl Loaded {
+impl LoadedFile {
     /// Reads and parses the file at `path`.
     pub fn read(path: &Path) -> Self {
         Self::read_sized(path, None)
@@ -148,7 +148,7 @@ fn unreadable(error: &io::Error) -> LoadFault {
 }
 
 /// Opens a file and returns it with its size. It must be a regular file unless `size` is known.
-fn open(path: &Path, size: Option<u64>) -> Result<(Reader, u64), LoadFault> {
+fn open(path: &Path, size: Option<u64>) -> Result<(FileReader, u64), LoadFault> {
     let file = source::open(path).map_err(|error| match fs::read_link(path) {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => LoadFault::Unreadable(format!(
             "it is a symbolic link to {}, which does not exist",
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     fn fault(bytes: &[u8]) -> LoadFault {
-        Loaded::from_bytes(bytes.to_vec())
+        LoadedFile::from_bytes(bytes.to_vec())
             .document
             .expect_err("broken")
     }

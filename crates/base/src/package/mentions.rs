@@ -13,8 +13,8 @@ use walkdir::WalkDir;
 
 use super::reference::{normalize, resolve};
 use super::walked::strip_current_dir;
-use super::{Loaded, Roots, config, roots, steps};
-use crate::source::json::{Kind, Node};
+use super::{LoadedFile, Roots, config, roots, steps};
+use crate::source::json::{JsonValue, Node};
 
 /// Number of levels that a reference may go up, and down again, outside a repository.
 const MAX_REFERENCE_LEVELS: usize = 2;
@@ -131,8 +131,8 @@ impl ReferenceSearch {
         let mentions = self.configs.iter().find_map(|path| {
             let given = path.canonicalize().ok().and_then(|real| text_of(&real));
             let loaded = match given {
-                Some(text) => Loaded::from_bytes(text.into_bytes()),
-                None => Loaded::read(path),
+                Some(text) => LoadedFile::from_bytes(text.into_bytes()),
+                None => LoadedFile::read(path),
             };
             sought.in_config(path, &loaded, roots)
         });
@@ -175,7 +175,7 @@ impl SoughtFile {
             })
     }
 
-    fn in_config(&self, path: &Path, loaded: &Loaded, roots: &Roots) -> Option<Mention> {
+    fn in_config(&self, path: &Path, loaded: &LoadedFile, roots: &Roots) -> Option<Mention> {
         match &loaded.document {
             Ok(document) => {
                 let directory = roots.absolute(path.parent().unwrap_or(Path::new("")));
@@ -202,9 +202,9 @@ fn place(file: &Path) -> Option<PathBuf> {
 /// counts too.
 fn has_text(node: &Node, is_meant: &dyn Fn(&str) -> bool) -> bool {
     match &node.kind {
-        Kind::String(text) => is_meant(text),
-        Kind::Array(elements) => elements.iter().any(|it| has_text(it, is_meant)),
-        Kind::Object(_) => {
+        JsonValue::String(text) => is_meant(text),
+        JsonValue::Array(elements) => elements.iter().any(|it| has_text(it, is_meant)),
+        JsonValue::Object(_) => {
             let mut members = node.members().iter();
             members.any(|member| has_text(&member.value, is_meant))
         }

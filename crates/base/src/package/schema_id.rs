@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::config::{FILE_NAME, SCHEMA_ID};
 use super::leftover::is_placeholder;
 use super::size::is_size_token;
-use super::{Backend, Loaded};
+use super::{Backend, LoadedFile};
 use crate::source::json::Node;
 
 /// Maximum number of directories of other sizes that are inspected.
@@ -91,7 +91,7 @@ fn of_backends(directory: &Path) -> impl Iterator<Item = PathBuf> {
 fn identifiers(paths: impl Iterator<Item = PathBuf>) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for path in paths {
-        let loaded = Loaded::read(&path);
+        let loaded = LoadedFile::read(&path);
         let id = loaded
             .document
             .as_ref()

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::listing::{Listing, MARKER_FILES};
+use super::listing::{DirectoryListing, MARKER_FILES};
 use super::sieve::SETTINGS_FILE;
 use super::{card, precision};
 
@@ -34,7 +34,7 @@ enum RecordSource<'a> {
         walked: &'a WalkRecord,
     },
     /// A single directory and its parent.
-    Listing(&'a Listing),
+    Listing(&'a DirectoryListing),
 }
 
 impl WalkRecord {
@@ -69,7 +69,7 @@ impl WalkRecord {
 
 impl<'a> RecordedDirectories<'a> {
     /// Wraps a single listing.
-    pub fn listed(listing: &'a Listing) -> Self {
+    pub fn listed(listing: &'a DirectoryListing) -> Self {
         Self(RecordSource::Listing(listing))
     }
 
@@ -143,7 +143,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{Listing, RecordedDirectories};
+    use super::{DirectoryListing, RecordedDirectories};
 
     #[test]
     fn a_listing_speaks_of_its_directory_alone() {
@@ -152,7 +152,7 @@ mod tests {
         for name in ["pkgtool.toml", "m.pte", "config.json", ".gitattributes"] {
             fs::write(directory.join(name), "").expect("written");
         }
-        let listing = Listing::read(directory, Path::new("/p")).expect("a listing");
+        let listing = DirectoryListing::read(directory, Path::new("/p")).expect("a listing");
         let seen = RecordedDirectories::listed(&listing);
         assert_eq!(seen.has_settings(Path::new("/p")), Some(true));
         assert_eq!(seen.has_list(Path::new("/p")), Some(false));

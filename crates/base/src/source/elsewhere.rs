@@ -12,13 +12,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::ReadAt;
 
 /// Bytes of a remote file, readable from several threads.
-pub type Far = Arc<dyn ReadAt + Send + Sync>;
+pub type RemoteBytes = Arc<dyn ReadAt + Send + Sync>;
 
 /// The source of bytes for files below a folder.
 pub trait RemoteStore: Send + Sync {
     /// Returns the bytes of the file at this path below the folder; `None` if the content is on
     /// disk.
-    fn open(&self, below: &Path) -> Option<io::Result<Far>>;
+    fn open(&self, below: &Path) -> Option<io::Result<RemoteBytes>>;
 
     /// Returns a text that two files share if and only if their contents are equal; `None` if that
     /// is unknown without reading them.
@@ -54,7 +54,7 @@ impl Drop for MountedStore {
 }
 
 /// Opens the file at `path` if it is remote.
-pub(super) fn open(path: &Path) -> Option<io::Result<Far>> {
+pub(super) fn open(path: &Path) -> Option<io::Result<RemoteBytes>> {
     let (store, below) = find(path)?;
     store.open(&below)
 }

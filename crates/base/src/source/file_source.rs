@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::elsewhere::{self, Far};
+use super::elsewhere::{self, RemoteBytes};
 use super::{ReadAt, opener};
 
 /// A regular file, opened once. Its length is determined when it is opened.
@@ -20,12 +20,12 @@ pub struct FileSource {
 
 enum Bytes {
     Disk(File),
-    Far(Far),
+    Far(RemoteBytes),
 }
 
 /// A reader of a file's bytes from beginning to end.
 #[derive(Debug)]
-pub struct Reader {
+pub struct FileReader {
     bytes: Bytes,
     /// Number of bytes read so far; a file on disk tracks that itself.
     at: u64,
@@ -45,12 +45,12 @@ impl FileSource {
 
 /// Opens the file at `path` for reading from the beginning. Rejects links that lead out of the
 /// package. Never blocks on a pipe or a device.
-pub fn open(path: &Path) -> io::Result<Reader> {
+pub fn open(path: &Path) -> io::Result<FileReader> {
     let bytes = match elsewhere::open(path) {
         Some(far) => Bytes::Far(far?),
         None => Bytes::Disk(opener::open(path)?),
     };
-    Ok(Reader { bytes, at: 0 })
+    Ok(FileReader { bytes, at: 0 })
 }
 
 /// Reads the regular file at `path`, of at most `most` bytes.
@@ -72,7 +72,7 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(invalid)
 }
 
-impl Reader {
+impl FileReader {
     /// Returns the file's length in bytes; fails if it is not a regular file.
     pub fn size(&self) -> io::Result<u64> {
         match &self.bytes {
@@ -86,7 +86,7 @@ impl Reader {
     }
 }
 
-impl Read for Reader {
+impl Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let far = match &mut self.bytes {
             Bytes::Disk(file) => return file.read(buffer),

@@ -14,7 +14,7 @@ use jsonc_parser::errors::ParseErrorKind;
 use serde_json::error::Category;
 
 pub use super::key::Key;
-pub use super::node::{Kind, MAX_DEPTH, MAX_KEY_BYTES, MAX_VALUES, Member, Node};
+pub use super::node::{JsonValue, MAX_DEPTH, MAX_KEY_BYTES, MAX_VALUES, Member, Node};
 pub use super::syntax::SyntaxError;
 
 use super::sound::ValidJson;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// A position in a text as people and editors name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Position {
+pub struct TextPosition {
     /// Line, from 1.
     pub line: usize,
     /// Column in Unicode scalar values, from 1.
@@ -31,11 +31,11 @@ impl LineIndex {
     }
 
     /// Returns the position of `offset` in `text`, the text of this index.
-    pub fn position(&self, text: &str, offset: usize) -> Position {
+    pub fn position(&self, text: &str, offset: usize) -> TextPosition {
         let offset = text.floor_char_boundary(offset);
         let line = self.line_of(offset);
         let column = text[self.starts[line]..offset].chars().count() + 1;
-        Position {
+        TextPosition {
             line: line + 1,
             column,
             offset,

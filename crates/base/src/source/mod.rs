@@ -37,9 +37,9 @@ pub mod text;
 pub mod trail;
 
 pub use editor::Editor;
-pub use file_source::{FileSource, Reader, open, read, read_text};
+pub use file_source::{FileReader, FileSource, open, read, read_text};
 pub use json::{Document, JsonPath};
-pub use lines::{LineIndex, Position};
+pub use lines::{LineIndex, TextPosition};
 pub use node::Members;
 pub use opener::metadata;
 pub use pages::Pages;

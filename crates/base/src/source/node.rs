@@ -27,12 +27,12 @@ pub struct Node {
     /// The span of the value's text, including quotes and brackets.
     pub span: Span,
     /// The value.
-    pub kind: Kind,
+    pub kind: JsonValue,
 }
 
 /// A JSON value by type.
 #[derive(Debug, Clone)]
-pub enum Kind {
+pub enum JsonValue {
     /// `null`
     Null,
     /// `true` or `false`
@@ -79,7 +79,7 @@ impl Node {
     /// object.
     pub fn member(&self, key: &str) -> Option<&Member> {
         match &self.kind {
-            Kind::Object(members) => members.last(key),
+            JsonValue::Object(members) => members.last(key),
             _ => None,
         }
     }
@@ -92,7 +92,7 @@ impl Node {
     /// Returns the members of an object; empty for anything else.
     pub fn members(&self) -> &[Member] {
         match &self.kind {
-            Kind::Object(members) => members,
+            JsonValue::Object(members) => members,
             _ => &[],
         }
     }
@@ -100,7 +100,7 @@ impl Node {
     /// Returns the effective members: the last one of each key.
     pub fn effective_members(&self) -> impl Iterator<Item = &Member> {
         let members = match &self.kind {
-            Kind::Object(members) => Some(members.effective()),
+            JsonValue::Object(members) => Some(members.effective()),
             _ => None,
         };
         members.into_iter().flatten()
@@ -109,7 +109,7 @@ impl Node {
     /// Returns the elements of an array; empty for anything else.
     pub fn elements(&self) -> &[Node] {
         match &self.kind {
-            Kind::Array(elements) => elements,
+            JsonValue::Array(elements) => elements,
             _ => &[],
         }
     }
@@ -117,7 +117,7 @@ impl Node {
     /// Returns the string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.kind {
-            Kind::String(text) => Some(text),
+            JsonValue::String(text) => Some(text),
             _ => None,
         }
     }
@@ -126,7 +126,7 @@ impl Node {
     /// Out-of-range numbers are clamped.
     pub fn as_i64(&self) -> Option<i64> {
         // The fast path for nearly every number of a config.
-        if let Kind::Number(text) = &self.kind
+        if let JsonValue::Number(text) = &self.kind
             && let Ok(plain) = text.parse()
         {
             return Some(plain);
@@ -143,7 +143,7 @@ impl Node {
     /// Returns the number as `serde_json` represents it, if it is one.
     pub fn as_number(&self) -> Option<Number> {
         match &self.kind {
-            Kind::Number(text) => text.parse().ok(),
+            JsonValue::Number(text) => text.parse().ok(),
             _ => None,
         }
     }
@@ -151,12 +151,12 @@ impl Node {
     /// Returns the value without positions; the last member of each repeated key.
     pub fn to_value(&self) -> Value {
         match &self.kind {
-            Kind::Null => Value::Null,
-            Kind::Bool(truth) => Value::Bool(*truth),
-            Kind::Number(_) => self.as_number().map_or(Value::Null, Value::Number),
-            Kind::String(text) => Value::String(text.to_string()),
-            Kind::Array(elements) => elements.iter().map(Self::to_value).collect(),
-            Kind::Object(members) => members
+            JsonValue::Null => Value::Null,
+            JsonValue::Bool(truth) => Value::Bool(*truth),
+            JsonValue::Number(_) => self.as_number().map_or(Value::Null, Value::Number),
+            JsonValue::String(text) => Value::String(text.to_string()),
+            JsonValue::Array(elements) => elements.iter().map(Self::to_value).collect(),
+            JsonValue::Object(members) => members
                 .effective()
                 .map(|member| (member.key.to_string(), member.value.to_value()))
                 .collect(),
@@ -165,12 +165,12 @@ impl Node {
 
     /// Returns whether it is `null`.
     pub fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Null)
+        matches!(self.kind, JsonValue::Null)
     }
 
     /// Returns whether it is an object.
     pub fn is_object(&self) -> bool {
-        matches!(self.kind, Kind::Object(_))
+        matches!(self.kind, JsonValue::Object(_))
     }
 }
 
@@ -271,7 +271,7 @@ impl<'a> IntoIterator for &'a Members {
 #[cfg(test)]
 mod tests {
     use crate::source::Document;
-    use crate::source::json::{Kind, Node};
+    use crate::source::json::{JsonValue, Node};
 
     #[test]
     fn of_repeated_keys_the_last_counts_at_every_width() {
@@ -290,7 +290,7 @@ mod tests {
                 let last = last.map(|i| i64::try_from(i).expect("a small number"));
                 assert_eq!(found, last, "{key} of {text}");
             }
-            if let Kind::Object(members) = &root.kind {
+            if let JsonValue::Object(members) = &root.kind {
                 let repeated = members.with_repetition().filter(|(_, again)| *again);
                 assert_eq!(repeated.count(), width - width.min(5), "{text}");
             }

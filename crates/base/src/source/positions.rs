@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use serde_json::Number;
 
 use super::Span;
-use super::node::{Kind, MAX_DEPTH, MAX_KEY_BYTES, MAX_VALUES, Member, Members, Node};
+use super::node::{JsonValue, MAX_DEPTH, MAX_KEY_BYTES, MAX_VALUES, Member, Members, Node};
 
 /// Number of digits that surely fit a 64-bit float, whose limit is 308.
 const MAX_FINITE_DIGITS: usize = 300;
@@ -54,13 +54,13 @@ impl TreeScanner<'_> {
             b'{' => {
                 let members = Members::from(self.listed(b'}', Self::member)?);
                 self.repeats |= members.repeats();
-                Kind::Object(members)
+                JsonValue::Object(members)
             }
-            b'[' => Kind::Array(self.listed(b']', Self::value)?),
-            b'"' => Kind::String(self.string()?),
-            b't' => self.word("true", Kind::Bool(true))?,
-            b'f' => self.word("false", Kind::Bool(false))?,
-            b'n' => self.word("null", Kind::Null)?,
+            b'[' => JsonValue::Array(self.listed(b']', Self::value)?),
+            b'"' => JsonValue::String(self.string()?),
+            b't' => self.word("true", JsonValue::Bool(true))?,
+            b'f' => self.word("false", JsonValue::Bool(false))?,
+            b'n' => self.word("null", JsonValue::Null)?,
             _ => self.number()?,
         };
         let span = Span::new(start, self.at);
@@ -136,20 +136,20 @@ impl TreeScanner<'_> {
         }
     }
 
-    fn word(&mut self, word: &str, kind: Kind) -> Option<Kind> {
+    fn word(&mut self, word: &str, kind: JsonValue) -> Option<JsonValue> {
         let rest = self.text.as_bytes().get(self.at..)?;
         self.at += word.len();
         rest.starts_with(word.as_bytes()).then_some(kind)
     }
 
-    fn number(&mut self) -> Option<Kind> {
+    fn number(&mut self) -> Option<JsonValue> {
         let rest = self.text.get(self.at..)?;
         let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let length = rest.as_bytes().iter().take_while(|b| is_part(b)).count();
         let text = &rest[..length];
         self.at += length;
         let is_number = is_plain_number(text) || text.parse::<Number>().is_ok();
-        is_number.then(|| Kind::Number(text.into()))
+        is_number.then(|| JsonValue::Number(text.into()))
     }
 
     /// Skips spaces, which most white space consists of.
@@ -223,7 +223,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{MAX_KEY_BYTES, MAX_VALUES, tree};
-    use crate::source::json::{Kind, Node};
+    use crate::source::json::{JsonValue, Node};
 
     fn parts(node: &Node, text: &str, out: &mut Vec<String>) {
         out.push(text[node.span.start..node.span.end].to_owned());
@@ -256,7 +256,7 @@ mod tests {
         ];
         assert_eq!(found, words);
         assert_eq!(root.members()[0].key, "a\"");
-        assert!(matches!(&root.members()[1].value.kind, Kind::String(text) if text == "\\"));
+        assert!(matches!(&root.members()[1].value.kind, JsonValue::String(text) if text == "\\"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::json::{Kind, Node};
+use super::json::{JsonValue, Node};
 
 /// Maximum line length of an array or object on one line, in characters.
 const MAX_LINE_CHARS: usize = 100;
@@ -223,7 +223,7 @@ impl StyleEvidence<'_> {
         let written = &self.text[node.span.start..node.span.end];
         let on_one_line = !written.contains('\n');
         match &node.kind {
-            Kind::Array(elements) if !elements.is_empty() => {
+            JsonValue::Array(elements) if !elements.is_empty() => {
                 if elements.iter().all(is_scalar_node) && elements.len() > 1 {
                     self.arrays[usize::from(on_one_line)] += 1;
                 }
@@ -233,7 +233,7 @@ impl StyleEvidence<'_> {
                     self.visit(element, own.as_deref().or(outer));
                 }
             }
-            Kind::Object(members) if !members.is_empty() => {
+            JsonValue::Object(members) if !members.is_empty() => {
                 let is_simple = |node: &Node| {
                     is_scalar_node(node)
                         || !node.elements().is_empty() && node.elements().iter().all(is_scalar_node)
@@ -286,7 +286,7 @@ pub(super) fn indentation(text: &str, at: usize) -> Option<&str> {
 }
 
 fn is_scalar_node(node: &Node) -> bool {
-    !matches!(node.kind, Kind::Array(_) | Kind::Object(_))
+    !matches!(node.kind, JsonValue::Array(_) | JsonValue::Object(_))
 }
 
 #[cfg(test)]

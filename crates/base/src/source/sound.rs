@@ -15,9 +15,9 @@ impl<'de> Deserialize<'de> for ValidJson {
 }
 
 /// A key of an object.
-struct Key;
+struct ValidKey;
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for ValidKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(AnyValue).map(|ValidJson| Self)
     }
@@ -62,7 +62,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ValidJson, A::Error> {
-        while let Some((Key, ValidJson)) = members.next_entry()? {}
+        while let Some((ValidKey, ValidJson)) = members.next_entry()? {}
         Ok(ValidJson)
     }
 }

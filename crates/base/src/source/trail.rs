@@ -9,11 +9,11 @@ use super::JsonPath;
 /// The path from the root of a document to a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Trail<'a> {
-    last: Option<(&'a Trail<'a>, Step<'a>)>,
+    last: Option<(&'a Trail<'a>, TrailStep<'a>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Step<'a> {
+enum TrailStep<'a> {
     Key(&'a str),
     Index(usize),
 }
@@ -27,14 +27,14 @@ impl<'a> Trail<'a> {
     /// Returns this path extended by a member's key.
     #[must_use]
     pub fn key(&'a self, key: &'a str) -> Self {
-        let last = Some((self, Step::Key(key)));
+        let last = Some((self, TrailStep::Key(key)));
         Self { last }
     }
 
     /// Returns this path extended by an element's index.
     #[must_use]
     pub fn index(&'a self, index: usize) -> Self {
-        let last = Some((self, Step::Index(index)));
+        let last = Some((self, TrailStep::Index(index)));
         Self { last }
     }
 
@@ -42,8 +42,8 @@ impl<'a> Trail<'a> {
     pub fn to_path(&self) -> JsonPath {
         match self.last {
             None => JsonPath::root(),
-            Some((parent, Step::Key(key))) => parent.to_path().key(key),
-            Some((parent, Step::Index(index))) => parent.to_path().index(index),
+            Some((parent, TrailStep::Key(key))) => parent.to_path().key(key),
+            Some((parent, TrailStep::Index(index))) => parent.to_path().index(index),
         }
     }
 }

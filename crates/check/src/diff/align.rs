@@ -5,7 +5,7 @@ const MAX_PAIRS: usize = 1_000_000;
 
 /// An element of one list or of both, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pair {
+pub(super) enum AlignedPair {
     /// In both.
     Both(usize, usize),
     /// In the first only.
@@ -16,9 +16,13 @@ pub(super) enum Pair {
 
 /// Aligns two lists by a longest common subsequence of elements that are the `same`. Elements in
 /// between are paired in order. Returns `None` if the lists are too long.
-pub(super) fn align<T>(old: &[T], new: &[T], same: impl Fn(&T, &T) -> bool) -> Option<Vec<Pair>> {
+pub(super) fn align<T>(
+    old: &[T],
+    new: &[T],
+    same: impl Fn(&T, &T) -> bool,
+) -> Option<Vec<AlignedPair>> {
     if old.len() == new.len() {
-        return Some((0..old.len()).map(|at| Pair::Both(at, at)).collect());
+        return Some((0..old.len()).map(|at| AlignedPair::Both(at, at)).collect());
     }
     let width = new.len() + 1;
     if (old.len() + 1).checked_mul(width)? > MAX_PAIRS {
@@ -40,7 +44,7 @@ pub(super) fn align<T>(old: &[T], new: &[T], same: impl Fn(&T, &T) -> bool) -> O
     while i < old.len() && j < new.len() {
         if same(&old[i], &new[j]) {
             close(&mut gap, &mut pairs);
-            pairs.push(Pair::Both(i, j));
+            pairs.push(AlignedPair::Both(i, j));
             (i, j) = (i + 1, j + 1);
         } else if longest[(i + 1) * width + j] >= longest[i * width + j + 1] {
             gap.0.push(i);
@@ -56,30 +60,38 @@ pub(super) fn align<T>(old: &[T], new: &[T], same: impl Fn(&T, &T) -> bool) -> O
     Some(pairs)
 }
 
-fn close(gap: &mut (Vec<usize>, Vec<usize>), pairs: &mut Vec<Pair>) {
+fn close(gap: &mut (Vec<usize>, Vec<usize>), pairs: &mut Vec<AlignedPair>) {
     let (old, new) = (std::mem::take(&mut gap.0), std::mem::take(&mut gap.1));
     let both = old.len().min(new.len());
-    pairs.extend(old.iter().zip(&new).map(|(i, j)| Pair::Both(*i, *j)));
-    pairs.extend(old[both..].iter().map(|i| Pair::Old(*i)));
-    pairs.extend(new[both..].iter().map(|j| Pair::New(*j)));
+    pairs.extend(old.iter().zip(&new).map(|(i, j)| AlignedPair::Both(*i, *j)));
+    pairs.extend(old[both..].iter().map(|i| AlignedPair::Old(*i)));
+    pairs.extend(new[both..].iter().map(|j| AlignedPair::New(*j)));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Pair, align};
+    use super::{AlignedPair, align};
 
     #[test]
     fn what_is_new_is_told_from_what_changed() {
         let pairs = |old: &[char], new: &[char]| align(old, new, |a, b| a == b);
         assert_eq!(
             pairs(&['a', 'b'], &['x', 'b', 'c']),
-            Some(vec![Pair::Both(0, 0), Pair::Both(1, 1), Pair::New(2)])
+            Some(vec![
+                AlignedPair::Both(0, 0),
+                AlignedPair::Both(1, 1),
+                AlignedPair::New(2)
+            ])
         );
         assert_eq!(
             pairs(&['a', 'b', 'c'], &['a', 'c']),
-            Some(vec![Pair::Both(0, 0), Pair::Old(1), Pair::Both(2, 1)])
+            Some(vec![
+                AlignedPair::Both(0, 0),
+                AlignedPair::Old(1),
+                AlignedPair::Both(2, 1)
+            ])
         );
-        assert_eq!(pairs(&[], &['a']), Some(vec![Pair::New(0)]));
+        assert_eq!(pairs(&[], &['a']), Some(vec![AlignedPair::New(0)]));
         assert_eq!(align(&vec![0; 2000], &vec![0; 2001], |a, b| a == b), None);
     }
 }

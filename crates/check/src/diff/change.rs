@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Kind, Level};
+use super::{ChangeKind, ChangeLevel};
 
 /// The location of a change in a package. Fields are `None` for a change at a higher level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -23,7 +23,7 @@ pub struct ChangeLocation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The kind of change.
-    pub kind: &'static Kind,
+    pub kind: &'static ChangeKind,
     /// The location.
     pub place: ChangeLocation,
     /// The changed part, in two or three words (`input 0`, `license`).
@@ -49,7 +49,7 @@ pub struct Difference {
 
 /// Number of changes at each level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct ChangeSummary {
     /// Breaking changes.
     pub breaking: usize,
     /// Compatible changes.
@@ -94,7 +94,7 @@ impl ChangeLocation {
 impl Change {
     /// Creates a change from an old to a new value.
     pub(super) fn new(
-        kind: &'static Kind,
+        kind: &'static ChangeKind,
         place: &ChangeLocation,
         subject: impl Into<String>,
         old: impl Into<Option<String>>,
@@ -133,15 +133,15 @@ impl Change {
 
 impl Difference {
     /// Counts the changes at each level.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> ChangeSummary {
         let count = |level| {
             let changes = self.changes.iter();
             changes.filter(|one| one.kind.level == level).count()
         };
-        Summary {
-            breaking: count(Level::Breaking),
-            compatible: count(Level::Compatible),
-            cosmetic: count(Level::Cosmetic),
+        ChangeSummary {
+            breaking: count(ChangeLevel::Breaking),
+            compatible: count(ChangeLevel::Compatible),
+            cosmetic: count(ChangeLevel::Cosmetic),
         }
     }
 

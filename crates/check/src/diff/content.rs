@@ -17,7 +17,7 @@ const MAX_FILES: usize = 10_000;
 
 /// The content at a path.
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub(super) enum PathContent {
     /// Missing or unreadable; holds the reason.
     Missing(String),
     /// A Git LFS pointer.
@@ -30,7 +30,7 @@ pub(super) enum Content {
     Unread(u64),
 }
 
-impl Content {
+impl PathContent {
     /// Inspects a path.
     pub(super) fn look(path: &Path) -> Self {
         let metadata = match source::metadata(path) {

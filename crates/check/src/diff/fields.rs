@@ -7,13 +7,13 @@ use super::kinds::{
 use super::part::FileVersion;
 use super::tree::Package;
 use super::variants::{presence, renamed};
-use super::{Change, ChangeLocation, Kind, tokenizer};
+use super::{Change, ChangeKind, ChangeLocation, tokenizer};
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::json::Node;
 
 /// Adds the changes to `out`.
 pub(super) fn compare(old: &Package, new: &Package, place: &ChangeLocation, out: &mut Vec<Change>) {
-    let mut field = |kind: &'static Kind, name: &str, a: Option<&str>, b: Option<&str>| {
+    let mut field = |kind: &'static ChangeKind, name: &str, a: Option<&str>, b: Option<&str>| {
         if a != b {
             let values = (a.map(quoted), b.map(quoted));
             out.push(Change::new(

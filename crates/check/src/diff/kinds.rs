@@ -1,14 +1,14 @@
 //! All kinds of change with their levels: the stable contract of `pkgtool diff`.
 
-use super::Level;
+use super::ChangeLevel;
 
 /// A kind of change.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct ChangeKind {
     /// The stable name, for scripts.
     pub name: &'static str,
     /// The severity.
-    pub level: Level,
+    pub level: ChangeLevel,
     /// The meaning, in words.
     pub meaning: &'static str,
 }
@@ -17,15 +17,15 @@ macro_rules! kinds {
     ($($constant:ident $level:ident $name:literal $meaning:literal)*) => {
         $(
             #[doc = $meaning]
-            pub(super) static $constant: Kind = Kind {
+            pub(super) static $constant: ChangeKind = ChangeKind {
                 name: $name,
-                level: Level::$level,
+                level: ChangeLevel::$level,
                 meaning: $meaning,
             };
         )*
 
         /// All kinds, breaking ones first.
-        pub static KINDS: &[&Kind] = &[$(&$constant),*];
+        pub static KINDS: &[&ChangeKind] = &[$(&$constant),*];
     };
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The severity of a change for users of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum ChangeLevel {
     /// Uses of the older version may fail or give other results with the newer one.
     Breaking,
     /// Uses of the older version continue to work.
@@ -14,7 +14,7 @@ pub enum Level {
     Cosmetic,
 }
 
-impl Level {
+impl ChangeLevel {
     /// All levels, the most severe first.
     pub const ALL: [Self; 3] = [Self::Breaking, Self::Compatible, Self::Cosmetic];
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::kinds::{DECLARED, METHOD_ADDED, METHOD_REMOVED, ORDER};
 use super::part::FileVersion;
-use super::signature::Signature;
+use super::signature::DeclaredSignature;
 use super::{Change, ChangeLocation, tensors};
 
 /// Formats whose tensors are passed by name.
@@ -43,7 +43,7 @@ pub(super) fn compare(
         (None, None) => {}
         // If one side declares no methods, those of its model file are compared instead.
         (a, b) => {
-            let side = |declared: &Option<Vec<Signature>>, part: &FileVersion| {
+            let side = |declared: &Option<Vec<DeclaredSignature>>, part: &FileVersion| {
                 let of_model = || part.of_model();
                 declared.clone().or_else(of_model).map(declarable)
             };
@@ -53,7 +53,7 @@ pub(super) fn compare(
                 // Names come from the author, so adding or omitting them is not a change.
                 mixed.retain(|one| one.kind != &super::kinds::TENSOR_NAME && one.kind != &ORDER);
             }
-            let methods = |declared: &Option<Vec<Signature>>| {
+            let methods = |declared: &Option<Vec<DeclaredSignature>>| {
                 declared.as_ref().map(|methods| match methods.len() {
                     1 => "1 method".to_owned(),
                     count => format!("{count} methods"),
@@ -74,13 +74,16 @@ pub(super) fn compare(
     out.append(&mut found);
 }
 
-fn declarable(methods: Vec<Signature>) -> Vec<Signature> {
-    methods.into_iter().map(Signature::declarable).collect()
+fn declarable(methods: Vec<DeclaredSignature>) -> Vec<DeclaredSignature> {
+    methods
+        .into_iter()
+        .map(DeclaredSignature::declarable)
+        .collect()
 }
 
 fn sets(
-    old: &[Signature],
-    new: &[Signature],
+    old: &[DeclaredSignature],
+    new: &[DeclaredSignature],
     by_name: bool,
     place: &ChangeLocation,
     out: &mut Vec<Change>,
@@ -105,7 +108,7 @@ fn sets(
             None => change,
         });
     }
-    let is_new = |method: &&Signature| !was.contains_key(method.name.as_str());
+    let is_new = |method: &&DeclaredSignature| !was.contains_key(method.name.as_str());
     for method in new.iter().filter(is_new) {
         let subject = format!("method `{}`", method.name);
         out.push(Change::new(
@@ -117,7 +120,7 @@ fn sets(
         ));
     }
     if !order.is_sorted() {
-        let names = |methods: &[Signature]| {
+        let names = |methods: &[DeclaredSignature]| {
             let names: Vec<&str> = methods.iter().map(|method| method.name.as_str()).collect();
             names.join(", ")
         };
@@ -126,7 +129,7 @@ fn sets(
     }
 }
 
-fn places(methods: &[Signature]) -> HashMap<&str, usize> {
+fn places(methods: &[DeclaredSignature]) -> HashMap<&str, usize> {
     let names = methods.iter().map(|method| method.name.as_str());
     names.zip(0..).collect()
 }

@@ -26,9 +26,9 @@ mod tokenizer;
 mod tree;
 mod variants;
 
-pub use change::{Change, ChangeLocation, Difference, Summary};
-pub use kinds::{KINDS, Kind};
-pub use level::Level;
+pub use change::{Change, ChangeLocation, ChangeSummary, Difference};
+pub use kinds::{ChangeKind, KINDS};
+pub use level::ChangeLevel;
 pub use packages::compare;
 pub use revision::{RevisionError, WrittenTree, write_revision};
-pub use tree::{Reading, Tree};
+pub use tree::{ComparedTree, Reading};

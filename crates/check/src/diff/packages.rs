@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::kinds::{
     PACKAGE_ADDED, PACKAGE_BROKEN, PACKAGE_MENDED, PACKAGE_REMOVED, PRECISION_LIST,
 };
-use super::tree::{Package, Packages, Reading, Tree};
+use super::tree::{ComparedTree, Package, Packages, Reading};
 use super::{Change, ChangeLocation, Difference, fields, variants};
 use pkgtool_base::package::PrecisionList;
 
 /// Returns the changes from `old` to `new`.
-pub fn compare(old: &Tree, new: &Tree, reading: Reading) -> Difference {
+pub fn compare(old: &ComparedTree, new: &ComparedTree, reading: Reading) -> Difference {
     let (old, new) = rayon::join(|| old.read(reading), || new.read(reading));
     let mut difference = Difference {
         notes: [&old.notes[..], &new.notes[..]].concat(),
@@ -63,7 +63,7 @@ fn place(package: &Package) -> ChangeLocation {
     }
 }
 
-fn whole(kind: &'static super::Kind, package: &Package) -> Change {
+fn whole(kind: &'static super::ChangeKind, package: &Package) -> Change {
     let subject = format!("package `{}`", package.path);
     Change::new(kind, &place(package), subject, None, None)
 }

@@ -1,8 +1,8 @@
 //! A referenced file with its declared methods and its model header.
 
-use super::content::Content;
+use super::content::PathContent;
 use super::reference::References;
-use super::signature::Signature;
+use super::signature::DeclaredSignature;
 use pkgtool_base::package::{Config, FileRef, MethodGroup, Variant, model_file};
 use pkgtool_model::{self as model, ModelInfo};
 
@@ -14,11 +14,11 @@ pub(super) struct FileVersion {
     /// The reference as written.
     pub(super) reference: String,
     /// The content at the reference.
-    pub(super) content: Content,
+    pub(super) content: PathContent,
     /// The file interpreted as a model.
     pub(super) model: ModelContent,
     /// The declared methods.
-    pub(super) declared: Option<Vec<Signature>>,
+    pub(super) declared: Option<Vec<DeclaredSignature>>,
 }
 
 /// A file interpreted as a model.
@@ -73,7 +73,13 @@ impl FileVersion {
             },
             _ => ModelContent::Unknown,
         };
-        let declared = group.map(|group| group.methods.iter().map(Signature::declared).collect());
+        let declared = group.map(|group| {
+            group
+                .methods
+                .iter()
+                .map(DeclaredSignature::declared)
+                .collect()
+        });
         Self {
             component: file.component.clone(),
             reference: file.reference.clone(),
@@ -92,10 +98,11 @@ impl FileVersion {
     }
 
     /// Returns the methods of the model file, under the names by which they are called.
-    pub(super) fn of_model(&self) -> Option<Vec<Signature>> {
+    pub(super) fn of_model(&self) -> Option<Vec<DeclaredSignature>> {
         let info = self.info()?;
         let methods = info.methods.iter().filter(|method| !method.constant);
-        let mut methods: Vec<Signature> = methods.map(Signature::of_model).collect();
+        let mut methods: Vec<DeclaredSignature> =
+            methods.map(DeclaredSignature::of_model).collect();
         // If the file does not name its only method, the config does.
         if let ([method], false) = (&mut methods[..], info.names_methods) {
             "forward".clone_into(&mut method.name);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::content::Content;
+use super::content::PathContent;
 use pkgtool_base::package::reference::resolve;
 
 /// The context in which the references of a config are resolved.
@@ -16,14 +16,14 @@ pub(super) struct References<'a> {
 
 impl References<'_> {
     /// Returns the content that a reference leads to.
-    pub(super) fn content(&self, reference: &str) -> Content {
+    pub(super) fn content(&self, reference: &str) -> PathContent {
         let path = match resolve(&self.directory, self.depth, reference) {
             Ok(path) => path,
-            Err(error) => return Content::Missing(format!("the reference {error}")),
+            Err(error) => return PathContent::Missing(format!("the reference {error}")),
         };
-        match Content::look(&path) {
-            Content::Missing(_) if self.unread.contains_key(&path) => {
-                Content::Unread(self.unread[&path])
+        match PathContent::look(&path) {
+            PathContent::Missing(_) if self.unread.contains_key(&path) => {
+                PathContent::Unread(self.unread[&path])
             }
             content => content,
         }

@@ -9,10 +9,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Reading, Tree};
-use pkgtool_base::git::{self, Blobs, Entry, Listing, Repository};
+use super::{ComparedTree, Reading};
+use pkgtool_base::git::{self, GitBlobs, GitEntry, GitListing, Repository};
 use pkgtool_base::package::reference::{normalize, resolve};
-use pkgtool_base::package::{Config, Loaded, config, load, model_file, precision, roots};
+use pkgtool_base::package::{Config, LoadedFile, config, load, model_file, precision, roots};
 use pkgtool_base::source::lfs;
 
 /// Maximum number of configs in one revision.
@@ -30,7 +30,7 @@ const MAX_TARGET_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub struct WrittenTree {
     /// The tree to read.
-    pub tree: Tree,
+    pub tree: ComparedTree,
     _directory: tempfile::TempDir,
 }
 
@@ -39,7 +39,7 @@ pub struct WrittenTree {
 pub enum RevisionError {
     /// A Git command failed.
     #[error("{0}")]
-    Git(#[from] git::Error),
+    Git(#[from] git::GitError),
     /// The path does not exist in the revision.
     #[error("revision `{revision}` has neither a file nor a directory `{path}`")]
     NoPath {
@@ -89,7 +89,7 @@ pub fn write_revision(
         .map_err(failed)?;
     // Links in the directory's own path would make file paths and resolved references differ.
     let root = directory.path().canonicalize().map_err(failed)?;
-    let mut writer = Writer {
+    let mut writer = RevisionWriter {
         listing: &listing,
         blobs: repository.blobs()?,
         root: &root,
@@ -114,7 +114,7 @@ pub fn write_revision(
         writer.config(config)?;
     }
     Ok(WrittenTree {
-        tree: Tree {
+        tree: ComparedTree {
             target: root.join(&path),
             border: Some(root.clone()),
             unread: writer.unread,
@@ -129,9 +129,9 @@ fn is_named(path: &Path) -> bool {
 }
 
 /// Writes files of one commit.
-struct Writer<'a> {
-    listing: &'a Listing,
-    blobs: Blobs,
+struct RevisionWriter<'a> {
+    listing: &'a GitListing,
+    blobs: GitBlobs,
     root: &'a Path,
     /// Number of bytes written so far.
     written: u64,
@@ -139,7 +139,7 @@ struct Writer<'a> {
     reading: Reading,
 }
 
-impl Writer<'_> {
+impl RevisionWriter<'_> {
     /// Writes a config, or another explicitly given file, and the files that it references.
     fn config(&mut self, path: &Path) -> Result<(), RevisionError> {
         let Some(entry) = self.followed(path)? else {
@@ -150,7 +150,7 @@ impl Writer<'_> {
             return self.write_placeholder(path, load::MAX_SIZE + 1);
         }
         self.copy(path, &entry)?;
-        let loaded = Loaded::read(&self.root.join(path));
+        let loaded = LoadedFile::read(&self.root.join(path));
         let Ok(document) = &loaded.document else {
             return Ok(());
         };
@@ -198,9 +198,9 @@ impl Writer<'_> {
     }
 
     /// Returns the file that a path leads to, following links.
-    fn followed(&mut self, path: &Path) -> Result<Option<Entry>, RevisionError> {
+    fn followed(&mut self, path: &Path) -> Result<Option<GitEntry>, RevisionError> {
         let blobs = &mut self.blobs;
-        let target = |entry: &Entry| -> Result<String, git::Error> {
+        let target = |entry: &GitEntry| -> Result<String, git::GitError> {
             let bytes = blobs
                 .bytes(&entry.id, MAX_TARGET_BYTES)?
                 .unwrap_or_default();
@@ -209,7 +209,7 @@ impl Writer<'_> {
         Ok(self.listing.file(path, target)?.cloned())
     }
 
-    fn copy(&mut self, path: &Path, entry: &Entry) -> Result<(), RevisionError> {
+    fn copy(&mut self, path: &Path, entry: &GitEntry) -> Result<(), RevisionError> {
         let mut file = BufWriter::new(self.create(path)?);
         self.written += self.blobs.copy(&entry.id, &mut file)?;
         file.flush().map_err(|error| self.failed(error))

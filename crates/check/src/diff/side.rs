@@ -2,7 +2,7 @@
 
 /// The inputs or the outputs of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum SignatureSide {
     /// The inputs.
     Input,
     /// The outputs.

@@ -4,11 +4,11 @@ use std::fmt;
 
 use super::size::{DimensionSize, DynamicRange};
 use pkgtool_base::package::{MethodSignature, TensorSpec};
-use pkgtool_model::{Dynamism, Method, TensorInfo, Value};
+use pkgtool_model::{Dynamism, Method, ModelValue, TensorInfo};
 
 /// The signature of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Signature {
+pub(super) struct DeclaredSignature {
     pub(super) name: String,
     pub(super) inputs: Vec<Spec>,
     pub(super) outputs: Vec<Spec>,
@@ -18,12 +18,12 @@ pub(super) struct Signature {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Spec {
     pub(super) name: Option<String>,
-    pub(super) what: What,
+    pub(super) what: SpecType,
 }
 
 /// The type of an input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum SpecType {
     /// A tensor, as far as it is known.
     Tensor {
         dtype: Option<String>,
@@ -33,7 +33,7 @@ pub(super) enum What {
     Other(String),
 }
 
-impl Signature {
+impl DeclaredSignature {
     /// Converts a declared method; an invalid list of tensors counts as empty.
     pub(super) fn declared(method: &MethodSignature) -> Self {
         let specs = |tensors: &Option<Vec<TensorSpec>>| {
@@ -49,7 +49,7 @@ impl Signature {
 
     /// Converts a method of a model file.
     pub(super) fn of_model(method: &Method) -> Self {
-        let specs = |values: &[Value]| values.iter().map(Spec::of_model).collect();
+        let specs = |values: &[ModelValue]| values.iter().map(Spec::of_model).collect();
         Self {
             name: method.name.clone(),
             inputs: specs(&method.inputs),
@@ -59,7 +59,7 @@ impl Signature {
 
     /// Returns the signature without values that a config cannot declare.
     pub(super) fn declarable(mut self) -> Self {
-        let is_tensor = |spec: &Spec| matches!(spec.what, What::Tensor { .. });
+        let is_tensor = |spec: &Spec| matches!(spec.what, SpecType::Tensor { .. });
         self.inputs.retain(is_tensor);
         self.outputs.retain(is_tensor);
         self
@@ -74,20 +74,20 @@ impl Spec {
         });
         Self {
             name: tensor.name.clone(),
-            what: What::Tensor {
+            what: SpecType::Tensor {
                 dtype: tensor.dtype.map(|dtype| dtype.name().to_owned()),
                 dims,
             },
         }
     }
 
-    fn of_model(value: &Value) -> Self {
+    fn of_model(value: &ModelValue) -> Self {
         let what = match value.tensor() {
-            Some(info) => What::Tensor {
+            Some(info) => SpecType::Tensor {
                 dtype: Some(info.element.name().to_owned()),
                 dims: dims(info),
             },
-            None => What::Other(value.kind.name().to_owned()),
+            None => SpecType::Other(value.kind.name().to_owned()),
         };
         Self {
             name: value.name.clone(),
@@ -107,7 +107,7 @@ fn dims(info: &TensorInfo) -> Option<Vec<DimensionSize>> {
 }
 
 /// Formats like `(float32[1, 3], int) → (float32[-1])`.
-impl fmt::Display for Signature {
+impl fmt::Display for DeclaredSignature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = |specs: &[Spec]| {
             let texts: Vec<String> = specs.iter().map(|spec| spec.what.to_string()).collect();
@@ -118,7 +118,7 @@ impl fmt::Display for Signature {
 }
 
 /// Formats like `float32[1, -1]`.
-impl fmt::Display for What {
+impl fmt::Display for SpecType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tensor { dtype, dims } => {

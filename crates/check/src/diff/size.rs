@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::Kind;
+use super::ChangeKind;
 use super::kinds::{
     DIM_DYNAMIC, DIM_FIXED, DIM_NARROWED, DIM_SIZE, DIM_WIDENED, OUTPUT_DYNAMIC, OUTPUT_RANGE,
 };
-use super::side::Side;
+use super::side::SignatureSide;
 use pkgtool_model::{Allowed, Dim};
 
 /// The known facts about a dimension.
@@ -76,7 +76,12 @@ impl DimensionSize {
 
     /// Returns the change from one to the other, if it is certain. `explained`: a dimension of an
     /// input became dynamic, so one of an output may become dynamic too.
-    pub(super) fn change(&self, new: &Self, side: Side, explained: bool) -> Option<&'static Kind> {
+    pub(super) fn change(
+        &self,
+        new: &Self,
+        side: SignatureSide,
+        explained: bool,
+    ) -> Option<&'static ChangeKind> {
         match (self, new) {
             (Self::Fixed(a) | Self::Open { bound: a, .. }, Self::Fixed(b)) => {
                 (a != b).then_some(&DIM_SIZE)
@@ -94,20 +99,20 @@ impl DimensionSize {
                 },
             ) => match (a == b, *likely_dynamic && a < b) {
                 (true, _) => None,
-                (_, true) if matches!(side, Side::Input) => Some(&DIM_WIDENED),
+                (_, true) if matches!(side, SignatureSide::Input) => Some(&DIM_WIDENED),
                 (_, true) => Some(&OUTPUT_RANGE),
                 _ => Some(&DIM_SIZE),
             },
             // It is unknown whether the dimension was dynamic, but losing its largest size is a
             // change in any case.
             (Self::Open { bound, .. }, Self::Dynamic(reach)) => {
-                let narrower = side == Side::Input && !reach.has(*bound);
+                let narrower = side == SignatureSide::Input && !reach.has(*bound);
                 narrower.then_some(&DIM_NARROWED)
             }
             (Self::Dynamic(reach), Self::Open { bound, .. }) => match reach {
                 DynamicRange::Among(allowed) if allowed.largest() > *bound => Some(match side {
-                    Side::Input => &DIM_NARROWED,
-                    Side::Output => &OUTPUT_RANGE,
+                    SignatureSide::Input => &DIM_NARROWED,
+                    SignatureSide::Output => &OUTPUT_RANGE,
                 }),
                 _ => None,
             },
@@ -115,12 +120,17 @@ impl DimensionSize {
     }
 }
 
-fn became_dynamic(was: u64, reach: &DynamicRange, side: Side, explained: bool) -> &'static Kind {
+fn became_dynamic(
+    was: u64,
+    reach: &DynamicRange,
+    side: SignatureSide,
+    explained: bool,
+) -> &'static ChangeKind {
     match side {
-        Side::Input if reach.has(was) => &DIM_DYNAMIC,
-        Side::Input => &DIM_SIZE,
-        Side::Output if explained => &DIM_DYNAMIC,
-        Side::Output => &OUTPUT_DYNAMIC,
+        SignatureSide::Input if reach.has(was) => &DIM_DYNAMIC,
+        SignatureSide::Input => &DIM_SIZE,
+        SignatureSide::Output if explained => &DIM_DYNAMIC,
+        SignatureSide::Output => &OUTPUT_DYNAMIC,
     }
 }
 
@@ -132,7 +142,7 @@ impl DynamicRange {
         }
     }
 
-    fn change(&self, new: &Self, side: Side) -> Option<&'static Kind> {
+    fn change(&self, new: &Self, side: SignatureSide) -> Option<&'static ChangeKind> {
         let (kept, equal) = match (self, new) {
             (Self::Unknown, _) | (_, Self::Unknown) | (Self::Any, Self::Any) => return None,
             (Self::Any, Self::Among(_)) => (false, false),
@@ -144,9 +154,9 @@ impl DynamicRange {
         };
         match (side, kept) {
             _ if equal => None,
-            (Side::Output, _) => Some(&OUTPUT_RANGE),
-            (Side::Input, true) => Some(&DIM_WIDENED),
-            (Side::Input, false) => Some(&DIM_NARROWED),
+            (SignatureSide::Output, _) => Some(&OUTPUT_RANGE),
+            (SignatureSide::Input, true) => Some(&DIM_WIDENED),
+            (SignatureSide::Input, false) => Some(&DIM_NARROWED),
         }
     }
 }

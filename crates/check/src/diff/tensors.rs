@@ -2,18 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::align::{Pair, align};
+use super::align::{AlignedPair, align};
 use super::kinds::{
     DTYPE, INPUT_ADDED, INPUT_NAME, INPUT_ORDER, INPUT_REMOVED, KIND_CHANGED, OUTPUT_ADDED,
     OUTPUT_NAME, OUTPUT_ORDER, OUTPUT_REMOVED, RANK, TENSOR_NAME,
 };
-use super::side::Side;
-use super::signature::{Signature, Spec, What};
-use super::{Change, ChangeLocation, Kind};
+use super::side::SignatureSide;
+use super::signature::{DeclaredSignature, Spec, SpecType};
+use super::{Change, ChangeKind, ChangeLocation};
 
 /// The context of a comparison of two lists.
 struct Lists<'a> {
-    side: Side,
+    side: SignatureSide,
     place: &'a ChangeLocation,
     /// True if tensors are passed by name.
     by_name: bool,
@@ -23,13 +23,13 @@ struct Lists<'a> {
 
 /// Adds the changes between two signatures of a method.
 pub(super) fn compare(
-    old: &Signature,
-    new: &Signature,
+    old: &DeclaredSignature,
+    new: &DeclaredSignature,
     by_name: bool,
     place: &ChangeLocation,
     out: &mut Vec<Change>,
 ) {
-    for side in [Side::Input, Side::Output] {
+    for side in [SignatureSide::Input, SignatureSide::Output] {
         let lists = Lists {
             side,
             place,
@@ -37,18 +37,18 @@ pub(super) fn compare(
             explained: became_dynamic(old, new),
         };
         let (old, new) = match side {
-            Side::Input => (&old.inputs, &new.inputs),
-            Side::Output => (&old.outputs, &new.outputs),
+            SignatureSide::Input => (&old.inputs, &new.inputs),
+            SignatureSide::Output => (&old.outputs, &new.outputs),
         };
         lists.compare(old, new, out);
     }
 }
 
 /// Returns whether a fixed dimension of an input became dynamic.
-fn became_dynamic(old: &Signature, new: &Signature) -> bool {
+fn became_dynamic(old: &DeclaredSignature, new: &DeclaredSignature) -> bool {
     let mut pairs = old.inputs.iter().zip(&new.inputs);
     pairs.any(|(old, new)| match (&old.what, &new.what) {
-        (What::Tensor { dims: Some(a), .. }, What::Tensor { dims: Some(b), .. }) => {
+        (SpecType::Tensor { dims: Some(a), .. }, SpecType::Tensor { dims: Some(b), .. }) => {
             let mut dims = a.iter().zip(b);
             dims.any(|(a, b)| !a.is_dynamic() && b.is_dynamic())
         }
@@ -83,15 +83,15 @@ impl Lists<'_> {
         };
         for pair in pairs {
             match pair {
-                Pair::Both(at, to) => self.one(to, &old[at], &new[to], out),
-                Pair::Old(at) => out.push(Change::new(
+                AlignedPair::Both(at, to) => self.one(to, &old[at], &new[to], out),
+                AlignedPair::Old(at) => out.push(Change::new(
                     self.of(&INPUT_REMOVED, &OUTPUT_REMOVED),
                     self.place,
                     self.subject(at),
                     shown(&old[at]),
                     None,
                 )),
-                Pair::New(at) => out.push(Change::new(
+                AlignedPair::New(at) => out.push(Change::new(
                     self.of(&INPUT_ADDED, &OUTPUT_ADDED),
                     self.place,
                     self.subject(at),
@@ -116,11 +116,11 @@ impl Lists<'_> {
             out.push(Change::new(kind, self.place, subject, names.0, names.1));
         }
         let (
-            What::Tensor {
+            SpecType::Tensor {
                 dtype: old_dtype,
                 dims: old_dims,
             },
-            What::Tensor {
+            SpecType::Tensor {
                 dtype: new_dtype,
                 dims: new_dims,
             },
@@ -154,21 +154,27 @@ impl Lists<'_> {
         }
     }
 
-    fn change(&self, kind: &'static Kind, subject: String, old: String, new: String) -> Change {
+    fn change(
+        &self,
+        kind: &'static ChangeKind,
+        subject: String,
+        old: String,
+        new: String,
+    ) -> Change {
         Change::new(kind, self.place, subject, old, new)
     }
 
-    fn of(&self, input: &'static Kind, output: &'static Kind) -> &'static Kind {
+    fn of(&self, input: &'static ChangeKind, output: &'static ChangeKind) -> &'static ChangeKind {
         match self.side {
-            Side::Input => input,
-            Side::Output => output,
+            SignatureSide::Input => input,
+            SignatureSide::Output => output,
         }
     }
 
     fn noun(&self) -> &'static str {
         match self.side {
-            Side::Input => "input",
-            Side::Output => "output",
+            SignatureSide::Input => "input",
+            SignatureSide::Output => "output",
         }
     }
 

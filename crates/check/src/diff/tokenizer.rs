@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::Kind;
-use super::content::{Content, bounded};
+use super::ChangeKind;
+use super::content::{PathContent, bounded};
 use super::kinds::{FORMATTING, TOKENIZER_IDS, TOKENIZER_OTHER};
 
 /// Maximum size of a file that is parsed, in bytes; any change of a larger file counts.
@@ -27,7 +27,11 @@ const ADDS_IDS: [&str; 8] = [
 
 /// Returns the kind of change between two files with different content, and the changed keys. `key`
 /// is the config's key: `tokenizer` or `tokenizer_config`.
-pub(super) fn compare(key: &str, old: &Content, new: &Content) -> (&'static Kind, Option<String>) {
+pub(super) fn compare(
+    key: &str,
+    old: &PathContent,
+    new: &PathContent,
+) -> (&'static ChangeKind, Option<String>) {
     let parsed = || Some((object(old.path()?)?, object(new.path()?)?));
     let Some((old, new)) = parsed() else {
         let kind = if key == "tokenizer" {

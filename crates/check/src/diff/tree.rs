@@ -11,13 +11,13 @@ use super::part::FileVersion;
 use super::reference::References;
 use pkgtool_base::package::reference::normalize;
 use pkgtool_base::package::{
-    Backend, Config, Discovery, FoundFile, FoundKind, Loaded, PrecisionList, Roots, roots,
+    Backend, Config, Discovery, FoundFile, FoundKind, LoadedFile, PrecisionList, Roots, roots,
 };
 use pkgtool_base::source::Document;
 
 /// A directory or a config that is one side of a comparison.
 #[derive(Debug, Clone, Default)]
-pub struct Tree {
+pub struct ComparedTree {
     /// The directory to search, or the config.
     pub target: PathBuf,
     /// The directory that references may not leave; `None` to use the package root.
@@ -66,7 +66,7 @@ enum ReadResult {
     Skipped,
 }
 
-impl Tree {
+impl ComparedTree {
     /// Creates a tree for a directory or config on the disk.
     pub fn at(path: &Path) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl Tree {
     }
 
     fn read_file(&self, found: &FoundFile, roots: &Roots, reading: Reading) -> ReadResult {
-        let loaded = Loaded::read(&found.path);
+        let loaded = LoadedFile::read(&found.path);
         let path = self.below(&found.path);
         if found.kind == FoundKind::PrecisionList {
             return match &loaded.document {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::content::Content;
+use super::content::PathContent;
 use super::kinds::{
     COMPONENT_ADDED, COMPONENT_REMOVED, CONTENT_CHANGED, FILE_MENDED, FILE_MISSING, FILE_RENAMED,
     LAYOUT_CHANGED, MODEL_BROKEN, MODEL_MENDED, ORDER, SIZE_CHANGED, VARIANT_ADDED,
@@ -204,18 +204,18 @@ pub(super) fn renamed(
 
 /// Adds a change if a file disappeared or appeared. Returns whether both exist.
 pub(super) fn presence(
-    old: &Content,
-    new: &Content,
+    old: &PathContent,
+    new: &PathContent,
     noun: &str,
     place: &ChangeLocation,
     out: &mut Vec<Change>,
 ) -> bool {
     match (old, new) {
-        (Content::Missing(_), Content::Missing(_)) => {}
-        (_, Content::Missing(reason)) => {
+        (PathContent::Missing(_), PathContent::Missing(_)) => {}
+        (_, PathContent::Missing(reason)) => {
             out.push(Change::new(&FILE_MISSING, place, noun, None, None).note(reason));
         }
-        (Content::Missing(_), _) => {
+        (PathContent::Missing(_), _) => {
             out.push(Change::new(&FILE_MENDED, place, noun, None, None).note("there now"));
         }
         _ => {}

@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use super::{Fixed, Options, errors};
+use super::{FixOptions, Fixed, errors};
 use crate::validate::Recheck;
 use pkgtool_base::diagnostic::{Applicability, Diagnostic, Fix};
-use pkgtool_base::package::{FoundFile, Loaded};
+use pkgtool_base::package::{FoundFile, LoadedFile};
 use pkgtool_base::source::Span;
 use pkgtool_base::source::edit::{TextEdit, apply};
 
@@ -47,10 +47,10 @@ type FixKey = (&'static str, String, String);
 impl Draft {
     /// Applies every selected fix; `None` if the file is not part of a package.
     pub fn of(
-        options: &Options,
+        options: &FixOptions,
         recheck: &Recheck<'_>,
         found: &FoundFile,
-        loaded: &Loaded,
+        loaded: &LoadedFile,
     ) -> Option<Self> {
         let diagnostics = recheck.check(found, loaded)?;
         let mut draft = Self {
@@ -207,7 +207,7 @@ impl IntermediateText {
 
 /// The context for checking a file.
 struct FixContext<'a> {
-    options: &'a Options,
+    options: &'a FixOptions,
     recheck: &'a Recheck<'a>,
     found: &'a FoundFile,
 }
@@ -251,7 +251,7 @@ impl FixContext<'_> {
     }
 
     fn check(&self, text: &str) -> Option<Vec<Diagnostic>> {
-        let loaded = Loaded::from_bytes(text.as_bytes().to_vec());
+        let loaded = LoadedFile::from_bytes(text.as_bytes().to_vec());
         self.recheck.check(self.found, &loaded)
     }
 }
@@ -269,7 +269,7 @@ impl Fixed {
 
 /// Returns the selected fixes that only edit text, with their findings.
 fn selected_fixes<'d>(
-    options: &'d Options,
+    options: &'d FixOptions,
     diagnostics: &'d [Diagnostic],
 ) -> impl Iterator<Item = (&'d Diagnostic, &'d Fix)> {
     let wanted = diagnostics.iter().filter(|one| options.wants(one));
@@ -279,7 +279,7 @@ fn selected_fixes<'d>(
 
 /// Returns the fixes that do not overlap with an earlier one.
 fn non_overlapping<'d>(
-    options: &'d Options,
+    options: &'d FixOptions,
     diagnostics: &'d [Diagnostic],
     is_meant: &dyn Fn(&Diagnostic) -> bool,
 ) -> Vec<(&'d Diagnostic, &'d Fix)> {

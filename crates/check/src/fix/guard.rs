@@ -2,24 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Options;
+use super::FixOptions;
 use pkgtool_base::package::{Discovery, Mention, ReferenceSearch, Roots};
 
 /// Maximum number of directory entries inspected for references.
 const MAX_ENTRIES: usize = 500_000;
 
 /// Searches for references outside the given paths.
-pub(super) struct Guard<'d> {
+pub(super) struct ReferenceGuard<'d> {
     pub(super) discovery: &'d Discovery,
     pub(super) roots: Roots,
     named: Vec<PathBuf>,
     surroundings: ReferenceSearch,
 }
 
-impl<'d> Guard<'d> {
+impl<'d> ReferenceGuard<'d> {
     /// Prepares the search for the given configs and the files to be renamed.
     pub(super) fn new<'p>(
-        options: &Options,
+        options: &FixOptions,
         discovery: &'d Discovery,
         places: impl Iterator<Item = [&'p Path; 2]>,
     ) -> Self {

@@ -17,9 +17,9 @@ use rayon::prelude::*;
 
 use crate::policy::Policy;
 use crate::validate::{self, Recheck};
-use guard::Guard;
+use guard::ReferenceGuard;
 use pkgtool_base::diagnostic::{Applicability, Diagnostic, Rename, RuleMeta, Severity};
-use pkgtool_base::package::{Discovery, FoundFile, Loaded};
+use pkgtool_base::package::{Discovery, FoundFile, LoadedFile};
 use rename::ProposedRename;
 
 pub use diff::unified;
@@ -33,9 +33,9 @@ const WRITERS: usize = 16;
 
 /// The findings to fix, and the settings.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct FixOptions {
     /// The files, and the settings of their validation.
-    pub validate: validate::Options,
+    pub validate: validate::ValidationOptions,
     /// The riskiest applicability of fixes to apply.
     pub max_applicability: Applicability,
     /// Codes of the rules whose findings are fixed; empty for all.
@@ -46,7 +46,7 @@ pub struct Options {
 
 /// The result for all files.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct FixOutcome {
     /// Files with fixes, renamings or refusals, sorted by path.
     pub files: Vec<FileResult>,
     /// The remaining findings, after the real or planned fixes. Findings that compare several files
@@ -87,9 +87,9 @@ pub struct Fixed {
 }
 
 /// Fixes everything below the given paths, under the project's settings.
-pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Error> {
+pub fn fix(options: &FixOptions, policy: &Policy) -> Result<FixOutcome, validate::ValidationError> {
     validate::check_names(&options.validate.paths)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = FixOutcome::default();
     for pass in 0..MAX_PASSES {
         let mut discovery = policy.discover(&options.validate.paths);
         validate::check_exist(&discovery.absent)?;
@@ -112,7 +112,7 @@ pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Erro
         if renames.is_empty() || pass + 1 == MAX_PASSES || outcome.refusals() > refusals_before {
             break;
         }
-        let guard = Guard::new(
+        let guard = ReferenceGuard::new(
             options,
             &discovery,
             renames.iter().map(ProposedRename::places),
@@ -132,12 +132,12 @@ pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Erro
 
 /// Fixes every file in memory and writes it if requested.
 fn drafts(
-    options: &Options,
+    options: &FixOptions,
     discovery: &Discovery,
     recheck: &Recheck<'_>,
-) -> Result<Vec<Draft>, validate::Error> {
+) -> Result<Vec<Draft>, validate::ValidationError> {
     let mend = |found: &FoundFile| {
-        let draft = Draft::of(options, recheck, found, &Loaded::read(&found.path))?;
+        let draft = Draft::of(options, recheck, found, &LoadedFile::read(&found.path))?;
         if options.writes {
             write::remove_leftovers(&draft.path);
         }
@@ -169,7 +169,7 @@ fn write_out(draft: &mut Draft) {
     }
 }
 
-impl Options {
+impl FixOptions {
     /// Returns whether the fix of a finding is selected.
     fn wants(&self, diagnostic: &Diagnostic) -> bool {
         let is_selected = self.only.is_empty() || self.only.contains(diagnostic.rule.code);
@@ -178,7 +178,7 @@ impl Options {
     }
 }
 
-impl Outcome {
+impl FixOutcome {
     /// Returns the number of applied or planned fixes.
     pub fn fixes(&self) -> usize {
         self.files.iter().map(|file| file.fixed.len()).sum()

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::draft::Draft;
-use super::guard::Guard;
-use super::{Fixed, Options, Outcome, write};
+use super::guard::ReferenceGuard;
+use super::{FixOptions, FixOutcome, Fixed, write};
 use pkgtool_base::diagnostic::{Diagnostic, Fix, Rename};
 use pkgtool_base::package::reference::{normalize, resolve};
-use pkgtool_base::package::{Config, FoundFile, FoundKind, Loaded, Roots, roots};
+use pkgtool_base::package::{Config, FoundFile, FoundKind, LoadedFile, Roots, roots};
 use pkgtool_base::source::edit::{TextEdit, apply};
 use pkgtool_base::source::replace::sync_directory;
 use pkgtool_base::source::same_file::is_same_file;
@@ -40,7 +40,7 @@ impl ProposedRename {
 }
 
 /// Returns the selected renamings, each file and each new name only once.
-pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<ProposedRename> {
+pub(super) fn proposed(options: &FixOptions, drafts: &[Draft]) -> Vec<ProposedRename> {
     let mut proposed: Vec<ProposedRename> = Vec::new();
     for draft in drafts.iter().filter(|draft| draft.refused.is_none()) {
         for diagnostic in draft.diagnostics.iter().filter(|one| options.wants(one)) {
@@ -72,10 +72,10 @@ pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<ProposedRenam
 
 /// Renames a file, or records the planned renaming in a dry run.
 pub(super) fn carry_out(
-    options: &Options,
-    guard: &Guard<'_>,
+    options: &FixOptions,
+    guard: &ReferenceGuard<'_>,
     proposed: ProposedRename,
-    outcome: &mut Outcome,
+    outcome: &mut FixOutcome,
 ) {
     let ProposedRename {
         path,
@@ -118,7 +118,7 @@ pub(super) fn carry_out(
             file.fixed.push(Fixed::new(&diagnostic, &fix));
         }
     }
-    let text = Loaded::read(&path).text;
+    let text = LoadedFile::read(&path).text;
     let file = outcome.entry(&path, &shown, &text);
     match done {
         Ok(()) => {
@@ -140,10 +140,10 @@ struct ConfigChange<'d> {
 /// Returns the changes in all configs that reference the file. A dry run starts from the planned
 /// texts.
 fn changes<'d>(
-    guard: &Guard<'d>,
+    guard: &ReferenceGuard<'d>,
     path: &Path,
     rename: &Rename,
-    outcome: &Outcome,
+    outcome: &FixOutcome,
     is_written: bool,
 ) -> Vec<ConfigChange<'d>> {
     let (discovery, roots) = (guard.discovery, &guard.roots);
@@ -158,8 +158,8 @@ fn changes<'d>(
             .iter()
             .find(|file| !is_written && file.path == found.path);
         let loaded = match pending {
-            Some(file) => Loaded::from_bytes(file.after.clone().into_bytes()),
-            None => Loaded::read(&found.path),
+            Some(file) => LoadedFile::from_bytes(file.after.clone().into_bytes()),
+            None => LoadedFile::read(&found.path),
         };
         if found.path != path && !found.is_config(&loaded) {
             return None;
@@ -177,7 +177,7 @@ fn changes<'d>(
 
 /// Returns the planned texts of configs by their real paths, as far as they are not written yet.
 fn texts(
-    outcome: &Outcome,
+    outcome: &FixOutcome,
     changes: &[ConfigChange<'_>],
     is_written: bool,
 ) -> HashMap<PathBuf, String> {
@@ -195,7 +195,7 @@ fn texts(
 fn edits(
     roots: &Roots,
     found: &FoundFile,
-    loaded: &Loaded,
+    loaded: &LoadedFile,
     from: &Path,
     rename: &Rename,
 ) -> Option<Vec<TextEdit>> {

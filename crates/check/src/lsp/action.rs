@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::client::Client;
+use super::client::EditorClient;
 use super::finding;
 use super::text::Text;
 use super::uri;
@@ -44,7 +44,7 @@ pub(super) fn actions(
     wanted: &ActionRequest<'_>,
     findings: &[Diagnostic],
     text: &Text,
-    client: &Client,
+    client: &EditorClient,
     may_rename: &dyn Fn(&Fix) -> bool,
 ) -> Vec<Value> {
     let mut actions = Vec::new();
@@ -106,11 +106,16 @@ fn meets(one: Span, other: Span) -> bool {
     one.start <= other.end && other.start <= one.end
 }
 
-fn renames(client: &Client) -> bool {
+fn renames(client: &EditorClient) -> bool {
     client.renames && client.versioned_edits
 }
 
-fn workspace_edit(wanted: &ActionRequest<'_>, fix: &Fix, text: &Text, client: &Client) -> Value {
+fn workspace_edit(
+    wanted: &ActionRequest<'_>,
+    fix: &Fix,
+    text: &Text,
+    client: &EditorClient,
+) -> Value {
     let edits: Vec<Value> = fix
         .edits
         .iter()
@@ -141,8 +146,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{ActionRequest, FIX_ALL, actions};
-    use crate::lsp::client::Client;
-    use crate::lsp::text::{Encoding, Text};
+    use crate::lsp::client::EditorClient;
+    use crate::lsp::text::{PositionEncoding, Text};
     use crate::validate::RULES;
     use pkgtool_base::diagnostic::{Diagnostic, Fix, Severity, SourceText};
     use pkgtool_base::source::Span;
@@ -172,7 +177,7 @@ mod tests {
         findings: &[Diagnostic],
         span: Span,
         only: Option<&str>,
-        client: &Client,
+        client: &EditorClient,
     ) -> Vec<Value> {
         let wanted = ActionRequest {
             uri: "file:///c",
@@ -180,7 +185,7 @@ mod tests {
             span,
             only: only.map(|kind| vec![kind.to_owned()]),
         };
-        let text = Text::new(TEXT.to_owned(), Encoding::Utf16);
+        let text = Text::new(TEXT.to_owned(), PositionEncoding::Utf16);
         actions(&wanted, findings, &text, client, &|_| true)
     }
 
@@ -193,9 +198,9 @@ mod tests {
             finding(1, 5, Some(bold)),
             finding(0, 30, None),
         ];
-        let client = Client {
+        let client = EditorClient {
             versioned_edits: true,
-            ..Client::default()
+            ..EditorClient::default()
         };
         let found = asked(&findings, Span::new(26, 26), Some("quickfix"), &client);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -208,7 +213,7 @@ mod tests {
         );
         let start = json!({ "line": 1, "character": 15 });
         assert_eq!(change["edits"][0]["range"]["start"], start);
-        let found = asked(&findings, Span::new(2, 2), None, &Client::default());
+        let found = asked(&findings, Span::new(2, 2), None, &EditorClient::default());
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0]["isPreferred"], Value::Null);
         let range =
@@ -244,7 +249,7 @@ mod tests {
             &findings,
             Span::new(20, 20),
             Some("source.fixAll"),
-            &Client::default(),
+            &EditorClient::default(),
         );
         assert_eq!(found.len(), 1);
         let edits = found[0]["edit"]["changes"]["file:///c"]
@@ -257,7 +262,7 @@ mod tests {
                 &findings,
                 Span::new(20, 20),
                 Some("refactor"),
-                &Client::default()
+                &EditorClient::default()
             )
             .is_empty()
         );
@@ -266,7 +271,7 @@ mod tests {
                 &findings[2..3],
                 Span::new(0, 0),
                 Some("source"),
-                &Client::default()
+                &EditorClient::default()
             )
             .is_empty()
         );
@@ -278,11 +283,11 @@ mod tests {
         let fix = fix.renaming(PathBuf::from("/p/a b.pte"), PathBuf::from("/p/c.pte"));
         let findings = [finding(1, 5, Some(fix))];
         let at = Span::new(2, 2);
-        assert!(asked(&findings, at, None, &Client::default()).is_empty());
-        let client = Client {
+        assert!(asked(&findings, at, None, &EditorClient::default()).is_empty());
+        let client = EditorClient {
             versioned_edits: true,
             renames: true,
-            ..Client::default()
+            ..EditorClient::default()
         };
         let found = asked(&findings, at, None, &client);
         let changes = &found[0]["edit"]["documentChanges"];

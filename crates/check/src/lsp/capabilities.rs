@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::action;
-use super::client::Client;
+use super::client::EditorClient;
 
 /// Returns the result of `initialize`.
-pub(super) fn initialize_result(client: &Client) -> Value {
+pub(super) fn initialize_result(client: &EditorClient) -> Value {
     let mut capabilities = json!({
         "positionEncoding": client.encoding.name(),
         "textDocumentSync": { "openClose": true, "change": 2, "save": { "includeText": false } },

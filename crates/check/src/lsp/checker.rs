@@ -10,13 +10,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::job::{CheckOutcome, Job};
-use super::mailbox::{Event, Mailbox};
+use super::job::{CheckJob, CheckOutcome};
+use super::mailbox::{Mailbox, ServerEvent};
 use crate::policy::{self, Policy};
 use crate::validate::Session;
 use pkgtool_base::diagnostic::Diagnostic;
 use pkgtool_base::package::load::MAX_SIZE;
-use pkgtool_base::package::{FoundFile, LoadFault, Loaded};
+use pkgtool_base::package::{FoundFile, LoadFault, LoadedFile};
 
 /// Maximum duration of a check that is followed by the next one without a pause.
 const MAX_QUICK_CHECK: Duration = Duration::from_millis(20);
@@ -26,31 +26,31 @@ const MAX_PAUSE: Duration = Duration::from_millis(250);
 /// The thread and its queue.
 #[derive(Debug)]
 pub(super) struct Checker {
-    shared: Arc<Shared>,
+    shared: Arc<SharedChecker>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedChecker {
     waiting: Mutex<JobQueue>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct JobQueue {
-    jobs: HashMap<String, Job>,
+    jobs: HashMap<String, CheckJob>,
     ended: bool,
 }
 
 impl Checker {
     /// Starts the thread, which sends outcomes to `mailbox`.
     pub(super) fn start(session: Arc<Session>, mailbox: Mailbox) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedChecker::default());
         let theirs = Arc::clone(&shared);
         let thread = thread::spawn(move || {
             while let Some(job) = theirs.next() {
                 let started = Instant::now();
-                mailbox.queue_event(Event::Checked(checked(&session, job)));
+                mailbox.queue_event(ServerEvent::Checked(checked(&session, job)));
                 theirs.pause(started.elapsed());
             }
         });
@@ -61,7 +61,7 @@ impl Checker {
     }
 
     /// Queues a document for a check. Replaces a queued job of the same document.
-    pub(super) fn submit(&self, job: Job) {
+    pub(super) fn submit(&self, job: CheckJob) {
         self.shared.locked().jobs.insert(job.uri.clone(), job);
         self.shared.changed.notify_one();
     }
@@ -86,8 +86,8 @@ impl Drop for Checker {
     }
 }
 
-impl Shared {
-    fn next(&self) -> Option<Job> {
+impl SharedChecker {
+    fn next(&self) -> Option<CheckJob> {
         let mut waiting = self.locked();
         loop {
             if waiting.ended {
@@ -114,15 +114,15 @@ impl Shared {
     }
 }
 
-fn checked(session: &Session, job: Job) -> CheckOutcome {
-    let Job {
+fn checked(session: &Session, job: CheckJob) -> CheckOutcome {
+    let CheckJob {
         uri,
         revision,
         found,
         text,
     } = job;
     let loaded = match text {
-        Ok(bytes) if bytes.len() as u64 <= MAX_SIZE => Loaded::from_bytes(bytes),
+        Ok(bytes) if bytes.len() as u64 <= MAX_SIZE => LoadedFile::from_bytes(bytes),
         Ok(bytes) => too_large(bytes.len() as u64),
         Err(size) => too_large(size),
     };
@@ -148,8 +148,8 @@ fn checked(session: &Session, job: Job) -> CheckOutcome {
     }
 }
 
-fn too_large(size: u64) -> Loaded {
-    Loaded {
+fn too_large(size: u64) -> LoadedFile {
+    LoadedFile {
         text: String::new(),
         document: Err(LoadFault::TooLarge(size)),
     }
@@ -159,8 +159,8 @@ fn too_large(size: u64) -> Loaded {
 fn selected_findings(
     session: &Session,
     found: &FoundFile,
-    loaded: &Loaded,
-) -> Result<Vec<Diagnostic>, policy::Error> {
+    loaded: &LoadedFile,
+) -> Result<Vec<Diagnostic>, policy::PolicyError> {
     let policy = Policy::nearest();
     let ruled = policy.check(session, found, loaded)?;
     let shown = policy.shown(&found.path);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::text::Encoding;
+use super::text::PositionEncoding;
 use super::uri;
 
 /// The client's folders and the capabilities that this server depends on.
@@ -13,8 +13,8 @@ use super::uri;
     clippy::struct_excessive_bools,
     reason = "each is a capability of the protocol"
 )]
-pub(super) struct Client {
-    pub(super) encoding: Encoding,
+pub(super) struct EditorClient {
+    pub(super) encoding: PositionEncoding,
     /// Supports completions with placeholders (snippets).
     pub(super) snippets: bool,
     /// Supports adjusting the indentation of inserted lines.
@@ -40,7 +40,7 @@ pub(super) struct Client {
     pub(super) process: Option<u32>,
 }
 
-impl Client {
+impl EditorClient {
     /// Reads `InitializeParams`. Absent values and values of the wrong type count as unsupported.
     pub(super) fn read(params: &Value) -> Self {
         let pointer = |path: &str| params.pointer(&format!("/capabilities{path}"));
@@ -53,9 +53,9 @@ impl Client {
         let modes =
             pointer("/textDocument/completion/completionItem/insertTextModeSupport/valueSet");
         let encoding = if has("/general/positionEncodings", "utf-8") {
-            Encoding::Utf8
+            PositionEncoding::Utf8
         } else {
-            Encoding::Utf16
+            PositionEncoding::Utf16
         };
         Self {
             encoding,

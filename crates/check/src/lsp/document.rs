@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::lost::UnknownTexts;
-use super::text::{Encoding, Range, Text};
+use super::text::{PositionEncoding, Range, Text};
 use pkgtool_base::diagnostic::Diagnostic;
 use pkgtool_base::package::config::{self, SCHEMA_ID};
 use pkgtool_base::package::load::MAX_SIZE;
@@ -24,7 +24,7 @@ const MAX_DOCUMENTS: usize = 10_000;
 
 /// An open document.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(super) struct OpenDocument {
     pub(super) path: PathBuf,
     pub(super) version: i64,
     pub(super) content: DocumentText,
@@ -56,7 +56,7 @@ pub(super) struct TextChange {
 }
 
 impl DocumentText {
-    fn changed(self, change: TextChange, encoding: Encoding) -> Self {
+    fn changed(self, change: TextChange, encoding: PositionEncoding) -> Self {
         match (self, change.range) {
             (_, None) => Self::Text(Text::new(change.text, encoding)),
             (Self::Text(mut text), Some(range)) => {
@@ -72,7 +72,7 @@ impl DocumentText {
 /// All open documents by their URIs.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
-    by_uri: HashMap<String, Document>,
+    by_uri: HashMap<String, OpenDocument>,
     revision: u64,
 }
 
@@ -85,7 +85,7 @@ impl Documents {
         self.revision += 1;
         let before = self.by_uri.remove(uri);
         let content = self.bounded(text);
-        let document = Document {
+        let document = OpenDocument {
             path,
             version,
             content,
@@ -103,7 +103,7 @@ impl Documents {
         uri: &str,
         version: i64,
         changes: Vec<TextChange>,
-        encoding: Encoding,
+        encoding: PositionEncoding,
     ) {
         let Some(mut document) = self.by_uri.remove(uri) else {
             return;
@@ -146,19 +146,19 @@ impl Documents {
         }
     }
 
-    pub(super) fn close(&mut self, uri: &str) -> Option<Document> {
+    pub(super) fn close(&mut self, uri: &str) -> Option<OpenDocument> {
         self.by_uri.remove(uri)
     }
 
-    pub(super) fn get(&self, uri: &str) -> Option<&Document> {
+    pub(super) fn get(&self, uri: &str) -> Option<&OpenDocument> {
         self.by_uri.get(uri)
     }
 
-    pub(super) fn get_mut(&mut self, uri: &str) -> Option<&mut Document> {
+    pub(super) fn get_mut(&mut self, uri: &str) -> Option<&mut OpenDocument> {
         self.by_uri.get_mut(uri)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Document)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &OpenDocument)> {
         self.by_uri.iter()
     }
 
@@ -178,7 +178,7 @@ impl Documents {
     }
 }
 
-impl Document {
+impl OpenDocument {
     /// Returns the text, if the server has it.
     pub(super) fn text(&self) -> Option<&Text> {
         match &self.content {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::client::Client;
+use super::client::EditorClient;
 use super::text::Text;
 use pkgtool_base::diagnostic::{Diagnostic, Severity};
 
@@ -17,7 +17,7 @@ const TAGGED_RULES: [(&str, u8); 2] = [
 ];
 
 /// Converts a finding to a diagnostic of `text`.
-pub(super) fn diagnostic(finding: &Diagnostic, text: &Text, client: &Client) -> Value {
+pub(super) fn diagnostic(finding: &Diagnostic, text: &Text, client: &EditorClient) -> Value {
     let rule = finding.rule;
     let message = match &finding.help {
         Some(help) => format!("{}\nhelp: {help}", finding.message),

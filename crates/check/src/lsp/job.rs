@@ -5,7 +5,7 @@ use pkgtool_base::package::FoundFile;
 
 /// A document to check.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct CheckJob {
     pub(super) uri: String,
     pub(super) revision: u64,
     pub(super) found: FoundFile,

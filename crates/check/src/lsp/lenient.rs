@@ -10,16 +10,16 @@
 use std::collections::HashSet;
 
 use pkgtool_base::source::Span;
-use pkgtool_base::source::json::{Kind, MAX_DEPTH, MAX_VALUES, Member, Node};
+use pkgtool_base::source::json::{JsonValue, MAX_DEPTH, MAX_VALUES, Member, Node};
 
 /// A tree, and the arrays and objects that are not closed.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct LenientTree {
     pub(super) root: Node,
     open: HashSet<usize>,
 }
 
-impl Tree {
+impl LenientTree {
     /// Parses `text`; `cursor` is the position where the author types.
     pub(super) fn read(text: &str, cursor: Option<usize>) -> Self {
         let mut scan = Scan {
@@ -67,15 +67,15 @@ impl Scan<'_> {
         let kind = match self.peek() {
             _ if self.values > MAX_VALUES => {
                 self.at = self.text.len();
-                Kind::Null
+                JsonValue::Null
             }
             Some(b'{' | b'[') if self.holders.len() >= MAX_DEPTH => {
                 self.at = self.text.len();
-                Kind::Null
+                JsonValue::Null
             }
             Some(b'{') => self.object(),
             Some(b'[') => self.array(),
-            Some(b'"') => Kind::String(self.string().0.into()),
+            Some(b'"') => JsonValue::String(self.string().0.into()),
             _ => self.word(),
         };
         Node {
@@ -84,7 +84,7 @@ impl Scan<'_> {
         }
     }
 
-    fn object(&mut self) -> Kind {
+    fn object(&mut self) -> JsonValue {
         let start = self.enter(b'{');
         let mut members = Vec::new();
         loop {
@@ -108,10 +108,10 @@ impl Scan<'_> {
             }
         }
         self.holders.pop();
-        Kind::Object(members.into())
+        JsonValue::Object(members.into())
     }
 
-    fn array(&mut self) -> Kind {
+    fn array(&mut self) -> JsonValue {
         let start = self.enter(b'[');
         let mut elements = Vec::new();
         loop {
@@ -133,7 +133,7 @@ impl Scan<'_> {
             }
         }
         self.holders.pop();
-        Kind::Array(elements)
+        JsonValue::Array(elements)
     }
 
     fn enter(&mut self, bracket: u8) -> usize {
@@ -192,7 +192,7 @@ impl Scan<'_> {
     fn nothing(&self) -> Node {
         Node {
             span: Span::new(self.at, self.at),
-            kind: Kind::Null,
+            kind: JsonValue::Null,
         }
     }
 
@@ -259,16 +259,16 @@ impl Scan<'_> {
         rest[..length].to_owned()
     }
 
-    fn word(&mut self) -> Kind {
+    fn word(&mut self) -> JsonValue {
         let word = self.bare();
         match word.as_str() {
-            "null" => Kind::Null,
-            "true" => Kind::Bool(true),
-            "false" => Kind::Bool(false),
+            "null" => JsonValue::Null,
+            "true" => JsonValue::Bool(true),
+            "false" => JsonValue::Bool(false),
             _ if word.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
-                Kind::Number(word.into())
+                JsonValue::Number(word.into())
             }
-            _ => Kind::String(word.into()),
+            _ => JsonValue::String(word.into()),
         }
     }
 
@@ -294,19 +294,19 @@ impl Scan<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Tree;
+    use super::LenientTree;
     use pkgtool_base::source::Document;
-    use pkgtool_base::source::json::{Kind, Node};
+    use pkgtool_base::source::json::{JsonValue, Node};
 
     /// Converts the tree to JSON.
     fn shown(node: &Node) -> serde_json::Value {
         match &node.kind {
-            Kind::Null => serde_json::Value::Null,
-            Kind::Bool(value) => (*value).into(),
-            Kind::Number(text) => serde_json::from_str(text).unwrap_or(text.as_str().into()),
-            Kind::String(text) => text.as_str().into(),
-            Kind::Array(elements) => elements.iter().map(shown).collect(),
-            Kind::Object(members) => members
+            JsonValue::Null => serde_json::Value::Null,
+            JsonValue::Bool(value) => (*value).into(),
+            JsonValue::Number(text) => serde_json::from_str(text).unwrap_or(text.as_str().into()),
+            JsonValue::String(text) => text.as_str().into(),
+            JsonValue::Array(elements) => elements.iter().map(shown).collect(),
+            JsonValue::Object(members) => members
                 .iter()
                 .map(|member| (member.key.clone(), shown(&member.value)))
                 .collect(),
@@ -331,27 +331,27 @@ mod tests {
             ("{ // c\n \"a\": /* d */ 1,, }", r#"{"a":1}"#),
             ("{\"a\": tr", r#"{"a":"tr"}"#),
         ] {
-            let read = shown(&Tree::read(text, None).root);
+            let read = shown(&LenientTree::read(text, None).root);
             assert_eq!(read.to_string(), tree, "{text}");
         }
         let text = r#"{"a": [{"b": 1, "pre }], "c": 2}"#;
         let cursor = text.find(" }]");
-        let read = shown(&Tree::read(text, cursor).root).to_string();
+        let read = shown(&LenientTree::read(text, cursor).root).to_string();
         assert_eq!(read, r#"{"a":[{"b":1,"pre":null}],"c":2}"#);
     }
 
     #[test]
     fn depth_is_bounded() {
         for open in ["[", "{\"a\":"] {
-            Tree::read(&open.repeat(100_000), None);
+            LenientTree::read(&open.repeat(100_000), None);
         }
     }
 
     proptest! {
         #[test]
         fn every_text_has_a_tree(text in "[{}\\[\\],:\"/* a\\\\\n0é]{0,60}", cursor in 0usize..70) {
-            Tree::read(&text, Some(cursor));
-            let tree = Tree::read(&text, None);
+            LenientTree::read(&text, Some(cursor));
+            let tree = LenientTree::read(&text, None);
             if let Ok(document) = Document::parse(&text) {
                 prop_assert_eq!(shown(&tree.root).to_string(), shown(&document.root).to_string());
                 prop_assert_eq!(tree.root.span, document.root.span);

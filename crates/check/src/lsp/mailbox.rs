@@ -21,7 +21,7 @@ const MAX_QUEUED_MESSAGES: usize = 4096;
 
 /// An event for the server's main loop.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum ServerEvent {
     /// A message, and whether it has been cancelled.
     Message(Incoming, bool),
     /// A message of this size in bytes was too large, which affects these documents.
@@ -35,19 +35,19 @@ pub(super) enum Event {
 /// A queue between threads.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mailbox {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMailbox>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct SharedMailbox {
+    queue: Mutex<EventQueue>,
     filled: Condvar,
     emptied: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    events: VecDeque<(Event, usize)>,
+struct EventQueue {
+    events: VecDeque<(ServerEvent, usize)>,
     bytes: usize,
     messages: usize,
 }
@@ -70,24 +70,24 @@ impl Mailbox {
         queue.messages += 1;
         queue
             .events
-            .push_back((Event::Message(message, false), bytes));
+            .push_back((ServerEvent::Message(message, false), bytes));
         self.shared.filled.notify_one();
     }
 
     /// Queues any other event.
-    pub(super) fn queue_event(&self, event: Event) {
+    pub(super) fn queue_event(&self, event: ServerEvent) {
         self.locked().events.push_back((event, 0));
         self.shared.filled.notify_one();
     }
 
     /// Returns the next event, or `None` if none arrives in time.
-    pub(super) fn next(&self, patience: Duration) -> Option<Event> {
+    pub(super) fn next(&self, patience: Duration) -> Option<ServerEvent> {
         let until = Instant::now() + patience;
         let mut queue = self.locked();
         loop {
             if let Some((event, bytes)) = queue.events.pop_front() {
                 queue.bytes -= bytes;
-                queue.messages -= usize::from(matches!(event, Event::Message(..)));
+                queue.messages -= usize::from(matches!(event, ServerEvent::Message(..)));
                 self.shared.emptied.notify_one();
                 return Some(event);
             }
@@ -98,18 +98,18 @@ impl Mailbox {
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, Queue> {
+    fn locked(&self) -> MutexGuard<'_, EventQueue> {
         let queue = self.shared.queue.lock();
         queue.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
+impl EventQueue {
     /// Marks a request as cancelled. Returns whether it was in the queue.
     fn cancel(&mut self, wanted: &Value) -> bool {
         let mut found = false;
         for (event, _) in &mut self.events {
-            if let Event::Message(Incoming::Request { id, .. }, cancelled) = event
+            if let ServerEvent::Message(Incoming::Request { id, .. }, cancelled) = event
                 && id == wanted
             {
                 *cancelled = true;

@@ -37,13 +37,13 @@ use std::thread;
 
 use frame::Frame;
 use lost::UnknownTexts;
-use mailbox::{Event, Mailbox};
+use mailbox::{Mailbox, ServerEvent};
 use message::Incoming;
 use server::Server;
 
 /// Options of the server.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServerOptions {
     /// Set if model files are opened.
     pub open_models: bool,
 }
@@ -61,7 +61,7 @@ pub enum Ending {
 pub fn serve(
     input: impl BufRead + Send + 'static,
     output: &mut dyn Write,
-    options: &Options,
+    options: &ServerOptions,
 ) -> io::Result<Ending> {
     let mailbox = Mailbox::default();
     let letters = mailbox.clone();
@@ -75,10 +75,10 @@ fn read_all(mut input: impl BufRead, mailbox: &Mailbox) {
         match frame::read(&mut input) {
             Ok(Frame::Body(body)) => mailbox.queue_message(Incoming::read(&body), body.len()),
             Ok(Frame::TooLarge(size, head)) => {
-                mailbox.queue_event(Event::TooLarge(size, UnknownTexts::with(&head)));
+                mailbox.queue_event(ServerEvent::TooLarge(size, UnknownTexts::with(&head)));
             }
-            Ok(Frame::End) => return mailbox.queue_event(Event::Ended(None)),
-            Err(error) => return mailbox.queue_event(Event::Ended(Some(error.to_string()))),
+            Ok(Frame::End) => return mailbox.queue_event(ServerEvent::Ended(None)),
+            Err(error) => return mailbox.queue_event(ServerEvent::Ended(Some(error.to_string()))),
         }
     }
 }

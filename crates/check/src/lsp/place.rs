@@ -1,7 +1,7 @@
 //! Maps an offset in a config to the value or key there, and to the object or array around it.
 
-use super::lenient::Tree;
-use pkgtool_base::source::json::{Kind, Member, Node};
+use super::lenient::LenientTree;
+use pkgtool_base::source::json::{JsonValue, Member, Node};
 use pkgtool_base::source::{JsonPath, Span};
 
 /// A position in a tree.
@@ -30,7 +30,7 @@ pub(super) enum SyntaxElement<'t> {
 
 impl<'t> TreePosition<'t> {
     /// Finds the position of `offset` in the tree of `text`.
-    pub(super) fn at(text: &str, tree: &'t Tree, offset: usize) -> Self {
+    pub(super) fn at(text: &str, tree: &'t LenientTree, offset: usize) -> Self {
         let mut place = Self {
             path: JsonPath::root(),
             container: None,
@@ -43,8 +43,8 @@ impl<'t> TreePosition<'t> {
         }
         while tree.holds(node, offset) {
             let next = match &node.kind {
-                Kind::Object(_) => place.enter_object(text, node, offset),
-                Kind::Array(_) => place.enter_array(node, offset),
+                JsonValue::Object(_) => place.enter_object(text, node, offset),
+                JsonValue::Array(_) => place.enter_array(node, offset),
                 _ => break,
             };
             place.container = Some(node);
@@ -107,7 +107,7 @@ fn touches(span: Span, offset: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{SyntaxElement, Tree, TreePosition};
+    use super::{LenientTree, SyntaxElement, TreePosition};
 
     #[test]
     fn the_cursor_knows_where_it_is() {
@@ -127,7 +127,7 @@ mod tests {
         ] {
             let offset = text.find('|').expect("a cursor");
             let text = text.replace('|', "");
-            let tree = Tree::read(&text, Some(offset));
+            let tree = LenientTree::read(&text, Some(offset));
             let place = TreePosition::at(&text, &tree, offset);
             let path = place.path.to_pointer();
             let found = match place.part {

@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use super::action::{self, ActionRequest};
 use super::checker::Checker;
-use super::client::Client;
-use super::document::{Document, DocumentText, Documents, TextChange};
+use super::client::EditorClient;
+use super::document::{DocumentText, Documents, OpenDocument, TextChange};
 use super::finding;
-use super::job::{CheckOutcome, Job};
+use super::job::{CheckJob, CheckOutcome};
 use super::lost::UnknownTexts;
-use super::mailbox::{Event, Mailbox};
+use super::mailbox::{Mailbox, ServerEvent};
 use super::message::{self, ErrorCode, Incoming, RequestError};
 use super::parent::ParentProcess;
 use super::pull::{DiagnosticRequest, WaitingRequests};
@@ -28,7 +28,7 @@ use super::rename;
 use super::text::{Position, Range, Text};
 use super::view::DocumentView;
 use super::watch::{self, Dependencies};
-use super::{Ending, Options, capabilities, completion, hover, symbol, uri};
+use super::{Ending, ServerOptions, capabilities, completion, hover, symbol, uri};
 use crate::validate::Session;
 
 /// Idle time after which the files and the parent process are checked.
@@ -40,8 +40,8 @@ pub(super) struct Server<'o> {
     output: &'o mut dyn Write,
     session: Arc<Session>,
     checker: Checker,
-    stage: Stage,
-    client: Client,
+    stage: SessionStage,
+    client: EditorClient,
     parent: Option<ParentProcess>,
     documents: Documents,
     dependencies: HashMap<String, Dependencies>,
@@ -53,7 +53,7 @@ pub(super) struct Server<'o> {
 
 /// The stage of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SessionStage {
     Before,
     Serving,
     /// After `shutdown`.
@@ -63,7 +63,7 @@ enum Stage {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DocumentParams {
-    text_document: Identifier,
+    text_document: ChangedDocument,
     #[serde(default)]
     position: Option<Position>,
     #[serde(default)]
@@ -75,7 +75,8 @@ struct DocumentParams {
 }
 
 #[derive(Deserialize)]
-struct Identifier {
+#[serde(expecting = "struct Identifier")]
+struct ChangedDocument {
     uri: String,
     #[serde(default)]
     version: Option<i64>,
@@ -84,15 +85,19 @@ struct Identifier {
 }
 
 impl<'o> Server<'o> {
-    pub(super) fn new(mailbox: Mailbox, output: &'o mut dyn Write, options: &Options) -> Self {
+    pub(super) fn new(
+        mailbox: Mailbox,
+        output: &'o mut dyn Write,
+        options: &ServerOptions,
+    ) -> Self {
         let session = Arc::new(Session::new(options.open_models));
         Self {
             checker: Checker::start(Arc::clone(&session), mailbox.clone()),
             mailbox,
             output,
             session,
-            stage: Stage::Before,
-            client: Client::default(),
+            stage: SessionStage::Before,
+            client: EditorClient::default(),
             parent: None,
             documents: Documents::default(),
             dependencies: HashMap::new(),
@@ -115,23 +120,23 @@ impl<'o> Server<'o> {
             }
             match event {
                 None => {}
-                Some(Event::Message(Incoming::Notification { method, .. }, _))
+                Some(ServerEvent::Message(Incoming::Notification { method, .. }, _))
                     if method == "exit" =>
                 {
                     return Ok(match self.stage {
-                        Stage::Closing => Ending::Orderly,
+                        SessionStage::Closing => Ending::Orderly,
                         _ => Ending::Broken,
                     });
                 }
-                Some(Event::Message(message, cancelled)) => self.take(message, cancelled)?,
-                Some(Event::TooLarge(size, lost)) => {
+                Some(ServerEvent::Message(message, cancelled)) => self.take(message, cancelled)?,
+                Some(ServerEvent::TooLarge(size, lost)) => {
                     let text = format!("skipped a message that is too large: {size} bytes");
                     self.log(&text)?;
                     self.clear_unknown(&lost)?;
                 }
-                Some(Event::Checked(checked)) => self.show(checked)?,
-                Some(Event::Ended(None)) => return Ok(Ending::Broken),
-                Some(Event::Ended(Some(reason))) => {
+                Some(ServerEvent::Checked(checked)) => self.show(checked)?,
+                Some(ServerEvent::Ended(None)) => return Ok(Ending::Broken),
+                Some(ServerEvent::Ended(Some(reason))) => {
                     let fault = RequestError::new(ErrorCode::Parse, reason);
                     self.send(&message::response(&Value::Null, Err(fault)))?;
                     return Ok(Ending::Broken);
@@ -147,7 +152,7 @@ impl<'o> Server<'o> {
                 self.send(&message::response(&id, Err(fault)))
             }
             Incoming::Request { id, method, params }
-                if method == "textDocument/diagnostic" && self.stage == Stage::Serving =>
+                if method == "textDocument/diagnostic" && self.stage == SessionStage::Serving =>
             {
                 self.pull(id, params)
             }
@@ -174,30 +179,30 @@ impl<'o> Server<'o> {
 
     fn answer(&mut self, method: &str, params: Value) -> Result<Value, RequestError> {
         match (self.stage, method) {
-            (Stage::Before, "initialize") => return Ok(self.initialize(&params)),
-            (Stage::Before, _) => {
+            (SessionStage::Before, "initialize") => return Ok(self.initialize(&params)),
+            (SessionStage::Before, _) => {
                 return Err(RequestError::new(
                     ErrorCode::NotInitialized,
                     "expected `initialize` as the first request",
                 ));
             }
-            (Stage::Serving, "initialize") => {
+            (SessionStage::Serving, "initialize") => {
                 return Err(RequestError::new(
                     ErrorCode::InvalidRequest,
                     "`initialize` was already sent",
                 ));
             }
-            (Stage::Closing, _) => {
+            (SessionStage::Closing, _) => {
                 return Err(RequestError::new(
                     ErrorCode::InvalidRequest,
                     "expected `exit` after `shutdown`",
                 ));
             }
-            (Stage::Serving, "shutdown") => {
-                self.stage = Stage::Closing;
+            (SessionStage::Serving, "shutdown") => {
+                self.stage = SessionStage::Closing;
                 return Ok(Value::Null);
             }
-            (Stage::Serving, _) => {}
+            (SessionStage::Serving, _) => {}
         }
         match method {
             "textDocument/hover" => self.at_position(params, hover::hover),
@@ -217,14 +222,14 @@ impl<'o> Server<'o> {
     }
 
     fn initialize(&mut self, params: &Value) -> Value {
-        self.client = Client::read(params);
+        self.client = EditorClient::read(params);
         self.parent = self.client.process.map(ParentProcess::new);
-        self.stage = Stage::Serving;
+        self.stage = SessionStage::Serving;
         capabilities::initialize_result(&self.client)
     }
 
     fn handle_notification(&mut self, method: &str, params: Value) -> io::Result<()> {
-        if self.stage != Stage::Serving {
+        if self.stage != SessionStage::Serving {
             return Ok(());
         }
         let lost = UnknownTexts::from_params(Some(method), &params);
@@ -276,7 +281,7 @@ impl<'o> Server<'o> {
     }
 
     fn open(&mut self, params: DocumentParams) {
-        let Identifier { uri, version, text } = params.text_document;
+        let ChangedDocument { uri, version, text } = params.text_document;
         let Some(path) = uri::to_path(&uri) else {
             return;
         };
@@ -287,7 +292,7 @@ impl<'o> Server<'o> {
     }
 
     fn change(&mut self, params: DocumentParams) {
-        let Identifier { uri, version, .. } = params.text_document;
+        let ChangedDocument { uri, version, .. } = params.text_document;
         let encoding = self.client.encoding;
         let changes = params.content_changes;
         let version = version.unwrap_or_default();
@@ -365,13 +370,13 @@ impl<'o> Server<'o> {
             DocumentText::Lost => None,
         };
         match text.zip(document.found(&self.client.folders)) {
-            Some((text, found)) => self.checker.submit(Job {
+            Some((text, found)) => self.checker.submit(CheckJob {
                 uri: uri.to_owned(),
                 revision,
                 found,
                 text,
             }),
-            None => self.mailbox.queue_event(Event::Checked(CheckOutcome {
+            None => self.mailbox.queue_event(ServerEvent::Checked(CheckOutcome {
                 uri: uri.to_owned(),
                 revision,
                 findings: Vec::new(),
@@ -586,6 +591,6 @@ impl<'o> Server<'o> {
     }
 }
 
-fn document_is_foreign(document: Option<&Document>, client: &Client) -> bool {
+fn document_is_foreign(document: Option<&OpenDocument>, client: &EditorClient) -> bool {
     document.is_none_or(|document| document.found(&client.folders).is_none())
 }

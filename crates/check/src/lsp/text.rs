@@ -10,7 +10,7 @@ use pkgtool_base::source::Span;
 
 /// The unit in which positions in a line are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Encoding {
+pub(super) enum PositionEncoding {
     /// Bytes.
     Utf8,
     /// UTF-16 code units, which every client supports.
@@ -51,10 +51,10 @@ impl Range {
 pub(super) struct Text {
     content: String,
     starts: Vec<usize>,
-    encoding: Encoding,
+    encoding: PositionEncoding,
 }
 
-impl Encoding {
+impl PositionEncoding {
     /// Returns the name in the protocol.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Encoding {
 }
 
 impl Text {
-    pub(super) fn new(text: String, encoding: Encoding) -> Self {
+    pub(super) fn new(text: String, encoding: PositionEncoding) -> Self {
         let starts = line_starts(&text);
         Self {
             content: text,
@@ -99,7 +99,7 @@ impl Text {
             return self.content.len();
         };
         let line = self.line(position.line);
-        if self.encoding == Encoding::Utf8 {
+        if self.encoding == PositionEncoding::Utf8 {
             return start + line.floor_char_boundary(position.character.min(line.len()));
         }
         let mut left = position.character;
@@ -177,7 +177,7 @@ fn line_starts(text: &str) -> Vec<usize> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Encoding, Position, Range, Text};
+    use super::{Position, PositionEncoding, Range, Text};
 
     fn at(line: usize, character: usize) -> Position {
         Position { line, character }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn positions_count_in_the_clients_units() {
         let text = "a😀b\r\nëc\rd";
-        let utf16 = Text::new(text.to_owned(), Encoding::Utf16);
+        let utf16 = Text::new(text.to_owned(), PositionEncoding::Utf16);
         assert_eq!(utf16.offset(at(0, 1)), 1);
         assert_eq!(utf16.offset(at(0, 2)), 1, "inside a pair");
         assert_eq!(utf16.offset(at(0, 3)), 5);
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(utf16.offset(at(2, 0)), 12);
         assert_eq!(utf16.offset(at(9, 0)), text.len());
         assert_eq!(utf16.position(5), at(0, 3));
-        let utf8 = Text::new(text.to_owned(), Encoding::Utf8);
+        let utf8 = Text::new(text.to_owned(), PositionEncoding::Utf8);
         assert_eq!(utf8.offset(at(0, 5)), 5);
         assert_eq!(utf8.offset(at(0, 3)), 1, "inside a character");
         assert_eq!(utf8.position(10), at(1, 2));
@@ -208,7 +208,7 @@ mod tests {
             edits in proptest::collection::vec((0usize..50, 0usize..50, "[xy\r\n😀]{0,6}"), 0..8),
             utf8 in any::<bool>(),
         ) {
-            let encoding = if utf8 { Encoding::Utf8 } else { Encoding::Utf16 };
+            let encoding = if utf8 { PositionEncoding::Utf8 } else { PositionEncoding::Utf16 };
             let mut edited = Text::new(text.clone(), encoding);
             let mut plain = text;
             for (from, to, new) in edits {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::client::Client;
-use super::lenient::Tree;
+use super::client::EditorClient;
+use super::lenient::LenientTree;
 use super::shape::Subschema;
 use super::text::Text;
 use crate::policy::Policy;
@@ -30,11 +30,11 @@ const CONFIG_KEYS: [&str; 7] = [
 /// The data about a document that requests need.
 pub(super) struct DocumentView<'a> {
     pub(super) text: &'a Text,
-    pub(super) tree: Tree,
+    pub(super) tree: LenientTree,
     pub(super) found: &'a FoundFile,
     pub(super) findings: &'a [Diagnostic],
     pub(super) session: &'a Session,
-    pub(super) client: &'a Client,
+    pub(super) client: &'a EditorClient,
     /// Directory of the document.
     pub(super) directory: PathBuf,
     /// Depth of the directory below the package root.
@@ -54,7 +54,7 @@ impl<'a> DocumentView<'a> {
         text: &'a Text,
         found: &'a FoundFile,
         findings: &'a [Diagnostic],
-        (session, client): (&'a Session, &'a Client),
+        (session, client): (&'a Session, &'a EditorClient),
         cursor: Option<usize>,
     ) -> Self {
         let roots = Roots::new();
@@ -62,7 +62,7 @@ impl<'a> DocumentView<'a> {
         let root = roots.package_root(&directory);
         Self {
             text,
-            tree: Tree::read(text.as_str(), cursor),
+            tree: LenientTree::read(text.as_str(), cursor),
             found,
             findings,
             session,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::lenient::Tree;
+use super::lenient::LenientTree;
 use super::uri;
 use pkgtool_base::package::reference::normalize;
 use pkgtool_base::package::{config, precision};
@@ -56,7 +56,7 @@ impl Dependencies {
     /// Computes the dependencies of a text at `path`.
     pub(super) fn of(path: &Path, text: &str) -> Self {
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-        let tree = Tree::read(text, None);
+        let tree = LenientTree::read(text, None);
         let mut dependencies = Self {
             directory,
             ..Self::default()

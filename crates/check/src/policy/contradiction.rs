@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::settings::{Overrides, Settings};
+use super::settings::{Overrides, PolicySettings};
 use crate::validate::settings_invalid;
 use pkgtool_base::diagnostic::{Anchor, Finding};
 use pkgtool_base::package::PrecisionList;
@@ -23,7 +23,7 @@ pub(super) struct Contradictions {
 impl Contradictions {
     /// Records the contradictions between settings and a precision list that applies to the same
     /// file.
-    pub(super) fn record(&self, settings: &Settings, by: &Overrides, list: &PrecisionList) {
+    pub(super) fn record(&self, settings: &PolicySettings, by: &Overrides, list: &PrecisionList) {
         for token in settings.extra.against(list) {
             let file = settings.file.as_ref().map(|(file, _)| file.clone());
             // The command line overrides the settings file.
@@ -37,7 +37,7 @@ impl Contradictions {
     }
 
     /// Returns the findings about a settings file.
-    pub(super) fn of(&self, settings: &Arc<Settings>) -> Vec<Finding> {
+    pub(super) fn of(&self, settings: &Arc<PolicySettings>) -> Vec<Finding> {
         let heard = self.by_file.lock().unwrap_or_else(PoisonError::into_inner);
         let file = settings.file.as_ref().map(|(file, _)| file.clone());
         let tokens = heard.get(&file).filter(|_| file.is_some());

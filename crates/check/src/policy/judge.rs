@@ -16,8 +16,8 @@ use toml::value::Date;
 use super::baseline::{self, BaselineEntry, KnownFindings};
 use super::contradiction::Contradictions;
 use super::lookup::Lookup;
-use super::selector::Level;
-use super::settings::{Exception, Settings};
+use super::selector::RuleLevel;
+use super::settings::{Exception, PolicySettings};
 use crate::validate::{baseline_stale, exception_stale, rule_metas, settings_invalid};
 use pkgtool_base::diagnostic::{Anchor, Diagnostic, IdentityCache, Report, Severity, SourceText};
 use pkgtool_base::source::{JsonPath, Span};
@@ -65,7 +65,7 @@ pub(super) struct Judge<'p> {
 struct OpenBaseline {
     left: KnownFindings,
     /// The settings that name the baseline, and the location in their file.
-    named: Option<(Arc<Settings>, Span)>,
+    named: Option<(Arc<PolicySettings>, Span)>,
     problem: Option<String>,
 }
 
@@ -106,7 +106,8 @@ impl<'p> Judge<'p> {
                 .cmp(&b.source.path)
                 .then_with(|| key(a).cmp(&key(b)))
         });
-        let mut settings_of: HashMap<String, (PathBuf, Option<Arc<Settings>>)> = HashMap::new();
+        let mut settings_of: HashMap<String, (PathBuf, Option<Arc<PolicySettings>>)> =
+            HashMap::new();
         for diagnostic in &report.diagnostics {
             let shown = &diagnostic.source.path;
             if !settings_of.contains_key(shown) {
@@ -147,7 +148,12 @@ impl<'p> Judge<'p> {
     }
 
     /// Returns whether settings let a finding through, and sets its severity to theirs.
-    fn lets_through(&self, settings: &Settings, file: &Path, diagnostic: &mut Diagnostic) -> bool {
+    fn lets_through(
+        &self,
+        settings: &PolicySettings,
+        file: &Path,
+        diagnostic: &mut Diagnostic,
+    ) -> bool {
         if !settings.is_enabled_for(diagnostic.rule, file) {
             return false;
         }
@@ -161,13 +167,13 @@ impl<'p> Judge<'p> {
                 return false;
             }
         }
-        if let Some(Level::At(severity)) = settings.level(diagnostic.rule) {
+        if let Some(RuleLevel::At(severity)) = settings.level(diagnostic.rule) {
             diagnostic.severity = severity;
         }
         true
     }
 
-    fn is_excepted(&self, settings: &Settings, file: &str, diagnostic: &Diagnostic) -> bool {
+    fn is_excepted(&self, settings: &PolicySettings, file: &str, diagnostic: &Diagnostic) -> bool {
         let of_rule = |one: &&Exception| {
             one.rule.code == diagnostic.rule.code && one.file == file && one.holds_on(self.today)
         };
@@ -190,7 +196,7 @@ impl<'p> Judge<'p> {
         is_excepted
     }
 
-    fn is_known(&self, settings: Option<&Arc<Settings>>, diagnostic: &Diagnostic) -> bool {
+    fn is_known(&self, settings: Option<&Arc<PolicySettings>>, diagnostic: &Diagnostic) -> bool {
         let named = settings.and_then(|settings| settings.baseline.as_ref());
         let file = match (&self.baselines.given, named) {
             (Some((file, _)), _) => file.clone(),
@@ -279,7 +285,7 @@ impl<'p> Judge<'p> {
 
     fn stale_reason(
         &self,
-        settings: &Settings,
+        settings: &PolicySettings,
         file: &Path,
         one: &Exception,
         checked: &BTreeSet<OsString>,
@@ -401,11 +407,11 @@ impl<'p> Judge<'p> {
 }
 
 /// Adds a finding about settings, unless they disable its rule.
-fn add_finding(report: &mut Report, settings: &Settings, mut diagnostic: Diagnostic) {
+fn add_finding(report: &mut Report, settings: &PolicySettings, mut diagnostic: Diagnostic) {
     if !settings.is_enabled(diagnostic.rule) {
         return;
     }
-    if let Some(Level::At(severity)) = settings.level(diagnostic.rule) {
+    if let Some(RuleLevel::At(severity)) = settings.level(diagnostic.rule) {
         diagnostic.severity = severity;
     }
     report.diagnostics.push(diagnostic);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::read;
-use super::settings::{Overrides, Settings};
+use super::settings::{Overrides, PolicySettings};
 use super::tighten::tighten;
 use crate::validate::FileLocation;
 use pkgtool_base::package::sieve::SETTINGS_FILE;
@@ -48,23 +48,23 @@ pub(super) struct Lookup {
     overrides: Overrides,
     roots: Roots,
     /// The settings of the command line alone, for files without a settings file.
-    bare: Option<Arc<Settings>>,
-    known: Mutex<Map<OsString, Option<Arc<Settings>>>>,
+    bare: Option<Arc<PolicySettings>>,
+    known: Mutex<Map<OsString, Option<Arc<PolicySettings>>>>,
     /// The settings in force below each directory with a settings file.
-    settled: Mutex<Map<PathBuf, Arc<Settings>>>,
+    settled: Mutex<Map<PathBuf, Arc<PolicySettings>>>,
     /// Absolute paths that the user named.
     named_paths: Mutex<BTreeSet<PathBuf>>,
     /// The settings of each file that was read, by path.
-    read: Mutex<Map<PathBuf, Arc<Settings>>>,
+    read: Mutex<Map<PathBuf, Arc<PolicySettings>>>,
 }
 
 impl Lookup {
     pub(super) fn new(origin: Origin, overrides: Overrides) -> Self {
         let roots = Roots::new();
         let bare = (!overrides.is_silent()).then(|| {
-            let here = Settings {
+            let here = PolicySettings {
                 root: roots.absolute(Path::new("")),
-                ..Settings::default()
+                ..PolicySettings::default()
             };
             Arc::new(here.overridden(&overrides))
         });
@@ -97,7 +97,7 @@ impl Lookup {
     }
 
     /// Returns the settings that apply to the files in the absolute `directory`.
-    pub(super) fn of(&self, directory: &Path) -> Option<Arc<Settings>> {
+    pub(super) fn of(&self, directory: &Path) -> Option<Arc<PolicySettings>> {
         self.settings_at(FileLocation {
             directory,
             seen: None,
@@ -106,7 +106,7 @@ impl Lookup {
     }
 
     /// Like [`Self::of`], but uses what the walk has already seen instead of asking the disk again.
-    pub(super) fn settings_at(&self, place: FileLocation<'_>) -> Option<Arc<Settings>> {
+    pub(super) fn settings_at(&self, place: FileLocation<'_>) -> Option<Arc<PolicySettings>> {
         match &self.origin {
             Origin::Nothing => self.bare.clone(),
             Origin::File(file) => Some(self.file(&self.roots.absolute(file))),
@@ -115,7 +115,7 @@ impl Lookup {
     }
 
     /// Returns all settings files that were read, ordered by path.
-    pub(super) fn all_read(&self) -> Vec<Arc<Settings>> {
+    pub(super) fn all_read(&self) -> Vec<Arc<PolicySettings>> {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = read.iter().collect();
         all.sort_by_key(|(path, _)| *path);
@@ -133,7 +133,7 @@ impl Lookup {
         typed.extend(paths.iter().map(|path| self.roots.absolute(path)));
     }
 
-    fn nearest(&self, place: FileLocation<'_>) -> Option<Arc<Settings>> {
+    fn nearest(&self, place: FileLocation<'_>) -> Option<Arc<PolicySettings>> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed = Vec::new();
         let mut settled = None;
@@ -165,7 +165,11 @@ impl Lookup {
 
     /// Returns the settings in force in a directory with a settings file, given the settings
     /// `above`.
-    fn settle(&self, directory: &Path, above: Option<Arc<Settings>>) -> Option<Arc<Settings>> {
+    fn settle(
+        &self,
+        directory: &Path,
+        above: Option<Arc<PolicySettings>>,
+    ) -> Option<Arc<PolicySettings>> {
         let file = directory.join(SETTINGS_FILE);
         let settled = || self.settled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = settled().get(&file) {
@@ -201,16 +205,16 @@ impl Lookup {
 
     /// Tightens the settings above by a nested file. A package's outermost file tightens the
     /// defaults.
-    fn nested(&self, file: &Path, above: Option<&Settings>) -> Arc<Settings> {
+    fn nested(&self, file: &Path, above: Option<&PolicySettings>) -> Arc<PolicySettings> {
         let directory = file.parent().unwrap_or(file);
-        let none = || Settings {
+        let none = || PolicySettings {
             root: directory.to_owned(),
-            ..Settings::default()
+            ..PolicySettings::default()
         };
-        let above = above.map_or_else(|| none().overridden(&self.overrides), Settings::clone);
+        let above = above.map_or_else(|| none().overridden(&self.overrides), PolicySettings::clone);
         let own = self.parse(file);
         let (merged, findings) = tighten(&above, &own);
-        let reported = Settings {
+        let reported = PolicySettings {
             file: own.file,
             root: own.root,
             findings,
@@ -224,7 +228,7 @@ impl Lookup {
         Arc::new(merged.overridden(&self.overrides))
     }
 
-    fn parse(&self, file: &Path) -> Settings {
+    fn parse(&self, file: &Path) -> PolicySettings {
         let shown = self.roots.shown(file);
         match read_settings_text(file) {
             Ok(text) => read::read(file, shown, text),
@@ -233,7 +237,7 @@ impl Lookup {
     }
 
     /// Returns the settings in the file at an absolute path.
-    pub(super) fn file(&self, file: &Path) -> Arc<Settings> {
+    pub(super) fn file(&self, file: &Path) -> Arc<PolicySettings> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = read.get(file) {
             return Arc::clone(known);
@@ -245,7 +249,7 @@ impl Lookup {
 }
 
 /// Returns whether settings come from this file, which a link may lead to again.
-fn is_file_of(settings: &Settings, file: &Path) -> bool {
+fn is_file_of(settings: &PolicySettings, file: &Path) -> bool {
     let known = settings
         .file
         .as_ref()

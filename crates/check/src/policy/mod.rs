@@ -23,17 +23,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::validate::{
-    self, FileLocation, Options, Outcome, Progress, ProjectPolicy, Requirements, Session,
+    self, FileLocation, ProjectPolicy, Requirements, Session, ValidationOptions, ValidationOutcome,
+    ValidationProgress,
 };
 use pkgtool_base::diagnostic::{Report, RuleMeta};
 use pkgtool_base::package::sieve::SETTINGS_FILE;
-use pkgtool_base::package::{Discovery, FoundFile, Loaded, PrecisionList};
+use pkgtool_base::package::{Discovery, FoundFile, LoadedFile, PrecisionList};
 
 pub use globs::Glob;
 pub use lookup::Origin;
 pub use read::{EXCEPTION_KEYS, PRECISION_KEYS, SETTINGS_KEYS};
-pub use selector::{Level, Selector};
-pub use settings::{Cause, Exception, Overrides, Settings};
+pub use selector::{RuleLevel, Selector};
+pub use settings::{Cause, Exception, Overrides, PolicySettings};
 pub use words::capabilities;
 
 use contradiction::Contradictions;
@@ -55,7 +56,7 @@ pub struct Policy {
 #[derive(Debug, Default)]
 pub struct PolicyOutcome {
     /// The findings that are reported.
-    pub outcome: Outcome,
+    pub outcome: ValidationOutcome,
     /// Number of warnings that count as errors because of settings.
     pub denied_warnings: usize,
     /// Number of findings that baselines list. They are not reported.
@@ -79,10 +80,10 @@ pub struct WrittenBaseline {
 
 /// The error of a validation under a policy.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum PolicyError {
     /// The validation failed.
     #[error(transparent)]
-    Validate(#[from] validate::Error),
+    Validate(#[from] validate::ValidationError),
     /// The named settings file is unusable.
     #[error("{path}: {reason}; --config expects a settings file in TOML", path = path.display())]
     Settings {
@@ -114,9 +115,9 @@ pub enum Error {
 
 impl Policy {
     /// Creates a policy from settings and the options of a command line.
-    pub fn new(origin: Origin, overrides: Overrides) -> Result<Self, Error> {
+    pub fn new(origin: Origin, overrides: Overrides) -> Result<Self, PolicyError> {
         if let Origin::File(path) = &origin {
-            lookup::read_settings_text(path).map_err(|(reason, _)| Error::Settings {
+            lookup::read_settings_text(path).map_err(|(reason, _)| PolicyError::Settings {
                 path: path.clone(),
                 reason,
             })?;
@@ -138,9 +139,9 @@ impl Policy {
     }
 
     /// Uses a baseline instead of those named in settings.
-    pub fn with_baseline(mut self, file: &Path) -> Result<Self, Error> {
+    pub fn with_baseline(mut self, file: &Path) -> Result<Self, PolicyError> {
         let absolute = self.lookup.roots().absolute(file);
-        let known = baseline::read(&absolute).map_err(|reason| Error::Baseline {
+        let known = baseline::read(&absolute).map_err(|reason| PolicyError::Baseline {
             path: file.to_owned(),
             reason,
         })?;
@@ -165,7 +166,7 @@ impl Policy {
     }
 
     /// Returns the settings that apply to a file or to the files in a directory, if there are any.
-    pub fn settings_for(&self, path: &Path) -> Option<Arc<Settings>> {
+    pub fn settings_for(&self, path: &Path) -> Option<Arc<PolicySettings>> {
         let path = self.lookup.roots().absolute(path);
         let directory = if path.is_dir() {
             &path
@@ -207,9 +208,9 @@ impl Policy {
     /// itself.
     pub fn validate(
         &self,
-        options: &Options,
-        progress: Progress<'_>,
-    ) -> Result<PolicyOutcome, Error> {
+        options: &ValidationOptions,
+        progress: ValidationProgress<'_>,
+    ) -> Result<PolicyOutcome, PolicyError> {
         let is_settings =
             |path: &&PathBuf| path.file_name().is_some_and(|name| name == SETTINGS_FILE);
         let (settings, paths): (Vec<&PathBuf>, Vec<&PathBuf>) = options
@@ -238,9 +239,9 @@ impl Policy {
         &self,
         discovery: &Discovery,
         contents: &BTreeMap<PathBuf, Vec<u8>>,
-        options: &Options,
-        progress: Progress<'_>,
-    ) -> Result<PolicyOutcome, Error> {
+        options: &ValidationOptions,
+        progress: ValidationProgress<'_>,
+    ) -> Result<PolicyOutcome, PolicyError> {
         self.rule(options, &[], |ruling| {
             validate::validate_with_policy(discovery, contents, options, ruling, progress)
         })
@@ -251,9 +252,9 @@ impl Policy {
         &self,
         session: &Session,
         found: &FoundFile,
-        loaded: &Loaded,
-    ) -> Result<PolicyOutcome, Error> {
-        let options = Options {
+        loaded: &LoadedFile,
+    ) -> Result<PolicyOutcome, PolicyError> {
+        let options = ValidationOptions {
             paths: Vec::new(),
             precisions: None,
             open_models: session.opens_models(),
@@ -269,21 +270,21 @@ impl Policy {
         &self,
         path: &Path,
         bytes: Vec<u8>,
-        options: &Options,
-    ) -> Result<PolicyOutcome, Error> {
+        options: &ValidationOptions,
+    ) -> Result<PolicyOutcome, PolicyError> {
         self.rule(options, &[], |ruling| {
             validate::validate_bytes_with_policy(path, bytes, options, ruling)
         })
     }
 
     /// Returns the policy as a [`ProjectPolicy`], for callers that check the files of a walk one by one.
-    pub fn ruling<'p>(&'p self, options: &Options) -> impl ProjectPolicy + use<'p> {
+    pub fn ruling<'p>(&'p self, options: &ValidationOptions) -> impl ProjectPolicy + use<'p> {
         self.ruler(options, &[])
     }
 
     /// Filters the findings of a validation that ran without the policy. Its additional
     /// requirements were not checked.
-    pub fn apply(&self, outcome: &mut Outcome, options: &Options) {
+    pub fn apply(&self, outcome: &mut ValidationOutcome, options: &ValidationOptions) {
         let judge = Judge::new(&self.lookup, &self.baselines, options.open_models);
         judge.judge(&mut outcome.report);
         outcome.report.sort();
@@ -291,15 +292,17 @@ impl Policy {
 
     fn rule(
         &self,
-        options: &Options,
+        options: &ValidationOptions,
         named: &[PathBuf],
-        validate: impl FnOnce(&dyn ProjectPolicy) -> Result<Outcome, validate::Error>,
-    ) -> Result<PolicyOutcome, Error> {
+        validate: impl FnOnce(
+            &dyn ProjectPolicy,
+        ) -> Result<ValidationOutcome, validate::ValidationError>,
+    ) -> Result<PolicyOutcome, PolicyError> {
         let ruler = self.ruler(options, named);
         let outcome = validate(&ruler)?;
         let overrides = self.lookup.overrides();
         if let Some(reason) = ruler.contradictions.of_command_line(overrides) {
-            return Err(Error::Precision(reason));
+            return Err(PolicyError::Precision(reason));
         }
         let (judgement, written) = ruler
             .left
@@ -313,7 +316,7 @@ impl Policy {
         })
     }
 
-    fn ruler<'p>(&'p self, options: &Options, named: &'p [PathBuf]) -> AppliedPolicy<'p> {
+    fn ruler<'p>(&'p self, options: &ValidationOptions, named: &'p [PathBuf]) -> AppliedPolicy<'p> {
         AppliedPolicy {
             policy: self,
             named,
@@ -331,9 +334,9 @@ impl Policy {
         judge: &Judge<'_>,
         report: &mut Report,
         judgement: &mut Judgement,
-    ) -> Result<WrittenBaseline, Error> {
+    ) -> Result<WrittenBaseline, PolicyError> {
         let before = if file.symlink_metadata().is_ok() {
-            baseline::read(file).map_err(|reason| Error::Baseline {
+            baseline::read(file).map_err(|reason| PolicyError::Baseline {
                 path: file.to_owned(),
                 reason: format!("{reason}; remove it, or write to another file"),
             })?
@@ -353,7 +356,7 @@ impl Policy {
                 now.insert(entry.clone(), *count);
             }
         }
-        baseline::write(file, &now).map_err(|error| Error::Write {
+        baseline::write(file, &now).map_err(|error| PolicyError::Write {
             path: file.to_owned(),
             error,
         })?;
@@ -383,7 +386,7 @@ struct AppliedPolicy<'p> {
     named: &'p [PathBuf],
     is_complete: bool,
     contradictions: Contradictions,
-    left: Mutex<(Judgement, Option<Result<WrittenBaseline, Error>>)>,
+    left: Mutex<(Judgement, Option<Result<WrittenBaseline, PolicyError>>)>,
 }
 
 impl ProjectPolicy for AppliedPolicy<'_> {

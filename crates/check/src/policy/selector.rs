@@ -16,7 +16,7 @@ pub struct Selector(String);
 
 /// The level at which findings of a rule are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub enum RuleLevel {
     /// Reported with this severity.
     At(Severity),
     /// Not reported.
@@ -79,7 +79,7 @@ impl Selector {
     }
 }
 
-impl Level {
+impl RuleLevel {
     /// The names of the levels.
     pub const NAMES: [&str; 4] = ["error", "warning", "note", "off"];
 

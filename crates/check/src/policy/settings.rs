@@ -10,7 +10,7 @@ use std::sync::Arc;
 use toml::value::Date;
 
 use super::globs::Glob;
-use super::selector::{Level, Selector};
+use super::selector::{RuleLevel, Selector};
 use crate::validate::Overlay;
 use pkgtool_base::diagnostic::{Diagnostic, RuleMeta, SourceText};
 use pkgtool_base::package::{Backend, PrecisionList};
@@ -18,7 +18,7 @@ use pkgtool_base::source::{JsonPath, Span};
 
 /// The settings for the files below a directory.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct PolicySettings {
     /// Absolute path and text of the settings file; `None` for a command line alone.
     pub file: Option<(PathBuf, Arc<SourceText>)>,
     /// Absolute path of the directory that paths and globs are relative to.
@@ -34,7 +34,7 @@ pub struct Settings {
     /// The disabled rules.
     pub ignore: Vec<Selector>,
     /// The levels of rules.
-    pub severity: Vec<(Selector, Level)>,
+    pub severity: Vec<(Selector, RuleLevel)>,
     /// Rules that are disabled for some files.
     pub per_path_ignores: Vec<(Glob, Vec<Selector>)>,
     /// Paths that walks exclude.
@@ -91,7 +91,7 @@ pub struct Overrides {
     /// Disables these rules, in addition to those that a file disables.
     pub ignore: Vec<Selector>,
     /// Sets the levels of rules, overriding those of a file.
-    pub severity: Vec<(Selector, Level)>,
+    pub severity: Vec<(Selector, RuleLevel)>,
     /// Excludes these paths as well, relative to the working directory.
     pub exclude: Vec<Glob>,
     /// Makes walks enter paths that Git ignores.
@@ -130,14 +130,14 @@ impl Overrides {
     }
 }
 
-impl Settings {
+impl PolicySettings {
     /// Applies the overrides of a command line.
     #[must_use]
     pub fn overridden(mut self, by: &Overrides) -> Self {
         if !by.select.is_empty() {
             self.select = Some(by.select.clone());
             self.ignore.clear();
-            self.severity.retain(|(_, level)| *level != Level::Off);
+            self.severity.retain(|(_, level)| *level != RuleLevel::Off);
         }
         self.ignore.extend(by.ignore.iter().cloned());
         for (selector, level) in &by.severity {
@@ -166,25 +166,25 @@ impl Settings {
 
     /// Returns whether a rule is enabled for any file.
     pub fn is_enabled(&self, rule: &RuleMeta) -> bool {
-        self.in_force(rule).0 != Level::Off
+        self.in_force(rule).0 != RuleLevel::Off
     }
 
     /// Returns the level of a rule, if one is set. The most specific selector takes effect, or the
     /// last of several equally specific ones.
-    pub fn level(&self, rule: &RuleMeta) -> Option<Level> {
+    pub fn level(&self, rule: &RuleMeta) -> Option<RuleLevel> {
         self.level_entry(rule).map(|(_, level)| *level)
     }
 
     /// Returns the level of a rule in force, and the setting that makes it differ from the default.
-    pub fn in_force(&self, rule: &RuleMeta) -> (Level, Option<Cause<'_>>) {
+    pub fn in_force(&self, rule: &RuleMeta) -> (RuleLevel, Option<Cause<'_>>) {
         let names = |list: &[Selector]| list.iter().any(|one| one.matches(rule));
         if !self.select.as_deref().is_none_or(names) {
-            return (Level::Off, Some(Cause::Select));
+            return (RuleLevel::Off, Some(Cause::Select));
         }
         if let Some(one) = self.ignore.iter().find(|one| one.matches(rule)) {
-            return (Level::Off, Some(Cause::Ignore(one)));
+            return (RuleLevel::Off, Some(Cause::Ignore(one)));
         }
-        let own = Level::At(rule.severity);
+        let own = RuleLevel::At(rule.severity);
         match self.level_entry(rule) {
             Some((one, level)) if *level != own => (*level, Some(Cause::Severity(one))),
             _ => (own, None),
@@ -198,7 +198,7 @@ impl Settings {
         ignores.map(|(glob, _)| glob.text())
     }
 
-    fn level_entry(&self, rule: &RuleMeta) -> Option<&(Selector, Level)> {
+    fn level_entry(&self, rule: &RuleMeta) -> Option<&(Selector, RuleLevel)> {
         let named = self.severity.iter().filter(|(one, _)| one.matches(rule));
         named.max_by_key(|(one, _)| one.specificity())
     }

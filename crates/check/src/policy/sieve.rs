@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::globs::Glob;
 use super::ignored::GitIgnored;
 use super::lookup::Lookup;
-use super::settings::Settings;
+use super::settings::PolicySettings;
 use pkgtool_base::package::WalkFilter;
 use pkgtool_base::package::sieve::SETTINGS_FILE;
 
@@ -20,7 +20,7 @@ pub(super) struct ProjectWalkFilter<'p> {
     /// The start directory of the walk.
     top: PathBuf,
     /// The settings in force by directory.
-    settings: HashMap<PathBuf, Option<Arc<Settings>>>,
+    settings: HashMap<PathBuf, Option<Arc<PolicySettings>>>,
     /// The paths that Git ignores.
     ignored: GitIgnored,
     here: PathBuf,
@@ -38,7 +38,7 @@ impl<'p> ProjectWalkFilter<'p> {
     }
 
     /// Returns the settings for the files in a directory at or below the top.
-    fn settings_of(&self, directory: &Path) -> Option<&Arc<Settings>> {
+    fn settings_of(&self, directory: &Path) -> Option<&Arc<PolicySettings>> {
         let mut above = directory.ancestors();
         above.find_map(|one| self.settings.get(one))?.as_ref()
     }
@@ -94,7 +94,7 @@ impl WalkFilter for ProjectWalkFilter<'_> {
     }
 
     fn is_idle(&self) -> bool {
-        let excludes = |settings: &Option<Arc<Settings>>| {
+        let excludes = |settings: &Option<Arc<PolicySettings>>| {
             settings
                 .as_ref()
                 .is_some_and(|settings| !settings.exclude.is_empty())

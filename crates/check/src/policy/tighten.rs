@@ -7,15 +7,15 @@
 
 use std::sync::Arc;
 
-use super::selector::{Level, Selector};
-use super::settings::Settings;
+use super::selector::{RuleLevel, Selector};
+use super::settings::PolicySettings;
 use crate::validate::{rule_metas, settings_invalid};
 use pkgtool_base::diagnostic::{Anchor, Diagnostic, RuleMeta};
 use pkgtool_base::source::JsonPath;
 
 /// Merges one key into the settings in force, as far as it tightens those above. Returns whether it
 /// also loosens them. The arguments are the settings above, the nested ones and those in force.
-type TakeKey = fn(&Settings, &Settings, &mut Settings) -> bool;
+type TakeKey = fn(&PolicySettings, &PolicySettings, &mut PolicySettings) -> bool;
 
 /// All keys with an effect. Keys that only hide findings or files are never merged.
 const KEY_RULES: [(&str, TakeKey); 16] = [
@@ -54,7 +54,10 @@ const KEY_RULES: [(&str, TakeKey); 16] = [
 
 /// Tightens the settings above by nested ones. Also returns the findings of the nested ones,
 /// including one for each key that loosens.
-pub(super) fn tighten(above: &Settings, nested: &Settings) -> (Settings, Vec<Diagnostic>) {
+pub(super) fn tighten(
+    above: &PolicySettings,
+    nested: &PolicySettings,
+) -> (PolicySettings, Vec<Diagnostic>) {
     let mut merged = above.clone();
     let mut findings = nested.findings.clone();
     for (key, take) in KEY_RULES {
@@ -84,7 +87,11 @@ fn names(selectors: &[Selector]) -> impl Iterator<Item = &'static RuleMeta> {
 }
 
 /// Adds enabled rules and removes none.
-fn take_select(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+fn take_select(
+    above: &PolicySettings,
+    nested: &PolicySettings,
+    merged: &mut PolicySettings,
+) -> bool {
     let Some(select) = &nested.select else {
         return false;
     };
@@ -97,7 +104,11 @@ fn take_select(above: &Settings, nested: &Settings, merged: &mut Settings) -> bo
 }
 
 /// Raises levels and lowers none. Rules that the settings above disable stay disabled.
-fn take_severity(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+fn take_severity(
+    above: &PolicySettings,
+    nested: &PolicySettings,
+    merged: &mut PolicySettings,
+) -> bool {
     let mut loosens = false;
     for rule in rule_metas() {
         let (Some(level), known) = (nested.level(rule), above.in_force(rule).0) else {
@@ -113,28 +124,40 @@ fn take_severity(above: &Settings, nested: &Settings, merged: &mut Settings) -> 
     loosens
 }
 
-fn rank(level: Level) -> u8 {
+fn rank(level: RuleLevel) -> u8 {
     match level {
-        Level::Off => 0,
-        Level::At(severity) => 1 + severity as u8,
+        RuleLevel::Off => 0,
+        RuleLevel::At(severity) => 1 + severity as u8,
     }
 }
 
 /// Includes files that Git ignores, but excludes none.
-fn take_gitignore(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+fn take_gitignore(
+    above: &PolicySettings,
+    nested: &PolicySettings,
+    merged: &mut PolicySettings,
+) -> bool {
     if nested.respect_gitignore == Some(false) {
         merged.respect_gitignore = Some(false);
     }
     nested.respect_gitignore == Some(true) && above.respect_gitignore == Some(false)
 }
 
-fn take_deny_warnings(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+fn take_deny_warnings(
+    above: &PolicySettings,
+    nested: &PolicySettings,
+    merged: &mut PolicySettings,
+) -> bool {
     merged.deny_warnings |= nested.deny_warnings;
     above.deny_warnings && !nested.deny_warnings
 }
 
 /// Adds a schema without what it allows beyond the built-in one and the schemas above.
-fn take_schema(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+fn take_schema(
+    above: &PolicySettings,
+    nested: &PolicySettings,
+    merged: &mut PolicySettings,
+) -> bool {
     let overlays = nested.overlays.iter();
     let tightening = overlays
         .clone()
@@ -146,7 +169,11 @@ fn take_schema(above: &Settings, nested: &Settings, merged: &mut Settings) -> bo
 }
 
 /// Sets the identifier of configs if the settings above have none.
-fn take_schema_id(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+fn take_schema_id(
+    above: &PolicySettings,
+    nested: &PolicySettings,
+    merged: &mut PolicySettings,
+) -> bool {
     if above.schema_id.is_none() {
         merged.schema_id.clone_from(&nested.schema_id);
         return false;
@@ -155,7 +182,11 @@ fn take_schema_id(above: &Settings, nested: &Settings, merged: &mut Settings) ->
 }
 
 /// Keeps the licences that both allow.
-fn take_licenses(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+fn take_licenses(
+    above: &PolicySettings,
+    nested: &PolicySettings,
+    merged: &mut PolicySettings,
+) -> bool {
     let Some(licenses) = &nested.licenses else {
         return false;
     };

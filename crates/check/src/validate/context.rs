@@ -15,8 +15,8 @@ use pkgtool_base::diagnostic::{Applicability, Fix};
 use pkgtool_base::package::card::Card;
 use pkgtool_base::package::leftover::is_legacy_field;
 use pkgtool_base::package::schema_id::SchemaId;
-use pkgtool_base::package::{Config, LoadFault, Loaded, PrecisionList, Variant};
-use pkgtool_base::source::json::{Kind, Member};
+use pkgtool_base::package::{Config, LoadFault, LoadedFile, PrecisionList, Variant};
+use pkgtool_base::source::json::{JsonValue, Member};
 use pkgtool_base::source::pretty::Layout;
 use pkgtool_base::source::{Document, Editor, JsonPath, PathSet};
 use pkgtool_model::ModelInfo;
@@ -37,7 +37,7 @@ pub(super) struct Precisions {
 
 /// The inputs of [`Context::build`].
 pub(super) struct ContextInputs<'a> {
-    pub(super) loaded: &'a Loaded,
+    pub(super) loaded: &'a LoadedFile,
     pub(super) is_list: bool,
     pub(super) directory: &'a Path,
     /// The directory as an absolute path.
@@ -64,7 +64,7 @@ pub(crate) struct Context<'a> {
     /// Depth of the directory below the package root, in directories.
     pub(super) depth: usize,
     /// The text and the parsed document.
-    pub(super) loaded: &'a Loaded,
+    pub(super) loaded: &'a LoadedFile,
     /// True for a precision list, false for a config.
     pub(super) is_list: bool,
     /// Schema violations that no other rule covers.
@@ -110,7 +110,7 @@ impl Precisions {
 
     /// Reads the usable part of a precision list. The check of the list file itself reports its
     /// problems.
-    pub(super) fn read(loaded: &Loaded) -> Self {
+    pub(super) fn read(loaded: &LoadedFile) -> Self {
         match &loaded.document {
             Ok(document) => {
                 let list = PrecisionList::from_document(document);
@@ -241,7 +241,7 @@ impl<'a> Context<'a> {
                 || overlays.iter().any(|one| one.adds_variant_key(&member.key))
         };
         let named = match &node.get(key).map(|value| &value.kind) {
-            Some(Kind::Object(members)) => members
+            Some(JsonValue::Object(members)) => members
                 .with_repetition()
                 .all(|(_, again)| !again)
                 .then_some(members.len()),
@@ -264,7 +264,7 @@ impl<'a> Context<'a> {
     /// one.
     pub(super) fn number_text(&self, path: &JsonPath) -> Option<&'a str> {
         match &self.document()?.node(path)?.kind {
-            Kind::Number(written) => Some(written),
+            JsonValue::Number(written) => Some(written),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use pkgtool_base::source::json::{Document, JsonPath, Kind, Node};
+use pkgtool_base::source::json::{Document, JsonPath, JsonValue, Node};
 use pkgtool_base::source::{PathSet, Trail};
 
 /// Returns the paths of all ambiguous values.
@@ -17,12 +17,12 @@ pub(super) fn paths(document: &Document) -> PathSet {
 
 fn collect_ambiguous(node: &Node, trail: Trail<'_>, found: &mut Vec<JsonPath>) {
     match &node.kind {
-        Kind::Array(elements) => {
+        JsonValue::Array(elements) => {
             for (i, element) in elements.iter().enumerate() {
                 collect_ambiguous(element, trail.index(i), found);
             }
         }
-        Kind::Object(members) => {
+        JsonValue::Object(members) => {
             let mut first: HashMap<&str, &Node> = HashMap::new();
             for (member, is_repeated) in members.with_repetition() {
                 let trail = trail.key(&member.key);
@@ -40,19 +40,18 @@ fn collect_ambiguous(node: &Node, trail: Trail<'_>, found: &mut Vec<JsonPath>) {
 /// Returns whether two values are equal, whatever their layout.
 pub(super) fn is_same(one: &Node, other: &Node) -> bool {
     match (&one.kind, &other.kind) {
-        (Kind::Null, Kind::Null) => true,
-        (Kind::Bool(one), Kind::Bool(other)) => one == other,
-        (Kind::Number(one), Kind::Number(other)) | (Kind::String(one), Kind::String(other)) => {
-            one == other
-        }
-        (Kind::Array(one), Kind::Array(other)) => {
+        (JsonValue::Null, JsonValue::Null) => true,
+        (JsonValue::Bool(one), JsonValue::Bool(other)) => one == other,
+        (JsonValue::Number(one), JsonValue::Number(other))
+        | (JsonValue::String(one), JsonValue::String(other)) => one == other,
+        (JsonValue::Array(one), JsonValue::Array(other)) => {
             one.len() == other.len()
                 && one
                     .iter()
                     .zip(other)
                     .all(|(one, other)| is_same(one, other))
         }
-        (Kind::Object(one), Kind::Object(other)) => {
+        (JsonValue::Object(one), JsonValue::Object(other)) => {
             let mut pairs = one.iter().zip(other);
             one.len() == other.len()
                 && pairs

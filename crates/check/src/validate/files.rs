@@ -16,7 +16,7 @@ use super::tokenizer::{self, InvalidJson, RootKeys};
 use pkgtool_base::source::hashed::Map;
 use pkgtool_base::source::same_bytes::same_bytes;
 use pkgtool_base::source::{self, elsewhere, lfs};
-use pkgtool_model::precision::Weights;
+use pkgtool_model::precision::ModelWeights;
 use pkgtool_model::{self as model, ModelError, ModelInfo};
 
 /// Maximum number of remembered comparisons per file.
@@ -37,7 +37,7 @@ pub struct FileFacts {
     /// The file as a model; `None` unless it is a model that was opened.
     pub model: Option<ModelFacts>,
     json: OnceLock<Box<Result<RootKeys, InvalidJson>>>,
-    weights: OnceLock<Option<Box<Weights>>>,
+    weights: OnceLock<Option<Box<ModelWeights>>>,
     /// A number unique within the process.
     number: u64,
     /// Numbers of the facts already compared with these, and whether the content was the same.
@@ -158,10 +158,10 @@ impl FileFacts {
     }
 
     /// Returns the precision of the weights if the file is a model that was read. Computed once.
-    pub(super) fn weights(&self) -> Option<&Weights> {
+    pub(super) fn weights(&self) -> Option<&ModelWeights> {
         let look = || {
             let info = self.model.as_ref()?.info()?;
-            Some(Box::new(Weights::of(&self.path, info)))
+            Some(Box::new(ModelWeights::of(&self.path, info)))
         };
         self.weights.get_or_init(look).as_deref()
     }

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use pkgtool_base::package::DType;
-use pkgtool_model::{Dim, Dynamism, ElementType, Method, ModelInfo, TensorInfo, Value};
+use pkgtool_model::{Dim, Dynamism, ElementType, Method, ModelInfo, ModelValue, TensorInfo};
 
 /// The relation between two compared files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,8 +142,8 @@ fn plural(word: &str, count: usize) -> String {
     }
 }
 
-fn tensors(values: &[Value]) -> Vec<&TensorInfo> {
-    values.iter().filter_map(Value::tensor).collect()
+fn tensors(values: &[ModelValue]) -> Vec<&TensorInfo> {
+    values.iter().filter_map(ModelValue::tensor).collect()
 }
 
 fn tensors_agree(one: &TensorInfo, other: &TensorInfo, between: Relation) -> bool {

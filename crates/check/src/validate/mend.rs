@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use pkgtool_base::diagnostic::{Applicability, Fix};
 use pkgtool_base::source::edit::TextEdit;
-use pkgtool_base::source::json::{Kind, Member, Node, Step};
+use pkgtool_base::source::json::{JsonValue, Member, Node, Step};
 use pkgtool_base::source::{Editor, JsonPath};
 
 /// Maximum length of a value quoted in a title, in characters.
@@ -188,5 +188,5 @@ fn quote(value: &Value) -> String {
 
 /// Returns whether the array has at most one element.
 pub(super) fn is_only_element(list: &Node) -> bool {
-    matches!(&list.kind, Kind::Array(elements) if elements.len() < 2)
+    matches!(&list.kind, JsonValue::Array(elements) if elements.len() < 2)
 }

@@ -38,7 +38,7 @@ use pkgtool_base::diagnostic::{Diagnostic, Finding, Report, RuleMeta, SourceText
 use pkgtool_base::package::card::{self, Card};
 use pkgtool_base::package::sieve::NoFilter;
 use pkgtool_base::package::{
-    Discovery, FoundFile, FoundKind, Listing, Loaded, MarkerSet, PrecisionList,
+    DirectoryListing, Discovery, FoundFile, FoundKind, LoadedFile, MarkerSet, PrecisionList,
     RecordedDirectories, Roots, Skipped, WalkRecord, discover, foreign, model_file, roots, steps,
 };
 use pkgtool_base::source::hashed::Map;
@@ -55,7 +55,7 @@ pub use session::Session;
 
 /// The paths to validate and the settings of the validation.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ValidationOptions {
     /// Files and directories.
     pub paths: Vec<PathBuf>,
     /// A precision list that replaces all other lists.
@@ -68,7 +68,7 @@ pub struct Options {
 
 /// The result of a validation: its report and the files it skipped.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct ValidationOutcome {
     /// All findings.
     pub report: Report,
     /// Files that discovery found but that are not package configs.
@@ -77,7 +77,7 @@ pub struct Outcome {
 
 /// An error that prevents the whole validation.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ValidationError {
     /// An explicitly given path does not exist.
     #[error("{path}: {error}", path = path.display())]
     NoSuchPath {
@@ -108,10 +108,13 @@ pub enum Error {
 }
 
 /// A callback for progress: `(done, total)` files.
-pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+pub type ValidationProgress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// Validates everything that discovery finds under `options.paths`.
-pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Error> {
+pub fn validate(
+    options: &ValidationOptions,
+    progress: ValidationProgress<'_>,
+) -> Result<ValidationOutcome, ValidationError> {
     check_names(&options.paths)?;
     let mut discovery = Discovery::walk_filtered(&options.paths, &mut NoFilter, options.jobs);
     check_exist(&discovery.absent)?;
@@ -122,13 +125,13 @@ pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Er
 }
 
 /// Rejects explicitly given paths whose names show that they are models.
-pub fn check_names(paths: &[PathBuf]) -> Result<(), Error> {
+pub fn check_names(paths: &[PathBuf]) -> Result<(), ValidationError> {
     let is_model = |path: &&PathBuf| path.to_str().is_some_and(model_file::has_extension);
     let Some(path) = paths.iter().find(is_model) else {
         return Ok(());
     };
     check_exist([path])?;
-    Err(Error::Model {
+    Err(ValidationError::Model {
         path: path.clone(),
         advice: advice_for_model(path),
     })
@@ -136,22 +139,26 @@ pub fn check_names(paths: &[PathBuf]) -> Result<(), Error> {
 
 /// Rejects explicitly given paths that do not exist. Accepts a broken symbolic link: a rule reports
 /// it.
-pub fn check_exist<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
+pub fn check_exist<'p>(
+    paths: impl IntoIterator<Item = &'p PathBuf>,
+) -> Result<(), ValidationError> {
     paths.into_iter().try_for_each(|path| {
         let looked = path.symlink_metadata();
-        looked.map(drop).map_err(|error| Error::NoSuchPath {
-            path: path.clone(),
-            error,
-        })
+        looked
+            .map(drop)
+            .map_err(|error| ValidationError::NoSuchPath {
+                path: path.clone(),
+                error,
+            })
     })
 }
 
 /// Validates the files of `discovery`. Ignores `options.paths`.
 pub fn validate_found(
     discovery: &Discovery,
-    options: &Options,
-    progress: Progress<'_>,
-) -> Result<Outcome, Error> {
+    options: &ValidationOptions,
+    progress: ValidationProgress<'_>,
+) -> Result<ValidationOutcome, ValidationError> {
     validate_with_policy(discovery, &BTreeMap::new(), options, &NoPolicy, progress)
 }
 
@@ -160,10 +167,10 @@ pub fn validate_found(
 pub fn validate_with_policy(
     discovery: &Discovery,
     contents: &BTreeMap<PathBuf, Vec<u8>>,
-    options: &Options,
+    options: &ValidationOptions,
     ruling: &dyn ProjectPolicy,
-    progress: Progress<'_>,
-) -> Result<Outcome, Error> {
+    progress: ValidationProgress<'_>,
+) -> Result<ValidationOutcome, ValidationError> {
     let run = ValidationRun::new(options, &discovery.walked, ruling)?;
     let total = discovery.found.len();
     run.files.reserve(total);
@@ -171,7 +178,7 @@ pub fn validate_with_policy(
     let check = |number: usize| {
         let found: &FoundFile = &discovery.found[number];
         let checked = match contents.get(&found.path) {
-            Some(bytes) => run.check_loaded(found, &Loaded::from_bytes(bytes.clone())),
+            Some(bytes) => run.check_loaded(found, &LoadedFile::from_bytes(bytes.clone())),
             None => run.check(found),
         };
         let now = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
@@ -184,7 +191,11 @@ pub fn validate_with_policy(
 
 /// Validates `bytes` as the content of the file at `path`. References are resolved relative to that
 /// path; the file itself is not read and need not exist.
-pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<Outcome, Error> {
+pub fn validate_bytes(
+    path: &Path,
+    bytes: Vec<u8>,
+    options: &ValidationOptions,
+) -> Result<ValidationOutcome, ValidationError> {
     validate_bytes_with_policy(path, bytes, options, &NoPolicy)
 }
 
@@ -192,13 +203,13 @@ pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<
 pub fn validate_bytes_with_policy(
     path: &Path,
     bytes: Vec<u8>,
-    options: &Options,
+    options: &ValidationOptions,
     ruling: &dyn ProjectPolicy,
-) -> Result<Outcome, Error> {
+) -> Result<ValidationOutcome, ValidationError> {
     let found = FoundFile::named(path);
     let discovery = Discovery::default();
     let run = ValidationRun::new(options, &discovery.walked, ruling)?;
-    let checked = run.check_loaded(&found, &Loaded::from_bytes(bytes));
+    let checked = run.check_loaded(&found, &LoadedFile::from_bytes(bytes));
     Ok(collect(vec![checked], &discovery, &run))
 }
 
@@ -236,10 +247,10 @@ struct ValidationRun<'a> {
 
 impl<'a> ValidationRun<'a> {
     fn new(
-        options: &Options,
+        options: &ValidationOptions,
         walked: &'a WalkRecord,
         ruling: &'a dyn ProjectPolicy,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ValidationError> {
         let given = match &options.precisions {
             Some(path) => Some(Arc::new(given_precisions(path)?)),
             None => None,
@@ -268,10 +279,10 @@ impl<'a> ValidationRun<'a> {
     }
 
     fn check(&self, found: &FoundFile) -> CheckResult {
-        self.check_loaded(found, &Loaded::read_sized(&found.path, found.size))
+        self.check_loaded(found, &LoadedFile::read_sized(&found.path, found.size))
     }
 
-    fn check_loaded(&self, found: &FoundFile, loaded: &Loaded) -> CheckResult {
+    fn check_loaded(&self, found: &FoundFile, loaded: &LoadedFile) -> CheckResult {
         if found.kind == FoundKind::MaybeConfig && !discover::is_package_config(loaded) {
             return CheckResult::Skipped(Skipped {
                 path: found.path.clone(),
@@ -294,7 +305,7 @@ impl<'a> ValidationRun<'a> {
         let listing;
         let mut seen = top.and_then(|top| self.walked.below(top));
         if seen.is_none() {
-            listing = Listing::read(&directory, &absolute)
+            listing = DirectoryListing::read(&directory, &absolute)
                 .map(|listing| listing.with_above(self.parent_markers(&absolute)));
             seen = listing.as_ref().map(RecordedDirectories::listed);
         }
@@ -417,7 +428,7 @@ impl<'a> ValidationRun<'a> {
         }
         let path = directory.join(pkgtool_base::package::precision::FILE_NAME);
         let exists = path.symlink_metadata().is_ok();
-        let list = exists.then(|| Arc::new(Precisions::read(&Loaded::read(&path))));
+        let list = exists.then(|| Arc::new(Precisions::read(&LoadedFile::read(&path))));
         lists().insert(directory.into(), list.clone());
         list
     }
@@ -459,9 +470,13 @@ pub fn rule_metas() -> Vec<&'static RuleMeta> {
     RULES.iter().map(|rule| &rule.meta).collect()
 }
 
-fn collect(checked: Vec<CheckResult>, discovery: &Discovery, run: &ValidationRun<'_>) -> Outcome {
+fn collect(
+    checked: Vec<CheckResult>,
+    discovery: &Discovery,
+    run: &ValidationRun<'_>,
+) -> ValidationOutcome {
     let roots = &run.roots;
-    let mut outcome = Outcome::default();
+    let mut outcome = ValidationOutcome::default();
     let mut placed = Vec::new();
     for one in checked {
         match one {
@@ -532,9 +547,9 @@ fn advice_for_model(model: &Path) -> String {
     }
 }
 
-fn given_precisions(path: &Path) -> Result<Precisions, Error> {
-    let loaded = Loaded::read(path);
-    let unusable = |reason: String| Error::Precisions {
+fn given_precisions(path: &Path) -> Result<Precisions, ValidationError> {
+    let loaded = LoadedFile::read(path);
+    let unusable = |reason: String| ValidationError::Precisions {
         path: path.to_owned(),
         reason,
     };
@@ -548,7 +563,7 @@ fn given_precisions(path: &Path) -> Result<Precisions, Error> {
 }
 
 /// Returns whether the content is a precision list, whatever the name of the file.
-fn is_precision_list(loaded: &Loaded) -> bool {
+fn is_precision_list(loaded: &LoadedFile) -> bool {
     let Ok(document) = &loaded.document else {
         return false;
     };

@@ -15,7 +15,7 @@ use super::rules;
 use pkgtool_base::diagnostic::{Anchor, Diagnostic, Finding, SourceText};
 use pkgtool_base::package::leftover::is_placeholder;
 use pkgtool_base::package::size::is_size_token;
-use pkgtool_base::package::{Backend, Config, Loaded, steps};
+use pkgtool_base::package::{Backend, Config, LoadedFile, steps};
 use pkgtool_base::source::hashed::{Map, Set};
 use pkgtool_base::source::{JsonPath, Span};
 use pkgtool_model::ModelInfo;
@@ -148,7 +148,7 @@ impl ConfigFacts {
     /// Reads the text again and returns it with `span`. Both are empty if the file has changed
     /// since.
     fn source(&self, span: Span) -> (Arc<SourceText>, Span) {
-        let text = Loaded::read(&self.path).text;
+        let text = LoadedFile::read(&self.path).text;
         let is_boundary = |at| text.is_char_boundary(at);
         let is_as_before =
             text.len() == self.length && is_boundary(span.start) && is_boundary(span.end);
@@ -220,16 +220,16 @@ fn fields(config: &Config) -> Vec<(&'static str, String, Option<String>)> {
 
 /// Findings about configs that contradict each other.
 #[derive(Default)]
-pub(super) struct Comparison {
+pub(super) struct Disagreements {
     pub(super) diagnostics: Vec<Diagnostic>,
     /// Paths of duplicate configs. Findings about their directory names are suppressed.
     pub(super) duplicates: Set<String>,
 }
 
 /// Compares configs with each other.
-pub(super) fn compare(mut placed: Vec<ConfigFacts>) -> Comparison {
+pub(super) fn compare(mut placed: Vec<ConfigFacts>) -> Disagreements {
     if placed.len() < 2 {
-        return Comparison::default();
+        return Disagreements::default();
     }
     // Configs in the conventional place come first, so that the other one of a pair is the
     // duplicate.
@@ -239,7 +239,7 @@ pub(super) fn compare(mut placed: Vec<ConfigFacts>) -> Comparison {
             .cmp(&away.1)
             .then_with(|| one.shown.cmp(&other.shown))
     });
-    let mut comparison = Comparison::default();
+    let mut comparison = Disagreements::default();
     find_duplicates(&placed, &mut comparison);
     let mut beside: Map<(&OsStr, &str, Option<&str>), Vec<&ConfigFacts>> = Map::default();
     for one in &placed {
@@ -319,7 +319,7 @@ fn mixed_schemas(placed: &[ConfigFacts]) -> Vec<Diagnostic> {
         .collect()
 }
 
-fn find_duplicates(placed: &[ConfigFacts], comparison: &mut Comparison) {
+fn find_duplicates(placed: &[ConfigFacts], comparison: &mut Disagreements) {
     let mut first: Map<(&OsStr, &str, Option<&str>, Backend), &ConfigFacts> = Map::default();
     for one in placed {
         let Some(backend) = one.backend else { continue };

@@ -4,7 +4,9 @@
 //! `pkgtool fix` uses it to check each candidate text. Invariant: a referenced file is inspected
 //! once; a caller that changes such a file creates a new [`Recheck`].
 
-use super::{CheckResult, Error, Loaded, Options, ProjectPolicy, ValidationRun};
+use super::{
+    CheckResult, LoadedFile, ProjectPolicy, ValidationError, ValidationOptions, ValidationRun,
+};
 use pkgtool_base::diagnostic::{Diagnostic, Report};
 use pkgtool_base::package::{Discovery, FoundFile};
 
@@ -16,10 +18,10 @@ pub struct Recheck<'a> {
 impl<'a> Recheck<'a> {
     /// Prepares checks of the files of `discovery`. Ignores `options.paths`.
     pub fn new(
-        options: &Options,
+        options: &ValidationOptions,
         discovery: &'a Discovery,
         ruling: &'a dyn ProjectPolicy,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ValidationError> {
         let run = ValidationRun::new(options, &discovery.walked, ruling)?;
         Ok(Self { run })
     }
@@ -27,7 +29,7 @@ impl<'a> Recheck<'a> {
     /// Returns the findings about one file with this text, in order of position; `None` if the file
     /// is not part of a package. Findings that compare several files or concern settings are not
     /// included.
-    pub fn check(&self, found: &FoundFile, loaded: &Loaded) -> Option<Vec<Diagnostic>> {
+    pub fn check(&self, found: &FoundFile, loaded: &LoadedFile) -> Option<Vec<Diagnostic>> {
         match self.run.check_loaded(found, loaded) {
             CheckResult::File {
                 path, diagnostics, ..

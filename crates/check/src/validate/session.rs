@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::files::{FileCache, FileFacts};
 use super::kept::FactCache;
-use super::{Outcome, Precisions, ProjectPolicy, ValidationRun, collect};
-use pkgtool_base::package::{Discovery, FoundFile, Loaded, PrecisionList, Roots, precision};
+use super::{Precisions, ProjectPolicy, ValidationOutcome, ValidationRun, collect};
+use pkgtool_base::package::{Discovery, FoundFile, LoadedFile, PrecisionList, Roots, precision};
 
 /// The state shared by successive checks.
 #[derive(Debug)]
@@ -31,7 +31,12 @@ impl Session {
     /// Checks a text as the content of the file `found`. References are resolved relative to that
     /// file; the file itself is not read and need not exist. `ruling` supplies the project's
     /// requirements.
-    pub fn check(&self, found: &FoundFile, loaded: &Loaded, ruling: &dyn ProjectPolicy) -> Outcome {
+    pub fn check(
+        &self,
+        found: &FoundFile,
+        loaded: &LoadedFile,
+        ruling: &dyn ProjectPolicy,
+    ) -> ValidationOutcome {
         let discovery = Discovery::default();
         let files = FileCache::with_fact_cache(self.open_models, Arc::clone(&self.kept));
         let run = ValidationRun::with(&discovery.walked, files, None, ruling);
@@ -64,7 +69,7 @@ impl Session {
             path.symlink_metadata().is_ok().then_some(path)
         });
         match file {
-            Some(path) => (Precisions::read(&Loaded::read(&path)).list, Some(path)),
+            Some(path) => (Precisions::read(&LoadedFile::read(&path)).list, Some(path)),
             None => (PrecisionList::embedded(), None),
         }
     }

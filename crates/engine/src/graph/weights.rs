@@ -17,14 +17,14 @@ use pkgtool_base::source::{FileSource, ReadAt};
 use pkgtool_model::ElementType;
 use pkgtool_model::executorch::ConstantData;
 use pkgtool_model::executorch::body::{ByteRange, DataFile, NamedTensor};
-use pkgtool_model::executorch::coreml::Package;
+use pkgtool_model::executorch::coreml::PackageFunction;
 
 /// The files that hold a program's weights.
 pub(crate) struct Weights {
     program: FileSource,
     named: HashMap<String, ByteRange>,
     data: Vec<(PathBuf, FileSource, DataFile)>,
-    package: Option<Arc<Package>>,
+    package: Option<Arc<PackageFunction>>,
 }
 
 /// Location of named bytes.
@@ -51,14 +51,14 @@ impl Weights {
     }
 
     /// Opens the weight file at `path` of a standalone package.
-    pub(crate) fn of_package(path: &Path, package: Package) -> Result<Self, Failure> {
+    pub(crate) fn of_package(path: &Path, package: PackageFunction) -> Result<Self, Failure> {
         let mut weights = Self::open(path, [])?;
         weights.package = Some(Arc::new(package));
         Ok(weights)
     }
 
     /// Returns the package if it is standalone.
-    pub(crate) fn package(&self) -> Option<Arc<Package>> {
+    pub(crate) fn package(&self) -> Option<Arc<PackageFunction>> {
         self.package.clone()
     }
 

@@ -26,7 +26,7 @@ use crate::lanes::{ForgottenLanes, NextRow, RowStart};
 use crate::tensor::{DType, Signature, Tensor};
 use crate::{Carrying, EngineError, LoadRequest, Provider, TensorAxis};
 use pkgtool_base::source::{FileSource, Pages};
-use pkgtool_model::onnx::{Node, each_node};
+use pkgtool_model::onnx::{OnnxNode, each_node};
 
 /// The attention operator.
 const ATTENTION: &str = "com.microsoft::GroupQueryAttention";
@@ -312,7 +312,7 @@ fn is_only_attention(request: &LoadRequest, carrying: &Carrying, signature: &Sig
         .collect();
     let mut right = vec![0; pairs.len()];
     let mut uses = vec![0; pairs.len()];
-    let walked = each_node(&Pages::new(&source), &mut |node: &Node| {
+    let walked = each_node(&Pages::new(&source), &mut |node: &OnnxNode| {
         for (index, (past, present)) in pairs.iter().enumerate() {
             let named =
                 |names: &[String], name: &str| names.iter().filter(|other| *other == name).count();

@@ -12,7 +12,7 @@ use pkgtool_base::source::{FileSource, Pages};
 use pkgtool_model::executorch::body::{BodyValue, MethodBody, ProgramBody};
 use pkgtool_model::executorch::{LoweredPrecision, contents};
 use pkgtool_model::onnx::each_node;
-use pkgtool_model::precision::{self, Kind};
+use pkgtool_model::precision::{self, NumberPrecision};
 
 use super::selection::Selection;
 use crate::tensor::agreement::Tolerances;
@@ -255,8 +255,8 @@ fn of_weights(selection: &Selection) -> Vec<Evidence> {
 /// Returns the precision that an operator of ONNX or ONNX Runtime indicates.
 fn of_operator(operator: &str) -> Option<PrecisionClass> {
     match precision::of_operator(operator)? {
-        Kind::FourBits => Some(PrecisionClass::FourBits),
-        Kind::EightBits => Some(PrecisionClass::EightBits),
+        NumberPrecision::FourBits => Some(PrecisionClass::FourBits),
+        NumberPrecision::EightBits => Some(PrecisionClass::EightBits),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::tensor::{Signature, SignatureError};
 use pkgtool_base::package::{
-    Backend, Config, Discovery, FileRef, LoadFault, Loaded, MethodSignature, Methods, Roots,
+    Backend, Config, Discovery, FileRef, LoadFault, LoadedFile, MethodSignature, Methods, Roots,
     Variant, config, model_file, reference, roots,
 };
 use pkgtool_base::source::json::JsonPath;
@@ -319,7 +319,7 @@ pub(super) fn configs_below(
     };
     let mut configs = Vec::new();
     for found in Discovery::walk(&[directory.to_owned()]).found {
-        let loaded = Loaded::read(&found.path);
+        let loaded = LoadedFile::read(&found.path);
         if found.is_config(&loaded) {
             let config = config_of(&found.path, &loaded)?;
             if is_wanted(config.backend) {
@@ -363,10 +363,10 @@ pub(super) fn configs_below(
 
 /// Reads the config at `path`.
 pub fn config(path: &Path) -> Selected<Config> {
-    config_of(path, &Loaded::read(path))
+    config_of(path, &LoadedFile::read(path))
 }
 
-fn config_of(path: &Path, loaded: &Loaded) -> Selected<Config> {
+fn config_of(path: &Path, loaded: &LoadedFile) -> Selected<Config> {
     let reason = match &loaded.document {
         Ok(document) => return Ok(Config::from_document(document)),
         Err(LoadFault::Unreadable(reason)) => format!("cannot be read: {reason}"),

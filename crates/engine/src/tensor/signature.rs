@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DType;
 use pkgtool_base::package::MethodSignature;
-use pkgtool_model::{Dim, Method, Value, ValueKind};
+use pkgtool_model::{Dim, Method, ModelValue, ValueKind};
 
 /// Inputs and outputs of one method.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,25 +72,26 @@ impl Signature {
             let specs = side.filter(|specs| specs.len() == count);
             specs.map(|specs| specs.iter().map(|spec| spec.name.clone()).collect())
         };
-        let specs = |side: &'static str, values: &[Value], names: Option<Vec<Option<String>>>| {
-            // Values without a type (`None` arguments) are skipped.
-            let values = values.iter().enumerate();
-            values
-                .filter(|(_, value)| value.kind != ValueKind::None)
-                .map(|(index, value)| {
-                    let declared = names.as_ref().and_then(|names| names[index].clone());
-                    spec(value, side, index, declared).ok_or_else(|| SignatureError {
-                        method: method.name.clone(),
-                        side,
-                        index,
-                        found: match value.tensor() {
-                            Some(info) => format!("a tensor of dtype {}", info.element.name()),
-                            None => format!("of kind {}", value.kind.name()),
-                        },
+        let specs =
+            |side: &'static str, values: &[ModelValue], names: Option<Vec<Option<String>>>| {
+                // Values without a type (`None` arguments) are skipped.
+                let values = values.iter().enumerate();
+                values
+                    .filter(|(_, value)| value.kind != ValueKind::None)
+                    .map(|(index, value)| {
+                        let declared = names.as_ref().and_then(|names| names[index].clone());
+                        spec(value, side, index, declared).ok_or_else(|| SignatureError {
+                            method: method.name.clone(),
+                            side,
+                            index,
+                            found: match value.tensor() {
+                                Some(info) => format!("a tensor of dtype {}", info.element.name()),
+                                None => format!("of kind {}", value.kind.name()),
+                            },
+                        })
                     })
-                })
-                .collect::<Result<Vec<_>, _>>()
-        };
+                    .collect::<Result<Vec<_>, _>>()
+            };
         let inputs = names(
             declared.and_then(|declared| declared.inputs.as_ref()),
             method.inputs.len(),
@@ -107,7 +108,12 @@ impl Signature {
     }
 }
 
-fn spec(value: &Value, side: &str, index: usize, declared: Option<String>) -> Option<TensorSpec> {
+fn spec(
+    value: &ModelValue,
+    side: &str,
+    index: usize,
+    declared: Option<String>,
+) -> Option<TensorSpec> {
     let named = value.name.clone().filter(|name| !name.is_empty());
     let name = named
         .or(declared)

@@ -5,7 +5,7 @@
 
 use super::feature::Feature;
 use crate::FormatError;
-use crate::executorch::coreml::{Field, Message};
+use crate::executorch::coreml::{ProtoField, ProtoMessage};
 
 /// Maximum number of inputs, outputs and states of all functions together.
 const MAX_FEATURES: usize = 1 << 14;
@@ -16,9 +16,9 @@ const MAX_SHOWN_TEXT: usize = 4096;
 
 /// The parsed description.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Description {
+pub(super) struct ModelDescription {
     /// Functions; a model without named functions has a single unnamed one.
-    pub(super) functions: Vec<Function>,
+    pub(super) functions: Vec<FunctionDescription>,
     /// The default function of a model with several functions.
     pub(super) default: Option<String>,
     /// Metadata written by authors, in order.
@@ -29,7 +29,7 @@ pub(super) struct Description {
 
 /// A function.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Function {
+pub(super) struct FunctionDescription {
     /// Its name, if the model has several functions.
     pub(super) name: Option<String>,
     /// Inputs.
@@ -40,11 +40,11 @@ pub(super) struct Function {
     pub(super) states: Vec<Feature>,
 }
 
-impl Description {
+impl ModelDescription {
     /// Reads a `ModelDescription`.
-    pub(super) fn read(message: Message<'_>) -> Result<Self, FormatError> {
+    pub(super) fn read(message: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let mut description = Self::default();
-        let (mut only, mut left) = (Function::default(), MAX_FEATURES);
+        let (mut only, mut left) = (FunctionDescription::default(), MAX_FEATURES);
         for field in message.fields() {
             let field = field?;
             match field.number {
@@ -66,7 +66,7 @@ impl Description {
         Ok(description)
     }
 
-    fn read_metadata(&mut self, message: Message<'_>) -> Result<(), FormatError> {
+    fn read_metadata(&mut self, message: ProtoMessage<'_>) -> Result<(), FormatError> {
         for field in message.fields() {
             let field = field?;
             let key = match field.number {
@@ -104,7 +104,7 @@ impl Description {
     }
 }
 
-fn feature(field: &Field<'_>, left: &mut usize) -> Result<Feature, FormatError> {
+fn feature(field: &ProtoField<'_>, left: &mut usize) -> Result<Feature, FormatError> {
     count_feature(left)?;
     Feature::read(field.message("feature")?)
 }
@@ -117,9 +117,12 @@ fn count_feature(left: &mut usize) -> Result<(), FormatError> {
     Ok(())
 }
 
-fn function(message: Message<'_>, left: &mut usize) -> Result<Function, FormatError> {
+fn function(
+    message: ProtoMessage<'_>,
+    left: &mut usize,
+) -> Result<FunctionDescription, FormatError> {
     count_feature(left)?;
-    let mut function = Function::default();
+    let mut function = FunctionDescription::default();
     for field in message.fields() {
         let field = field?;
         match field.number {
@@ -133,7 +136,7 @@ fn function(message: Message<'_>, left: &mut usize) -> Result<Function, FormatEr
     Ok(function)
 }
 
-fn entry(message: Message<'_>) -> Result<(String, String), FormatError> {
+fn entry(message: ProtoMessage<'_>) -> Result<(String, String), FormatError> {
     let (mut key, mut value) = (String::new(), String::new());
     for field in message.fields() {
         let field = field?;
@@ -147,7 +150,7 @@ fn entry(message: Message<'_>) -> Result<(String, String), FormatError> {
 }
 
 /// Reads the beginning of a text.
-fn shown(field: &Field<'_>) -> Result<String, FormatError> {
+fn shown(field: &ProtoField<'_>) -> Result<String, FormatError> {
     let mut text = field.text()?;
     if text.len() > MAX_SHOWN_TEXT {
         let end = (0..=MAX_SHOWN_TEXT)

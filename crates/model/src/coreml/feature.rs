@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::executorch::coreml::{Field, Message};
-use crate::{Allowed, Dim, Dynamism, ElementType, FormatError, TensorInfo, Value, ValueKind};
+use crate::executorch::coreml::{ProtoField, ProtoMessage};
+use crate::{Allowed, Dim, Dynamism, ElementType, FormatError, ModelValue, TensorInfo, ValueKind};
 use pkgtool_base::package::DType;
 
 /// Maximum number of dimensions.
@@ -19,25 +19,25 @@ const MAX_SHAPES: usize = 4096;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Feature {
     /// Its name and type.
-    pub(super) value: Value,
+    pub(super) value: ModelValue,
     /// True if a caller may omit it.
     pub(super) optional: bool,
 }
 
 /// The allowed sizes of an array.
 #[derive(Debug, Default)]
-struct Sizes {
-    default: Shape,
-    listed: Vec<Shape>,
+struct ArraySizes {
+    default: ArrayShape,
+    listed: Vec<ArrayShape>,
     ranges: Vec<(u64, Option<u64>)>,
 }
 
 /// The sizes of a shape; `None` for a negative size, which marks an unspecified one.
-type Shape = Vec<Option<u64>>;
+type ArrayShape = Vec<Option<u64>>;
 
 impl Feature {
     /// Reads a `FeatureDescription`.
-    pub(super) fn read(message: Message<'_>) -> Result<Self, FormatError> {
+    pub(super) fn read(message: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let (mut name, mut kind, mut optional) = (None, ValueKind::None, false);
         for field in message.fields() {
             let field = field?;
@@ -50,7 +50,7 @@ impl Feature {
         if kind == ValueKind::None {
             kind = ValueKind::Other("of no type".to_owned());
         }
-        let value = Value { name, kind };
+        let value = ModelValue { name, kind };
         Ok(Self { value, optional })
     }
 
@@ -60,7 +60,7 @@ impl Feature {
     }
 }
 
-fn feature_type(message: Message<'_>) -> Result<(ValueKind, bool), FormatError> {
+fn feature_type(message: ProtoMessage<'_>) -> Result<(ValueKind, bool), FormatError> {
     let (mut kind, mut optional) = (ValueKind::None, false);
     for field in message.fields() {
         let field = field?;
@@ -105,8 +105,8 @@ fn tensor(element: ElementType, dims: Option<Vec<Dim>>) -> ValueKind {
     }
 }
 
-fn array(message: Message<'_>) -> Result<ValueKind, FormatError> {
-    let (mut sizes, mut element) = (Sizes::default(), 0);
+fn array(message: ProtoMessage<'_>) -> Result<ValueKind, FormatError> {
+    let (mut sizes, mut element) = (ArraySizes::default(), 0);
     for field in message.fields() {
         let field = field?;
         match field.number {
@@ -139,7 +139,7 @@ fn element_type(code: u64) -> ElementType {
     })
 }
 
-impl Sizes {
+impl ArraySizes {
     /// Returns the dimensions; `None` if the rank is unknown.
     fn dims(self) -> Option<Vec<Dim>> {
         if !self.ranges.is_empty() {
@@ -199,7 +199,7 @@ fn choice_dim(sizes: BTreeSet<Option<u64>>) -> Dim {
 }
 
 /// Reads sizes, packed or one by one.
-fn read_sizes(field: &Field<'_>, into: &mut Shape) -> Result<(), FormatError> {
+fn read_sizes(field: &ProtoField<'_>, into: &mut ArrayShape) -> Result<(), FormatError> {
     let mut sizes = Vec::new();
     field.integers(&mut sizes)?;
     into.extend(sizes.into_iter().map(|size| u64::try_from(size).ok()));
@@ -209,7 +209,7 @@ fn read_sizes(field: &Field<'_>, into: &mut Shape) -> Result<(), FormatError> {
     Ok(())
 }
 
-fn enumerated_shapes(message: Message<'_>) -> Result<Vec<Shape>, FormatError> {
+fn enumerated_shapes(message: ProtoMessage<'_>) -> Result<Vec<ArrayShape>, FormatError> {
     let mut shapes = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -231,7 +231,7 @@ fn enumerated_shapes(message: Message<'_>) -> Result<Vec<Shape>, FormatError> {
     Ok(shapes)
 }
 
-fn ranges(message: Message<'_>) -> Result<Vec<(u64, Option<u64>)>, FormatError> {
+fn ranges(message: ProtoMessage<'_>) -> Result<Vec<(u64, Option<u64>)>, FormatError> {
     let mut ranges = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -247,7 +247,7 @@ fn ranges(message: Message<'_>) -> Result<Vec<(u64, Option<u64>)>, FormatError> 
 
 /// Reads the smallest and the largest size. The largest is `None` if the file has a negative one or
 /// omits it; a maximum of 0 would be meaningless.
-fn range(message: Message<'_>) -> Result<(u64, Option<u64>), FormatError> {
+fn range(message: ProtoMessage<'_>) -> Result<(u64, Option<u64>), FormatError> {
     let (mut least, mut most) = (0, None);
     for field in message.fields() {
         let field = field?;
@@ -264,7 +264,7 @@ fn range(message: Message<'_>) -> Result<(u64, Option<u64>), FormatError> {
 }
 
 /// Describes an image by its colours and size.
-fn image(message: Message<'_>) -> Result<ValueKind, FormatError> {
+fn image(message: ProtoMessage<'_>) -> Result<ValueKind, FormatError> {
     let (mut width, mut height, mut colours, mut other) = (0, 0, 0, false);
     for field in message.fields() {
         let field = field?;

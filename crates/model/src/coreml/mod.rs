@@ -31,7 +31,7 @@ pub use whole::StandaloneProgram;
 use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::FormatError;
-use outline::Outline;
+use outline::ModelOutline;
 use pkgtool_base::source::{FileSource, ReadAt};
 use place::ModelFiles;
 
@@ -54,7 +54,7 @@ impl ModelFormat for CoreMl {
     }
 
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
-        Ok(Outline::read(source)?.info(&[]))
+        Ok(ModelOutline::read(source)?.info(&[]))
     }
 
     /// Rejects a `.mlpackage` that is a file instead of a folder.
@@ -84,7 +84,7 @@ fn is_package(path: &Path) -> bool {
 fn inspect_package(path: &Path) -> Result<ModelInfo, FormatError> {
     let place = ModelFiles::find(path)?;
     let source = place.open_model()?;
-    let outline = Outline::read(&source).map_err(|error| error.within(place.model_name()))?;
+    let outline = ModelOutline::read(&source).map_err(|error| error.within(place.model_name()))?;
     let mut files = vec![(place.model_name().to_owned(), source.len())];
     for (written, records) in outline.weight_files() {
         let (name, file) = place.weights(written)?;

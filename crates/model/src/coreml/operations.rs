@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::executorch::body::ByteRange;
-use crate::executorch::coreml::{Blob, Field, Kind, Message, Type};
+use crate::executorch::coreml::{Blob, MilType, ProtoField, ProtoMessage, Type};
 use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
@@ -32,14 +32,14 @@ pub(super) struct WeightRecord {
     /// Its offset in the weight file.
     pub(super) offset: u64,
     /// Its element type.
-    pub(super) kind: Kind,
+    pub(super) kind: MilType,
     /// Its number of elements, if the program states it.
     pub(super) count: Option<u64>,
 }
 
 impl Operations {
     /// Scans a program.
-    pub(super) fn read(program: Message<'_>) -> Result<Self, FormatError> {
+    pub(super) fn read(program: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let mut operations = Self::default();
         for field in program.fields() {
             let field = field?;
@@ -63,7 +63,7 @@ impl Operations {
     /// Scans the block for the operator set that a function targets.
     fn function(
         &mut self,
-        message: Message<'_>,
+        message: ProtoMessage<'_>,
         counts: &mut BTreeMap<String, u64>,
     ) -> Result<(), FormatError> {
         let (mut opset, mut blocks) = (String::new(), Vec::new());
@@ -86,7 +86,7 @@ impl Operations {
 
     fn block(
         &mut self,
-        message: Message<'_>,
+        message: ProtoMessage<'_>,
         counts: &mut BTreeMap<String, u64>,
     ) -> Result<(), FormatError> {
         for field in message.fields() {
@@ -100,7 +100,7 @@ impl Operations {
 
     fn operation(
         &mut self,
-        message: Message<'_>,
+        message: ProtoMessage<'_>,
         counts: &mut BTreeMap<String, u64>,
     ) -> Result<(), FormatError> {
         for field in message.fields() {
@@ -128,7 +128,7 @@ impl Operations {
     }
 
     /// Scans the values of an argument.
-    fn argument(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
+    fn argument(&mut self, field: &ProtoField<'_>) -> Result<(), FormatError> {
         let Some(argument) = field.map_entry()?.1 else {
             return Ok(());
         };
@@ -148,7 +148,7 @@ impl Operations {
     }
 
     /// Collects the weight record of a value.
-    fn value(&mut self, message: Message<'_>) -> Result<(), FormatError> {
+    fn value(&mut self, message: ProtoMessage<'_>) -> Result<(), FormatError> {
         let (mut ty, mut place) = (None, None);
         for field in message.fields() {
             let field = field?;
@@ -175,7 +175,7 @@ impl Operations {
 }
 
 /// Reads file and offset of a record.
-fn blob(message: Message<'_>) -> Result<(String, u64), FormatError> {
+fn blob(message: ProtoMessage<'_>) -> Result<(String, u64), FormatError> {
     let (mut file, mut offset) = (String::new(), 0);
     for field in message.fields() {
         let field = field?;
@@ -231,17 +231,17 @@ impl WeightRecord {
 }
 
 /// Returns the bits per element.
-fn bits(kind: Kind) -> Option<u64> {
+fn bits(kind: MilType) -> Option<u64> {
     Some(match kind {
-        Kind::Uint1 => 1,
-        Kind::Uint2 => 2,
-        Kind::Uint3 => 3,
-        Kind::Int4 | Kind::Uint4 => 4,
-        Kind::Uint6 => 6,
-        Kind::Bool | Kind::Int8 | Kind::Uint8 => 8,
-        Kind::Float16 | Kind::Bfloat16 | Kind::Int16 | Kind::Uint16 => 16,
-        Kind::Float32 | Kind::Int32 | Kind::Uint32 => 32,
-        Kind::Float64 | Kind::Int64 | Kind::Uint64 => 64,
-        Kind::Unknown | Kind::Text => return None,
+        MilType::Uint1 => 1,
+        MilType::Uint2 => 2,
+        MilType::Uint3 => 3,
+        MilType::Int4 | MilType::Uint4 => 4,
+        MilType::Uint6 => 6,
+        MilType::Bool | MilType::Int8 | MilType::Uint8 => 8,
+        MilType::Float16 | MilType::Bfloat16 | MilType::Int16 | MilType::Uint16 => 16,
+        MilType::Float32 | MilType::Int32 | MilType::Uint32 => 32,
+        MilType::Float64 | MilType::Int64 | MilType::Uint64 => 64,
+        MilType::Unknown | MilType::Text => return None,
     })
 }

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use super::description::{Description, Function};
+use super::description::{FunctionDescription, ModelDescription};
 use super::feature::Feature;
 use super::layers::{count_parts, model_kind};
 use super::operations::{Operations, WeightRecord};
 use super::parts::each_field;
 use super::place::{is_zip, relative_weight_path};
 use crate::executorch::body::ByteRange;
-use crate::executorch::coreml::Message;
+use crate::executorch::coreml::ProtoMessage;
 use crate::{
-    ExternalData, FieldPosition, FormatError, Method, ModelInfo, Segment, Value, ValueKind,
+    ExternalData, FieldPosition, FormatError, Method, ModelInfo, ModelValue, Segment, ValueKind,
 };
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -27,21 +27,21 @@ const ML_PROGRAM: &str = "mlProgram";
 
 /// The outer structure of a model file.
 #[derive(Debug)]
-pub(super) struct Outline {
+pub(super) struct ModelOutline {
     version: u64,
     /// The kind of model.
     pub(super) kind: String,
     /// Byte range of the kind-specific message in the file.
     pub(super) body: ByteRange,
     /// Functions and metadata.
-    pub(super) description: Description,
+    pub(super) description: ModelDescription,
     updatable: bool,
     part_counts: BTreeMap<String, u64>,
     operations: Operations,
     operations_skipped: bool,
 }
 
-impl Outline {
+impl ModelOutline {
     /// Reads a model file.
     pub(super) fn read(source: &dyn ReadAt) -> Result<Self, FormatError> {
         let pages = Pages::new(source);
@@ -79,11 +79,11 @@ impl Outline {
         let description = description.ok_or_else(|| missing("a description"))?;
         let (kind, body) = kind.ok_or_else(|| missing("a kind of model"))?;
         let bytes = read_bytes(&pages, description, MAX_DESCRIPTION_BYTES, "description")?;
-        let message = Message::new(&bytes, description.offset, "description");
+        let message = ProtoMessage::new(&bytes, description.offset, "description");
         let mut outline = Self {
             version,
             body,
-            description: Description::read(message)?,
+            description: ModelDescription::read(message)?,
             updatable,
             part_counts: BTreeMap::new(),
             operations: Operations::default(),
@@ -94,7 +94,7 @@ impl Outline {
             outline.part_counts = count_parts(&pages, &outline.kind, body)?;
         } else if !outline.operations_skipped {
             let bytes = read_bytes(&pages, body, MAX_PROGRAM_BYTES, "program")?;
-            let program = Message::new(&bytes, body.offset, "program");
+            let program = ProtoMessage::new(&bytes, body.offset, "program");
             outline.operations = Operations::read(program)?;
         }
         Ok(outline)
@@ -177,7 +177,7 @@ impl Outline {
             if methods.iter().any(|known| known.name == name) {
                 continue;
             }
-            let values = |features: &[Feature]| -> Vec<Value> {
+            let values = |features: &[Feature]| -> Vec<ModelValue> {
                 features.iter().map(|found| found.value.clone()).collect()
             };
             let inputs = function.inputs.iter().enumerate();
@@ -195,7 +195,7 @@ impl Outline {
     }
 
     /// Returns the operator counts of a function.
-    fn operators(&self, function: &Function) -> BTreeMap<String, u64> {
+    fn operators(&self, function: &FunctionDescription) -> BTreeMap<String, u64> {
         if !self.is_program() {
             return self.part_counts.clone();
         }

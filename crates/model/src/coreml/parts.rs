@@ -11,7 +11,7 @@ use pkgtool_base::source::Pages;
 
 /// A field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ModelField {
+pub(super) struct NumberedField {
     /// Its number.
     pub(super) number: u64,
     /// Its value, if it is a number.
@@ -25,12 +25,12 @@ pub(super) fn each_field<E: From<FormatError>>(
     pages: &Pages<'_>,
     range: ByteRange,
     name: &'static str,
-    mut each: impl FnMut(ModelField) -> Result<(), E>,
+    mut each: impl FnMut(NumberedField) -> Result<(), E>,
 ) -> Result<(), E> {
     let walk = Walk::new(pages);
     for field in walk.message(range, name).fields() {
         let field = field?;
-        each(ModelField {
+        each(NumberedField {
             number: field.number,
             value: field.value(),
             bytes: field.inside(),

@@ -3,18 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::outline::{MAX_PROGRAM_BYTES, Outline, read_bytes};
+use super::outline::{MAX_PROGRAM_BYTES, ModelOutline, read_bytes};
 use super::place::ModelFiles;
 use crate::FormatError;
 use crate::executorch::body::ByteRange;
-use crate::executorch::coreml::{Message, Package, read_functions};
+use crate::executorch::coreml::{PackageFunction, ProtoMessage, read_functions};
 use pkgtool_base::source::{Pages, ReadAt};
 
 /// A function of an ML Program.
 #[derive(Debug)]
 pub struct StandaloneProgram {
     /// The function, with the names of its inputs and outputs in the method's order.
-    pub package: Package,
+    pub package: PackageFunction,
     /// The file with its weights; the model file itself if the program has no weight file.
     pub weights: PathBuf,
 }
@@ -29,7 +29,7 @@ impl StandaloneProgram {
         let place = ModelFiles::find(path)?;
         let source = place.open_model()?;
         let within = |error: FormatError| error.within(place.model_name());
-        let outline = Outline::read(&source).map_err(within)?;
+        let outline = ModelOutline::read(&source).map_err(within)?;
         if !outline.is_program() {
             let parts = outline.part_names().map(|part| format!("`{part}`"));
             return Err(FormatError::unsupported(format_args!(
@@ -56,7 +56,7 @@ impl StandaloneProgram {
         let pages = Pages::new(&source);
         let bytes =
             read_bytes(&pages, outline.body, MAX_PROGRAM_BYTES, "program").map_err(within)?;
-        let message = Message::new(&bytes, outline.body.offset, "program");
+        let message = ProtoMessage::new(&bytes, outline.body.offset, "program");
         let mut program = read_functions(message).map_err(within)?;
         let wanted = if has_names { &found.name } else { "main" };
         let function = match program.remove(wanted) {
@@ -88,13 +88,18 @@ impl StandaloneProgram {
                 )));
             }
         };
-        let names = |values: &[crate::Value]| -> Vec<String> {
+        let names = |values: &[crate::ModelValue]| -> Vec<String> {
             let names = values.iter().map(|value| value.name.clone());
             names.map(Option::unwrap_or_default).collect()
         };
         let (weights, range) = weights.unzip();
         Ok(Self {
-            package: Package::new(function, names(&found.inputs), names(&found.outputs), range),
+            package: PackageFunction::new(
+                function,
+                names(&found.inputs),
+                names(&found.outputs),
+                range,
+            ),
             weights: weights.unwrap_or_else(|| place.model_path().to_owned()),
         })
     }

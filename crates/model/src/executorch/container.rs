@@ -73,7 +73,7 @@ impl Container {
     }
 
     fn program(pages: &Pages<'_>, start: u64, len: u64, name: &str) -> Result<Self, FormatError> {
-        let header = Header { pages, start, name };
+        let header = ExtendedHeader { pages, start, name };
         if len < 8 || header.array::<4>(4, "identifier")? != IDENTIFIER.as_bytes() {
             return Err(wrong_identifier(pages, start)?);
         }
@@ -92,13 +92,13 @@ impl Container {
 }
 
 /// A reader for the extended header of a program.
-struct Header<'a> {
+struct ExtendedHeader<'a> {
     pages: &'a Pages<'a>,
     start: u64,
     name: &'a str,
 }
 
-impl Header<'_> {
+impl ExtendedHeader<'_> {
     fn place(&self, at: u64, field: &str) -> FieldPosition {
         FieldPosition::new(
             format_args!("{} header.{field}", self.name),

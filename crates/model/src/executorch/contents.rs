@@ -6,13 +6,11 @@
 
 use super::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
 use super::content::PayloadSummary;
+use super::delegate::FindNamed;
 use super::{coreml, mlx, qnn, vulkan, xnnpack};
 use crate::FormatError;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::ReadAt;
-
-/// Finds the bytes that a program stores under a name.
-type FindNamed<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
 
 /// Summarises a payload.
 type ReadPayload = fn(&dyn ReadAt, ByteRange, FindNamed<'_>) -> Result<PayloadSummary, FormatError>;

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::declared::{Declarations, Side};
-use super::plan::Plan;
-use crate::{Dim, Method, Value, ValueKind};
+use super::declared::{Declarations, DeclaredSide};
+use super::plan::MethodPlan;
+use crate::{Dim, Method, ModelValue, ValueKind};
 
 /// A dimension: the side (inputs or outputs), the index of the tensor on that side, the index of
 /// the dimension.
-type DimPosition = (Side, usize, usize);
+type DimPosition = (DeclaredSide, usize, usize);
 
 /// Maximum number of constraints read per method.
 const MAX_CONSTRAINTS: usize = 4096;
@@ -38,7 +38,7 @@ struct LinearRelation {
 }
 
 /// Names the related dimensions of a method whose tensors have been resolved.
-pub(super) fn name_related_dims(plan: &mut Plan, declared: &Declarations) {
+pub(super) fn name_related_dims(plan: &mut MethodPlan, declared: &Declarations) {
     let mut classes = DimClasses::of(&plan.method);
     if classes.order.len() < 2 {
         return;
@@ -64,11 +64,11 @@ pub(super) fn name_related_dims(plan: &mut Plan, declared: &Declarations) {
 }
 
 /// Unites the dimensions that the graphs of delegates prove to be equal.
-fn unite_proven(plan: &Plan, classes: &mut DimClasses) {
+fn unite_proven(plan: &MethodPlan, classes: &mut DimClasses) {
     let mut known = BTreeMap::new();
     let sides = [
-        (Side::Inputs, &plan.method.inputs, &plan.inputs),
-        (Side::Outputs, &plan.method.outputs, &plan.outputs),
+        (DeclaredSide::Inputs, &plan.method.inputs, &plan.inputs),
+        (DeclaredSide::Outputs, &plan.method.outputs, &plan.outputs),
     ];
     let equal = plan.wiring.equal();
     for (side, values, indices) in sides {
@@ -97,8 +97,8 @@ fn apply_constraint(constraint: &Json, classes: &mut DimClasses) -> Option<Linea
     let place = |json: &Json| {
         let number = |key: &str| usize::try_from(json.get(key)?.as_u64()?).ok();
         let side = match json.get("paramSide")?.as_str()? {
-            "input" => Side::Inputs,
-            "output" => Side::Outputs,
+            "input" => DeclaredSide::Inputs,
+            "output" => DeclaredSide::Outputs,
             _ => return None,
         };
         Some((side, number("tensorIdx")?, number("dimIdx")?))
@@ -131,7 +131,11 @@ fn apply_constraint(constraint: &Json, classes: &mut DimClasses) -> Option<Linea
 /// A name for each class that has something in common with another.
 fn name(classes: &DimClasses, lines: &[LinearRelation]) -> BTreeMap<DimPosition, String> {
     let mut sizes: BTreeMap<DimPosition, usize> = BTreeMap::new();
-    for place in classes.order.iter().filter(|place| place.0 == Side::Inputs) {
+    for place in classes
+        .order
+        .iter()
+        .filter(|place| place.0 == DeclaredSide::Inputs)
+    {
         if let Some(root) = classes.root(*place) {
             *sizes.entry(root).or_default() += 1;
         }
@@ -176,10 +180,10 @@ impl DimClasses {
     fn of(method: &Method) -> Self {
         let mut order = Vec::new();
         for (side, values) in [
-            (Side::Inputs, &method.inputs),
-            (Side::Outputs, &method.outputs),
+            (DeclaredSide::Inputs, &method.inputs),
+            (DeclaredSide::Outputs, &method.outputs),
         ] {
-            for (tensor, info) in values.iter().filter_map(Value::tensor).enumerate() {
+            for (tensor, info) in values.iter().filter_map(ModelValue::tensor).enumerate() {
                 let dims = info.dims.iter().flatten().enumerate();
                 let dynamic = dims.filter(|(_, dim)| matches!(dim, Dim::Dynamic { .. }));
                 order.extend(dynamic.map(|(dim, _)| (side, tensor, dim)));
@@ -223,8 +227,8 @@ impl DimClasses {
 /// Visits the dimensions of a method's tensors.
 fn each_dim(method: &mut Method, mut visit: impl FnMut(DimPosition, &mut Dim)) {
     for (side, values) in [
-        (Side::Inputs, &mut method.inputs),
-        (Side::Outputs, &mut method.outputs),
+        (DeclaredSide::Inputs, &mut method.inputs),
+        (DeclaredSide::Outputs, &mut method.outputs),
     ] {
         let tensors = values.iter_mut().filter_map(|value| match &mut value.kind {
             ValueKind::Tensor { info, .. } => Some(info),

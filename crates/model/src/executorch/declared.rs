@@ -8,12 +8,12 @@
 use serde_json::Value as Json;
 
 use super::evidence::DimFact;
-use super::plan::Plan;
+use super::plan::MethodPlan;
 use crate::{Allowed, Method, ValueKind};
 
 /// Inputs or outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
+pub(super) enum DeclaredSide {
     /// A method's inputs.
     Inputs,
     /// A method's outputs.
@@ -34,7 +34,7 @@ pub(super) struct TensorPosition<'a> {
     /// The method's name.
     pub(super) method: &'a str,
     /// Inputs or outputs.
-    pub(super) side: Side,
+    pub(super) side: DeclaredSide,
     /// Its index among the tensors of the side.
     pub(super) tensor: usize,
     /// Ranks of all tensors of the side.
@@ -43,7 +43,7 @@ pub(super) struct TensorPosition<'a> {
 
 impl Declarations {
     /// Finds the declarations among the methods of a program.
-    pub(super) fn find(plans: &[Plan]) -> Self {
+    pub(super) fn find(plans: &[MethodPlan]) -> Self {
         let output = |name: &str| {
             plans
                 .iter()
@@ -106,8 +106,8 @@ impl Declarations {
     /// Returns the dimensions of a tensor in the model schema, if their number matches.
     fn shape(&self, position: TensorPosition<'_>, rank: usize) -> Option<&[Json]> {
         let side = match position.side {
-            Side::Inputs => "inputs",
-            Side::Outputs => "outputs",
+            DeclaredSide::Inputs => "inputs",
+            DeclaredSide::Outputs => "outputs",
         };
         let parameters = self.schema.as_ref()?.get(position.method)?.get(side)?;
         let mut tensors = parameters
@@ -135,7 +135,7 @@ impl Declarations {
     fn ranges(&self, position: TensorPosition<'_>, rank: usize) -> Option<&[[i64; 3]]> {
         let ranges = self.ranges.as_ref()?;
         let declared = position.method == "forward"
-            && position.side == Side::Inputs
+            && position.side == DeclaredSide::Inputs
             && position.ranks.iter().sum::<usize>() == ranges.len();
         if !declared {
             return None;

@@ -13,11 +13,11 @@
 
 use std::collections::BTreeSet;
 
-use super::declared::{Declarations, Side, TensorPosition};
+use super::declared::{Declarations, DeclaredSide, TensorPosition};
 use super::evidence::{DimFact, Evidence};
-use super::plan::Plan;
+use super::plan::MethodPlan;
 use super::wiring::Wiring;
-use crate::{Allowed, Dim, Dynamism, TensorInfo, Value, ValueKind};
+use crate::{Allowed, Dim, Dynamism, ModelValue, TensorInfo, ValueKind};
 
 /// A bounded tensor while it is being resolved.
 struct UnresolvedTensor<'a> {
@@ -30,17 +30,17 @@ struct UnresolvedTensor<'a> {
 }
 
 /// Resolves the bounded tensors of a method.
-pub(super) fn resolve(plan: &mut Plan, declared: &Declarations) {
+pub(super) fn resolve(plan: &mut MethodPlan, declared: &Declarations) {
     let method = &mut plan.method;
     let mut open = Vec::new();
     let sides = [
-        (Side::Inputs, &mut method.inputs, &plan.inputs),
-        (Side::Outputs, &mut method.outputs, &plan.outputs),
+        (DeclaredSide::Inputs, &mut method.inputs, &plan.inputs),
+        (DeclaredSide::Outputs, &mut method.outputs, &plan.outputs),
     ];
     for (side, values, indices) in sides {
         let ranks: Vec<usize> = values
             .iter()
-            .filter_map(Value::tensor)
+            .filter_map(ModelValue::tensor)
             .map(|info| info.dims.as_ref().map_or(0, Vec::len))
             .collect();
         let mut tensor = 0;

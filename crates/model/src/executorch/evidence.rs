@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::flatbuffer::{Table, Vector};
 use super::schema::value;
 use super::storage::Storage;
-use super::value::{Evalue, INT, INT_LIST, TENSOR, Tensor};
+use super::value::{Evalue, INT, INT_LIST, ProgramTensor, TENSOR};
 use crate::{Dynamism, FormatError};
 
 /// Approximate memory per fact, in bytes.
@@ -201,12 +201,16 @@ impl<'a> ValueUses<'a> {
     }
 
     /// Returns the tensor of a value, if it is one with bounded dynamism.
-    fn bounded(&self, value: u64, storage: &Storage<'_>) -> Result<Option<Tensor>, FormatError> {
+    fn bounded(
+        &self,
+        value: u64,
+        storage: &Storage<'_>,
+    ) -> Result<Option<ProgramTensor>, FormatError> {
         let value = Evalue::read(self.values.table(value)?)?;
         if value.tag != TENSOR {
             return Ok(None);
         }
-        let tensor = Tensor::read(value.table()?, storage)?;
+        let tensor = ProgramTensor::read(value.table()?, storage)?;
         Ok(Some(tensor).filter(|tensor| tensor.dynamism == Dynamism::Bounded))
     }
 

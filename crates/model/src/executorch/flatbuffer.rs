@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use super::path::{Path, Step};
+use super::path::{Path, PathStep};
 use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
@@ -42,7 +42,7 @@ impl<'a> Buffer<'a> {
     /// Returns the root table, called `name` in messages.
     pub(crate) fn root(&'a self, name: &'static str) -> Result<Table<'a>, FormatError> {
         let path = Path::root(name);
-        let at = self.follow(self.start, &path, Step::Here)?;
+        let at = self.follow(self.start, &path, PathStep::Here)?;
         Table::read(self, at, path)
     }
 
@@ -64,7 +64,7 @@ impl<'a> Buffer<'a> {
         Ok(())
     }
 
-    fn check(&self, at: u64, size: u64, path: &Path, step: Step) -> Result<(), FormatError> {
+    fn check(&self, at: u64, size: u64, path: &Path, step: PathStep) -> Result<(), FormatError> {
         match at.checked_add(size) {
             Some(end) if at >= self.start && end <= self.end => Ok(()),
             _ => Err(path.place(step, at).violates(format_args!(
@@ -78,7 +78,7 @@ impl<'a> Buffer<'a> {
         &self,
         at: u64,
         path: &Path,
-        step: Step,
+        step: PathStep,
     ) -> Result<[u8; N], FormatError> {
         self.check(at, N as u64, path, step)?;
         self.pages
@@ -87,7 +87,7 @@ impl<'a> Buffer<'a> {
     }
 
     /// Returns the target of the offset at `at`, which has at least four bytes inside the buffer.
-    fn follow(&self, at: u64, path: &Path, step: Step) -> Result<u64, FormatError> {
+    fn follow(&self, at: u64, path: &Path, step: PathStep) -> Result<u64, FormatError> {
         let found = u32::from_le_bytes(self.array(at, path, step)?);
         let target = at + u64::from(found);
         if found == 0 || target + 4 > self.end {
@@ -96,7 +96,13 @@ impl<'a> Buffer<'a> {
         Ok(target)
     }
 
-    fn string(&self, at: u64, path: &Path, step: Step, cut: bool) -> Result<String, FormatError> {
+    fn string(
+        &self,
+        at: u64,
+        path: &Path,
+        step: PathStep,
+        cut: bool,
+    ) -> Result<String, FormatError> {
         let place = || path.place(step, at);
         let found = u32::from_le_bytes(self.array(at, path, step)?);
         let room = self.end - (at + 4);
@@ -150,17 +156,17 @@ pub(crate) struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn read(buffer: &'a Buffer<'a>, at: u64, path: Path) -> Result<Self, FormatError> {
-        let distance = i32::from_le_bytes(buffer.array(at, &path, Step::Here)?);
+        let distance = i32::from_le_bytes(buffer.array(at, &path, PathStep::Here)?);
         let inside = at
             .checked_add_signed(-i64::from(distance))
             .filter(|&vtable| vtable >= buffer.start && vtable + 4 <= buffer.end);
         let Some(vtable) = inside else {
-            return Err(path.place(Step::Here, at).expected(
+            return Err(path.place(PathStep::Here, at).expected(
                 "a vtable inside the FlatBuffer",
                 format_args!("a distance of {distance}"),
             ));
         };
-        let sizes: [u8; 4] = buffer.array(vtable, &path, Step::Here)?;
+        let sizes: [u8; 4] = buffer.array(vtable, &path, PathStep::Here)?;
         let vtable_size = u16::from_le_bytes([sizes[0], sizes[1]]);
         let size = u16::from_le_bytes([sizes[2], sizes[3]]);
         if vtable_size < 4
@@ -169,7 +175,7 @@ impl<'a> Table<'a> {
             || vtable + u64::from(vtable_size) > buffer.end
             || at + u64::from(size) > buffer.end
         {
-            return Err(path.place(Step::Here, at).violates(format_args!("expected a vtable of an even size and a table, of at least 4 bytes each, inside the FlatBuffer; found {vtable_size} and {size}")));
+            return Err(path.place(PathStep::Here, at).violates(format_args!("expected a vtable of an even size and a table, of at least 4 bytes each, inside the FlatBuffer; found {vtable_size} and {size}")));
         }
         Ok(Self {
             buffer,
@@ -188,14 +194,14 @@ impl<'a> Table<'a> {
 
     /// Returns the position of the table for a message.
     pub(crate) fn here(&self) -> FieldPosition {
-        self.path.place(Step::Here, self.at)
+        self.path.place(PathStep::Here, self.at)
     }
 
     /// Returns the position of a field for a message: its own offset if it is present, else the
     /// table's.
     pub(crate) fn place(&self, field: Field) -> FieldPosition {
         let at = self.slot(field, 1).ok().flatten().unwrap_or(self.at);
-        self.path.place(Step::Field(field.1), at)
+        self.path.place(PathStep::Field(field.1), at)
     }
 
     /// Returns the offset of the field, if it is present.
@@ -204,7 +210,7 @@ impl<'a> Table<'a> {
         if entry + 2 > self.vtable_size {
             return Ok(None);
         }
-        let step = Step::Field(field.1);
+        let step = PathStep::Field(field.1);
         let at = self.vtable + u64::from(entry);
         let found = u16::from_le_bytes(self.buffer.array(at, &self.path, step)?);
         if found == 0 {
@@ -227,7 +233,7 @@ impl<'a> Table<'a> {
     fn scalar<const N: usize>(&self, field: Field) -> Result<[u8; N], FormatError> {
         let size = u16::try_from(N).expect("scalars are at most eight bytes");
         match self.slot(field, size)? {
-            Some(at) => self.buffer.array(at, &self.path, Step::Field(field.1)),
+            Some(at) => self.buffer.array(at, &self.path, PathStep::Field(field.1)),
             None => Ok([0; N]),
         }
     }
@@ -287,14 +293,14 @@ impl<'a> Table<'a> {
 
     fn target(&self, field: Field) -> Result<Option<u64>, FormatError> {
         self.slot(field, 4)?
-            .map(|at| self.buffer.follow(at, &self.path, Step::Field(field.1)))
+            .map(|at| self.buffer.follow(at, &self.path, PathStep::Field(field.1)))
             .transpose()
     }
 
     /// Reads a table, if present.
     pub(crate) fn table(&self, field: Field) -> Result<Option<Table<'a>>, FormatError> {
         self.target(field)?
-            .map(|at| Table::read(self.buffer, at, self.path.then(Step::Field(field.1))))
+            .map(|at| Table::read(self.buffer, at, self.path.then(PathStep::Field(field.1))))
             .transpose()
     }
 
@@ -315,7 +321,7 @@ impl<'a> Table<'a> {
     }
 
     fn text(&self, field: Field, cut: bool) -> Result<Option<String>, FormatError> {
-        let step = Step::Field(field.1);
+        let step = PathStep::Field(field.1);
         self.target(field)?
             .map(|at| self.buffer.string(at, &self.path, step, cut))
             .transpose()
@@ -323,7 +329,7 @@ impl<'a> Table<'a> {
 
     /// Reads a vector of elements of `width` bytes; empty if absent.
     pub(crate) fn vector(&self, field: Field, width: u8) -> Result<Vector<'a>, FormatError> {
-        let path = self.path.then(Step::Field(field.1));
+        let path = self.path.then(PathStep::Field(field.1));
         let Some(at) = self.target(field)? else {
             return Ok(Vector {
                 buffer: self.buffer,
@@ -333,10 +339,10 @@ impl<'a> Table<'a> {
                 path,
             });
         };
-        let found = u32::from_le_bytes(self.buffer.array(at, &path, Step::Here)?);
+        let found = u32::from_le_bytes(self.buffer.array(at, &path, PathStep::Here)?);
         let most = (self.buffer.end - (at + 4)) / u64::from(width);
         if u64::from(found) > most {
-            return Err(path.place(Step::Here, at).expected(
+            return Err(path.place(PathStep::Here, at).expected(
                 format_args!("a vector of at most {most} elements"),
                 format_args!("a length of {found}"),
             ));
@@ -384,12 +390,12 @@ impl<'a> Vector<'a> {
 
     /// Returns the position of the vector for a message.
     pub(crate) fn here(&self) -> FieldPosition {
-        self.path.place(Step::Here, self.first)
+        self.path.place(PathStep::Here, self.first)
     }
 
     /// Returns the position of an element for a message.
     pub(crate) fn place(&self, index: u64) -> FieldPosition {
-        self.path.place(Step::Index(index), self.at(index))
+        self.path.place(PathStep::Index(index), self.at(index))
     }
 
     fn at(&self, index: u64) -> u64 {
@@ -399,7 +405,7 @@ impl<'a> Vector<'a> {
 
     fn element<const N: usize>(&self, index: u64) -> Result<[u8; N], FormatError> {
         self.buffer
-            .array(self.at(index), &self.path, Step::Index(index))
+            .array(self.at(index), &self.path, PathStep::Index(index))
     }
 
     /// Reads an unsigned byte.
@@ -460,7 +466,7 @@ impl<'a> Vector<'a> {
 
     /// Reads a table.
     pub(crate) fn table(&self, index: u64) -> Result<Table<'a>, FormatError> {
-        let step = Step::Index(index);
+        let step = PathStep::Index(index);
         let at = self.buffer.follow(self.at(index), &self.path, step)?;
         Table::read(self.buffer, at, self.path.then(step))
     }

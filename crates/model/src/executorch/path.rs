@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// One step of a path.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     /// The path itself.
     Here,
     /// A field of a table.
@@ -20,35 +20,35 @@ pub(super) enum Step {
 
 /// The path from the root to a table or vector.
 #[derive(Debug, Clone)]
-pub(super) struct Path(Rc<Node>);
+pub(super) struct Path(Rc<PathNode>);
 
 #[derive(Debug)]
-struct Node {
+struct PathNode {
     parent: Option<Path>,
-    step: Step,
+    step: PathStep,
 }
 
 impl Path {
     /// Creates the path of a root table.
     pub(super) fn root(name: &'static str) -> Self {
-        Self(Rc::new(Node {
+        Self(Rc::new(PathNode {
             parent: None,
-            step: Step::Field(name),
+            step: PathStep::Field(name),
         }))
     }
 
     /// Returns the path with one more step.
-    pub(super) fn then(&self, step: Step) -> Self {
-        Self(Rc::new(Node {
+    pub(super) fn then(&self, step: PathStep) -> Self {
+        Self(Rc::new(PathNode {
             parent: Some(self.clone()),
             step,
         }))
     }
 
     /// Returns the position one step further, for a message.
-    pub(super) fn place(&self, step: Step, offset: u64) -> FieldPosition {
+    pub(super) fn place(&self, step: PathStep, offset: u64) -> FieldPosition {
         match step {
-            Step::Here => FieldPosition::new(self, offset),
+            PathStep::Here => FieldPosition::new(self, offset),
             _ => FieldPosition::new(self.then(step), offset),
         }
     }
@@ -60,10 +60,10 @@ impl fmt::Display for Path {
             parent.fmt(f)?;
         }
         match self.0.step {
-            Step::Here => Ok(()),
-            Step::Field(name) if self.0.parent.is_none() => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Index(index) => write!(f, "[{index}]"),
+            PathStep::Here => Ok(()),
+            PathStep::Field(name) if self.0.parent.is_none() => f.write_str(name),
+            PathStep::Field(name) => write!(f, ".{name}"),
+            PathStep::Index(index) => write!(f, "[{index}]"),
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 use super::evidence::DimFact;
-use super::relations::{DimId, Relations, Rule};
+use super::relations::{DimId, DimensionRule, Relations};
 
 /// Approximate number of dimensions and rules that the payloads of one program may add.
 const MAX_RULES: usize = 1 << 19;
@@ -21,7 +21,7 @@ pub(super) const UNKNOWN_SIZE: u64 = u64::MAX;
 
 /// A tensor: its dimensions and their upper bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct PayloadShape {
     first: DimId,
     /// Upper bounds of the sizes.
     pub(super) bounds: Vec<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Shape {
 /// The inputs of a delegate, then its outputs; `None` for a tensor of unknown shape.
 pub(super) struct Ports {
     /// Shapes in the order of a call's arguments.
-    pub(super) shapes: Vec<Option<Shape>>,
+    pub(super) shapes: Vec<Option<PayloadShape>>,
     /// True if dimensions are in memory order instead of tensor order.
     pub(super) in_memory_order: bool,
 }
@@ -49,12 +49,12 @@ pub(super) struct AcceptedArguments {
 pub(super) struct RuleBudget(Cell<usize>);
 
 /// Adds dimensions and rules up to the limit.
-pub(super) struct Graph<'a> {
+pub(super) struct PayloadGraph<'a> {
     relations: &'a mut Relations,
     room: &'a RuleBudget,
 }
 
-impl Shape {
+impl PayloadShape {
     /// Returns the number of dimensions.
     pub(super) fn rank(&self) -> usize {
         self.bounds.len()
@@ -86,21 +86,25 @@ impl RuleBudget {
     }
 
     /// Creates a tensor with these bounds, if there is room for it.
-    pub(super) fn shape(&self, relations: &mut Relations, bounds: Vec<u64>) -> Option<Shape> {
-        self.take(bounds.len() + 1).then(|| Shape {
+    pub(super) fn shape(
+        &self,
+        relations: &mut Relations,
+        bounds: Vec<u64>,
+    ) -> Option<PayloadShape> {
+        self.take(bounds.len() + 1).then(|| PayloadShape {
             first: relations.dims(bounds.len()),
             bounds,
         })
     }
 }
 
-impl<'a> Graph<'a> {
+impl<'a> PayloadGraph<'a> {
     pub(super) fn new(relations: &'a mut Relations, room: &'a RuleBudget) -> Self {
         Self { relations, room }
     }
 
     /// Creates a tensor with these bounds.
-    pub(super) fn shape(&mut self, bounds: Vec<u64>) -> Option<Shape> {
+    pub(super) fn shape(&mut self, bounds: Vec<u64>) -> Option<PayloadShape> {
         self.room.shape(self.relations, bounds)
     }
 
@@ -119,7 +123,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records that all dimensions of a tensor are fixed.
-    pub(super) fn fixed(&mut self, shape: &Shape) {
+    pub(super) fn fixed(&mut self, shape: &PayloadShape) {
         for (dim, _) in shape.dims() {
             self.fact(dim, DimFact::Fixed);
         }
@@ -127,8 +131,8 @@ impl<'a> Graph<'a> {
 
     /// Records that two dimensions have the same size. An unknown upper bound agrees with any
     /// other.
-    pub(super) fn equal(&mut self, to: (&Shape, usize), from: (&Shape, usize)) {
-        let size = |(shape, dim): (&Shape, usize)| shape.bounds.get(dim).copied();
+    pub(super) fn equal(&mut self, to: (&PayloadShape, usize), from: (&PayloadShape, usize)) {
+        let size = |(shape, dim): (&PayloadShape, usize)| shape.bounds.get(dim).copied();
         let (Some(a), Some(b)) = (size(to), size(from)) else {
             return;
         };
@@ -139,7 +143,11 @@ impl<'a> Graph<'a> {
     }
 
     /// Records that a dimension's size grows with the size of the other.
-    fn monotone(&mut self, (to, dim): (&Shape, usize), (from, other): (&Shape, usize)) {
+    fn monotone(
+        &mut self,
+        (to, dim): (&PayloadShape, usize),
+        (from, other): (&PayloadShape, usize),
+    ) {
         if self.room.take(2) {
             self.relations.same(to.dim(dim), from.dim(other));
         }
@@ -150,7 +158,7 @@ impl<'a> Graph<'a> {
         from.sort_unstable();
         from.dedup();
         if self.room.take(from.len() + 1) {
-            self.relations.rule(Rule::Function {
+            self.relations.rule(DimensionRule::Function {
                 to,
                 from,
                 injective,
@@ -159,7 +167,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records that two tensors have the same shape.
-    pub(super) fn elementwise(&mut self, to: &Shape, from: &Shape) {
+    pub(super) fn elementwise(&mut self, to: &PayloadShape, from: &PayloadShape) {
         if to.bounds == from.bounds {
             for dim in 0..to.rank() {
                 self.equal((to, dim), (from, dim));
@@ -168,14 +176,20 @@ impl<'a> Graph<'a> {
     }
 
     /// Records that `to` is the broadcast of two shapes.
-    pub(super) fn broadcast(&mut self, to: &Shape, a: &Shape, b: &Shape) {
+    pub(super) fn broadcast(&mut self, to: &PayloadShape, a: &PayloadShape, b: &PayloadShape) {
         self.broadcast_leading(to, a, b, 0);
     }
 
     /// Records a broadcast of all but the last `kept` dimensions. A size of at most 1 adapts to the
     /// other.
-    fn broadcast_leading(&mut self, to: &Shape, a: &Shape, b: &Shape, kept: usize) {
-        let leading = |shape: &Shape| shape.rank().checked_sub(kept);
+    fn broadcast_leading(
+        &mut self,
+        to: &PayloadShape,
+        a: &PayloadShape,
+        b: &PayloadShape,
+        kept: usize,
+    ) {
+        let leading = |shape: &PayloadShape| shape.rank().checked_sub(kept);
         let (Some(rank), Some(of_a), Some(of_b)) = (leading(to), leading(a), leading(b)) else {
             return;
         };
@@ -183,7 +197,7 @@ impl<'a> Graph<'a> {
             return;
         }
         for dim in 0..rank {
-            let find = |shape: &Shape, own: usize| {
+            let find = |shape: &PayloadShape, own: usize| {
                 let dim = (dim + own).checked_sub(rank)?;
                 Some((dim, shape.bounds[dim])).filter(|(_, bound)| *bound != 1)
             };
@@ -198,7 +212,7 @@ impl<'a> Graph<'a> {
                         && (2..UNKNOWN_SIZE).contains(&size)
                         && self.room.take(3) =>
                 {
-                    self.relations.rule(Rule::Broadcast {
+                    self.relations.rule(DimensionRule::Broadcast {
                         to: to.dim(dim),
                         from: [a.dim(one), b.dim(two)],
                     });
@@ -210,7 +224,13 @@ impl<'a> Graph<'a> {
 
     /// Records a linear layer: the leading dimensions are kept, the last one is multiplied by a
     /// matrix `[out, in]`, or `[in, out]` if `transposed`.
-    pub(super) fn linear(&mut self, to: &Shape, from: &Shape, matrix: &Shape, transposed: bool) {
+    pub(super) fn linear(
+        &mut self,
+        to: &PayloadShape,
+        from: &PayloadShape,
+        matrix: &PayloadShape,
+        transposed: bool,
+    ) {
         let rank = to.rank();
         if rank == 0 || from.rank() != rank || matrix.rank() != 2 {
             return;
@@ -224,7 +244,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records a batched product of `[m, k]` and `[k, n]`.
-    pub(super) fn matmul(&mut self, to: &Shape, a: &Shape, b: &Shape) {
+    pub(super) fn matmul(&mut self, to: &PayloadShape, a: &PayloadShape, b: &PayloadShape) {
         let (rank, of_a, of_b) = (to.rank(), a.rank(), b.rank());
         if rank < 2 || of_a < 2 || of_b < 2 {
             return;
@@ -236,7 +256,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records a permutation: dimension `i` of the result is dimension `order[i]` of the argument.
-    pub(super) fn transpose(&mut self, to: &Shape, from: &Shape, order: &[u64]) {
+    pub(super) fn transpose(&mut self, to: &PayloadShape, from: &PayloadShape, order: &[u64]) {
         let rank = to.rank();
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
@@ -250,7 +270,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records a concatenation of tensors along an axis.
-    pub(super) fn concatenate(&mut self, to: &Shape, from: &[Shape], axis: usize) {
+    pub(super) fn concatenate(&mut self, to: &PayloadShape, from: &[PayloadShape], axis: usize) {
         let rank = to.rank();
         if axis >= rank || from.iter().any(|shape| shape.rank() != rank) {
             return;
@@ -265,7 +285,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records a reshape to literal sizes; 0 marks the size inferred from the number of elements.
-    pub(super) fn reshape(&mut self, to: &Shape, from: &Shape, sizes: &[u64]) {
+    pub(super) fn reshape(&mut self, to: &PayloadShape, from: &PayloadShape, sizes: &[u64]) {
         if sizes.len() != to.rank() || [to, from].iter().any(|shape| shape.bounds.contains(&0)) {
             return;
         }
@@ -288,7 +308,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records that each dimension is an unknown function of the same dimension of the argument.
-    pub(super) fn each_dim_from_same(&mut self, to: &Shape, from: &Shape) {
+    pub(super) fn each_dim_from_same(&mut self, to: &PayloadShape, from: &PayloadShape) {
         if to.rank() == from.rank() {
             for dim in 0..to.rank() {
                 self.function(to.dim(dim), vec![from.dim(dim)], false);
@@ -297,7 +317,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records that each dimension grows by a constant.
-    pub(super) fn pad(&mut self, to: &Shape, from: &Shape) {
+    pub(super) fn pad(&mut self, to: &PayloadShape, from: &PayloadShape) {
         if to.rank() == from.rank() {
             for dim in 0..to.rank() {
                 self.monotone((to, dim), (from, dim));
@@ -307,7 +327,7 @@ impl<'a> Graph<'a> {
 
     /// Records a sliding window over `[n, h, w, c]` with these steps; only the batch dimension is
     /// kept.
-    pub(super) fn window(&mut self, to: &Shape, from: &Shape, steps: [u64; 2]) {
+    pub(super) fn window(&mut self, to: &PayloadShape, from: &PayloadShape, steps: [u64; 2]) {
         if to.rank() != 4 || from.rank() != 4 {
             return;
         }
@@ -319,7 +339,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Records that a dimension always has this size.
-    pub(super) fn literal(&mut self, shape: &Shape, dim: usize, size: u64) {
+    pub(super) fn literal(&mut self, shape: &PayloadShape, dim: usize, size: u64) {
         if shape.bounds.get(dim) == Some(&size) {
             self.fact(shape.dim(dim), DimFact::Fixed);
         }

@@ -1,13 +1,14 @@
 //! The header that ExecuTorch writes before the FlatBuffer of several backends' payloads.
 //!
 //! The header consists of a magic text and the positions of the FlatBuffer and of the data behind
-//! it, relative to the payload. [`Header::parts`] checks both positions against the payload's size.
+//! it, relative to the payload. [`PayloadHeader::parts`] checks both positions against the
+//! payload's size.
 
 use super::storage::ByteRange;
 use crate::{FieldPosition, FormatError};
 
 /// A parsed header; each range is offset and size.
-pub(super) struct Header {
+pub(super) struct PayloadHeader {
     /// The magic text.
     pub(super) magic: [u8; 4],
     /// Position of the FlatBuffer.
@@ -16,7 +17,7 @@ pub(super) struct Header {
     pub(super) data: (u64, u64),
 }
 
-impl Header {
+impl PayloadHeader {
     /// Length of the header in bytes.
     pub(super) const SIZE: usize = 30;
 

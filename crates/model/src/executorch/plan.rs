@@ -8,10 +8,10 @@ use super::delegate::PayloadReader;
 use super::evidence::{Evidence, EvidenceOperator, ValueUses};
 use super::flatbuffer::{Field, Table, Vector};
 use super::schema::{chain, plan};
-use super::storage::{Externals, Storage, StoredBytes};
-use super::value::{Evalue, TENSOR, Tensor};
+use super::storage::{Externals, Storage, StoredRange};
+use super::value::{Evalue, ProgramTensor, TENSOR};
 use super::wiring::{self, Wiring};
-use crate::{Delegate, Dynamism, FieldPosition, FormatError, Method, Value};
+use crate::{Delegate, Dynamism, FieldPosition, FormatError, Method, ModelValue};
 
 /// Last member of the union `InstructionArguments`.
 const LAST_INSTRUCTION: u8 = 5;
@@ -19,7 +19,7 @@ const LAST_INSTRUCTION: u8 = 5;
 const INDEX_COST: u64 = 24;
 
 /// A method with the evidence for its dynamic dimensions.
-pub(super) struct Plan {
+pub(super) struct MethodPlan {
     /// The method; its bounded tensors are not resolved yet.
     pub(super) method: Method,
     /// Indices of the values that are its inputs.
@@ -32,7 +32,7 @@ pub(super) struct Plan {
     pub(super) wiring: Wiring,
 }
 
-impl Plan {
+impl MethodPlan {
     /// Reads a plan. Adds the names of tensors in other files to `externals`.
     pub(super) fn read(
         table: &Table<'_>,
@@ -52,7 +52,7 @@ impl Plan {
         let mut code = InstructionWalk::new(table, &values, delegates.len() as u64)?;
         code.read(table)?;
         code.traces.evaluate(&inputs, storage, &mut evidence)?;
-        let method = wiring::Method {
+        let method = wiring::MethodParts {
             values: &values,
             inputs: &inputs.iter().copied().collect(),
             storage,
@@ -80,11 +80,11 @@ impl Plan {
 /// Connects the graphs of delegates with the method's values. With branches, a value may come from
 /// either branch, so nothing is concluded.
 fn wire_delegates(
-    method: &wiring::Method<'_>,
+    method: &wiring::MethodParts<'_>,
     outputs: &[u64],
     code: &InstructionWalk<'_>,
     delegates: &[Delegate],
-    stored: &[Option<StoredBytes>],
+    stored: &[Option<StoredRange>],
 ) -> Result<Wiring, FormatError> {
     let mut wiring = Wiring::default();
     for &value in method.inputs.iter().chain(outputs) {
@@ -105,7 +105,7 @@ fn wire_delegates(
 fn read_delegates(
     table: &Table<'_>,
     storage: &mut Storage<'_>,
-) -> Result<(Vec<Delegate>, Vec<Option<StoredBytes>>), FormatError> {
+) -> Result<(Vec<Delegate>, Vec<Option<StoredRange>>), FormatError> {
     let mut delegates = Vec::new();
     let mut payloads = Vec::new();
     for delegate in table.tables(plan::DELEGATES)?.iter_tables() {
@@ -127,7 +127,7 @@ pub(super) fn find_payload(
     data: &Table<'_>,
     id: &str,
     storage: &mut Storage<'_>,
-) -> Result<StoredBytes, FormatError> {
+) -> Result<StoredRange, FormatError> {
     let index = data.u32(plan::INDEX)?;
     let place = || data.place(plan::INDEX);
     match data.i8(plan::LOCATION)? {
@@ -149,7 +149,7 @@ fn check_values(
         if found.tag != TENSOR {
             continue;
         }
-        let tensor = Tensor::read(found.table()?, storage)?;
+        let tensor = ProgramTensor::read(found.table()?, storage)?;
         // Only one dimension of this tensor can vary, so that one is dynamic.
         let mut large = tensor.sizes.iter().filter(|&&size| size > 1);
         if let (Dynamism::Bounded, Some(&bound), None) =
@@ -170,12 +170,12 @@ fn describe(
     indices: &[u64],
     values: &Vector<'_>,
     storage: &Storage<'_>,
-) -> Result<Vec<Value>, FormatError> {
+) -> Result<Vec<ModelValue>, FormatError> {
     indices
         .iter()
         .map(|&index| {
             let found = Evalue::read(values.table(index)?)?;
-            Ok(Value::unnamed(found.describe(storage)?))
+            Ok(ModelValue::unnamed(found.describe(storage)?))
         })
         .collect()
 }

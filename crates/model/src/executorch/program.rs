@@ -9,7 +9,7 @@ use super::delegate::{CheckedPayloads, PayloadReader};
 use super::dynamism::resolve;
 use super::flatbuffer::{Buffer, Table};
 use super::load::{self, LoadInputs};
-use super::plan::Plan;
+use super::plan::MethodPlan;
 use super::schema::{plan, program};
 use super::shape::PROGRAM;
 use super::storage::{Externals, Storage};
@@ -82,12 +82,12 @@ fn read_plans(
     storage: &mut Storage<'_>,
     payloads: &PayloadReader<'_>,
     externals: &mut Externals,
-) -> Result<Vec<Plan>, FormatError> {
-    let mut plans: Vec<Plan> = Vec::new();
+) -> Result<Vec<MethodPlan>, FormatError> {
+    let mut plans: Vec<MethodPlan> = Vec::new();
     let mut names = BTreeSet::new();
     for table in root.tables(program::EXECUTION_PLAN)?.iter_tables() {
         let table = table?;
-        let plan = Plan::read(&table, storage, payloads, externals)?;
+        let plan = MethodPlan::read(&table, storage, payloads, externals)?;
         if !names.insert(plan.method.name.clone()) {
             return Err(table.place(plan::NAME).duplicate_method(&plan.method.name));
         }

@@ -14,7 +14,7 @@ pub(super) type DimId = usize;
 
 /// A dependency between dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) enum DimensionRule {
     /// `to` is computed from `from` and otherwise only from fixed values.
     Function {
         /// The result.
@@ -40,7 +40,7 @@ pub(super) enum Rule {
 pub(super) struct Relations {
     known: Vec<Option<DimFact>>,
     facts: Vec<(DimId, DimFact)>,
-    rules: Vec<Rule>,
+    rules: Vec<DimensionRule>,
     /// Pairs of equal dimensions.
     equal: Vec<(DimId, DimId)>,
     /// Stated minimum sizes.
@@ -93,14 +93,14 @@ impl Relations {
     }
 
     /// Adds a rule.
-    pub(super) fn rule(&mut self, rule: Rule) {
+    pub(super) fn rule(&mut self, rule: DimensionRule) {
         self.rules.push(rule);
     }
 
     /// Records that one dimension is dynamic exactly if the other is.
     pub(super) fn same(&mut self, to: DimId, from: DimId) {
         if to != from {
-            self.rule(Rule::Function {
+            self.rule(DimensionRule::Function {
                 to,
                 from: vec![from],
                 injective: true,
@@ -120,7 +120,7 @@ impl Relations {
         let mut first: Vec<DimId> = (0..self.known.len()).collect();
         let varies = |dim: DimId| self.known[dim] == Some(DimFact::Dynamic);
         let broadcast = self.rules.iter().filter_map(|rule| match rule {
-            Rule::Broadcast { to, from: [a, b] } if varies(*a) && varies(*b) => {
+            DimensionRule::Broadcast { to, from: [a, b] } if varies(*a) && varies(*b) => {
                 Some([(*a, *b), (*to, *a)])
             }
             _ => None,
@@ -153,15 +153,15 @@ impl Relations {
         }
     }
 
-    fn conclude(&self, rule: &Rule) -> Vec<(DimId, DimFact)> {
+    fn conclude(&self, rule: &DimensionRule) -> Vec<(DimId, DimFact)> {
         match rule {
-            Rule::Function {
+            DimensionRule::Function {
                 to,
                 from,
                 injective,
             } => self.function(*to, from, *injective),
-            Rule::Broadcast { to, from } => self.broadcast(*to, *from),
-            Rule::SomeVaries(dims) => {
+            DimensionRule::Broadcast { to, from } => self.broadcast(*to, *from),
+            DimensionRule::SomeVaries(dims) => {
                 let mut open = dims.iter().filter(|&&dim| self.known[dim].is_none());
                 let settled = dims
                     .iter()
@@ -218,7 +218,7 @@ fn root(first: &mut [DimId], dim: DimId) -> DimId {
     at
 }
 
-impl Rule {
+impl DimensionRule {
     fn dims(&self, mut visit: impl FnMut(DimId)) {
         match self {
             Self::Function { to, from, .. } => {
@@ -242,7 +242,7 @@ mod tests {
     const DYNAMIC: Option<DimFact> = Some(DimFact::Dynamic);
 
     /// Returns the facts about three dimensions: the result and two arguments.
-    fn solved(rule: Rule, known: [Option<DimFact>; 3]) -> [Option<DimFact>; 3] {
+    fn solved(rule: DimensionRule, known: [Option<DimFact>; 3]) -> [Option<DimFact>; 3] {
         let mut relations = Relations::default();
         relations.dims(3);
         relations.rule(rule);
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_function_of_fixed_sizes_is_fixed_and_of_others_only_if_injective() {
-        let function = |injective| Rule::Function {
+        let function = |injective| DimensionRule::Function {
             to: 0,
             from: vec![1, 2],
             injective,
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn broadcasting_claims_no_more_than_sizes_above_one_allow() {
-        let rule = || Rule::Broadcast {
+        let rule = || DimensionRule::Broadcast {
             to: 0,
             from: [1, 2],
         };
@@ -300,7 +300,7 @@ mod tests {
         relations.dims(6);
         relations.equal(4, 2);
         relations.same(5, 0);
-        relations.rule(Rule::Broadcast {
+        relations.rule(DimensionRule::Broadcast {
             to: 3,
             from: [1, 2],
         });
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_is_known_stays_and_the_last_candidate_varies() {
-        let rule = || Rule::SomeVaries(vec![0, 1, 2]);
+        let rule = || DimensionRule::SomeVaries(vec![0, 1, 2]);
         assert_eq!(
             solved(rule(), [FIXED, None, FIXED]),
             [FIXED, DYNAMIC, FIXED]
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(solved(rule(), silent), silent);
         assert_eq!(solved(rule(), [FIXED; 3]), [FIXED; 3]);
         let contradiction = [DYNAMIC, FIXED, FIXED];
-        let rule = Rule::Function {
+        let rule = DimensionRule::Function {
             to: 0,
             from: vec![1, 2],
             injective: true,

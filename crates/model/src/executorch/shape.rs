@@ -3,7 +3,7 @@
 //! Sources: `schema/program.fbs` and `flat_tensor.fbs` of ExecuTorch 1.5. All fields are listed,
 //! because a device verifies all of them.
 
-use super::verify::Kind::{Member, Number, Numbers, Table, Tables, Text, Union};
+use super::verify::FieldKind::{Member, Number, Numbers, Table, Tables, Text, Union};
 use super::verify::TableSchema;
 
 /// `Program`.

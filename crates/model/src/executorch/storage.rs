@@ -42,7 +42,7 @@ struct SegmentOffsets<'a> {
 
 /// Stored bytes of a tensor or of a delegate payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StoredBytes {
+pub(super) struct StoredRange {
     /// File offset.
     pub(super) offset: u64,
     /// Number of bytes up to the end of the containing segment or buffer.
@@ -58,8 +58,8 @@ pub struct ByteRange {
     pub size: u64,
 }
 
-impl From<StoredBytes> for ByteRange {
-    fn from(stored: StoredBytes) -> Self {
+impl From<StoredRange> for ByteRange {
+    fn from(stored: StoredRange) -> Self {
         Self {
             offset: stored.offset,
             size: stored.available,
@@ -155,14 +155,14 @@ impl<'a> Storage<'a> {
         &self,
         index: u32,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, FormatError> {
+    ) -> Result<StoredRange, FormatError> {
         let count = self.inline_delegates.len();
         if u64::from(index) >= count {
             return Err(place().index("inline delegate payloads", count, index));
         }
         let table = self.inline_delegates.table(index.into())?;
         let bytes = table.vector(inline::DATA, 1)?;
-        Ok(StoredBytes {
+        Ok(StoredRange {
             offset: bytes.first(),
             available: bytes.len(),
         })
@@ -174,10 +174,10 @@ impl<'a> Storage<'a> {
         index: u32,
         id: &str,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, FormatError> {
+    ) -> Result<StoredRange, FormatError> {
         let index = self.use_segment(index, place, || format!("delegate {id}"))?;
         let area = &self.segments[index];
-        Ok(StoredBytes {
+        Ok(StoredRange {
             offset: area.offset,
             available: area.size,
         })
@@ -188,7 +188,7 @@ impl<'a> Storage<'a> {
         &self,
         index: u32,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, FormatError> {
+    ) -> Result<StoredRange, FormatError> {
         if let Some(constants) = &self.constants {
             return self.stored(constants, index, "constants", place);
         }
@@ -198,7 +198,7 @@ impl<'a> Storage<'a> {
         }
         let table = self.inline_constants.table(index.into())?;
         let bytes = table.vector(inline::STORAGE, 1)?;
-        Ok(StoredBytes {
+        Ok(StoredRange {
             offset: bytes.first(),
             available: bytes.len(),
         })
@@ -210,7 +210,7 @@ impl<'a> Storage<'a> {
         which: u64,
         index: u32,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, FormatError> {
+    ) -> Result<StoredRange, FormatError> {
         let list = usize::try_from(which)
             .ok()
             .and_then(|which| self.mutable.get(which));
@@ -226,7 +226,7 @@ impl<'a> Storage<'a> {
         index: u32,
         what: &'static str,
         place: impl FnOnce() -> FieldPosition,
-    ) -> Result<StoredBytes, FormatError> {
+    ) -> Result<StoredRange, FormatError> {
         let count = list.offsets.len();
         let area = self.segments.get(list.segment);
         let (Some(area), true) = (area, u64::from(index) < count) else {
@@ -234,7 +234,7 @@ impl<'a> Storage<'a> {
         };
         let offset = list.offsets.u64(index.into())?;
         match area.size.checked_sub(offset) {
-            Some(available) => Ok(StoredBytes {
+            Some(available) => Ok(StoredRange {
                 offset: area.offset + offset,
                 available,
             }),
@@ -251,19 +251,19 @@ impl<'a> Storage<'a> {
     }
 
     /// Returns the bytes that the program holds under each key.
-    pub(super) fn named(&self) -> impl Iterator<Item = (&str, StoredBytes)> {
+    pub(super) fn named(&self) -> impl Iterator<Item = (&str, StoredRange)> {
         let keys = self.keys.iter();
         keys.map(|(key, &index)| (key.as_str(), self.whole(index)))
     }
 
     /// Returns the bytes that the program holds under `key`.
-    pub(super) fn find_named(&self, key: &str) -> Option<StoredBytes> {
+    pub(super) fn find_named(&self, key: &str) -> Option<StoredRange> {
         self.keys.get(key).map(|&index| self.whole(index))
     }
 
-    fn whole(&self, segment: usize) -> StoredBytes {
+    fn whole(&self, segment: usize) -> StoredRange {
         let area = &self.segments[segment];
-        StoredBytes {
+        StoredRange {
             offset: area.offset,
             available: area.size,
         }

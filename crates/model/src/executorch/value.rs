@@ -6,7 +6,7 @@
 use super::element::{LAST_CODE, decode, element_of};
 use super::flatbuffer::Table;
 use super::schema::{tensor, value};
-use super::storage::{Storage, StoredBytes};
+use super::storage::{Storage, StoredRange};
 use crate::{Dim, Dynamism, ElementType, FormatError, TensorInfo, ValueKind};
 
 /// Maximum number of dimensions of a tensor; the runtime itself stops at 16.
@@ -43,7 +43,7 @@ pub(super) struct Evalue<'a> {
 }
 
 /// A tensor as stored in the file.
-pub(super) struct Tensor {
+pub(super) struct ProgramTensor {
     /// Element type.
     pub(super) element: ElementType,
     /// Sizes, or their upper bounds.
@@ -57,7 +57,7 @@ pub(super) struct Tensor {
     /// The source of its elements.
     pub(super) home: TensorSource,
     /// Stored bytes of a constant in row-major order, with its exact size.
-    constant: Option<(StoredBytes, u64)>,
+    constant: Option<(StoredRange, u64)>,
 }
 
 /// The source of a tensor's elements.
@@ -66,9 +66,9 @@ pub(super) enum TensorSource {
     /// Memory that the runtime allocates; the file stores no elements.
     Memory,
     /// Stored in the file and never written.
-    Constant(StoredBytes),
+    Constant(StoredRange),
     /// Initialised from the file and written by the program.
-    State(StoredBytes),
+    State(StoredRange),
 }
 
 impl<'a> Evalue<'a> {
@@ -103,7 +103,7 @@ impl<'a> Evalue<'a> {
             BOOL => Ok(ValueKind::Bool(self.table()?.u8(value::BOOL)? != 0)),
             DOUBLE => Ok(ValueKind::Double(self.table()?.f64(value::DOUBLE)?)),
             TENSOR => {
-                let found = Tensor::read(self.table()?, storage)?;
+                let found = ProgramTensor::read(self.table()?, storage)?;
                 keep(found.sizes.len() as u64 * DIM_COST)?;
                 let data = found.data(self.table()?)?;
                 Ok(ValueKind::Tensor {
@@ -124,7 +124,7 @@ impl<'a> Evalue<'a> {
     }
 }
 
-impl Tensor {
+impl ProgramTensor {
     /// Reads a tensor and checks its references.
     pub(super) fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, FormatError> {
         let (element, width) = element_of(table.i8(tensor::SCALAR_TYPE)?);
@@ -301,7 +301,7 @@ fn external_name(extra: &Table<'_>) -> Result<Option<String>, FormatError> {
 
 fn check_data(
     table: &Table<'_>,
-    stored: StoredBytes,
+    stored: StoredRange,
     bytes: Option<u64>,
 ) -> Result<(), FormatError> {
     match bytes {

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::path::Step;
+use super::path::PathStep;
 use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
@@ -25,11 +25,11 @@ const MAX_VTABLES: usize = 4096;
 /// A table of a schema.
 pub(super) struct TableSchema {
     /// Name and type of each field, by number.
-    pub(super) fields: &'static [(&'static str, Kind)],
+    pub(super) fields: &'static [(&'static str, FieldKind)],
 }
 
 /// The type of a field.
-pub(super) enum Kind {
+pub(super) enum FieldKind {
     /// A number with this size and alignment in bytes.
     Number(u8),
     /// A string.
@@ -61,7 +61,7 @@ pub(super) fn verify(
         start,
         len,
         tables: 0,
-        steps: vec![Step::Field(name)],
+        steps: vec![PathStep::Field(name)],
         vtables: HashMap::new(),
     };
     let at = verifier.offset(0)?;
@@ -77,7 +77,7 @@ struct Verifier<'a> {
     start: u64,
     len: u64,
     tables: u32,
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
     vtables: HashMap<u64, Vtable>,
 }
 
@@ -86,13 +86,13 @@ impl Verifier<'_> {
         let mut path = String::new();
         for step in &self.steps {
             match step {
-                Step::Here => {}
-                Step::Field(name) if path.is_empty() => path.push_str(name),
-                Step::Field(name) => {
+                PathStep::Here => {}
+                PathStep::Field(name) if path.is_empty() => path.push_str(name),
+                PathStep::Field(name) => {
                     path.push('.');
                     path.push_str(name);
                 }
-                Step::Index(index) => {
+                PathStep::Index(index) => {
                     let _ = write!(path, "[{index}]");
                 }
             }
@@ -102,7 +102,7 @@ impl Verifier<'_> {
 
     fn within<T>(
         &mut self,
-        step: Step,
+        step: PathStep,
         work: impl FnOnce(&mut Self) -> Result<T, FormatError>,
     ) -> Result<T, FormatError> {
         self.steps.push(step);
@@ -179,7 +179,7 @@ impl Verifier<'_> {
                 continue;
             }
             let field = at + u64::from(entry);
-            self.within(Step::Field(name), |verifier| {
+            self.within(PathStep::Field(name), |verifier| {
                 verifier.field(field, kind, &mut member)
             })?;
         }
@@ -204,18 +204,23 @@ impl Verifier<'_> {
         Ok(entries)
     }
 
-    fn field(&mut self, at: u64, kind: &'static Kind, member: &mut u8) -> Result<(), FormatError> {
+    fn field(
+        &mut self,
+        at: u64,
+        kind: &'static FieldKind,
+        member: &mut u8,
+    ) -> Result<(), FormatError> {
         match kind {
-            Kind::Number(size) => {
+            FieldKind::Number(size) => {
                 self.aligned(at, *size)?;
                 self.extent(at, (*size).into())
             }
-            Kind::Deprecated => Ok(()),
-            Kind::Member => {
+            FieldKind::Deprecated => Ok(()),
+            FieldKind::Member => {
                 *member = u8::from_le_bytes(self.number(at)?);
                 Ok(())
             }
-            Kind::Text => {
+            FieldKind::Text => {
                 let at = self.offset(at)?;
                 let end = self.vector(at, 1)?;
                 self.extent(end, 1)?;
@@ -226,16 +231,16 @@ impl Verifier<'_> {
                     .place(end)
                     .expected("a zero byte after the string", "another byte"))
             }
-            Kind::Numbers(size) => {
+            FieldKind::Numbers(size) => {
                 let at = self.offset(at)?;
                 self.vector(at, *size).map(|_| ())
             }
-            Kind::Table(shape) => {
+            FieldKind::Table(shape) => {
                 let at = self.offset(at)?;
                 self.table(at, shape)
             }
-            Kind::Tables(shape) => self.vector_of_tables(at, shape),
-            Kind::Union(members) => {
+            FieldKind::Tables(shape) => self.vector_of_tables(at, shape),
+            FieldKind::Union(members) => {
                 let at = self.offset(at)?;
                 let shape = usize::from(*member).checked_sub(1);
                 // An unknown member belongs to a later schema.
@@ -255,7 +260,7 @@ impl Verifier<'_> {
         let at = self.offset(at)?;
         let end = self.vector(at, 4)?;
         for (index, slot) in (at + 4..end).step_by(4).enumerate() {
-            self.within(Step::Index(index as u64), |verifier| {
+            self.within(PathStep::Index(index as u64), |verifier| {
                 let found = u32::from_le_bytes(verifier.raw(slot)?);
                 verifier.table(slot + u64::from(found), shape)
             })?;

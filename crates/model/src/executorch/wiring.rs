@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::delegate::PayloadReader;
 use super::evidence::DimFact;
 use super::flatbuffer::Vector;
-use super::payload_graph::{Shape, UNKNOWN_SIZE};
-use super::relations::{DimId, Relations, Rule};
-use super::storage::{Storage, StoredBytes};
-use super::value::{Evalue, TENSOR, Tensor};
+use super::payload_graph::{PayloadShape, UNKNOWN_SIZE};
+use super::relations::{DimId, DimensionRule, Relations};
+use super::storage::{Storage, StoredRange};
+use super::value::{Evalue, ProgramTensor, TENSOR};
 use crate::{Dynamism, FormatError};
 
 /// The dimensions of a method's tensors and the facts about them.
 #[derive(Debug, Default)]
 pub(super) struct Wiring {
     relations: Relations,
-    tensors: BTreeMap<u64, Shape>,
+    tensors: BTreeMap<u64, PayloadShape>,
 }
 
 /// The representative of each dimension among those of equal size.
@@ -44,7 +44,7 @@ impl MinSizes {
 }
 
 /// The parts of a method that the wiring reads.
-pub(super) struct Method<'a> {
+pub(super) struct MethodParts<'a> {
     /// Its values.
     pub(super) values: &'a Vector<'a>,
     /// Values that a caller sets.
@@ -59,8 +59,8 @@ impl Wiring {
     /// Joins the graph in a payload to the values that a call passes.
     pub(super) fn call(
         &mut self,
-        method: &Method<'_>,
-        (id, payload): (&str, StoredBytes),
+        method: &MethodParts<'_>,
+        (id, payload): (&str, StoredRange),
         args: &[u64],
     ) -> Result<(), FormatError> {
         let named = |name: &str| method.storage.find_named(name).map(Into::into);
@@ -81,7 +81,7 @@ impl Wiring {
             }
             self.tensor(method, value)?;
             let order = if ports.in_memory_order {
-                Tensor::dim_order(found.table()?)?
+                ProgramTensor::dim_order(found.table()?)?
             } else {
                 (0..port.rank()).collect()
             };
@@ -93,12 +93,16 @@ impl Wiring {
     }
 
     /// Adds the dimensions of a value, if it is a tensor.
-    pub(super) fn tensor(&mut self, method: &Method<'_>, value: u64) -> Result<(), FormatError> {
+    pub(super) fn tensor(
+        &mut self,
+        method: &MethodParts<'_>,
+        value: u64,
+    ) -> Result<(), FormatError> {
         let found = Evalue::read(method.values.table(value)?)?;
         if found.tag != TENSOR || self.tensors.contains_key(&value) {
             return Ok(());
         }
-        let tensor = Tensor::read(found.table()?, method.storage)?;
+        let tensor = ProgramTensor::read(found.table()?, method.storage)?;
         let given = method.inputs.contains(&value) || tensor.is_constant();
         let room = &method.payloads.room;
         let Some(shape) = room.shape(&mut self.relations, tensor.sizes) else {
@@ -113,7 +117,7 @@ impl Wiring {
             Dynamism::Bounded => {
                 let large = (0..shape.rank()).filter(|&dim| shape.bounds[dim] > 1);
                 let large = large.map(|dim| shape.dim(dim)).collect();
-                self.relations.rule(Rule::SomeVaries(large));
+                self.relations.rule(DimensionRule::SomeVaries(large));
             }
             _ => {}
         }
@@ -121,7 +125,7 @@ impl Wiring {
         Ok(())
     }
 
-    fn join(&mut self, value: u64, port: &Shape, order: &[usize]) {
+    fn join(&mut self, value: u64, port: &PayloadShape, order: &[usize]) {
         let Some(shape) = self.tensors.get(&value) else {
             return;
         };

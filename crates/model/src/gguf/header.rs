@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::MAGIC;
 use super::element::{element_of, ggml_type};
-use super::reader::Reader;
+use super::reader::GgufReader;
 use crate::{
     Dim, Dynamism, FieldPosition, FormatError, ModelFormat, ModelInfo, NamedData, Segment,
     TensorInfo,
@@ -21,7 +21,7 @@ const MIN_ENTRY_BYTES: u64 = 13;
 const MIN_TENSOR_BYTES: u64 = 24;
 
 /// Description of a tensor in the header.
-struct Tensor {
+struct GgufTensor {
     place: String,
     name: String,
     dims: Vec<u64>,
@@ -33,7 +33,7 @@ struct Tensor {
 }
 
 pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, FormatError> {
-    let mut reader = Reader::new(pages);
+    let mut reader = GgufReader::new(pages);
     let version = version(&mut reader)?;
     // Both counts precede the items that they count.
     let tensor_count = reader.count(&"tensor_count", MIN_TENSOR_BYTES)?;
@@ -85,7 +85,7 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, FormatError> {
     ))
 }
 
-fn version(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
+fn version(reader: &mut GgufReader<'_>) -> Result<u32, FormatError> {
     let magic: [u8; 4] = reader.array(&"magic")?;
     if magic != *MAGIC {
         let found = format!("\"{}\"", magic.escape_ascii());
@@ -104,7 +104,11 @@ fn version(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
     }
 }
 
-fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Tensor, FormatError> {
+fn read_tensor(
+    reader: &mut GgufReader<'_>,
+    index: u64,
+    alignment: u64,
+) -> Result<GgufTensor, FormatError> {
     let place = format!("tensors[{index}]");
     let name = reader.name(&format_args!("{place}.name"))?;
     let value = |field: &str, offset, expected: String, found| {
@@ -158,7 +162,7 @@ fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Te
     }
     // `ModelInfo` lists dimensions outermost first; GGUF stores them innermost first.
     dims.reverse();
-    Ok(Tensor {
+    Ok(GgufTensor {
         place,
         name,
         dims,
@@ -170,7 +174,7 @@ fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Te
 }
 
 /// Sorts tensors by data offset and checks that their data lies inside the file without overlap.
-fn check_data_ranges(tensors: &mut [Tensor], data: u64, len: u64) -> Result<(), FormatError> {
+fn check_data_ranges(tensors: &mut [GgufTensor], data: u64, len: u64) -> Result<(), FormatError> {
     tensors.sort_by_key(|tensor| (tensor.offset, tensor.size));
     let mut before: Option<(&str, u64)> = None;
     for tensor in &*tensors {
@@ -203,7 +207,7 @@ fn check_data_ranges(tensors: &mut [Tensor], data: u64, len: u64) -> Result<(), 
 fn describe(
     version: u32,
     metadata: Vec<(String, String)>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<GgufTensor>,
     (header, data, len): (u64, u64, u64),
 ) -> ModelInfo {
     let mut types: BTreeMap<String, u64> = BTreeMap::new();

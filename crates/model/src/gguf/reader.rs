@@ -39,19 +39,19 @@ const STRING_TYPE: u32 = 8;
 const ARRAY_TYPE: u32 = 9;
 
 /// A cursor over the file.
-pub(super) struct Reader<'a> {
+pub(super) struct GgufReader<'a> {
     pages: &'a Pages<'a>,
     pub(super) at: u64,
     kept: u64,
 }
 
 /// A metadata value: its displayed text, and its number if it is an integer.
-pub(super) struct Value {
+pub(super) struct MetadataValue {
     pub(super) shown: String,
     pub(super) number: Option<u64>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> GgufReader<'a> {
     pub(super) fn new(pages: &'a Pages<'a>) -> Self {
         Self {
             pages,
@@ -153,17 +153,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value of any type.
-    pub(super) fn value(&mut self, place: &dyn Display) -> Result<Value, FormatError> {
+    pub(super) fn value(&mut self, place: &dyn Display) -> Result<MetadataValue, FormatError> {
         let kind = self.kind(place)?;
-        let other = |shown: String| Value {
+        let other = |shown: String| MetadataValue {
             shown,
             number: None,
         };
-        let whole = |number: u64| Value {
+        let whole = |number: u64| MetadataValue {
             shown: number.to_string(),
             number: Some(number),
         };
-        let signed = |number: i64| Value {
+        let signed = |number: i64| MetadataValue {
             shown: number.to_string(),
             number: u64::try_from(number).ok(),
         };

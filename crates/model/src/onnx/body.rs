@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use super::external::ExternalFiles;
-use super::function::Function;
+use super::function::FunctionHeader;
 use super::interface::UnresolvedNames;
-use super::load::{self, Attribute, Kind, LoadChecks, Node, Use, WalkedGraph};
-use super::tensor::Tensor;
-use super::wire::Field;
+use super::load::{self, AttributeHeader, GraphRole, LoadChecks, NodeHeader, Use, WalkedGraph};
+use super::tensor::TensorHeader;
+use super::wire::WireField;
 use super::{context, schema, tensor, value};
 use crate::FormatError;
 
@@ -47,18 +47,18 @@ impl BodyWalk {
     /// Walks the main graph and records in `sought` the names that it defines.
     pub(super) fn graph(
         &mut self,
-        graph: &Field<'_>,
+        graph: &WireField<'_>,
         sought: &mut UnresolvedNames,
     ) -> Result<(), FormatError> {
-        self.walk(graph, 1, Kind::Main, sought).map(|_| ())
+        self.walk(graph, 1, GraphRole::Main, sought).map(|_| ())
     }
 
     /// Walks a `GraphProto`; returns its interface to the enclosing graphs.
     fn walk(
         &mut self,
-        graph: &Field<'_>,
+        graph: &WireField<'_>,
         depth: u32,
-        kind: Kind,
+        kind: GraphRole,
         sought: &mut UnresolvedNames,
     ) -> Result<WalkedGraph, FormatError> {
         if depth > MAX_DEPTH {
@@ -89,7 +89,7 @@ impl BodyWalk {
 
     fn initializer(
         &mut self,
-        field: &Field<'_>,
+        field: &WireField<'_>,
         sought: &mut UnresolvedNames,
     ) -> Result<(), FormatError> {
         let tensor = self.tensor(field)?;
@@ -102,7 +102,10 @@ impl BodyWalk {
 
     /// Walks the functions of the model, after its graph. Functions without a caller are not
     /// checked.
-    pub(super) fn functions(&mut self, functions: &[Function<'_>]) -> Result<(), FormatError> {
+    pub(super) fn functions(
+        &mut self,
+        functions: &[FunctionHeader<'_>],
+    ) -> Result<(), FormatError> {
         let mut walked = vec![false; functions.len()];
         let mut count = 0;
         while let Some(index) = self.load.called(count) {
@@ -126,8 +129,8 @@ impl BodyWalk {
     }
 
     /// Walks a `FunctionProto`. Its nodes count once, regardless of the number of calls.
-    fn function(&mut self, function: &Field<'_>) -> Result<(), FormatError> {
-        self.load.enter(Kind::Function);
+    fn function(&mut self, function: &WireField<'_>) -> Result<(), FormatError> {
+        self.load.enter(GraphRole::Function);
         let mut message = function.message(schema::FUNCTION)?;
         while let Some(field) = message.next()? {
             match field.name() {
@@ -151,11 +154,11 @@ impl BodyWalk {
 
     fn node(
         &mut self,
-        field: &Field<'_>,
+        field: &WireField<'_>,
         depth: u32,
         sought: &mut UnresolvedNames,
     ) -> Result<(), FormatError> {
-        let mut node = Node::default();
+        let mut node = NodeHeader::default();
         let mut inner = Vec::new();
         let mut message = field.message(schema::NODE)?;
         while let Some(field) = message.next()? {
@@ -198,7 +201,7 @@ impl BodyWalk {
         self.count(field, operator)
     }
 
-    fn count(&mut self, node: &Field<'_>, operator: String) -> Result<(), FormatError> {
+    fn count(&mut self, node: &WireField<'_>, operator: String) -> Result<(), FormatError> {
         if let Some(count) = self.operators.get_mut(&operator) {
             *count += 1;
         } else {
@@ -211,18 +214,18 @@ impl BodyWalk {
     /// Walks an attribute; adds to `inner` the outer values that its graphs use.
     fn attribute(
         &mut self,
-        attribute: &Field<'_>,
+        attribute: &WireField<'_>,
         depth: u32,
         inner: &mut Vec<Use>,
-    ) -> Result<Attribute, FormatError> {
-        let mut found = Attribute::default();
+    ) -> Result<AttributeHeader, FormatError> {
+        let mut found = AttributeHeader::default();
         let mut message = attribute.message(schema::ATTRIBUTE)?;
         while let Some(field) = message.next()? {
             let mut data_type = 0;
             match field.name() {
                 "g" | "graphs" => {
                     let sought = &mut UnresolvedNames::default();
-                    let left = self.walk(&field, depth + 1, Kind::Subgraph, sought)?;
+                    let left = self.walk(&field, depth + 1, GraphRole::Subgraph, sought)?;
                     inner.extend(left.open);
                     found.graph = left.interface;
                 }
@@ -244,7 +247,7 @@ impl BodyWalk {
             .collect()
     }
 
-    fn tensor(&mut self, field: &Field<'_>) -> Result<Tensor, FormatError> {
+    fn tensor(&mut self, field: &WireField<'_>) -> Result<TensorHeader, FormatError> {
         let tensor = match field.name() {
             "sparse_initializer" | "sparse_tensor" | "sparse_tensors" => {
                 tensor::read_sparse(field, &mut self.external)?

@@ -6,7 +6,7 @@
 //! loads.
 
 use super::schema;
-use super::wire::Field;
+use super::wire::WireField;
 use crate::FormatError;
 
 /// Qualified name of the operator, as in the operator counts.
@@ -14,14 +14,14 @@ pub(super) const OPERATOR: &str = "com.microsoft::EPContext";
 
 /// Returns the file that a node of this operator references; `None` if its graph is embedded or
 /// loaded elsewhere.
-pub(super) fn location(node: &Field<'_>) -> Result<Option<String>, FormatError> {
+pub(super) fn location(node: &WireField<'_>) -> Result<Option<String>, FormatError> {
     let (mut embedded, mut is_main, mut location) = (1, 1, None);
     let mut message = node.message(schema::NODE)?;
     while let Some(field) = message.next()? {
         if field.name() != "attribute" {
             continue;
         }
-        let attribute = Attribute::read(&field)?;
+        let attribute = ContextAttribute::read(&field)?;
         match (attribute.name.as_str(), attribute.int) {
             ("embed_mode", Some(int)) => embedded = int,
             ("main_context", Some(int)) => is_main = int,
@@ -35,14 +35,14 @@ pub(super) fn location(node: &Field<'_>) -> Result<Option<String>, FormatError> 
 
 /// An attribute that holds a number or a text up to the length of a name.
 #[derive(Default)]
-struct Attribute {
+struct ContextAttribute {
     name: String,
     int: Option<i64>,
     text: Option<String>,
 }
 
-impl Attribute {
-    fn read(attribute: &Field<'_>) -> Result<Self, FormatError> {
+impl ContextAttribute {
+    fn read(attribute: &WireField<'_>) -> Result<Self, FormatError> {
         let mut found = Self::default();
         let mut message = attribute.message(schema::ATTRIBUTE)?;
         while let Some(field) = message.next()? {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::wire::Field;
+use super::wire::WireField;
 use crate::{ExternalData, FormatError};
 
 /// Maximum number of distinct files.
@@ -23,7 +23,7 @@ impl ExternalFiles {
     /// Adds a tensor whose data ends at byte `end` of `location`.
     pub(super) fn add(
         &mut self,
-        tensor: &Field<'_>,
+        tensor: &WireField<'_>,
         location: String,
         end: u64,
     ) -> Result<(), FormatError> {
@@ -36,7 +36,7 @@ impl ExternalFiles {
     /// Adds the file of a precompiled graph.
     pub(super) fn add_context(
         &mut self,
-        node: &Field<'_>,
+        node: &WireField<'_>,
         location: String,
     ) -> Result<(), FormatError> {
         self.file(node, location).map(|_| ())
@@ -45,7 +45,7 @@ impl ExternalFiles {
     /// Returns the entry for the file at `location`; adds it if it is new.
     fn file(
         &mut self,
-        owner: &Field<'_>,
+        owner: &WireField<'_>,
         location: String,
     ) -> Result<&mut ExternalData, FormatError> {
         if let Some(&index) = self.index.get(&location) {

@@ -3,17 +3,17 @@
 //!
 //! It is read before the nodes of the function are walked.
 
-use super::load::Signature;
+use super::load::FunctionSignature;
 use super::schema;
-use super::wire::Field;
+use super::wire::WireField;
 use crate::FormatError;
 
 /// Approximate memory of an entry beyond its text, in bytes.
 const ENTRY_SIZE: u64 = 64;
 
 /// The header of a function.
-pub(super) struct Function<'a> {
-    pub(super) field: Field<'a>,
+pub(super) struct FunctionHeader<'a> {
+    pub(super) field: WireField<'a>,
     pub(super) domain: String,
     pub(super) name: String,
     overload: String,
@@ -22,9 +22,9 @@ pub(super) struct Function<'a> {
     pub(super) imports: Vec<(String, i64)>,
 }
 
-impl<'a> Function<'a> {
+impl<'a> FunctionHeader<'a> {
     /// Reads the header of the function in `field`.
-    pub(super) fn read(field: Field<'a>) -> Result<Self, FormatError> {
+    pub(super) fn read(field: WireField<'a>) -> Result<Self, FormatError> {
         field.keep(ENTRY_SIZE)?;
         let mut function = Self {
             field,
@@ -51,8 +51,8 @@ impl<'a> Function<'a> {
     }
 
     /// Returns the signature seen by its callers.
-    pub(super) fn signature(&self) -> Signature {
-        Signature {
+    pub(super) fn signature(&self) -> FunctionSignature {
+        FunctionSignature {
             domain: self.domain.clone(),
             name: self.name.clone(),
             overload: self.overload.clone(),
@@ -63,7 +63,7 @@ impl<'a> Function<'a> {
 }
 
 /// Reads domain and version of an `OperatorSetIdProto`.
-pub(super) fn import(field: &Field<'_>) -> Result<(String, i64), FormatError> {
+pub(super) fn import(field: &WireField<'_>) -> Result<(String, i64), FormatError> {
     field.keep(ENTRY_SIZE)?;
     let mut import = (String::new(), 0);
     let mut message = field.message(schema::OPSET)?;

@@ -1,10 +1,10 @@
 //! Reads a `ModelProto`, the root message of an ONNX file, and describes it as a [`ModelInfo`].
 
 use super::body::{self, BodyWalk};
-use super::function::{self, Function};
+use super::function::{self, FunctionHeader};
 use super::load::{self, LoadChecks};
 use super::place::FieldPath;
-use super::wire::{Field, Message, Reader};
+use super::wire::{WireField, WireMessage, WireReader};
 use super::{interface, schema};
 use crate::{FormatError, Method, ModelFormat, ModelInfo};
 use pkgtool_base::source::Pages;
@@ -16,25 +16,25 @@ const ENTRY_SIZE: u64 = 64;
 
 /// Fields of `ModelProto`; a later occurrence replaces an earlier one.
 #[derive(Default)]
-struct Header<'a> {
+struct ModelHeader<'a> {
     ir_version: Option<i64>,
     producer_name: String,
     producer_version: String,
     domain: String,
     model_version: Option<i64>,
     doc_string_bytes: u64,
-    graph: Option<Field<'a>>,
+    graph: Option<WireField<'a>>,
     opsets: Vec<(String, i64)>,
-    functions: Vec<Function<'a>>,
+    functions: Vec<FunctionHeader<'a>>,
     properties: Vec<(String, String)>,
 }
 
 /// Reads the whole file.
 pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, FormatError> {
-    let reader = Reader::new(pages);
+    let reader = WireReader::new(pages);
     let root = FieldPath::root("ModelProto");
-    let mut header = Header::default();
-    let mut message = Message::whole_file(&reader, &root, schema::MODEL);
+    let mut header = ModelHeader::default();
+    let mut message = WireMessage::whole_file(&reader, &root, schema::MODEL);
     while let Some(field) = message.next()? {
         header.field(field)?;
     }
@@ -46,8 +46,8 @@ fn missing(root: &FieldPath<'_>, field: &'static str) -> FormatError {
     FormatError::new(format_args!("{} is missing", root.field(field)))
 }
 
-impl<'a> Header<'a> {
-    fn field(&mut self, field: Field<'a>) -> Result<(), FormatError> {
+impl<'a> ModelHeader<'a> {
+    fn field(&mut self, field: WireField<'a>) -> Result<(), FormatError> {
         match field.name() {
             "ir_version" => {
                 let version = field.int()?;
@@ -67,7 +67,7 @@ impl<'a> Header<'a> {
                 self.opsets.push((domain, version));
             }
             "metadata_props" => self.properties.push(property(&field)?),
-            "functions" => self.functions.push(Function::read(field)?),
+            "functions" => self.functions.push(FunctionHeader::read(field)?),
             _ => {}
         }
         Ok(())
@@ -76,7 +76,7 @@ impl<'a> Header<'a> {
     fn describe(
         mut self,
         root: &FieldPath<'_>,
-        graph: &Field<'_>,
+        graph: &WireField<'_>,
     ) -> Result<ModelInfo, FormatError> {
         let interface = interface::read(graph)?;
         let ir_version = self.ir_version.ok_or_else(|| missing(root, "ir_version"))?;
@@ -84,7 +84,11 @@ impl<'a> Header<'a> {
             return Err(missing(root, "opset_import"));
         }
         let mut sought = interface.unresolved_names();
-        let signatures = self.functions.iter().map(Function::signature).collect();
+        let signatures = self
+            .functions
+            .iter()
+            .map(FunctionHeader::signature)
+            .collect();
         let load = LoadChecks::new(ir_version, &self.opsets, signatures)
             .map_err(|(index, fault)| load::rejected(&self.functions[index].field, fault))?;
         let mut body = BodyWalk::new(load);
@@ -164,7 +168,7 @@ impl<'a> Header<'a> {
 
 /// Reads key and value of a `StringStringEntryProto`; long values, such as vocabularies, are
 /// truncated.
-fn property(field: &Field<'_>) -> Result<(String, String), FormatError> {
+fn property(field: &WireField<'_>) -> Result<(String, String), FormatError> {
     field.keep(ENTRY_SIZE)?;
     let mut property = (String::new(), String::new());
     let mut message = field.message(schema::ENTRY)?;

@@ -6,9 +6,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::place::FieldPath;
-use super::wire::Field;
+use super::wire::WireField;
 use super::{schema, value};
-use crate::{FieldPosition, FormatError, Value};
+use crate::{FieldPosition, FormatError, ModelValue};
 
 /// Maximum length of a name in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 80;
@@ -17,12 +17,12 @@ const MAX_SHOWN_CHARS: usize = 80;
 #[derive(Default)]
 pub(super) struct Interface {
     pub(super) name: String,
-    inputs: Vec<Value>,
-    outputs: Vec<Output>,
+    inputs: Vec<ModelValue>,
+    outputs: Vec<InterfaceOutput>,
 }
 
-struct Output {
-    value: Value,
+struct InterfaceOutput {
+    value: ModelValue,
     offset: u64,
 }
 
@@ -36,14 +36,14 @@ pub(super) struct UnresolvedNames {
 }
 
 /// Reads the interface of a `GraphProto`.
-pub(super) fn read(graph: &Field<'_>) -> Result<Interface, FormatError> {
+pub(super) fn read(graph: &WireField<'_>) -> Result<Interface, FormatError> {
     let mut interface = Interface::default();
     let mut message = graph.message(schema::GRAPH)?;
     while let Some(field) = message.next()? {
         match field.name() {
             "name" => interface.name = field.excerpt()?,
             "input" => interface.inputs.push(value::read(&field)?),
-            "output" => interface.outputs.push(Output {
+            "output" => interface.outputs.push(InterfaceOutput {
                 value: value::read(&field)?,
                 offset: field.offset(),
             }),
@@ -75,8 +75,8 @@ impl Interface {
         self,
         graph: &FieldPath<'_>,
         sought: &UnresolvedNames,
-    ) -> Result<(Vec<Value>, Vec<Value>), FormatError> {
-        for (index, Output { value, offset }) in self.outputs.iter().enumerate() {
+    ) -> Result<(Vec<ModelValue>, Vec<ModelValue>), FormatError> {
+        for (index, InterfaceOutput { value, offset }) in self.outputs.iter().enumerate() {
             let name = name_of(value);
             if sought.outputs.contains(&name) {
                 return Err(
@@ -113,11 +113,11 @@ impl UnresolvedNames {
     }
 }
 
-fn name_of(value: &Value) -> Vec<u8> {
+fn name_of(value: &ModelValue) -> Vec<u8> {
     value.name.clone().unwrap_or_default().into_bytes()
 }
 
-fn name_shown(value: &Value) -> String {
+fn name_shown(value: &ModelValue) -> String {
     let name = value.name.as_deref().unwrap_or_default();
     name.chars().take(MAX_SHOWN_CHARS).collect()
 }

@@ -25,7 +25,7 @@ pub mod write;
 
 use std::path::Path;
 
-pub use nodes::{Attribute, ModelItem, Node, each_item, each_node};
+pub use nodes::{Attribute, ModelItem, OnnxNode, each_item, each_node};
 pub use stored::{StoredTensor, each_initializer};
 
 use super::format::has_extension;

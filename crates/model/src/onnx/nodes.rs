@@ -7,7 +7,7 @@
 use super::place::FieldPath;
 use super::schema;
 use super::stored::{self, StoredTensor};
-use super::wire::{Field, Message, Reader};
+use super::wire::{WireField, WireMessage, WireReader};
 use crate::FormatError;
 use pkgtool_base::source::Pages;
 
@@ -18,7 +18,7 @@ const MAX_INTS: usize = 64;
 
 /// A node of a graph or function.
 #[derive(Debug, Default)]
-pub struct Node {
+pub struct OnnxNode {
     /// Its operator, prefixed with the domain unless that is ONNX's own.
     pub operator: String,
     /// Names of its inputs; empty for an omitted optional input.
@@ -46,7 +46,7 @@ pub struct Attribute {
     pub tensor: Option<StoredTensor>,
 }
 
-impl Node {
+impl OnnxNode {
     /// Returns whether the optional input at this position is present.
     pub fn has_input(&self, place: usize) -> bool {
         self.inputs.get(place).is_some_and(|name| !name.is_empty())
@@ -78,7 +78,7 @@ impl Node {
 #[derive(Debug)]
 pub enum ModelItem<'a> {
     /// A node, including those of subgraphs and functions.
-    Node(&'a Node),
+    Node(&'a OnnxNode),
     /// An initializer of any graph, with its name.
     Stored(String, StoredTensor),
     /// The name of an output of any graph or function.
@@ -93,7 +93,7 @@ pub enum ModelItem<'a> {
 
 /// Calls `visit` for every node of the model in `pages`, including those of subgraphs and
 /// functions.
-pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), FormatError> {
+pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&OnnxNode)) -> Result<(), FormatError> {
     let mut only_nodes = |part: ModelItem<'_>| {
         if let ModelItem::Node(node) = part {
             visit(node);
@@ -117,9 +117,9 @@ pub fn each_item(
 struct Visit<'a>(&'static [&'static str], &'a mut dyn FnMut(ModelItem<'_>));
 
 fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), FormatError> {
-    let reader = Reader::new(pages);
+    let reader = WireReader::new(pages);
     let root = FieldPath::root("ModelProto");
-    let mut message = Message::whole_file(&reader, &root, schema::MODEL);
+    let mut message = WireMessage::whole_file(&reader, &root, schema::MODEL);
     while let Some(field) = message.next()? {
         match field.name() {
             "graph" => graph(&field, schema::GRAPH, 1, visit)?,
@@ -133,7 +133,7 @@ fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), FormatError> {
 }
 
 fn graph(
-    graph: &Field<'_>,
+    graph: &WireField<'_>,
     definition: &'static [schema::FieldDef],
     depth: u32,
     visit: &mut Visit<'_>,
@@ -166,7 +166,7 @@ fn graph(
 }
 
 /// Visits the version in an `OperatorSetIdProto` of ONNX's own operators.
-fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), FormatError> {
+fn opset(field: &WireField<'_>, visit: &mut Visit<'_>) -> Result<(), FormatError> {
     let (domain, version) = super::function::import(field)?;
     if super::header::is_own(&domain) {
         (visit.1)(ModelItem::Opset(version));
@@ -175,7 +175,7 @@ fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), FormatError> {
 }
 
 /// Returns the name of a `ValueInfoProto`.
-fn value_name(field: &Field<'_>) -> Result<String, FormatError> {
+fn value_name(field: &WireField<'_>) -> Result<String, FormatError> {
     let mut name = String::new();
     let mut message = field.message(schema::VALUE_INFO)?;
     while let Some(field) = message.next()? {
@@ -186,10 +186,10 @@ fn value_name(field: &Field<'_>) -> Result<String, FormatError> {
     Ok(name)
 }
 
-fn node(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), FormatError> {
-    let mut node = Node {
+fn node(field: &WireField<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), FormatError> {
+    let mut node = OnnxNode {
         is_nested: depth > 1,
-        ..Node::default()
+        ..OnnxNode::default()
     };
     let (mut domain, mut name) = (String::new(), String::new());
     let mut message = field.message(schema::NODE)?;
@@ -209,7 +209,7 @@ fn node(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<(), Form
 }
 
 fn attribute(
-    field: &Field<'_>,
+    field: &WireField<'_>,
     depth: u32,
     visit: &mut Visit<'_>,
 ) -> Result<Attribute, FormatError> {

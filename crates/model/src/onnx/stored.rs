@@ -5,7 +5,7 @@
 
 use super::place::FieldPath;
 use super::schema;
-use super::wire::{Field, Message, Reader};
+use super::wire::{WireField, WireMessage, WireReader};
 use crate::FormatError;
 use pkgtool_base::source::Pages;
 
@@ -33,9 +33,9 @@ pub fn each_initializer(
     pages: &Pages<'_>,
     visit: &mut dyn FnMut(String, StoredTensor),
 ) -> Result<(), FormatError> {
-    let reader = Reader::new(pages);
+    let reader = WireReader::new(pages);
     let root = FieldPath::root("ModelProto");
-    let mut message = Message::whole_file(&reader, &root, schema::MODEL);
+    let mut message = WireMessage::whole_file(&reader, &root, schema::MODEL);
     while let Some(field) = message.next()? {
         if field.name() != "graph" {
             continue;
@@ -52,7 +52,7 @@ pub fn each_initializer(
 }
 
 /// Reads name and content of a `TensorProto`.
-pub(super) fn read(field: &Field<'_>) -> Result<(String, StoredTensor), FormatError> {
+pub(super) fn read(field: &WireField<'_>) -> Result<(String, StoredTensor), FormatError> {
     let mut name = String::new();
     let mut stored = StoredTensor::default();
     let mut ints: Vec<i64> = Vec::new();

@@ -5,7 +5,7 @@
 
 use super::external::ExternalFiles;
 use super::load::rejected;
-use super::wire::Field;
+use super::wire::WireField;
 use super::{schema, value};
 use crate::FormatError;
 
@@ -18,7 +18,7 @@ const MAX_VARINT_BYTES: u64 = 10;
 
 /// The header of a tensor.
 #[derive(Default)]
-pub(super) struct Tensor {
+pub(super) struct TensorHeader {
     /// Its name, if it is within the length limit for names.
     pub(super) name: Option<Vec<u8>>,
     /// Size of its data inside the file, in bytes.
@@ -31,10 +31,10 @@ pub(super) struct Tensor {
 
 /// Reads a `TensorProto`. Adds its external data to `locations`.
 pub(super) fn read(
-    field: &Field<'_>,
+    field: &WireField<'_>,
     locations: &mut ExternalFiles,
-) -> Result<Tensor, FormatError> {
-    let mut tensor = Tensor::default();
+) -> Result<TensorHeader, FormatError> {
+    let mut tensor = TensorHeader::default();
     let mut external = ExternalLocation::default();
     let mut data = DataSizes::default();
     let mut message = field.message(schema::TENSOR)?;
@@ -76,10 +76,10 @@ pub(super) fn read(
 
 /// Reads a `SparseTensorProto`: values and indices, named after its values.
 pub(super) fn read_sparse(
-    field: &Field<'_>,
+    field: &WireField<'_>,
     locations: &mut ExternalFiles,
-) -> Result<Tensor, FormatError> {
-    let mut tensor = Tensor::default();
+) -> Result<TensorHeader, FormatError> {
+    let mut tensor = TensorHeader::default();
     let mut message = field.message(schema::SPARSE_TENSOR)?;
     while let Some(field) = message.next()? {
         if !matches!(field.name(), "values" | "indices") {
@@ -112,7 +112,7 @@ struct DataSizes {
 }
 
 impl DataSizes {
-    fn add(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
+    fn add(&mut self, field: &WireField<'_>) -> Result<(), FormatError> {
         match field.name() {
             "raw_data" => self.raw = Some(field.size()),
             "string_data" => {}
@@ -218,7 +218,7 @@ impl ExternalLocation {
     }
 
     /// Reads an entry of `external_data`: `location`, `offset` or `length`; other keys are ignored.
-    fn entry(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
+    fn entry(&mut self, field: &WireField<'_>) -> Result<(), FormatError> {
         let mut key = String::new();
         let mut value = None;
         let mut message = field.message(schema::ENTRY)?;
@@ -241,7 +241,7 @@ impl ExternalLocation {
 
     /// Returns the file and the end of the data in it. Without a length, the data has the size of
     /// the tensor; if that is unknown, it counts as empty.
-    fn finish(self, tensor: &Field<'_>) -> Result<(String, u64), FormatError> {
+    fn finish(self, tensor: &WireField<'_>) -> Result<(String, u64), FormatError> {
         let location = self.location.ok_or_else(|| {
             let list = tensor.place().field("external_data");
             let message = format_args!("{} is missing", list.field("location"));
@@ -266,7 +266,7 @@ impl ExternalLocation {
     }
 }
 
-fn number(field: &Field<'_>, key: &'static str, value: &str) -> Result<u64, FormatError> {
+fn number(field: &WireField<'_>, key: &'static str, value: &str) -> Result<u64, FormatError> {
     value.parse().map_err(|_| {
         field.position().expected(
             format_args!("a number of bytes as {key:?}"),

@@ -4,8 +4,8 @@
 //! sequences, maps and other types are described by name.
 
 use super::schema;
-use super::wire::Field;
-use crate::{Dim, Dynamism, ElementType, FormatError, TensorInfo, Value, ValueKind};
+use super::wire::WireField;
+use crate::{Dim, Dynamism, ElementType, FormatError, ModelValue, TensorInfo, ValueKind};
 use pkgtool_base::package::DType;
 
 /// Approximate memory of a value and of a dimension, in bytes.
@@ -13,7 +13,7 @@ const VALUE_COST: u64 = 256;
 const DIM_COST: u64 = 64;
 
 /// Reads a `ValueInfoProto`.
-pub(super) fn read(field: &Field<'_>) -> Result<Value, FormatError> {
+pub(super) fn read(field: &WireField<'_>) -> Result<ModelValue, FormatError> {
     field.keep(VALUE_COST)?;
     let mut name = None;
     let mut kind = ValueKind::Other("untyped".to_owned());
@@ -25,11 +25,11 @@ pub(super) fn read(field: &Field<'_>) -> Result<Value, FormatError> {
             _ => {}
         }
     }
-    Ok(Value { name, kind })
+    Ok(ModelValue { name, kind })
 }
 
 /// Reads a `TypeProto`, a union; if a file sets several members, the last one wins.
-fn read_type(field: &Field<'_>) -> Result<ValueKind, FormatError> {
+fn read_type(field: &WireField<'_>) -> Result<ValueKind, FormatError> {
     let mut kind = "untyped";
     let mut tensor = None;
     let mut message = field.message(schema::TYPE)?;
@@ -55,7 +55,7 @@ fn read_type(field: &Field<'_>) -> Result<ValueKind, FormatError> {
     })
 }
 
-fn read_tensor_type(field: &Field<'_>) -> Result<TensorInfo, FormatError> {
+fn read_tensor_type(field: &WireField<'_>) -> Result<TensorInfo, FormatError> {
     let mut elem_type = 0;
     let mut dims = None;
     let mut message = field.message(schema::TENSOR_TYPE)?;
@@ -73,7 +73,7 @@ fn read_tensor_type(field: &Field<'_>) -> Result<TensorInfo, FormatError> {
     })
 }
 
-fn read_shape(field: &Field<'_>) -> Result<Vec<Dim>, FormatError> {
+fn read_shape(field: &WireField<'_>) -> Result<Vec<Dim>, FormatError> {
     let mut dims = Vec::new();
     let mut message = field.message(schema::SHAPE)?;
     while let Some(field) = message.next()? {
@@ -87,7 +87,7 @@ fn read_shape(field: &Field<'_>) -> Result<Vec<Dim>, FormatError> {
 
 /// Reads a dimension: a number or a symbol; the last one wins. Some exporters write -1 for a
 /// dynamic dimension.
-fn read_dimension(field: &Field<'_>) -> Result<Dim, FormatError> {
+fn read_dimension(field: &WireField<'_>) -> Result<Dim, FormatError> {
     let mut dim = Dim::ANY;
     let mut message = field.message(schema::DIMENSION)?;
     while let Some(field) = message.next()? {

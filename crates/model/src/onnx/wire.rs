@@ -24,14 +24,14 @@ const MAX_VARINT_BYTES: u64 = 10;
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
 /// The file, and the remaining allowance for kept data.
-pub(super) struct Reader<'a> {
+pub(super) struct WireReader<'a> {
     pages: &'a Pages<'a>,
     allowance: Cell<u64>,
 }
 
 /// A message being read, field by field.
-pub(super) struct Message<'a> {
-    reader: &'a Reader<'a>,
+pub(super) struct WireMessage<'a> {
+    reader: &'a WireReader<'a>,
     place: &'a FieldPath<'a>,
     schema: &'static [FieldDef],
     at: u64,
@@ -41,23 +41,23 @@ pub(super) struct Message<'a> {
 
 /// A field of a message; a length-delimited value has not been read yet.
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
-    reader: &'a Reader<'a>,
+pub(super) struct WireField<'a> {
+    reader: &'a WireReader<'a>,
     place: FieldPath<'a>,
     /// File offset of its tag.
     offset: u64,
-    payload: Payload,
+    payload: WirePayload,
 }
 
 #[derive(Clone, Copy)]
-enum Payload {
+enum WirePayload {
     Varint { value: u64, size: u64 },
     Fixed64,
     Fixed32,
     Bytes { start: u64, length: u64 },
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     pub(super) fn new(pages: &'a Pages<'a>) -> Self {
         let allowance = Cell::new(MAX_RETAINED_BYTES);
         Self { pages, allowance }
@@ -109,10 +109,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl<'a> Message<'a> {
+impl<'a> WireMessage<'a> {
     /// Treats the whole file as one message.
     pub(super) fn whole_file(
-        reader: &'a Reader<'a>,
+        reader: &'a WireReader<'a>,
         place: &'a FieldPath<'a>,
         schema: &'static [FieldDef],
     ) -> Self {
@@ -127,7 +127,7 @@ impl<'a> Message<'a> {
     }
 
     /// Returns the next field; `None` at the end of the message.
-    pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, FormatError> {
+    pub(super) fn next(&mut self) -> Result<Option<WireField<'a>>, FormatError> {
         if self.at == self.end {
             return Ok(None);
         }
@@ -136,7 +136,7 @@ impl<'a> Message<'a> {
         self.at += size;
         let place = self.enter(tag >> 3, offset)?;
         let payload = self.payload(&place, offset, tag & 7)?;
-        Ok(Some(Field {
+        Ok(Some(WireField {
             reader: self.reader,
             place,
             offset,
@@ -175,16 +175,16 @@ impl<'a> Message<'a> {
         place: &FieldPath<'_>,
         offset: u64,
         wire: u64,
-    ) -> Result<Payload, FormatError> {
+    ) -> Result<WirePayload, FormatError> {
         match wire {
             0 => {
                 let (value, size) = self.reader.varint(place, self.at, self.end)?;
                 self.at += size;
-                Ok(Payload::Varint { value, size })
+                Ok(WirePayload::Varint { value, size })
             }
-            1 => self.fixed(place, 8, "8 bytes", Payload::Fixed64),
+            1 => self.fixed(place, 8, "8 bytes", WirePayload::Fixed64),
             2 => self.delimited(place),
-            5 => self.fixed(place, 4, "4 bytes", Payload::Fixed32),
+            5 => self.fixed(place, 4, "4 bytes", WirePayload::Fixed32),
             other => Err(FieldPosition::new(place, offset)
                 .violates(format_args!("unsupported wire type {other}"))),
         }
@@ -195,8 +195,8 @@ impl<'a> Message<'a> {
         place: &FieldPath<'_>,
         size: u64,
         expected: &'static str,
-        payload: Payload,
-    ) -> Result<Payload, FormatError> {
+        payload: WirePayload,
+    ) -> Result<WirePayload, FormatError> {
         let left = self.end - self.at;
         if left < size {
             return Err(FieldPosition::new(place, self.at).expected(
@@ -208,7 +208,7 @@ impl<'a> Message<'a> {
         Ok(payload)
     }
 
-    fn delimited(&mut self, place: &FieldPath<'_>) -> Result<Payload, FormatError> {
+    fn delimited(&mut self, place: &FieldPath<'_>) -> Result<WirePayload, FormatError> {
         let (length, size) = self.reader.varint(place, self.at, self.end)?;
         let start = self.at + size;
         let left = self.end - start;
@@ -218,11 +218,11 @@ impl<'a> Message<'a> {
             )));
         }
         self.at = start + length;
-        Ok(Payload::Bytes { start, length })
+        Ok(WirePayload::Bytes { start, length })
     }
 }
 
-impl<'a> Field<'a> {
+impl<'a> WireField<'a> {
     /// Returns its name; empty for a field that the schema lacks.
     pub(super) fn name(&self) -> &'static str {
         match self.place.name {
@@ -249,24 +249,24 @@ impl<'a> Field<'a> {
     /// Returns the size of its value in the file, in bytes.
     pub(super) fn size(&self) -> u64 {
         match self.payload {
-            Payload::Varint { size, .. } => size,
-            Payload::Fixed64 => 8,
-            Payload::Fixed32 => 4,
-            Payload::Bytes { length, .. } => length,
+            WirePayload::Varint { size, .. } => size,
+            WirePayload::Fixed64 => 8,
+            WirePayload::Fixed32 => 4,
+            WirePayload::Bytes { length, .. } => length,
         }
     }
 
     /// Returns its value as a signed number.
     pub(super) fn int(&self) -> Result<i64, FormatError> {
         match self.payload {
-            Payload::Varint { value, .. } => Ok(value.cast_signed()),
+            WirePayload::Varint { value, .. } => Ok(value.cast_signed()),
             _ => Err(self.wrong("a varint")),
         }
     }
 
     /// Visits its values, encoded one by one or packed.
     pub(super) fn each_int(&self, mut each: impl FnMut(i64)) -> Result<(), FormatError> {
-        let Payload::Bytes { start, length } = self.payload else {
+        let WirePayload::Bytes { start, length } = self.payload else {
             each(self.int()?);
             return Ok(());
         };
@@ -281,9 +281,12 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as a message.
-    pub(super) fn message(&self, schema: &'static [FieldDef]) -> Result<Message<'_>, FormatError> {
+    pub(super) fn message(
+        &self,
+        schema: &'static [FieldDef],
+    ) -> Result<WireMessage<'_>, FormatError> {
         let (start, length) = self.delimited()?;
-        Ok(Message {
+        Ok(WireMessage {
             reader: self.reader,
             place: &self.place,
             schema,
@@ -378,7 +381,7 @@ impl<'a> Field<'a> {
 
     fn delimited(&self) -> Result<(u64, u64), FormatError> {
         match self.payload {
-            Payload::Bytes { start, length } => Ok((start, length)),
+            WirePayload::Bytes { start, length } => Ok((start, length)),
             _ => Err(self.wrong("a length-delimited value")),
         }
     }
@@ -387,10 +390,10 @@ impl<'a> Field<'a> {
         FieldPosition::new(self.place, self.offset).expected(
             expected,
             match self.payload {
-                Payload::Varint { .. } => "a varint",
-                Payload::Fixed64 => "8 fixed bytes",
-                Payload::Fixed32 => "4 fixed bytes",
-                Payload::Bytes { .. } => "a length-delimited value",
+                WirePayload::Varint { .. } => "a varint",
+                WirePayload::Fixed64 => "8 fixed bytes",
+                WirePayload::Fixed32 => "4 fixed bytes",
+                WirePayload::Bytes { .. } => "a length-delimited value",
             },
         )
     }

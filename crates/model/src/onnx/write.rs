@@ -22,7 +22,7 @@ const IR_VERSION: u64 = 8;
 
 /// A message being written.
 #[derive(Debug, Clone)]
-pub struct Message {
+pub struct WrittenMessage {
     schema: &'static [FieldDef],
     bytes: Vec<u8>,
 }
@@ -66,11 +66,11 @@ pub fn put_bytes(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
 pub fn model(
     name: &str,
     opset: u64,
-    nodes: &[Message],
-    stored: &[Message],
+    nodes: &[WrittenMessage],
+    stored: &[WrittenMessage],
     io: [&[GraphPort<'_>]; 2],
 ) -> Vec<u8> {
-    let mut graph = Message::new(GRAPH);
+    let mut graph = WrittenMessage::new(GRAPH);
     for node in nodes {
         graph = graph.message("node", node);
     }
@@ -83,8 +83,10 @@ pub fn model(
             graph = graph.message(field, &value.message());
         }
     }
-    let opset = Message::new(OPSET).text("domain", "").int("version", opset);
-    let model = Message::new(MODEL)
+    let opset = WrittenMessage::new(OPSET)
+        .text("domain", "")
+        .int("version", opset);
+    let model = WrittenMessage::new(MODEL)
         .int("ir_version", IR_VERSION)
         .text("producer_name", "pkgtool")
         .message("graph", &graph)
@@ -93,14 +95,19 @@ pub fn model(
 }
 
 /// Builds a node of a graph.
-pub fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, u64)]) -> Message {
-    let mut node = Message::new(NODE);
+pub fn node(
+    operator: &str,
+    inputs: &[&str],
+    output: &str,
+    attributes: &[(&str, u64)],
+) -> WrittenMessage {
+    let mut node = WrittenMessage::new(NODE);
     for input in inputs {
         node = node.text("input", input);
     }
     node = node.text("output", output).text("op_type", operator);
     for (name, value) in attributes {
-        let attribute = Message::new(ATTRIBUTE)
+        let attribute = WrittenMessage::new(ATTRIBUTE)
             .text("name", name)
             .int("i", *value)
             .int("type", INT_ATTRIBUTE_TYPE);
@@ -110,8 +117,8 @@ pub fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, 
 }
 
 /// Builds a float32 tensor that is stored in the model.
-pub fn stored(name: &str, dims: &[u64], values: &[f32]) -> Message {
-    let mut tensor = Message::new(TENSOR);
+pub fn stored(name: &str, dims: &[u64], values: &[f32]) -> WrittenMessage {
+    let mut tensor = WrittenMessage::new(TENSOR);
     for dim in dims {
         tensor = tensor.int("dims", *dim);
     }
@@ -126,27 +133,27 @@ pub fn stored(name: &str, dims: &[u64], values: &[f32]) -> Message {
 }
 
 impl GraphPort<'_> {
-    fn message(&self) -> Message {
-        let mut shape = Message::new(SHAPE);
+    fn message(&self) -> WrittenMessage {
+        let mut shape = WrittenMessage::new(SHAPE);
         for size in self.dims {
-            let dim = Message::new(DIMENSION);
+            let dim = WrittenMessage::new(DIMENSION);
             let dim = match size {
                 Size::Fixed(size) => dim.int("dim_value", *size),
                 Size::Symbol(symbol) => dim.text("dim_param", symbol),
             };
             shape = shape.message("dim", &dim);
         }
-        let tensor = Message::new(TENSOR_TYPE)
+        let tensor = WrittenMessage::new(TENSOR_TYPE)
             .int("elem_type", FLOAT_DATA_TYPE)
             .message("shape", &shape);
-        let kind = Message::new(TYPE).message("tensor_type", &tensor);
-        Message::new(VALUE_INFO)
+        let kind = WrittenMessage::new(TYPE).message("tensor_type", &tensor);
+        WrittenMessage::new(VALUE_INFO)
             .text("name", self.name)
             .message("type", &kind)
     }
 }
 
-impl Message {
+impl WrittenMessage {
     fn new(schema: &'static [FieldDef]) -> Self {
         let bytes = Vec::new();
         Self { schema, bytes }

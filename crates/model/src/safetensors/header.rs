@@ -31,7 +31,7 @@ const MAX_TEXT_CHARS: usize = 200;
 const READ_BYTES: usize = 16 * 1024;
 
 /// A tensor entry of the header.
-struct Entry {
+struct TensorEntry {
     name: String,
     dtype: String,
     shape: Vec<u64>,
@@ -41,7 +41,7 @@ struct Entry {
 
 #[derive(Default)]
 struct Header {
-    entries: Vec<Entry>,
+    entries: Vec<TensorEntry>,
     metadata: Vec<(String, String)>,
 }
 
@@ -157,12 +157,12 @@ impl<'de> Visitor<'de> for HeaderVisitor {
                 return Err(A::Error::custom(format!("duplicate name {name:?}")));
             }
             if name == "__metadata__" {
-                header.metadata = map.next_value_seed(Metadata)?;
+                header.metadata = map.next_value_seed(MetadataTexts)?;
                 continue;
             }
-            let tensor: Tensor = map.next_value()?;
+            let tensor: SafetensorsTensor = map.next_value()?;
             kept = kept.saturating_add(16 * tensor.shape.0.len() + tensor.dtype.len());
-            header.entries.push(Entry {
+            header.entries.push(TensorEntry {
                 name,
                 dtype: tensor.dtype,
                 shape: tensor.shape.0,
@@ -175,19 +175,20 @@ impl<'de> Visitor<'de> for HeaderVisitor {
 }
 
 #[derive(Deserialize)]
-struct Tensor {
+#[serde(expecting = "struct Tensor")]
+struct SafetensorsTensor {
     dtype: String,
-    shape: Shape,
+    shape: TensorSizes,
     data_offsets: (u64, u64),
 }
 
 /// Sizes of a tensor, at most [`MAX_RANK`].
-struct Shape(Vec<u64>);
+struct TensorSizes(Vec<u64>);
 
-impl<'de> Deserialize<'de> for Shape {
+impl<'de> Deserialize<'de> for TensorSizes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Sizes;
-        impl<'de> Visitor<'de> for Sizes {
+        struct SizesVisitor;
+        impl<'de> Visitor<'de> for SizesVisitor {
             type Value = Vec<u64>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,14 +207,14 @@ impl<'de> Deserialize<'de> for Shape {
                 Ok(found)
             }
         }
-        Ok(Self(deserializer.deserialize_seq(Sizes)?))
+        Ok(Self(deserializer.deserialize_seq(SizesVisitor)?))
     }
 }
 
 /// Deserializes the metadata texts; keeps the first entries, truncated.
-struct Metadata;
+struct MetadataTexts;
 
-impl<'de> DeserializeSeed<'de> for Metadata {
+impl<'de> DeserializeSeed<'de> for MetadataTexts {
     type Value = Vec<(String, String)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -221,7 +222,7 @@ impl<'de> DeserializeSeed<'de> for Metadata {
     }
 }
 
-impl<'de> Visitor<'de> for Metadata {
+impl<'de> Visitor<'de> for MetadataTexts {
     type Value = Vec<(String, String)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -307,7 +308,7 @@ fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Format
 
 /// Returns type and number of elements of a tensor after checking that its data range has the right
 /// size.
-fn check(entry: &Entry) -> Result<(ElementType, u64), FormatError> {
+fn check(entry: &TensorEntry) -> Result<(ElementType, u64), FormatError> {
     let cut = |text: &str| text.chars().take(MAX_TEXT_CHARS).collect::<String>();
     let (element, bits) = element_of(&entry.dtype).ok_or_else(|| {
         FormatError::new(format_args!(

@@ -8,7 +8,7 @@ use super::schema::{buffer, code, metadata, model, quantization, subgraph, tenso
 use super::subgraph::{MAX_RANK, Subgraph, TENSOR_COST};
 use super::{IDENTIFIER, operator as builtin, signature};
 use crate::executorch::flatbuffer::{Buffer, Table, Vector};
-use crate::{FieldPosition, FormatError, Method, ModelFormat, ModelInfo, Value};
+use crate::{FieldPosition, FormatError, Method, ModelFormat, ModelInfo, ModelValue};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -34,7 +34,7 @@ pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, FormatError> {
     }
     let operators = operators(&root)?;
     let buffers = root.tables(model::BUFFERS)?;
-    let mut weights = Weights::default();
+    let mut weights = StoredWeights::default();
     let mut subgraphs = Vec::new();
     for table in root.tables(model::SUBGRAPHS)?.iter_tables() {
         let table = table?;
@@ -95,14 +95,14 @@ fn operators(root: &Table<'_>) -> Result<Vec<String>, FormatError> {
 
 /// Statistics of the stored tensors.
 #[derive(Default)]
-struct Weights {
+struct StoredWeights {
     bytes: u64,
     types: BTreeMap<String, u64>,
     quantised: u64,
     seen: BTreeSet<u64>,
 }
 
-impl Weights {
+impl StoredWeights {
     fn add(&mut self, table: &Table<'_>, buffers: &Vector<'_>) -> Result<(), FormatError> {
         for found in table.tables(subgraph::TENSORS)?.iter_tables() {
             let found = found?;
@@ -211,7 +211,7 @@ fn methods(
     let Some(main) = subgraphs.first() else {
         return Err(root.place(model::SUBGRAPHS).missing());
     };
-    let values = |indices: &[u64]| -> Result<Vec<Value>, FormatError> {
+    let values = |indices: &[u64]| -> Result<Vec<ModelValue>, FormatError> {
         indices
             .iter()
             .map(|index| main.value(*index, None))
@@ -230,7 +230,7 @@ fn methods(
 fn facts(
     root: &Table<'_>,
     subgraphs: &[Subgraph<'_>],
-    weights: &Weights,
+    weights: &StoredWeights,
 ) -> Result<Vec<(String, String)>, FormatError> {
     let mut facts = vec![("subgraphs".to_owned(), subgraphs.len().to_string())];
     if weights.quantised > 0 {

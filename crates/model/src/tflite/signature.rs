@@ -6,7 +6,7 @@ use super::schema::{map, model, signature};
 use super::subgraph::Subgraph;
 
 use crate::executorch::flatbuffer::{Field, Table};
-use crate::{FormatError, Method, Value};
+use crate::{FormatError, Method, ModelValue};
 
 /// Returns all signatures of a model as methods. Inputs and outputs have the subgraph's order and
 /// the signature's names.
@@ -45,7 +45,7 @@ fn values(
     field: Field,
     subgraph: &Subgraph<'_>,
     indices: &[u64],
-) -> Result<Vec<Value>, FormatError> {
+) -> Result<Vec<ModelValue>, FormatError> {
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     for entry in found.tables(field)?.iter_tables() {
         let entry = entry?;

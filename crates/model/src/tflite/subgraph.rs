@@ -6,7 +6,7 @@ use super::element::element_of;
 use super::schema::{operator, subgraph, tensor};
 
 use crate::executorch::flatbuffer::{Field, Table, Vector};
-use crate::{Dim, Dynamism, ElementType, FormatError, TensorInfo, Value, ValueKind};
+use crate::{Dim, Dynamism, ElementType, FormatError, ModelValue, TensorInfo, ValueKind};
 
 /// Maximum number of dimensions of a tensor.
 pub(super) const MAX_RANK: u64 = 64;
@@ -14,7 +14,7 @@ pub(super) const MAX_RANK: u64 = 64;
 pub(super) const TENSOR_COST: u64 = 96;
 
 /// A tensor of a subgraph.
-struct Tensor {
+struct SubgraphTensor {
     name: Option<String>,
     info: TensorInfo,
 }
@@ -72,12 +72,12 @@ impl<'a> Subgraph<'a> {
     }
 
     /// Returns the tensor at an index that was checked before.
-    fn tensor(&self, index: u64) -> Result<Tensor, FormatError> {
+    fn tensor(&self, index: u64) -> Result<SubgraphTensor, FormatError> {
         let table = self.tensors.table(index)?;
         table.buffer().keep(TENSOR_COST, || table.here())?;
         let dims = dims(&table)?;
         let name = table.name(tensor::NAME)?.filter(|name| !name.is_empty());
-        Ok(Tensor {
+        Ok(SubgraphTensor {
             name,
             info: TensorInfo {
                 element: element_of(table.i8(tensor::TYPE)?).0,
@@ -88,15 +88,15 @@ impl<'a> Subgraph<'a> {
     }
 
     /// Returns an input or output, under the name that a signature gives it or its own name.
-    pub(super) fn value(&self, index: u64, name: Option<&str>) -> Result<Value, FormatError> {
-        let Tensor { name: own, info } = self.tensor(index)?;
+    pub(super) fn value(&self, index: u64, name: Option<&str>) -> Result<ModelValue, FormatError> {
+        let SubgraphTensor { name: own, info } = self.tensor(index)?;
         let kind = match &info.element {
             ElementType::Other(other) if matches!(other.as_str(), "resource" | "variant") => {
                 ValueKind::Other(other.clone())
             }
             _ => ValueKind::Tensor { info, data: None },
         };
-        Ok(Value {
+        Ok(ModelValue {
             name: name.map(str::to_owned).or(own),
             kind,
         })

@@ -5,26 +5,26 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use pkgtool_base::package::PrecisionList;
-use pkgtool_model::precision::{Kind, PrecisionClaim, Weights};
+use pkgtool_model::precision::{ModelWeights, NumberPrecision, PrecisionClaim};
 use pkgtool_model::{inspect_at, precision};
 use pkgtool_testing::files::root;
 use proptest::prelude::*;
 
-fn weights(path: &Path) -> Weights {
+fn weights(path: &Path) -> ModelWeights {
     let info = inspect_at(path).expect("a model").expect("a known format");
-    Weights::of(path, &info)
+    ModelWeights::of(path, &info)
 }
 
-fn of(counts: &[(Kind, u64)]) -> Weights {
-    let mut weights = Weights::none();
+fn of(counts: &[(NumberPrecision, u64)]) -> ModelWeights {
+    let mut weights = ModelWeights::none();
     weights.elements = counts.iter().copied().collect();
     weights
 }
 
 /// Numbers of weights by type, and the precision tokens that they contradict.
-type Row = (&'static [(Kind, u64)], &'static [&'static str]);
+type Row = (&'static [(NumberPrecision, u64)], &'static [&'static str]);
 
-fn contradicts(token: &str, weights: &Weights) -> bool {
+fn contradicts(token: &str, weights: &ModelWeights) -> bool {
     let meaning = PrecisionClaim::of_token(token).expect("a known token");
     weights.contradiction(meaning).is_some()
 }
@@ -47,7 +47,7 @@ fn every_token_of_the_list_has_a_meaning_and_unknown_ones_have_none() {
 
 #[test]
 fn tokens_are_contradicted_by_what_they_exclude_and_by_nothing_else() {
-    use Kind::{Bfloat16, EightBits, Float16, Float32, FourBits};
+    use NumberPrecision::{Bfloat16, EightBits, Float16, Float32, FourBits};
     let held: [Row; 9] = [
         (
             &[(Float32, 9000)],
@@ -141,13 +141,13 @@ fn tokens_are_contradicted_by_what_they_exclude_and_by_nothing_else() {
 
 #[test]
 fn tables_of_embeddings_speak_for_a_token_and_never_against_it() {
-    let mut quantised_table = of(&[(Kind::Float32, 2000)]);
-    quantised_table.tables = BTreeMap::from([(Kind::EightBits, 50_000)]);
+    let mut quantised_table = of(&[(NumberPrecision::Float32, 2000)]);
+    quantised_table.tables = BTreeMap::from([(NumberPrecision::EightBits, 50_000)]);
     assert!(!contradicts("fp32", &quantised_table));
     assert!(!contradicts("int8", &quantised_table));
     assert!(contradicts("int4", &quantised_table));
-    let mut float_table = of(&[(Kind::FourBits, 2000)]);
-    float_table.tables = BTreeMap::from([(Kind::Float32, 50_000)]);
+    let mut float_table = of(&[(NumberPrecision::FourBits, 2000)]);
+    float_table.tables = BTreeMap::from([(NumberPrecision::Float32, 50_000)]);
     assert!(!contradicts("8da4w", &float_table));
     assert!(contradicts("fp32", &float_table));
     assert_eq!(float_table.token(), Some("4w"));
@@ -155,13 +155,13 @@ fn tables_of_embeddings_speak_for_a_token_and_never_against_it() {
 
 #[test]
 fn what_was_not_seen_contradicts_nobody() {
-    let mut weights = of(&[(Kind::Float32, 9000)]);
+    let mut weights = of(&[(NumberPrecision::Float32, 9000)]);
     weights.is_complete = false;
     for token in PrecisionList::embedded().tokens() {
         assert!(!contradicts(token, &weights), "{token}");
     }
     assert_eq!(weights.token(), None);
-    let mut all = of(&[(Kind::EightBits, 9000)]);
+    let mut all = of(&[(NumberPrecision::EightBits, 9000)]);
     all.add(&weights);
     assert!(!all.is_complete && !contradicts("int4", &all));
 }
@@ -249,9 +249,15 @@ fn a_token_is_proposed_that_nothing_contradicts() {
 fn operators_say_what_they_are_for() {
     for (operator, expected) in [
         ("MatMul", None),
-        ("DequantizeLinear", Some(Kind::EightBits)),
-        ("com.microsoft::QLinearAdd", Some(Kind::EightBits)),
-        ("com.microsoft::MatMulNBits", Some(Kind::FourBits)),
+        ("DequantizeLinear", Some(NumberPrecision::EightBits)),
+        (
+            "com.microsoft::QLinearAdd",
+            Some(NumberPrecision::EightBits),
+        ),
+        (
+            "com.microsoft::MatMulNBits",
+            Some(NumberPrecision::FourBits),
+        ),
         ("Resize", None),
     ] {
         assert_eq!(precision::of_operator(operator), expected, "{operator}");
@@ -262,10 +268,10 @@ proptest! {
     /// The proposed token never contradicts the weights.
     #[test]
     fn proposals_stand(counts in proptest::collection::vec(0_u64..100_000, 5), tables in proptest::collection::vec(0_u64..100_000, 5)) {
-        use Kind::{Bfloat16, EightBits, Float16, Float32, FourBits};
+        use NumberPrecision::{Bfloat16, EightBits, Float16, Float32, FourBits};
         let kinds = [Float32, Float16, Bfloat16, EightBits, FourBits];
         let some = |counts: Vec<u64>| kinds.into_iter().zip(counts).filter(|(_, count)| *count > 1).collect();
-        let mut weights = Weights::none();
+        let mut weights = ModelWeights::none();
         weights.elements = some(counts);
         weights.tables = some(tables);
         if let Some(token) = weights.token() {

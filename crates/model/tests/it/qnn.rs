@@ -9,7 +9,7 @@ use std::path::Path;
 
 use pkgtool_model::executorch::body::ProgramBody;
 use pkgtool_model::executorch::{PayloadSummary, Port, contents};
-use pkgtool_model::{FormatError, ModelInfo, TensorInfo, Value, format_of, inspect, open};
+use pkgtool_model::{FormatError, ModelInfo, ModelValue, TensorInfo, format_of, inspect, open};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Map, Value as Json, json};
@@ -46,8 +46,8 @@ fn described(name: Option<&String>, tensor: &TensorInfo) -> Json {
     json!({ "name": name, "dtype": tensor.element.name(), "shape": tensor.config_shape() })
 }
 
-fn values(values: &[Value]) -> Vec<Json> {
-    let tensor = |value: &Value| value.tensor().cloned().expect("a tensor");
+fn values(values: &[ModelValue]) -> Vec<Json> {
+    let tensor = |value: &ModelValue| value.tensor().cloned().expect("a tensor");
     let values = values.iter();
     values
         .map(|value| described(value.name.as_ref(), &tensor(value)))

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Address, Mirror, RemoteError, Settings, Traffic};
+use super::{Address, Mirror, RemoteError, RemoteSettings, Traffic};
 use journal::Journal;
 use pkgtool_base::package::Backend;
 use plan::{DownloadPlan, WantedFile};
@@ -65,7 +65,7 @@ pub enum ProgressStep {
 }
 
 /// A callback for every step, called by several threads.
-pub type Progress<'a> = &'a (dyn Fn(ProgressStep) + Sync);
+pub type PullProgress<'a> = &'a (dyn Fn(ProgressStep) + Sync);
 
 /// The result of a download.
 #[derive(Debug, Default)]
@@ -94,9 +94,9 @@ pub struct Source {
 pub fn pull(
     address: &Address,
     directory: &Path,
-    settings: &Settings,
+    settings: &RemoteSettings,
     wish: &PullOptions,
-    progress: Progress<'_>,
+    progress: PullProgress<'_>,
 ) -> Result<PullResult, RemoteError> {
     let mut source = Source::open(address, settings, wish)?;
     let journal = Journal::open(directory)?;
@@ -114,7 +114,7 @@ impl Source {
     /// Lists the source and selects the wanted files.
     pub fn open(
         address: &Address,
-        settings: &Settings,
+        settings: &RemoteSettings,
         wish: &PullOptions,
     ) -> Result<Self, RemoteError> {
         let mut settings = settings.clone();
@@ -153,7 +153,7 @@ impl Source {
         earlier: Option<&Path>,
         directory: &Path,
         wish: &PullOptions,
-        progress: Progress<'_>,
+        progress: PullProgress<'_>,
     ) -> Result<PullResult, RemoteError> {
         let journal = Journal::open(directory)?;
         if let Some(earlier) = earlier {
@@ -191,7 +191,7 @@ impl Source {
         &mut self,
         journal: &Journal,
         wish: &PullOptions,
-        progress: Progress<'_>,
+        progress: PullProgress<'_>,
     ) -> Result<PullResult, RemoteError> {
         let mut pulled = PullResult::default();
         self.fetch_part(&self.plan.wanted, journal, wish, progress, &mut pulled)?;
@@ -207,7 +207,7 @@ impl Source {
         wanted: &[WantedFile],
         journal: &Journal,
         wish: &PullOptions,
-        progress: Progress<'_>,
+        progress: PullProgress<'_>,
         pulled: &mut PullResult,
     ) -> Result<(), RemoteError> {
         let todo = compare(journal, wanted, wish.force)?;
@@ -264,7 +264,7 @@ fn fetch_all(
     journal: &Journal,
     todo: &[&WantedFile],
     wish: &PullOptions,
-    progress: Progress<'_>,
+    progress: PullProgress<'_>,
 ) -> Result<(), RemoteError> {
     let next = AtomicUsize::new(0);
     let failed: Mutex<Option<RemoteError>> = Mutex::new(None);

@@ -13,7 +13,7 @@ use super::PullOptions;
 use crate::listing::SourceFile;
 use crate::weights::is_model;
 use crate::{Mirror, RemoteError, settle};
-use pkgtool_base::package::{Config, Loaded, Variant};
+use pkgtool_base::package::{Config, LoadedFile, Variant};
 
 /// A file to download.
 #[derive(Debug, Clone)]
@@ -145,7 +145,7 @@ impl FilterResult {
     fn of(mirror: &Mirror, wish: &PullOptions) -> Self {
         let mut choice = Self::default();
         for path in settle::configs(mirror) {
-            let Ok(document) = Loaded::read(&mirror.local(&path)).document else {
+            let Ok(document) = LoadedFile::read(&mirror.local(&path)).document else {
                 continue;
             };
             choice.take(mirror, wish, &path, &Config::from_document(&document));

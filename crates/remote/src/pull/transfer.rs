@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::journal::{Journal, PartialFileNote};
 use super::plan::WantedFile;
-use super::{Progress, ProgressStep};
+use super::{ProgressStep, PullProgress};
 use crate::RemoteError;
 use crate::ranged::content_range;
-use crate::web::{Answer, HttpClient, RequestParams, without_query};
+use crate::web::{HttpClient, RequestParams, WebAnswer, without_query};
 
 /// Number of bytes after which an attempt counts as progress, which resets the number of failures.
 const PROGRESS_BYTES: u64 = 64 << 10;
@@ -25,7 +25,7 @@ pub(super) fn fetch(
     journal: &Journal,
     wanted: &WantedFile,
     force: bool,
-    progress: Progress<'_>,
+    progress: PullProgress<'_>,
 ) -> Result<(), RemoteError> {
     let (part, note) = journal.part_paths(wanted)?;
     let place = journal.place(wanted)?;
@@ -69,7 +69,7 @@ fn transfer(
     wanted: &WantedFile,
     part: &Path,
     note: &Path,
-    progress: Progress<'_>,
+    progress: PullProgress<'_>,
 ) -> Result<(), RemoteError> {
     let fail = |error| RemoteError::disk(part, &error);
     let has = fs::symlink_metadata(part).map_or(0, |metadata| metadata.len());
@@ -129,7 +129,7 @@ fn transfer(
 /// Returns the offset at which an answer begins: the end of the partial file, or 0 for the whole
 /// file.
 fn answer_offset(
-    answer: &Answer<'_>,
+    answer: &WebAnswer<'_>,
     wanted: &WantedFile,
     begun: Option<&PartialFileNote>,
     has: u64,

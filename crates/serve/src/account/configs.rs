@@ -30,19 +30,19 @@ struct ConfigCache {
 
 /// A change in progress, until it is dropped. The request that asked for it may be cancelled
 /// meanwhile.
-struct Change<'a> {
+struct ConfigUpdate<'a> {
     kept: &'a RwLock<ConfigCache>,
     service: i64,
 }
 
-impl<'a> Change<'a> {
+impl<'a> ConfigUpdate<'a> {
     fn begin(kept: &'a RwLock<ConfigCache>, service: i64) -> Self {
         write(kept).turn(service);
         Self { kept, service }
     }
 }
 
-impl Drop for Change<'_> {
+impl Drop for ConfigUpdate<'_> {
     fn drop(&mut self) {
         write(self.kept).turn(self.service);
     }
@@ -104,14 +104,14 @@ impl PredictConfigs {
     /// Stores a config. A new default replaces the old one.
     pub async fn create(&self, config: NewConfig, now: Timestamp) -> DatabaseResult<PredictConfig> {
         let _changing = self.changing.lock().await;
-        let _change = Change::begin(&self.kept, config.service);
+        let _change = ConfigUpdate::begin(&self.kept, config.service);
         self.store.create_config(config, now).await
     }
 
     /// Deletes a config; returns `false` if it does not exist.
     pub async fn delete(&self, service: i64, id: i64) -> DatabaseResult<bool> {
         let _changing = self.changing.lock().await;
-        let _change = Change::begin(&self.kept, service);
+        let _change = ConfigUpdate::begin(&self.kept, service);
         self.store.delete_config(service, id).await
     }
 

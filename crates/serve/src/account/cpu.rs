@@ -22,10 +22,10 @@ pub struct CpuUsed {
 
 /// Counts CPU time by account.
 #[derive(Debug, Default)]
-pub struct CpuCounts(Mutex<State>);
+pub struct CpuCounts(Mutex<CpuState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CpuState {
     /// The day of `today`.
     day: Option<Day>,
     today: HashMap<AccountId, u64>,
@@ -41,7 +41,7 @@ impl CpuCounts {
         let day = Timestamp::now().day();
         let mut state = self.state();
         state.start_day(day);
-        let State {
+        let CpuState {
             today,
             total,
             pending,
@@ -104,12 +104,12 @@ impl CpuCounts {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CpuState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl CpuState {
     /// Resets the time of today if the day has changed.
     fn start_day(&mut self, day: Day) {
         if self.day != Some(day) {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_day_starts_at_nothing() {
-        let mut state = State::default();
+        let mut state = CpuState::default();
         state.start_day(Day(1));
         state.today.insert(AccountId(1), 7);
         state.start_day(Day(1));

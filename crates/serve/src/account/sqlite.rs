@@ -8,7 +8,7 @@ use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
 use super::record::{Account, AccountId, Counted, MAX_COUNT, PredictConfig, Usage, UsageKey};
 use super::store::{AccountStore, NewConfig, NewKey, StoredKey};
-use crate::database::sqlite::{Connections, Sqlite};
+use crate::database::sqlite::{DatabaseConnections, Sqlite};
 use crate::database::{DatabaseResult, Day, Timestamp};
 
 /// Columns of an account.
@@ -19,12 +19,12 @@ const CONFIG_COLUMNS: &str = "id, service, name, config, is_default, created_at"
 
 /// Accounts in a database that several processes may change.
 #[derive(Debug)]
-pub(crate) struct SqliteAccounts(Connections);
+pub(crate) struct SqliteAccounts(DatabaseConnections);
 
 impl SqliteAccounts {
     /// Opens the accounts of a database.
     pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
-        Connections::open(database).map(|connections| Arc::new(Self(connections)))
+        DatabaseConnections::open(database).map(|connections| Arc::new(Self(connections)))
     }
 }
 

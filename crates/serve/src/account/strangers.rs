@@ -22,11 +22,11 @@ const CLEANUP_THRESHOLD: usize = 1024;
 /// The rate limiter for unknown keys.
 #[derive(Debug)]
 pub(super) struct UnknownKeyLimiter {
-    state: Mutex<State>,
+    state: Mutex<StrangersState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct StrangersState {
     /// Time of the last look-up of each key, by its hash.
     asked: HashMap<[u8; 32], Instant>,
     /// Remaining look-ups (token bucket), and when they were computed.
@@ -38,7 +38,7 @@ impl UnknownKeyLimiter {
     /// Creates a limiter with a full bucket.
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(StrangersState {
                 asked: HashMap::new(),
                 left: MAX_LOOKUP_BURST,
                 counted: now,

@@ -29,11 +29,11 @@ const DELETE_PAUSE: Duration = Duration::from_millis(20);
 /// Counts the usage of accounts.
 #[derive(Debug)]
 pub struct UsageCounts {
-    counts: Arc<Counts>,
+    counts: Arc<PendingUsage>,
     writer: AbortHandle,
 }
 
-struct Counts {
+struct PendingUsage {
     store: Arc<dyn AccountStore>,
     /// Counts that are not stored yet.
     pending: Mutex<HashMap<UsageKey, Counted>>,
@@ -52,7 +52,7 @@ impl UsageCounts {
         clock: Arc<RetentionClock>,
         cpu: Arc<CpuCounts>,
     ) -> Self {
-        let counts = Arc::new(Counts {
+        let counts = Arc::new(PendingUsage {
             store,
             pending: Mutex::default(),
             storing: tokio::sync::Mutex::default(),
@@ -102,7 +102,7 @@ impl Drop for UsageCounts {
     }
 }
 
-impl Counts {
+impl PendingUsage {
     fn pending(&self) -> MutexGuard<'_, HashMap<UsageKey, Counted>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,7 +139,7 @@ impl Counts {
 
 /// A batch that is being stored. If storing fails, it becomes pending again.
 struct PendingBatch<'c> {
-    counts: &'c Counts,
+    counts: &'c PendingUsage,
     batch: Vec<(UsageKey, Counted)>,
 }
 
@@ -158,14 +158,14 @@ impl Drop for PendingBatch<'_> {
     }
 }
 
-impl std::fmt::Debug for Counts {
+impl std::fmt::Debug for PendingUsage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Counts({} pending)", self.pending().len())
     }
 }
 
 /// Stores pending counts and deletes expired days, periodically.
-async fn write(counts: Arc<Counts>, keep_days: u32) {
+async fn write(counts: Arc<PendingUsage>, keep_days: u32) {
     let today = Timestamp::now().day();
     match counts.store.cpu(None, today, today).await {
         Ok(used) => counts.cpu.restore(&used),

@@ -45,7 +45,7 @@ pub enum ClientError {
 
 /// The body of an error.
 #[derive(Deserialize)]
-struct Body {
+struct ReceivedError {
     error: Detail,
 }
 
@@ -79,7 +79,7 @@ impl ClientError {
 
     pub(super) fn of_reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let text = |name: &str| headers.get(name)?.to_str().ok();
-        let parsed: Option<Body> = serde_json::from_slice(body).ok();
+        let parsed: Option<ReceivedError> = serde_json::from_slice(body).ok();
         let detail = parsed.map(|body| body.error);
         let (code, message, id) = match detail {
             Some(detail) => (detail.code, detail.message, detail.request_id),

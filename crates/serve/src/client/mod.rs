@@ -282,7 +282,7 @@ impl Client {
         service: &ServiceName,
         before: &[&str],
         request: &Predict,
-    ) -> Result<Call, ClientError> {
+    ) -> Result<RepeatableCall, ClientError> {
         let mut path = vec!["account", &service.account, "model", &service.model];
         path.extend(before);
         let Some(config) = &request.config else {
@@ -316,13 +316,18 @@ impl Client {
         Ok(call)
     }
 
-    fn task_call(&self, method: Method, account: &str, rest: &[&str]) -> Result<Call, ClientError> {
+    fn task_call(
+        &self,
+        method: Method,
+        account: &str,
+        rest: &[&str],
+    ) -> Result<RepeatableCall, ClientError> {
         let mut path = vec!["account", account, "async", "task"];
         path.extend(rest);
         self.call(method, &path)
     }
 
-    fn call(&self, method: Method, path: &[&str]) -> Result<Call, ClientError> {
+    fn call(&self, method: Method, path: &[&str]) -> Result<RepeatableCall, ClientError> {
         let mut url = self.base.clone();
         let no_base = || ClientError::Usage(format!("`{}` cannot be a base address", self.base));
         url.path_segments_mut()
@@ -330,7 +335,7 @@ impl Client {
             .pop_if_empty()
             .extend(["api", "mlpgateway"])
             .extend(path);
-        Ok(Call {
+        Ok(RepeatableCall {
             method,
             url,
             headers: HeaderMap::new(),
@@ -339,7 +344,7 @@ impl Client {
     }
 
     /// Sends a call, with retries, until it succeeds or fails in a way that a retry cannot fix.
-    async fn send(&self, call: &Call, safe: RetrySafety) -> Result<Reply, ClientError> {
+    async fn send(&self, call: &RepeatableCall, safe: RetrySafety) -> Result<Reply, ClientError> {
         let safe = if call.headers.contains_key(IDEMPOTENCY_KEY) {
             RetrySafety::Always
         } else {
@@ -358,7 +363,7 @@ impl Client {
         }
     }
 
-    async fn send_once(&self, call: &Call) -> Result<Reply, ClientError> {
+    async fn send_once(&self, call: &RepeatableCall) -> Result<Reply, ClientError> {
         let fault = |error: reqwest::Error| ClientError::unreachable(&self.base, &error);
         let mut request = self.http.request(call.method.clone(), call.url.clone());
         request = request.headers(call.headers.clone());
@@ -388,7 +393,7 @@ impl Client {
 }
 
 /// A request that can be sent more than once.
-struct Call {
+struct RepeatableCall {
     method: Method,
     url: Url,
     headers: HeaderMap,

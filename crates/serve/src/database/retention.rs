@@ -29,11 +29,11 @@ const MAX_JUMPS: usize = 256;
 #[derive(Debug)]
 pub struct RetentionClock {
     file: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<RetentionState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RetentionState {
     known: PersistentState,
     looked: Instant,
     written: Option<Instant>,
@@ -71,7 +71,7 @@ impl RetentionClock {
         });
         let clock = Self {
             file,
-            state: Mutex::new(State {
+            state: Mutex::new(RetentionState {
                 known,
                 looked: Instant::now(),
                 written: None,
@@ -98,7 +98,7 @@ impl RetentionClock {
         Timestamp(state.known.seen).before(state.known.behind(while_))
     }
 
-    fn look(&self) -> MutexGuard<'_, State> {
+    fn look(&self) -> MutexGuard<'_, RetentionState> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let passed = now.duration_since(state.looked);

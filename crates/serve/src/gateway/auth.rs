@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 
 use super::Gateway;
 use super::connections::Connected;
-use super::error::Error;
+use super::error::GatewayError;
 use super::observe::{KeyOwner, RequestFacts};
 use crate::account::{Account, AccountId, ApiKey, Permission, Permissions, Snapshot};
 use crate::database::Timestamp;
@@ -33,11 +33,11 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Returns the account if the key has the permission.
-    pub(super) fn require(self, permission: Permission) -> Result<AccountId, Error> {
+    pub(super) fn require(self, permission: Permission) -> Result<AccountId, GatewayError> {
         if self.permissions.allow(permission) {
             return Ok(self.account);
         }
-        Err(Error::permission(match permission {
+        Err(GatewayError::permission(match permission {
             Permission::Predict => "predict",
             Permission::Read => "read",
             Permission::Write => "write",
@@ -50,24 +50,24 @@ impl Caller {
         permission: Permission,
         gateway: &Gateway,
         account: &str,
-    ) -> Result<AccountId, Error> {
+    ) -> Result<AccountId, GatewayError> {
         let own = self.require(permission)?;
         let snapshot = gateway.directory.snapshot();
         match snapshot.account(account) {
             Some(named) if named.id == own => Ok(own),
-            _ => Err(Error::another_account()),
+            _ => Err(GatewayError::another_account()),
         }
     }
 }
 
 impl FromRequestParts<Arc<Gateway>> for Caller {
-    type Rejection = Error;
+    type Rejection = GatewayError;
 
     async fn from_request_parts(
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
-        let secret = secret(&parts.headers).ok_or_else(Error::no_key)?;
+        let secret = secret(&parts.headers).ok_or_else(GatewayError::no_key)?;
         accept(secret, parts, gateway).await
     }
 }
@@ -78,7 +78,7 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
 pub(super) struct AdapterCaller(pub(super) Caller);
 
 impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
-    type Rejection = Error;
+    type Rejection = GatewayError;
 
     async fn from_request_parts(
         parts: &mut Parts,
@@ -91,13 +91,17 @@ impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
         } else {
             api_key(headers)
         };
-        let secret = secret.ok_or_else(Error::no_authorization)?;
+        let secret = secret.ok_or_else(GatewayError::no_authorization)?;
         accept(secret, parts, gateway).await.map(Self)
     }
 }
 
 /// Authenticates a key; fails if it is unknown or its account is blocked.
-async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<Caller, Error> {
+async fn accept(
+    secret: &str,
+    parts: &Parts,
+    gateway: &Arc<Gateway>,
+) -> Result<Caller, GatewayError> {
     let look = |snapshot: &Snapshot| {
         let (key, account) = snapshot.authenticate(secret, Timestamp::now())?;
         Some(admit(gateway, parts, key, account))
@@ -107,7 +111,7 @@ async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<C
     }
     // The key may have been created a moment ago.
     gateway.directory.refresh_for(secret).await;
-    look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
+    look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(GatewayError::unknown_key()))
 }
 
 /// Returns the caller of a known key, unless its account is blocked or at its limit.
@@ -116,7 +120,7 @@ fn admit(
     parts: &Parts,
     key: &ApiKey,
     account: &Account,
-) -> Result<Caller, Error> {
+) -> Result<Caller, GatewayError> {
     let known = parts.extensions.get::<Arc<RequestFacts>>();
     if let Some(known) = known {
         // It is set once per request.
@@ -127,7 +131,7 @@ fn admit(
         });
     }
     if account.blocked {
-        return Err(Error::blocked());
+        return Err(GatewayError::blocked());
     }
     if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
         connected.open.showed_key();
@@ -144,7 +148,7 @@ fn count_in_flight(
     gateway: &Gateway,
     known: Option<&Arc<RequestFacts>>,
     key: &ApiKey,
-) -> Result<(), Error> {
+) -> Result<(), GatewayError> {
     let Some(known) = known.filter(|known| known.place.get().is_none()) else {
         return Ok(());
     };
@@ -153,7 +157,7 @@ fn count_in_flight(
     let place = place.map_err(|met| {
         let who = format_args!("key {} of account {}", key.name, key.account.0).to_string();
         gateway.limit_met(met.limit, &who);
-        Error::too_many_requests(met)
+        GatewayError::too_many_requests(met)
     })?;
     // It was empty above, and one task answers a request.
     let _ = known.place.set(place);

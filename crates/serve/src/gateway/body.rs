@@ -16,11 +16,11 @@ use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
 use super::Gateway;
-use super::coding::{ContentCoding, DecodeError, Decoder};
-use super::error::Error;
+use super::coding::{BodyDecoder, CodingError, ContentCoding};
+use super::error::GatewayError;
 use crate::account::AccountId;
-use crate::service::{BodyReservation, Buffer, OutOfBodyMemory};
-use crate::task::{Content, TaskId, Upload};
+use crate::service::{BodyBuffer, BodyReservation, OutOfBodyMemory};
+use crate::task::{StoredContent, TaskId, Upload};
 
 /// Bodies larger than this are streamed to the blob store, in bytes. Only bodies of tasks go there.
 pub(super) const LARGE_BODY_BYTES: usize = 256 << 10;
@@ -34,13 +34,13 @@ pub(super) enum ReceivedBody {
     /// The body is in memory.
     Memory(Bytes, Arc<BodyReservation>),
     /// The body is in the blob store.
-    Stored(Content),
+    Stored(StoredContent),
 }
 
 /// A body that is being received.
 pub(super) struct IncomingBody {
     body: Body,
-    decoder: Decoder,
+    decoder: BodyDecoder,
     /// Memory that the decoder needs, in bytes. It counts toward the memory for bodies.
     decoder_memory: usize,
     deadline: Instant,
@@ -70,7 +70,7 @@ pub(super) async fn read_body(
     gateway: &Gateway,
     account: AccountId,
     request: HttpRequest,
-) -> Result<(Bytes, Arc<BodyReservation>), Error> {
+) -> Result<(Bytes, Arc<BodyReservation>), GatewayError> {
     let declared = DeclaredLength::of(request.headers());
     let mut arriving = start_receiving(gateway, request, declared, 1)?;
     let mut buffer = arriving.buffer(gateway, account, declared.0.unwrap_or(0), declared.0)?;
@@ -88,7 +88,7 @@ pub(super) async fn receive_task_body(
     account: AccountId,
     request: HttpRequest,
     task: TaskId,
-) -> Result<ReceivedBody, Error> {
+) -> Result<ReceivedBody, GatewayError> {
     let declared = DeclaredLength::of(request.headers());
     let mut arriving = start_receiving(gateway, request, declared, 1)?;
     let expected = declared.0.unwrap_or(0);
@@ -129,14 +129,14 @@ pub(super) fn receive_file(
     gateway: &Gateway,
     request: HttpRequest,
     bytes: usize,
-) -> Result<IncomingBody, Error> {
+) -> Result<IncomingBody, GatewayError> {
     let declared = DeclaredLength::of(request.headers());
     let body = gateway.current().limits.body_bytes;
     let times = u32::try_from(bytes.div_ceil(body.max(1))).unwrap_or(u32::MAX);
     let mut arriving = start_receiving(gateway, request, DeclaredLength(None), times)?;
     arriving.limit = bytes;
     if declared.0.is_some_and(|it| it > bytes) {
-        return Err(Error::too_large(bytes));
+        return Err(GatewayError::too_large(bytes));
     }
     Ok(arriving)
 }
@@ -147,17 +147,17 @@ fn start_receiving(
     request: HttpRequest,
     declared: DeclaredLength,
     times: u32,
-) -> Result<IncomingBody, Error> {
+) -> Result<IncomingBody, GatewayError> {
     let settings = gateway.current();
     let limit = settings.limits.body_bytes;
-    let coding =
-        ContentCoding::of(request.headers()).map_err(|coding| Error::unknown_coding(&coding))?;
+    let coding = ContentCoding::of(request.headers())
+        .map_err(|coding| GatewayError::unknown_coding(&coding))?;
     if declared.0.is_some_and(|it| it > limit) {
-        return Err(Error::too_large(limit));
+        return Err(GatewayError::too_large(limit));
     }
     let decoder = coding
         .decoder()
-        .map_err(|error| Error::undecodable(&error))?;
+        .map_err(|error| GatewayError::undecodable(&error))?;
     Ok(IncomingBody {
         decoder_memory: coding.memory(),
         body: request.into_body(),
@@ -177,29 +177,29 @@ impl IncomingBody {
         account: AccountId,
         expected: usize,
         most: Option<usize>,
-    ) -> Result<Buffer, Error> {
+    ) -> Result<BodyBuffer, GatewayError> {
         let held = gateway.memory.take(account, self.decoder_memory + expected);
         let held = held.map_err(|error| gateway.no_room(account, error))?;
-        Ok(Buffer::new(
+        Ok(BodyBuffer::new(
             held,
             self.decoder_memory,
             most.unwrap_or(self.limit),
         ))
     }
 
-    fn count(&mut self, bytes: Bytes) -> Result<Bytes, Error> {
+    fn count(&mut self, bytes: Bytes) -> Result<Bytes, GatewayError> {
         self.read = self.read.saturating_add(bytes.len());
         if self.read > self.limit {
-            return Err(Error::too_large(self.limit));
+            return Err(GatewayError::too_large(self.limit));
         }
         Ok(bytes)
     }
 
     /// Returns the next decoded bytes; `None` at the end of the body.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, GatewayError> {
         loop {
             let decoded = self.decoder.next();
-            if let Some(bytes) = decoded.map_err(|error| Error::undecodable(&error))? {
+            if let Some(bytes) = decoded.map_err(|error| GatewayError::undecodable(&error))? {
                 return self.count(bytes).map(Some);
             }
             let frame = tokio::time::timeout_at(self.deadline, self.body.frame());
@@ -211,14 +211,14 @@ impl IncomingBody {
                 }
                 Ok(None) => {
                     let rest = self.decoder.finish();
-                    let rest = rest.map_err(|error| Error::undecodable(&error))?;
+                    let rest = rest.map_err(|error| GatewayError::undecodable(&error))?;
                     return rest.map(|rest| self.count(rest)).transpose();
                 }
                 Ok(Some(Err(error))) => {
                     let message = format!("the body could not be read: {error}");
-                    return Err(Error::bad_request(message));
+                    return Err(GatewayError::bad_request(message));
                 }
-                Err(_) => return Err(Error::body_timeout()),
+                Err(_) => return Err(GatewayError::body_timeout()),
             }
         }
     }
@@ -226,17 +226,17 @@ impl IncomingBody {
 
 impl Gateway {
     /// Returns the error for a body that exceeds the memory for bodies, and counts it.
-    pub(super) fn no_room(&self, account: AccountId, error: OutOfBodyMemory) -> Error {
+    pub(super) fn no_room(&self, account: AccountId, error: OutOfBodyMemory) -> GatewayError {
         let limit = match error {
             OutOfBodyMemory::Share => "body_memory_of_account",
             OutOfBodyMemory::Full => "body_memory",
         };
         self.limit_met(limit, &format_args!("account {}", account.0));
-        Error::no_room(error)
+        GatewayError::no_room(error)
     }
 }
 
-impl Error {
+impl GatewayError {
     fn no_room(error: OutOfBodyMemory) -> Self {
         let (status, code) = match error {
             OutOfBodyMemory::Share => (StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_BODY_BYTES"),
@@ -252,7 +252,7 @@ impl Error {
         Self::new(status, "UNSUPPORTED_CONTENT_ENCODING", message).with("place", "Content-Encoding")
     }
 
-    fn undecodable(fault: &DecodeError) -> Self {
+    fn undecodable(fault: &CodingError) -> Self {
         Self::bad_request(format!("the body cannot be decoded: {fault}"))
             .with("place", "Content-Encoding")
     }

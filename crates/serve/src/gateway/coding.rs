@@ -30,7 +30,7 @@ pub(super) enum ContentCoding {
 }
 
 /// Decodes a body step by step.
-pub(super) enum Decoder {
+pub(super) enum BodyDecoder {
     Plain(Bytes),
     Gzip(Bytes, Box<MultiGzDecoder<Vec<u8>>>),
     Zstd(Bytes, ZstdFrames),
@@ -47,7 +47,7 @@ pub(super) struct ZstdFrames {
 
 /// The reason why a body cannot be decoded.
 #[derive(Debug)]
-pub(super) struct DecodeError(String);
+pub(super) struct CodingError(String);
 
 impl ContentCoding {
     /// Reads the encoding from the headers; returns the name of an unsupported one as an error.
@@ -76,10 +76,12 @@ impl ContentCoding {
         }
     }
 
-    pub(super) fn decoder(self) -> Result<Decoder, DecodeError> {
+    pub(super) fn decoder(self) -> Result<BodyDecoder, CodingError> {
         Ok(match self {
-            Self::Plain => Decoder::Plain(Bytes::new()),
-            Self::Gzip => Decoder::Gzip(Bytes::new(), Box::new(MultiGzDecoder::new(Vec::new()))),
+            Self::Plain => BodyDecoder::Plain(Bytes::new()),
+            Self::Gzip => {
+                BodyDecoder::Gzip(Bytes::new(), Box::new(MultiGzDecoder::new(Vec::new())))
+            }
             Self::Zstd => {
                 let mut decoder = raw::Decoder::new()?;
                 decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
@@ -88,21 +90,21 @@ impl ContentCoding {
                     is_open: false,
                     is_full: false,
                 };
-                Decoder::Zstd(Bytes::new(), frames)
+                BodyDecoder::Zstd(Bytes::new(), frames)
             }
         })
     }
 }
 
-impl Decoder {
-    /// Adds encoded bytes. Call it after [`Decoder::next`] returned `None`.
+impl BodyDecoder {
+    /// Adds encoded bytes. Call it after [`BodyDecoder::next`] returned `None`.
     pub(super) fn push(&mut self, bytes: Bytes) {
         let (Self::Plain(waiting) | Self::Gzip(waiting, _) | Self::Zstd(waiting, _)) = self;
         *waiting = bytes;
     }
 
     /// Returns decoded bytes, at least one; `None` if more input is needed.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, DecodeError> {
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, CodingError> {
         let decoded = match self {
             Self::Plain(waiting) => std::mem::take(waiting),
             Self::Gzip(waiting, decoder) => {
@@ -110,7 +112,7 @@ impl Decoder {
                     let step = waiting.len().min(GZIP_STEP_BYTES);
                     let read = decoder.write(&waiting[..step])?;
                     if read == 0 {
-                        return Err(DecodeError("unexpected data after its end".to_owned()));
+                        return Err(CodingError("unexpected data after its end".to_owned()));
                     }
                     drop(waiting.split_to(read));
                 }
@@ -122,7 +124,7 @@ impl Decoder {
     }
 
     /// Returns the remaining bytes at the end of the body; fails if the body is incomplete.
-    pub(super) fn finish(&mut self) -> Result<Option<Bytes>, DecodeError> {
+    pub(super) fn finish(&mut self) -> Result<Option<Bytes>, CodingError> {
         match self {
             Self::Gzip(_, decoder) => {
                 decoder.try_finish()?;
@@ -130,7 +132,7 @@ impl Decoder {
                 Ok((!rest.is_empty()).then(|| rest.into()))
             }
             Self::Zstd(_, frames) if frames.is_open => {
-                Err(DecodeError("unexpected end of the data".to_owned()))
+                Err(CodingError("unexpected end of the data".to_owned()))
             }
             Self::Zstd(..) | Self::Plain(_) => Ok(None),
         }
@@ -138,7 +140,7 @@ impl Decoder {
 }
 
 impl ZstdFrames {
-    fn next(&mut self, waiting: &mut Bytes) -> Result<Bytes, DecodeError> {
+    fn next(&mut self, waiting: &mut Bytes) -> Result<Bytes, CodingError> {
         let mut out = vec![0; STEP_BYTES];
         while !waiting.is_empty() || self.is_full {
             let mut input = InBuffer::around(waiting);
@@ -157,20 +159,20 @@ impl ZstdFrames {
             }
             // Without more input, a full step may yield nothing further.
             if read == 0 && !waiting.is_empty() {
-                return Err(DecodeError("the decoder makes no progress".to_owned()));
+                return Err(CodingError("the decoder makes no progress".to_owned()));
             }
         }
         Ok(Bytes::new())
     }
 }
 
-impl From<io::Error> for DecodeError {
+impl From<io::Error> for CodingError {
     fn from(error: io::Error) -> Self {
         Self(error.to_string())
     }
 }
 
-impl fmt::Display for DecodeError {
+impl fmt::Display for CodingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -194,7 +196,7 @@ mod tests {
         coding: ContentCoding,
         bytes: &[u8],
         piece: usize,
-    ) -> Result<(Vec<u8>, usize), DecodeError> {
+    ) -> Result<(Vec<u8>, usize), CodingError> {
         let mut decoder = coding.decoder()?;
         let (mut all, mut most) = (Vec::new(), 0);
         for chunk in bytes.chunks(piece) {

@@ -39,12 +39,12 @@ pub(super) struct Connections {
     max_per_address: usize,
     /// A logical clock that orders the moments at which connections became idle.
     moments: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ConnectionsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    open: HashMap<u64, Entry>,
+struct ConnectionsState {
+    open: HashMap<u64, ConnectionEntry>,
     strangers: usize,
     addresses: HashMap<IpAddr, AddressCount>,
     /// Connections with a key and without, ordered by the moment at which they became idle, as of
@@ -54,7 +54,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ConnectionEntry {
     address: IpAddr,
     showed_key: bool,
     /// The moment under which the connection is currently ordered.
@@ -210,7 +210,7 @@ impl Connections {
         self.moments.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -274,11 +274,11 @@ enum EvictionGroup {
     Address(IpAddr),
 }
 
-impl State {
+impl ConnectionsState {
     fn open(&mut self, moment: u64, address: IpAddr) -> (u64, Arc<Life>) {
         let life = Arc::new(Life::default());
         life.since.store(moment, Ordering::Relaxed);
-        let entry = Entry {
+        let entry = ConnectionEntry {
             address,
             showed_key: false,
             seen: moment,

@@ -13,14 +13,14 @@ use utoipa::ToSchema;
 use super::in_flight::ReachedLimit;
 use crate::database::DatabaseError;
 use crate::service::{self, CallError, Refusal};
-use crate::task::{BAD_REQUEST, BlobError, EnqueueError, Failure, SERVICE_UNAVAILABLE};
+use crate::task::{BAD_REQUEST, BlobError, EnqueueError, SERVICE_UNAVAILABLE, TaskFailure};
 
 /// The header that says whether a retry can help.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A failed request.
 #[derive(Debug, Clone)]
-pub(super) struct Error {
+pub(super) struct GatewayError {
     pub(super) status: StatusCode,
     pub(super) code: String,
     pub(super) message: String,
@@ -76,7 +76,7 @@ struct ErrorDetail {
     request_id: String,
 }
 
-impl Error {
+impl GatewayError {
     pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -181,7 +181,7 @@ impl Error {
     }
 
     pub(super) fn no_service(model: &str) -> Self {
-        Self::of_failure(Failure::no_service(model))
+        Self::of_failure(TaskFailure::no_service(model))
     }
 
     pub(super) fn no_entity(what: &str, id: &str) -> Self {
@@ -308,11 +308,11 @@ impl Error {
         let passed = self.more.body.take().filter(|(body, _)| {
             // An upstream's own error, if it has the shape that clients expect.
             #[derive(serde::Deserialize)]
-            struct Shape {
+            struct UpstreamError {
                 #[serde(rename = "error")]
                 _error: serde::de::IgnoredAny,
             }
-            serde_json::from_slice::<Shape>(body).is_ok()
+            serde_json::from_slice::<UpstreamError>(body).is_ok()
         });
         if let Some(text) = passed.and_then(|(body, _)| String::from_utf8(body.into()).ok()) {
             // JSON strings contain no line breaks, so this changes only whitespace.
@@ -324,7 +324,7 @@ impl Error {
     }
 
     /// Returns the error that was stored with a failed task.
-    pub(super) fn of_failure(failure: Failure) -> Self {
+    pub(super) fn of_failure(failure: TaskFailure) -> Self {
         let status = StatusCode::from_u16(failure.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = failure.body.map(Bytes::from);
@@ -406,7 +406,7 @@ fn kind(status: StatusCode) -> &'static str {
 }
 
 /// The body is rendered by [`super::observe`], which knows the request's id.
-impl IntoResponse for Error {
+impl IntoResponse for GatewayError {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         response.extensions_mut().insert(self);
@@ -414,7 +414,7 @@ impl IntoResponse for Error {
     }
 }
 
-impl From<Refusal> for Error {
+impl From<Refusal> for GatewayError {
     fn from(refusal: Refusal) -> Self {
         let code = refusal.code.unwrap_or(BAD_REQUEST);
         let error = Self::new(StatusCode::BAD_REQUEST, code, refusal.message);
@@ -425,7 +425,7 @@ impl From<Refusal> for Error {
     }
 }
 
-impl From<CallError> for Error {
+impl From<CallError> for GatewayError {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Refused(refusal) => refusal.into(),
@@ -434,7 +434,7 @@ impl From<CallError> for Error {
                 content_type,
                 body,
             } => {
-                let failure = Failure::of(CallError::Upstream {
+                let failure = TaskFailure::of(CallError::Upstream {
                     status,
                     content_type: String::new(),
                     body: Bytes::new(),
@@ -445,17 +445,17 @@ impl From<CallError> for Error {
             }
             CallError::Down { retry_after, .. } => {
                 let seconds = service::seconds(retry_after);
-                Self::of_failure(Failure::of(error)).retry_after(seconds)
+                Self::of_failure(TaskFailure::of(error)).retry_after(seconds)
             }
             other => {
                 let detail = other.to_string();
-                Self::of_failure(Failure::of(other)).because(&detail)
+                Self::of_failure(TaskFailure::of(other)).because(&detail)
             }
         }
     }
 }
 
-impl From<EnqueueError> for Error {
+impl From<EnqueueError> for GatewayError {
     fn from(error: EnqueueError) -> Self {
         let message = error.to_string();
         let too_many = |code, seconds| {
@@ -495,7 +495,7 @@ impl From<EnqueueError> for Error {
 }
 
 /// Converts an error of the blob store.
-impl From<BlobError> for Error {
+impl From<BlobError> for GatewayError {
     fn from(error: BlobError) -> Self {
         let failed = if error.to_string().contains("No space left") {
             Self::disk_is_full()
@@ -510,7 +510,7 @@ impl From<BlobError> for Error {
     }
 }
 
-impl From<DatabaseError> for Error {
+impl From<DatabaseError> for GatewayError {
     fn from(error: DatabaseError) -> Self {
         let (status, code, message) = match error {
             DatabaseError::Full { .. } => return Self::disk_is_full().because(&error),

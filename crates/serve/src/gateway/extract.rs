@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Error as _, Unexpected};
 use serde::{Deserialize as _, Deserializer};
 
 use super::Gateway;
-use super::error::Error;
+use super::error::GatewayError;
 use crate::account::number;
 
 /// Parameters of the path.
@@ -36,7 +36,7 @@ where
 }
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InPath<T> {
-    type Rejection = Error;
+    type Rejection = GatewayError;
 
     async fn from_request_parts(
         parts: &mut Parts,
@@ -45,13 +45,13 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InPath<T> {
         let found: Result<Path<T>, PathRejection> = Path::from_request_parts(parts, gateway).await;
         match found {
             Ok(Path(found)) => Ok(Self(found)),
-            Err(error) => Err(Error::bad_request(error.body_text()).with("place", "path")),
+            Err(error) => Err(GatewayError::bad_request(error.body_text()).with("place", "path")),
         }
     }
 }
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InQuery<T> {
-    type Rejection = Error;
+    type Rejection = GatewayError;
 
     async fn from_request_parts(
         parts: &mut Parts,
@@ -61,7 +61,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InQuery<T> {
             Query::from_request_parts(parts, gateway).await;
         match found {
             Ok(Query(found)) => Ok(Self(found)),
-            Err(error) => Err(Error::bad_request(error.body_text()).with("place", "query")),
+            Err(error) => Err(GatewayError::bad_request(error.body_text()).with("place", "query")),
         }
     }
 }

@@ -18,14 +18,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::Gateway;
 use super::auth::Caller;
 use super::body::{DeclaredLength, ReceivedBody, read_body, receive_task_body};
-use super::error::Error;
+use super::error::GatewayError;
 use super::extract::{InPath, InQuery, digits};
 use super::observe::RequestFacts;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
-use crate::service::meter::Operation;
+use crate::service::meter::ServiceOperation;
 use crate::service::{Request, Service};
-use crate::task::{Content, TaskId};
+use crate::task::{StoredContent, TaskId};
 
 /// The header by which a client marks retries of the same request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -115,7 +115,7 @@ pub(super) struct PendingTask {
     /// The request was already counted toward its account's rate limit.
     pub(super) is_counted: bool,
     /// The body, if it is in the blob store already. The request is empty then.
-    pub(super) stored: Option<Content>,
+    pub(super) stored: Option<StoredContent>,
 }
 
 /// The context in which a form is read.
@@ -128,7 +128,7 @@ pub(super) struct FormContext<'a> {
 }
 
 /// A request, and its body if that is in the blob store already.
-type FormRead = Result<(Request, Option<Content>), Error>;
+type FormRead = Result<(Request, Option<StoredContent>), GatewayError>;
 
 /// A form in which requests carry data, config and data type.
 pub(super) trait Form: Send {
@@ -147,11 +147,14 @@ pub(super) struct JsonForm;
 pub(super) struct StringForm;
 
 impl<F: Form> FromRequest<Arc<Gateway>> for PredictRequest<F> {
-    type Rejection = Error;
+    type Rejection = GatewayError;
 
-    async fn from_request(request: HttpRequest, gateway: &Arc<Gateway>) -> Result<Self, Error> {
+    async fn from_request(
+        request: HttpRequest,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, GatewayError> {
         let (mut parts, body) = request.into_parts();
-        let (service, caller) = target(&mut parts, gateway, Operation::Predict).await?;
+        let (service, caller) = target(&mut parts, gateway, ServiceOperation::Predict).await?;
         let limit = gateway.limit(caller)?;
         gateway.admit(caller, limit, Timestamp::now()).await?;
         let request = HttpRequest::from_parts(parts, body);
@@ -162,11 +165,14 @@ impl<F: Form> FromRequest<Arc<Gateway>> for PredictRequest<F> {
 }
 
 impl<F: Form> FromRequest<Arc<Gateway>> for TaskRequest<F> {
-    type Rejection = Error;
+    type Rejection = GatewayError;
 
-    async fn from_request(request: HttpRequest, gateway: &Arc<Gateway>) -> Result<Self, Error> {
+    async fn from_request(
+        request: HttpRequest,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, GatewayError> {
         let (mut parts, body) = request.into_parts();
-        let (service, caller) = target(&mut parts, gateway, Operation::Create).await?;
+        let (service, caller) = target(&mut parts, gateway, ServiceOperation::Create).await?;
         let key = idempotency_key(&parts.headers)?;
         let now = Timestamp::now();
         // A small body costs no more than its rejection. Its limits are checked exactly after it is
@@ -198,8 +204,8 @@ impl<F: Form> FromRequest<Arc<Gateway>> for TaskRequest<F> {
 async fn target(
     parts: &mut Parts,
     gateway: &Arc<Gateway>,
-    operation: Operation,
-) -> Result<(Arc<Service>, AccountId), Error> {
+    operation: ServiceOperation,
+) -> Result<(Arc<Service>, AccountId), GatewayError> {
     let caller = Caller::from_request_parts(parts, gateway).await?;
     let InPath(path) = InPath::<ServicePath>::from_request_parts(parts, gateway).await?;
     let caller = caller.require(Permission::Predict)?;
@@ -217,7 +223,7 @@ async fn call<F: Form>(
     (service, caller): (Arc<Service>, AccountId),
     store_for: Option<TaskId>,
     request: HttpRequest,
-) -> Result<(PredictCall, Option<Content>), Error> {
+) -> Result<(PredictCall, Option<StoredContent>), GatewayError> {
     let source = FormContext {
         gateway,
         service: &service,
@@ -233,7 +239,7 @@ async fn call<F: Form>(
     Ok((call, stored))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, GatewayError> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
         return Ok(None);
     };
@@ -244,7 +250,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Error> {
                 "the Idempotency-Key must have 1 to {MAX_IDEMPOTENCY_KEY_BYTES} visible ASCII \
                  characters"
             );
-            Err(Error::bad_request(message).with("place", "Idempotency-Key"))
+            Err(GatewayError::bad_request(message).with("place", "Idempotency-Key"))
         }
     }
 }
@@ -318,7 +324,7 @@ impl Form for StringForm {
 
 impl FormContext<'_> {
     /// Returns the config of a request: the given one, else the service's default.
-    async fn config(&self, given: Option<String>) -> Result<Option<String>, Error> {
+    async fn config(&self, given: Option<String>) -> Result<Option<String>, GatewayError> {
         if given.is_some() {
             return Ok(given);
         }
@@ -326,36 +332,37 @@ impl FormContext<'_> {
         Ok(default.map(|config| config.config.clone()))
     }
 
-    async fn stored_config(&self, id: i64) -> Result<String, Error> {
+    async fn stored_config(&self, id: i64) -> Result<String, GatewayError> {
         let found = self.gateway.configs.get(self.service.id, id).await?;
         found.map(|config| config.config.clone()).ok_or_else(|| {
             let message = format!("`{}` has no predict config {id}", self.service.name);
-            Error::bad_request(message).with("place", "configId")
+            GatewayError::bad_request(message).with("place", "configId")
         })
     }
 }
 
-fn parse<'b, T: Deserialize<'b>>(body: &'b Bytes) -> Result<T, Error> {
+fn parse<'b, T: Deserialize<'b>>(body: &'b Bytes) -> Result<T, GatewayError> {
     serde_json::from_str(text(body)?).map_err(|error| malformed(&error))
 }
 
-fn text(body: &Bytes) -> Result<&str, Error> {
+fn text(body: &Bytes) -> Result<&str, GatewayError> {
     std::str::from_utf8(body).map_err(|error| {
         let at = error.valid_up_to();
-        Error::bad_request(format!("the body is invalid UTF-8 at byte {at}")).with("place", "$")
+        GatewayError::bad_request(format!("the body is invalid UTF-8 at byte {at}"))
+            .with("place", "$")
     })
 }
 
-fn malformed(error: &serde_json::Error) -> Error {
-    Error::bad_request(format!("invalid body: {error}"))
+fn malformed(error: &serde_json::Error) -> GatewayError {
+    GatewayError::bad_request(format!("invalid body: {error}"))
         .with("line", error.line())
         .with("column", error.column())
         .with("place", "$")
 }
 
-fn require_object(value: &RawValue, place: &str) -> Result<(), Error> {
+fn require_object(value: &RawValue, place: &str) -> Result<(), GatewayError> {
     if value.get().starts_with('{') {
         return Ok(());
     }
-    Err(Error::bad_request("expected an object").with("place", place))
+    Err(GatewayError::bad_request("expected an object").with("place", place))
 }

@@ -11,10 +11,10 @@ use crate::account::AccountId;
 
 /// Counts of the requests in flight.
 #[derive(Debug, Default)]
-pub(super) struct InFlight(Arc<Mutex<Counts>>);
+pub(super) struct InFlight(Arc<Mutex<InFlightCounts>>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct InFlightCounts {
     keys: HashMap<i64, usize>,
     accounts: HashMap<AccountId, usize>,
 }
@@ -22,7 +22,7 @@ struct Counts {
 /// A counted request in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct InFlightGuard {
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<InFlightCounts>>,
     key: i64,
     account: AccountId,
 }
@@ -87,7 +87,7 @@ fn release<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: &K) {
     }
 }
 
-fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+fn lock(counts: &Mutex<InFlightCounts>) -> MutexGuard<'_, InFlightCounts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

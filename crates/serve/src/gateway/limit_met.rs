@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::metrics::Metrics;
+use super::metrics::GatewayMetrics;
 
 /// Minimum time between two log lines about one limit. A client can reach it thousands of times.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -22,7 +22,12 @@ struct LimitCount {
 
 impl LimitLog {
     /// Counts and logs that a limit was reached.
-    pub(super) fn met(&self, metrics: &Metrics, limit: &'static str, who: &dyn std::fmt::Display) {
+    pub(super) fn met(
+        &self,
+        metrics: &GatewayMetrics,
+        limit: &'static str,
+        who: &dyn std::fmt::Display,
+    ) {
         metrics.limit_reached(limit);
         if let Some(times) = self.count(limit, Instant::now()) {
             tracing::warn!(limit, times, %who, "a limit was reached");

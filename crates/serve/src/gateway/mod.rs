@@ -37,7 +37,7 @@ mod visible;
 mod wire;
 
 pub use server::{BoundListener, ServeError};
-pub use settings::Settings;
-pub use state::{Gateway, GatewayParts, Reload, Services};
+pub use settings::GatewaySettings;
+pub use state::{Gateway, GatewayParts, Services, SettingsReload};
 pub use stopping::Deadline;
-pub use tls::{Tls, TlsError};
+pub use tls::{ServerCertificate, TlsError};

@@ -21,14 +21,14 @@ use tracing::{Instrument as _, Level};
 
 use super::Gateway;
 use super::connections::Connected;
-use super::error::Error;
+use super::error::GatewayError;
 use super::in_flight::InFlightGuard;
-use super::metrics::Metrics;
+use super::metrics::GatewayMetrics;
 use super::peer;
 use super::request_id::REQUEST_ID;
 use crate::account::AccountId;
 use crate::service::Service;
-use crate::service::meter::{ABANDONED, Operation, Outcome};
+use crate::service::meter::{ABANDONED, AnswerOutcome, ServiceOperation};
 use crate::task::TaskId;
 
 /// Path prefix of the chat adapters.
@@ -48,7 +48,7 @@ pub(super) struct RequestFacts {
     /// Its slot among the key's requests in flight, once the request is authenticated.
     pub(super) place: OnceLock<InFlightGuard>,
     /// The service and operation, once the request is authorized.
-    pub(super) asked: OnceLock<(Arc<Service>, Operation)>,
+    pub(super) asked: OnceLock<(Arc<Service>, ServiceOperation)>,
 }
 
 /// The owner of a request's key.
@@ -147,7 +147,7 @@ where
             let answer = timed(&line.gateway.metrics, answer);
             let response = match stopping.unless_cut(answer, has_own_task).await {
                 Some(answer) => answer?,
-                None => Error::stopping().into_response(),
+                None => GatewayError::stopping().into_response(),
             };
             Ok(line.end(response))
         })
@@ -155,7 +155,7 @@ where
 }
 
 /// Measures how long each poll of a future occupies its thread.
-async fn timed<T>(metrics: &Metrics, work: impl Future<Output = T>) -> T {
+async fn timed<T>(metrics: &GatewayMetrics, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
         let began = Instant::now();
@@ -222,7 +222,7 @@ impl LogLine {
 
     /// Completes the response and logs the request.
     fn end(mut self, mut response: Response) -> Response {
-        let error = response.extensions_mut().remove::<Error>();
+        let error = response.extensions_mut().remove::<GatewayError>();
         let made = response.extensions_mut().remove::<CreatedTask>();
         let mut answer = RequestOutcome {
             made: made.map(|made| made.0),
@@ -260,7 +260,7 @@ impl LogLine {
         if let (Some((service, operation)), Some(whose)) =
             (self.known.asked.get(), self.known.caller.get())
         {
-            let outcome = Outcome::of_status(status);
+            let outcome = AnswerOutcome::of_status(status);
             let account = (whose.id, whose.account.as_str());
             service.meter.count(account, *operation, outcome, took);
         }
@@ -345,13 +345,13 @@ impl fmt::Display for TaskName<'_> {
 }
 
 /// Returns an error unless the request has exactly one `Host`, as HTTP/1.1 requires.
-fn check_host(request: &Request) -> Option<Error> {
+fn check_host(request: &Request) -> Option<GatewayError> {
     if request.version() != Version::HTTP_11 {
         return None;
     }
     let hosts = request.headers().get_all(header::HOST).iter().count();
     (hosts != 1).then(|| {
         let message = format!("invalid `Host`: expected exactly one field, got {hosts}");
-        Error::bad_request(message).with("place", "Host")
+        GatewayError::bad_request(message).with("place", "Host")
     })
 }

@@ -26,7 +26,7 @@ use utoipa::{Modify, OpenApi};
         (name = "health", description = "Health of the server; needs no key"),
     ),
 )]
-struct Document;
+struct OpenApiFrame;
 
 struct Keys;
 
@@ -42,5 +42,5 @@ impl Modify for Keys {
 
 /// Returns the document without paths.
 pub(super) fn frame() -> utoipa::openapi::OpenApi {
-    Document::openapi()
+    OpenApiFrame::openapi()
 }

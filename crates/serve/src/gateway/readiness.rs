@@ -10,8 +10,8 @@ use axum::http::StatusCode;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::error::Error;
-use super::settings::Settings;
+use super::error::GatewayError;
+use super::settings::GatewaySettings;
 use crate::database::{self, DatabaseError};
 use crate::task::TaskStore;
 
@@ -20,15 +20,15 @@ const CACHE_TIME: Duration = Duration::from_millis(500);
 
 /// The last result and its time.
 #[derive(Debug, Default)]
-pub(super) struct ReadinessCache(Mutex<Option<(Instant, Result<(), Error>)>>);
+pub(super) struct ReadinessCache(Mutex<Option<(Instant, Result<(), GatewayError>)>>);
 
 impl ReadinessCache {
     /// Returns an error if the server cannot store new work.
     pub(super) async fn ready(
         &self,
-        settings: &Settings,
+        settings: &GatewaySettings,
         store: &dyn TaskStore,
-    ) -> Result<(), Error> {
+    ) -> Result<(), GatewayError> {
         let mut last = self.0.lock().await;
         if let Some((_, found)) = last.as_ref().filter(|(at, _)| at.elapsed() < CACHE_TIME) {
             return found.clone();
@@ -39,14 +39,14 @@ impl ReadinessCache {
     }
 }
 
-async fn look(settings: &Settings, store: &dyn TaskStore) -> Result<(), Error> {
+async fn look(settings: &GatewaySettings, store: &dyn TaskStore) -> Result<(), GatewayError> {
     let least = settings.limits.disk_free_bytes;
     let directory = &settings.data_dir;
     if let Some(free) = database::free_bytes(directory)
         && free < least
     {
         let path = directory.display().to_string();
-        let full = Error::from(DatabaseError::Full { path });
+        let full = GatewayError::from(DatabaseError::Full { path });
         let error = not_ready(full).with("freeBytes", free);
         return Err(error.with("leastFreeBytes", least));
     }
@@ -55,10 +55,10 @@ async fn look(settings: &Settings, store: &dyn TaskStore) -> Result<(), Error> {
 }
 
 /// Wraps the reason into the error of a server that is not ready.
-pub(super) fn not_ready(mut reason: Error) -> Error {
+pub(super) fn not_ready(mut reason: GatewayError) -> GatewayError {
     let message = format!("the server is not ready: {}", reason.message);
     let detail = reason.take_detail();
-    let error = Error::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message);
+    let error = GatewayError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message);
     let error = error.with("reason", json!(reason.code)).retry_after(1);
     match detail {
         Some(detail) => error.because(&detail),

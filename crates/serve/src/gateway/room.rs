@@ -9,8 +9,8 @@ use std::time::Duration;
 use axum::http::StatusCode;
 
 use super::Gateway;
-use super::error::Error;
-use super::stored::StoredBytes;
+use super::error::GatewayError;
+use super::stored::AccountBytes;
 use crate::account::AccountId;
 
 /// How long a count of datasets and files is cached.
@@ -38,8 +38,8 @@ async fn counted_in(directory: PathBuf) -> u64 {
 
 impl Gateway {
     /// Returns the stored bytes of an account.
-    pub(super) async fn stored(&self, account: AccountId) -> Result<StoredBytes, Error> {
-        let stored = StoredBytes {
+    pub(super) async fn stored(&self, account: AccountId) -> Result<AccountBytes, GatewayError> {
+        let stored = AccountBytes {
             tasks: self.store.stored(account).await?,
             ..self.stored_beside_tasks(account).await?
         };
@@ -48,7 +48,7 @@ impl Gateway {
     }
 
     /// Returns a cached count of an account's stored bytes; `None` if counting fails.
-    pub(super) async fn stored_lately(&self, account: AccountId) -> Option<StoredBytes> {
+    pub(super) async fn stored_lately(&self, account: AccountId) -> Option<AccountBytes> {
         match self.on_disk.all.recent(account, METRICS_CACHE_TIME) {
             Some(stored) => Some(stored),
             None => self.stored(account).await.ok(),
@@ -59,13 +59,13 @@ impl Gateway {
     pub(super) async fn stored_beside_tasks(
         &self,
         account: AccountId,
-    ) -> Result<StoredBytes, Error> {
+    ) -> Result<AccountBytes, GatewayError> {
         if let Some(stored) = self.on_disk.beside_tasks.recent(account, CACHE_TIME) {
             return Ok(stored);
         }
         let datasets = self.jobs.store().datasets(Some(account)).await?;
         let (packages, caches) = self.jobs.directories_of(account);
-        let stored = StoredBytes {
+        let stored = AccountBytes {
             tasks: 0,
             datasets: datasets.iter().map(|dataset| dataset.is.size).sum(),
             packages: counted_in(packages).await,
@@ -77,7 +77,7 @@ impl Gateway {
 
     /// Returns the bytes that an account may still store; `None` is unlimited. If the limit is
     /// reached, its caches are removed first. Fails if the account is still over the limit.
-    pub(super) async fn room(&self, account: AccountId) -> Result<Option<u64>, Error> {
+    pub(super) async fn room(&self, account: AccountId) -> Result<Option<u64>, GatewayError> {
         let limit = self.settings.limits.stored_bytes;
         if limit == 0 {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Gateway {
         let held = stored.total();
         match limit.checked_sub(held) {
             Some(left) if left > 0 => Ok(Some(left)),
-            _ => Err(Error::too_much_stored(held, limit)),
+            _ => Err(GatewayError::too_much_stored(held, limit)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Gateway {
     }
 }
 
-impl Error {
+impl GatewayError {
     /// The account has reached its storage limit.
     pub(super) fn too_much_stored(held: u64, limit: u64) -> Self {
         let message = format!(

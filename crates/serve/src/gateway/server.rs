@@ -29,13 +29,13 @@ use tower::ServiceExt as _;
 
 use super::closing;
 use super::connections::{Connected, Connections, OpenConnection, RequestGuard};
-use super::error::Error;
+use super::error::GatewayError;
 use super::observe::RequestFacts;
 use super::peer::Audience;
 use super::request_id::REQUEST_ID;
-use super::settings::Settings;
-use super::stopping::{Deadline, Stage};
-use super::tls::{HTTP2, Tls};
+use super::settings::GatewaySettings;
+use super::stopping::{Deadline, ShutdownStage};
+use super::tls::{HTTP2, ServerCertificate};
 use super::unread::lend;
 use super::wire::{ErrorAnswer, ExchangeGuard, ExchangeState, RejectReason, Wire};
 use super::{Gateway, routes};
@@ -135,7 +135,7 @@ impl BoundListener {
     pub async fn serve(
         self,
         gateway: Arc<Gateway>,
-        tls: Option<Tls>,
+        tls: Option<ServerCertificate>,
         stop: impl Future<Output = Deadline>,
     ) {
         let settings = &gateway.settings;
@@ -329,7 +329,7 @@ impl Serving {
     async fn end(self, listener: TcpListener, deadline: Deadline) {
         let gateway = Arc::clone(&self.gateway);
         let stopping = &gateway.stopping;
-        stopping.set(Stage::Draining);
+        stopping.set(ShutdownStage::Draining);
         let now = Instant::now();
         self.accept_last(listener, deadline.cut.min(now + LAST_REQUESTS_TIME))
             .await;
@@ -344,7 +344,7 @@ impl Serving {
                 .await
                 .is_err()
             {
-                stopping.set(Stage::CutOff);
+                stopping.set(ShutdownStage::CutOff);
                 self.connections.wake_all();
                 if tokio::time::timeout_at(deadline.end, &mut ended)
                     .await
@@ -369,10 +369,10 @@ impl Serving {
 fn error_answer(gateway: Arc<Gateway>) -> ErrorAnswer {
     Arc::new(move |refused| {
         let error = match refused {
-            RejectReason::ByLibrary(status) => Error::no_request(status),
-            RejectReason::Ambiguous => Error::two_lengths(),
-            RejectReason::NoConnection => Error::too_many_connections(),
-            RejectReason::Stopping => Error::stopping(),
+            RejectReason::ByLibrary(status) => GatewayError::no_request(status),
+            RejectReason::Ambiguous => GatewayError::two_lengths(),
+            RejectReason::NoConnection => GatewayError::too_many_connections(),
+            RejectReason::Stopping => GatewayError::stopping(),
         };
         let status = error.status;
         let id = gateway.request_ids.of(&HeaderMap::new());
@@ -431,7 +431,7 @@ fn stays_open(request: &Request<Incoming>) -> bool {
 /// Returns the error for a request on an extra connection that is not a health check.
 fn refused(gateway: &Gateway, headers: &HeaderMap) -> Response<Body> {
     let id = gateway.request_ids.of(headers);
-    let error = Error::too_many_connections();
+    let error = GatewayError::too_many_connections();
     gateway.metrics.unreadable_request(error.status.as_u16());
     let mut answer = error.render(id.to_str().unwrap_or_default());
     answer.headers_mut().insert(REQUEST_ID, id);
@@ -472,7 +472,7 @@ impl HttpBody for GuardedBody {
     }
 }
 
-fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+fn builder(settings: &GatewaySettings) -> auto::Builder<TokioExecutor> {
     let limits = &settings.limits;
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

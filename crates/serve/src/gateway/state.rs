@@ -12,19 +12,19 @@ use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::error::Error;
+use super::error::GatewayError;
 use super::in_flight::InFlight;
 use super::limit_met::LimitLog;
-use super::metrics::Metrics;
+use super::metrics::GatewayMetrics;
 use super::readiness::ReadinessCache;
 use super::request_id::RequestIds;
-use super::settings::{Changes, Settings};
+use super::settings::{Changes, GatewaySettings};
 use super::stopping::ShutdownState;
 use super::stored::StorageCache;
 use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts, number};
 use crate::database::Timestamp;
 use crate::service::engine::Engines;
-use crate::service::{BodyMemory, Catalog, Kind, Service, ServiceSettings, Unserved};
+use crate::service::{BodyMemory, Catalog, Service, ServiceKind, ServiceSettings, Unserved};
 use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore, Waiters};
 use crate::train::Jobs;
 
@@ -34,10 +34,10 @@ const DAY: i64 = 86_400;
 /// The shared state of all request handlers.
 pub struct Gateway {
     parts: GatewayParts,
-    pub(super) metrics: Metrics,
+    pub(super) metrics: GatewayMetrics,
     pub(super) request_ids: RequestIds,
     pub(super) started: Instant,
-    reload: Mutex<Option<Reload>>,
+    reload: Mutex<Option<SettingsReload>>,
     pub(super) limits_met: LimitLog,
     pub(super) stopping: ShutdownState,
     pub(super) looked: ReadinessCache,
@@ -47,15 +47,15 @@ pub struct Gateway {
 }
 
 /// Applies changed settings; returns the changes, or an error message.
-pub type Reload = Box<dyn Fn() -> Result<Changes, String> + Send>;
+pub type SettingsReload = Box<dyn Fn() -> Result<Changes, String> + Send>;
 
 /// The parts of a gateway, for [`Gateway::new`]. Every handler reads them.
 #[derive(Clone)]
 pub struct GatewayParts {
     /// Settings at the start. Settings that need a restart are read from here.
-    pub settings: Settings,
+    pub settings: GatewaySettings,
     /// Current settings, which a reload replaces.
-    pub current: Arc<ArcSwap<Settings>>,
+    pub current: Arc<ArcSwap<GatewaySettings>>,
     /// Accounts and keys.
     pub directory: Arc<Directory>,
     /// Predict configs.
@@ -120,7 +120,7 @@ impl Services {
 
     /// Returns the service from which an untrained service is derived.
     pub(super) fn base_of(&self, service: &Service) -> Option<Arc<Service>> {
-        let Kind::Untrained(untrained) = &service.kind else {
+        let ServiceKind::Untrained(untrained) = &service.kind else {
             return None;
         };
         self.find(untrained.base_owner, &untrained.base.to_string())
@@ -230,7 +230,7 @@ impl Gateway {
             parts,
             in_flight: InFlight::default(),
             on_disk: StorageCache::default(),
-            metrics: Metrics::default(),
+            metrics: GatewayMetrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),
             limits_met: LimitLog::default(),
@@ -241,12 +241,12 @@ impl Gateway {
     }
 
     /// Returns the current settings, with all reloads applied.
-    pub fn current(&self) -> Guard<Arc<Settings>> {
+    pub fn current(&self) -> Guard<Arc<GatewaySettings>> {
         self.current.load()
     }
 
     /// Sets the function that [`Self::reload`] calls.
-    pub fn set_reload(&self, reload: Reload) {
+    pub fn set_reload(&self, reload: SettingsReload) {
         *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
     }
 
@@ -281,15 +281,15 @@ impl Gateway {
         caller: AccountId,
         account: &str,
         model: &str,
-    ) -> Result<Arc<Service>, Error> {
+    ) -> Result<Arc<Service>, GatewayError> {
         let snapshot = self.directory.snapshot();
         let owner = snapshot.account(account).map(|account| account.id);
         let found = owner.and_then(|owner| self.services.find(owner, model));
         match found {
             Some(service) if service.owner == caller || service.settings.public => Ok(service),
-            None if owner == Some(caller) => Err(Error::no_service(model)),
+            None if owner == Some(caller) => Err(GatewayError::no_service(model)),
             // Others must not learn which services exist.
-            _ => Err(Error::not_public()),
+            _ => Err(GatewayError::not_public()),
         }
     }
 
@@ -304,14 +304,14 @@ impl Gateway {
         account: AccountId,
         limit: Limit,
         now: Timestamp,
-    ) -> Result<(), Error> {
+    ) -> Result<(), GatewayError> {
         let admitted = self.store.admit(account, limit, now).await;
         admitted.map_err(|error| self.refusal(account, error))
     }
 
     /// Returns the error for a request that exceeds its account's limits. The message names the
     /// setting that an operator can change.
-    pub(super) fn refusal(&self, account: AccountId, error: EnqueueError) -> Error {
+    pub(super) fn refusal(&self, account: AccountId, error: EnqueueError) -> GatewayError {
         let accounts = self.directory.snapshot();
         let Some(account) = accounts.by_id(account) else {
             return error.into();
@@ -328,7 +328,7 @@ impl Gateway {
             }
             _ => return error.into(),
         };
-        let mut refused = Error::from(error);
+        let mut refused = GatewayError::from(error);
         refused.message = format!("{}; {changes}", refused.message);
         refused
     }

@@ -1,6 +1,7 @@
 //! Graceful shutdown of the server: it drains requests, cuts off the rest, then ends.
 //!
-//! A server goes through the stages of [`Stage`]. Requests and connections watch the current stage.
+//! A server goes through the stages of [`ShutdownStage`]. Requests and connections watch the
+//! current stage.
 //!
 //! Invariant: all listeners and requests share one [`Deadline`], within one grace period.
 
@@ -27,7 +28,7 @@ pub struct Deadline {
 
 /// The stage of a server's shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum ShutdownStage {
     /// The server accepts requests.
     Serving,
     /// The server lets requests end. Requests that wait for a task to finish return its current
@@ -40,7 +41,7 @@ pub(super) enum Stage {
 /// Publishes the stage of the server to its requests.
 #[derive(Debug)]
 pub(super) struct ShutdownState {
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<ShutdownStage>,
     is_cut_off: AtomicBool,
     cut_requests: AtomicUsize,
 }
@@ -62,22 +63,22 @@ impl ShutdownState {
     /// Returns the state of a server that accepts requests.
     pub(super) fn new() -> Self {
         Self {
-            stage: watch::Sender::new(Stage::Serving),
+            stage: watch::Sender::new(ShutdownStage::Serving),
             is_cut_off: AtomicBool::new(false),
             cut_requests: AtomicUsize::new(0),
         }
     }
 
     /// Moves the server to a stage.
-    pub(super) fn set(&self, stage: Stage) {
+    pub(super) fn set(&self, stage: ShutdownStage) {
         self.is_cut_off
-            .store(stage == Stage::CutOff, Ordering::Release);
+            .store(stage == ShutdownStage::CutOff, Ordering::Release);
         self.stage.send_replace(stage);
     }
 
     /// Returns `true` while the server accepts requests.
     pub(super) fn is_serving(&self) -> bool {
-        *self.stage.borrow() == Stage::Serving
+        *self.stage.borrow() == ShutdownStage::Serving
     }
 
     /// Waits for the answer of a request; returns `None` if the request is cut off first.
@@ -91,7 +92,7 @@ impl ShutdownState {
         has_own_task: bool,
     ) -> Option<T> {
         let mut answer = pin!(answer);
-        let mut cut = has_own_task.then(|| Box::pin(self.reached(Stage::CutOff)));
+        let mut cut = has_own_task.then(|| Box::pin(self.reached(ShutdownStage::CutOff)));
         let answered = poll_fn(|context| {
             if let Poll::Ready(answer) = answer.as_mut().poll(context) {
                 return Poll::Ready(Some(answer));
@@ -114,7 +115,7 @@ impl ShutdownState {
     }
 
     /// Waits until the server has reached a stage.
-    pub(super) async fn reached(&self, stage: Stage) {
+    pub(super) async fn reached(&self, stage: ShutdownStage) {
         let mut watched = self.stage.subscribe();
         // The sender lives as long as `self`.
         let _ = watched.wait_for(|now| *now >= stage).await;

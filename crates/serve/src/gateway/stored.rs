@@ -11,7 +11,7 @@ use crate::account::AccountId;
 
 /// Stored bytes of an account, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct StoredBytes {
+pub(super) struct AccountBytes {
     pub(super) tasks: u64,
     pub(super) datasets: u64,
     pub(super) packages: u64,
@@ -27,9 +27,9 @@ pub(super) struct StorageCache {
 
 /// Counts of accounts, with the time of each.
 #[derive(Debug, Default)]
-pub(super) struct CachedCounts(Mutex<HashMap<AccountId, (Instant, StoredBytes)>>);
+pub(super) struct CachedCounts(Mutex<HashMap<AccountId, (Instant, AccountBytes)>>);
 
-impl StoredBytes {
+impl AccountBytes {
     /// Returns the sum of all kinds.
     pub(super) fn total(self) -> u64 {
         self.beside_tasks().saturating_add(self.tasks)
@@ -60,18 +60,18 @@ impl StorageCache {
 }
 
 impl CachedCounts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<AccountId, (Instant, StoredBytes)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<AccountId, (Instant, AccountBytes)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the count of an account, unless it is older than `believed`.
-    pub(super) fn recent(&self, account: AccountId, believed: Duration) -> Option<StoredBytes> {
+    pub(super) fn recent(&self, account: AccountId, believed: Duration) -> Option<AccountBytes> {
         let (counted, stored) = self.lock().get(&account).copied()?;
         (counted.elapsed() < believed).then_some(stored)
     }
 
     /// Stores a new count of an account.
-    pub(super) fn counted(&self, account: AccountId, stored: StoredBytes) {
+    pub(super) fn counted(&self, account: AccountId, stored: AccountBytes) {
         self.lock().insert(account, (Instant::now(), stored));
     }
 }

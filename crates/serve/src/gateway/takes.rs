@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::account::PredictConfig;
 use crate::service::{
-    Device, InputDescription, Kind, MethodDescription, Service, Takes, TextLimits,
+    Device, InputDescription, MethodDescription, MethodTakes, Service, ServiceKind, TextLimits,
 };
 use pkgtool_engine::tensor::DType;
 use pkgtool_engine::tensor::input::Extent;
@@ -47,27 +47,27 @@ pub(super) struct BodySchemas {
 }
 
 /// A predict config and the inputs accepted with it.
-struct ConfigChoice<'d> {
+struct ConfigInputs<'d> {
     /// `None` for a request without one.
     config: Option<Value>,
-    takes: &'d Takes,
+    takes: &'d MethodTakes,
 }
 
 /// Returns the schemas of a service's bodies. Returns `None` for a service with a format of its
 /// own, or without an engine that runs it.
 pub(super) fn body_schemas(service: &Service, stored: &[PredictConfig]) -> Option<BodySchemas> {
-    let Kind::Device(device) = &service.kind else {
+    let ServiceKind::Device(device) = &service.kind else {
         return None;
     };
     let default = stored.iter().find(|config| config.is_default);
     let default = default.map(|config| config.config.as_str());
     let without = takes(device, default);
     let mut choices = Vec::new();
-    choices.extend(without.map(|takes| ConfigChoice {
+    choices.extend(without.map(|takes| ConfigInputs {
         config: None,
         takes,
     }));
-    choices.extend(takes(device, None).map(|takes| ConfigChoice {
+    choices.extend(takes(device, None).map(|takes| ConfigInputs {
         config: Some(json!({})),
         takes,
     }));
@@ -75,7 +75,7 @@ pub(super) fn body_schemas(service: &Service, stored: &[PredictConfig]) -> Optio
     let methods = methods.iter().take(MAX_METHODS).map(config_of);
     choices.extend(methods.clone().filter_map(|config| {
         let takes = takes(device, Some(&config.to_string()))?;
-        Some(ConfigChoice {
+        Some(ConfigInputs {
             config: Some(config),
             takes,
         })
@@ -100,7 +100,7 @@ pub(super) fn body_schemas(service: &Service, stored: &[PredictConfig]) -> Optio
 }
 
 /// Returns the inputs accepted with a config, if an engine can run it.
-fn takes<'d>(device: &'d Device, config: Option<&str>) -> Option<&'d Takes> {
+fn takes<'d>(device: &'d Device, config: Option<&str>) -> Option<&'d MethodTakes> {
     device.takes(device.method_index(config).ok()?)
 }
 
@@ -125,7 +125,7 @@ fn any_of(mut schemas: Vec<Value>) -> Value {
 }
 
 /// Returns the schema of a body with data and config as JSON.
-fn json_form_schema(choice: &ConfigChoice<'_>) -> Value {
+fn json_form_schema(choice: &ConfigInputs<'_>) -> Value {
     let (config, required) = match &choice.config {
         None => (json!({"type": "null"}), json!(["data"])),
         Some(config) => (json!({"const": config}), json!(["data", "config"])),
@@ -134,7 +134,7 @@ fn json_form_schema(choice: &ConfigChoice<'_>) -> Value {
 }
 
 /// Returns the schema of a body with data and config as strings.
-fn texts(choice: &ConfigChoice<'_>) -> Value {
+fn texts(choice: &ConfigInputs<'_>) -> Value {
     let (config, required) = match &choice.config {
         None => (json!({"type": "null"}), json!(["data"])),
         Some(config) => (
@@ -166,7 +166,7 @@ fn object(data: &Value, config: &Value, required: &Value) -> Value {
 }
 
 /// Returns the schema of a method's data.
-fn data(takes: &Takes) -> Value {
+fn data(takes: &MethodTakes) -> Value {
     let tensors = tensors(takes);
     match takes.texts.and_then(texts_of) {
         Some(texts) => json!({"anyOf": [tensors, texts]}),
@@ -199,7 +199,7 @@ fn texts_of(takes: TextLimits) -> Option<Value> {
 }
 
 /// Returns the schema of a list with one tensor per input.
-fn tensors(takes: &Takes) -> Value {
+fn tensors(takes: &MethodTakes) -> Value {
     let count = takes.inputs.len();
     let mut schemas: Vec<Value> = takes.inputs.iter().map(input).collect();
     let mut inputs = json!({"type": "array", "minItems": count, "maxItems": count});
@@ -298,7 +298,7 @@ fn element(input: &InputDescription) -> Value {
 
 /// Returns a regular expression for texts that are the data of a method; `None` if it would be too
 /// long.
-fn pattern(takes: &Takes) -> Option<String> {
+fn pattern(takes: &MethodTakes) -> Option<String> {
     let inputs = takes.inputs.iter().map(|input| {
         let written = if let Some(fixed) = &input.fixed {
             literal(fixed)

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tokio_rustls::TlsAcceptor;
 
 use super::Gateway;
-use super::settings::Settings;
+use super::settings::GatewaySettings;
 use super::settings::Tls as Files;
 
 /// How often the files are checked for changes. They are small and compared by content, so every
@@ -42,7 +42,7 @@ pub struct TlsError {
 
 /// Certificate and key. Clones share them.
 #[derive(Clone)]
-pub struct Tls {
+pub struct ServerCertificate {
     pub(super) acceptor: TlsAcceptor,
     current: Arc<CurrentCertificate>,
 }
@@ -68,9 +68,9 @@ impl ResolvesServerCert for CurrentCertificate {
     }
 }
 
-impl Tls {
+impl ServerCertificate {
     /// Loads the files that the settings name; returns `None` if TLS is not configured.
-    pub fn read(settings: &Settings) -> Result<Option<Self>, TlsError> {
+    pub fn read(settings: &GatewaySettings) -> Result<Option<Self>, TlsError> {
         let files = &settings.tls;
         if files.certificate.as_os_str().is_empty() {
             return Ok(None);
@@ -112,7 +112,7 @@ impl Tls {
     }
 
     /// Reads the files again and logs a change.
-    pub fn renew_now(&self, settings: &Settings) -> Result<(), TlsError> {
+    pub fn renew_now(&self, settings: &GatewaySettings) -> Result<(), TlsError> {
         if self.renew(&settings.tls)? {
             log_renewed(&settings.tls);
         }

@@ -11,7 +11,7 @@ mod page;
 
 pub use family::{BoundedFamily, Family};
 pub use histogram::Histogram;
-pub use page::{Format, MetricValue, Page, Samples};
+pub use page::{MetricValue, Page, PageFormat, Samples};
 
 /// Label of the series for all keys beyond a bound.
 pub const OTHER_LABEL: &str = "other";

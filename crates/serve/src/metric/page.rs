@@ -9,7 +9,7 @@ use super::Histogram;
 
 /// The format of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum PageFormat {
     /// Prometheus' text format, version 0.0.4.
     Text,
     /// `OpenMetrics`, version 1.0.0.
@@ -28,7 +28,7 @@ pub enum MetricValue {
 /// A page that is being written.
 #[derive(Debug)]
 pub struct Page {
-    format: Format,
+    format: PageFormat,
     text: String,
 }
 
@@ -39,7 +39,7 @@ pub struct Samples<'p> {
     name: String,
 }
 
-impl Format {
+impl PageFormat {
     /// Returns the format that a client prefers in `Accept`; text by default.
     pub fn accepted(accept: Option<&str>) -> Self {
         let mut best = [0_u16; 2];
@@ -94,7 +94,7 @@ fn thousandths(weight: &str) -> u16 {
 
 impl Page {
     /// Creates an empty page.
-    pub fn new(format: Format) -> Self {
+    pub fn new(format: PageFormat) -> Self {
         Self {
             format,
             text: String::with_capacity(16 << 10),
@@ -105,8 +105,8 @@ impl Page {
     pub fn counter(&mut self, name: &str, help: &str) -> Samples<'_> {
         let series = format!("{name}_total");
         let named = match self.format {
-            Format::Text => &series,
-            Format::OpenMetrics => name,
+            PageFormat::Text => &series,
+            PageFormat::OpenMetrics => name,
         };
         Self::head(&mut self.text, named, "counter", help);
         self.samples(series)
@@ -123,8 +123,8 @@ impl Page {
     pub fn info(&mut self, name: &str, help: &str) -> Samples<'_> {
         let series = format!("{name}_info");
         match self.format {
-            Format::Text => Self::head(&mut self.text, &series, "gauge", help),
-            Format::OpenMetrics => Self::head(&mut self.text, name, "info", help),
+            PageFormat::Text => Self::head(&mut self.text, &series, "gauge", help),
+            PageFormat::OpenMetrics => Self::head(&mut self.text, name, "info", help),
         }
         self.samples(series)
     }
@@ -137,7 +137,7 @@ impl Page {
 
     /// Returns the text.
     pub fn finish(mut self) -> String {
-        if self.format == Format::OpenMetrics {
+        if self.format == PageFormat::OpenMetrics {
             self.text.push_str("# EOF\n");
         }
         self.text
@@ -253,27 +253,30 @@ mod tests {
                           application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for (accept, format) in [
-            (None, Format::Text),
-            (Some("*/*"), Format::Text),
-            (Some("text/html, */*;q=0.8"), Format::Text),
-            (Some("text/plain; version=0.0.4"), Format::Text),
-            (Some(prometheus), Format::OpenMetrics),
-            (Some("Application/OpenMetrics-Text"), Format::OpenMetrics),
-            (Some("application/openmetrics-text;q=0"), Format::Text),
+            (None, PageFormat::Text),
+            (Some("*/*"), PageFormat::Text),
+            (Some("text/html, */*;q=0.8"), PageFormat::Text),
+            (Some("text/plain; version=0.0.4"), PageFormat::Text),
+            (Some(prometheus), PageFormat::OpenMetrics),
+            (
+                Some("Application/OpenMetrics-Text"),
+                PageFormat::OpenMetrics,
+            ),
+            (Some("application/openmetrics-text;q=0"), PageFormat::Text),
             (
                 Some("application/openmetrics-text;version=2.0.0"),
-                Format::Text,
+                PageFormat::Text,
             ),
             (
                 Some("application/openmetrics-text;q=0.3, text/plain;q=0.4"),
-                Format::Text,
+                PageFormat::Text,
             ),
             (
                 Some("application/openmetrics-text;q=x"),
-                Format::OpenMetrics,
+                PageFormat::OpenMetrics,
             ),
         ] {
-            assert_eq!(Format::accepted(accept), format, "{accept:?}");
+            assert_eq!(PageFormat::accepted(accept), format, "{accept:?}");
         }
     }
 
@@ -292,7 +295,7 @@ mod tests {
                 .add_histogram(&[], &histogram);
             page.finish()
         };
-        let text = write(Format::Text);
+        let text = write(PageFormat::Text);
         assert!(text.starts_with(
             "# HELP done_total Done.\n# TYPE done_total counter\n\
              done_total{service=\"a\\\"b\\\\c\\nd\",kind=\"x\"} 3\n\
@@ -301,7 +304,7 @@ mod tests {
         ));
         assert!(text.contains("size_bucket{le=\"2.0\"} 1\n"));
         assert!(text.ends_with("size_bucket{le=\"+Inf\"} 2\nsize_sum 1002\nsize_count 2\n"));
-        let open = write(Format::OpenMetrics);
+        let open = write(PageFormat::OpenMetrics);
         assert!(open.contains("# TYPE done counter\ndone_total{"));
         assert!(open.contains("# TYPE build info\nbuild_info{"));
         assert!(open.ends_with("# EOF\n"));

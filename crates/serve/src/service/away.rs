@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::turns::Turns;
+use super::turns::ResourceTurns;
 use super::{CallError, Request};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::{Client, MOST_WAITING, ParserError};
@@ -35,13 +35,13 @@ pub(super) fn is_small(body: &[u8]) -> bool {
 
 /// Decodes large bodies on half of the processors, with accounts taking turns.
 #[derive(Debug)]
-pub(super) struct Decoding(Arc<Turns>);
+pub(super) struct Decoding(Arc<ResourceTurns>);
 
 impl Default for Decoding {
     fn default() -> Self {
         let processors = std::thread::available_parallelism();
         let processors = processors.map_or(1, std::num::NonZeroUsize::get);
-        Self(Turns::new(processors / 2, MAX_WAITING_BODIES))
+        Self(ResourceTurns::new(processors / 2, MAX_WAITING_BODIES))
     }
 }
 

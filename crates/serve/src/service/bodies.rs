@@ -28,7 +28,7 @@ const MAX_IDLE_ACCOUNTS: usize = 1024;
 /// The memory budget for request bodies.
 pub struct BodyMemory {
     most: usize,
-    used: Mutex<Usage>,
+    used: Mutex<MemoryUsage>,
     freed: Notify,
     /// Number of waiters for memory.
     waiting: AtomicUsize,
@@ -38,7 +38,7 @@ pub struct BodyMemory {
 struct WaiterCount<'m>(&'m AtomicUsize);
 
 #[derive(Debug, Default)]
-struct Usage {
+struct MemoryUsage {
     all: usize,
     accounts: HashMap<AccountId, AccountUsage>,
 }
@@ -71,7 +71,7 @@ pub enum OutOfBodyMemory {
 
 /// A body that is being received.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct BodyBuffer {
     holding: BodyReservation,
     kept: BodyStorage,
     length: usize,
@@ -163,7 +163,7 @@ impl BodyMemory {
         }
     }
 
-    fn used(&self) -> MutexGuard<'_, Usage> {
+    fn used(&self) -> MutexGuard<'_, MemoryUsage> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -181,7 +181,7 @@ impl Drop for WaiterCount<'_> {
     }
 }
 
-impl Usage {
+impl MemoryUsage {
     /// Adds bytes to a holding of an account that has `others` other holdings.
     fn add(
         &mut self,
@@ -250,7 +250,7 @@ impl Drop for BodyReservation {
     }
 }
 
-impl Buffer {
+impl BodyBuffer {
     /// Creates a buffer for at most `most` bytes, which the holding may cover in part. Its `beside`
     /// bytes are reserved for a decoder and released when the body is complete.
     pub fn new(holding: BodyReservation, beside: usize, most: usize) -> Self {
@@ -394,7 +394,7 @@ mod tests {
         let memory = BodyMemory::new(4 << 20);
         for length in [10, MAX_HEAP_BYTES + 1, 1 << 20, 10] {
             let holding = memory.take(ONE, 0).expect("there is room");
-            let mut buffer = Buffer::new(holding, 0, 2 << 20);
+            let mut buffer = BodyBuffer::new(holding, 0, 2 << 20);
             let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
             for chunk in bytes.chunks(1000) {
                 buffer.push(chunk).expect("there is room");
@@ -408,7 +408,7 @@ mod tests {
             assert_eq!(memory.held(), 0);
         }
         let holding = memory.take(ONE, 0).expect("there is room");
-        let mut buffer = Buffer::new(holding, 0, 100);
+        let mut buffer = BodyBuffer::new(holding, 0, 100);
         assert_eq!(buffer.push(&[0; 101]), Err(OutOfBodyMemory::Full));
     }
 

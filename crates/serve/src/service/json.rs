@@ -52,7 +52,7 @@ pub(super) fn unwrapped(text: &str) -> Result<Cow<'_, str>, Refusal> {
 /// Parses an object and rejects duplicate keys.
 pub(crate) fn members<'a>(text: &'a str, place: &str) -> Result<Object<'a>, Refusal> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let members = deserializer.deserialize_any(Members);
+    let members = deserializer.deserialize_any(ObjectVisitor);
     let members = members.and_then(|members| deserializer.end().map(|()| members));
     members.map_err(|error| syntax_error(place, text, "an object", &error))
 }
@@ -195,9 +195,9 @@ fn new_key<'de, A: MapAccess<'de>>(
     Ok(Some(key))
 }
 
-struct Members;
+struct ObjectVisitor;
 
-impl<'de> Visitor<'de> for Members {
+impl<'de> Visitor<'de> for ObjectVisitor {
     type Value = Object<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Members {
+impl<'de> DeserializeSeed<'de> for ObjectVisitor {
     type Value = Object<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -276,7 +276,7 @@ impl<'de> Visitor<'de> for WithList<'_> {
             if key == self.key {
                 list = Some(map.next_value_seed(Elements {
                     limit: self.limit,
-                    seed: || Members,
+                    seed: || ObjectVisitor,
                 })?);
             } else {
                 rest.push((key, map.next_value()?));

@@ -24,7 +24,7 @@ pub const ABANDONED: u16 = 499;
 #[derive(Debug)]
 pub struct Meters {
     services: BoundedFamily<String, Meter>,
-    accounts: Arc<Accounts>,
+    accounts: Arc<MeteredAccounts>,
 }
 
 /// Metrics of one service, or of all services beyond the limit.
@@ -50,7 +50,7 @@ pub struct Meter {
     pub restarts: AtomicU64,
     /// Sessions that crashed during a run.
     pub deaths: AtomicU64,
-    accounts: Arc<Accounts>,
+    accounts: Arc<MeteredAccounts>,
     by_account: Family<usize, AccountRequests>,
 }
 
@@ -59,12 +59,12 @@ pub struct Meter {
 pub struct AccountRequests {
     /// The account's name.
     pub label: String,
-    counts: [[AtomicU64; Outcome::ALL.len()]; Operation::ALL.len()],
+    counts: [[AtomicU64; AnswerOutcome::ALL.len()]; ServiceOperation::ALL.len()],
 }
 
 /// Kind of request to a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum ServiceOperation {
     /// A synchronous predict.
     Predict,
     /// The creation of a task.
@@ -75,7 +75,7 @@ pub enum Operation {
 
 /// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AnswerOutcome {
     /// Answered or accepted.
     Done,
     /// Rejected as invalid.
@@ -91,19 +91,19 @@ pub enum Outcome {
 }
 
 #[derive(Debug)]
-struct Accounts {
-    known: BoundedFamily<i64, Account>,
+struct MeteredAccounts {
+    known: BoundedFamily<i64, AccountIndex>,
     cpu: Arc<CpuCounts>,
 }
 
 /// Index of an account with its own series; all others have index 0.
 #[derive(Debug)]
-struct Account {
+struct AccountIndex {
     place: usize,
     label: String,
 }
 
-impl Operation {
+impl ServiceOperation {
     /// All operations.
     pub const ALL: [Self; 3] = [Self::Predict, Self::Create, Self::Task];
 
@@ -117,7 +117,7 @@ impl Operation {
     }
 }
 
-impl Outcome {
+impl AnswerOutcome {
     /// All outcomes.
     pub const ALL: [Self; 6] = [
         Self::Done,
@@ -162,11 +162,11 @@ impl Default for Meters {
 impl Meters {
     /// Creates meters with separate series for this many services and accounts.
     pub fn new(services: usize, accounts: usize) -> Self {
-        let other = Account {
+        let other = AccountIndex {
             place: 0,
             label: OTHER_LABEL.to_owned(),
         };
-        let accounts = Arc::new(Accounts {
+        let accounts = Arc::new(MeteredAccounts {
             known: BoundedFamily::new(accounts, other),
             cpu: Arc::default(),
         });
@@ -201,13 +201,13 @@ impl Meters {
     }
 }
 
-impl Accounts {
-    fn of(&self, id: AccountId, name: &str) -> Arc<Account> {
+impl MeteredAccounts {
+    fn of(&self, id: AccountId, name: &str) -> Arc<AccountIndex> {
         if name == OTHER_LABEL {
             // An account with this name would duplicate the series `other`.
             return self.known.rest();
         }
-        self.known.of(&id.0, || Account {
+        self.known.of(&id.0, || AccountIndex {
             // Account numbers are positive.
             place: usize::try_from(id.0).unwrap_or(0),
             label: name.to_owned(),
@@ -216,7 +216,7 @@ impl Accounts {
 }
 
 impl Meter {
-    fn new(label: &str, accounts: &Arc<Accounts>) -> Self {
+    fn new(label: &str, accounts: &Arc<MeteredAccounts>) -> Self {
         Self {
             label: label.to_owned(),
             predicts: Histogram::seconds(),
@@ -237,11 +237,11 @@ impl Meter {
     pub fn count(
         &self,
         (id, name): (AccountId, &str),
-        operation: Operation,
-        outcome: Outcome,
+        operation: ServiceOperation,
+        outcome: AnswerOutcome,
         took: Duration,
     ) {
-        if operation == Operation::Predict {
+        if operation == ServiceOperation::Predict {
             self.predicts.time(took);
         }
         let account = self.accounts.of(id, name);
@@ -274,7 +274,7 @@ impl AccountRequests {
     }
 
     /// Returns the count of an operation with an outcome.
-    pub fn count(&self, operation: Operation, outcome: Outcome) -> u64 {
+    pub fn count(&self, operation: ServiceOperation, outcome: AnswerOutcome) -> u64 {
         self.counts[operation as usize][outcome as usize].load(Relaxed)
     }
 }
@@ -292,8 +292,8 @@ mod tests {
             let meter = meters.of("local", service);
             meter.count(
                 (AccountId(account), &name),
-                Operation::Predict,
-                Outcome::of_status(200),
+                ServiceOperation::Predict,
+                AnswerOutcome::of_status(200),
                 took,
             );
         };
@@ -307,7 +307,7 @@ mod tests {
         let mut seen = Vec::new();
         for meter in meters.all() {
             for account in meter.accounts() {
-                let times = account.count(Operation::Predict, Outcome::Done);
+                let times = account.count(ServiceOperation::Predict, AnswerOutcome::Done);
                 seen.push((meter.label.clone(), account.label.clone(), times));
             }
         }
@@ -330,8 +330,8 @@ mod tests {
             let took = Duration::from_millis(1);
             meter.count(
                 (AccountId(id), name),
-                Operation::Create,
-                Outcome::Done,
+                ServiceOperation::Create,
+                AnswerOutcome::Done,
                 took,
             );
         }
@@ -346,17 +346,17 @@ mod tests {
     #[test]
     fn what_came_of_it_follows_from_the_status() {
         for (status, outcome) in [
-            (200, Outcome::Done),
-            (204, Outcome::Done),
-            (400, Outcome::Refused),
-            (409, Outcome::Refused),
-            (429, Outcome::Limited),
-            (500, Outcome::Failed),
-            (499, Outcome::Abandoned),
-            (504, Outcome::Timeout),
-            (507, Outcome::Failed),
+            (200, AnswerOutcome::Done),
+            (204, AnswerOutcome::Done),
+            (400, AnswerOutcome::Refused),
+            (409, AnswerOutcome::Refused),
+            (429, AnswerOutcome::Limited),
+            (500, AnswerOutcome::Failed),
+            (499, AnswerOutcome::Abandoned),
+            (504, AnswerOutcome::Timeout),
+            (507, AnswerOutcome::Failed),
         ] {
-            assert_eq!(Outcome::of_status(status), outcome, "{status}");
+            assert_eq!(AnswerOutcome::of_status(status), outcome, "{status}");
         }
     }
 }

@@ -27,16 +27,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use adapter::{AdapterCall, AdapterMethod, AdapterMode};
-pub use bodies::{BodyMemory, BodyReservation, Buffer, OutOfBodyMemory};
+pub use bodies::{BodyBuffer, BodyMemory, BodyReservation, OutOfBodyMemory};
 pub use call::{Answer, Body, CallError, Chunks, Refusal, Request, TokenCounts, TokenUsage};
 pub use catalog::{Catalog, CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 pub use description::{Description, MethodDescription};
 pub use device::{
     ContentKind, Device, DeviceParts, Embedded, Embedding, EncoderFiles, InputDescription,
-    LABELS_FILE, PackageConfig, Takes, TextLimits,
+    LABELS_FILE, MethodTakes, PackageConfig, TextLimits,
 };
 pub use settings::{Isolation, Listed, ServiceSettings};
-pub use upstream::{Address, AddressState, Forward, Upstream, UpstreamKey, UpstreamOptions};
+pub use upstream::{
+    AddressState, Forward, Upstream, UpstreamAddress, UpstreamKey, UpstreamOptions,
+};
 
 pub(crate) use call::{seconds, strip_directories};
 
@@ -60,12 +62,12 @@ pub struct Service {
     /// Its metrics.
     pub meter: Arc<Meter>,
     /// The backend that answers requests.
-    pub kind: Kind,
+    pub kind: ServiceKind,
 }
 
 /// The backend of a service.
 #[derive(Debug, Clone)]
-pub enum Kind {
+pub enum ServiceKind {
     /// A package's models on this machine.
     Device(Arc<Device>),
     /// An upstream HTTP service.
@@ -90,7 +92,7 @@ pub struct Untrained {
 #[derive(Debug)]
 pub enum Prepared {
     /// Tensors or texts for a package's model, with the body memory that they occupy.
-    Device(device::Prepared, Option<Arc<BodyReservation>>),
+    Device(device::PreparedInputs, Option<Arc<BodyReservation>>),
     /// A call of an upstream.
     Proxy(Forward),
 }
@@ -109,9 +111,9 @@ impl Service {
     /// Returns the reason why the service cannot answer requests, as far as known.
     pub fn inactive_reason(&self) -> Option<String> {
         match &self.kind {
-            Kind::Device(device) => device.inactive_reason(None),
-            Kind::Proxy(upstream) => upstream.inactive_reason(),
-            Kind::Untrained(_) => Some(self.not_trained()),
+            ServiceKind::Device(device) => device.inactive_reason(None),
+            ServiceKind::Proxy(upstream) => upstream.inactive_reason(),
+            ServiceKind::Untrained(_) => Some(self.not_trained()),
         }
     }
 
@@ -119,10 +121,10 @@ impl Service {
     /// failures is over.
     pub fn may_answer(&self) -> bool {
         match &self.kind {
-            Kind::Device(device) => device.may_answer(),
+            ServiceKind::Device(device) => device.may_answer(),
             // The upstream itself decides when an attempt is worthwhile and reports the delay.
-            Kind::Proxy(_) => true,
-            Kind::Untrained(_) => false,
+            ServiceKind::Proxy(_) => true,
+            ServiceKind::Untrained(_) => false,
         }
     }
 
@@ -130,10 +132,10 @@ impl Service {
     /// ones. Both the adapters' model list and their requests use this check.
     pub fn check_adapter_method(&self, method: AdapterMethod) -> Result<(), Refusal> {
         match &self.kind {
-            Kind::Proxy(_) => Ok(()),
-            Kind::Untrained(_) => Err(Refusal::at("$.model", self.not_trained())),
-            Kind::Device(device) if device.adapts(method) => Ok(()),
-            Kind::Device(device) => {
+            ServiceKind::Proxy(_) => Ok(()),
+            ServiceKind::Untrained(_) => Err(Refusal::at("$.model", self.not_trained())),
+            ServiceKind::Device(device) if device.adapts(method) => Ok(()),
+            ServiceKind::Device(device) => {
                 let (name, asked) = (self.label(), method.label());
                 let others = AdapterMethod::ALL.iter().filter(|it| device.adapts(**it));
                 let mut taken: Vec<&str> = others.map(|method| method.label()).collect();
@@ -154,12 +156,12 @@ impl Service {
             self.check_adapter_method(asked.method)?;
         }
         match &self.kind {
-            Kind::Device(device) => Ok(Prepared::Device(
+            ServiceKind::Device(device) => Ok(Prepared::Device(
                 device.prepare(request).await?,
                 request.memory.clone(),
             )),
-            Kind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
-            Kind::Untrained(_) => Err(CallError::NoInstances(self.not_trained())),
+            ServiceKind::Proxy(upstream) => Ok(Prepared::Proxy(upstream.prepare(request)?)),
+            ServiceKind::Untrained(_) => Err(CallError::NoInstances(self.not_trained())),
         }
     }
 

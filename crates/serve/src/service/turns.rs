@@ -12,14 +12,14 @@ use crate::account::AccountId;
 
 /// The turns of one resource.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct ResourceTurns {
     /// Maximum number of waiters.
     queue: usize,
-    state: Mutex<State>,
+    state: Mutex<TurnsState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TurnsState {
     free: usize,
     waiting: BTreeMap<AccountId, VecDeque<oneshot::Sender<Turn>>>,
     /// The account that was served last.
@@ -28,14 +28,14 @@ struct State {
 
 /// The right to proceed. Dropping it passes the turn on.
 #[derive(Debug)]
-pub(super) struct Turn(Option<Arc<Turns>>);
+pub(super) struct Turn(Option<Arc<ResourceTurns>>);
 
-impl Turns {
+impl ResourceTurns {
     /// Allows `at_once` concurrent turns and up to `queue` waiters.
     pub(super) fn new(at_once: usize, queue: usize) -> Arc<Self> {
         Arc::new(Self {
             queue,
-            state: Mutex::new(State {
+            state: Mutex::new(TurnsState {
                 free: at_once.max(1),
                 waiting: BTreeMap::new(),
                 last: None,
@@ -98,12 +98,12 @@ impl Turns {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TurnsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl TurnsState {
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
         self.waiting.retain(|_, own| {
             own.retain(|waiting| !waiting.is_closed());
@@ -134,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn accounts_take_turns_and_who_leaves_is_passed_over() {
-        let turns = Turns::new(1, 8);
+        let turns = ResourceTurns::new(1, 8);
         let first = turns.take(ANN).await.expect("it is free");
         let order = Arc::new(Mutex::new(Vec::new()));
         let wait = |caller, name: &'static str| {
@@ -172,7 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_wait_than_may() {
-        let turns = Turns::new(1, 1);
+        let turns = ResourceTurns::new(1, 1);
         let _first = turns.take(ANN).await.expect("it is free");
         let waiting = tokio::spawn({
             let turns = Arc::clone(&turns);

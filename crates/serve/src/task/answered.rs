@@ -1,6 +1,6 @@
 //! A stored answer: its content and its media type.
 
-use super::record::Content;
+use super::record::StoredContent;
 
 /// Maximum length of a stored media type, in bytes. Real ones are about a tenth of it.
 const MAX_MEDIA_TYPE_BYTES: usize = 256;
@@ -12,14 +12,14 @@ const FALLBACK_MEDIA_TYPE: &str = "application/octet-stream";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// Its content. A blob is already in the blob store.
-    pub content: Content,
+    pub content: StoredContent,
     /// Its media type; `None` means JSON.
     pub media_type: Option<String>,
 }
 
 /// Wraps content as a JSON answer.
-impl From<Content> for StoredAnswer {
-    fn from(content: Content) -> Self {
+impl From<StoredContent> for StoredAnswer {
+    fn from(content: StoredContent) -> Self {
         Self {
             content,
             media_type: None,

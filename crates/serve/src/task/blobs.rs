@@ -18,9 +18,9 @@ use object_store::{GetResult, GetResultPayload, ObjectStore, ObjectStoreExt as _
 use sha2::{Digest, Sha256};
 
 use super::hold::BlobLock;
-use super::{Content, Lease, NamedBlob, Outcome, TaskId, TaskStore};
+use super::{Lease, NamedBlob, StoredContent, TaskId, TaskOutcome, TaskStore};
 use crate::database::{DatabaseError, DatabaseResult};
-use crate::service::{BodyReservation, Buffer};
+use crate::service::{BodyBuffer, BodyReservation};
 
 /// Minimum age of an orphaned blob before it is removed. The task of a younger one may be about to
 /// be stored.
@@ -98,12 +98,16 @@ impl Blobs {
     }
 
     /// Stores a request body.
-    pub async fn put_body(&self, task: TaskId, body: Bytes) -> Result<Content, BlobError> {
+    pub async fn put_body(&self, task: TaskId, body: Bytes) -> Result<StoredContent, BlobError> {
         self.put(body_name(task), body).await
     }
 
     /// Stores an answer.
-    pub async fn put_answer(&self, lease: Lease, answer: Bytes) -> Result<Content, BlobError> {
+    pub async fn put_answer(
+        &self,
+        lease: Lease,
+        answer: Bytes,
+    ) -> Result<StoredContent, BlobError> {
         self.put(answer_name(lease), answer).await
     }
 
@@ -111,20 +115,20 @@ impl Blobs {
     pub async fn load_body(
         &self,
         task: TaskId,
-        content: &Content,
+        content: &StoredContent,
         holding: BodyReservation,
     ) -> Result<(Bytes, Arc<BodyReservation>), BlobError> {
         let (size, sha256) = match content {
-            Content::Inline(bytes) => {
+            StoredContent::Inline(bytes) => {
                 let holding = Arc::new(holding);
                 return Ok((holding.keep(bytes.clone()), holding));
             }
-            Content::Blob { size, sha256 } => (*size, *sha256),
+            StoredContent::Blob { size, sha256 } => (*size, *sha256),
         };
         let found = self.find(&body_name(task), size).await?;
         let most = usize::try_from(size).map_err(|_| BlobError::Corrupt)?;
         let mut loading = Loading {
-            buffer: Buffer::covered(holding, most),
+            buffer: BodyBuffer::covered(holding, most),
             hash: Sha256::new(),
         };
         match found.payload {
@@ -148,10 +152,10 @@ impl Blobs {
     }
 
     /// Reads an answer.
-    pub async fn answer(&self, lease: Lease, content: &Content) -> Result<Bytes, BlobError> {
+    pub async fn answer(&self, lease: Lease, content: &StoredContent) -> Result<Bytes, BlobError> {
         let (size, sha256) = match content {
-            Content::Inline(bytes) => return Ok(Bytes::copy_from_slice(bytes)),
-            Content::Blob { size, sha256 } => (*size, sha256),
+            StoredContent::Inline(bytes) => return Ok(Bytes::copy_from_slice(bytes)),
+            StoredContent::Blob { size, sha256 } => (*size, sha256),
         };
         let found = self.find(&answer_name(lease), size).await?;
         let bytes = found.bytes().await.map_err(blob_error)?;
@@ -207,11 +211,11 @@ impl Blobs {
         removed
     }
 
-    async fn put(&self, name: Name, bytes: Bytes) -> Result<Content, BlobError> {
-        if bytes.len() <= self.max_record_bytes || Content::fits_inline(&bytes) {
-            return Ok(Content::Inline(bytes.to_vec()));
+    async fn put(&self, name: Name, bytes: Bytes) -> Result<StoredContent, BlobError> {
+        if bytes.len() <= self.max_record_bytes || StoredContent::fits_inline(&bytes) {
+            return Ok(StoredContent::Inline(bytes.to_vec()));
         }
-        let content = Content::Blob {
+        let content = StoredContent::Blob {
             size: bytes.len() as u64,
             sha256: Sha256::digest(&bytes).into(),
         };
@@ -257,7 +261,7 @@ impl fmt::Debug for Blobs {
 
 /// A body that is being read into memory.
 struct Loading {
-    buffer: Buffer,
+    buffer: BodyBuffer,
     hash: Sha256,
 }
 
@@ -304,7 +308,7 @@ async fn is_needed(tasks: &dyn TaskStore, name: &Name) -> bool {
         Ok(Some(task)) => match attempt {
             None => !task.status.is_final(),
             Some(attempt) => {
-                let is_answered = matches!(task.outcome, Some(Outcome::Answer { .. }));
+                let is_answered = matches!(task.outcome, Some(TaskOutcome::Answer { .. }));
                 !task.status.is_final() || is_answered && attempt == task.attempt
             }
         },

@@ -12,7 +12,7 @@ use object_store::{GetResultPayload, ObjectStore as _};
 
 use super::blobs::blob_error;
 use super::{BlobError, Blobs, TaskId, Upload};
-use crate::train::Source;
+use crate::train::DatasetReader;
 use crate::train::dataset::{ChecksumReader, pieces};
 
 /// Folder of the datasets in the blob store.
@@ -38,7 +38,7 @@ impl Blobs {
         name: &str,
         size: u64,
         sha256: [u8; 32],
-    ) -> Result<Source, BlobError> {
+    ) -> Result<DatasetReader, BlobError> {
         let found = self.find(&Name::from(name), size).await?;
         match found.payload {
             GetResultPayload::File(file, _) => Ok(Box::new(ChecksumReader::new(file, sha256))),

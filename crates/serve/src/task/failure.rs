@@ -1,7 +1,7 @@
 //! Maps the error of a failed call to the user-visible failure: HTTP status, error code and
 //! message.
 
-use super::{Failure, StoredAnswer};
+use super::{StoredAnswer, TaskFailure};
 use crate::service::CallError;
 
 /// Error code of a service that cannot be reached or whose process crashed.
@@ -13,7 +13,7 @@ pub const BAD_REQUEST: &str = "BAD_REQUEST";
 /// Replaces the details of an internal error in messages to users.
 const IN_THE_LOG: &str = "the server's log has the details";
 
-impl Failure {
+impl TaskFailure {
     /// Creates a failure with a message for the user.
     pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
         Self {

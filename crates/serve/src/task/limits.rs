@@ -48,7 +48,7 @@ pub struct Limit {
 
 /// Limits of all accounts at one moment.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct TaskLimits {
     accounts: Arc<Snapshot>,
     caps: Caps,
 }
@@ -77,7 +77,7 @@ impl Limit {
     }
 }
 
-impl Limits {
+impl TaskLimits {
     /// Combines accounts with the caps.
     pub fn new(accounts: Arc<Snapshot>, caps: Caps) -> Self {
         Self { accounts, caps }

@@ -1,8 +1,8 @@
 //! Asynchronous tasks: predict requests that are accepted now and answered later, and the stores
 //! that keep them.
 //!
-//! The gateway enqueues a task through [`TaskStore`]. The [`Queue`] claims it, calls its service
-//! and stores the outcome.
+//! The gateway enqueues a task through [`TaskStore`]. The [`TaskQueue`] claims it, calls its
+//! service and stores the outcome.
 //!
 //! Invariant: a task that [`TaskStore::enqueue`] accepted is on disk and reaches exactly one final
 //! state. A task returns from running to waiting only when its run is released, for example after a
@@ -33,14 +33,14 @@ pub use blobs::{BlobError, Blobs};
 pub use cleaning::remove_in_batches;
 pub use failure::{BAD_REQUEST, SERVICE_UNAVAILABLE};
 pub use id::{TaskId, TaskIds};
-pub use limits::{Caps, Limit, Limits, Quota};
-pub use queue::{FindService, Queue, QueueOptions};
+pub use limits::{Caps, Limit, Quota, TaskLimits};
+pub use queue::{FindNamedService, QueueOptions, TaskQueue};
 pub use record::{
-    ClaimedTask, Content, Deletion, Failure, Idempotency, Lease, NamedBlob, NewTask, OnCrash,
-    Outcome, RemovedTasks, Statistics, Status, Task,
+    ClaimedTask, Deletion, Idempotency, Lease, NamedBlob, NewTask, OnCrash, RemovedTasks,
+    Statistics, Status, StoredContent, Task, TaskFailure, TaskOutcome,
 };
-pub use store::{EnqueueError, Event, TaskStore};
+pub use store::{EnqueueError, TaskEvent, TaskStore};
 pub use stores::Stores;
-pub use turns::Turns;
+pub use turns::AccountTurns;
 pub use upload::Upload;
 pub use waiters::{Waiter, Waiters};

@@ -19,8 +19,9 @@ pub enum Status {
 
 /// Content of a body or an answer: either in the database or in the blob store with a checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
-    /// In the database. The maximum size is a setting, at least [`Content::INLINE_CHARS`] characters.
+pub enum StoredContent {
+    /// In the database. The maximum size is a setting, at least [`StoredContent::INLINE_CHARS`]
+    /// characters.
     Inline(Vec<u8>),
     /// In the blob store, named by the task's id (and by the attempt, for an answer).
     Blob {
@@ -62,7 +63,7 @@ pub struct NewTask {
     /// The service's name.
     pub service: String,
     /// The predict data. A blob is already in the blob store.
-    pub body: Content,
+    pub body: StoredContent,
     /// The predict config, as JSON text.
     pub config: Option<String>,
     /// The data type that the client named.
@@ -94,7 +95,7 @@ pub struct ClaimedTask {
     /// The service's name.
     pub service: String,
     /// The predict data.
-    pub body: Content,
+    pub body: StoredContent,
     /// The predict config, as JSON text.
     pub config: Option<String>,
     /// The data type that the client named.
@@ -105,7 +106,7 @@ pub struct ClaimedTask {
 
 /// The error that the result operation returns for a failed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct TaskFailure {
     /// The HTTP status.
     pub status: u16,
     /// The error code, from which the body is built.
@@ -120,11 +121,11 @@ pub struct Failure {
 
 /// How a task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TaskOutcome {
     /// With an answer.
     Answer {
         /// The answer.
-        content: Content,
+        content: StoredContent,
         /// Its media type; `None` means JSON.
         media_type: Option<String>,
         /// The attempt that produced it; part of the blob's name.
@@ -135,7 +136,7 @@ pub enum Outcome {
     /// With an answer that has expired.
     Expired,
     /// With an error.
-    Failed(Failure),
+    Failed(TaskFailure),
     /// Canceled by its user.
     CanceledByUser,
 }
@@ -209,7 +210,7 @@ pub struct Task {
     /// Number of claims.
     pub attempt: u32,
     /// The outcome; set exactly when the state is final.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<TaskOutcome>,
 }
 
 impl NewTask {
@@ -220,7 +221,7 @@ impl NewTask {
     }
 }
 
-impl Outcome {
+impl TaskOutcome {
     /// Returns the bytes that this outcome counts towards the account's quota.
     pub fn bytes(&self) -> u64 {
         match self {
@@ -248,7 +249,7 @@ impl Status {
     }
 }
 
-impl Content {
+impl StoredContent {
     /// Maximum length, in characters, of a text that is always kept in the record and as long as
     /// the record (the specification's limit).
     pub const INLINE_CHARS: usize = 150;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
-use super::limits::{Limit, Limits};
+use super::limits::{Limit, TaskLimits};
 use super::record::{
-    ClaimedTask, Deletion, Failure, Lease, NamedBlob, NewTask, RemovedTasks, Statistics, Status,
-    Task,
+    ClaimedTask, Deletion, Lease, NamedBlob, NewTask, RemovedTasks, Statistics, Status, Task,
+    TaskFailure,
 };
-use super::{StoredAnswer, TaskId, Turns};
+use super::{AccountTurns, StoredAnswer, TaskId};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 
@@ -76,7 +76,7 @@ pub enum EnqueueError {
 
 /// A change of a task's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct TaskEvent {
     /// The task.
     pub task: TaskId,
     /// Its new state.
@@ -120,7 +120,7 @@ pub trait TaskStore: Send + Sync {
     ) -> Result<(), EnqueueError>;
 
     /// Claims up to `max` waiting tasks, and more for accounts that run less than their share
-    /// ([`Limits::share`]).
+    /// ([`TaskLimits::share`]).
     ///
     /// Accounts take turns: the one served longest ago comes first, of several the one with the
     /// least number. The tasks of an account are claimed in the order of arrival, up to its running
@@ -128,8 +128,8 @@ pub trait TaskStore: Send + Sync {
     async fn claim(
         &self,
         max: usize,
-        turns: &Arc<Turns>,
-        limits: &Limits,
+        turns: &Arc<AccountTurns>,
+        limits: &TaskLimits,
         lease_until: Timestamp,
     ) -> DatabaseResult<Vec<ClaimedTask>>;
 
@@ -139,7 +139,7 @@ pub trait TaskStore: Send + Sync {
 
     /// Stores the answer. Returns `false` and changes nothing if the lease was lost. The answer
     /// expires at `expires_at` if its content is one that expires
-    /// ([`Content::expires`](super::Content::expires)).
+    /// ([`StoredContent::expires`](super::StoredContent::expires)).
     async fn complete(
         &self,
         lease: Lease,
@@ -149,12 +149,17 @@ pub trait TaskStore: Send + Sync {
     ) -> DatabaseResult<bool>;
 
     /// Ends a task with an error. Returns `false` if the lease was lost.
-    async fn fail(&self, lease: Lease, failure: Failure, now: Timestamp) -> DatabaseResult<bool>;
+    async fn fail(
+        &self,
+        lease: Lease,
+        failure: TaskFailure,
+        now: Timestamp,
+    ) -> DatabaseResult<bool>;
 
     /// Returns a running task to its place in the queue. Returns `false` if the lease was lost.
     ///
     /// `crashed` means that its worker process crashed, which is counted. After `attempts` crashes,
-    /// or if the service wants no retry, the task is canceled with [`Failure::crashed`].
+    /// or if the service wants no retry, the task is canceled with [`TaskFailure::crashed`].
     async fn release(
         &self,
         lease: Lease,
@@ -224,5 +229,5 @@ pub trait TaskStore: Send + Sync {
     fn wakeups(&self) -> watch::Receiver<u64>;
 
     /// Returns a channel of tasks that reached a final state.
-    fn events(&self) -> broadcast::Receiver<Event>;
+    fn events(&self) -> broadcast::Receiver<TaskEvent>;
 }

@@ -6,12 +6,12 @@ use crate::account::AccountId;
 
 /// The last claim of each account, as a running count of claims. It lives in memory only.
 #[derive(Debug, Clone, Default)]
-pub struct Turns {
+pub struct AccountTurns {
     served: HashMap<AccountId, u64>,
     claims: u64,
 }
 
-impl Turns {
+impl AccountTurns {
     /// Returns the number of the account's last claim; 0 if it was never served. The account with
     /// the least number is next.
     pub fn last(&self, account: AccountId) -> u64 {

@@ -14,7 +14,7 @@ use object_store::{ObjectStoreExt as _, PutPayload};
 use sha2::{Digest, Sha256};
 
 use super::blobs::{body_name, chain};
-use super::{BlobError, Blobs, Content, TaskId};
+use super::{BlobError, Blobs, StoredContent, TaskId};
 
 /// Size of one write, in bytes.
 const PIECE_BYTES: usize = Upload::MEMORY;
@@ -89,13 +89,13 @@ impl Upload {
     }
 
     /// Finishes the upload: waits until the whole blob is on disk.
-    pub async fn finish(mut self) -> Result<Content, BlobError> {
+    pub async fn finish(mut self) -> Result<StoredContent, BlobError> {
         if !self.piece.is_empty() {
             self.write().await?;
         }
         let completed = self.parts.complete().await;
         completed.map_err(|error| BlobError::Storage(chain(&error)))?;
-        Ok(Content::Blob {
+        Ok(StoredContent::Blob {
             size: self.size,
             sha256: self.hash.finalize().into(),
         })

@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::futures::Notified;
 use tokio::task::AbortHandle;
 
-use super::{Event, TaskId, TaskStore};
+use super::{TaskEvent, TaskId, TaskStore};
 
 /// All waiters, and the background task that wakes them.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl WaitersByTask {
     }
 }
 
-async fn follow(mut events: Receiver<Event>, waiting: Arc<WaitersByTask>) {
+async fn follow(mut events: Receiver<TaskEvent>, waiting: Arc<WaitersByTask>) {
     loop {
         match events.recv().await {
             Ok(event) => {
@@ -128,7 +128,7 @@ mod tests {
         TaskId::from_bytes([number; 16])
     }
 
-    fn waiters(events: &broadcast::Sender<Event>) -> Waiters {
+    fn waiters(events: &broadcast::Sender<TaskEvent>) -> Waiters {
         let waiting = Arc::<WaitersByTask>::default();
         let follower = tokio::spawn(follow(events.subscribe(), Arc::clone(&waiting)));
         Waiters {
@@ -156,14 +156,18 @@ mod tests {
         let status = Status::Completed;
         for number in [9, 1] {
             let task = task(number);
-            events.send(Event { task, status }).expect("it is followed");
+            events
+                .send(TaskEvent { task, status })
+                .expect("it is followed");
         }
         (&mut first_end).await;
         assert!(is_over(second_end.as_mut()) && !is_over(other_end.as_mut()));
         // Overflow the event channel: everybody checks.
         for _ in 0..20 {
             let task = task(9);
-            events.send(Event { task, status }).expect("it is followed");
+            events
+                .send(TaskEvent { task, status })
+                .expect("it is followed");
         }
         (&mut other_end).await;
         assert_eq!(all.waiting.all().len(), 2);

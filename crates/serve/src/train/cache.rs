@@ -34,21 +34,21 @@ pub struct CacheDirectory {
 }
 
 /// Hash of the content that a vector was computed from.
-pub(super) type Key = [u8; KEY_BYTES];
+pub(super) type VectorKey = [u8; KEY_BYTES];
 
 /// The cached vectors of one model.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct VectorCache {
     file: File,
     width: Option<usize>,
     /// File offset of each key's record.
-    places: HashMap<Key, u64>,
+    places: HashMap<VectorKey, u64>,
     end: u64,
     max_bytes: u64,
 }
 
 /// Returns the key of a text or a picture.
-pub(super) fn key(content: &str) -> Key {
+pub(super) fn key(content: &str) -> VectorKey {
     Sha256::digest(content.as_bytes()).into()
 }
 
@@ -79,7 +79,7 @@ pub(super) fn name(encoder: &EncoderFiles, holds: ContentKind, truncate: bool) -
 impl CacheDirectory {
     /// Opens the file of this name; `None` if another training has it open. The oldest files are
     /// removed if the cache is full.
-    pub(super) fn open(&self, name: &str) -> io::Result<Option<Cache>> {
+    pub(super) fn open(&self, name: &str) -> io::Result<Option<VectorCache>> {
         let path = self.path.join(name);
         fs::create_dir_all(path.parent().unwrap_or(&self.path))?;
         self.make_room(&path)?;
@@ -93,7 +93,7 @@ impl CacheDirectory {
         }
         // The modification time orders eviction: the file used last is removed last.
         file.set_modified(SystemTime::now())?;
-        Cache::read(file, self.bytes).map(Some)
+        VectorCache::read(file, self.bytes).map(Some)
     }
 
     fn make_room(&self, keep: &Path) -> io::Result<()> {
@@ -117,7 +117,7 @@ impl CacheDirectory {
     }
 }
 
-impl Cache {
+impl VectorCache {
     fn read(mut file: File, most: u64) -> io::Result<Self> {
         let mut cache = Self {
             width: None,
@@ -139,7 +139,7 @@ impl Cache {
         cache.end = HEADER_BYTES;
         let mut record = vec![0; record_size(width)];
         while reader.read_exact(&mut record).is_ok() && has_valid_checksum(&record) {
-            let mut key = Key::default();
+            let mut key = VectorKey::default();
             key.copy_from_slice(&record[..KEY_BYTES]);
             cache.places.insert(key, cache.end);
             cache.end += record.len() as u64;
@@ -149,7 +149,7 @@ impl Cache {
     }
 
     /// Returns the vector of a key, if it is cached.
-    pub(super) fn get(&mut self, key: &Key) -> Option<Vec<f32>> {
+    pub(super) fn get(&mut self, key: &VectorKey) -> Option<Vec<f32>> {
         let (place, width) = (*self.places.get(key)?, self.width?);
         let mut record = vec![0; record_size(width)];
         self.file.seek(SeekFrom::Start(place)).ok()?;
@@ -163,7 +163,7 @@ impl Cache {
     }
 
     /// Appends vectors, as far as there is room.
-    pub(super) fn put(&mut self, vectors: &[(Key, Vec<f32>)]) -> io::Result<()> {
+    pub(super) fn put(&mut self, vectors: &[(VectorKey, Vec<f32>)]) -> io::Result<()> {
         let mut bytes = Vec::new();
         let mut places = Vec::new();
         for (key, vector) in vectors {
@@ -211,7 +211,7 @@ mod tests {
         (held, CacheDirectory { path, bytes })
     }
 
-    fn open(directory: &CacheDirectory, name: &str) -> Cache {
+    fn open(directory: &CacheDirectory, name: &str) -> VectorCache {
         let opened = directory.open(name).expect("it opens");
         opened.expect("nobody else has it")
     }

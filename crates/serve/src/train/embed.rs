@@ -5,8 +5,8 @@ use std::io::Read;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::sync::mpsc;
 
-use super::cache::{self, Cache, CacheDirectory, Key};
-use super::dataset::{ContentKind, DatasetLimits, Row, RowError, Rows};
+use super::cache::{self, CacheDirectory, VectorCache, VectorKey};
+use super::dataset::{ContentKind, DatasetLimits, DatasetRow, RowError, Rows};
 use super::error::TrainError;
 use super::options::FitOptions;
 use crate::account::AccountId;
@@ -25,7 +25,7 @@ const RETRY_DELAY: std::time::Duration = std::time::Duration::from_millis(250);
 const MAX_RETRIES: u32 = 240;
 
 /// Reader of a dataset's bytes.
-pub type Source = Box<dyn Read + Send>;
+pub type DatasetReader = Box<dyn Read + Send>;
 
 /// Parameters of the embedding of a dataset.
 pub(super) struct DatasetEmbedding<'a> {
@@ -54,8 +54,8 @@ pub(super) struct EmbeddedRows {
 
 /// Rows with the vectors that are already cached.
 struct Batch {
-    rows: Vec<Row>,
-    keys: Vec<Key>,
+    rows: Vec<DatasetRow>,
+    keys: Vec<VectorKey>,
     vectors: Vec<Option<Vec<f32>>>,
 }
 
@@ -63,7 +63,7 @@ impl DatasetEmbedding<'_> {
     /// Embeds all rows. `done` receives the number of embedded rows and the total.
     pub(super) async fn run(
         &self,
-        source: Source,
+        source: DatasetReader,
         done: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<EmbeddedRows, TrainError> {
         let mut cache = self.open_cache();
@@ -99,7 +99,7 @@ impl DatasetEmbedding<'_> {
 
     /// Opens the cache of earlier vectors. An error is only logged, because the cache merely saves
     /// time.
-    fn open_cache(&self) -> Option<Cache> {
+    fn open_cache(&self) -> Option<VectorCache> {
         let name = cache::name(self.encoder, self.holds, self.options.truncate);
         // Each account has its own cache. Its size counts towards the account's stored data, and no
         // other account can learn from it.
@@ -114,7 +114,7 @@ impl DatasetEmbedding<'_> {
         &self,
         batch: Batch,
         embedded: &mut EmbeddedRows,
-        cache: &mut Option<Cache>,
+        cache: &mut Option<VectorCache>,
     ) -> Result<(), TrainError> {
         let mut fresh = Vec::new();
         for ((row, key), vector) in batch.rows.into_iter().zip(batch.keys).zip(batch.vectors) {
@@ -183,7 +183,7 @@ impl DatasetEmbedding<'_> {
 
     async fn embed_texts(
         &self,
-        rows: &[Row],
+        rows: &[DatasetRow],
         missing: &[usize],
     ) -> Result<Vec<Vec<f32>>, TrainError> {
         let texts: Vec<String> = missing.iter().map(|it| rows[*it].content.clone()).collect();
@@ -221,7 +221,7 @@ impl DatasetEmbedding<'_> {
         embedding.run(self.caller, None).await
     }
 
-    async fn embed_picture(&self, row: &Row) -> Result<Vec<f32>, TrainError> {
+    async fn embed_picture(&self, row: &DatasetRow) -> Result<Vec<f32>, TrainError> {
         let config = self.options.predict_config().to_string();
         let mut patience = QueueFullRetry::default();
         let embedded = loop {
@@ -272,7 +272,10 @@ fn row_error(line: Option<u64>, refusal: &Refusal) -> TrainError {
 }
 
 /// Reads batches on a blocking thread.
-fn read(source: Source, bounds: DatasetLimits) -> mpsc::Receiver<Result<Vec<Row>, TrainError>> {
+fn read(
+    source: DatasetReader,
+    bounds: DatasetLimits,
+) -> mpsc::Receiver<Result<Vec<DatasetRow>, TrainError>> {
     let (sender, receiver) = mpsc::channel(BATCHES_IN_FLIGHT);
     tokio::task::spawn_blocking(move || {
         let wrong = |error: RowError| {
@@ -317,8 +320,8 @@ fn read(source: Source, bounds: DatasetLimits) -> mpsc::Receiver<Result<Vec<Row>
 }
 
 /// Creates a batch and fills in the cached vectors.
-fn with_cached_vectors(rows: Vec<Row>, cache: &mut Option<Cache>) -> Batch {
-    let keys: Vec<Key> = rows.iter().map(|row| cache::key(&row.content)).collect();
+fn with_cached_vectors(rows: Vec<DatasetRow>, cache: &mut Option<VectorCache>) -> Batch {
+    let keys: Vec<VectorKey> = rows.iter().map(|row| cache::key(&row.content)).collect();
     let vectors = keys
         .iter()
         .map(|key| cache.as_mut().and_then(|cache| cache.get(key)));

@@ -16,13 +16,13 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::cache::CacheDirectory;
 use super::dataset::DatasetLimits;
 use super::derived::DerivedServices;
-use super::embed::Source;
+use super::embed::DatasetReader;
 use super::error::TrainError;
 use super::options::FitOptions;
 use super::package::model_token;
 use super::record::{Dataset, Derived, Job, JobId, JobState};
 use super::store::TrainingStore;
-use super::trainer::{Progress, Trained, Training};
+use super::trainer::{Trained, Training, TrainingProgress};
 use crate::account::AccountId;
 use crate::database::{DatabaseResult, Timestamp, make_directory};
 use crate::service::{CallError, Catalog, Device, PackageDirectory, Service, strip_directories};
@@ -47,7 +47,7 @@ pub type FindService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Sen
 
 /// Opens the content of a dataset.
 pub type OpenDataset = Box<
-    dyn Fn(Dataset) -> std::pin::Pin<Box<dyn Future<Output = Result<Source, String>> + Send>>
+    dyn Fn(Dataset) -> std::pin::Pin<Box<dyn Future<Output = Result<DatasetReader, String>> + Send>>
         + Send
         + Sync,
 >;
@@ -80,11 +80,11 @@ pub struct JobsOptions {
 
 /// The training jobs of a server.
 pub struct Jobs {
-    shared: Arc<Shared>,
+    shared: Arc<SharedJobs>,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct SharedJobs {
     options: JobsOptions,
     wake: Notify,
     stop: watch::Sender<bool>,
@@ -144,7 +144,7 @@ impl Jobs {
             tracing::warn!(%error, path = %making.display(), "cannot remove the files of an interrupted training");
         }
         make_directory(&making)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedJobs {
             options,
             wake: Notify::new(),
             stop: watch::channel(false).0,
@@ -227,14 +227,14 @@ impl Drop for Jobs {
     }
 }
 
-impl Shared {
+impl SharedJobs {
     fn running(&self) -> MutexGuard<'_, HashMap<JobId, Arc<Notify>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Claims and runs jobs until the scheduler is stopped.
-async fn work(shared: Arc<Shared>) {
+async fn work(shared: Arc<SharedJobs>) {
     let mut stop = shared.stop.subscribe();
     let mut running = JoinSet::new();
     loop {
@@ -261,7 +261,7 @@ async fn work(shared: Arc<Shared>) {
 }
 
 /// Runs a job until it is done, canceled or interrupted.
-async fn run(shared: Arc<Shared>, job: Job) {
+async fn run(shared: Arc<SharedJobs>, job: Job) {
     let canceled = Arc::new(Notify::new());
     shared.running().insert(job.id, Arc::clone(&canceled));
     let (number, service) = (job.id.0, &job.is.service_name);
@@ -310,8 +310,8 @@ async fn store_end(
     }
 }
 
-async fn run_until_end(shared: &Shared, job: &Job, canceled: &Notify) -> JobRunEnd {
-    let progress = Progress::default();
+async fn run_until_end(shared: &SharedJobs, job: &Job, canceled: &Notify) -> JobRunEnd {
+    let progress = TrainingProgress::default();
     let mut stop = shared.stop.subscribe();
     let training = train_and_serve(shared, job, &progress);
     tokio::select! {
@@ -323,7 +323,7 @@ async fn run_until_end(shared: &Shared, job: &Job, canceled: &Notify) -> JobRunE
 }
 
 /// Removes the server's directories from an error that clients will read.
-fn without_paths(shared: &Shared, job: &Job, error: String) -> String {
+fn without_paths(shared: &SharedJobs, job: &Job, error: String) -> String {
     let own = shared.options.directory.join(IN_PROGRESS_DIRECTORY);
     let error = strip_directories(error, &own);
     let derived = shared.options.derived.get(job.is.service);
@@ -334,7 +334,7 @@ fn without_paths(shared: &Shared, job: &Job, error: String) -> String {
 }
 
 /// Stores the progress of a job. Returns when the job has stopped running.
-async fn store_progress(shared: &Shared, job: &Job, progress: &Progress) {
+async fn store_progress(shared: &SharedJobs, job: &Job, progress: &TrainingProgress) {
     let mut noted = 0;
     loop {
         tokio::time::sleep(PROGRESS_INTERVAL).await;
@@ -350,9 +350,9 @@ async fn store_progress(shared: &Shared, job: &Job, progress: &Progress) {
 
 /// Trains, publishes the package and waits until it is served. The error is for the user.
 async fn train_and_serve(
-    shared: &Shared,
+    shared: &SharedJobs,
     job: &Job,
-    progress: &Progress,
+    progress: &TrainingProgress,
 ) -> Result<String, String> {
     let options = &shared.options;
     let dataset = options.store.dataset(job.is.dataset).await;
@@ -400,7 +400,7 @@ async fn train_and_serve(
 }
 
 /// Returns the base model of a derived service.
-fn base(shared: &Shared, derived: &Derived) -> Result<Arc<Device>, String> {
+fn base(shared: &SharedJobs, derived: &Derived) -> Result<Arc<Device>, String> {
     let of = &derived.is;
     let shown = format!("{}/{}", of.base_owner_name, of.base_name);
     let found = (shared.options.find)(of.base_owner, &of.base.to_string());
@@ -413,7 +413,7 @@ fn base(shared: &Shared, derived: &Derived) -> Result<Arc<Device>, String> {
 }
 
 /// Publishes a package and waits until requests reach it.
-async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<String, String> {
+async fn serve(shared: &SharedJobs, derived: &Derived, trained: Trained) -> Result<String, String> {
     let options = &shared.options;
     let of = &derived.is;
     let find = || (options.find)(of.owner, &of.service.to_string());

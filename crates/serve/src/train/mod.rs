@@ -24,7 +24,7 @@ mod trainer;
 
 pub use cache::CacheDirectory;
 pub use derived::DerivedServices;
-pub use embed::Source;
+pub use embed::DatasetReader;
 pub use error::TrainError;
 pub use jobs::{FindService, Jobs, JobsOptions, OpenDataset, directory_of, package_directory};
 pub use options::{ClassWeights, FitOptions};
@@ -34,4 +34,4 @@ pub use record::{
 };
 pub(crate) use store::SqliteTraining;
 pub use store::{DatasetDeletion, JobCreation, TrainingStore};
-pub use trainer::{Progress, Trained, Training};
+pub use trainer::{Trained, Training, TrainingProgress};

@@ -112,7 +112,7 @@ impl FitOptions {
         };
         let mut options = Self::default();
         for (key, value) in members {
-            let field = Field { key, value };
+            let field = OptionField { key, value };
             match key.as_str() {
                 _ if !KEYS.contains(&key.as_str()) => return Err(field.unknown_key()),
                 _ if value.is_null() => {}
@@ -171,12 +171,12 @@ impl FitOptions {
 }
 
 /// A member of a config.
-struct Field<'a> {
+struct OptionField<'a> {
     key: &'a str,
     value: &'a Value,
 }
 
-impl Field<'_> {
+impl OptionField<'_> {
     fn number(&self, least: f64, most: f64) -> Result<f64, Refusal> {
         let number = self.value.as_f64();
         let number = number.filter(|number| (least..=most).contains(number));

@@ -1,6 +1,6 @@
 //! Types of stored training records: datasets, fit configs, derived services and jobs.
 
-use super::dataset::{ContentKind, Format, Summary};
+use super::dataset::{ContentKind, DatasetFormat, DatasetSummary};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 
@@ -28,9 +28,9 @@ pub struct NewDataset {
     /// The name of the uploaded file.
     pub file_name: String,
     /// File format of its content.
-    pub format: Format,
+    pub format: DatasetFormat,
     /// Summary of its rows.
-    pub summary: Summary,
+    pub summary: DatasetSummary,
     /// The name of its content in the blob store.
     pub blob: String,
     /// Size of its content, in bytes.

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::cache::CacheDirectory;
 use super::classifier::{self, Examples, Metrics};
-use super::dataset::{DatasetLimits, Summary};
-use super::embed::{DatasetEmbedding, EmbeddedRows, Source};
+use super::dataset::{DatasetLimits, DatasetSummary};
+use super::embed::{DatasetEmbedding, DatasetReader, EmbeddedRows};
 use super::error::TrainError;
 use super::options::{ClassWeights, FitOptions};
 use super::package::{PackageContents, PackageError, publish};
@@ -34,7 +34,7 @@ pub struct Training<'a> {
     /// The model token of the resulting package.
     pub name: &'a str,
     /// Summary of the dataset.
-    pub summary: &'a Summary,
+    pub summary: &'a DatasetSummary,
     /// Limits on the dataset.
     pub bounds: DatasetLimits,
     /// Options for fitting the classifier.
@@ -44,14 +44,14 @@ pub struct Training<'a> {
     /// Maximum memory of all vectors, in bytes.
     pub memory: u64,
     /// Receives the progress.
-    pub progress: &'a Progress,
+    pub progress: &'a TrainingProgress,
     /// Directory in which the package is written. It must not exist yet.
     pub output_directory: PathBuf,
 }
 
 /// Progress of a training, in percent.
 #[derive(Debug, Default)]
-pub struct Progress(AtomicU8);
+pub struct TrainingProgress(AtomicU8);
 
 /// Result of a training, not yet published.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub struct Trained {
     pub metrics: Value,
 }
 
-impl Progress {
+impl TrainingProgress {
     /// Returns the percentage.
     pub fn percentage(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
@@ -100,7 +100,7 @@ impl Drop for StopOnDrop {
 
 impl Training<'_> {
     /// Trains on the rows read from `source`.
-    pub async fn run(self, source: Source) -> Result<Trained, TrainError> {
+    pub async fn run(self, source: DatasetReader) -> Result<Trained, TrainError> {
         let holds = self.summary.holds;
         let config = self.options.predict_config().to_string();
         let encoder = self.device.encoder(holds, &config);
@@ -124,7 +124,7 @@ impl Training<'_> {
         let labels: Vec<String> = self.summary.labels.keys().cloned().collect();
         let stopped = Arc::new(AtomicBool::new(false));
         let stop = StopOnDrop(Arc::clone(&stopped));
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(TrainingProgress::default());
         let fitting = FitTask {
             options: self.options.clone(),
             labels: labels.clone(),
@@ -170,7 +170,7 @@ struct FitTask {
     options: FitOptions,
     labels: Vec<String>,
     stopped: Arc<AtomicBool>,
-    progress: Arc<Progress>,
+    progress: Arc<TrainingProgress>,
 }
 
 /// A classifier with its quality metrics.

@@ -3,7 +3,7 @@
 //! Invariant: content is passed on as soon as it certainly is not a call. Text that looked like a
 //! call but is not one becomes content unchanged, and parsing continues after its mark.
 
-use super::family::Family;
+use super::family::CallFamily;
 use super::json::{self, EndScanner, ValueEnd};
 use super::marked::{PrefixMatch, begins, first_mark, open};
 use super::parts::{ParsedCall, PieceBuffer};
@@ -15,14 +15,14 @@ const MAX_NAME_BYTES: usize = 256;
 /// A streaming scanner for tool calls.
 #[derive(Debug)]
 pub(super) struct CallScan {
-    family: Family,
+    family: CallFamily,
     tools: Vec<OfferedTool>,
-    state: State,
+    state: CallsState,
     held: String,
 }
 
 #[derive(Debug)]
-enum State {
+enum CallsState {
     /// No tools were offered, so everything is content.
     Off,
     /// Only spaces so far, at the beginning or after a call. A call may come without a mark here.
@@ -53,7 +53,7 @@ enum BodyParse {
     No,
 }
 
-impl Family {
+impl CallFamily {
     /// Returns the marks that begin a call.
     fn marks(self) -> &'static [&'static str] {
         match self {
@@ -80,14 +80,14 @@ impl Family {
 }
 
 impl CallScan {
-    pub(super) fn new(family: Option<Family>, tools: &[OfferedTool]) -> Self {
+    pub(super) fn new(family: Option<CallFamily>, tools: &[OfferedTool]) -> Self {
         let state = if family.is_none() || tools.is_empty() {
-            State::Off
+            CallsState::Off
         } else {
-            State::Start { behind_call: false }
+            CallsState::Start { behind_call: false }
         };
         Self {
-            family: family.unwrap_or(Family::Hermes),
+            family: family.unwrap_or(CallFamily::Hermes),
             tools: tools.to_vec(),
             state,
             held: String::new(),
@@ -102,18 +102,18 @@ impl CallScan {
     /// Advances by one step; returns whether another step is possible without more text.
     fn step(&mut self, parts: &mut PieceBuffer) -> bool {
         match &mut self.state {
-            State::Off => {
+            CallsState::Off => {
                 parts.content(&self.held);
                 self.held.clear();
                 false
             }
-            State::Start { behind_call } => {
+            CallsState::Start { behind_call } => {
                 let behind_call = *behind_call;
                 self.start(behind_call)
             }
-            State::Text => self.text(parts),
-            State::Body(_) => self.body(parts),
-            State::Closing(mark) => {
+            CallsState::Text => self.text(parts),
+            CallsState::Body(_) => self.body(parts),
+            CallsState::Closing(mark) => {
                 let mark = *mark;
                 self.closing(mark)
             }
@@ -123,7 +123,8 @@ impl CallScan {
     fn start(&mut self, behind_call: bool) -> bool {
         if behind_call {
             // Llama separates calls with semicolons.
-            let between = |c: char| c.is_whitespace() || self.family == Family::Llama && c == ';';
+            let between =
+                |c: char| c.is_whitespace() || self.family == CallFamily::Llama && c == ';';
             self.held = self.held.trim_start_matches(between).to_owned();
         }
         let text = self.held.trim_start();
@@ -131,9 +132,9 @@ impl CallScan {
             return false;
         };
         self.state = if self.family.is_bare(letter) {
-            State::Body(PossibleCall::new(self.held.len() - text.len()))
+            CallsState::Body(PossibleCall::new(self.held.len() - text.len()))
         } else {
-            State::Text
+            CallsState::Text
         };
         true
     }
@@ -159,12 +160,12 @@ impl CallScan {
             "functools[" => mark.len() - 1,
             _ => mark.len(),
         };
-        self.state = State::Body(PossibleCall::new(spaces + length));
+        self.state = CallsState::Body(PossibleCall::new(spaces + length));
         true
     }
 
     fn body(&mut self, parts: &mut PieceBuffer) -> bool {
-        let State::Body(body) = &mut self.state else {
+        let CallsState::Body(body) = &mut self.state else {
             return false;
         };
         match read(self.family, &self.tools, &self.held[body.lead..], body) {
@@ -175,7 +176,7 @@ impl CallScan {
                 for call in calls {
                     parts.call(call);
                 }
-                self.state = State::Closing(close);
+                self.state = CallsState::Closing(close);
                 true
             }
             BodyParse::No => {
@@ -187,7 +188,7 @@ impl CallScan {
                 let lead = if bare { body.lead + letter } else { body.lead };
                 parts.content(&self.held[..lead]);
                 self.held.drain(..lead);
-                self.state = State::Text;
+                self.state = CallsState::Text;
                 true
             }
         }
@@ -200,7 +201,7 @@ impl CallScan {
             PrefixMatch::Yes => self.held = rest[mark.len()..].to_owned(),
             _ => self.held = rest.to_owned(),
         }
-        self.state = State::Start { behind_call: true };
+        self.state = CallsState::Start { behind_call: true };
         true
     }
 
@@ -208,8 +209,8 @@ impl CallScan {
     pub(super) fn finish(&mut self, is_cut: bool, parts: &mut PieceBuffer) {
         let held = std::mem::take(&mut self.held);
         match &self.state {
-            State::Start { behind_call: true } | State::Closing(_) => {}
-            State::Body(body) => {
+            CallsState::Start { behind_call: true } | CallsState::Closing(_) => {}
+            CallsState::Body(body) => {
                 let rest = &held[body.lead..];
                 // A call that ends with the answer needs no closing mark.
                 match unclosed_calls(self.family, &self.tools, rest, is_cut) {
@@ -218,9 +219,9 @@ impl CallScan {
                 }
             }
             // Ignore the rest of a list of calls that ends between two of them.
-            State::Start { .. } if self.family == Family::Required => {}
-            State::Text if parts.calls() > 0 => parts.content(held.trim_end()),
-            State::Off | State::Start { .. } | State::Text => parts.content(&held),
+            CallsState::Start { .. } if self.family == CallFamily::Required => {}
+            CallsState::Text if parts.calls() > 0 => parts.content(held.trim_end()),
+            CallsState::Off | CallsState::Start { .. } | CallsState::Text => parts.content(&held),
         }
     }
 }
@@ -246,16 +247,21 @@ impl PossibleCall {
 }
 
 /// Parses a body, beginning after its mark.
-fn read(family: Family, tools: &[OfferedTool], text: &str, body: &mut PossibleCall) -> BodyParse {
+fn read(
+    family: CallFamily,
+    tools: &[OfferedTool],
+    text: &str,
+    body: &mut PossibleCall,
+) -> BodyParse {
     let start = text.trim_start();
     let spaces = text.len() - start.len();
     let Some(letter) = start.chars().next() else {
         return BodyParse::More;
     };
     let close = match family {
-        Family::Hermes | Family::Xml | Family::Granite => "</tool_call>",
-        Family::Phi => "<|/tool_call|>",
-        Family::Gemma => "```",
+        CallFamily::Hermes | CallFamily::Xml | CallFamily::Granite => "</tool_call>",
+        CallFamily::Phi => "<|/tool_call|>",
+        CallFamily::Gemma => "```",
         _ => "",
     };
     let calls = |calls: Option<Vec<ParsedCall>>, length: usize, close: &'static str| match calls {
@@ -263,7 +269,7 @@ fn read(family: Family, tools: &[OfferedTool], text: &str, body: &mut PossibleCa
         None => BodyParse::No,
     };
     match family {
-        Family::Lfm => match body.find(text, "<|tool_call_end|>") {
+        CallFamily::Lfm => match body.find(text, "<|tool_call_end|>") {
             Some(end) => calls(
                 python_or_json_calls(&text[..end], tools),
                 end,
@@ -271,11 +277,11 @@ fn read(family: Family, tools: &[OfferedTool], text: &str, body: &mut PossibleCa
             ),
             None => BodyParse::More,
         },
-        Family::Gemma => match body.find(text, "```") {
+        CallFamily::Gemma => match body.find(text, "```") {
             Some(end) => calls(python_or_json_calls(&text[..end], tools), end, close),
             None => BodyParse::More,
         },
-        Family::Mistral if letter != '[' && letter != '{' => named(text, tools, body),
+        CallFamily::Mistral if letter != '[' && letter != '{' => named(text, tools, body),
         _ if letter == '{' || letter == '[' => match body.brackets.end(start) {
             ValueEnd::At(length) => {
                 calls(json::calls(&start[..length], tools), spaces + length, close)
@@ -283,23 +289,25 @@ fn read(family: Family, tools: &[OfferedTool], text: &str, body: &mut PossibleCa
             ValueEnd::Open => BodyParse::More,
             ValueEnd::Wrong => BodyParse::No,
         },
-        Family::Xml | Family::Hermes | Family::Llama => match begins(start, spoken::CALL_BEGIN) {
-            PrefixMatch::NotYet => BodyParse::More,
-            PrefixMatch::Yes => match body.find(text, spoken::CALL_END) {
-                Some(end) => {
-                    let call = spoken::call(&text[spaces..end], tools);
-                    calls(
-                        call.map(|call| vec![call]),
-                        end + spoken::CALL_END.len(),
-                        close,
-                    )
-                }
-                None => BodyParse::More,
-            },
-            // A built-in tool of Llama, which is complete only when the answer ends.
-            PrefixMatch::No if family == Family::Llama => BodyParse::More,
-            PrefixMatch::No => BodyParse::No,
-        },
+        CallFamily::Xml | CallFamily::Hermes | CallFamily::Llama => {
+            match begins(start, spoken::CALL_BEGIN) {
+                PrefixMatch::NotYet => BodyParse::More,
+                PrefixMatch::Yes => match body.find(text, spoken::CALL_END) {
+                    Some(end) => {
+                        let call = spoken::call(&text[spaces..end], tools);
+                        calls(
+                            call.map(|call| vec![call]),
+                            end + spoken::CALL_END.len(),
+                            close,
+                        )
+                    }
+                    None => BodyParse::More,
+                },
+                // A built-in tool of Llama, which is complete only when the answer ends.
+                PrefixMatch::No if family == CallFamily::Llama => BodyParse::More,
+                PrefixMatch::No => BodyParse::No,
+            }
+        }
         _ => BodyParse::No,
     }
 }
@@ -340,13 +348,15 @@ fn named(text: &str, tools: &[OfferedTool], body: &mut PossibleCall) -> BodyPars
 
 /// Returns the calls of a body that the end of the answer closes or cuts.
 fn unclosed_calls(
-    family: Family,
+    family: CallFamily,
     tools: &[OfferedTool],
     text: &str,
     is_cut: bool,
 ) -> Option<Vec<ParsedCall>> {
     let whole = match family {
-        Family::Lfm | Family::Gemma | Family::Llama => python_or_json_calls(text, tools),
+        CallFamily::Lfm | CallFamily::Gemma | CallFamily::Llama => {
+            python_or_json_calls(text, tools)
+        }
         _ => None,
     };
     let cut = || {
@@ -356,15 +366,15 @@ fn unclosed_calls(
         };
         calls.extend(partial.filter(|_| is_cut));
         // Without a name it is not certainly a call, unless the constraint allows only calls.
-        (family == Family::Required || is_cut && !calls.is_empty()).then_some(calls)
+        (family == CallFamily::Required || is_cut && !calls.is_empty()).then_some(calls)
     };
     whole.or_else(cut)
 }
 
 /// Parses `name[ARGS]{…` with incomplete arguments.
-fn mistral_call_cut(family: Family, tools: &[OfferedTool], text: &str) -> Option<ParsedCall> {
+fn mistral_call_cut(family: CallFamily, tools: &[OfferedTool], text: &str) -> Option<ParsedCall> {
     let text = text.trim_start();
-    if family != Family::Mistral || text.starts_with(['[', '{']) {
+    if family != CallFamily::Mistral || text.starts_with(['[', '{']) {
         return None;
     }
     let (name, arguments) = text.split_at(text.find(['[', '{'])?);

@@ -2,7 +2,7 @@
 
 /// A format of tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum CallFamily {
     /// `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes, Qwen 2.5 and 3, `SmolLM3`.
     Hermes,
     /// `<tool_call><function=…><parameter=…>…`: Qwen3-Coder, Qwen 3.5, `MiniCPM5`.
@@ -25,7 +25,7 @@ pub enum Family {
     Required,
 }
 
-impl Family {
+impl CallFamily {
     /// Detects the family from a template's text. The default is the most common format.
     pub fn of(template: &str) -> Self {
         let has = |mark: &str| template.contains(mark);

@@ -30,12 +30,12 @@ const MAX_HEAD_BYTES: usize = 512;
 #[derive(Debug)]
 pub(super) struct Harmony {
     tools: Vec<OfferedTool>,
-    state: State,
+    state: HarmonyState,
     held: String,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum HarmonyState {
     Head,
     Reasoning,
     Content,
@@ -47,19 +47,19 @@ impl Harmony {
     pub(super) fn new(reading: &AnswerFormat) -> Self {
         Self {
             tools: reading.tools.clone(),
-            state: State::Head,
+            state: HarmonyState::Head,
             held: String::new(),
         }
     }
 
     pub(super) fn is_reasoning(&self) -> bool {
-        matches!(self.state, State::Head | State::Reasoning)
+        matches!(self.state, HarmonyState::Head | HarmonyState::Reasoning)
     }
 
     pub(super) fn push(&mut self, text: &str, parts: &mut PieceBuffer) {
         self.held.push_str(text);
         loop {
-            if self.state == State::Head {
+            if self.state == HarmonyState::Head {
                 if !self.head() {
                     return;
                 }
@@ -68,9 +68,9 @@ impl Harmony {
             let Some(found) = first_mark(&self.held, &MESSAGE_ENDS) else {
                 let sure = self.held.len() - open(&self.held, &MESSAGE_ENDS);
                 match &self.state {
-                    State::Reasoning => parts.reasoning(&self.held[..sure]),
-                    State::Content => parts.content(&self.held[..sure]),
-                    State::Call(_) | State::Head => return,
+                    HarmonyState::Reasoning => parts.reasoning(&self.held[..sure]),
+                    HarmonyState::Content => parts.content(&self.held[..sure]),
+                    HarmonyState::Call(_) | HarmonyState::Head => return,
                 }
                 self.held.drain(..sure);
                 return;
@@ -88,7 +88,7 @@ impl Harmony {
     /// Ends the text; `is_cut` is true if the token limit cut the answer.
     pub(super) fn finish(&mut self, is_cut: bool, parts: &mut PieceBuffer) {
         let held = std::mem::take(&mut self.held);
-        if self.state == State::Head
+        if self.state == HarmonyState::Head
             && HEAD_STARTS
                 .iter()
                 .any(|head| held.trim_start().starts_with(head))
@@ -96,7 +96,7 @@ impl Harmony {
             // The answer was cut within a head, which is incomplete.
             return;
         }
-        if let State::Call(name) = &self.state
+        if let HarmonyState::Call(name) = &self.state
             && is_cut
         {
             return parts.call(ParsedCall {
@@ -109,10 +109,10 @@ impl Harmony {
 
     /// Emits a whole message, or the rest of one.
     fn close(&mut self, message: &str, parts: &mut PieceBuffer) {
-        match std::mem::replace(&mut self.state, State::Head) {
-            State::Reasoning => parts.reasoning(message),
-            State::Content | State::Head => parts.content(message),
-            State::Call(name) => match object_text(message) {
+        match std::mem::replace(&mut self.state, HarmonyState::Head) {
+            HarmonyState::Reasoning => parts.reasoning(message),
+            HarmonyState::Content | HarmonyState::Head => parts.content(message),
+            HarmonyState::Call(name) => match object_text(message) {
                 Some(arguments) => parts.call(ParsedCall {
                     name,
                     arguments: arguments.to_owned(),
@@ -130,12 +130,12 @@ impl Harmony {
         }
         let may_be = |head: &&str| text.starts_with(*head) || head.starts_with(text);
         if !HEAD_STARTS.iter().any(may_be) {
-            self.state = State::Content;
+            self.state = HarmonyState::Content;
             return true;
         }
         let Some(found) = first_mark(&self.held, &[MESSAGE_MARK]) else {
             if self.held.len() > MAX_HEAD_BYTES {
-                self.state = State::Content;
+                self.state = HarmonyState::Content;
                 return true;
             }
             return false;
@@ -148,7 +148,7 @@ impl Harmony {
         true
     }
 
-    fn meaning(&self, head: &str) -> State {
+    fn meaning(&self, head: &str) -> HarmonyState {
         let word = |mark: &str| {
             let (_, after) = head.split_once(mark)?;
             after.split(|c: char| c.is_whitespace() || c == '<').next()
@@ -156,12 +156,12 @@ impl Harmony {
         if let Some(to) = word("to=") {
             let name = to.strip_prefix("functions.").unwrap_or(to);
             if self.tools.iter().any(|tool| tool.name == name) {
-                return State::Call(name.to_owned());
+                return HarmonyState::Call(name.to_owned());
             }
         }
         match word("<|channel|>") {
-            Some("analysis") => State::Reasoning,
-            _ => State::Content,
+            Some("analysis") => HarmonyState::Reasoning,
+            _ => HarmonyState::Content,
         }
     }
 }

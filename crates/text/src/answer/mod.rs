@@ -18,7 +18,7 @@ mod spoken;
 
 use serde_json::Value;
 
-pub use family::Family;
+pub use family::CallFamily;
 pub use parts::Piece;
 pub use reasoning::Reasoning;
 
@@ -40,7 +40,7 @@ pub struct OfferedTool {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnswerFormat {
     /// The model's format of tool calls; `None` leaves the text unparsed.
-    pub family: Option<Family>,
+    pub family: Option<CallFamily>,
     /// The offered tools; without tools, no text is a call.
     pub tools: Vec<OfferedTool>,
     /// Expected reasoning at the beginning of the answer.
@@ -81,7 +81,7 @@ impl AnswerParser {
     pub fn new(reading: &AnswerFormat) -> Self {
         let scan = match reading.family {
             None if reading.reasoning == Reasoning::Absent => ActiveParser::Plain,
-            Some(Family::Harmony) => ActiveParser::Harmony(Harmony::new(reading)),
+            Some(CallFamily::Harmony) => ActiveParser::Harmony(Harmony::new(reading)),
             family => ActiveParser::Marked {
                 reasoning: ReasoningScan::new(reading.reasoning),
                 calls: CallScan::new(family, &reading.tools),

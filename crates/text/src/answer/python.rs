@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Parses a text that consists only of calls.
 pub(super) fn calls(text: &str, tools: &[OfferedTool]) -> Option<Vec<ParsedCall>> {
-    let mut reader = Reader {
+    let mut reader = PythonReader {
         rest: text.trim(),
         tools,
     };
@@ -33,12 +33,12 @@ pub(super) fn calls(text: &str, tools: &[OfferedTool]) -> Option<Vec<ParsedCall>
     (reader.rest.is_empty() && !calls.is_empty()).then_some(calls)
 }
 
-struct Reader<'t> {
+struct PythonReader<'t> {
     rest: &'t str,
     tools: &'t [OfferedTool],
 }
 
-impl<'t> Reader<'t> {
+impl<'t> PythonReader<'t> {
     fn spaces(&mut self) {
         self.rest = self.rest.trim_start();
     }

@@ -41,12 +41,12 @@ impl Reasoning {
 /// A streaming parser that splits off reasoning.
 #[derive(Debug)]
 pub(super) struct ReasoningScan {
-    state: State,
+    state: ReasoningState,
     held: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReasoningState {
     /// Only spaces so far.
     Start,
     /// Within reasoning; only spaces so far.
@@ -63,9 +63,9 @@ impl ReasoningScan {
     pub(super) fn new(reasoning: Reasoning) -> Self {
         Self {
             state: match reasoning {
-                Reasoning::Absent => State::Content,
-                Reasoning::Possible => State::Start,
-                Reasoning::Begun => State::Opened,
+                Reasoning::Absent => ReasoningState::Content,
+                Reasoning::Possible => ReasoningState::Start,
+                Reasoning::Begun => ReasoningState::Opened,
             },
             held: String::new(),
         }
@@ -74,7 +74,7 @@ impl ReasoningScan {
     pub(super) fn is_within(&self) -> bool {
         matches!(
             self.state,
-            State::Opened | State::OpenedAgain | State::Within
+            ReasoningState::Opened | ReasoningState::OpenedAgain | ReasoningState::Within
         )
     }
 
@@ -83,47 +83,47 @@ impl ReasoningScan {
         self.held.push_str(text);
         loop {
             match self.state {
-                State::Start => match begins(self.held.trim_start(), THINK_BEGIN) {
+                ReasoningState::Start => match begins(self.held.trim_start(), THINK_BEGIN) {
                     PrefixMatch::NotYet => return String::new(),
-                    PrefixMatch::No => self.state = State::Content,
+                    PrefixMatch::No => self.state = ReasoningState::Content,
                     PrefixMatch::Yes => {
                         self.drop_mark();
-                        self.state = State::Opened;
+                        self.state = ReasoningState::Opened;
                     }
                 },
                 // Some models repeat the opening mark that the prompt already has.
-                State::Opened => match begins(self.held.trim_start(), THINK_BEGIN) {
+                ReasoningState::Opened => match begins(self.held.trim_start(), THINK_BEGIN) {
                     PrefixMatch::NotYet => return String::new(),
-                    PrefixMatch::No => self.state = State::OpenedAgain,
+                    PrefixMatch::No => self.state = ReasoningState::OpenedAgain,
                     PrefixMatch::Yes => {
                         self.drop_mark();
-                        self.state = State::OpenedAgain;
+                        self.state = ReasoningState::OpenedAgain;
                     }
                 },
-                State::OpenedAgain => {
+                ReasoningState::OpenedAgain => {
                     self.held = self.held.trim_start().to_owned();
                     if self.held.is_empty() {
                         return String::new();
                     }
-                    self.state = State::Within;
+                    self.state = ReasoningState::Within;
                 }
-                State::Within => {
+                ReasoningState::Within => {
                     let Some(found) = first_mark(&self.held, &[THINK_END]) else {
                         self.emit(parts);
                         return String::new();
                     };
                     parts.reasoning(self.held[..found.start].trim_end());
                     self.held.drain(..found.start + THINK_END.len());
-                    self.state = State::Closed;
+                    self.state = ReasoningState::Closed;
                 }
-                State::Closed => {
+                ReasoningState::Closed => {
                     self.held = self.held.trim_start().to_owned();
                     if self.held.is_empty() {
                         return String::new();
                     }
-                    self.state = State::Content;
+                    self.state = ReasoningState::Content;
                 }
-                State::Content => return std::mem::take(&mut self.held),
+                ReasoningState::Content => return std::mem::take(&mut self.held),
             }
         }
     }
@@ -145,12 +145,12 @@ impl ReasoningScan {
     pub(super) fn finish(&mut self, parts: &mut PieceBuffer) -> String {
         let held = std::mem::take(&mut self.held);
         match self.state {
-            State::Start | State::Content => held,
-            State::Opened | State::OpenedAgain | State::Within => {
+            ReasoningState::Start | ReasoningState::Content => held,
+            ReasoningState::Opened | ReasoningState::OpenedAgain | ReasoningState::Within => {
                 parts.reasoning(held.trim_end());
                 String::new()
             }
-            State::Closed => String::new(),
+            ReasoningState::Closed => String::new(),
         }
     }
 }

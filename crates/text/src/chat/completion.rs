@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::bounds::RequestLimits;
 use super::fault::FieldError;
-use super::field::Field;
+use super::field::RequestField;
 use super::request::unparsed_fields;
 use super::shared::{Streaming, choices, max_tokens, model};
 
@@ -45,7 +45,7 @@ pub struct CompletionRequest {
 impl CompletionRequest {
     /// Parses a request.
     pub fn read(request: &Value, bounds: &RequestLimits) -> Result<Self, FieldError> {
-        let root = Field::root(request);
+        let root = RequestField::root(request);
         root.object()?;
         let prompts = prompts(&root.get("prompt"), bounds)?;
         let echo = root.get("echo").flag()?;
@@ -85,7 +85,7 @@ const PARSED_FIELDS: [&str; 10] = [
 ];
 
 /// Parses a text, a list of texts, tokens, or a list of token lists.
-fn prompts(field: &Field, bounds: &RequestLimits) -> Result<Vec<Prompt>, FieldError> {
+fn prompts(field: &RequestField, bounds: &RequestLimits) -> Result<Vec<Prompt>, FieldError> {
     let expected = "a string, a list of strings, token ids, or a list of lists of token ids";
     match field.value {
         Value::String(text) => Ok(vec![Prompt::Text(text.clone())]),
@@ -105,7 +105,7 @@ fn prompts(field: &Field, bounds: &RequestLimits) -> Result<Vec<Prompt>, FieldEr
     }
 }
 
-fn tokens(field: &Field) -> Result<Prompt, FieldError> {
+fn tokens(field: &RequestField) -> Result<Prompt, FieldError> {
     // The path of an item is built only for an error: a prompt may have a hundred thousand tokens.
     let expected = "a token id";
     let items = field.value.as_array();
@@ -116,7 +116,7 @@ fn tokens(field: &Field) -> Result<Prompt, FieldError> {
     ids.map(Prompt::Tokens).ok_or_else(|| {
         let place = items.iter().position(|item| id(item).is_none());
         let place = place.unwrap_or_default();
-        let item = Field {
+        let item = RequestField {
             path: format!("{}[{place}]", field.path),
             value: &items[place],
         };

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use super::message::{Content, Message, ToolCall};
 use super::request::ChatRequest;
 use super::tool::ToolChoice;
-use crate::template::{Conversation, Takes};
+use crate::template::{Conversation, TemplateTakes};
 
 impl ChatRequest {
     /// Builds the conversation for a template that accepts these forms. If `tool_choice` forbids
     /// calls, the template sees no tools.
-    pub fn conversation(&self, takes: Takes) -> Conversation {
+    pub fn conversation(&self, takes: TemplateTakes) -> Conversation {
         let messages = self.messages.iter();
         let tools = self.tools.iter().map(|tool| tool.json.clone());
         let with_tools = !self.tools.is_empty() && self.tool_choice != ToolChoice::None;
@@ -27,7 +27,7 @@ impl ChatRequest {
 }
 
 impl Message {
-    fn json(&self, takes: Takes) -> Value {
+    fn json(&self, takes: TemplateTakes) -> Value {
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value| {
             fields.insert(name.to_owned(), value);
@@ -53,7 +53,7 @@ impl Message {
 
 impl Content {
     /// Returns one string, or a list of parts if the template loops over parts.
-    fn json(&self, takes: Takes) -> Value {
+    fn json(&self, takes: TemplateTakes) -> Value {
         let part = |text: &String| json!({"type": "text", "text": text});
         match self {
             // Templates concatenate contents, so a missing one would be an error.
@@ -67,7 +67,7 @@ impl Content {
 }
 
 impl ToolCall {
-    fn json(&self, takes: Takes) -> Value {
+    fn json(&self, takes: TemplateTakes) -> Value {
         let arguments = if takes.argument_objects {
             self.arguments.clone().into()
         } else {

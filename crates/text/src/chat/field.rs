@@ -10,12 +10,12 @@ use super::fault::{FieldError, described};
 
 /// A value and its path.
 #[derive(Debug, Clone)]
-pub(super) struct Field<'v> {
+pub(super) struct RequestField<'v> {
     pub(super) path: String,
     pub(super) value: &'v Value,
 }
 
-impl<'v> Field<'v> {
+impl<'v> RequestField<'v> {
     /// Wraps a whole request.
     pub(super) fn root(value: &'v Value) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl<'v> Field<'v> {
         of: &str,
         least: usize,
         most: usize,
-    ) -> Result<impl ExactSizeIterator<Item = Field<'v>> + use<'v>, FieldError> {
+    ) -> Result<impl ExactSizeIterator<Item = RequestField<'v>> + use<'v>, FieldError> {
         let items = self.value.as_array();
         let items = items.ok_or_else(|| self.fault(format!("a list of {of}")))?;
         if items.len() < least {
@@ -70,10 +70,13 @@ impl<'v> Field<'v> {
             return Err(self.fault(format!("at most {most} {of}")));
         }
         let path = self.path.clone();
-        Ok(items.iter().enumerate().map(move |(place, value)| Field {
-            path: format!("{path}[{place}]"),
-            value,
-        }))
+        Ok(items
+            .iter()
+            .enumerate()
+            .map(move |(place, value)| RequestField {
+                path: format!("{path}[{place}]"),
+                value,
+            }))
     }
 
     pub(super) fn text(&self) -> Result<&'v str, FieldError> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::fault::FieldError;
-use super::field::Field;
+use super::field::RequestField;
 
 /// The format of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,7 +23,7 @@ pub enum ResponseFormat {
 }
 
 impl ResponseFormat {
-    pub(super) fn read(field: &Field) -> Result<Self, FieldError> {
+    pub(super) fn read(field: &RequestField) -> Result<Self, FieldError> {
         if !field.is_present() {
             return Ok(Self::Text);
         }

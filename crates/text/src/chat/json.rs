@@ -24,7 +24,7 @@ pub fn read_json(body: &[u8], bounds: &RequestLimits) -> Result<Value, FieldErro
     }
     let left = Cell::new(bounds.values);
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = Counted(&left).deserialize(&mut reader);
+    let value = CountedValue(&left).deserialize(&mut reader);
     let value = value.and_then(|value| reader.end().map(|()| value));
     value.map_err(|error| {
         if error.is_data() && left.get() == 0 {
@@ -37,9 +37,9 @@ pub fn read_json(body: &[u8], bounds: &RequestLimits) -> Result<Value, FieldErro
 
 /// Parses a value and decrements the remaining count.
 #[derive(Clone, Copy)]
-struct Counted<'c>(&'c Cell<usize>);
+struct CountedValue<'c>(&'c Cell<usize>);
 
-impl<'de> DeserializeSeed<'de> for Counted<'_> {
+impl<'de> DeserializeSeed<'de> for CountedValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -51,7 +51,7 @@ impl<'de> DeserializeSeed<'de> for Counted<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Counted<'_> {
+impl<'de> Visitor<'de> for CountedValue<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::bounds::RequestLimits;
 use super::fault::{FieldError, quoted};
-use super::field::Field;
+use super::field::RequestField;
 
 /// Maximum length of a name or id, in bytes.
 const MAX_NAME_BYTES: usize = 256;
@@ -64,7 +64,7 @@ pub struct Message {
 }
 
 impl Message {
-    pub(super) fn read(field: &Field, bounds: &RequestLimits) -> Result<Self, FieldError> {
+    pub(super) fn read(field: &RequestField, bounds: &RequestLimits) -> Result<Self, FieldError> {
         field.object()?;
         let role = Role::read(&field.get("role"))?;
         let message = Self {
@@ -106,7 +106,7 @@ impl Role {
         }
     }
 
-    fn read(field: &Field) -> Result<Self, FieldError> {
+    fn read(field: &RequestField) -> Result<Self, FieldError> {
         match field.value.as_str() {
             Some("system" | "developer") => Ok(Self::System),
             Some("user") => Ok(Self::User),
@@ -117,7 +117,7 @@ impl Role {
     }
 }
 
-fn content(field: &Field, bounds: &RequestLimits) -> Result<Content, FieldError> {
+fn content(field: &RequestField, bounds: &RequestLimits) -> Result<Content, FieldError> {
     match field.value {
         Value::Null => Ok(Content::Absent),
         Value::String(text) => Ok(Content::Text(text.clone())),
@@ -132,7 +132,7 @@ fn content(field: &Field, bounds: &RequestLimits) -> Result<Content, FieldError>
 }
 
 /// Returns the text of a part: `{"type": "text", "text": "…"}`.
-fn text_of(part: &Field) -> Result<String, FieldError> {
+fn text_of(part: &RequestField) -> Result<String, FieldError> {
     part.object()?;
     let kind = part.get("type");
     match kind.text()? {
@@ -143,7 +143,7 @@ fn text_of(part: &Field) -> Result<String, FieldError> {
     }
 }
 
-fn name(field: &Field) -> Result<Option<String>, FieldError> {
+fn name(field: &RequestField) -> Result<Option<String>, FieldError> {
     let Some(field) = field.clone().there() else {
         return Ok(None);
     };
@@ -155,16 +155,20 @@ fn name(field: &Field) -> Result<Option<String>, FieldError> {
     Ok(Some(text.to_owned()))
 }
 
-fn reasoning(message: &Field) -> Result<Option<String>, FieldError> {
+fn reasoning(message: &RequestField) -> Result<Option<String>, FieldError> {
     let names = ["reasoning_content", "reasoning", "thinking"];
     let said = names.map(|name| message.get(name));
-    match said.into_iter().find(Field::is_present) {
+    match said.into_iter().find(RequestField::is_present) {
         Some(field) => field.optional_text(),
         None => Ok(None),
     }
 }
 
-fn calls(field: &Field, role: Role, bounds: &RequestLimits) -> Result<Vec<ToolCall>, FieldError> {
+fn calls(
+    field: &RequestField,
+    role: Role,
+    bounds: &RequestLimits,
+) -> Result<Vec<ToolCall>, FieldError> {
     if !field.is_present() {
         return Ok(Vec::new());
     }
@@ -175,7 +179,7 @@ fn calls(field: &Field, role: Role, bounds: &RequestLimits) -> Result<Vec<ToolCa
     calls.map(|call| called(&call)).collect()
 }
 
-fn called(call: &Field) -> Result<ToolCall, FieldError> {
+fn called(call: &RequestField) -> Result<ToolCall, FieldError> {
     call.object()?;
     let kind = call.get("type");
     if kind.is_present() && kind.text()? != "function" {
@@ -198,7 +202,7 @@ fn called(call: &Field) -> Result<ToolCall, FieldError> {
 
 /// Parses the arguments of a call: JSON text, or an object from some clients. An empty text is a
 /// call without arguments.
-fn arguments(field: &Field) -> Result<(Map<String, Value>, String), FieldError> {
+fn arguments(field: &RequestField) -> Result<(Map<String, Value>, String), FieldError> {
     let expected = "a string that holds a JSON object";
     match field.value {
         Value::Null => Ok((Map::new(), "{}".to_owned())),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::bounds::RequestLimits;
 use super::fault::FieldError;
-use super::field::Field;
+use super::field::RequestField;
 use super::format::ResponseFormat;
 use super::message::Message;
 use super::shared::{Streaming, choices, max_tokens, model};
@@ -44,7 +44,7 @@ pub struct ChatRequest {
 impl ChatRequest {
     /// Parses a request.
     pub fn read(request: &Value, bounds: &RequestLimits) -> Result<Self, FieldError> {
-        let root = Field::root(request);
+        let root = RequestField::root(request);
         root.object()?;
         let messages = root.get("messages");
         let messages = messages.items("messages", 1, bounds.messages)?;
@@ -87,7 +87,7 @@ const PARSED_FIELDS: [&str; 14] = [
 
 /// Returns the fields that are not in `read`.
 pub(super) fn unparsed_fields(
-    request: &Field,
+    request: &RequestField,
     read: &[&str],
 ) -> Result<Map<String, Value>, FieldError> {
     let fields = request.object()?.iter();
@@ -97,7 +97,7 @@ pub(super) fn unparsed_fields(
         .collect())
 }
 
-fn parallel(request: &Field) -> Result<bool, FieldError> {
+fn parallel(request: &RequestField) -> Result<bool, FieldError> {
     let field = request.get("parallel_tool_calls");
     if field.is_present() {
         field.flag()
@@ -106,7 +106,7 @@ fn parallel(request: &Field) -> Result<bool, FieldError> {
     }
 }
 
-fn variables(request: &Field) -> Result<Map<String, Value>, FieldError> {
+fn variables(request: &RequestField) -> Result<Map<String, Value>, FieldError> {
     let mut variables = Map::new();
     if let Some(effort) = request.get("reasoning_effort").there() {
         variables.insert("reasoning_effort".to_owned(), effort.text()?.into());

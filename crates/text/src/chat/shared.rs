@@ -2,7 +2,7 @@
 
 use super::bounds::RequestLimits;
 use super::fault::FieldError;
-use super::field::Field;
+use super::field::RequestField;
 
 /// Streaming options of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    pub(super) fn read(request: &Field) -> Result<Self, FieldError> {
+    pub(super) fn read(request: &RequestField) -> Result<Self, FieldError> {
         let stream = request.get("stream").flag()?;
         let Some(options) = request.get("stream_options").there() else {
             return Ok(Self {
@@ -34,12 +34,12 @@ impl Streaming {
 }
 
 /// Parses the name of the requested model.
-pub(super) fn model(request: &Field) -> Result<Option<String>, FieldError> {
+pub(super) fn model(request: &RequestField) -> Result<Option<String>, FieldError> {
     request.get("model").optional_text()
 }
 
 /// Parses the number of choices.
-pub(super) fn choices(request: &Field, bounds: &RequestLimits) -> Result<u32, FieldError> {
+pub(super) fn choices(request: &RequestField, bounds: &RequestLimits) -> Result<u32, FieldError> {
     let count = request.get("n").count(1..=bounds.choices)?;
     Ok(count.unwrap_or(1))
 }
@@ -47,7 +47,7 @@ pub(super) fn choices(request: &Field, bounds: &RequestLimits) -> Result<u32, Fi
 /// Parses the maximum number of tokens of an answer, at least `least`, under either of its two
 /// names.
 pub(super) fn max_tokens(
-    request: &Field,
+    request: &RequestField,
     least: u32,
     bounds: &RequestLimits,
 ) -> Result<Option<u32>, FieldError> {

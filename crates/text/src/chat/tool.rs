@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::bounds::RequestLimits;
 use super::fault::FieldError;
-use super::field::Field;
+use super::field::RequestField;
 
 /// Maximum length of a function name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -37,7 +37,10 @@ pub enum ToolChoice {
 }
 
 /// Parses the tools of a request.
-pub(super) fn tools(request: &Field, bounds: &RequestLimits) -> Result<Vec<Tool>, FieldError> {
+pub(super) fn tools(
+    request: &RequestField,
+    bounds: &RequestLimits,
+) -> Result<Vec<Tool>, FieldError> {
     for old in ["functions", "function_call"] {
         if let Some(field) = request.get(old).there() {
             let new = if old == "functions" {
@@ -68,7 +71,7 @@ pub(super) fn tools(request: &Field, bounds: &RequestLimits) -> Result<Vec<Tool>
 }
 
 impl Tool {
-    fn read(field: &Field) -> Result<Self, FieldError> {
+    fn read(field: &RequestField) -> Result<Self, FieldError> {
         field.object()?;
         let kind = field.get("type");
         if kind.value.as_str() != Some("function") {
@@ -92,7 +95,7 @@ impl Tool {
 }
 
 impl ToolChoice {
-    pub(super) fn read(field: &Field, tools: &[Tool]) -> Result<Self, FieldError> {
+    pub(super) fn read(field: &RequestField, tools: &[Tool]) -> Result<Self, FieldError> {
         let choice = match field.value {
             Value::Null => Self::Auto,
             Value::String(text) => match text.as_str() {
@@ -126,7 +129,7 @@ impl ToolChoice {
     }
 }
 
-fn name(field: &Field) -> Result<String, FieldError> {
+fn name(field: &RequestField) -> Result<String, FieldError> {
     let text = field.text()?;
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if text.is_empty() || text.len() > MAX_NAME_BYTES || !text.chars().all(is_part) {

@@ -3,7 +3,7 @@
 //! Invariant: an integer that does not fit its dtype is an error.
 
 use super::error::DecodeError;
-use super::shape::{Argument, DecoderShape, FeedingMode, InputRole, StepTokens};
+use super::shape::{DecoderInput, DecoderRole, DecoderShape, FeedingMode, StepTokens};
 use pkgtool_engine::tensor::{DType, Tensor};
 
 /// Builds the inputs of a step that feeds the tokens of each row after those that it already holds.
@@ -19,7 +19,7 @@ pub(super) fn of(
 }
 
 fn tensor(
-    argument: Argument,
+    argument: DecoderInput,
     feeding: FeedingMode,
     rows: &[StepTokens<'_>],
 ) -> Result<Tensor, DecodeError> {
@@ -34,21 +34,21 @@ fn tensor(
         (vec![rows.len() as u64, size as u64], values)
     };
     let (shape, values): (Vec<u64>, Vec<u64>) = match argument.role {
-        InputRole::Tokens => of_rows(length, &|row| {
+        DecoderRole::Tokens => of_rows(length, &|row| {
             let tokens = row.tokens.iter().map(|token| u64::from(*token));
             filled_up(tokens, length)
         }),
-        InputRole::Mask => of_rows(held + length, &|row| {
+        DecoderRole::Mask => of_rows(held + length, &|row| {
             let ones = std::iter::repeat_n(1, row.held + row.tokens.len());
             filled_up(ones, held + length)
         }),
-        InputRole::Positions => of_rows(length, &|row| positions(row.held, length)),
-        InputRole::PositionList => (vec![length as u64], positions(held, length)),
-        InputRole::StartPosition => (vec![1], vec![held as u64]),
-        InputRole::LogitsToKeep { is_list } => {
+        DecoderRole::Positions => of_rows(length, &|row| positions(row.held, length)),
+        DecoderRole::PositionList => (vec![length as u64], positions(held, length)),
+        DecoderRole::StartPosition => (vec![1], vec![held as u64]),
+        DecoderRole::LogitsToKeep { is_list } => {
             (if is_list { vec![1] } else { Vec::new() }, vec![1])
         }
-        InputRole::UsesCache => (vec![1], vec![u64::from(held > 0)]),
+        DecoderRole::UsesCache => (vec![1], vec![u64::from(held > 0)]),
     };
     let bytes = elements(argument.dtype, &values)?;
     Tensor::new(argument.dtype, shape, bytes).map_err(|error| DecodeError::Model(error.to_string()))
@@ -96,11 +96,11 @@ mod tests {
     use super::*;
     use crate::decoder::shape::LogitsRange;
 
-    fn shape(feeding: FeedingMode, roles: &[InputRole]) -> DecoderShape {
-        let argument = |role: &InputRole| Argument {
+    fn shape(feeding: FeedingMode, roles: &[DecoderRole]) -> DecoderShape {
+        let argument = |role: &DecoderRole| DecoderInput {
             role: *role,
             dtype: match role {
-                InputRole::UsesCache => DType::Bool,
+                DecoderRole::UsesCache => DType::Bool,
                 _ => DType::Int64,
             },
         };
@@ -125,11 +125,11 @@ mod tests {
     #[test]
     fn a_step_goes_on_behind_what_is_held() {
         let roles = [
-            InputRole::Tokens,
-            InputRole::Mask,
-            InputRole::Positions,
-            InputRole::UsesCache,
-            InputRole::LogitsToKeep { is_list: false },
+            DecoderRole::Tokens,
+            DecoderRole::Mask,
+            DecoderRole::Positions,
+            DecoderRole::UsesCache,
+            DecoderRole::LogitsToKeep { is_list: false },
         ];
         let shape = shape(FeedingMode::NewTokens { most: 8 }, &roles);
         let given = of(&shape, &[fed(3, &[7, 9])]).expect("they fit");
@@ -143,7 +143,11 @@ mod tests {
 
     #[test]
     fn each_row_goes_on_behind_what_it_holds() {
-        let roles = [InputRole::Tokens, InputRole::Mask, InputRole::Positions];
+        let roles = [
+            DecoderRole::Tokens,
+            DecoderRole::Mask,
+            DecoderRole::Positions,
+        ];
         let shape = shape(FeedingMode::NewTokens { most: 8 }, &roles);
         let given = of(&shape, &[fed(3, &[7]), fed(1, &[9])]).expect("they fit");
         assert_eq!(
@@ -159,7 +163,7 @@ mod tests {
     fn a_fixed_length_is_filled() {
         let shape = shape(
             FeedingMode::Padded { length: 4 },
-            &[InputRole::Tokens, InputRole::Mask],
+            &[DecoderRole::Tokens, DecoderRole::Mask],
         );
         let given = of(&shape, &[fed(0, &[7, 9])]).expect("they fit");
         assert_eq!(values(&given[0]), [7.0, 9.0, 0.0, 0.0]);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::heads;
 use super::roles::accepts_size;
-use super::siblings::SiblingSettings;
+use super::siblings::DecoderSettings;
 use pkgtool_engine::CarriedTensor;
 use pkgtool_engine::tensor::{Signature, TensorSpec};
 use pkgtool_model::Dim;
@@ -28,7 +28,7 @@ const DEFAULT_POSITION_AXIS: usize = 2;
 pub(super) fn cache_states(
     model: &Path,
     signature: &Signature,
-    siblings: &SiblingSettings,
+    siblings: &DecoderSettings,
 ) -> Result<Vec<CarriedTensor>, String> {
     let mut states = Vec::new();
     let mut head_size = siblings.head_size;

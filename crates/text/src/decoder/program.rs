@@ -7,7 +7,7 @@
 
 use super::constants::Constants;
 use super::roles::{TokenCount, accepts_size, is_integer};
-use super::shape::{Argument, FeedingMode, InputRole};
+use super::shape::{DecoderInput, DecoderRole, FeedingMode};
 use pkgtool_engine::tensor::{Signature, TensorSpec};
 use pkgtool_model::Dim;
 
@@ -15,7 +15,7 @@ use pkgtool_model::Dim;
 pub(super) fn arguments(
     signature: &Signature,
     constants: &Constants<'_>,
-) -> Result<Option<(Vec<Argument>, FeedingMode)>, String> {
+) -> Result<Option<(Vec<DecoderInput>, FeedingMode)>, String> {
     let [first, second] = signature.inputs.as_slice() else {
         return Ok(None);
     };
@@ -29,9 +29,9 @@ pub(super) fn arguments(
     let (count, places) = (TokenCount::of(length), TokenCount::of(positions));
     let role = match (count, places) {
         (TokenCount::Fixed(1) | TokenCount::Open(_), TokenCount::Fixed(1)) => {
-            InputRole::StartPosition
+            DecoderRole::StartPosition
         }
-        (TokenCount::Open(_), TokenCount::Open(_)) => InputRole::PositionList,
+        (TokenCount::Open(_), TokenCount::Open(_)) => DecoderRole::PositionList,
         (TokenCount::Fixed(fixed), TokenCount::Fixed(1)) => return Err(fixed_length(first, fixed)),
         _ => {
             return Err(format!(
@@ -55,11 +55,11 @@ pub(super) fn arguments(
     let feeding = FeedingMode::NewTokens {
         most: allowed(length, most),
     };
-    let argument = |role, spec: &TensorSpec| Argument {
+    let argument = |role, spec: &TensorSpec| DecoderInput {
         role,
         dtype: spec.dtype,
     };
-    let arguments = vec![argument(InputRole::Tokens, first), argument(role, second)];
+    let arguments = vec![argument(DecoderRole::Tokens, first), argument(role, second)];
     Ok(Some((arguments, feeding)))
 }
 

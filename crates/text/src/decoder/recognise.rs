@@ -12,8 +12,8 @@ use super::heads;
 use super::plain;
 use super::program;
 use super::roles;
-use super::shape::{Argument, DecoderShape, FeedingMode, InputRole, LogitsRange, StepTokens};
-use super::siblings::SiblingSettings;
+use super::shape::{DecoderInput, DecoderRole, DecoderShape, FeedingMode, LogitsRange, StepTokens};
+use super::siblings::DecoderSettings;
 use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
 use pkgtool_engine::{CarriedTensor, Carrying, TensorAxis};
 use pkgtool_model::ModelInfo;
@@ -47,7 +47,7 @@ pub struct DecoderModel {
 
 /// Intermediate result, before sizes and limits are combined.
 struct RecognisedInputs {
-    arguments: Vec<Argument>,
+    arguments: Vec<DecoderInput>,
     feeding: FeedingMode,
     states: Vec<CarriedTensor>,
     /// Index of the token input.
@@ -69,11 +69,13 @@ impl RecognisedInputs {
         let mut states = states.map(|place| &signature.inputs[place]);
         self.mask.is_some()
             && given.all(|(place, argument)| match argument.role {
-                InputRole::Tokens | InputRole::Mask | InputRole::Positions => {
+                DecoderRole::Tokens | DecoderRole::Mask | DecoderRole::Positions => {
                     has_open_rows(&signature.inputs[place])
                 }
-                InputRole::LogitsToKeep { .. } => true,
-                InputRole::PositionList | InputRole::StartPosition | InputRole::UsesCache => false,
+                DecoderRole::LogitsToKeep { .. } => true,
+                DecoderRole::PositionList | DecoderRole::StartPosition | DecoderRole::UsesCache => {
+                    false
+                }
             })
             && states.all(has_open_rows)
             && signature.outputs.iter().all(has_open_rows)
@@ -128,7 +130,7 @@ fn recognise(
     signature: &Signature,
     most: Option<usize>,
 ) -> Result<DecoderModel, String> {
-    let siblings = SiblingSettings::of(model)?;
+    let siblings = DecoderSettings::of(model)?;
     let constants = Constants(info);
     let mut recognised = inputs(model, signature, &siblings, &constants)?;
     let carried = |place: usize| recognised.states.iter().any(|state| state.output == place);
@@ -206,7 +208,7 @@ fn recognise(
 fn inputs(
     model: &Path,
     signature: &Signature,
-    siblings: &SiblingSettings,
+    siblings: &DecoderSettings,
     constants: &Constants<'_>,
 ) -> Result<RecognisedInputs, String> {
     let found = if constants.0.format == "executorch" {
@@ -233,12 +235,12 @@ fn inputs(
         .filter(|(place, _)| !carried(*place))
         .collect();
     let tokens = roles::tokens(&given)?;
-    let arguments: Result<Vec<Argument>, String> = given
+    let arguments: Result<Vec<DecoderInput>, String> = given
         .iter()
         .map(|(place, spec)| {
             if *place == tokens {
-                return Ok(Argument {
-                    role: InputRole::Tokens,
+                return Ok(DecoderInput {
+                    role: DecoderRole::Tokens,
                     dtype: spec.dtype,
                 });
             }
@@ -246,7 +248,7 @@ fn inputs(
         })
         .collect();
     let arguments = arguments?;
-    let merged = arguments.iter().any(|it| it.role == InputRole::UsesCache);
+    let merged = arguments.iter().any(|it| it.role == DecoderRole::UsesCache);
     let feeding = if states.is_empty() {
         FeedingMode::AllTokens
     } else if merged {
@@ -259,7 +261,7 @@ fn inputs(
     };
     Ok(RecognisedInputs {
         mask: (given.iter().zip(&arguments)).find_map(|((place, _), argument)| {
-            (argument.role == InputRole::Mask).then_some(*place)
+            (argument.role == DecoderRole::Mask).then_some(*place)
         }),
         arguments,
         feeding,
@@ -288,7 +290,7 @@ fn context(
     model: &Path,
     info: &ModelInfo,
     recognised: &RecognisedInputs,
-    siblings: &SiblingSettings,
+    siblings: &DecoderSettings,
     constants: &Constants<'_>,
 ) -> Result<(usize, bool), String> {
     let keeps = recognised.most.is_none();

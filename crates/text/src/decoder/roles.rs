@@ -3,7 +3,7 @@
 //! The names are those that exporters write: optimum, transformers.js, ONNX Runtime's model
 //! builder. Invariant: an unrecognised input is reported and never filled with a guess.
 
-use super::shape::{Argument, InputRole, LogitsRange};
+use super::shape::{DecoderInput, DecoderRole, LogitsRange};
 use pkgtool_engine::tensor::{DType, TensorSpec};
 use pkgtool_model::Dim;
 
@@ -46,21 +46,21 @@ pub(super) fn is_integer(dtype: DType) -> bool {
 }
 
 /// Recognises, by name, an input that is neither the tokens nor a part of the cache.
-pub(super) fn input_by_name(spec: &TensorSpec) -> Result<Argument, String> {
+pub(super) fn input_by_name(spec: &TensorSpec) -> Result<DecoderInput, String> {
     let rank = spec.dims.as_ref().map(Vec::len);
     let is = |ranks: &[usize]| rank.is_none_or(|rank| ranks.contains(&rank));
     let integer = is_integer(spec.dtype);
     let is_mask = integer || matches!(spec.dtype, DType::Bool | DType::Float32);
     let role = match spec.name.as_str() {
-        "attention_mask" if is(&[2]) && is_mask => InputRole::Mask,
-        "position_ids" if is(&[2]) && integer => InputRole::Positions,
-        "position_ids" | "cache_position" if is(&[1]) && integer => InputRole::PositionList,
+        "attention_mask" if is(&[2]) && is_mask => DecoderRole::Mask,
+        "position_ids" if is(&[2]) && integer => DecoderRole::Positions,
+        "position_ids" | "cache_position" if is(&[1]) && integer => DecoderRole::PositionList,
         "num_logits_to_keep" | "logits_to_keep" if is(&[0, 1]) && integer => {
-            InputRole::LogitsToKeep {
+            DecoderRole::LogitsToKeep {
                 is_list: rank == Some(1),
             }
         }
-        "use_cache_branch" if is(&[1]) && spec.dtype == DType::Bool => InputRole::UsesCache,
+        "use_cache_branch" if is(&[1]) && spec.dtype == DType::Bool => DecoderRole::UsesCache,
         name => {
             return Err(format!(
                 "its input `{name}`, {spec}, is not supported in text decoders: besides tokens, supported inputs are \
@@ -69,7 +69,7 @@ pub(super) fn input_by_name(spec: &TensorSpec) -> Result<Argument, String> {
             ));
         }
     };
-    Ok(Argument {
+    Ok(DecoderInput {
         role,
         dtype: spec.dtype,
     })

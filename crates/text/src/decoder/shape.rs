@@ -15,7 +15,7 @@ pub struct StepTokens<'a> {
 
 /// The role of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum InputRole {
+pub(super) enum DecoderRole {
     /// The tokens of the step, [1, n].
     Tokens,
     /// Ones for all held and new tokens, [1, held + n].
@@ -34,8 +34,8 @@ pub(super) enum InputRole {
 
 /// An input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Argument {
-    pub(super) role: InputRole,
+pub(super) struct DecoderInput {
+    pub(super) role: DecoderRole,
     pub(super) dtype: DType,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum LogitsRange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DecoderShape {
     /// The inputs in order, without cache tensors.
-    pub(super) arguments: Vec<Argument>,
+    pub(super) arguments: Vec<DecoderInput>,
     pub(super) feeding: FeedingMode,
     /// Index of the logits among the visible outputs.
     pub(super) place: usize,

@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Settings from files beside a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct SiblingSettings {
+pub(super) struct DecoderSettings {
     /// Context length, in tokens.
     pub(super) context: Option<usize>,
     pub(super) vocabulary: Option<usize>,
@@ -27,7 +27,7 @@ pub(super) struct SiblingSettings {
     pub(super) ends: Vec<u32>,
 }
 
-impl SiblingSettings {
+impl DecoderSettings {
     /// Reads the files beside `model`.
     pub(super) fn of(model: &Path) -> Result<Self, String> {
         let directory = model.parent().unwrap_or(Path::new(""));
@@ -89,7 +89,7 @@ mod tests {
     fn files_beside_a_model_tell_of_it() {
         let directory = tempfile::TempDir::new().expect("a directory");
         let model = directory.path().join("model.onnx");
-        assert_eq!(SiblingSettings::of(&model), Ok(SiblingSettings::default()));
+        assert_eq!(DecoderSettings::of(&model), Ok(DecoderSettings::default()));
         let write = |name: &str, text: &str| {
             fs::write(directory.path().join(name), text).expect("it is written");
         };
@@ -100,12 +100,12 @@ mod tests {
             "generation_config.json",
             r#"{"bos_token_id": 1, "eos_token_id": [2, 7, -1]}"#,
         );
-        let known = SiblingSettings::of(&model).expect("both are right");
+        let known = DecoderSettings::of(&model).expect("both are right");
         assert_eq!((known.context, known.vocabulary), (Some(64), Some(300)));
         assert_eq!((known.head_size, known.first), (Some(16), Some(1)));
         assert_eq!(known.ends, [2, 2, 7]);
         write("generation_config.json", "{");
-        let error = SiblingSettings::of(&model).expect_err("it is broken");
+        let error = DecoderSettings::of(&model).expect_err("it is broken");
         assert!(
             error.contains("generation_config.json: invalid JSON"),
             "{error}"

@@ -11,7 +11,7 @@ use pkgtool_model::{Allowed, Dim};
 
 /// The role of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum InputRole {
+pub(super) enum EncoderRole {
     /// Token ids.
     Ids,
     /// 1 for a token, 0 for padding.
@@ -23,9 +23,9 @@ pub(super) enum InputRole {
 }
 
 /// Input names of each role, as exporters write them.
-const ROLE_NAMES: [(InputRole, &[&str]); 4] = [
+const ROLE_NAMES: [(EncoderRole, &[&str]); 4] = [
     (
-        InputRole::Ids,
+        EncoderRole::Ids,
         &[
             "input_ids",
             "tokens",
@@ -37,7 +37,7 @@ const ROLE_NAMES: [(InputRole, &[&str]); 4] = [
         ],
     ),
     (
-        InputRole::Mask,
+        EncoderRole::Mask,
         &[
             "attention_mask",
             "mask",
@@ -47,14 +47,15 @@ const ROLE_NAMES: [(InputRole, &[&str]); 4] = [
         ],
     ),
     (
-        InputRole::Types,
+        EncoderRole::Types,
         &["token_type_ids", "segment_ids", "token_types", "type_ids"],
     ),
-    (InputRole::Positions, &["position_ids", "positions"]),
+    (EncoderRole::Positions, &["position_ids", "positions"]),
 ];
 
 /// The roles of inputs without a meaningful name, by position.
-const ROLES_BY_POSITION: [InputRole; 3] = [InputRole::Ids, InputRole::Mask, InputRole::Types];
+const ROLES_BY_POSITION: [EncoderRole; 3] =
+    [EncoderRole::Ids, EncoderRole::Mask, EncoderRole::Types];
 
 /// Names of outputs that hold a text's vector, best first.
 const VECTOR_OUTPUTS: [&str; 7] = [
@@ -92,7 +93,7 @@ pub enum DimSize {
 /// An input and its role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EncoderInput {
-    pub(super) role: InputRole,
+    pub(super) role: EncoderRole,
     pub(super) dtype: DType,
 }
 
@@ -116,7 +117,7 @@ impl Encoder {
     /// Recognises the method with this signature.
     pub fn of(signature: &Signature) -> Result<Self, EmbeddingError> {
         let roles = roles(&signature.inputs)?;
-        let ids = roles.iter().position(|role| *role == InputRole::Ids);
+        let ids = roles.iter().position(|role| *role == EncoderRole::Ids);
         let ids = ids.ok_or_else(|| {
             let inputs = described(&signature.inputs);
             EmbeddingError::Signature(format!(
@@ -147,7 +148,7 @@ impl Encoder {
     pub(super) fn is_masked(&self) -> bool {
         self.inputs
             .iter()
-            .any(|input| input.role == InputRole::Mask)
+            .any(|input| input.role == EncoderRole::Mask)
     }
 
     /// Returns the maximum number of tokens by the model's own sizes.
@@ -208,7 +209,7 @@ impl DimSize {
 }
 
 /// Recognises the role of each input.
-fn roles(inputs: &[TensorSpec]) -> Result<Vec<InputRole>, EmbeddingError> {
+fn roles(inputs: &[TensorSpec]) -> Result<Vec<EncoderRole>, EmbeddingError> {
     let by_name = |spec: &TensorSpec| {
         let name = spec.name.to_lowercase();
         let known = ROLE_NAMES
@@ -216,7 +217,7 @@ fn roles(inputs: &[TensorSpec]) -> Result<Vec<InputRole>, EmbeddingError> {
             .find(|(_, names)| names.contains(&name.as_str()));
         known.map(|(role, _)| *role)
     };
-    let named: Vec<Option<InputRole>> = inputs.iter().map(by_name).collect();
+    let named: Vec<Option<EncoderRole>> = inputs.iter().map(by_name).collect();
     let mut free = ROLES_BY_POSITION
         .into_iter()
         .filter(|role| !named.contains(&Some(*role)));
@@ -263,11 +264,11 @@ fn sizes(ids: &TensorSpec) -> Result<(Option<DimSize>, DimSize), EmbeddingError>
     }
 }
 
-fn check_input(spec: &TensorSpec, role: InputRole, has_rows: bool) -> Result<(), EmbeddingError> {
+fn check_input(spec: &TensorSpec, role: EncoderRole, has_rows: bool) -> Result<(), EmbeddingError> {
     let rank = spec.dims.as_ref().map(Vec::len);
     let fits_rank = rank.is_none_or(|rank| rank == 1 + usize::from(has_rows));
     let fits_dtype =
-        role == InputRole::Mask || !(spec.dtype.is_float() || spec.dtype == DType::Bool);
+        role == EncoderRole::Mask || !(spec.dtype.is_float() || spec.dtype == DType::Bool);
     if fits_rank && fits_dtype && spec.fixed.is_none() {
         return Ok(());
     }
@@ -356,7 +357,7 @@ mod tests {
         spec(name, DType::Float32, (0..rank).map(|_| open()).collect())
     }
 
-    fn roles_of(names: &[&str]) -> Result<Vec<InputRole>, EmbeddingError> {
+    fn roles_of(names: &[&str]) -> Result<Vec<EncoderRole>, EmbeddingError> {
         let inputs = names.iter().map(|name| rows(name)).collect();
         let encoder = Encoder::of(&signature(inputs, vec![float("output", 3)]))?;
         Ok(encoder.inputs.iter().map(|input| input.role).collect())
@@ -364,7 +365,7 @@ mod tests {
 
     #[test]
     fn inputs_are_known_by_name_then_by_place() {
-        use InputRole::{Ids, Mask, Positions, Types};
+        use EncoderRole::{Ids, Mask, Positions, Types};
         let all = [
             "attention_mask",
             "token_type_ids",

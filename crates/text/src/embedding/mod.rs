@@ -25,7 +25,7 @@ pub use pooling::cosine;
 pub use rows::EmbeddingRun;
 pub use said::Sourced;
 pub use settings::EmbeddingSettings;
-pub use siblings::SiblingSettings;
+pub use siblings::EncoderSettings;
 
 use super::tokenizer::{EncodedText, OverlongPolicy, TokenLimit, Tokenizer};
 use pkgtool_engine::runtime::parsers::Client;

@@ -7,9 +7,9 @@
 use std::cmp::Reverse;
 
 use super::EmbeddingError;
-use super::encoder::{DimSize, Encoder, InputRole};
+use super::encoder::{DimSize, Encoder, EncoderRole};
 use super::pooling::States;
-use crate::tokenizer::{EncodedText, Padding, Side};
+use crate::tokenizer::{EncodedText, Padding, SequenceSide};
 use pkgtool_engine::tensor::{DType, Tensor};
 
 /// Maximum number of texts in a run.
@@ -37,7 +37,7 @@ pub struct EmbeddingRun {
     length: usize,
     /// Number of rows; more than texts if the model has a fixed batch size.
     rows: usize,
-    side: Side,
+    side: SequenceSide,
     /// True if the model has a batch dimension.
     has_rows: bool,
 }
@@ -156,18 +156,18 @@ fn tensor(
 
 impl EmbeddingRun {
     /// Returns a text's row for the input with this role.
-    fn row_of(&self, text: &EncodedText, role: InputRole, padding: Padding) -> Vec<u32> {
+    fn row_of(&self, text: &EncodedText, role: EncoderRole, padding: Padding) -> Vec<u32> {
         let count = text.ids.len();
         let (own, fill): (Vec<u32>, u32) = match role {
-            InputRole::Ids => (text.ids.clone(), padding.id.unwrap_or(0)),
-            InputRole::Mask => (vec![1; count], 0),
-            InputRole::Types => (text.type_ids.clone(), padding.type_id),
-            InputRole::Positions => ((0..).take(count).collect(), 0),
+            EncoderRole::Ids => (text.ids.clone(), padding.id.unwrap_or(0)),
+            EncoderRole::Mask => (vec![1; count], 0),
+            EncoderRole::Types => (text.type_ids.clone(), padding.type_id),
+            EncoderRole::Positions => ((0..).take(count).collect(), 0),
         };
         let fill = std::iter::repeat_n(fill, self.length - count);
         match self.side {
-            Side::Right => own.into_iter().chain(fill).collect(),
-            Side::Left => fill.chain(own).collect(),
+            SequenceSide::Right => own.into_iter().chain(fill).collect(),
+            SequenceSide::Left => fill.chain(own).collect(),
         }
     }
 
@@ -240,8 +240,8 @@ impl RunOutput<'_> {
     /// Returns the index of the text's first own token.
     fn first(&self, place: usize) -> usize {
         match self.run.side {
-            Side::Right => 0,
-            Side::Left => self.run.length - self.run.tokens[place],
+            SequenceSide::Right => 0,
+            SequenceSide::Left => self.run.length - self.run.tokens[place],
         }
     }
 }

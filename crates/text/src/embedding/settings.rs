@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::encoder::Encoder;
-use super::{EmbeddingError, EmbeddingOptions, Pooling, SiblingSettings, Sourced, positions};
+use super::{EmbeddingError, EmbeddingOptions, EncoderSettings, Pooling, Sourced, positions};
 use crate::tokenizer::TokenizerConfig;
 use pkgtool_model::{ModelInfo, ValueKind};
 
@@ -40,7 +40,7 @@ impl EmbeddingSettings {
         tokenizer: &TokenizerConfig,
         directories: &[PathBuf],
     ) -> Result<Self, EmbeddingError> {
-        let siblings = SiblingSettings::read(directories)?;
+        let siblings = EncoderSettings::read(directories)?;
         let named = tokenizer.pooling.as_deref().map(|name| {
             let reason = || format!("its tokenizer's settings name the unknown pooling `{name}`");
             let pooling = Pooling::from_name(name).map(|pooling| vec![pooling]);

@@ -19,7 +19,7 @@ const DEFAULT_POOLING_DIR: &str = "1_Pooling";
 
 /// The settings in the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SiblingSettings {
+pub struct EncoderSettings {
     /// Maximum number of tokens of a text.
     pub(super) longest: Option<Sourced<usize>>,
     /// Convert texts to lower case first.
@@ -32,7 +32,7 @@ pub struct SiblingSettings {
     pub(super) unsupported_module: Option<Sourced<String>>,
 }
 
-impl SiblingSettings {
+impl EncoderSettings {
     /// Reads the files in these folders; for each file, the first folder that has it wins.
     pub fn read(directories: &[PathBuf]) -> Result<Self, EmbeddingError> {
         let mut this = Self::default();
@@ -206,9 +206,9 @@ mod tests {
         directory
     }
 
-    fn read(files: &[(&str, &str)]) -> Result<SiblingSettings, String> {
+    fn read(files: &[(&str, &str)]) -> Result<EncoderSettings, String> {
         let directory = directory(files);
-        let read = SiblingSettings::read(&[directory.path().to_owned()]);
+        let read = EncoderSettings::read(&[directory.path().to_owned()]);
         read.map_err(|error| error.to_string())
     }
 
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(said.pooling, Some(vec![Pooling::Mean]));
         assert_eq!(said.normalize, Some(true));
         assert_eq!(said.unsupported_module, None);
-        assert_eq!(read(&[]), Ok(SiblingSettings::default()));
+        assert_eq!(read(&[]), Ok(EncoderSettings::default()));
     }
 
     #[test]

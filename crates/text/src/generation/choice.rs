@@ -6,7 +6,7 @@
 //! logits.
 
 use super::error::GenerationError;
-use super::event::{Event, FinishReason, FinishedChoice};
+use super::event::{FinishReason, FinishedChoice, GenerationEvent};
 use super::{Detokenize, GenerationRequest};
 use crate::answer::AnswerParser;
 use crate::constraint::Constraint;
@@ -59,7 +59,7 @@ impl Choice {
         request: &GenerationRequest,
         most: usize,
         logits: &mut [f32],
-        events: &mut Vec<Event>,
+        events: &mut Vec<GenerationEvent>,
     ) -> Result<Option<u32>, GenerationError> {
         // Some models pad their logits beyond the vocabulary for speed.
         let known = logits.len().min(request.vocabulary_size);
@@ -72,7 +72,7 @@ impl Choice {
         let chosen = self.sampler.choose(&mut logits[..known], allowed)?;
         let token = chosen.token;
         if let Some(logprob) = chosen.logprob {
-            events.push(Event::Token {
+            events.push(GenerationEvent::Token {
                 choice: self.place,
                 chosen: Likelihood { token, logprob },
                 top: chosen.top.to_vec(),
@@ -102,7 +102,10 @@ impl Choice {
     }
 
     /// Ends the choice because the model's context is full.
-    pub fn end_at_context(&mut self, events: &mut Vec<Event>) -> Result<(), GenerationError> {
+    pub fn end_at_context(
+        &mut self,
+        events: &mut Vec<GenerationEvent>,
+    ) -> Result<(), GenerationError> {
         self.close(FinishReason::Length, 0, events)
     }
 
@@ -126,16 +129,16 @@ impl Choice {
         }
     }
 
-    fn push_text(&mut self, text: &str, events: &mut Vec<Event>) {
+    fn push_text(&mut self, text: &str, events: &mut Vec<GenerationEvent>) {
         self.text.push_str(text);
         let given = self.stops.push(text);
         self.emit(&given, events);
     }
 
-    fn emit(&mut self, given: &str, events: &mut Vec<Event>) {
+    fn emit(&mut self, given: &str, events: &mut Vec<GenerationEvent>) {
         let choice = self.place;
         let pieces = self.answer.push(given).into_iter();
-        events.extend(pieces.map(|piece| Event::Piece { choice, piece }));
+        events.extend(pieces.map(|piece| GenerationEvent::Piece { choice, piece }));
     }
 
     /// Ends the choice. The last `silent` tokens have no text.
@@ -143,7 +146,7 @@ impl Choice {
         &mut self,
         reason: FinishReason,
         silent: usize,
-        events: &mut Vec<Event>,
+        events: &mut Vec<GenerationEvent>,
     ) -> Result<(), GenerationError> {
         let rest = self.detokenizer.finish();
         let rest = rest.map_err(GenerationError::Detokenize)?;
@@ -158,14 +161,14 @@ impl Choice {
         let choice = self.place;
         let is_cut = reason == FinishReason::Length;
         let pieces = self.answer.finish(is_cut).into_iter();
-        events.extend(pieces.map(|piece| Event::Piece { choice, piece }));
+        events.extend(pieces.map(|piece| GenerationEvent::Piece { choice, piece }));
         let reason = if reason == FinishReason::Stop && self.answer.calls() > 0 {
             FinishReason::ToolCalls
         } else {
             reason
         };
         self.finish = Some(reason);
-        events.push(Event::Finish { choice, reason });
+        events.push(GenerationEvent::Finish { choice, reason });
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use crate::sampling::Likelihood;
 
 /// An event that is reported to the reader.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum GenerationEvent {
     /// A token was sampled. Reported only if the request asks for probabilities. Its text comes
     /// later, or never.
     Token {
@@ -58,7 +58,7 @@ impl FinishReason {
 
 /// Token counts of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct GenerationUsage {
     /// Tokens of the prompt, counted once for all choices.
     pub prompt_tokens: usize,
     /// Tokens of all answers, including end tokens.
@@ -76,7 +76,7 @@ pub struct Timings {
     pub decode: Duration,
 }
 
-impl Usage {
+impl GenerationUsage {
     /// Returns the answers' tokens per second; `None` if no time was measured or no token was
     /// generated.
     pub fn tokens_per_second(&self, timings: &Timings) -> Option<f64> {
@@ -106,7 +106,7 @@ pub struct Generated {
     /// One result for each choice that was begun.
     pub choices: Vec<FinishedChoice>,
     /// Token counts.
-    pub usage: Usage,
+    pub usage: GenerationUsage,
     /// Time measurements.
     pub timings: Timings,
 }

@@ -15,7 +15,9 @@ use std::time::Instant;
 
 pub use choice::Choice;
 pub use error::{DetokenizeError, GenerationError};
-pub use event::{Event, FinishReason, FinishedChoice, Generated, Timings, Usage};
+pub use event::{
+    FinishReason, FinishedChoice, Generated, GenerationEvent, GenerationUsage, Timings,
+};
 pub use transcript::Transcripts;
 
 use crate::answer::AnswerFormat;
@@ -67,7 +69,7 @@ pub struct GenerationRequest {
 
 /// The state of a generation after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum GenerationProgress {
     /// Another step follows.
     More,
     /// All choices ended, or the caller disconnected.
@@ -88,7 +90,7 @@ pub struct Generation {
     /// The token that was sampled but not fed yet.
     pending_token: Option<u32>,
     finished: Vec<FinishedChoice>,
-    usage: Usage,
+    usage: GenerationUsage,
     timings: Timings,
 }
 
@@ -120,7 +122,7 @@ impl Generation {
             current: Some(first),
             pending_token: None,
             finished: Vec::new(),
-            usage: Usage {
+            usage: GenerationUsage {
                 prompt_tokens: request.prompt.len(),
                 completion_tokens: 0,
                 cached_tokens: common,
@@ -136,19 +138,19 @@ impl Generation {
         &mut self,
         decoder: &mut dyn Decoder,
         going_on: &dyn Fn() -> bool,
-        events: &mut Vec<Event>,
-    ) -> Result<Progress, GenerationError> {
+        events: &mut Vec<GenerationEvent>,
+    ) -> Result<GenerationProgress, GenerationError> {
         let started = Instant::now();
         let is_prefill = self.fed_prompt_tokens < self.request.prompt.len();
         let progress = if !going_on() {
-            Ok(Progress::Done)
+            Ok(GenerationProgress::Done)
         } else if is_prefill {
             self.prefill(decoder, going_on, events)
         } else {
             self.advance(decoder, going_on, events)
         };
         let progress = match progress {
-            Err(GenerationError::Decode(DecodeError::Disconnected)) => Ok(Progress::Done),
+            Err(GenerationError::Decode(DecodeError::Disconnected)) => Ok(GenerationProgress::Done),
             other => other,
         };
         let took = started.elapsed();
@@ -178,14 +180,14 @@ impl Generation {
         &mut self,
         decoder: &mut dyn Decoder,
         going_on: &dyn Fn() -> bool,
-        events: &mut Vec<Event>,
-    ) -> Result<Progress, GenerationError> {
+        events: &mut Vec<GenerationEvent>,
+    ) -> Result<GenerationProgress, GenerationError> {
         let rest = &self.request.prompt[self.fed_prompt_tokens..];
         let part = &rest[..rest.len().min(self.request.prefill_chunk.max(1))];
         let logits = decoder.feed(part, going_on)?;
         self.fed_prompt_tokens += part.len();
         if self.fed_prompt_tokens < self.request.prompt.len() {
-            return Ok(Progress::More);
+            return Ok(GenerationProgress::More);
         }
         if self.request.choices > 1 {
             self.after_prompt = logits.to_vec();
@@ -199,10 +201,10 @@ impl Generation {
         &mut self,
         decoder: &mut dyn Decoder,
         going_on: &dyn Fn() -> bool,
-        events: &mut Vec<Event>,
-    ) -> Result<Progress, GenerationError> {
+        events: &mut Vec<GenerationEvent>,
+    ) -> Result<GenerationProgress, GenerationError> {
         let Some(choice) = self.current.as_mut() else {
-            return Ok(Progress::Done);
+            return Ok(GenerationProgress::Done);
         };
         self.pending_token = if let Some(token) = self.pending_token.take() {
             match decoder.feed(&[token], going_on) {
@@ -223,22 +225,25 @@ impl Generation {
     }
 
     /// Begins the next choice when the current one has ended.
-    fn after_token(&mut self, decoder: &mut dyn Decoder) -> Result<Progress, GenerationError> {
+    fn after_token(
+        &mut self,
+        decoder: &mut dyn Decoder,
+    ) -> Result<GenerationProgress, GenerationError> {
         if self.pending_token.is_some() {
-            return Ok(Progress::More);
+            return Ok(GenerationProgress::More);
         }
         let over = self.current.take();
         self.finished.extend(over.map(Choice::into_finished));
         let place = self.finished.len();
         if place == self.request.choices {
-            return Ok(Progress::Done);
+            return Ok(GenerationProgress::Done);
         }
         if decoder.held().len() > self.request.prompt.len() {
             decoder.cut(self.request.prompt.len())?;
         }
         let choice = Choice::new(&self.request, place, self.seed, decoder.vocabulary())?;
         self.current = Some(choice);
-        Ok(Progress::More)
+        Ok(GenerationProgress::More)
     }
 }
 
@@ -276,14 +281,14 @@ pub fn generate(
     decoder: &mut dyn Decoder,
     request: GenerationRequest,
     going_on: &dyn Fn() -> bool,
-    tell: &mut dyn FnMut(Event) -> ControlFlow<()>,
+    tell: &mut dyn FnMut(GenerationEvent) -> ControlFlow<()>,
 ) -> Result<Generated, GenerationError> {
     let mut generation = Generation::begin(request, decoder)?;
     let mut events = Vec::new();
     loop {
         let progress = generation.step(decoder, going_on, &mut events)?;
         let gone = events.drain(..).any(|event| tell(event).is_break());
-        if gone || progress == Progress::Done {
+        if gone || progress == GenerationProgress::Done {
             return Ok(generation.finish());
         }
     }

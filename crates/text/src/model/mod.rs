@@ -14,14 +14,14 @@ use std::sync::{Arc, OnceLock};
 pub use error::TextError;
 pub use prompt::PreparedRequest;
 
-use super::answer::{AnswerFormat, Family, OfferedTool, Reasoning};
+use super::answer::{AnswerFormat, CallFamily, OfferedTool, Reasoning};
 use super::chat::{ChatRequest, CompletionRequest, Prompt, ResponseFormat, ToolChoice};
 use super::constraint::{CallChoice, Callable, Constrainer, Constraint, Grammar, VocabularyBytes};
 use super::decoder::DecoderModel;
 use super::ends::EndTokens;
 use super::sampling::{Sampling, SamplingOverrides};
 use super::stop::StopStrings;
-use super::template::{Places, Renderer, Template, Templates};
+use super::template::{Renderer, Template, TemplatePlaces, Templates};
 use super::tokenizer::{SpecialTokens, Tokenizer, TokenizerFiles};
 use generation_config::GenerationConfig;
 
@@ -45,7 +45,7 @@ impl TextModel {
         model: &Path,
         decoder: DecoderModel,
     ) -> Result<Self, TextError> {
-        let templates = Templates::find(Places {
+        let templates = Templates::find(TemplatePlaces {
             tokenizer_config: files.config.as_deref(),
             tokenizer: Some(&files.tokenizer),
             // The package's config lies beside its model.
@@ -123,12 +123,12 @@ impl TextModel {
             name: tool.name.clone(),
             parameters: Some(tool.parameters.clone().into()),
         });
-        let family = Family::of(template.text());
+        let family = CallFamily::of(template.text());
         // Harmony templates mark channels in every answer, not only in tool calls.
-        let has_marks = !shown.is_empty() || family == Family::Harmony;
+        let has_marks = !shown.is_empty() || family == CallFamily::Harmony;
         let reading = AnswerFormat {
             family: if must_call {
-                Some(Family::Required)
+                Some(CallFamily::Required)
             } else {
                 has_marks.then_some(family)
             },

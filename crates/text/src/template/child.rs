@@ -8,7 +8,7 @@ use std::io;
 use minijinja::{Error, ErrorKind};
 
 use super::environment::{ParsedTemplate, RaisedMessage};
-use super::protocol::{Failure, RenderReply, RenderRequest};
+use super::protocol::{RenderReply, RenderRequest, TemplateFailure};
 use pkgtool_engine::runtime::parsers::{Answer, ContentCache, ContentId, Task};
 use pkgtool_engine::runtime::process::frame::MAX_HEAD_BYTES;
 
@@ -59,7 +59,7 @@ impl Rendering {
 fn rendered(ready: &ParsedTemplate, request: &RenderRequest) -> RenderReply {
     match ready.render(&request.conversation, &request.tokens, request.now) {
         Ok(text) if text.len() > MAX_TEXT_BYTES => RenderReply::Failed {
-            failure: Failure::Length,
+            failure: TemplateFailure::Length,
             line: None,
             message: format!(
                 "the limit of {MAX_TEXT_BYTES} bytes, with a text of {}",
@@ -73,12 +73,12 @@ fn rendered(ready: &ParsedTemplate, request: &RenderRequest) -> RenderReply {
 
 fn failed(error: &Error, reading: bool) -> RenderReply {
     let (failure, message) = match raised_message(error) {
-        Some(message) => (Failure::Raised, message.to_owned()),
+        Some(message) => (TemplateFailure::Raised, message.to_owned()),
         None if reading || error.kind() == ErrorKind::SyntaxError => {
-            (Failure::Syntax, error_message(error))
+            (TemplateFailure::Syntax, error_message(error))
         }
-        None if error.kind() == ErrorKind::OutOfFuel => (Failure::Steps, String::new()),
-        None => (Failure::Other, error_message(error)),
+        None if error.kind() == ErrorKind::OutOfFuel => (TemplateFailure::Steps, String::new()),
+        None => (TemplateFailure::Other, error_message(error)),
     };
     RenderReply::Failed {
         failure,

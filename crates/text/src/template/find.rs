@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::error::FindError;
 use super::files::{kind, malformed, object, read};
 use super::special_tokens;
-use super::takes::Takes;
+use super::takes::TemplateTakes;
 use pkgtool_engine::runtime::parsers::ContentId;
 
 /// Maximum size of a template, in bytes. The largest known ones have 30 kB.
@@ -30,7 +30,7 @@ const WITH_TOOLS: &str = "tool_use";
 
 /// The files of a package that the search starts from.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Places<'a> {
+pub struct TemplatePlaces<'a> {
     /// The tokenizer config, if the package names one; otherwise the one beside the tokenizer is
     /// used.
     pub tokenizer_config: Option<&'a Path>,
@@ -59,12 +59,12 @@ struct TemplateData {
     name: String,
     text: String,
     tokens: Map<String, Value>,
-    takes: OnceLock<Takes>,
+    takes: OnceLock<TemplateTakes>,
 }
 
 impl Templates {
     /// Finds the templates of a package.
-    pub fn find(places: Places) -> Result<Self, FindError> {
+    pub fn find(places: TemplatePlaces) -> Result<Self, FindError> {
         let config_file = places.tokenizer_config.map(Path::to_owned).or_else(|| {
             let beside = places.tokenizer?.with_file_name("tokenizer_config.json");
             beside.is_file().then_some(beside)
@@ -174,7 +174,7 @@ impl Template {
         ContentId::numbered(self.0.id)
     }
 
-    pub(super) fn takes(&self) -> &OnceLock<Takes> {
+    pub(super) fn takes(&self) -> &OnceLock<TemplateTakes> {
         &self.0.takes
     }
 
@@ -195,10 +195,10 @@ impl Template {
     }
 }
 
-type Texts = BTreeMap<String, (PathBuf, String)>;
+type TemplateTexts = BTreeMap<String, (PathBuf, String)>;
 
 /// Reads `chat_template.jinja` and `additional_chat_templates/*.jinja`.
-fn of_folder(folder: &Path, texts: &mut Texts) -> Result<(), FindError> {
+fn of_folder(folder: &Path, texts: &mut TemplateTexts) -> Result<(), FindError> {
     let file = folder.join("chat_template.jinja");
     if file.is_file() {
         let text = template(&file, "", read(&file)?)?;
@@ -220,7 +220,11 @@ fn of_folder(folder: &Path, texts: &mut Texts) -> Result<(), FindError> {
 }
 
 /// Reads the field `chat_template`: a text, or a list of `{"name", "template"}`.
-fn of_config(file: &Path, config: &Map<String, Value>, texts: &mut Texts) -> Result<(), FindError> {
+fn of_config(
+    file: &Path,
+    config: &Map<String, Value>,
+    texts: &mut TemplateTexts,
+) -> Result<(), FindError> {
     let mut add = |name: &str, field: &str, text: &str| {
         let text = template(file, field, text.to_owned())?;
         let entry = texts.entry(name.to_owned());
@@ -260,7 +264,7 @@ fn of_config(file: &Path, config: &Map<String, Value>, texts: &mut Texts) -> Res
 }
 
 /// Reads `chat_template.json`, which older image and audio processors have.
-fn of_legacy(folders: &[&Path], texts: &mut Texts) -> Result<(), FindError> {
+fn of_legacy(folders: &[&Path], texts: &mut TemplateTexts) -> Result<(), FindError> {
     for folder in folders {
         let file = folder.join("chat_template.json");
         if file.is_file() {

@@ -31,7 +31,7 @@ pub(super) fn replaced(template: &str) -> Cow<'_, str> {
 
 /// Iterates over the positions of the tags' names and their replacements.
 fn tags(template: &str) -> impl Iterator<Item = (usize, &'static str)> {
-    let mut rest = Reader { template, at: 0 };
+    let mut rest = TagReader { template, at: 0 };
     std::iter::from_fn(move || {
         loop {
             let tag = rest.next_tag()?;
@@ -45,12 +45,12 @@ fn tags(template: &str) -> impl Iterator<Item = (usize, &'static str)> {
     })
 }
 
-struct Reader<'t> {
+struct TagReader<'t> {
     template: &'t str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl TagReader<'_> {
     fn rest(&self) -> &str {
         &self.template[self.at..]
     }

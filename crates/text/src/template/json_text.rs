@@ -33,7 +33,7 @@ pub(super) fn tojson(
     let (item, key) = separators(argument("separators")?, indent.is_some())?;
     let sorted = is_true(argument("sort_keys")?);
     kwargs.assert_all_used()?;
-    let mut writer = Writer {
+    let mut writer = JsonWriter {
         out: String::new(),
         ascii,
         indent,
@@ -73,7 +73,7 @@ fn wrong(detail: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, detail)
 }
 
-struct Writer {
+struct JsonWriter {
     out: String,
     ascii: bool,
     indent: Option<String>,
@@ -82,7 +82,7 @@ struct Writer {
     sorted: bool,
 }
 
-impl Writer {
+impl JsonWriter {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(wrong("the value is nested too deeply for JSON"));

@@ -23,9 +23,9 @@ mod takes;
 pub use child::Rendering;
 pub use conversation::Conversation;
 pub use error::{FindError, TemplateError};
-pub use find::{Places, Template, Templates};
+pub use find::{Template, TemplatePlaces, Templates};
 pub use renderer::{RenderLimits, Renderer};
-pub use takes::Takes;
+pub use takes::TemplateTakes;
 
 /// The name of this kind of job.
 pub const WORK: &str = "templates";

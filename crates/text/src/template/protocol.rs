@@ -28,7 +28,7 @@ pub(super) enum RenderReply {
     /// The rendering failed.
     Failed {
         /// The kind of failure.
-        failure: Failure,
+        failure: TemplateFailure,
         /// Line of the template.
         line: Option<usize>,
         /// The error message.
@@ -38,7 +38,7 @@ pub(super) enum RenderReply {
 
 /// Kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Failure {
+pub(super) enum TemplateFailure {
     /// The template raised an error.
     Raised,
     /// The template cannot be parsed.

@@ -11,8 +11,8 @@ use super::WORK;
 use super::conversation::Conversation;
 use super::error::TemplateError;
 use super::find::Template;
-use super::protocol::{Failure, RenderReply, RenderRequest};
-use super::takes::{Takes, probe};
+use super::protocol::{RenderReply, RenderRequest, TemplateFailure};
+use super::takes::{TemplateTakes, probe};
 use pkgtool_engine::runtime::parsers::{self, Client, Content, Job, ParserError, Parsers};
 use pkgtool_engine::runtime::process::frame::MAX_HEAD_BYTES;
 
@@ -105,7 +105,7 @@ impl Renderer {
     }
 
     /// Returns the message forms that a template accepts, tested once per template.
-    pub fn accepted_forms(&self, template: &Template) -> Result<Takes, TemplateError> {
+    pub fn accepted_forms(&self, template: &Template) -> Result<TemplateTakes, TemplateError> {
         if let Some(known) = template.takes().get() {
             return Ok(*known);
         }
@@ -152,32 +152,32 @@ impl Renderer {
     fn failed(
         &self,
         template: &Template,
-        failure: Failure,
+        failure: TemplateFailure,
         line: Option<usize>,
         message: String,
     ) -> TemplateError {
         let template = template.label();
         match failure {
-            Failure::Raised => TemplateError::Raised {
+            TemplateFailure::Raised => TemplateError::Raised {
                 template,
                 line,
                 message,
             },
-            Failure::Syntax => TemplateError::Syntax {
+            TemplateFailure::Syntax => TemplateError::Syntax {
                 template,
                 line,
                 reason: message,
             },
-            Failure::Other => TemplateError::Failed {
+            TemplateFailure::Other => TemplateError::Failed {
                 template,
                 line,
                 reason: message,
             },
-            Failure::Steps => TemplateError::Limit {
+            TemplateFailure::Steps => TemplateError::Limit {
                 template,
                 limit: format!("the limit of {} steps", self.limits.steps),
             },
-            Failure::Length => TemplateError::Limit {
+            TemplateFailure::Length => TemplateError::Limit {
                 template,
                 limit: message,
             },

@@ -15,7 +15,7 @@ use super::error::TemplateError;
     reason = "each form is accepted or not"
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Takes {
+pub struct TemplateTakes {
     /// Contents that are strings.
     pub texts: bool,
     /// Contents that are lists of typed parts, over which the template loops.
@@ -29,10 +29,12 @@ pub struct Takes {
 /// A word that no template contains.
 const PROBE_WORD: &str = "quernstone";
 
-type Outcome = Result<String, TemplateError>;
+type RenderResult = Result<String, TemplateError>;
 
 /// Tests all forms.
-pub(super) fn probe(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, TemplateError> {
+pub(super) fn probe(
+    render: impl Fn(&Conversation) -> RenderResult,
+) -> Result<TemplateTakes, TemplateError> {
     let render = |conversation: &Conversation| rendered_or_none(render(conversation));
     let user = |content: Value| Conversation::of(vec![json!({"role": "user", "content": content})]);
     let of_text = render(&user(PROBE_WORD.into()))?;
@@ -42,7 +44,7 @@ pub(super) fn probe(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, 
     let mut with_tools = user("Hello".into());
     with_tools.tools = Some(vec![tool()]);
     let with_tools = render(&with_tools)?;
-    Ok(Takes {
+    Ok(TemplateTakes {
         // If neither form works, rendering the actual conversation will report the error.
         texts: has_word(of_text.as_ref()) || !has_word(of_parts.as_ref()),
         parts: has_word(of_parts.as_ref()) && !shows_parts(of_parts.as_ref()),
@@ -53,7 +55,7 @@ pub(super) fn probe(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, 
 }
 
 /// Returns the rendered text; `None` if the template failed on the form.
-fn rendered_or_none(outcome: Outcome) -> Result<Option<String>, TemplateError> {
+fn rendered_or_none(outcome: RenderResult) -> Result<Option<String>, TemplateError> {
     match outcome {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_of_machine() => Err(error),

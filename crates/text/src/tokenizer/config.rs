@@ -23,7 +23,7 @@ const UNLIMITED_LENGTH: f64 = 1e9;
 
 /// A side of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum SequenceSide {
     /// At the beginning.
     Left,
     /// At the end.
@@ -69,9 +69,9 @@ pub struct TokenizerConfig {
     /// Put `eos_token` after a text, if stated.
     pub add_eos_token: Option<bool>,
     /// The side on which rows are padded.
-    pub padding_side: Option<Side>,
+    pub padding_side: Option<SequenceSide>,
     /// The side on which rows are truncated.
-    pub truncation_side: Option<Side>,
+    pub truncation_side: Option<SequenceSide>,
     /// Added tokens by id.
     pub added_tokens: BTreeMap<u32, AddedToken>,
     /// The pooling that turns token states into one vector (`cls`, `mean`, …), if stated.
@@ -175,13 +175,13 @@ impl ConfigReader<'_> {
         )
     }
 
-    fn side(&self, key: &str) -> Result<Option<Side>, TokenizerError> {
+    fn side(&self, key: &str) -> Result<Option<SequenceSide>, TokenizerError> {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
         match value.as_str() {
-            Some("left") => Ok(Some(Side::Left)),
-            Some("right") => Ok(Some(Side::Right)),
+            Some("left") => Ok(Some(SequenceSide::Left)),
+            Some("right") => Ok(Some(SequenceSide::Right)),
             _ => Err(self.wrong(key, "`left` or `right`", value)),
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(config.pad_token, None);
         assert_eq!(config.model_max_length, None, "no bound");
         assert_eq!(config.add_bos_token, Some(true));
-        assert_eq!(config.padding_side, Some(Side::Left));
+        assert_eq!(config.padding_side, Some(SequenceSide::Left));
         let token = &config.added_tokens[&7];
         assert!(token.special && token.content == "<x>" && !token.normalized);
         let config = parse(r#"{"model_max_length": 512}"#).expect("it is sound");

@@ -176,15 +176,15 @@ fn worker_failure(error: &dyn std::fmt::Display) -> TokenizerError {
 }
 
 /// The worker's side: encodes texts and caches the tokenizers that it loaded.
-pub struct Encoding(ContentCache<Tokenizer>);
+pub struct EncodingWork(ContentCache<Tokenizer>);
 
-impl Default for Encoding {
+impl Default for EncodingWork {
     fn default() -> Self {
         Self(ContentCache::new(MAX_CACHED_TOKENIZERS))
     }
 }
 
-impl Encoding {
+impl EncodingWork {
     /// Executes one encoding job.
     pub fn work(&mut self, task: &Task) -> io::Result<Answer> {
         let id = task.id.ok_or(io::ErrorKind::InvalidData)?;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokenizers::PaddingDirection;
 
-use super::config::{AddedToken, Side, TokenizerConfig};
+use super::config::{AddedToken, SequenceSide, TokenizerConfig};
 use super::guard::catch_panic;
 use super::kind::ForeignKind;
 use super::read::broken_file;
@@ -29,7 +29,7 @@ pub(super) const MAX_TOKEN_ID: u32 = 1 << 22;
 pub(super) struct ParsedTokenizer {
     pub(super) tokenizer: tokenizers::Tokenizer,
     pub(super) padding: Padding,
-    pub(super) truncation_side: Side,
+    pub(super) truncation_side: SequenceSide,
 }
 
 /// Parses a tokenizer, and adds the tokens of its settings.
@@ -48,8 +48,8 @@ pub(super) fn parse(
     let truncation_side = config.truncation_side.unwrap_or_else(|| {
         let of_file = tokenizer.get_truncation().map(|said| said.direction);
         match of_file {
-            Some(tokenizers::TruncationDirection::Left) => Side::Left,
-            _ => Side::Right,
+            Some(tokenizers::TruncationDirection::Left) => SequenceSide::Left,
+            _ => SequenceSide::Right,
         }
     });
     tokenizer.with_padding(None);
@@ -228,12 +228,12 @@ fn padding(tokenizer: &tokenizers::Tokenizer, config: &TokenizerConfig) -> Paddi
     let side = config
         .padding_side
         .or(of_file.map(|padding| match padding.direction {
-            PaddingDirection::Left => Side::Left,
-            PaddingDirection::Right => Side::Right,
+            PaddingDirection::Left => SequenceSide::Left,
+            PaddingDirection::Right => SequenceSide::Right,
         }));
     Padding {
         id,
         type_id: of_file.map_or(0, |padding| padding.pad_type_id),
-        side: side.unwrap_or(Side::Right),
+        side: side.unwrap_or(SequenceSide::Right),
     }
 }

@@ -25,9 +25,9 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, TruncationDirection};
 
-pub use config::{AddedToken, Side, TokenizerConfig};
+pub use config::{AddedToken, SequenceSide, TokenizerConfig};
 pub use detokenizer::Detokenizer;
-pub use elsewhere::{Encoding as EncodingWork, JOB_NAME};
+pub use elsewhere::{EncodingWork, JOB_NAME};
 pub use error::TokenizerError;
 pub use files::TokenizerFiles;
 pub use kind::ForeignKind;
@@ -49,19 +49,19 @@ const MIN_PARALLEL_TEXTS: usize = 8;
 /// A loaded tokenizer. Encoding and decoding need no lock. Clones share the data.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTokenizer>,
     /// The client of the worker processes that encode, if this process does not.
     client: Option<Client>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedTokenizer {
     /// The files for worker processes. If set, `library` has no normaliser and no patterns.
     source: Option<TokenizerSource>,
     library: tokenizers::Tokenizer,
     config: TokenizerConfig,
     padding: Padding,
-    truncation_side: Side,
+    truncation_side: SequenceSide,
     spelling: ByteSpelling,
     /// The file's decoder settings, which define how ids become text.
     decoder: serde_json::Value,
@@ -76,7 +76,7 @@ pub struct Padding {
     /// The type id of padding.
     pub type_id: u32,
     /// The side of the padding.
-    pub side: Side,
+    pub side: SequenceSide,
 }
 
 /// The treatment of special tokens that a model expects around a text (`[CLS]`, `<s>`, …).
@@ -183,7 +183,7 @@ impl Tokenizer {
             let decoder = tokenizer.get_decoder();
             Ok(decoder.map(serde_json::to_value).transpose()?)
         })?;
-        let shared = Shared {
+        let shared = SharedTokenizer {
             source,
             library: tokenizer,
             config,
@@ -283,8 +283,8 @@ impl Tokenizer {
     /// Truncates ids to `most`, on the tokenizer's side.
     pub fn truncate(&self, ids: &mut Vec<u32>, most: usize) {
         match self.shared.truncation_side {
-            Side::Right => ids.truncate(most),
-            Side::Left => drop(ids.drain(..ids.len().saturating_sub(most))),
+            SequenceSide::Right => ids.truncate(most),
+            SequenceSide::Left => drop(ids.drain(..ids.len().saturating_sub(most))),
         }
     }
 
@@ -324,7 +324,7 @@ impl Tokenizer {
     }
 }
 
-impl Shared {
+impl SharedTokenizer {
     fn encoded(
         &self,
         text: &str,
@@ -372,8 +372,8 @@ impl Shared {
             });
         }
         let direction = match self.truncation_side {
-            Side::Left => TruncationDirection::Left,
-            Side::Right => TruncationDirection::Right,
+            SequenceSide::Left => TruncationDirection::Left,
+            SequenceSide::Right => TruncationDirection::Right,
         };
         plain.truncate(room, 0, direction);
         // The library keeps the truncated rest in pieces, and would add special tokens to them as

@@ -1,7 +1,7 @@
 //! Parsing of model answers: tool calls and reasoning of every model family, and text that only
 //! resembles them.
 
-use pkgtool_text::answer::{AnswerFormat, AnswerParser, Family, OfferedTool, Piece, Reasoning};
+use pkgtool_text::answer::{AnswerFormat, AnswerParser, CallFamily, OfferedTool, Piece, Reasoning};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn tools() -> Vec<OfferedTool> {
     ]
 }
 
-fn reading(family: Family) -> AnswerFormat {
+fn reading(family: CallFamily) -> AnswerFormat {
     AnswerFormat {
         family: Some(family),
         tools: tools(),
@@ -69,7 +69,7 @@ fn sum<'t>(reading: &AnswerFormat, chunks: impl IntoIterator<Item = &'t str>) ->
 }
 
 /// Parses a text at once and character by character, and asserts equal results.
-fn read(family: Family, text: &str) -> Sum {
+fn read(family: CallFamily, text: &str) -> Sum {
     let reading = reading(family);
     let whole = sum(&reading, [text]);
     let letters = text
@@ -79,7 +79,7 @@ fn read(family: Family, text: &str) -> Sum {
     whole
 }
 
-fn calls(family: Family, text: &str) -> Vec<(String, String)> {
+fn calls(family: CallFamily, text: &str) -> Vec<(String, String)> {
     let sum = read(family, text);
     assert_eq!(sum.content, "", "{text}");
     sum.calls
@@ -109,101 +109,105 @@ fn every_family_is_read() {
                </parameter>\n</function>";
     for (family, text, found) in [
         (
-            Family::Hermes,
+            CallFamily::Hermes,
             format!("<tool_call>\n{call}\n</tool_call>\n<tool_call>\n{time}\n</tool_call>"),
             vec![oslo(), now()],
         ),
         (
-            Family::Hermes,
+            CallFamily::Hermes,
             format!("<tool_call>[{call}, {time}]</tool_call>"),
             vec![oslo(), now()],
         ),
-        (Family::Hermes, format!("<tool_call>{call}"), vec![oslo()]),
         (
-            Family::Xml,
+            CallFamily::Hermes,
+            format!("<tool_call>{call}"),
+            vec![oslo()],
+        ),
+        (
+            CallFamily::Xml,
             format!("<tool_call>\n{xml}\n</tool_call>\n"),
             vec![compact.clone()],
         ),
-        (Family::Xml, xml.to_owned(), vec![compact.clone()]),
+        (CallFamily::Xml, xml.to_owned(), vec![compact.clone()]),
         (
-            Family::Xml,
+            CallFamily::Xml,
             "<function=now>\n</function>".to_owned(),
             vec![now()],
         ),
-        (Family::Llama, bare.clone(), vec![oslo()]),
+        (CallFamily::Llama, bare.clone(), vec![oslo()]),
         (
-            Family::Llama,
+            CallFamily::Llama,
             format!("<|python_tag|>{bare}; {time}"),
             vec![oslo(), now()],
         ),
         (
-            Family::Llama,
+            CallFamily::Llama,
             r#"<|python_tag|>weather.call(city="Oslo", days=3)"#.to_owned(),
             vec![compact.clone()],
         ),
         (
-            Family::Llama,
+            CallFamily::Llama,
             format!("<function=weather>{OSLO}</function>"),
             vec![oslo()],
         ),
         (
-            Family::Mistral,
+            CallFamily::Mistral,
             format!("[TOOL_CALLS][{call}, {time}]"),
             vec![oslo(), now()],
         ),
         (
-            Family::Mistral,
+            CallFamily::Mistral,
             format!("[TOOL_CALLS]weather[ARGS]{OSLO}[TOOL_CALLS]now{{}}"),
             vec![oslo(), now()],
         ),
         (
-            Family::Mistral,
+            CallFamily::Mistral,
             format!("[TOOL_CALLS] weather[CALL_ID]abc[ARGS] {OSLO}"),
             vec![oslo()],
         ),
         (
-            Family::Phi,
+            CallFamily::Phi,
             format!("<|tool_call|>[{call}]<|/tool_call|>"),
             vec![oslo()],
         ),
         (
-            Family::Phi,
+            CallFamily::Phi,
             format!("functools[{call}, {time}]"),
             vec![oslo(), now()],
         ),
         (
-            Family::Granite,
+            CallFamily::Granite,
             format!("<|tool_call|>[{call}]"),
             vec![oslo()],
         ),
         (
-            Family::Granite,
+            CallFamily::Granite,
             format!("<tool_call>{call}</tool_call>"),
             vec![oslo()],
         ),
         (
-            Family::Lfm,
+            CallFamily::Lfm,
             "<|tool_call_start|>[weather(city=\"Oslo\", days=3), now()]<|tool_call_end|>"
                 .to_owned(),
             vec![compact.clone(), now()],
         ),
         (
-            Family::Lfm,
+            CallFamily::Lfm,
             "<|tool_call_start|>[now()]".to_owned(),
             vec![now()],
         ),
         (
-            Family::Gemma,
+            CallFamily::Gemma,
             "```tool_code\nweather('Oslo', 3)\nnow()\n```".to_owned(),
             vec![compact, now()],
         ),
         (
-            Family::Required,
+            CallFamily::Required,
             format!("[{call}, {time}]"),
             vec![oslo(), now()],
         ),
         (
-            Family::Harmony,
+            CallFamily::Harmony,
             format!(
                 "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{OSLO}\
                 <|call|>"
@@ -211,7 +215,7 @@ fn every_family_is_read() {
             vec![oslo()],
         ),
         (
-            Family::Harmony,
+            CallFamily::Harmony,
             " to=functions.now<|channel|>commentary json<|message|>{}".to_owned(),
             vec![now()],
         ),
@@ -224,15 +228,15 @@ fn every_family_is_read() {
 fn content_stands_beside_calls() {
     let call = format!(r#"<tool_call>{{"name": "weather", "arguments": {OSLO}}}</tool_call>"#);
     let sum = read(
-        Family::Hermes,
+        CallFamily::Hermes,
         &format!("Let me see.\n\n{call}\n\nDone. \n"),
     );
     assert_eq!(sum.content, "Let me see.Done.");
     assert_eq!(sum.calls, [oslo()]);
-    let sum = read(Family::Hermes, "No call,  at all. \n");
+    let sum = read(CallFamily::Hermes, "No call,  at all. \n");
     assert_eq!(sum.content, "No call,  at all. \n");
     let sum = read(
-        Family::Harmony,
+        CallFamily::Harmony,
         "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>\
          Looking.<|end|><|start|>assistant<|channel|>final<|message|>It <|x is 5.<|return|>",
     );
@@ -246,45 +250,48 @@ fn content_stands_beside_calls() {
 fn what_is_no_call_stays_content() {
     for (family, text) in [
         (
-            Family::Hermes,
+            CallFamily::Hermes,
             r#"<tool_call>{"name": "other", "arguments": {}}</tool_call>"#,
         ),
-        (Family::Hermes, "<tool_call>not JSON</tool_call> and on"),
+        (CallFamily::Hermes, "<tool_call>not JSON</tool_call> and on"),
         (
-            Family::Hermes,
+            CallFamily::Hermes,
             "<tool_call>{\"name\": \"now\" oops}</tool_call>",
         ),
         (
-            Family::Hermes,
+            CallFamily::Hermes,
             "<tool_call>{\"name\": \"now\", \"arguments\": {",
         ),
-        (Family::Hermes, "<tool_call>"),
-        (Family::Hermes, "  a <tool_cal"),
-        (Family::Hermes, "<tool_call>{]}"),
-        (Family::Xml, "<function=other>\n</function>"),
-        (Family::Xml, "<function=now>stray</function>"),
-        (Family::Xml, "<tool_call>\n<function=now>\n"),
+        (CallFamily::Hermes, "<tool_call>"),
+        (CallFamily::Hermes, "  a <tool_cal"),
+        (CallFamily::Hermes, "<tool_call>{]}"),
+        (CallFamily::Xml, "<function=other>\n</function>"),
+        (CallFamily::Xml, "<function=now>stray</function>"),
+        (CallFamily::Xml, "<tool_call>\n<function=now>\n"),
         (
-            Family::Llama,
+            CallFamily::Llama,
             r#"{"name": "Bob", "parameters": {}} is a person"#,
         ),
-        (Family::Llama, r#"say {"name": "now", "parameters": {}}"#),
-        (Family::Llama, "<|python_tag|>print(5)"),
-        (Family::Llama, " {"),
-        (Family::Mistral, "[TOOL_CALLS]other[ARGS]{}"),
-        (Family::Mistral, "[TOOL_CALLS]weather"),
-        (Family::Phi, "functools[1, 2]"),
         (
-            Family::Lfm,
+            CallFamily::Llama,
+            r#"say {"name": "now", "parameters": {}}"#,
+        ),
+        (CallFamily::Llama, "<|python_tag|>print(5)"),
+        (CallFamily::Llama, " {"),
+        (CallFamily::Mistral, "[TOOL_CALLS]other[ARGS]{}"),
+        (CallFamily::Mistral, "[TOOL_CALLS]weather"),
+        (CallFamily::Phi, "functools[1, 2]"),
+        (
+            CallFamily::Lfm,
             "<|tool_call_start|>[weather(city=open('x'))]<|tool_call_end|>!",
         ),
         (
-            Family::Gemma,
+            CallFamily::Gemma,
             "```python\nfor x in y:\n    now(x)\n```\nis code",
         ),
-        (Family::Gemma, "``` and ```tool"),
-        (Family::Required, "[]"),
-        (Family::Harmony, "plain text"),
+        (CallFamily::Gemma, "``` and ```tool"),
+        (CallFamily::Required, "[]"),
+        (CallFamily::Harmony, "plain text"),
     ] {
         let sum = read(family, text);
         let expected = Sum {
@@ -298,7 +305,7 @@ fn what_is_no_call_stays_content() {
 #[test]
 fn a_call_behind_a_broken_one_is_found() {
     let sum = read(
-        Family::Hermes,
+        CallFamily::Hermes,
         "<tool_call>{bad]</tool_call><tool_call>{\"name\": \"now\", \"arguments\": null}</tool_call>",
     );
     assert_eq!(sum.content, "<tool_call>{bad]</tool_call>");
@@ -308,7 +315,7 @@ fn a_call_behind_a_broken_one_is_found() {
 #[test]
 fn without_tools_nothing_is_a_call() {
     let text = "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>";
-    let mut reading = reading(Family::Hermes);
+    let mut reading = reading(CallFamily::Hermes);
     reading.tools.clear();
     assert_eq!(sum(&reading, [text]).content, text);
     let sum = sum(&AnswerFormat::plain(), ["<think>a</think>", " b"]);
@@ -330,22 +337,22 @@ fn arguments_stay_as_they_were_written() {
     ] {
         let text = format!(r#"<tool_call>{{"arguments": {written}, "name": "now"}}</tool_call>"#);
         assert_eq!(
-            calls(Family::Hermes, &text),
+            calls(CallFamily::Hermes, &text),
             [("now".to_owned(), given.to_owned())]
         );
     }
     let xml = "<function=weather><parameter=city>\n5\n</parameter><parameter=days>5</parameter>\
                <parameter=more>[1, null]</parameter></function>";
     let expected = r#"{"city":"5","days":5,"more":[1,null]}"#;
-    assert_eq!(calls(Family::Xml, xml)[0].1, expected);
+    assert_eq!(calls(CallFamily::Xml, xml)[0].1, expected);
     let python = r#"<|tool_call_start|>[weather(city='a\n"b"', days=-1_000, more={"k": (1.5, None, True), 2: []})]<|tool_call_end|>"#;
     let expected = r#"{"city":"a\n\"b\"","days":-1000,"more":{"k":[1.5,null,true],"2":[]}}"#;
-    assert_eq!(calls(Family::Lfm, python)[0].1, expected);
+    assert_eq!(calls(CallFamily::Lfm, python)[0].1, expected);
 }
 
 #[test]
 fn reasoning_is_told_apart() {
-    let family = Family::Hermes;
+    let family = CallFamily::Hermes;
     for (text, reasoning, content) in [
         ("<think>\nHm, 5?\n</think>\n\nFive.", "Hm, 5?", "Five."),
         ("\n<think>\n\n</think>\n\nFive.", "", "Five."),
@@ -395,35 +402,38 @@ fn reasoning_is_told_apart() {
 #[test]
 fn families_are_told_from_templates() {
     for (template, family) in [
-        ("<tool_call>\n{\"name\": <function-name>", Family::Hermes),
+        (
+            "<tool_call>\n{\"name\": <function-name>",
+            CallFamily::Hermes,
+        ),
         (
             "<tool_call>\n<function=example>\n<parameter=a>",
-            Family::Xml,
+            CallFamily::Xml,
         ),
-        ("<|start_header_id|>…<|python_tag|>", Family::Llama),
-        ("[AVAILABLE_TOOLS][TOOL_CALLS]", Family::Mistral),
-        ("<|tool|>…<|/tool|><|tool_call|>", Family::Phi),
-        ("<|start_of_role|><|tool_call|>", Family::Granite),
-        ("<|tool_list_start|>", Family::Lfm),
-        ("<start_of_turn>model", Family::Gemma),
-        ("<|channel|>analysis<|message|>", Family::Harmony),
-        ("{{ content }}", Family::Hermes),
+        ("<|start_header_id|>…<|python_tag|>", CallFamily::Llama),
+        ("[AVAILABLE_TOOLS][TOOL_CALLS]", CallFamily::Mistral),
+        ("<|tool|>…<|/tool|><|tool_call|>", CallFamily::Phi),
+        ("<|start_of_role|><|tool_call|>", CallFamily::Granite),
+        ("<|tool_list_start|>", CallFamily::Lfm),
+        ("<start_of_turn>model", CallFamily::Gemma),
+        ("<|channel|>analysis<|message|>", CallFamily::Harmony),
+        ("{{ content }}", CallFamily::Hermes),
     ] {
-        assert_eq!(Family::of(template), family, "{template}");
+        assert_eq!(CallFamily::of(template), family, "{template}");
     }
 }
 
-const FAMILIES: [Family; 10] = [
-    Family::Hermes,
-    Family::Xml,
-    Family::Llama,
-    Family::Mistral,
-    Family::Phi,
-    Family::Granite,
-    Family::Lfm,
-    Family::Gemma,
-    Family::Harmony,
-    Family::Required,
+const FAMILIES: [CallFamily; 10] = [
+    CallFamily::Hermes,
+    CallFamily::Xml,
+    CallFamily::Llama,
+    CallFamily::Mistral,
+    CallFamily::Phi,
+    CallFamily::Granite,
+    CallFamily::Lfm,
+    CallFamily::Gemma,
+    CallFamily::Harmony,
+    CallFamily::Required,
 ];
 
 /// Fragments from which random answers are assembled.
@@ -501,7 +511,7 @@ proptest! {
 }
 
 /// Parses an answer that was truncated by a token limit.
-fn cut(family: Family, text: &str) -> Sum {
+fn cut(family: CallFamily, text: &str) -> Sum {
     let mut answer = AnswerParser::new(&reading(family));
     let mut sum = Sum::default();
     for letter in text.chars() {
@@ -518,38 +528,38 @@ fn a_call_that_is_cut_comes_as_far_as_it_goes() {
         r#"[{"name": "now", "arguments": {}}, {"name": "weather", "arguments": {"city": "Os"#;
     let both = [vec![now()], weather(r#"{"city": "Os"#)].concat();
     for (family, text, calls) in [
-        (Family::Required, forced, both),
+        (CallFamily::Required, forced, both),
         (
-            Family::Required,
+            CallFamily::Required,
             r#"[{"name": "weather", "arguments": "#,
             weather(""),
         ),
-        (Family::Required, r#"{"name": "weather", "#, weather("")),
-        (Family::Required, r#"[{"name": "wea"#, Vec::new()),
-        (Family::Required, r#"[{"na"#, Vec::new()),
-        (Family::Required, "[", Vec::new()),
+        (CallFamily::Required, r#"{"name": "weather", "#, weather("")),
+        (CallFamily::Required, r#"[{"name": "wea"#, Vec::new()),
+        (CallFamily::Required, r#"[{"na"#, Vec::new()),
+        (CallFamily::Required, "[", Vec::new()),
         (
-            Family::Required,
+            CallFamily::Required,
             r#"[{"name": "now", "arguments": {}}, "#,
             vec![now()],
         ),
         (
-            Family::Hermes,
+            CallFamily::Hermes,
             r#"<tool_call>{"name": "weather", "arguments": {"city""#,
             weather(r#"{"city""#),
         ),
         (
-            Family::Llama,
+            CallFamily::Llama,
             r#"{"name": "weather", "parameters": {"days": 3"#,
             weather(r#"{"days": 3"#),
         ),
         (
-            Family::Mistral,
+            CallFamily::Mistral,
             r#"[TOOL_CALLS]weather[ARGS]{"city": "#,
             weather(r#"{"city": "#),
         ),
         (
-            Family::Harmony,
+            CallFamily::Harmony,
             r#"<|channel|>commentary to=functions.weather<|message|>{"city": "Os"#,
             weather(r#"{"city": "Os"#),
         ),
@@ -559,11 +569,14 @@ fn a_call_that_is_cut_comes_as_far_as_it_goes() {
     }
     // Text that is not certainly a tool call stays content, however the answer ended.
     let text = r#"<tool_call>{"name": "nobody", "#;
-    assert_eq!(cut(Family::Hermes, text).content, text);
+    assert_eq!(cut(CallFamily::Hermes, text).content, text);
     let text = r#"<tool_call>{"name": "weather", "arguments": {"#;
-    assert_eq!(read(Family::Hermes, text).content, text);
+    assert_eq!(read(CallFamily::Hermes, text).content, text);
     assert_eq!(
-        read(Family::Required, r#"[{"name": "weather", "arguments": {"#),
+        read(
+            CallFamily::Required,
+            r#"[{"name": "weather", "arguments": {"#
+        ),
         Sum::default()
     );
 }

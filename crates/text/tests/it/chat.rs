@@ -4,7 +4,7 @@ use pkgtool_text::chat::{
     ChatRequest, CompletionRequest, Content, FieldError, Prompt, RequestLimits, ResponseFormat,
     Role, ToolChoice, read_json,
 };
-use pkgtool_text::template::Takes;
+use pkgtool_text::template::TemplateTakes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -338,7 +338,7 @@ fn json_is_read_as_it_is() {
     assert_eq!(value.to_string(), expected.to_string());
 }
 
-const TEXTS: Takes = Takes {
+const TEXTS: TemplateTakes = TemplateTakes {
     texts: true,
     parts: false,
     argument_objects: true,
@@ -370,7 +370,7 @@ fn templates_get_the_forms_they_take() {
     );
     assert_eq!(conversation.tools, Some(vec![tool("f")]));
     assert!(conversation.add_generation_prompt);
-    let takes = Takes {
+    let takes = TemplateTakes {
         texts: false,
         parts: true,
         argument_objects: false,

@@ -4,15 +4,15 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use pkgtool_text::answer::{AnswerFormat, Family, OfferedTool, Piece, Reasoning};
+use pkgtool_text::answer::{AnswerFormat, CallFamily, OfferedTool, Piece, Reasoning};
 use pkgtool_text::constraint::{
     CallChoice, Callable, Constrainer, Constraint, Grammar, VocabularyBytes,
 };
 use pkgtool_text::decoder::{DecodeError, Decoder};
 use pkgtool_text::ends::EndTokens;
 use pkgtool_text::generation::{
-    Detokenize, DetokenizeError, Event, FinishReason, Generated, Generation, GenerationError,
-    GenerationRequest, Progress, generate,
+    Detokenize, DetokenizeError, FinishReason, Generated, Generation, GenerationError,
+    GenerationEvent, GenerationProgress, GenerationRequest, generate,
 };
 use pkgtool_text::sampling::Sampling;
 use pkgtool_text::stop::StopStrings;
@@ -157,7 +157,10 @@ fn request(prompt: &str) -> GenerationRequest {
 }
 
 /// Runs a request. Returns the result, the text of each choice, and all events.
-fn run(table: &mut Table, request: GenerationRequest) -> (Generated, Vec<String>, Vec<Event>) {
+fn run(
+    table: &mut Table,
+    request: GenerationRequest,
+) -> (Generated, Vec<String>, Vec<GenerationEvent>) {
     let choices = request.choices;
     let mut events = Vec::new();
     let mut tell = |event| {
@@ -167,7 +170,7 @@ fn run(table: &mut Table, request: GenerationRequest) -> (Generated, Vec<String>
     let generated = generate(table, request, &|| true, &mut tell).expect("the input is valid");
     let mut texts = vec![String::new(); choices];
     for event in &events {
-        if let Event::Piece {
+        if let GenerationEvent::Piece {
             choice,
             piece: Piece::Content(text),
         } = event
@@ -198,7 +201,7 @@ fn a_model_says_what_its_table_says() {
     assert_eq!(generated.usage.completion_tokens, 8, "the end token counts");
     assert_eq!(
         events.last(),
-        Some(&Event::Finish {
+        Some(&GenerationEvent::Finish {
             choice: 0,
             reason: FinishReason::Stop
         })
@@ -206,7 +209,7 @@ fn a_model_says_what_its_table_says() {
     // No event contains half a character, although the character came in two tokens.
     let pieces = events
         .iter()
-        .filter(|event| matches!(event, Event::Piece { .. }));
+        .filter(|event| matches!(event, GenerationEvent::Piece { .. }));
     assert_eq!(pieces.count(), 6);
     assert_eq!(table.held.len(), 9, "the end token is not fed");
     assert!(
@@ -389,7 +392,7 @@ fn choices_begin_behind_the_prompt() {
     assert_eq!(table.fed, [3, 1, 1, 1, 1, 1, 1]);
     let ends = events
         .iter()
-        .filter(|event| matches!(event, Event::Finish { .. }));
+        .filter(|event| matches!(event, GenerationEvent::Finish { .. }));
     assert_eq!(ends.count(), 2);
 }
 
@@ -462,7 +465,7 @@ fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
             let progress = generation
                 .step(table, &|| true, &mut events[place])
                 .expect("the input is valid");
-            if progress == Progress::More {
+            if progress == GenerationProgress::More {
                 running[place] = Some(generation);
             } else {
                 assert_eq!(generation.finish().choices.len(), 1);
@@ -471,7 +474,7 @@ fn long_prompts_are_fed_in_parts_and_generations_take_turns() {
     }
     assert_eq!(steps, 4);
     assert!(tables.iter().all(|table| table.fed == [10, 10, 5, 1]));
-    let piece = |text: &str| Event::Piece {
+    let piece = |text: &str| GenerationEvent::Piece {
         choice: 0,
         piece: Piece::Content(text.to_owned()),
     };
@@ -541,7 +544,7 @@ fn required_calls_come_behind_reasoning() {
     }];
     let grammar = Grammar::of_calls(&tools, CallChoice::Any, false).expect("the input is valid");
     let reading = AnswerFormat {
-        family: Some(Family::Required),
+        family: Some(CallFamily::Required),
         tools: vec![OfferedTool {
             name: "now".to_owned(),
             parameters: None,
@@ -568,7 +571,7 @@ fn required_calls_come_behind_reasoning() {
     let pieces: Vec<&Piece> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Piece { piece, .. } => Some(piece),
+            GenerationEvent::Piece { piece, .. } => Some(piece),
             _ => None,
         })
         .collect();
@@ -606,7 +609,9 @@ fn probabilities_are_told_where_they_are_asked_for() {
     let chosen: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Token { chosen, top, .. } => Some((chosen.token, chosen.logprob, top.len())),
+            GenerationEvent::Token { chosen, top, .. } => {
+                Some((chosen.token, chosen.logprob, top.len()))
+            }
             _ => None,
         })
         .collect();
@@ -666,7 +671,7 @@ fn an_answer_ends_where_the_model_holds_no_more() {
     }
     let finished = events
         .iter()
-        .filter(|it| matches!(it, Event::Finish { .. }));
+        .filter(|it| matches!(it, GenerationEvent::Finish { .. }));
     assert_eq!(finished.count(), 2);
     let mut table = Table::saying(2, &tokens("ab"));
     table.hidden = 3;

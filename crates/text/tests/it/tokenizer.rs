@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pkgtool_text::tokenizer::{
-    Detokenizer, MAX_TEXT_BYTES, OverlongPolicy, Side, SpecialTokens, TokenLimit, Tokenizer,
-    TokenizerConfig, TokenizerError,
+    Detokenizer, MAX_TEXT_BYTES, OverlongPolicy, SequenceSide, SpecialTokens, TokenLimit,
+    Tokenizer, TokenizerConfig, TokenizerError,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -197,7 +197,7 @@ fn settings_are_read_with_the_tokenizer() {
     assert_eq!(tokenizer.eos(), Some(1));
     assert_eq!(tokenizer.config().model_max_length, None);
     let padding = tokenizer.padding();
-    assert_eq!((padding.id, padding.side), (Some(1), Side::Left));
+    assert_eq!((padding.id, padding.side), (Some(1), SequenceSide::Left));
     assert_eq!(
         load("words").padding().id,
         Some(0),

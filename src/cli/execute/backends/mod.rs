@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempPath;
 
 use super::super::exit::{Exit, Failure};
-use super::super::report::{self, Report};
+use super::super::report::{self, CommandReport};
 use super::target_args::sandbox_parser;
 use operators::LoweredOperators;
 use pkgtool_base::package::Backend;
@@ -34,7 +34,7 @@ const PROBE_MODEL: &[u8] = include_bytes!("probe.onnx");
 
 /// Arguments of `pkgtool backends`.
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Args {
+pub(in super::super) struct BackendsArgs {
     /// Path of the ONNX Runtime library [default: search for it]
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
@@ -72,7 +72,7 @@ struct EngineInstallations {
 }
 
 /// Runs the command.
-pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(in super::super) fn run(args: &BackendsArgs) -> Result<Exit, Failure> {
     if args.operators {
         report::print(&LoweredOperators::list(), args.json)?;
         return Ok(Exit::Clean);
@@ -102,7 +102,7 @@ fn find_installations(name: &str, library: Option<&Path>) -> Installations {
 fn test_backend(
     backend: Option<Backend>,
     probe: &Path,
-    args: &Args,
+    args: &BackendsArgs,
     launcher: &Launcher,
 ) -> Result<BackendTest, Failure> {
     let broken = |reason: String| Failure::Other(format!("the built-in model: {reason}"));
@@ -173,7 +173,7 @@ struct TestedBackends {
     outcomes: Vec<BackendTest>,
 }
 
-impl Report for TestedBackends {
+impl CommandReport for TestedBackends {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         let mut lines = String::new();
         write(&mut lines, &self.found, &self.outcomes)?;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-use crate::cli::report::Report;
+use crate::cli::report::CommandReport;
 use pkgtool_engine::ENGINES;
 
 /// The engines that lower operators themselves, with the names of the operators.
@@ -22,7 +22,7 @@ impl LoweredOperators {
     }
 }
 
-impl Report for LoweredOperators {
+impl CommandReport for LoweredOperators {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         for (name, names) in &self.0 {
             writeln!(text, "{name} lowers {} of ExecuTorch programs", names.len())?;

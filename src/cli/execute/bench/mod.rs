@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::super::exit::{Exit, Failure};
 use super::super::report as reports;
 use super::input_args::InputOptions;
-use super::sides::{self, GivenInput, Side, SideArgs};
+use super::sides::{self, ExecutionSide, GivenInput, SideArgs};
 use super::sizes::{TrialModel, with_sizes};
 use super::target_args::{GENERATING_INPUTS, TargetArgs, seconds};
 use pkgtool_base::diagnostic::book;
@@ -28,7 +28,7 @@ use report::{BenchReport, SeriesReport};
 /// Arguments of `pkgtool bench`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = book::help(EXAMPLES, "bench"))]
-pub(in super::super) struct Args {
+pub(in super::super) struct BenchArgs {
     /// Packages, configs or model files
     #[arg(value_name = "PACKAGE|CONFIG|MODEL", required = true)]
     paths: Vec<PathBuf>,
@@ -82,7 +82,7 @@ Examples:
   pkgtool bench model/ --precision fp32,int8 --seconds 10 --html bench.html";
 
 /// Runs the command.
-pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(in super::super) fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
     let mut given = args.target.limit_memory(args.inputs.to_args());
     given.default = Some(Generator::Random { seed: 0 });
@@ -114,11 +114,11 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// Loads each side and runs it once on the common inputs. Returns the inputs of each side.
 fn start(
-    args: &Args,
-    sides: &[Side],
+    args: &BenchArgs,
+    sides: &[ExecutionSide],
     given: &InputArgs,
 ) -> Result<(Vec<Started>, Vec<Vec<GivenInput>>), Failure> {
-    let label = |_: usize, side: &Side| sides::what(&side.selection);
+    let label = |_: usize, side: &ExecutionSide| sides::what(&side.selection);
     let (joint, given) = sides::joint_signature(sides, label, given)?;
     let fail = |error: InputError| Failure::Other(error.to_string());
     let inputs = args.target.within(GENERATING_INPUTS, || {
@@ -137,8 +137,8 @@ fn start(
 }
 
 fn measure(
-    args: &Args,
-    sides: &[Side],
+    args: &BenchArgs,
+    sides: &[ExecutionSide],
     started: &mut [Started],
 ) -> Result<Vec<measure::Series>, Failure> {
     let plan = args.plan();
@@ -158,7 +158,7 @@ fn measure(
     })
 }
 
-impl Args {
+impl BenchArgs {
     fn plan(&self) -> MeasurePlan {
         MeasurePlan {
             warm_up: self.warm_up,

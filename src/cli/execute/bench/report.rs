@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::super::sides::{GivenInput, Side};
-use crate::cli::report::Report;
-use pkgtool_base::diagnostic::{Align, Table};
+use super::super::sides::{ExecutionSide, GivenInput};
+use crate::cli::report::CommandReport;
+use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::ByteSums;
 use pkgtool_engine::runtime::machine::Machine;
@@ -73,7 +73,7 @@ pub(super) struct SeriesReport {
 impl SeriesReport {
     /// Creates the report of a series, compared with the first one.
     pub(super) fn of(
-        side: &Side,
+        side: &ExecutionSide,
         started: &mut Started,
         series: &Series,
         first: &Series,
@@ -108,7 +108,7 @@ impl SeriesReport {
     }
 }
 
-impl Report for BenchReport {
+impl CommandReport for BenchReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "{}", self.machine)?;
         writeln!(text, "{}", self.conditions())?;
@@ -125,7 +125,7 @@ impl Report for BenchReport {
         let head = [
             "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
         ];
-        let mut table = Table::new(head.map(|_| Align::Right));
+        let mut table = TextTable::new(head.map(|_| Align::Right));
         table.row(head);
         for (place, series) in self.series.iter().enumerate() {
             table.row(series.cells(place + 1));

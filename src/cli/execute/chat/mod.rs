@@ -26,7 +26,7 @@ use terminal::{AnswerPrinter, MessageSource};
 /// Arguments of `pkgtool chat`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = book::help(EXAMPLES, "chat"))]
-pub(in super::super) struct Args {
+pub(in super::super) struct ChatArgs {
     /// Directory of a package, or a config
     #[arg(value_name = "PACKAGE|CONFIG")]
     path: PathBuf,
@@ -99,7 +99,7 @@ struct Chat {
 }
 
 /// Runs the command.
-pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(in super::super) fn run(args: &ChatArgs) -> Result<Exit, Failure> {
     let mut chat = Chat::start(args)?;
     let mut messages: Vec<Value> = Vec::new();
     if let Some(system) = &args.system {
@@ -122,7 +122,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Chat {
-    fn start(args: &Args) -> Result<Self, Failure> {
+    fn start(args: &ChatArgs) -> Result<Self, Failure> {
         let selection = select_method(&args.target, &args.path, args.variant.which())?;
         let files = tokenizer_files(&selection)?;
         let tokenizer = Tokenizer::of(&files).map_err(other)?;

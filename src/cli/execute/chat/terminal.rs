@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use crate::cli::output;
 use pkgtool_base::source::text::defuse;
 use pkgtool_text::answer::Piece;
-use pkgtool_text::generation::{Event, FinishReason, Generated};
+use pkgtool_text::generation::{FinishReason, Generated, GenerationEvent};
 
 /// Prompt before a typed line.
 const PROMPT: &str = "> ";
@@ -86,10 +86,10 @@ impl AnswerPrinter {
     }
 
     /// Prints an event of the generation. Stops the generation if the output cannot be written.
-    pub(super) fn print_event(&mut self, event: Event) -> ControlFlow<()> {
+    pub(super) fn print_event(&mut self, event: GenerationEvent) -> ControlFlow<()> {
         let shown = match event {
-            Event::Piece { piece, .. } => self.piece(piece),
-            Event::Token { .. } | Event::Finish { .. } => Ok(()),
+            GenerationEvent::Piece { piece, .. } => self.piece(piece),
+            GenerationEvent::Token { .. } | GenerationEvent::Finish { .. } => Ok(()),
         };
         match shown {
             Ok(()) => ControlFlow::Continue(()),

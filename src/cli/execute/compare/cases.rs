@@ -25,7 +25,7 @@ pub(super) struct InputSet {
 }
 
 /// The options that determine the inputs.
-pub(super) struct Sources<'a> {
+pub(super) struct InputSources<'a> {
     /// `--input` and `--dim`.
     pub(super) given: &'a InputArgs,
     /// A directory of input files.
@@ -41,7 +41,7 @@ pub(super) struct Sources<'a> {
 /// Returns all sets of inputs for a method.
 pub(super) fn input_sets(
     signature: &Signature,
-    sources: &Sources<'_>,
+    sources: &InputSources<'_>,
 ) -> Result<Vec<InputSet>, Failure> {
     if let Some(directory) = sources.directory {
         return from_directory(signature, sources.given, directory);
@@ -91,7 +91,10 @@ fn size(inputs: &[Tensor]) -> u64 {
 ///
 /// Dimensions with a bound get the bound and half of it, others get 1 and 3. Otherwise, faults
 /// below the bound, or at any size but the exporter's example, would stay hidden.
-fn size_choices(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<Vec<String>>, Failure> {
+fn size_choices(
+    signature: &Signature,
+    sources: &InputSources<'_>,
+) -> Result<Vec<Vec<String>>, Failure> {
     let open = input::open_dims(signature, sources.given);
     let mut open = open.map_err(|error| Failure::Other(error.to_string()))?;
     if let Some(sweep) = sources.sizes {

@@ -1,6 +1,6 @@
 //! The figures of an agreement between two outputs, and tables of them.
 
-use pkgtool_base::diagnostic::{Align, Table};
+use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_engine::tensor::agreement::Agreement;
 
 /// Names of the [`format_figures`].
@@ -33,11 +33,11 @@ pub(super) fn format_figure(value: Option<f64>) -> String {
 }
 
 /// Creates a table with a column of names and the figures.
-pub(super) fn table(name: &str) -> Table {
+pub(super) fn table(name: &str) -> TextTable {
     let columns = [Align::Left]
         .into_iter()
         .chain(FIGURES.map(|_| Align::Right));
-    let mut table = Table::new(columns).indented();
+    let mut table = TextTable::new(columns).indented();
     table.row([name].into_iter().chain(FIGURES));
     table
 }

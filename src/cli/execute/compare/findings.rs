@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::sides::Side;
+use super::super::sides::ExecutionSide;
 use super::report::ComparisonReport;
-use pkgtool_base::diagnostic::render::Style;
+use pkgtool_base::diagnostic::render::ReportStyle;
 use pkgtool_base::diagnostic::{Anchor, Report, RuleMeta, Severity, SourceText};
-use pkgtool_base::package::Loaded;
+use pkgtool_base::package::LoadedFile;
 use pkgtool_base::source::JsonPath;
 
 /// The rule about outputs that exceed the tolerances.
@@ -65,13 +65,13 @@ pub(super) fn style<'a>(
     width: usize,
     rules: &'a [&'static RuleMeta],
     paths: &'a BTreeMap<String, String>,
-) -> Style<'a> {
-    Style {
+) -> ReportStyle<'a> {
+    ReportStyle {
         width,
         grouped: false,
         rules,
         paths,
-        ..Style::default()
+        ..ReportStyle::default()
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) struct FindingLocation {
 
 impl FindingLocation {
     /// Returns the location of a side.
-    pub(super) fn of(side: &Side) -> Self {
+    pub(super) fn of(side: &ExecutionSide) -> Self {
         match &side.selection.variant {
             Some(variant) => Self::in_config(&variant.config, &variant.path),
             None => Self {
@@ -105,7 +105,7 @@ impl FindingLocation {
     /// Creates a report of findings at this location, each a rule and a message.
     fn report(&self, found: impl Iterator<Item = (&'static RuleMeta, String)>) -> Report {
         let shown = self.path.to_string_lossy().replace('\\', "/");
-        let loaded = self.variant.as_ref().map(|_| Loaded::read(&self.path));
+        let loaded = self.variant.as_ref().map(|_| LoadedFile::read(&self.path));
         let text = loaded.as_ref().map(|loaded| loaded.text.clone());
         let document = loaded
             .as_ref()

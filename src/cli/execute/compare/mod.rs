@@ -14,10 +14,10 @@ use std::path::PathBuf;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
-use super::super::report::{self as reports, Report};
-use super::super::report_args::{self, FormatArg};
+use super::super::report::{self as reports, CommandReport};
+use super::super::report_args::{self, ReportFormatArg};
 use super::input_args::InputOptions;
-use super::sides::{Side, SideArgs};
+use super::sides::{ExecutionSide, SideArgs};
 use super::target_args::TargetArgs;
 use findings::FindingLocation;
 use pair::{SideStarter, compare_sides};
@@ -32,7 +32,7 @@ use tolerance_args::ToleranceArgs;
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
 )]
-pub(in super::super) struct Args {
+pub(in super::super) struct CompareArgs {
     /// The reference and the model to compare with it: packages, configs or model files. A single
     /// path is compared with itself, in two precisions or on two engines
     #[arg(value_name = "A [B]", required = true, num_args = 1..=2)]
@@ -97,7 +97,7 @@ pub(in super::super) struct Args {
 
     /// Also write the findings to a file; may be given several times
     #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
-    reports: Vec<(FormatArg, PathBuf)>,
+    reports: Vec<(ReportFormatArg, PathBuf)>,
 
     /// Directory that paths in SARIF, GitHub and JUnit reports are relative to [default: the root
     /// of the checkout that contains the file]
@@ -128,7 +128,7 @@ Exit codes:
   1   the outputs differ; with --all: a variant differs or fails
   2   nothing could be compared";
 
-impl Args {
+impl CompareArgs {
     /// Returns the number of random input sets per combination of sizes.
     fn seeds(&self) -> u64 {
         let usual = if self.sizes.is_some() { 1 } else { 4 };
@@ -137,12 +137,12 @@ impl Args {
 }
 
 /// Runs the command.
-pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(in super::super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     if args.all {
         return all::run(args);
     }
     let sides = args.sides.sides(&args.paths, &args.target)?;
-    let sides = <[Side; 2]>::try_from(sides).map_err(|sides| {
+    let sides = <[ExecutionSide; 2]>::try_from(sides).map_err(|sides| {
         Failure::Other(format!(
             "compare needs two sides, got {}: give two paths, or one path with two precisions \
              (--precision fp32,int8), backends or engines; --all compares more than two",
@@ -165,7 +165,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Writes the reports, and prints the result unless a report goes to standard output.
-fn write(args: &Args, found: &Findings, answer: &impl Report) -> Result<(), Failure> {
+fn write(args: &CompareArgs, found: &Findings, answer: &impl CommandReport) -> Result<(), Failure> {
     let rules = findings::rules();
     let paths = report_args::machine_paths(found, args.root.as_deref());
     let style = findings::style(output::width(), &rules, &paths);

@@ -1,11 +1,11 @@
 //! Runs two sides on the same inputs and compares their outputs.
 
-use super::super::sides::{self, GivenInput, Side};
+use super::super::sides::{self, ExecutionSide, GivenInput};
 use super::super::sizes::{TrialModel, with_sizes};
 use super::super::target_args::{GENERATING_INPUTS, TargetArgs};
 use super::super::{note_wrong_operators, start_with_notes};
-use super::Args;
-use super::cases::{self, InputSet, Sources};
+use super::CompareArgs;
+use super::cases::{self, InputSet, InputSources};
 use super::report::{CaseResult, ComparisonReport, OutputResult, SideInfo};
 use crate::cli::exit::Failure;
 use pkgtool_engine::runtime::target::{self, StartRequest, Started};
@@ -19,8 +19,8 @@ use pkgtool_engine::{Answer, EngineError, Session};
 
 /// Compares two sides on the input sets of the arguments, with sizes that A accepts.
 pub(super) fn compare_sides(
-    args: &Args,
-    sides: &[Side; 2],
+    args: &CompareArgs,
+    sides: &[ExecutionSide; 2],
     loader: &mut SideStarter,
 ) -> Result<ComparisonReport, Failure> {
     let outputs = sides
@@ -36,9 +36,9 @@ pub(super) fn compare_sides(
     let given = args.target.limit_memory(args.inputs.to_args());
     let declared = input::open_dims(&sides[0].selection.signature, &given).unwrap_or_default();
     let mut on = |given: &InputArgs| {
-        let label = |place: usize, _: &Side| ["A", "B"][place].to_owned();
+        let label = |place: usize, _: &ExecutionSide| ["A", "B"][place].to_owned();
         let (joint, given) = sides::joint_signature(sides, label, given)?;
-        let sources = Sources {
+        let sources = InputSources {
             given: &given,
             directory: args.inputs_dir.as_deref(),
             sizes: args.sizes.as_ref(),
@@ -148,7 +148,7 @@ impl SideStarter {
 
 /// Two sides and the pairing of their outputs.
 struct Pair<'a> {
-    sides: &'a [Side; 2],
+    sides: &'a [ExecutionSide; 2],
     joint: &'a JointSignature,
     /// For each output of A, the index of the same output of B.
     outputs: &'a [usize],
@@ -160,12 +160,12 @@ type Answers = [Result<Answer, EngineError>; 2];
 impl Pair<'_> {
     fn compare(
         &self,
-        args: &Args,
+        args: &CompareArgs,
         cases: &[InputSet],
         loader: &mut SideStarter,
     ) -> Result<ComparisonReport, Failure> {
         let [a, b] = self.sides;
-        let mut load = |side: &Side, place: usize| {
+        let mut load = |side: &ExecutionSide, place: usize| {
             let wish = side.wish(&args.target);
             loader.start(place, &wish, &self.inputs_of(place, &cases[0])?)
         };
@@ -228,7 +228,7 @@ impl Pair<'_> {
 
     fn judge(
         &self,
-        args: &Args,
+        args: &CompareArgs,
         case: &InputSet,
         answers: Answers,
         tolerances: &Tolerances,

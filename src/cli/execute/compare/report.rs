@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::super::sides::{GivenInput, Side};
+use super::super::sides::{ExecutionSide, GivenInput};
 use super::cases::InputSet;
 use super::figures::{self, format_figure, format_figures};
 use super::sizes::{SizeResult, SizesReport};
-use crate::cli::report::Report;
+use crate::cli::report::CommandReport;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::ByteSums;
 use pkgtool_engine::runtime::precision::Precision;
@@ -115,7 +115,7 @@ pub(super) struct OutputResult {
 
 impl SideInfo {
     /// Creates the description of a running side.
-    pub(super) fn of(side: &Side, started: &Started) -> Self {
+    pub(super) fn of(side: &ExecutionSide, started: &Started) -> Self {
         let variant = side.selection.variant.as_ref();
         Self {
             label: side.label(started.candidate),
@@ -230,7 +230,7 @@ impl OutputResult {
     }
 }
 
-impl Report for ComparisonReport {
+impl CommandReport for ComparisonReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         for (place, (name, side)) in [("A", &self.a), ("B", &self.b)].into_iter().enumerate() {
             writeln!(text, "{name}  {}", defuse_line(&side.label))?;

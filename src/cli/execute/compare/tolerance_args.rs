@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::super::sides::Side;
+use super::super::sides::ExecutionSide;
 use super::report::JudgedPrecision;
 use pkgtool_engine::Provider;
 use pkgtool_engine::runtime::precision::Precision;
@@ -78,7 +78,7 @@ impl ToleranceArgs {
     /// half precision.
     pub(super) fn of(
         &self,
-        sides: &[Side; 2],
+        sides: &[ExecutionSide; 2],
         started: &[Started; 2],
     ) -> (Tolerances, Option<JudgedPrecision>) {
         let given = Tolerances {

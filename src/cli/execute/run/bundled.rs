@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::super::super::exit::{Exit, Failure};
-use super::super::super::report::{self, Report};
+use super::super::super::report::{self, CommandReport};
 use super::super::target_args::VariantChoice;
-use super::Args;
+use super::RunArgs;
 use pkgtool_engine::runtime::precision::Precision;
 use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::tensor::agreement::{Agreement, Comparison, Tolerances};
@@ -28,7 +28,7 @@ struct CaseOutcome {
 }
 
 /// Runs all test cases, or those of the given method.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let path = args.path.display();
     let other = |error: &dyn std::fmt::Display| Failure::Other(format!("{path} {error}"));
     let cases = args
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Runs a test case in a new session, so that the program's state is fresh.
-fn run_case(args: &Args, case: TestCase) -> Result<CaseOutcome, Failure> {
+fn run_case(args: &RunArgs, case: TestCase) -> Result<CaseOutcome, Failure> {
     let mut target = args.target.clone();
     target.method = Some(case.method.clone());
     let which = args.variant.which();
@@ -132,7 +132,7 @@ fn output_fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<S
 /// The outcomes of all test cases.
 struct CaseOutcomes(Vec<CaseOutcome>);
 
-impl Report for CaseOutcomes {
+impl CommandReport for CaseOutcomes {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         for outcome in &self.0 {
             let verdict = match (&outcome.agreement, outcome.faults.as_slice()) {

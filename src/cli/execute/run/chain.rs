@@ -1,7 +1,7 @@
 //! Runs components, or methods of one program, in sequence: outputs of one become inputs of the
 //! next.
 
-use super::{Args, CompletedRun};
+use super::{CompletedRun, RunArgs};
 use crate::cli::execute::sizes::{TrialModel, with_sizes};
 use crate::cli::execute::target_args::GENERATING_INPUTS;
 use crate::cli::exit::Failure;
@@ -10,7 +10,7 @@ use pkgtool_engine::tensor::input::{self, Generator, InitialValue, InputArgs};
 use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
 
 /// Runs the model of the arguments: one method, or a chain of components or methods.
-pub(super) fn run(args: &Args) -> Result<Vec<CompletedRun>, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<Vec<CompletedRun>, Failure> {
     let which = args.variant.which();
     if args.chain.is_empty() {
         let selection = super::super::select_method(&args.target, &args.path, which)?;
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Vec<CompletedRun>, Failure> {
 }
 
 fn assemble(
-    args: &Args,
+    args: &RunArgs,
     signature: &Signature,
     given: &InputArgs,
     held: &[Option<InitialValue>],
@@ -115,7 +115,7 @@ fn is_existing_file(argument: &str) -> bool {
 /// Returns the inputs of a component: outputs of earlier components, then values of the arguments
 /// in matching sizes.
 fn gather_inputs(
-    args: &Args,
+    args: &RunArgs,
     signature: &Signature,
     arguments: &InputArgs,
     earlier: &[CompletedRun],

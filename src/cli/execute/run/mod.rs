@@ -28,7 +28,7 @@ use pkgtool_engine::{PortableReading, Session};
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
 )]
-pub(in super::super) struct Args {
+pub(in super::super) struct RunArgs {
     /// Directory of a package, a config, or a model file
     #[arg(value_name = "PACKAGE|CONFIG|MODEL")]
     path: PathBuf,
@@ -116,7 +116,7 @@ struct RunView<'a> {
 }
 
 /// Runs the command.
-pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(in super::super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.bundled {
         return bundled::run(args);
     }
@@ -188,7 +188,7 @@ impl CompletedRun {
 
     /// Runs one method. The first run may fall back to another engine, and the second uses the
     /// engine of the first.
-    fn run(args: &Args, selection: Selection, inputs: Vec<Tensor>) -> Result<Self, Failure> {
+    fn run(args: &RunArgs, selection: Selection, inputs: Vec<Tensor>) -> Result<Self, Failure> {
         input::check(&selection.signature, &inputs)
             .map_err(|error| Failure::Other(error.to_string()))?;
         let wish = args.target.start_request(&selection, args.variant.which());

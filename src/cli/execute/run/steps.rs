@@ -7,7 +7,7 @@
 use serde_json::Value as Json;
 
 use super::super::target_args::GENERATING_INPUTS;
-use super::{Args, CompletedRun, RunView, describe_not_finite, json, text};
+use super::{CompletedRun, RunArgs, RunView, describe_not_finite, json, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
 use pkgtool_engine::tensor::input::{StepArgs, Steps};
@@ -24,7 +24,7 @@ struct RenderedSteps {
 }
 
 /// Runs all steps.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let which = args.variant.which();
     let selection = super::super::select_method(&args.target, &args.path, which)?;
@@ -90,7 +90,7 @@ impl RenderedSteps {
     /// Adds a step, and writes its outputs to files if requested.
     fn add(
         &mut self,
-        args: &Args,
+        args: &RunArgs,
         stage: &CompletedRun,
         inputs: &[Tensor],
         answer: &Answer,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{CompletedRun, RunView};
 use crate::cli::execute::sides::what;
-use pkgtool_base::diagnostic::Table;
+use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::Placement;
 use pkgtool_engine::runtime::process::sandbox::Level;
@@ -151,7 +151,7 @@ fn tensors(
     tensors: &[Tensor],
 ) -> std::fmt::Result {
     writeln!(text, "{title}")?;
-    let mut table = Table::of_text(2).indented();
+    let mut table = TextTable::of_text(2).indented();
     for (spec, tensor) in specs.iter().zip(tensors) {
         table.row([defuse_line(&spec.name), Summary::of(tensor).to_string()]);
     }

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::sides::what;
 use super::super::{selection_failure, start_with_notes};
-use super::{Args, json, text};
+use super::{RunArgs, json, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
 use pkgtool_base::source::text::defuse_line;
@@ -82,7 +82,7 @@ fn pooling(name: &str) -> Result<Pooling, String> {
 }
 
 /// Embeds the texts of the arguments.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let texts = texts(&args.texts.texts)?;
     let embedded = embed(args, texts)?;
     let text = args.target.within("formatting the vectors", || {
@@ -115,7 +115,7 @@ fn texts(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(texts)
 }
 
-fn embed(args: &Args, texts: Vec<String>) -> Result<EmbeddedTexts, Failure> {
+fn embed(args: &RunArgs, texts: Vec<String>) -> Result<EmbeddedTexts, Failure> {
     let selection = selected(args)?;
     let embedder = args
         .target
@@ -159,7 +159,7 @@ fn embed(args: &Args, texts: Vec<String>) -> Result<EmbeddedTexts, Failure> {
 
 /// Selects the model of the arguments. In a variant with several components, selects the one that
 /// embeds texts.
-fn selected(args: &Args) -> Result<Selection, Failure> {
+fn selected(args: &RunArgs) -> Result<Selection, Failure> {
     let which = args.variant.which();
     let target = &args.target;
     let error = match target.select(&args.path, which) {

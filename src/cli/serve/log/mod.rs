@@ -22,8 +22,8 @@ const MAX_QUEUED_LINES: usize = 8192;
 
 /// A running log. Dropping it writes the queued lines.
 pub(super) struct RunningLog {
-    _lines: writer::Guard,
-    _traces: Option<otel::Guard>,
+    _lines: writer::WriterGuard,
+    _traces: Option<otel::SpanGuard>,
 }
 
 /// The filter of the log, which can be replaced.

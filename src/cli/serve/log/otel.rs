@@ -22,9 +22,9 @@ const ENDPOINTS: [&str; 2] = [
 const TARGET: &str = "pkgtool::trace";
 
 /// Exports the pending spans when it is dropped.
-pub(super) struct Guard(SdkTracerProvider);
+pub(super) struct SpanGuard(SdkTracerProvider);
 
-impl Drop for Guard {
+impl Drop for SpanGuard {
     fn drop(&mut self) {
         // If the collector is unreachable, the spans are lost.
         let _ = self.0.shutdown();
@@ -32,7 +32,7 @@ impl Drop for Guard {
 }
 
 /// Returns the layer that exports spans, if an endpoint is set.
-pub(super) fn layer<S>() -> Result<Option<(impl Layer<S> + Send + Sync, Guard)>, String>
+pub(super) fn layer<S>() -> Result<Option<(impl Layer<S> + Send + Sync, SpanGuard)>, String>
 where
     S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
 {
@@ -50,5 +50,5 @@ where
     let layer = tracing_opentelemetry::layer()
         .with_tracer(provider.tracer("pkgtool"))
         .with_filter(Targets::new().with_target(TARGET, LevelFilter::TRACE));
-    Ok(Some((layer, Guard(provider))))
+    Ok(Some((layer, SpanGuard(provider))))
 }

@@ -3,10 +3,10 @@
 use tracing_subscriber::layer::Identity;
 
 /// Has no values.
-pub(super) enum Guard {}
+pub(super) enum SpanGuard {}
 
 /// Always returns `None`.
 #[expect(clippy::unnecessary_wraps, reason = "with OpenTelemetry it can fail")]
-pub(super) fn layer() -> Result<Option<(Identity, Guard)>, String> {
+pub(super) fn layer() -> Result<Option<(Identity, SpanGuard)>, String> {
     Ok(None)
 }

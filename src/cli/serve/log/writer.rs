@@ -19,40 +19,40 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two attempts of the guard to queue its message.
 const FLUSH_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-enum Message {
+enum LogMessage {
     Line(Vec<u8>),
     /// Asks for a reply on this channel once all lines before it are written.
     End(SyncSender<()>),
 }
 
 /// The sending end of the queue of lines.
-pub(super) struct LineSender(SyncSender<Message>);
+pub(super) struct LineSender(SyncSender<LogMessage>);
 
 /// The owner of the thread. Dropping it writes the queued lines.
-pub(super) struct Guard(SyncSender<Message>);
+pub(super) struct WriterGuard(SyncSender<LogMessage>);
 
 /// Starts a thread that writes to `out`, with a queue of the given number of lines.
 pub(super) fn start(
     out: impl Write + Send + 'static,
     waiting: usize,
-) -> io::Result<(LineSender, Guard)> {
+) -> io::Result<(LineSender, WriterGuard)> {
     let (sender, receiver) = sync_channel(waiting);
     thread::Builder::new()
         .name("log".to_owned())
         .spawn(move || write(&receiver, out))?;
-    Ok((LineSender(sender.clone()), Guard(sender)))
+    Ok((LineSender(sender.clone()), WriterGuard(sender)))
 }
 
 /// Writes lines until it is asked to end. A line that cannot be written is dropped, since there is
 /// no other place to report it.
-fn write(lines: &Receiver<Message>, mut out: impl Write) {
+fn write(lines: &Receiver<LogMessage>, mut out: impl Write) {
     while let Ok(message) = lines.recv() {
         match message {
-            Message::Line(mut line) => {
+            LogMessage::Line(mut line) => {
                 target::publish(&mut line);
                 drop(out.write_all(&line));
             }
-            Message::End(done) => {
+            LogMessage::End(done) => {
                 drop(out.flush());
                 let _ = done.send(());
                 return;
@@ -61,11 +61,11 @@ fn write(lines: &Receiver<Message>, mut out: impl Write) {
     }
 }
 
-impl Drop for Guard {
+impl Drop for WriterGuard {
     fn drop(&mut self) {
         let until = Instant::now() + FLUSH_TIMEOUT;
         let (done, ended) = sync_channel(1);
-        let mut message = Message::End(done);
+        let mut message = LogMessage::End(done);
         while let Err(TrySendError::Full(again)) = self.0.try_send(message) {
             if Instant::now() >= until {
                 return;
@@ -87,7 +87,7 @@ impl<'a> MakeWriter<'a> for LineSender {
 
 impl Write for &LineSender {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let message = Message::Line(line.to_vec());
+        let message = LogMessage::Line(line.to_vec());
         let ended = |_| io::Error::other("the log has ended");
         self.0.send(message).map(|()| line.len()).map_err(ended)
     }

@@ -30,7 +30,7 @@ use pkgtool_engine::{LoadOptions, Provider};
 use self::case::Case;
 use self::outcome::{Outcome, Setting, Told};
 use self::record::Results;
-use crate::support::environment::{Piece, say};
+use crate::support::environment::{EnvironmentPiece, say};
 
 /// Maximum time of a load or a run. The cases are tiny, but the engine may be a debug build.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -47,7 +47,7 @@ struct Target {
     precision: DType,
     /// The required piece of the test environment, and the piece that contains the engine's
     /// library.
-    needs: Option<(Piece, Piece)>,
+    needs: Option<(EnvironmentPiece, EnvironmentPiece)>,
 }
 
 static TARGETS: &[Target] = &[
@@ -63,21 +63,21 @@ static TARGETS: &[Target] = &[
         engine: "ort",
         provider: Provider::Cpu,
         precision: DType::Float32,
-        needs: Some((Piece::Ort, Piece::Ort)),
+        needs: Some((EnvironmentPiece::Ort, EnvironmentPiece::Ort)),
     },
     Target {
         name: "ort-qnn",
         engine: "ort",
         provider: Provider::Qnn,
         precision: DType::Float16,
-        needs: Some((Piece::Qnn, Piece::Ort)),
+        needs: Some((EnvironmentPiece::Qnn, EnvironmentPiece::Ort)),
     },
     Target {
         name: "ort-webgpu",
         engine: "ort",
         provider: Provider::WebGpu,
         precision: DType::Float32,
-        needs: Some((Piece::WebGpu, Piece::WebGpu)),
+        needs: Some((EnvironmentPiece::WebGpu, EnvironmentPiece::WebGpu)),
     },
 ];
 
@@ -96,7 +96,7 @@ fn is_chosen(name: &str) -> bool {
 
 #[test]
 fn engines_compute_what_the_cases_expect() {
-    let Some(cases) = Piece::Cases.or_skip("ONNX conformance") else {
+    let Some(cases) = EnvironmentPiece::Cases.or_skip("ONNX conformance") else {
         return;
     };
     let cases = Case::all(&cases);

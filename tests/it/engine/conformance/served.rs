@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use super::case::{Case, Values};
 use super::outcome::{Outcome, in_order};
 use super::record::Results;
-use crate::support::environment::{Piece, say};
+use crate::support::environment::{EnvironmentPiece, say};
 use crate::support::other_inputs::disturbed;
 
 /// Maximum time of an answer.
@@ -55,13 +55,13 @@ struct Served {
 
 #[test]
 fn served_cases_are_answered_alike_for_everybody() {
-    let Some(cases) = Piece::Cases.or_skip("served ONNX conformance") else {
+    let Some(cases) = EnvironmentPiece::Cases.or_skip("served ONNX conformance") else {
         return;
     };
     let cases = Case::all(&cases);
     let program = PathBuf::from(env!("CARGO_BIN_EXE_pkgtool"));
     let test = "served ONNX conformance of ort";
-    if let Some(library) = Piece::Ort.or_skip(test) {
+    if let Some(library) = EnvironmentPiece::Ort.or_skip(test) {
         let engines = Engines::new(program.clone(), BUDGET, Some(library));
         serve_all(&cases, "ort", &engines);
     }

@@ -10,7 +10,7 @@ use pkgtool_engine::{EngineError, engine};
 
 use super::{is_there, load, request};
 use pkgtool_testing::program::{
-    Field, Node, byte, file, int, integer, ints, method, tables, text, value,
+    OffsetTarget, ProgramField, byte, file, int, integer, ints, method, tables, text, value,
 };
 
 /// Sizes of the indexed dimension and of the other one.
@@ -26,24 +26,28 @@ struct Case {
     values: Option<&'static [i32]>,
     output: &'static [i32],
     /// Further values; their numbers begin at 4.
-    more: Vec<Node>,
+    more: Vec<OffsetTarget>,
     /// The operator's arguments: data is 0, indices 1, values 2, the output 3.
     args: &'static [i32],
 }
 
 /// A tensor at an offset in planned memory.
-fn planned(dtype: u8, sizes: &[i32], offset: u32) -> Node {
-    let place = Node::Table(vec![(0, int(1)), (1, int(offset))]);
-    let fields = vec![(0, byte(dtype)), (2, ints(sizes)), (6, Field::To(place))];
+fn planned(dtype: u8, sizes: &[i32], offset: u32) -> OffsetTarget {
+    let place = OffsetTarget::Table(vec![(0, int(1)), (1, int(offset))]);
+    let fields = vec![
+        (0, byte(dtype)),
+        (2, ints(sizes)),
+        (6, ProgramField::To(place)),
+    ];
     value(5, fields)
 }
 
-fn truth(yes: bool) -> Node {
+fn truth(yes: bool) -> OffsetTarget {
     value(3, vec![(0, byte(u8::from(yes)))])
 }
 
 /// A list that contains only the tensor of indices.
-fn list() -> Node {
+fn list() -> OffsetTarget {
     value(11, vec![(0, ints(&[1]))])
 }
 
@@ -132,10 +136,10 @@ impl Case {
             &[0, 1]
         };
         let (name, overload) = self.operator.split_once('.').expect("a full name");
-        let operator = Node::Table(vec![(0, text(name)), (1, text(overload))]);
-        let call = Node::Table(vec![(0, int(0)), (1, ints(self.args))]);
-        let call = Node::Table(vec![(0, byte(1)), (1, Field::To(call))]);
-        let chain = Node::Table(vec![(2, tables(vec![call]))]);
+        let operator = OffsetTarget::Table(vec![(0, text(name)), (1, text(overload))]);
+        let call = OffsetTarget::Table(vec![(0, int(0)), (1, ints(self.args))]);
+        let call = OffsetTarget::Table(vec![(0, byte(1)), (1, ProgramField::To(call))]);
+        let chain = OffsetTarget::Table(vec![(2, tables(vec![call]))]);
         let plan = method(vec![
             (0, text("forward")),
             (2, tables(values)),
@@ -143,12 +147,15 @@ impl Case {
             (4, ints(&[3])),
             (5, tables(vec![chain])),
             (6, tables(vec![operator])),
-            (8, Field::To(Node::Longs(vec![0, 1024]))),
+            (8, ProgramField::To(OffsetTarget::Longs(vec![0, 1024]))),
         ]);
         let path = folder.join("m.pte");
         // An empty constant segment: the program has no constants.
-        let none = Node::Table(vec![(0, int(0)), (1, Field::To(Node::Longs(vec![0])))]);
-        let root = Node::Table(vec![(1, tables(vec![plan])), (5, Field::To(none))]);
+        let none = OffsetTarget::Table(vec![
+            (0, int(0)),
+            (1, ProgramField::To(OffsetTarget::Longs(vec![0]))),
+        ]);
+        let root = OffsetTarget::Table(vec![(1, tables(vec![plan])), (5, ProgramField::To(none))]);
         std::fs::write(&path, file(&root)).expect("a file");
         path
     }

@@ -15,14 +15,14 @@ use std::time::Duration;
 use pkgtool_engine::runtime::worker::{Launcher, Worker};
 use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
 use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Provider, Session, engine};
-use pkgtool_model::{self as model, Value, ValueKind};
+use pkgtool_model::{self as model, ModelValue, ValueKind};
 
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 
 /// Returns true if ExecuTorch is installed; otherwise prints that the test is skipped.
 #[track_caller]
 fn is_there(test: &str) -> bool {
-    Piece::ExecuTorch.or_skip(test).is_some()
+    EnvironmentPiece::ExecuTorch.or_skip(test).is_some()
 }
 
 fn fixtures() -> PathBuf {
@@ -33,7 +33,7 @@ fn fixtures() -> PathBuf {
 fn request(path: &Path, method: &str) -> LoadRequest {
     let (info, _) = model::open(path).expect("a sound program");
     let method = info.method(method).expect("the method");
-    let specs = |values: &[Value]| values.iter().filter_map(spec).collect();
+    let specs = |values: &[ModelValue]| values.iter().filter_map(spec).collect();
     LoadRequest {
         model: path.to_owned(),
         signature: Signature {
@@ -51,7 +51,7 @@ fn request(path: &Path, method: &str) -> LoadRequest {
 
 /// Returns the tensor of a value. Numbers are tensors of rank 0; `None` values are not part of a
 /// signature.
-fn spec(value: &Value) -> Option<TensorSpec> {
+fn spec(value: &ModelValue) -> Option<TensorSpec> {
     let (dtype, dims) = match &value.kind {
         ValueKind::None => return None,
         ValueKind::Int(_) => (DType::Int64, Some(Vec::new())),

@@ -9,7 +9,7 @@ use super::{
     value,
 };
 #[cfg(feature = "ort")]
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 
 /// Operators that the tract library computes wrongly, and that the engine does not correct, are
 /// rejected.
@@ -40,7 +40,7 @@ fn what_is_not_mended_is_refused() {
 #[cfg(feature = "ort")]
 #[test]
 fn ort_refuses_corners_aligned_by_fractions() {
-    let Some(library) = Piece::Ort.or_skip("aligned corners on ort") else {
+    let Some(library) = EnvironmentPiece::Ort.or_skip("aligned corners on ort") else {
         return;
     };
     for (scales, is_right) in [([1.0, 1.0, 2.0, 2.0], true), ([1.0, 1.0, 0.6, 0.6], false)] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{DIRECT, STANDARD, with_chat};
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 
 pub(in super::super) fn script(name: &str) -> PathBuf {
@@ -73,7 +73,7 @@ const MODELS: [(&str, &[&str]); 3] = [
 #[test]
 fn the_python_client_finds_all_as_it_expects() {
     let test = "the_python_client_finds_all_as_it_expects";
-    let Some(packages) = Piece::OpenAi.or_skip(test) else {
+    let Some(packages) = EnvironmentPiece::OpenAi.or_skip(test) else {
         return;
     };
     let (gateway, server) = with_chat(Setup::new());
@@ -90,7 +90,7 @@ fn the_python_client_finds_all_as_it_expects() {
 #[test]
 fn the_npm_client_finds_all_as_it_expects() {
     let test = "the_npm_client_finds_all_as_it_expects";
-    let Some(modules) = Piece::OpenAiNode.or_skip(test) else {
+    let Some(modules) = EnvironmentPiece::OpenAiNode.or_skip(test) else {
         return;
     };
     let (gateway, server) = with_chat(Setup::new());

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{BASE, derived, ended, fit, fixture, labels, scenes, start, succeeded, uploaded};
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::run::validate;
 
@@ -68,9 +68,10 @@ fn accuracy(found: &[String], rows: &[Row]) -> f64 {
 #[test]
 fn a_real_encoder_learns_as_well_as_scikit_learn() {
     let test = "a_real_encoder_learns_as_well_as_scikit_learn";
-    let (Some(package), Some(sklearn)) =
-        (Piece::Minilm.or_skip(test), Piece::Sklearn.or_skip(test))
-    else {
+    let (Some(package), Some(sklearn)) = (
+        EnvironmentPiece::Minilm.or_skip(test),
+        EnvironmentPiece::Sklearn.or_skip(test),
+    ) else {
         return;
     };
     let gateway = Setup::new().packages(package).start();

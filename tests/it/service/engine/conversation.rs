@@ -9,7 +9,7 @@ use std::time::Duration;
 use pkgtool_engine::RunStart;
 use pkgtool_engine::tensor::{DType, Tensor};
 use pkgtool_serve::account::AccountId;
-use pkgtool_serve::service::engine::{Conversation, Endpoint, EndpointModel};
+use pkgtool_serve::service::engine::{Endpoint, EndpointConversation, EndpointModel};
 use pkgtool_serve::service::{CallError, Isolation, ServiceSettings};
 use tokio::task::JoinHandle;
 
@@ -37,7 +37,7 @@ fn count(outputs: &[Tensor]) -> f64 {
     outputs[1].to_f64().next().expect("one number")
 }
 
-async fn step(conversation: &mut Conversation) -> f64 {
+async fn step(conversation: &mut EndpointConversation) -> f64 {
     let outputs = conversation.run(ones(), Some(LIMIT)).await;
     count(&outputs.expect("it runs"))
 }

@@ -14,7 +14,7 @@ use walkdir::WalkDir;
 
 use super::models::of_file;
 use super::{ANN, LIMIT, engines, settings};
-use crate::support::environment::Piece;
+use crate::support::environment::EnvironmentPiece;
 
 fn examples() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples");
@@ -37,7 +37,7 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         strict: false,
         threads: Some(1),
         observe: false,
-        library: Piece::Ort.path(),
+        library: EnvironmentPiece::Ort.path(),
         carrying: Carrying::default(),
         rounding: Rounding::default(),
         cpu_features: None,

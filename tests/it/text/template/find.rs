@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pkgtool_text::template::{FindError, Places, Templates};
+use pkgtool_text::template::{FindError, TemplatePlaces, Templates};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ impl Package {
     }
 
     fn find(&self) -> Result<Templates, FindError> {
-        Templates::find(Places {
+        Templates::find(TemplatePlaces {
             tokenizer_config: None,
             tokenizer: Some(&self.path().join("tokenizer.json")),
             config: Some(&self.path().join("xnnpack/config.json")),

@@ -3,7 +3,7 @@
 //!
 //! The renderer detects them by trial renderings.
 
-use pkgtool_text::template::{RenderLimits, Renderer, Takes, TemplateError};
+use pkgtool_text::template::{RenderLimits, Renderer, TemplateError, TemplateTakes};
 
 use super::{renderer, style, template};
 
@@ -52,7 +52,7 @@ fn a_template_that_takes_parts_alone() {
 #[test]
 fn a_template_that_fails_on_everything_takes_texts() {
     let takes = renderer().accepted_forms(&template("{{ raise_exception('no') }}"));
-    let expected = Takes {
+    let expected = TemplateTakes {
         texts: true,
         parts: false,
         argument_objects: true,

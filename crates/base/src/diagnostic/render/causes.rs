@@ -2,13 +2,17 @@
 
 use std::io::{self, Write};
 
-use super::Style;
+use super::ReportStyle;
 use super::grouped::{groups, place};
 use super::human::summary_line;
 use crate::diagnostic::Report;
 use crate::source::text::defuse_line;
 
-pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(
+    report: &Report,
+    style: &ReportStyle<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for group in groups(&report.diagnostics) {
         let first = group.first();
         let (count, files) = (group.findings().len(), group.files());

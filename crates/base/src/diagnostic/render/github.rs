@@ -5,11 +5,15 @@
 
 use std::io::{self, Write};
 
-use super::Style;
+use super::ReportStyle;
 use crate::diagnostic::{Diagnostic, Report, Severity};
 use crate::source::text::escape;
 
-pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(
+    report: &Report,
+    style: &ReportStyle<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for diagnostic in &report.diagnostics {
         write_command(diagnostic, style, out)?;
     }
@@ -18,7 +22,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
 
 fn write_command(
     diagnostic: &Diagnostic,
-    style: &Style<'_>,
+    style: &ReportStyle<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let level = match diagnostic.severity {

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::Style;
+use super::ReportStyle;
 use crate::diagnostic::{Diagnostic, Report, Severity};
 use crate::source::text::write_json;
 
@@ -19,16 +19,16 @@ use crate::source::text::write_json;
 const FINGERPRINT_BYTES: usize = 16;
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct GitlabEntry<'a> {
     description: &'a str,
     check_name: String,
     fingerprint: String,
     severity: &'static str,
-    location: Location<'a>,
+    location: GitlabLocation<'a>,
 }
 
 #[derive(Serialize)]
-struct Location<'a> {
+struct GitlabLocation<'a> {
     path: &'a str,
     lines: LineRange,
 }
@@ -39,9 +39,13 @@ struct LineRange {
     end: usize,
 }
 
-pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(
+    report: &Report,
+    style: &ReportStyle<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut seen = HashMap::new();
-    let entries: Vec<Entry<'_>> = report
+    let entries: Vec<GitlabEntry<'_>> = report
         .diagnostics
         .iter()
         .map(|diagnostic| entry(diagnostic, style, &mut seen))
@@ -51,9 +55,9 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
 
 fn entry<'a>(
     diagnostic: &'a Diagnostic,
-    style: &'a Style<'_>,
+    style: &'a ReportStyle<'_>,
     seen: &mut HashMap<String, usize>,
-) -> Entry<'a> {
+) -> GitlabEntry<'a> {
     let path = style.path(&diagnostic.source.path);
     let parts = [
         diagnostic.rule.code,
@@ -66,7 +70,7 @@ fn entry<'a>(
     let count = seen.entry(same.clone()).or_default();
     let fingerprint = fingerprint(&format!("{same}\0{count}"));
     *count += 1;
-    Entry {
+    GitlabEntry {
         description: &diagnostic.message,
         check_name: format!("{} {}", diagnostic.rule.code, diagnostic.rule.name),
         fingerprint,
@@ -75,7 +79,7 @@ fn entry<'a>(
             Severity::Warning => "minor",
             Severity::Note => "info",
         },
-        location: Location {
+        location: GitlabLocation {
             path,
             lines: LineRange {
                 begin: diagnostic.start().line,

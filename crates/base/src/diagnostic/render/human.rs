@@ -8,13 +8,17 @@ use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode, ThemeCharacters, ThemeStyles,
 };
 
-use super::Style;
+use super::ReportStyle;
 use super::grouped;
 use super::snippet::Snippet;
-use crate::diagnostic::{Diagnostic, Report, Severity, Summary};
+use crate::diagnostic::{Diagnostic, Report, ReportSummary, Severity};
 use crate::source::text::defuse_line;
 
-pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(
+    report: &Report,
+    style: &ReportStyle<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let theme = GraphicalTheme {
         characters: ThemeCharacters::unicode(),
         styles: if style.color {
@@ -62,7 +66,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
 
 /// Returns a line such as `3 packages checked: 1 error, 2 warnings`.
 pub(super) fn summary_line(report: &Report) -> String {
-    let Summary {
+    let ReportSummary {
         packages,
         errors,
         warnings,

@@ -5,26 +5,28 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::diagnostic::{Applicability, Diagnostic, Fix, Report, Severity, SourceText, Summary};
+use crate::diagnostic::{
+    Applicability, Diagnostic, Fix, Report, ReportSummary, Severity, SourceText,
+};
 use crate::source::text::write_json;
-use crate::source::{Position, Span};
+use crate::source::{Span, TextPosition};
 
 #[derive(Serialize)]
-struct Output<'a> {
+struct ReportOutput<'a> {
     version: u32,
-    summary: Summary,
-    diagnostics: Vec<Entry<'a>>,
+    summary: ReportSummary,
+    diagnostics: Vec<JsonEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct JsonEntry<'a> {
     code: &'static str,
     rule: &'static str,
     severity: Severity,
     message: &'a str,
     path: &'a str,
     pointer: &'a str,
-    span: Range,
+    span: JsonRange,
     help: Option<&'a str>,
     fix: Option<FixEntry<'a>>,
 }
@@ -34,29 +36,29 @@ struct FixEntry<'a> {
     title: &'a str,
     applicability: Applicability,
     edits: Vec<Edit<'a>>,
-    rename: Option<Rename<'a>>,
+    rename: Option<RenameEntry<'a>>,
 }
 
 #[derive(Serialize)]
 struct Edit<'a> {
-    span: Range,
+    span: JsonRange,
     replacement: &'a str,
 }
 
 #[derive(Serialize)]
-struct Rename<'a> {
+struct RenameEntry<'a> {
     from: Cow<'a, str>,
     to: Cow<'a, str>,
 }
 
 #[derive(Serialize)]
-struct Range {
-    start: Position,
-    end: Position,
+struct JsonRange {
+    start: TextPosition,
+    end: TextPosition,
 }
 
 pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let output = Output {
+    let output = ReportOutput {
         version: 1,
         summary: report.summary(),
         diagnostics: report.diagnostics.iter().map(entry).collect(),
@@ -64,8 +66,8 @@ pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_json(&output, out)
 }
 
-fn entry(diagnostic: &Diagnostic) -> Entry<'_> {
-    Entry {
+fn entry(diagnostic: &Diagnostic) -> JsonEntry<'_> {
+    JsonEntry {
         code: diagnostic.rule.code,
         rule: diagnostic.rule.name,
         severity: diagnostic.severity,
@@ -90,15 +92,15 @@ fn fix_entry<'a>(fix: &'a Fix, source: &SourceText) -> FixEntry<'a> {
         title: &fix.title,
         applicability: fix.applicability,
         edits: edits.collect(),
-        rename: fix.rename.as_ref().map(|rename| Rename {
+        rename: fix.rename.as_ref().map(|rename| RenameEntry {
             from: rename.from.to_string_lossy(),
             to: rename.to.to_string_lossy(),
         }),
     }
 }
 
-fn range(source: &SourceText, span: Span) -> Range {
-    Range {
+fn range(source: &SourceText, span: Span) -> JsonRange {
+    JsonRange {
         start: source.position(span.start),
         end: source.position(span.end),
     }

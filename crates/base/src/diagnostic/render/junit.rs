@@ -7,11 +7,15 @@ use std::io::{self, Write};
 
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
-use super::Style;
+use super::ReportStyle;
 use crate::diagnostic::{Diagnostic, Report, Severity};
 use crate::source::text::escape_line;
 
-pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(
+    report: &Report,
+    style: &ReportStyle<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut junit = quick_junit::Report::new("pkgtool validate");
     let mut rest = report.diagnostics.as_slice();
     for file in &report.files {

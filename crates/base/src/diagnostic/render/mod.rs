@@ -22,7 +22,7 @@ pub use statistics::{statistics, statistics_json};
 
 /// An output format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ReportFormat {
     /// Text for people: source snippets with the offending text underlined.
     Human,
     /// One JSON document in the tool's own stable format.
@@ -49,7 +49,7 @@ pub enum Format {
     clippy::struct_excessive_bools,
     reason = "each is an option of one format"
 )]
-pub struct Style<'a> {
+pub struct ReportStyle<'a> {
     /// Use terminal colours (human only).
     pub color: bool,
     /// Width of the terminal, in columns (human only).
@@ -72,7 +72,7 @@ pub struct Style<'a> {
 /// No paths.
 static NO_PATHS: BTreeMap<String, String> = BTreeMap::new();
 
-impl Default for Style<'_> {
+impl Default for ReportStyle<'_> {
     fn default() -> Self {
         Self {
             color: false,
@@ -87,7 +87,7 @@ impl Default for Style<'_> {
     }
 }
 
-impl<'a> Style<'a> {
+impl<'a> ReportStyle<'a> {
     /// Returns the path for a machine-readable format.
     fn path<'p>(&self, path: &'p str) -> &'p str
     where
@@ -97,7 +97,7 @@ impl<'a> Style<'a> {
     }
 }
 
-impl Format {
+impl ReportFormat {
     /// All formats.
     pub const ALL: [Self; 9] = [
         Self::Human,
@@ -132,7 +132,12 @@ impl Format {
     }
 
     /// Writes the report.
-    pub fn render(self, report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    pub fn render(
+        self,
+        report: &Report,
+        style: &ReportStyle<'_>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         match self {
             Self::Human => human::render(report, style, out),
             Self::Json => json::render(report, out),

@@ -9,40 +9,40 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Style;
+use super::ReportStyle;
 use crate::diagnostic::{Diagnostic, Fix, Report, Severity, SourceText};
 use crate::source::text::write_json;
 use crate::source::{Span, edit};
 
 #[derive(Serialize)]
 struct DiagnosticResult<'a> {
-    source: Source,
-    diagnostics: Vec<Entry<'a>>,
+    source: RdjsonSource,
+    diagnostics: Vec<RdjsonEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Source {
+struct RdjsonSource {
     name: &'static str,
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct RdjsonEntry<'a> {
     message: String,
-    location: Location<'a>,
+    location: RdjsonLocation<'a>,
     severity: &'static str,
     code: Code,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    suggestions: Vec<Suggestion>,
+    suggestions: Vec<RdjsonSuggestion>,
 }
 
 #[derive(Serialize)]
-struct Location<'a> {
+struct RdjsonLocation<'a> {
     path: &'a str,
-    range: Range,
+    range: RdjsonRange,
 }
 
 #[derive(Serialize)]
-struct Range {
+struct RdjsonRange {
     start: Place,
     end: Place,
 }
@@ -60,14 +60,18 @@ struct Code {
 }
 
 #[derive(Serialize)]
-struct Suggestion {
-    range: Range,
+struct RdjsonSuggestion {
+    range: RdjsonRange,
     text: String,
 }
 
-pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(
+    report: &Report,
+    style: &ReportStyle<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let result = DiagnosticResult {
-        source: Source { name: "pkgtool" },
+        source: RdjsonSource { name: "pkgtool" },
         diagnostics: report
             .diagnostics
             .iter()
@@ -77,14 +81,14 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     write_json(&result, out)
 }
 
-fn entry<'a>(diagnostic: &'a Diagnostic, style: &'a Style<'_>) -> Entry<'a> {
+fn entry<'a>(diagnostic: &'a Diagnostic, style: &'a ReportStyle<'_>) -> RdjsonEntry<'a> {
     let source = &diagnostic.source;
     let code = diagnostic.rule.code;
     let help = diagnostic.help.as_ref();
     let help = help.map_or(String::new(), |help| format!("\nhelp: {help}"));
-    Entry {
+    RdjsonEntry {
         message: format!("{}{help}", diagnostic.message),
-        location: Location {
+        location: RdjsonLocation {
             path: style.path(&source.path),
             range: range(source, diagnostic.span),
         },
@@ -105,7 +109,7 @@ fn entry<'a>(diagnostic: &'a Diagnostic, style: &'a Style<'_>) -> Entry<'a> {
     }
 }
 
-fn suggestion(source: &SourceText, fix: &Fix) -> Option<Suggestion> {
+fn suggestion(source: &SourceText, fix: &Fix) -> Option<RdjsonSuggestion> {
     if fix.rename.is_some() {
         return None;
     }
@@ -114,14 +118,14 @@ fn suggestion(source: &SourceText, fix: &Fix) -> Option<Suggestion> {
     let mended = edit::apply(&source.text, &fix.edits)?;
     let behind = source.text.len().checked_sub(end)?;
     let text = mended.get(start..mended.len().checked_sub(behind)?)?;
-    Some(Suggestion {
+    Some(RdjsonSuggestion {
         range: range(source, Span::new(start, end)),
         text: text.to_owned(),
     })
 }
 
-fn range(source: &SourceText, span: Span) -> Range {
-    Range {
+fn range(source: &SourceText, span: Span) -> RdjsonRange {
+    RdjsonRange {
         start: place(source, span.start),
         end: place(source, span.end),
     }

@@ -8,13 +8,17 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::Style;
+use super::ReportStyle;
 use crate::diagnostic::{Diagnostic, Fix, IdentityCache, Report, RuleMeta, Severity};
 use crate::source::text::write_json;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn render(
+    report: &Report,
+    style: &ReportStyle<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let rules = style.rules;
     let driver = json!({
         "name": "pkgtool",
@@ -57,7 +61,7 @@ fn descriptor(rule: &RuleMeta) -> Value {
     })
 }
 
-fn result(diagnostic: &Diagnostic, style: &Style<'_>) -> Value {
+fn result(diagnostic: &Diagnostic, style: &ReportStyle<'_>) -> Value {
     let (start, end) = (diagnostic.start(), diagnostic.end());
     let text = match &diagnostic.help {
         Some(help) => format!("{}\nhelp: {help}", diagnostic.message),
@@ -94,7 +98,7 @@ fn result(diagnostic: &Diagnostic, style: &Style<'_>) -> Value {
     result
 }
 
-fn fix_of(fix: &Fix, diagnostic: &Diagnostic, style: &Style<'_>) -> Value {
+fn fix_of(fix: &Fix, diagnostic: &Diagnostic, style: &ReportStyle<'_>) -> Value {
     let replacements = fix.edits.iter().map(|edit| {
         let start = diagnostic.source.position(edit.span.start);
         let end = diagnostic.source.position(edit.span.end);

@@ -5,14 +5,14 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Style;
+use super::ReportStyle;
 use super::human::summary_line;
-use crate::diagnostic::{Align, Report, Severity, Summary, Table};
+use crate::diagnostic::{Align, Report, ReportSummary, Severity, TextTable};
 use crate::source::text::write_json;
 
 /// The findings of one rule and severity.
 #[derive(Serialize)]
-struct Row {
+struct StatisticsRow {
     code: &'static str,
     rule: &'static str,
     severity: Severity,
@@ -21,15 +21,15 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Output {
+struct StatisticsOutput {
     version: u32,
-    summary: Summary,
-    statistics: Vec<Row>,
+    summary: ReportSummary,
+    statistics: Vec<StatisticsRow>,
 }
 
 /// Writes one line per rule, most frequent first.
-pub fn statistics(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left]);
+pub fn statistics(report: &Report, style: &ReportStyle<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut table = TextTable::new([Align::Right, Align::Left, Align::Left, Align::Left]);
     for row in rows(report) {
         let files = if row.files == 1 { "file" } else { "files" };
         table.row([
@@ -48,7 +48,7 @@ pub fn statistics(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io
 
 /// Writes the statistics as one JSON document, version 1. Later versions only add fields.
 pub fn statistics_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let output = Output {
+    let output = StatisticsOutput {
         version: 1,
         summary: report.summary(),
         statistics: rows(report),
@@ -56,7 +56,7 @@ pub fn statistics_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_json(&output, out)
 }
 
-fn rows(report: &Report) -> Vec<Row> {
+fn rows(report: &Report) -> Vec<StatisticsRow> {
     let mut counts: BTreeMap<(&'static str, Severity), (&'static str, usize, BTreeSet<&str>)> =
         BTreeMap::new();
     for diagnostic in &report.diagnostics {
@@ -66,9 +66,9 @@ fn rows(report: &Report) -> Vec<Row> {
         *count += 1;
         files.insert(&diagnostic.source.path);
     }
-    let mut rows: Vec<Row> = counts
+    let mut rows: Vec<StatisticsRow> = counts
         .into_iter()
-        .map(|((code, severity), (rule, count, files))| Row {
+        .map(|((code, severity), (rule, count, files))| StatisticsRow {
             code,
             rule,
             severity,

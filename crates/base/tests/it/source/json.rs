@@ -1,11 +1,11 @@
 //! The JSON parser with positions, compared with `serde_json`: equal values and correct spans.
 
 use pkgtool_base::source::Document;
-use pkgtool_base::source::json::{Kind, Node};
+use pkgtool_base::source::json::{JsonValue, Node};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use pkgtool_testing::mutate::{Tree, changes};
+use pkgtool_testing::mutate::{JsonPart, changes};
 
 const TEXT: &str =
     r#"{"a": [1, -2.5e3, true, null, "ë\u00e9\n"], "b": {"c": {}, "d": []}, "": "x"}"#;
@@ -38,12 +38,12 @@ fn node_agrees(node: &Node, value: &Value, text: &str) -> Result<(), TestCaseErr
     let own = &text[node.span.start..node.span.end];
     prop_assert_eq!(&serde_json::from_str::<Value>(own).expect("JSON"), value);
     match (&node.kind, value) {
-        (Kind::Array(elements), Value::Array(values)) => {
+        (JsonValue::Array(elements), Value::Array(values)) => {
             for (element, value) in elements.iter().zip(values) {
                 node_agrees(element, value, text)?;
             }
         }
-        (Kind::Object(members), Value::Object(values)) => {
+        (JsonValue::Object(members), Value::Object(values)) => {
             prop_assert_eq!(members.effective().count(), values.len());
             for member in members.effective() {
                 let key = &text[member.key_span.start..member.key_span.end];
@@ -54,7 +54,7 @@ fn node_agrees(node: &Node, value: &Value, text: &str) -> Result<(), TestCaseErr
                 node_agrees(&member.value, &values[member.key.as_str()], text)?;
             }
         }
-        (Kind::String(own), Value::String(value)) => prop_assert_eq!(own, value),
+        (JsonValue::String(own), Value::String(value)) => prop_assert_eq!(own, value),
         _ => {}
     }
     Ok(())
@@ -88,7 +88,7 @@ proptest! {
         changes in changes(),
         letters in prop::collection::vec((any::<prop::sample::Index>(), r#"["{}\[\],:\\ 0-9e.\-]|é"#), 0..3),
     ) {
-        let mut tree = Tree::parse(TEXT);
+        let mut tree = JsonPart::parse(TEXT);
         for (at, change) in &changes {
             tree.apply(*at, change);
         }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use pkgtool_base::package::reference::normalize;
-use pkgtool_base::package::{Backend, Config, Loaded, Roots, config};
+use pkgtool_base::package::{Backend, Config, LoadedFile, Roots, config};
 use pkgtool_base::source::{self, lfs};
 
 /// Names of tokenizer files, in order of preference.
@@ -58,7 +58,7 @@ pub(super) struct NeighbourFile {
 /// The directories that may contain a config's files, nearest first, each with its prefix in
 /// references.
 #[derive(Debug)]
-pub(super) struct Places<'a>(Vec<(String, &'a Path)>);
+pub(super) struct NearbyPlaces<'a>(Vec<(String, &'a Path)>);
 
 /// Another config of the same model.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ pub(super) struct Sibling {
     pub(super) config: Config,
 }
 
-impl<'a> Places<'a> {
+impl<'a> NearbyPlaces<'a> {
     pub(super) fn new(places: impl Iterator<Item = &'a Path>) -> Self {
         let leads = |(level, path)| ("../".repeat(level), path);
         Self(places.enumerate().map(leads).collect())
@@ -151,7 +151,7 @@ pub(super) fn siblings(directory: &Path, model: &str, roots: &Roots) -> Vec<Sibl
     let others = others.filter(|other| other != directory);
     let read = |other: PathBuf| {
         let path = other.join(config::FILE_NAME);
-        let sibling = Sibling::read(&Loaded::read(&path), roots.shown(&path))?;
+        let sibling = Sibling::read(&LoadedFile::read(&path), roots.shown(&path))?;
         (sibling.config.model.as_deref() == Some(model)).then_some(sibling)
     };
     others.filter_map(read).collect()
@@ -159,7 +159,7 @@ pub(super) fn siblings(directory: &Path, model: &str, roots: &Roots) -> Vec<Sibl
 
 impl Sibling {
     /// Returns the config in a file, if it is one.
-    pub(super) fn read(loaded: &Loaded, shown: String) -> Option<Self> {
+    pub(super) fn read(loaded: &LoadedFile, shown: String) -> Option<Self> {
         let document = loaded.document.as_ref().ok()?;
         let config = Config::from_document(document);
         Some(Self { shown, config })

@@ -38,7 +38,7 @@ pub(super) struct Proposal {
 }
 
 /// A model of a variant and its component name.
-pub(super) type ModelPart<'a> = (Option<&'a str>, &'a ModelInfo);
+pub(super) type VariantModel<'a> = (Option<&'a str>, &'a ModelInfo);
 
 /// Words in model names, with the capabilities that they suggest.
 const NAME_HINTS: [(&[&str], &[&str]); 13] = [
@@ -106,7 +106,7 @@ enum TensorForm {
 }
 
 /// Proposes capabilities for the models of one variant; `model` is the model token.
-pub(super) fn propose(parts: &[ModelPart<'_>], model: &str) -> Option<Proposal> {
+pub(super) fn propose(parts: &[VariantModel<'_>], model: &str) -> Option<Proposal> {
     of_components(parts)
         .or_else(|| of_language(parts))
         .or_else(|| of_speech(parts))
@@ -114,7 +114,7 @@ pub(super) fn propose(parts: &[ModelPart<'_>], model: &str) -> Option<Proposal> 
         .or_else(|| parts.iter().find_map(|(_, info)| of_signature(main(info)?)))
 }
 
-fn of_components(parts: &[ModelPart<'_>]) -> Option<Proposal> {
+fn of_components(parts: &[VariantModel<'_>]) -> Option<Proposal> {
     let names: BTreeSet<&str> = parts.iter().filter_map(|(name, _)| *name).collect();
     let has = |word: &str| names.iter().any(|name| naming::has_token(name, word));
     let sure = |capabilities: &[&'static str], evidence: &str| {
@@ -142,7 +142,7 @@ fn of_components(parts: &[ModelPart<'_>]) -> Option<Proposal> {
     None
 }
 
-fn of_language(parts: &[ModelPart<'_>]) -> Option<Proposal> {
+fn of_language(parts: &[VariantModel<'_>]) -> Option<Proposal> {
     parts.iter().find_map(|(_, info)| {
         let method = main(info)?;
         let (inputs, outputs) = (forms(&method.inputs), forms(&method.outputs));
@@ -150,7 +150,7 @@ fn of_language(parts: &[ModelPart<'_>]) -> Option<Proposal> {
         let told = constants
             .map(|method| method.name.as_str())
             .find(|name| LANGUAGE_MODEL_METHODS.contains(name));
-        let named = |side: &[pkgtool_model::Value], part: &str| {
+        let named = |side: &[pkgtool_model::ModelValue], part: &str| {
             let names = side.iter().filter_map(|value| value.name.clone());
             names
                 .into_iter()
@@ -205,7 +205,7 @@ fn of_language(parts: &[ModelPart<'_>]) -> Option<Proposal> {
     })
 }
 
-fn of_speech(parts: &[ModelPart<'_>]) -> Option<Proposal> {
+fn of_speech(parts: &[VariantModel<'_>]) -> Option<Proposal> {
     let methods = parts.iter().flat_map(|(name, info)| {
         let methods = info.methods.iter().filter(|method| !method.constant);
         methods.map(move |method| (name.unwrap_or(&method.name), method))
@@ -274,7 +274,7 @@ fn main(info: &ModelInfo) -> Option<&Method> {
         .or_else(|| methods.next())
 }
 
-fn forms(values: &[pkgtool_model::Value]) -> Vec<TensorForm> {
+fn forms(values: &[pkgtool_model::ModelValue]) -> Vec<TensorForm> {
     values
         .iter()
         .filter_map(|value| Some(form(value.tensor()?)))
@@ -312,7 +312,7 @@ fn channels(dims: &[Dim]) -> Option<u64> {
 }
 
 fn same_channels(method: &Method) -> bool {
-    let of = |values: &[pkgtool_model::Value]| {
+    let of = |values: &[pkgtool_model::ModelValue]| {
         let tensor = values.iter().find_map(|value| value.tensor().cloned())?;
         channels(&tensor.dims?)
     };

@@ -10,22 +10,22 @@ use super::file::ModelFile;
 use super::home::{ExistingConfig, ModelDirectory};
 use super::kept;
 use super::sketch::{Inferred, Sketch};
-use super::{Draft, Field, Missing, Need, Options};
+use super::{ConfigDraft, DraftField, InitOptions, Missing, Need};
 use crate::policy::Policy;
 use crate::validate::{self, Recheck};
 use pkgtool_base::diagnostic::{Diagnostic, Report};
 use pkgtool_base::package::roots::depth_below;
 use pkgtool_base::package::schema_id::SchemaId;
-use pkgtool_base::package::{Discovery, FoundFile, Loaded, Roots};
+use pkgtool_base::package::{Discovery, FoundFile, LoadedFile, Roots};
 use pkgtool_base::source::pretty::Layout;
 use pkgtool_model::{Dim, ModelInfo, declaration};
 
 /// Builds a config and records evidence, missing fields and remarks.
-struct Writer<'a> {
+struct DraftWriter<'a> {
     sketch: &'a Sketch,
-    options: &'a Options,
+    options: &'a InitOptions,
     schema: SchemaId,
-    fields: Vec<Field>,
+    fields: Vec<DraftField>,
     missing: Vec<Missing>,
     remarks: Vec<String>,
 }
@@ -37,13 +37,18 @@ struct Group<'a> {
 }
 
 /// Composes the config of a sketch; if nothing is missing, produces its text and validates it.
-pub(super) fn compose(sketch: &Sketch, options: &Options, policy: &Policy, roots: &Roots) -> Draft {
+pub(super) fn compose(
+    sketch: &Sketch,
+    options: &InitOptions,
+    policy: &Policy,
+    roots: &Roots,
+) -> ConfigDraft {
     let path = sketch.home.config();
     let settings = policy.settings_for(&path);
     let setting = settings
         .as_ref()
         .and_then(|settings| settings.schema_id.as_deref());
-    let mut writer = Writer {
+    let mut writer = DraftWriter {
         sketch,
         options,
         schema: schema_of(&sketch.home, setting),
@@ -52,7 +57,7 @@ pub(super) fn compose(sketch: &Sketch, options: &Options, policy: &Policy, roots
         remarks: Vec::new(),
     };
     let value = writer.config();
-    let mut draft = Draft {
+    let mut draft = ConfigDraft {
         shown: roots.shown(&roots.absolute(&path)),
         fields: writer.fields,
         missing: writer.missing,
@@ -104,10 +109,10 @@ fn schema_of(home: &ModelDirectory, setting: Option<&str>) -> SchemaId {
 fn findings(
     path: &Path,
     text: &str,
-    options: &Options,
+    options: &InitOptions,
     policy: &Policy,
-) -> Result<Vec<Diagnostic>, validate::Error> {
-    let checks = validate::Options {
+) -> Result<Vec<Diagnostic>, validate::ValidationError> {
+    let checks = validate::ValidationOptions {
         paths: Vec::new(),
         precisions: options.precisions.clone(),
         open_models: true,
@@ -116,12 +121,12 @@ fn findings(
     let ruling = policy.ruling(&checks);
     let nothing = Discovery::default();
     let recheck = Recheck::new(&checks, &nothing, &ruling)?;
-    let loaded = Loaded::from_bytes(text.as_bytes().to_vec());
+    let loaded = LoadedFile::from_bytes(text.as_bytes().to_vec());
     let found = recheck.check(&FoundFile::named(path), &loaded);
     Ok(found.unwrap_or_default())
 }
 
-impl Writer<'_> {
+impl DraftWriter<'_> {
     fn config(&mut self) -> Json {
         let sketch = self.sketch;
         let mut root = Map::new();
@@ -418,7 +423,7 @@ impl Writer<'_> {
     }
 
     fn record_field(&mut self, pointer: String, value: Json, evidence: &str, guess: bool) {
-        self.fields.push(Field {
+        self.fields.push(DraftField {
             pointer,
             value,
             evidence: evidence.to_owned(),

@@ -7,7 +7,7 @@ use super::names;
 use crate::policy::Policy;
 use pkgtool_base::package::roots::depth_below;
 use pkgtool_base::package::{
-    Backend, LoadFault, Loaded, Roots, Skipped, config, foreign, model_file,
+    Backend, LoadFault, LoadedFile, Roots, Skipped, config, foreign, model_file,
 };
 
 /// Maximum number of model files in one directory.
@@ -38,7 +38,7 @@ pub(super) enum ExistingConfig {
     /// An empty file.
     Empty,
     /// A config, or another file with that name.
-    Something(Box<Loaded>),
+    Something(Box<LoadedFile>),
 }
 
 /// A directory that gets no config.
@@ -182,7 +182,7 @@ impl ExistingConfig {
         if path.symlink_metadata().is_err() {
             return Self::Nothing;
         }
-        let loaded = Loaded::read(&path);
+        let loaded = LoadedFile::read(&path);
         match loaded.document {
             Err(LoadFault::Empty) => Self::Empty,
             _ => Self::Something(Box::new(loaded)),

@@ -14,7 +14,7 @@ use pkgtool_base::package::leftover::is_placeholder;
 use pkgtool_base::package::reference::resolve;
 use pkgtool_base::package::roots::depth_below;
 use pkgtool_base::package::{Config, TensorSpec};
-use pkgtool_model::{Dim, TensorInfo, Value};
+use pkgtool_model::{Dim, ModelValue, TensorInfo};
 
 /// Evidence for a preserved value.
 pub(super) const EVIDENCE: &str = "kept from the replaced config";
@@ -110,13 +110,13 @@ pub(super) fn tensors(
 fn keep_all(
     tensors: &mut [Json],
     specs: &[TensorSpec],
-    values: &[Value],
+    values: &[ModelValue],
     kept: &mut PreservedFacts,
 ) {
     if tensors.len() != specs.len() {
         return;
     }
-    let infos = values.iter().filter_map(Value::tensor);
+    let infos = values.iter().filter_map(ModelValue::tensor);
     for ((tensor, spec), info) in tensors.iter_mut().zip(specs).zip(infos) {
         kept.dims |= keep_dims(tensor, spec, info);
         let Some(name) = spec.name.as_ref().filter(|name| !name.is_empty()) else {

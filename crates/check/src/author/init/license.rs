@@ -135,7 +135,7 @@ const FURTHER_TERMS: [&str; 8] = [
 
 /// A licence and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct License {
+pub(super) struct FoundLicense {
     pub(super) name: String,
     pub(super) evidence: String,
     /// True if there is additional text, which may contain further terms.
@@ -150,11 +150,11 @@ struct RecognizedLicense {
 }
 
 /// Returns the licence from the first directory that has one.
-pub(super) fn find<'a>(mut places: impl Iterator<Item = &'a Path>) -> Option<License> {
+pub(super) fn find<'a>(mut places: impl Iterator<Item = &'a Path>) -> Option<FoundLicense> {
     places.find_map(in_directory)
 }
 
-fn in_directory(directory: &Path) -> Option<License> {
+fn in_directory(directory: &Path) -> Option<FoundLicense> {
     let entries = fs::read_dir(directory).ok()?.flatten().take(MAX_ENTRIES);
     let mut names: Vec<String> = entries
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -166,7 +166,7 @@ fn in_directory(directory: &Path) -> Option<License> {
     let of_card = card.and_then(|name| {
         let license = Card::read(&directory.join(name))?.license?;
         let evidence = format!("`license` in the front matter of {name}");
-        Some(License {
+        Some(FoundLicense {
             name: license,
             evidence,
             guess: false,
@@ -174,7 +174,7 @@ fn in_directory(directory: &Path) -> Option<License> {
     });
     of_card.or_else(|| {
         let files = names.iter().filter(|name| is_license_file(name));
-        let mut found: Vec<License> = files
+        let mut found: Vec<FoundLicense> = files
             .filter_map(|name| {
                 let found = of_text(&read(&directory.join(name))?)?;
                 let more = if found.has_more {
@@ -182,7 +182,7 @@ fn in_directory(directory: &Path) -> Option<License> {
                 } else {
                     ""
                 };
-                Some(License {
+                Some(FoundLicense {
                     name: found.license,
                     evidence: format!("the text of {name}{more}"),
                     guess: found.has_more,

@@ -25,7 +25,7 @@ use crate::policy::Policy;
 use home::InitRequest;
 use pkgtool_base::diagnostic::{Report, Severity};
 use pkgtool_base::package::{
-    Backend, Loaded, PrecisionList, Roots, Skipped, model_file, precision as list,
+    Backend, LoadedFile, PrecisionList, Roots, Skipped, model_file, precision as list,
 };
 use sketch::Sketch;
 
@@ -34,7 +34,7 @@ pub use home::SkippedDirectory;
 
 /// The directory to write configs for, and the facts already known.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct InitOptions {
     /// A backend directory, or a tree with several.
     pub directory: PathBuf,
     /// Replace existing configs.
@@ -70,22 +70,22 @@ pub struct Given {
 
 /// The planned configs.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct InitPlan {
     /// One draft for each directory.
-    pub drafts: Vec<Draft>,
+    pub drafts: Vec<ConfigDraft>,
     /// Directories with models that get no config.
     pub passed_over: Vec<SkippedDirectory>,
 }
 
 /// A planned config.
 #[derive(Debug)]
-pub struct Draft {
+pub struct ConfigDraft {
     /// The path of the config.
     pub path: PathBuf,
     /// The path as reports show it.
     pub shown: String,
     /// Its fields with their evidence, in the order of the text.
-    pub fields: Vec<Field>,
+    pub fields: Vec<DraftField>,
     /// Required fields that are unknown.
     pub missing: Vec<Missing>,
     /// Additional remarks.
@@ -98,7 +98,7 @@ pub struct Draft {
 
 /// A value and its evidence.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Field {
+pub struct DraftField {
     /// JSON Pointer into the config.
     pub pointer: String,
     /// The value; for methods, only their names.
@@ -139,7 +139,7 @@ pub enum Need {
 
 /// The reason why planning failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum InitError {
     /// The directory cannot be accessed.
     #[error("{path}: {error}", path = .path.display())]
     NoSuchDirectory {
@@ -214,7 +214,7 @@ impl Need {
     }
 }
 
-impl Draft {
+impl ConfigDraft {
     /// Returns whether validation found errors. Such a draft must not be written.
     pub fn has_errors(&self) -> bool {
         let mut diagnostics = self.report.diagnostics.iter();
@@ -224,14 +224,16 @@ impl Draft {
 
 /// Plans the configs of all directories with model files below `options.directory`, except those
 /// that the project's settings exclude.
-pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
+pub fn plan(options: &InitOptions, policy: &Policy) -> Result<InitPlan, InitError> {
     let path = &options.directory;
-    let metadata = path.metadata().map_err(|error| Error::NoSuchDirectory {
-        path: path.clone(),
-        error,
-    })?;
+    let metadata = path
+        .metadata()
+        .map_err(|error| InitError::NoSuchDirectory {
+            path: path.clone(),
+            error,
+        })?;
     if !metadata.is_dir() {
-        return Err(Error::NotADirectory { path: path.clone() });
+        return Err(InitError::NotADirectory { path: path.clone() });
     }
     let roots = Roots::new();
     let wish = InitRequest {
@@ -245,7 +247,7 @@ pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
         skipped,
     } = home::find(&wish, policy, &roots);
     if homes.is_empty() && passed_over.is_empty() {
-        return Err(Error::NoModels {
+        return Err(InitError::NoModels {
             path: path.clone(),
             skipped,
         });
@@ -266,7 +268,7 @@ pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
     sketch::agree(&mut sketches);
     let drafts = sketches.into_iter();
     let drafts = drafts.map(|sketch| draft::compose(&sketch, options, policy, &roots));
-    Ok(Plan {
+    Ok(InitPlan {
         drafts: drafts.collect(),
         passed_over,
     })
@@ -290,14 +292,14 @@ fn passed_over(skipped: &[Skipped]) -> String {
 fn check_given(
     sketches: &[Sketch],
     passed: &[SkippedDirectory],
-    options: &Options,
-) -> Result<(), Error> {
+    options: &InitOptions,
+) -> Result<(), InitError> {
     let given = &options.given;
     let tokens = given.precisions.values().chain(&given.precision);
     for token in tokens {
         if let Some(sketch) = sketches.iter().find(|sketch| !sketch.list.contains(token)) {
             let known: Vec<&str> = sketch.list.tokens().collect();
-            return Err(Error::UnknownPrecision {
+            return Err(InitError::UnknownPrecision {
                 token: token.clone(),
                 known: known.join(", "),
             });
@@ -313,12 +315,12 @@ fn check_given(
         .keys()
         .find(|name| passed.is_empty() && !has(name))
     {
-        Some(name) => Err(Error::UnknownFile { name: name.clone() }),
+        Some(name) => Err(InitError::UnknownFile { name: name.clone() }),
         None => Ok(()),
     }
 }
 
-fn nearest_list(home: &home::ModelDirectory, roots: &Roots) -> Result<PrecisionList, Error> {
+fn nearest_list(home: &home::ModelDirectory, roots: &Roots) -> Result<PrecisionList, InitError> {
     let mut places = roots.list_places(&home.absolute, &home.root, None);
     let path = places.find_map(|place| {
         let path = place.join(list::FILE_NAME);
@@ -327,11 +329,11 @@ fn nearest_list(home: &home::ModelDirectory, roots: &Roots) -> Result<PrecisionL
     path.map_or_else(|| Ok(PrecisionList::embedded()), |path| read_list(&path))
 }
 
-fn read_list(path: &Path) -> Result<PrecisionList, Error> {
-    let unusable = || Error::Precisions {
+fn read_list(path: &Path) -> Result<PrecisionList, InitError> {
+    let unusable = || InitError::Precisions {
         path: path.to_owned(),
     };
-    let loaded = Loaded::read(path);
+    let loaded = LoadedFile::read(path);
     let document = loaded.document.as_ref().map_err(|_| unusable())?;
     let list = PrecisionList::from_document(document);
     if list.tokens().next().is_none() {

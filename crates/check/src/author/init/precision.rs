@@ -7,7 +7,7 @@ use pkgtool_base::package::{DType, PrecisionList};
 use pkgtool_base::source::FileSource;
 use pkgtool_model::executorch::body::ProgramBody;
 use pkgtool_model::executorch::{PayloadSummary, contents};
-use pkgtool_model::precision::{Kind, PrecisionClaim, Weights};
+use pkgtool_model::precision::{ModelWeights, NumberPrecision, PrecisionClaim};
 use pkgtool_model::{ElementType, ModelInfo};
 
 /// A precision and its evidence.
@@ -25,7 +25,7 @@ pub(super) fn of_contents(
     info: &ModelInfo,
     list: &PrecisionList,
 ) -> Option<InferredPrecision> {
-    let weights = Weights::of(path, info);
+    let weights = ModelWeights::of(path, info);
     let stored = if info.format == "executorch" {
         // Delegate payloads record the type of computation, which counts of weights do not.
         of_program(&info.weight_types).or_else(|| of_payloads(path, info))
@@ -46,7 +46,7 @@ pub(super) fn of_contents(
 
 /// Infers the precision from the most frequent kind of weights; `None` if some weights were not
 /// counted.
-fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<InferredPrecision> {
+fn of_weights(weights: &ModelWeights, list: &PrecisionList) -> Option<InferredPrecision> {
     if !weights.is_complete {
         return None;
     }
@@ -57,12 +57,18 @@ fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<InferredPrecisi
     };
     let (kind, _) = counted.iter().max_by_key(|(_, count)| **count)?;
     let tokens: &[&str] = match kind {
-        Kind::Float32 => &["fp32"],
-        Kind::Float16 => &["fp16"],
-        Kind::Bfloat16 => &["bf16"],
-        Kind::EightBits => &["int8"],
-        Kind::FourBits if weights.computation_precisions.contains(&Kind::EightBits) => &["8da4w"],
-        Kind::FourBits => &["int4", "4w"],
+        NumberPrecision::Float32 => &["fp32"],
+        NumberPrecision::Float16 => &["fp16"],
+        NumberPrecision::Bfloat16 => &["bf16"],
+        NumberPrecision::EightBits => &["int8"],
+        NumberPrecision::FourBits
+            if weights
+                .computation_precisions
+                .contains(&NumberPrecision::EightBits) =>
+        {
+            &["8da4w"]
+        }
+        NumberPrecision::FourBits => &["int4", "4w"],
     };
     let token = tokens.iter().find(|token| list.contains(token))?;
     Some(InferredPrecision {
@@ -180,7 +186,7 @@ fn of_values(info: &ModelInfo) -> Option<InferredPrecision> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, PrecisionList, Weights, of_program, of_weights};
+    use super::{ModelWeights, NumberPrecision, PrecisionList, of_program, of_weights};
 
     #[test]
     fn the_most_common_type_of_weights_decides() {
@@ -202,20 +208,28 @@ mod tests {
             quantized: vec!["int8".to_owned(), "4w".to_owned()],
             non_quantized: vec!["fp32".to_owned()],
         };
-        let stored = |kinds: &[(Kind, u64)], whole: bool| {
-            let weights = Weights {
+        let stored = |kinds: &[(NumberPrecision, u64)], whole: bool| {
+            let weights = ModelWeights {
                 elements: kinds.iter().copied().collect(),
                 is_complete: whole,
-                ..Weights::none()
+                ..ModelWeights::none()
             };
             of_weights(&weights, &list).map(|stored| stored.token)
         };
-        let token = |kinds: &[(Kind, u64)]| stored(kinds, true);
-        let most = |kind| token(&[(Kind::Float32, 10), (kind, 990)]);
-        assert_eq!(most(Kind::EightBits), Some("int8"));
-        assert_eq!(most(Kind::FourBits), Some("4w"), "the list has no int4");
-        assert_eq!(most(Kind::Float16), None, "the list has no fp16");
+        let token = |kinds: &[(NumberPrecision, u64)]| stored(kinds, true);
+        let most = |kind| token(&[(NumberPrecision::Float32, 10), (kind, 990)]);
+        assert_eq!(most(NumberPrecision::EightBits), Some("int8"));
+        assert_eq!(
+            most(NumberPrecision::FourBits),
+            Some("4w"),
+            "the list has no int4"
+        );
+        assert_eq!(most(NumberPrecision::Float16), None, "the list has no fp16");
         assert_eq!(token(&[]), None);
-        assert_eq!(stored(&[(Kind::Float32, 10)], false), None, "or others");
+        assert_eq!(
+            stored(&[(NumberPrecision::Float32, 10)], false),
+            None,
+            "or others"
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! Combines the facts from all files of one directory, before config fields are written.
 
 use super::arrange::{self, Arrangement, NameHints};
-use super::beside::{self, NeighbourFile, Places, Sibling};
-use super::capability::{self, ModelPart, Proposal};
+use super::beside::{self, NearbyPlaces, NeighbourFile, Sibling};
+use super::capability::{self, Proposal, VariantModel};
 use super::file::ModelFile;
 use super::home::{ExistingConfig, ModelDirectory};
 use super::names::{self, NameParts};
 use super::precision;
-use super::{Options, kept, license};
+use super::{InitOptions, kept, license};
 use pkgtool_base::package::{Backend, PrecisionList, Roots};
 
 /// A directory and the facts about it.
@@ -52,7 +52,7 @@ impl Sketch {
     pub(super) fn draw(
         home: ModelDirectory,
         list: PrecisionList,
-        options: &Options,
+        options: &InitOptions,
         roots: &Roots,
     ) -> Self {
         let names = home.files.iter();
@@ -103,7 +103,7 @@ impl Sketch {
     fn look_around(&mut self) {
         let home = &self.home;
         let in_size_directory = self.arrangement.in_size_directory;
-        let places = Places::new(home.places(in_size_directory));
+        let places = NearbyPlaces::new(home.places(in_size_directory));
         let is_pipeline = self.arrangement.components.is_some();
         self.tokenizer = places.tokenizer(!is_pipeline);
         self.tokenizer = kept::beside(home, "tokenizer").or(self.tokenizer.take());
@@ -127,7 +127,7 @@ impl Sketch {
 
     /// Determines family, capabilities and licence: given values first, then those of other configs
     /// of this model, then proposals.
-    fn identify(&mut self, options: &Options, roots: &Roots) {
+    fn identify(&mut self, options: &InitOptions, roots: &Roots) {
         let given = &options.given;
         let mut others = Vec::new();
         if let ExistingConfig::Something(loaded) = &self.home.there {
@@ -177,7 +177,7 @@ impl Sketch {
 
     fn propose(&self) -> Option<Inferred<Vec<String>>> {
         let components = self.arrangement.components.as_deref();
-        let parts: Vec<ModelPart<'_>> = self
+        let parts: Vec<VariantModel<'_>> = self
             .files
             .iter()
             .enumerate()
@@ -250,7 +250,7 @@ fn backend(
     home: &ModelDirectory,
     parts: &[NameParts],
     files: &[ModelFile],
-    options: &Options,
+    options: &InitOptions,
 ) -> Option<Inferred<Backend>> {
     if let Some(named) = home.named {
         return Some(Inferred::sure(named, format!("the directory `{named}`")));
@@ -285,7 +285,7 @@ fn precisions(
     parts: &[NameParts],
     files: &[ModelFile],
     list: &PrecisionList,
-    options: &Options,
+    options: &InitOptions,
 ) -> Vec<Option<Inferred<String>>> {
     let given = &options.given;
     let pairs = files.iter().zip(parts);

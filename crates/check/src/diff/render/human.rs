@@ -2,17 +2,17 @@
 
 use std::io::{self, Write};
 
-use super::{Style, counts};
-use crate::diff::{Change, Difference, Level};
+use super::{DiffStyle, counts};
+use crate::diff::{Change, ChangeLevel, Difference};
 use pkgtool_base::source::text::defuse_line;
 
 pub(super) fn render(
     difference: &Difference,
-    style: &Style<'_>,
+    style: &DiffStyle<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut last = None;
-    let level = Level::ALL.map(|level| level.name().len());
+    let level = ChangeLevel::ALL.map(|level| level.name().len());
     let level = level.into_iter().max().unwrap_or_default();
     let kinds = difference.changes.iter().map(|one| one.kind.name.len());
     let kind = kinds.max().unwrap_or_default();
@@ -59,12 +59,12 @@ fn heading(change: &Change) -> String {
     format!("{package} ({config})")
 }
 
-fn coloured(level: Level, color: bool) -> String {
+fn coloured(level: ChangeLevel, color: bool) -> String {
     let name = level.name();
     let code = match level {
-        Level::Breaking => "31",
-        Level::Compatible => "32",
-        Level::Cosmetic => "2",
+        ChangeLevel::Breaking => "31",
+        ChangeLevel::Compatible => "32",
+        ChangeLevel::Cosmetic => "2",
     };
     if color {
         format!("\u{1b}[{code}m{name}\u{1b}[0m")

@@ -4,24 +4,24 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Style;
-use crate::diff::{Change, ChangeLocation, Difference, Level, Summary};
+use super::DiffStyle;
+use crate::diff::{Change, ChangeLevel, ChangeLocation, ChangeSummary, Difference};
 use pkgtool_base::source::text::write_json;
 
 #[derive(Serialize)]
-struct Output<'a> {
+struct DiffOutput<'a> {
     version: u32,
     old: &'a str,
     new: &'a str,
     compared: usize,
-    summary: Summary,
-    changes: Vec<Entry<'a>>,
+    summary: ChangeSummary,
+    changes: Vec<ChangeEntry<'a>>,
     notes: &'a [String],
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
-    level: Level,
+struct ChangeEntry<'a> {
+    level: ChangeLevel,
     kind: &'static str,
     #[serde(flatten)]
     place: &'a ChangeLocation,
@@ -34,10 +34,10 @@ struct Entry<'a> {
 
 pub(super) fn render(
     difference: &Difference,
-    style: &Style<'_>,
+    style: &DiffStyle<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let output = Output {
+    let output = DiffOutput {
         version: 1,
         old: style.old,
         new: style.new,
@@ -49,8 +49,8 @@ pub(super) fn render(
     write_json(&output, out)
 }
 
-fn entry(change: &Change) -> Entry<'_> {
-    Entry {
+fn entry(change: &Change) -> ChangeEntry<'_> {
+    ChangeEntry {
         level: change.kind.level,
         kind: change.kind.name,
         place: &change.place,

@@ -5,13 +5,13 @@
 
 use std::io::{self, Write};
 
-use super::{Style, counts};
-use crate::diff::{Change, Difference, Level};
+use super::{DiffStyle, counts};
+use crate::diff::{Change, ChangeLevel, Difference};
 use pkgtool_base::source::text::defuse_line;
 
 pub(super) fn render(
     difference: &Difference,
-    style: &Style<'_>,
+    style: &DiffStyle<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (old, new) = (code(style.old), code(style.new));
@@ -21,7 +21,7 @@ pub(super) fn render(
         first.make_ascii_uppercase();
     }
     writeln!(out, "{total}.")?;
-    for level in Level::ALL {
+    for level in ChangeLevel::ALL {
         let of_level = |change: &&Change| change.kind.level == level;
         let changes: Vec<&Change> = difference.changes.iter().filter(of_level).collect();
         if changes.is_empty() {
@@ -45,11 +45,11 @@ pub(super) fn render(
     Ok(())
 }
 
-fn title(level: Level) -> &'static str {
+fn title(level: ChangeLevel) -> &'static str {
     match level {
-        Level::Breaking => "Breaking",
-        Level::Compatible => "Compatible",
-        Level::Cosmetic => "Cosmetic",
+        ChangeLevel::Breaking => "Breaking",
+        ChangeLevel::Compatible => "Compatible",
+        ChangeLevel::Cosmetic => "Cosmetic",
     }
 }
 

@@ -10,7 +10,7 @@ use super::Difference;
 
 /// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum DiffFormat {
     /// Text for people.
     Human,
     /// One JSON document.
@@ -21,7 +21,7 @@ pub enum Format {
 
 /// Settings of the renderers.
 #[derive(Debug, Clone, Copy)]
-pub struct Style<'a> {
+pub struct DiffStyle<'a> {
     /// The name of the older version.
     pub old: &'a str,
     /// The name of the newer version.
@@ -30,12 +30,12 @@ pub struct Style<'a> {
     pub color: bool,
 }
 
-impl Format {
+impl DiffFormat {
     /// Writes the comparison to `out`.
     pub fn render(
         self,
         difference: &Difference,
-        style: &Style<'_>,
+        style: &DiffStyle<'_>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         match self {

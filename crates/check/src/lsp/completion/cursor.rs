@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::super::place::TreePosition;
 use super::super::view::DocumentView;
-use super::item::{InsertText, Item, Kind};
+use super::item::{CompletionItem, CompletionKind, InsertText};
 
 /// The position of the cursor in a document.
 pub(super) struct Cursor<'a> {
@@ -26,9 +26,9 @@ impl Cursor<'_> {
     }
 
     /// Returns an item that inserts a string here.
-    pub(super) fn text(&self, word: &str) -> Item {
+    pub(super) fn text(&self, word: &str) -> CompletionItem {
         let span = self.place.token(self.offset);
         let insert = format!("{}{}", Json::from(word), self.comma());
-        Item::new(word, Kind::Value, InsertText::Plain(insert), span)
+        CompletionItem::new(word, CompletionKind::Value, InsertText::Plain(insert), span)
     }
 }

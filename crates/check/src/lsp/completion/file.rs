@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::place::SyntaxElement;
 use super::cursor::Cursor;
-use super::item::{InsertText, Item, Kind, escaped};
+use super::item::{CompletionItem, CompletionKind, InsertText, escaped};
 use pkgtool_base::package::{config, model_file, precision};
 
 /// Maximum number of directory entries that are read.
@@ -15,7 +15,7 @@ const TOKENIZERS: [&str; 4] = ["json", "model", "txt", "bin"];
 
 /// Returns the files that the reference at the cursor may name: models or tokenizers, and
 /// directories on the way to them.
-pub(super) fn files(cursor: &Cursor<'_>, models: bool) -> Vec<Item> {
+pub(super) fn files(cursor: &Cursor<'_>, models: bool) -> Vec<CompletionItem> {
     let typed = match cursor.place.part {
         SyntaxElement::Value(node) => node.as_str().unwrap_or_default(),
         _ => "",
@@ -33,7 +33,12 @@ pub(super) fn files(cursor: &Cursor<'_>, models: bool) -> Vec<Item> {
     items
 }
 
-fn directory_items(cursor: &Cursor<'_>, directory: &Path, base: &str, models: bool) -> Vec<Item> {
+fn directory_items(
+    cursor: &Cursor<'_>,
+    directory: &Path,
+    base: &str,
+    models: bool,
+) -> Vec<CompletionItem> {
     let named: Vec<&str> = cursor
         .view
         .references()
@@ -58,7 +63,7 @@ fn directory_items(cursor: &Cursor<'_>, directory: &Path, base: &str, models: bo
         } else if fits(&name, models) {
             let is_named = named.contains(&reference.as_str());
             let mut item = cursor.text(&reference).rank(if is_named { 6 } else { 2 });
-            item.kind = Kind::File;
+            item.kind = CompletionKind::File;
             let facts = cursor.view.file(&reference, false);
             if let Some(size) = facts.and_then(|facts| facts.size()) {
                 item = item.detail(format!("{size} bytes"));
@@ -71,7 +76,7 @@ fn directory_items(cursor: &Cursor<'_>, directory: &Path, base: &str, models: bo
 
 /// Returns the item of a directory. The string stays open, since the author continues within the
 /// directory.
-fn folder(cursor: &Cursor<'_>, reference: &str) -> Item {
+fn folder(cursor: &Cursor<'_>, reference: &str) -> CompletionItem {
     let span = cursor.place.token(cursor.offset);
     let quoted = serde_json::Value::from(reference).to_string();
     let insert = if cursor.view.client.snippets {
@@ -80,7 +85,7 @@ fn folder(cursor: &Cursor<'_>, reference: &str) -> Item {
     } else {
         InsertText::Plain(format!("{quoted}{}", cursor.comma()))
     };
-    Item::new(reference, Kind::Folder, insert, span)
+    CompletionItem::new(reference, CompletionKind::Folder, insert, span)
 }
 
 fn fits(name: &str, models: bool) -> bool {

@@ -8,7 +8,7 @@ use pkgtool_base::source::edit::TextEdit;
 
 /// The kinds of LSP completion items that are used.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum CompletionKind {
     Property = 10,
     Value = 12,
     Enum = 13,
@@ -18,9 +18,9 @@ pub(super) enum Kind {
 
 /// A completion item. Lines after the first are indented relative to the line of the insertion.
 #[derive(Debug, Clone)]
-pub(super) struct Item {
+pub(super) struct CompletionItem {
     pub(super) label: String,
-    pub(super) kind: Kind,
+    pub(super) kind: CompletionKind,
     pub(super) detail: Option<String>,
     pub(super) documentation: Option<String>,
     /// The inserted text. In a snippet, `$1` and so on are placeholders.
@@ -39,8 +39,8 @@ pub(super) enum InsertText {
     Snippet(String),
 }
 
-impl Item {
-    pub(super) fn new(label: &str, kind: Kind, insert: InsertText, edit: Span) -> Self {
+impl CompletionItem {
+    pub(super) fn new(label: &str, kind: CompletionKind, insert: InsertText, edit: Span) -> Self {
         Self {
             label: label.to_owned(),
             kind,

@@ -3,15 +3,15 @@
 use super::super::place::SyntaxElement;
 use super::super::shape::Subschema;
 use super::cursor::Cursor;
-use super::item::{Item, escaped};
-use super::slot::{Slot, comma_before};
+use super::item::{CompletionItem, escaped};
+use super::slot::{KeySlot, comma_before};
 use super::{model, value};
 use pkgtool_base::package::config::SCHEMA_ID;
 use pkgtool_base::source::JsonPath;
 use pkgtool_base::source::json::Member;
 
 /// Returns the keys that are possible at the cursor.
-pub(super) fn keys(cursor: &Cursor<'_>) -> Vec<Item> {
+pub(super) fn keys(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     let Some(holder) = cursor.place.container else {
         return Vec::new();
     };
@@ -31,7 +31,7 @@ pub(super) fn keys(cursor: &Cursor<'_>) -> Vec<Item> {
         .filter(|member| own.is_none_or(|own| own.key_span != member.key_span))
         .collect();
     let is_new = |key: &str| others.iter().all(|member| member.key != key);
-    let slot = Slot {
+    let slot = KeySlot {
         cursor,
         own,
         before: comma_before(cursor, &others),

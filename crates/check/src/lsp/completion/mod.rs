@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::place::{SyntaxElement, TreePosition};
 use super::view::DocumentView;
 use cursor::Cursor;
-use item::Item;
+use item::CompletionItem;
 
 /// Maximum number of items in an answer.
 const MAX_ITEMS: usize = 2000;
@@ -26,7 +26,7 @@ pub(super) fn complete(view: &DocumentView<'_>, offset: usize) -> Value {
         place: &place,
         offset,
     };
-    let mut items: Vec<Item> = match place.part {
+    let mut items: Vec<CompletionItem> = match place.part {
         SyntaxElement::Key(_) | SyntaxElement::NewKey => key::keys(&cursor),
         SyntaxElement::Value(_) | SyntaxElement::NewValue => value::values(&cursor),
     };

@@ -7,8 +7,8 @@ use serde_json::{Map, Value as Json};
 
 use super::super::view::{DocumentView, VariantAt, method, method_steps};
 use super::cursor::Cursor;
-use super::item::{InsertText, Item, Kind, escaped};
-use super::slot::Slot;
+use super::item::{CompletionItem, CompletionKind, InsertText, escaped};
+use super::slot::KeySlot;
 use pkgtool_base::source::JsonPath;
 use pkgtool_base::source::json::Step;
 use pkgtool_model::{ModelInfo, declaration};
@@ -17,7 +17,7 @@ use pkgtool_model::{ModelInfo, declaration};
 const DEFAULT_METHOD: &str = "forward";
 
 /// Returns the keys that are possible in the object at `path`, with their values from the models.
-pub(super) fn keys(slot: &Slot<'_>, path: &JsonPath) -> Vec<Item> {
+pub(super) fn keys(slot: &KeySlot<'_>, path: &JsonPath) -> Vec<CompletionItem> {
     let view = slot.cursor.view;
     let Some(variant) = view.variant(path) else {
         return Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn keys(slot: &Slot<'_>, path: &JsonPath) -> Vec<Item> {
     let Some((component, None, [])) = method_steps(path, nested) else {
         return Vec::new();
     };
-    let from = |declared: Map<String, Json>| -> Vec<Item> {
+    let from = |declared: Map<String, Json>| -> Vec<CompletionItem> {
         let declared = declared.into_iter();
         declared
             .map(|(name, value)| {
@@ -42,7 +42,7 @@ pub(super) fn keys(slot: &Slot<'_>, path: &JsonPath) -> Vec<Item> {
 }
 
 /// Returns the values that are possible at the cursor within `methods`.
-pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
+pub(super) fn values(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     let view = cursor.view;
     let path = &cursor.place.path;
     let Some(variant) = view.variant(path) else {
@@ -75,7 +75,15 @@ pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
         Some(Step::Key(key)) => format!("{key} of the model"),
         _ => declared.to_string(),
     };
-    vec![Item::new(&label, Kind::Value, InsertText::Plain(insert), span).rank(0)]
+    vec![
+        CompletionItem::new(
+            &label,
+            CompletionKind::Value,
+            InsertText::Plain(insert),
+            span,
+        )
+        .rank(0),
+    ]
 }
 
 /// Returns all methods of a variant as formatted JSON.

@@ -1,13 +1,13 @@
 //! The insertion of a key, with its value and the required commas.
 
 use super::cursor::Cursor;
-use super::item::{InsertText, Item, Kind, escaped};
+use super::item::{CompletionItem, CompletionKind, InsertText, escaped};
 use pkgtool_base::source::Span;
 use pkgtool_base::source::edit::TextEdit;
 use pkgtool_base::source::json::Member;
 
 /// The place where a key is inserted.
-pub(super) struct Slot<'a> {
+pub(super) struct KeySlot<'a> {
     pub(super) cursor: &'a Cursor<'a>,
     /// The member whose key is being typed.
     pub(super) own: Option<&'a Member>,
@@ -15,10 +15,10 @@ pub(super) struct Slot<'a> {
     pub(super) before: Option<TextEdit>,
 }
 
-impl Slot<'_> {
+impl KeySlot<'_> {
     /// Returns an item with the key and its value as a snippet, or with the key alone if a value
     /// exists.
-    pub(super) fn item(&self, key: &str, value: &str) -> Item {
+    pub(super) fn item(&self, key: &str, value: &str) -> CompletionItem {
         let span = self.cursor.place.token(self.cursor.offset);
         let text = self.cursor.view.text.as_str();
         let has_colon = self.own.is_some() && text[span.end..].trim_start().starts_with(':');
@@ -29,7 +29,7 @@ impl Slot<'_> {
             let comma = self.cursor.comma();
             InsertText::Snippet(format!("{}: {value}{comma}", escaped(&quoted)))
         };
-        let mut item = Item::new(key, Kind::Property, insert, span);
+        let mut item = CompletionItem::new(key, CompletionKind::Property, insert, span);
         item.other.clone_from(&self.before);
         item
     }

@@ -3,7 +3,7 @@
 
 use super::super::view::DocumentView;
 use super::cursor::Cursor;
-use super::item::{InsertText, Item, Kind, escaped};
+use super::item::{CompletionItem, CompletionKind, InsertText, escaped};
 use super::{file, model};
 use pkgtool_base::package::config::SCHEMA_ID;
 use pkgtool_base::package::{Backend, license, naming};
@@ -11,7 +11,7 @@ use pkgtool_base::source::JsonPath;
 use pkgtool_base::source::json::{Node, Step};
 
 /// Returns the values that are possible at the cursor.
-pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
+pub(super) fn values(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     let view = cursor.view;
     let path = &cursor.place.path;
     let keys: Vec<&str> = path.steps().iter().filter_map(key_of).collect();
@@ -69,7 +69,7 @@ fn key_of(step: &Step) -> Option<&str> {
     }
 }
 
-fn words(cursor: &Cursor<'_>) -> Vec<Item> {
+fn words(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     let Some(shape) = cursor.view.shape(&cursor.place.path) else {
         return Vec::new();
     };
@@ -91,13 +91,13 @@ fn words(cursor: &Cursor<'_>) -> Vec<Item> {
     words
         .map(|word| {
             let mut item = cursor.text(word);
-            item.kind = Kind::Enum;
+            item.kind = CompletionKind::Enum;
             item
         })
         .collect()
 }
 
-fn backends(cursor: &Cursor<'_>) -> Vec<Item> {
+fn backends(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     let here = determined_value(cursor.view, &cursor.place.path);
     let all = Backend::ALL.into_iter();
     all.map(|backend| {
@@ -108,7 +108,7 @@ fn backends(cursor: &Cursor<'_>) -> Vec<Item> {
     .collect()
 }
 
-fn licenses(cursor: &Cursor<'_>) -> Vec<Item> {
+fn licenses(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     let usual = ["Apache-2.0", "MIT"];
     license::names()
         .map(|(name, full)| {
@@ -120,7 +120,7 @@ fn licenses(cursor: &Cursor<'_>) -> Vec<Item> {
         .collect()
 }
 
-fn precisions(cursor: &Cursor<'_>) -> Vec<Item> {
+fn precisions(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     let view = cursor.view;
     let (list, _) = view.session.precisions(view.found);
     let variant = view.variant(&cursor.place.path);
@@ -149,21 +149,21 @@ fn precisions(cursor: &Cursor<'_>) -> Vec<Item> {
         .collect()
 }
 
-fn sizes(cursor: &Cursor<'_>) -> Vec<Item> {
+fn sizes(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     let view = cursor.view;
     let variant = view.variant(&cursor.place.path);
     let size = variant.and_then(|variant| view.size_on_disk(variant));
     let item = size.map(|size| {
         let span = cursor.place.token(cursor.offset);
         let insert = InsertText::Plain(format!("{size}{}", cursor.comma()));
-        let item = Item::new(&size.to_string(), Kind::Value, insert, span);
+        let item = CompletionItem::new(&size.to_string(), CompletionKind::Value, insert, span);
         item.detail("size on disk").rank(0)
     });
     item.into_iter().collect()
 }
 
 /// Returns a template of a complete config.
-fn config_template(cursor: &Cursor<'_>) -> Item {
+fn config_template(cursor: &Cursor<'_>) -> CompletionItem {
     let certain = |key: &str, place: &str| {
         let word = determined_value(cursor.view, &JsonPath::root().key(key));
         word.map_or_else(|| place.to_owned(), |word| escaped(&word))
@@ -177,9 +177,9 @@ fn config_template(cursor: &Cursor<'_>) -> Item {
          \"variants\": [\n    {{\n      \"precision\": \"$6\",\n      \"file\": \"$7\"\n    }}\n  ]\n}}"
     );
     let span = cursor.place.token(cursor.offset);
-    let item = Item::new(
+    let item = CompletionItem::new(
         "package config",
-        Kind::Value,
+        CompletionKind::Value,
         InsertText::Snippet(snippet),
         span,
     );

@@ -5,7 +5,7 @@
 use toml::de::DeValue;
 use toml::value::Datetime;
 
-use super::{Reader, Value};
+use super::{SettingsReader, SettingsValue};
 use crate::policy::settings::Exception;
 use crate::policy::words;
 use pkgtool_base::diagnostic::RuleMeta;
@@ -18,8 +18,8 @@ const REQUIRED_EXCEPTION_KEYS: [&str; 3] = ["file", "rule", "reason"];
 /// Maximum number of exceptions per file.
 const MAX_EXCEPTIONS: usize = 10_000;
 
-impl Reader<'_> {
-    pub(super) fn exceptions(&mut self, path: &JsonPath, value: &Value<'_>) {
+impl SettingsReader<'_> {
+    pub(super) fn exceptions(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let Some(array) = value.get_ref().as_array() else {
             self.expected(path, value, "an array of tables");
             return;
@@ -43,7 +43,7 @@ impl Reader<'_> {
         }
     }
 
-    fn exception(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<Exception> {
+    fn exception(&mut self, path: &JsonPath, value: &SettingsValue<'_>) -> Option<Exception> {
         let before = self.findings.len();
         let members = self.members(path, value);
         let (mut file, mut rule, mut reason, mut until) = (None, None, None, None);
@@ -91,7 +91,7 @@ impl Reader<'_> {
         })
     }
 
-    fn exception_file(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<String> {
+    fn exception_file(&mut self, path: &JsonPath, value: &SettingsValue<'_>) -> Option<String> {
         let text = self.file_name(path, value)?;
         let text = text.strip_prefix("./").unwrap_or(text);
         if text.starts_with('/') || text.split('/').any(|part| matches!(part, "" | "." | "..")) {
@@ -112,7 +112,7 @@ impl Reader<'_> {
         Some(text.to_owned())
     }
 
-    fn pointer(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<String> {
+    fn pointer(&mut self, path: &JsonPath, value: &SettingsValue<'_>) -> Option<String> {
         let text = self.string(path, value)?;
         if !text.is_empty() && !text.starts_with('/') {
             let help = "start it with `/`, as in \"/variants/0/file\"; `--format json` shows the pointers of findings";
@@ -127,7 +127,7 @@ impl Reader<'_> {
         Some(text.trim_end_matches('/').to_owned())
     }
 
-    fn rule(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<&'static RuleMeta> {
+    fn rule(&mut self, path: &JsonPath, value: &SettingsValue<'_>) -> Option<&'static RuleMeta> {
         let text = self.string(path, value)?;
         let selector = self.selector(path, value.span().into(), text)?;
         if selector.rule().is_none() {
@@ -142,7 +142,7 @@ impl Reader<'_> {
         selector.rule()
     }
 
-    fn day(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<Datetime> {
+    fn day(&mut self, path: &JsonPath, value: &SettingsValue<'_>) -> Option<Datetime> {
         let day = match value.get_ref() {
             DeValue::Datetime(day) => Some(*day),
             DeValue::String(text) => text.parse().ok(),

@@ -13,8 +13,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::globs::{Glob, MAX_GLOBS};
-use super::selector::{Level, Selector};
-use super::settings::Settings;
+use super::selector::{RuleLevel, Selector};
+use super::settings::PolicySettings;
 use super::words;
 use crate::validate::{is_uri, settings_invalid};
 use pkgtool_base::diagnostic::{Anchor, Finding, RuleMeta, Severity, SourceText};
@@ -52,18 +52,18 @@ const MAX_FINDINGS: usize = 1000;
 
 pub use exceptions::EXCEPTION_KEYS;
 
-type Value<'a> = Spanned<DeValue<'a>>;
+type SettingsValue<'a> = Spanned<DeValue<'a>>;
 
 /// Parses settings from the text of `file`, an absolute path that reports show as `shown`.
-pub(super) fn read(file: &Path, shown: String, text: String) -> Settings {
+pub(super) fn read(file: &Path, shown: String, text: String) -> PolicySettings {
     let source = Arc::new(SourceText::new(shown, text));
     let directory = file.parent().unwrap_or(Path::new("")).to_owned();
-    let mut reader = Reader {
+    let mut reader = SettingsReader {
         directory: &directory,
         shown: &source.path,
-        settings: Settings {
+        settings: PolicySettings {
             root: directory.clone(),
-            ..Settings::default()
+            ..PolicySettings::default()
         },
         findings: Vec::new(),
     };
@@ -76,7 +76,7 @@ pub(super) fn read(file: &Path, shown: String, text: String) -> Settings {
         reader.findings.push(finding.help(help));
     }
     reader.table(root.get_ref());
-    let Reader {
+    let SettingsReader {
         mut settings,
         mut findings,
         ..
@@ -89,26 +89,26 @@ pub(super) fn read(file: &Path, shown: String, text: String) -> Settings {
 }
 
 /// Returns the settings of an unreadable file, with a finding about the reason.
-pub(super) fn unreadable(file: &Path, shown: String, reason: &str, help: &str) -> Settings {
+pub(super) fn unreadable(file: &Path, shown: String, reason: &str, help: &str) -> PolicySettings {
     let source = Arc::new(SourceText::new(shown, String::new()));
     let finding = settings_invalid(Anchor::File, reason).help(help);
-    Settings {
+    PolicySettings {
         root: file.parent().unwrap_or(Path::new("")).to_owned(),
         findings: vec![finding.locate(&source, None)],
         file: Some((file.to_owned(), source)),
-        ..Settings::default()
+        ..PolicySettings::default()
     }
 }
 
-struct Reader<'a> {
+struct SettingsReader<'a> {
     directory: &'a Path,
     /// Path of the file as reports show it.
     shown: &'a str,
-    settings: Settings,
+    settings: PolicySettings,
     findings: Vec<Finding>,
 }
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     fn table(&mut self, table: &DeTable<'_>) {
         let root = JsonPath::root();
         for (key, value) in table {
@@ -168,13 +168,13 @@ impl Reader<'_> {
         );
     }
 
-    fn expected(&mut self, path: &JsonPath, value: &Value<'_>, what: &str) {
+    fn expected(&mut self, path: &JsonPath, value: &SettingsValue<'_>, what: &str) {
         let message = format!("expected {what}, found {}", words::kind(value.get_ref()));
         let help = words::how_to_write(what, value.get_ref());
         self.wrong(path, value.span().into(), message, help);
     }
 
-    fn string<'v>(&mut self, path: &JsonPath, value: &'v Value<'_>) -> Option<&'v str> {
+    fn string<'v>(&mut self, path: &JsonPath, value: &'v SettingsValue<'_>) -> Option<&'v str> {
         let text = value.get_ref().as_str();
         if text.is_none() {
             self.expected(path, value, "a string");
@@ -183,7 +183,7 @@ impl Reader<'_> {
     }
 
     /// Returns a string that is not empty.
-    fn words<'v>(&mut self, path: &JsonPath, value: &'v Value<'_>) -> Option<&'v str> {
+    fn words<'v>(&mut self, path: &JsonPath, value: &'v SettingsValue<'_>) -> Option<&'v str> {
         let text = self.string(path, value)?;
         if text.trim().is_empty() {
             self.wrong(
@@ -197,7 +197,7 @@ impl Reader<'_> {
         Some(text)
     }
 
-    fn boolean(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<bool> {
+    fn boolean(&mut self, path: &JsonPath, value: &SettingsValue<'_>) -> Option<bool> {
         let answer = value.get_ref().as_bool();
         if answer.is_none() {
             self.expected(path, value, "true or false");
@@ -209,7 +209,7 @@ impl Reader<'_> {
     fn strings<'v>(
         &mut self,
         path: &JsonPath,
-        value: &'v Value<'_>,
+        value: &'v SettingsValue<'_>,
     ) -> Option<Vec<(JsonPath, Span, &'v str)>> {
         let Some(array) = value.get_ref().as_array() else {
             self.expected(path, value, "an array of strings");
@@ -229,8 +229,8 @@ impl Reader<'_> {
     fn members<'v, 't>(
         &mut self,
         path: &JsonPath,
-        value: &'v Value<'t>,
-    ) -> Vec<(JsonPath, Span, &'v str, &'v Value<'t>)> {
+        value: &'v SettingsValue<'t>,
+    ) -> Vec<(JsonPath, Span, &'v str, &'v SettingsValue<'t>)> {
         let Some(table) = value.get_ref().as_table() else {
             self.expected(path, value, "a table");
             return Vec::new();
@@ -242,7 +242,7 @@ impl Reader<'_> {
         members.collect()
     }
 
-    fn root(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn root(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let Some(text) = self.file_name(path, value) else {
             return;
         };
@@ -257,7 +257,7 @@ impl Reader<'_> {
         self.settings.has_root = true;
     }
 
-    fn baseline(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn baseline(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         if let Some(text) = self.file_name(path, value) {
             let file = normalize(&self.directory.join(text));
             self.settings.baseline = Some((file, value.span().into()));
@@ -265,7 +265,7 @@ impl Reader<'_> {
     }
 
     /// Returns a path with `/` as the separator.
-    fn file_name<'v>(&mut self, path: &JsonPath, value: &'v Value<'_>) -> Option<&'v str> {
+    fn file_name<'v>(&mut self, path: &JsonPath, value: &'v SettingsValue<'_>) -> Option<&'v str> {
         let text = self.words(path, value)?;
         if text.contains('\\') {
             let help = format!("write \"{}\"", text.replace('\\', "/"));
@@ -275,7 +275,7 @@ impl Reader<'_> {
         Some(text)
     }
 
-    fn selectors(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<Vec<Selector>> {
+    fn selectors(&mut self, path: &JsonPath, value: &SettingsValue<'_>) -> Option<Vec<Selector>> {
         let strings = self.strings(path, value)?;
         let read = strings.into_iter();
         Some(
@@ -299,14 +299,14 @@ impl Reader<'_> {
         }
     }
 
-    fn severity(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn severity(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         for (path, span, name, value) in self.members(path, value) {
             let selector = self.selector(&path, span, name);
             let Some(text) = self.string(&path, value) else {
                 continue;
             };
-            let Some(level) = Level::from_name(text) else {
-                let help = words::meant_or_all(text, &Level::NAMES, "levels");
+            let Some(level) = RuleLevel::from_name(text) else {
+                let help = words::meant_or_all(text, &RuleLevel::NAMES, "levels");
                 self.wrong(
                     &path,
                     value.span().into(),
@@ -329,7 +329,7 @@ impl Reader<'_> {
         }
     }
 
-    fn per_path(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn per_path(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         for (number, (path, span, glob, value)) in self.members(path, value).into_iter().enumerate()
         {
             let glob = self.glob(number, &path, span, glob);
@@ -340,7 +340,7 @@ impl Reader<'_> {
         }
     }
 
-    fn exclude(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn exclude(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let strings = self.strings(path, value).unwrap_or_default();
         for (number, (path, span, text)) in strings.into_iter().enumerate() {
             let glob = self.glob(number, &path, span, text);
@@ -365,7 +365,7 @@ impl Reader<'_> {
         }
     }
 
-    fn extra(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn extra(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let mut extra = PrecisionList::default();
         for (path, span, key, value) in self.members(path, value) {
             let (list, other) = match key {
@@ -394,7 +394,7 @@ impl Reader<'_> {
         self.settings.extra = extra;
     }
 
-    fn schema_id(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn schema_id(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let Some(text) = self.string(path, value) else {
             return;
         };
@@ -407,7 +407,7 @@ impl Reader<'_> {
         }
     }
 
-    fn licenses(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn licenses(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let Some(strings) = self.strings(path, value) else {
             return;
         };
@@ -439,14 +439,14 @@ impl Reader<'_> {
         self.settings.licenses = Some(licenses);
     }
 
-    fn backends(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn backends(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let names = Backend::ALL.map(Backend::name);
         for name in self.known_words(path, value, "backend", &names) {
             self.settings.backends.extend(Backend::from_name(&name));
         }
     }
 
-    fn capabilities(&mut self, path: &JsonPath, value: &Value<'_>) {
+    fn capabilities(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let known = words::capabilities();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         self.settings.capabilities = self.known_words(path, value, "capability", &known);
@@ -455,7 +455,7 @@ impl Reader<'_> {
     fn known_words(
         &mut self,
         path: &JsonPath,
-        value: &Value<'_>,
+        value: &SettingsValue<'_>,
         noun: &str,
         known: &[&str],
     ) -> Vec<String> {

@@ -6,13 +6,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Reader, Value};
+use super::{SettingsReader, SettingsValue};
 use crate::policy::words;
 use crate::validate::{MAX_OVERLAY_BYTES, Overlay};
 use pkgtool_base::source::{self, JsonPath};
 
-impl Reader<'_> {
-    pub(super) fn schema(&mut self, path: &JsonPath, value: &Value<'_>) {
+impl SettingsReader<'_> {
+    pub(super) fn schema(&mut self, path: &JsonPath, value: &SettingsValue<'_>) {
         let Some(text) = self.file_name(path, value) else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use pkgtool_base::diagnostic::{Anchor, Finding};
 use pkgtool_model::executorch::body::{BundledCase, BundledValue, bundled_cases};
-use pkgtool_model::{Dim, Dynamism, ModelInfo, TensorInfo, Value, ValueKind};
+use pkgtool_model::{Dim, Dynamism, ModelInfo, TensorInfo, ModelValue, ValueKind};
 use pkgtool_base::source::FileSource;
 use crate::validate::context::Context;
 
@@ -82,7 +82,7 @@ fn case_mismatch(case: &BundledCase, info: &ModelInfo) -> Option<String> {
 
 fn value_mismatch(
     given: &[BundledValue],
-    values: &[Value],
+    values: &[ModelValue],
     (verb, side, takes): (&str, &str, &str),
 ) -> Option<String> {
     if given.len() != values.len() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pkgtool_base::diagnostic::{Anchor, Finding, Fix};
 use pkgtool_base::source::Trail;
-use pkgtool_base::source::json::{Kind, Member, Node};
+use pkgtool_base::source::json::{JsonValue, Member, Node};
 use crate::validate::context::Context;
 use crate::validate::doubtful::is_same;
 
@@ -37,12 +37,12 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 
 fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Vec<Finding>) {
     match &node.kind {
-        Kind::Array(elements) => {
+        JsonValue::Array(elements) => {
             for (i, element) in elements.iter().enumerate() {
                 visit(element, trail.index(i), context, findings);
             }
         }
-        Kind::Object(members) => {
+        JsonValue::Object(members) => {
             let mut values: HashMap<&str, Vec<&Node>> = HashMap::new();
             for (index, (member, is_repeated)) in members.with_repetition().enumerate() {
                 let trail = trail.key(&member.key);

@@ -3,7 +3,7 @@
 use pkgtool_base::diagnostic::Finding;
 use crate::validate::context::Context;
 use crate::validate::rules::mismatch::findings_of;
-use crate::validate::signature::Kind;
+use crate::validate::signature::DifferenceKind;
 
 rule! {
     /// # What it checks
@@ -26,5 +26,5 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    findings_of(Kind::MethodNotInModel, &RULE.meta, context, findings);
+    findings_of(DifferenceKind::MethodNotInModel, &RULE.meta, context, findings);
 }

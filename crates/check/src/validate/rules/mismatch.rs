@@ -2,12 +2,12 @@
 //! the model.
 
 use crate::validate::context::Context;
-use crate::validate::signature::Kind;
+use crate::validate::signature::DifferenceKind;
 use pkgtool_base::diagnostic::{Anchor, Applicability, Finding, RuleMeta};
 
 /// Adds a finding of `rule` for each mismatch of this kind.
 pub(super) fn findings_of(
-    kind: Kind,
+    kind: DifferenceKind,
     rule: &'static RuleMeta,
     context: &Context<'_>,
     findings: &mut Vec<Finding>,
@@ -15,7 +15,9 @@ pub(super) fn findings_of(
     for mismatch in context.mismatches.iter().filter(|m| m.kind == kind) {
         let path = mismatch.path.clone();
         let anchor = match kind {
-            Kind::MethodNotInModel | Kind::MethodUndeclared => Anchor::Key(path),
+            DifferenceKind::MethodNotInModel | DifferenceKind::MethodUndeclared => {
+                Anchor::Key(path)
+            }
             _ => Anchor::Value(path),
         };
         let mend = mismatch.mend.as_ref();

@@ -3,7 +3,7 @@
 use super::methods_missing;
 use pkgtool_base::diagnostic::{Anchor, Applicability, Finding, Fix};
 use pkgtool_base::package::leftover::is_placeholder;
-use pkgtool_base::source::json::{Kind, Node, Step};
+use pkgtool_base::source::json::{JsonValue, Node, Step};
 use pkgtool_base::source::{JsonPath, Trail};
 use crate::validate::context::Context;
 use crate::validate::mend::ValueChange;
@@ -41,17 +41,17 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 
 fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Vec<Finding>) {
     match &node.kind {
-        Kind::String(text) if is_placeholder(text) => {
+        JsonValue::String(text) if is_placeholder(text) => {
             let path = trail.to_path();
             let fix = replacement_fix(context, &path);
             findings.push(placeholder(Anchor::Value(path), text).fix(fix));
         }
-        Kind::Array(elements) => {
+        JsonValue::Array(elements) => {
             for (i, element) in elements.iter().enumerate() {
                 visit(element, trail.index(i), context, findings);
             }
         }
-        Kind::Object(members) => {
+        JsonValue::Object(members) => {
             // A member hidden by a repeated key has no effect.
             for member in members.effective() {
                 let trail = trail.key(&member.key);

@@ -1,7 +1,7 @@
 //! Rule `precision-evidence`: reports precision tokens that the model files contradict.
 
 use pkgtool_base::diagnostic::{Anchor, Finding};
-use pkgtool_model::precision::{PrecisionClaim, Weights};
+use pkgtool_model::precision::{PrecisionClaim, ModelWeights};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
 use crate::validate::references::ReferencedFile;
@@ -50,10 +50,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         };
         let files = || context.files_of(index).filter(|file| file.is_model);
         // A component that cannot be read may be the quantised one, so the variant is not judged.
-        let found: Option<Vec<&Weights>> = files()
+        let found: Option<Vec<&ModelWeights>> = files()
             .map(|file| file.facts.as_ref().ok()?.weights())
             .collect();
-        let mut weights = Weights::none();
+        let mut weights = ModelWeights::none();
         for one in found.iter().flatten() {
             weights.add(one);
         }

@@ -7,7 +7,7 @@ use pkgtool_base::package::config::{INPUTS, OUTPUTS};
 use pkgtool_base::package::{MethodSignature, Methods, TensorSpec};
 use pkgtool_base::source::JsonPath;
 use crate::validate::context::Context;
-use crate::validate::signature::Kind;
+use crate::validate::signature::DifferenceKind;
 
 rule! {
     /// # What it checks
@@ -31,7 +31,7 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let known = context.mismatches.iter().filter(|mismatch| mismatch.kind == Kind::Dim);
+    let known = context.mismatches.iter().filter(|mismatch| mismatch.kind == DifferenceKind::Dim);
     let known: HashMap<_, _> =
         known.filter_map(|mismatch| Some((&mismatch.path, mismatch.mend.as_ref()?))).collect();
     for (tensor, place) in tensors(context) {

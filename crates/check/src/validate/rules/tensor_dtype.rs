@@ -3,7 +3,7 @@
 use pkgtool_base::diagnostic::Finding;
 use crate::validate::context::Context;
 use crate::validate::rules::mismatch::findings_of;
-use crate::validate::signature::Kind;
+use crate::validate::signature::DifferenceKind;
 
 rule! {
     /// # What it checks
@@ -24,5 +24,5 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    findings_of(Kind::DType, &RULE.meta, context, findings);
+    findings_of(DifferenceKind::DType, &RULE.meta, context, findings);
 }

@@ -32,7 +32,7 @@ rule! {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TokenizerFile {
     Tokenizer,
     Config,
     Unknown,
@@ -46,24 +46,24 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (tokenizer, config) = (at("tokenizer"), at("tokenizer_config"));
     let kinds = (tokenizer.map(kind), config.map(kind));
     let (file, message, help) = match (tokenizer, config, kinds) {
-        (Some(file), Some(_), (Some(Kind::Config), Some(Kind::Tokenizer))) => (
+        (Some(file), Some(_), (Some(TokenizerFile::Config), Some(TokenizerFile::Tokenizer))) => (
             file,
             "`tokenizer` and `tokenizer_config` are swapped".to_owned(),
             "swap the two",
         ),
-        (Some(file), _, (Some(Kind::Config), _)) => (
+        (Some(file), _, (Some(TokenizerFile::Config), _)) => (
             file,
             format!("`{}` is a tokenizer's configuration, not a tokenizer", file.file.reference),
             "name the tokenizer here, and this file in `tokenizer_config`",
         ),
-        (_, Some(file), (_, Some(Kind::Tokenizer))) => (
+        (_, Some(file), (_, Some(TokenizerFile::Tokenizer))) => (
             file,
             format!("`{}` is a tokenizer, not its configuration", file.file.reference),
             "name the configuration here, and this file in `tokenizer`",
         ),
         _ => return,
     };
-    let exchanged = tokenizer.zip(config).filter(|_| kinds == (Some(Kind::Config), Some(Kind::Tokenizer)));
+    let exchanged = tokenizer.zip(config).filter(|_| kinds == (Some(TokenizerFile::Config), Some(TokenizerFile::Tokenizer)));
     let fix = exchanged.and_then(|(one, other)| {
         let pairs = [(one, other), (other, one)];
         let values = pairs.map(|(at, from)| (at.file.path.clone(), from.file.reference.as_str().into()));
@@ -75,23 +75,23 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
 }
 
-fn kind(file: &ReferencedFile) -> Kind {
+fn kind(file: &ReferencedFile) -> TokenizerFile {
     let Ok(facts) = &file.facts else {
-        return Kind::Unknown;
+        return TokenizerFile::Unknown;
     };
     if facts.is_file()
         && let Ok(keys) = facts.json()
     {
         if keys.is_tokenizer() {
-            return Kind::Tokenizer;
+            return TokenizerFile::Tokenizer;
         }
         if keys.is_config() {
-            return Kind::Config;
+            return TokenizerFile::Config;
         }
     }
     let name = Path::new(&file.file.reference).file_name();
     match name.and_then(|name| name.to_str()) {
-        Some("tokenizer_config.json") => Kind::Config,
-        _ => Kind::Unknown,
+        Some("tokenizer_config.json") => TokenizerFile::Config,
+        _ => TokenizerFile::Unknown,
     }
 }

@@ -11,7 +11,7 @@ use jsonschema::{Draft, PatternOptions, Registry, ValidationError, Validator};
 use serde_json::{Value, json};
 
 use super::short;
-use super::tree::Tree;
+use super::tree::SchemaTree;
 use super::uri::is_uri;
 use pkgtool_base::source::json::{self, Node};
 use pkgtool_base::source::{Document, JsonPath};
@@ -27,13 +27,13 @@ const MAX_PATTERN_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Schema {
     value: Value,
-    validator: Validator<Tree>,
+    validator: Validator<SchemaTree>,
     /// Validators of parts of the schema, by JSON pointer; `None` for an unusable part.
-    parts: Mutex<HashMap<String, Option<Arc<Validator<Tree>>>>>,
+    parts: Mutex<HashMap<String, Option<Arc<Validator<SchemaTree>>>>>,
 }
 
 /// A violated keyword.
-pub(super) struct Fault<'a> {
+pub(super) struct KeywordFault<'a> {
     /// The path of the value.
     pub(super) path: JsonPath,
     /// The value.
@@ -114,14 +114,15 @@ impl Schema {
     }
 
     /// Returns the faults of a document, at most one `Expectation::Value` for each value.
-    pub(super) fn faults<'a>(&'a self, root: &'a Node) -> Vec<Fault<'a>> {
+    pub(super) fn faults<'a>(&'a self, root: &'a Node) -> Vec<KeywordFault<'a>> {
         if self.validator.is_valid(root) {
             return Vec::new();
         }
         let errors = self.validator.iter_errors(root);
-        let mut faults: Vec<Fault<'_>> = errors.map(|error| self.fault(&error, root)).collect();
+        let mut faults: Vec<KeywordFault<'_>> =
+            errors.map(|error| self.fault(&error, root)).collect();
         faults.sort_by(|one, other| {
-            let start = |fault: &Fault<'_>| fault.value.span.start;
+            let start = |fault: &KeywordFault<'_>| fault.value.span.start;
             let order = start(one).cmp(&start(other));
             order.then_with(|| one.expected.order(&other.expected))
         });
@@ -135,7 +136,7 @@ impl Schema {
         faults
     }
 
-    fn fault<'a>(&'a self, error: &ValidationError<'_>, root: &'a Node) -> Fault<'a> {
+    fn fault<'a>(&'a self, error: &ValidationError<'_>, root: &'a Node) -> KeywordFault<'a> {
         let (path, value) = follow(root, error.instance_path().as_str());
         let keyword = error.schema_path().as_str();
         let part = keyword.rsplit_once('/').map_or("", |(part, _)| part);
@@ -152,7 +153,7 @@ impl Schema {
             Kind::UniqueItems => Expectation::Unique,
             kind => Expectation::Value(expected_value(kind, schema, &path).unwrap_or_else(other)),
         };
-        Fault {
+        KeywordFault {
             path,
             value,
             expected,
@@ -182,11 +183,11 @@ impl Expectation<'_> {
 /// The library validates the schema that it is given against its draft's meta-schema, whose own
 /// compilation takes several times as long as that of ours. It is given only a reference, of the
 /// draft with the smallest meta-schema; the target is of draft 2020-12.
-fn compiled(schema: &Value, part: &str) -> Result<Validator<Tree>, ValidationError<'static>> {
+fn compiled(schema: &Value, part: &str) -> Result<Validator<SchemaTree>, ValidationError<'static>> {
     let resource = Draft::Draft202012.create_resource_ref(schema);
     let registry = Registry::new().draft(Draft::Draft202012);
     let registry = registry.add(SCHEMA_NAME, resource)?.prepare()?;
-    jsonschema::options_for::<Tree>()
+    jsonschema::options_for::<SchemaTree>()
         .with_draft(Draft::Draft4)
         .with_registry(&registry)
         .offline()
@@ -259,9 +260,9 @@ fn follow<'a>(root: &'a Node, pointer: &str) -> (JsonPath, &'a Node) {
 /// Describes the violation of a keyword that has no message of its own.
 fn describe(error: &ValidationError<'_>, value: &Node) -> String {
     let noun = match &value.kind {
-        json::Kind::Array(_) => "the array".to_owned(),
-        json::Kind::Object(_) => "the object".to_owned(),
-        json::Kind::Number(written) => short::cut(written),
+        json::JsonValue::Array(_) => "the array".to_owned(),
+        json::JsonValue::Object(_) => "the object".to_owned(),
+        json::JsonValue::Number(written) => short::cut(written),
         _ => short::cut(&value.to_value().to_string()),
     };
     match error.kind() {

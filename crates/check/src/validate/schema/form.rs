@@ -10,7 +10,7 @@ use jsonschema::{Draft, ValidationError};
 use serde_json::Value;
 
 use super::short;
-use pkgtool_base::source::json::{Kind, Node, Step};
+use pkgtool_base::source::json::{JsonValue, Node, Step};
 use pkgtool_base::source::{Document, JsonPath, LineIndex, Span, suggest};
 
 /// The only supported value of `$schema`.
@@ -96,7 +96,7 @@ pub(super) struct Cost {
 }
 
 /// An error at a path, not yet located.
-struct Fault {
+struct FormFault {
     path: JsonPath,
     message: String,
     help: String,
@@ -109,12 +109,12 @@ pub(super) fn check(text: &str) -> Result<(Value, Cost), Flaw> {
         message: format!("invalid JSON: {}", error.message),
         help: error.help.into_owned(),
     })?;
-    let locate = |fault: Fault| Flaw {
+    let locate = |fault: FormFault| Flaw {
         place: located(text, document.key_span(&fault.path), &fault.path),
         message: fault.message,
         help: fault.help,
     };
-    let mut checker = Checker {
+    let mut checker = FormChecker {
         document: &document,
         known: HashMap::new(),
         depth: 0,
@@ -157,7 +157,7 @@ impl Flaw {
     }
 }
 
-struct Checker<'d> {
+struct FormChecker<'d> {
     document: &'d Document,
     /// The cost of each schema that was checked; `None` during its check.
     known: HashMap<JsonPath, Option<Cost>>,
@@ -165,8 +165,8 @@ struct Checker<'d> {
     depth: usize,
 }
 
-impl Checker<'_> {
-    fn root(&mut self) -> Result<Cost, Fault> {
+impl FormChecker<'_> {
+    fn root(&mut self) -> Result<Cost, FormFault> {
         let path = JsonPath::root();
         let root = &self.document.root;
         if !root.is_object() {
@@ -199,8 +199,8 @@ impl Checker<'_> {
     }
 
     /// Checks a schema and everything that it refers to.
-    fn schema(&mut self, node: &Node, path: &JsonPath) -> Result<Cost, Fault> {
-        if let Kind::Bool(_) = node.kind {
+    fn schema(&mut self, node: &Node, path: &JsonPath) -> Result<Cost, FormFault> {
+        if let JsonValue::Bool(_) = node.kind {
             return Ok(Cost::of(1));
         }
         if !node.is_object() {
@@ -243,7 +243,7 @@ impl Checker<'_> {
         Ok(cost)
     }
 
-    fn keyword(&mut self, keyword: &str, node: &Node, path: &JsonPath) -> Result<Cost, Fault> {
+    fn keyword(&mut self, keyword: &str, node: &Node, path: &JsonPath) -> Result<Cost, FormFault> {
         match keyword {
             "$defs" => self.each(node, path),
             _ if SCHEMA_KEYWORDS.contains(&keyword) => self.schema(node, path),
@@ -284,7 +284,7 @@ impl Checker<'_> {
         }
     }
 
-    fn each(&mut self, node: &Node, path: &JsonPath) -> Result<Cost, Fault> {
+    fn each(&mut self, node: &Node, path: &JsonPath) -> Result<Cost, FormFault> {
         let mut cost = Cost::of(0);
         for member in node.members() {
             cost.add(self.schema(&member.value, &path.key(&member.key))?);
@@ -292,7 +292,7 @@ impl Checker<'_> {
         Ok(cost)
     }
 
-    fn reference(&mut self, node: &Node, path: &JsonPath) -> Result<Cost, Fault> {
+    fn reference(&mut self, node: &Node, path: &JsonPath) -> Result<Cost, FormFault> {
         let text = node.as_str().unwrap_or_default();
         let Some(pointer) = text
             .strip_prefix('#')
@@ -343,10 +343,12 @@ impl Cost {
 }
 
 /// Checks a keyword whose values are words.
-fn word(keyword: &str, node: &Node, path: &JsonPath) -> Result<Cost, Fault> {
+fn word(keyword: &str, node: &Node, path: &JsonPath) -> Result<Cost, FormFault> {
     let is_root = path.steps().len() == 1;
     let words = match &node.kind {
-        Kind::Array(several) if keyword == "type" => several.iter().map(Node::as_str).collect(),
+        JsonValue::Array(several) if keyword == "type" => {
+            several.iter().map(Node::as_str).collect()
+        }
         _ => node.as_str().map(|word| vec![word]),
     };
     let Some(words) = words else {
@@ -381,7 +383,7 @@ fn word(keyword: &str, node: &Node, path: &JsonPath) -> Result<Cost, Fault> {
 
 /// Returns the path of a member that repeats an earlier key.
 fn repeated(node: &Node, path: &JsonPath) -> Option<JsonPath> {
-    if let Kind::Object(members) = &node.kind {
+    if let JsonValue::Object(members) = &node.kind {
         let mut all = members.with_repetition();
         if let Some((member, _)) = all.find(|(_, again)| *again) {
             return Some(path.key(&member.key));
@@ -394,8 +396,8 @@ fn repeated(node: &Node, path: &JsonPath) -> Option<JsonPath> {
     elements.find_map(|(index, element)| repeated(element, &path.index(index)))
 }
 
-fn fault(path: &JsonPath, message: impl Into<String>, help: impl Into<String>) -> Fault {
-    Fault {
+fn fault(path: &JsonPath, message: impl Into<String>, help: impl Into<String>) -> FormFault {
+    FormFault {
         path: path.clone(),
         message: message.into(),
         help: help.into(),
@@ -417,8 +419,8 @@ fn position(text: &str, span: Span) -> String {
 /// Returns the number of values in a tree.
 pub(super) fn count(node: &Node) -> usize {
     match &node.kind {
-        Kind::Array(elements) => 1 + elements.iter().map(count).sum::<usize>(),
-        Kind::Object(members) => {
+        JsonValue::Array(elements) => 1 + elements.iter().map(count).sum::<usize>(),
+        JsonValue::Object(members) => {
             let values = members.iter().map(|member| count(&member.value));
             1 + values.sum::<usize>()
         }

@@ -7,7 +7,7 @@ use super::short::{MAX_QUOTE_CHARS, cut};
 use super::uri::is_uri;
 use super::{SchemaIdOf, synonyms};
 use pkgtool_base::source::JsonPath;
-use pkgtool_base::source::json::{Kind, Node, Step};
+use pkgtool_base::source::json::{JsonValue, Node, Step};
 use pkgtool_base::source::suggest;
 
 /// Returns the message and the help for an invalid value.
@@ -244,7 +244,7 @@ impl FoundValue<'_> {
     /// rounded.
     fn quote(&self) -> String {
         match &self.node.kind {
-            Kind::Number(written) => cut(written),
+            JsonValue::Number(written) => cut(written),
             _ => cut(&self.value.to_string()),
         }
     }

@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use evaluate::{Expectation, Fault, Schema};
+use evaluate::{Expectation, KeywordFault, Schema};
 
 pub use form::Flaw;
 pub use overlay::{MAX_OVERLAY_BYTES, Overlay};
@@ -178,8 +178,13 @@ fn read_all(
     raw.filter(is_ours).take(MAX_FAULTS).collect()
 }
 
-fn read(fault: Fault<'_>, schema: &Schema, by: &str, id: SchemaIdOf<'_>) -> Vec<RawViolation> {
-    let Fault {
+fn read(
+    fault: KeywordFault<'_>,
+    schema: &Schema,
+    by: &str,
+    id: SchemaIdOf<'_>,
+) -> Vec<RawViolation> {
+    let KeywordFault {
         path,
         value,
         expected,
@@ -391,7 +396,7 @@ mod tests {
     use jsonschema::{Draft, Validator};
     use pkgtool_base::package::Config;
     use pkgtool_base::source::Document;
-    use pkgtool_testing::mutate::{Tree, changes};
+    use pkgtool_testing::mutate::{JsonPart, changes};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -464,7 +469,7 @@ mod tests {
             seed in 0..2_usize,
         ) {
             let list = json!({ "quantized": ["int8", "4w"], "non_quantized": ["fp32"] });
-            let mut tree = Tree::parse(&[config(), list][seed].to_string());
+            let mut tree = JsonPart::parse(&[config(), list][seed].to_string());
             for (at, change) in &changes {
                 tree.apply(*at, change);
             }

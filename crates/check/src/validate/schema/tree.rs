@@ -9,11 +9,11 @@ use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, JsonNumber, Node as JsonNode, NodeIdentity, Object};
 use serde_json::{Number, Value};
 
-use pkgtool_base::source::json::{Kind, Node};
+use pkgtool_base::source::json::{JsonValue, Node};
 use pkgtool_base::source::{Members, Span};
 
 /// The representation of JSON values as nodes of a document.
-pub(super) struct Tree;
+pub(super) struct SchemaTree;
 
 /// A number as written, and as `serde_json` represents it.
 pub(super) struct WrittenNumber<'a> {
@@ -21,7 +21,7 @@ pub(super) struct WrittenNumber<'a> {
     number: Number,
 }
 
-impl Json for Tree {
+impl Json for SchemaTree {
     type Node<'a> = &'a Node;
     type PreparedKey = String;
     type StringBuffer = Option<Node>;
@@ -37,26 +37,26 @@ impl Json for Tree {
     ) -> T {
         f(buffer.insert(Node {
             span: Span::new(0, 0),
-            kind: Kind::String(string.into()),
+            kind: JsonValue::String(string.into()),
         }))
     }
 }
 
-impl<'a> JsonNode<'a, Tree> for &'a Node {
+impl<'a> JsonNode<'a, SchemaTree> for &'a Node {
     type Object = &'a Members;
     type Array = &'a [Node];
     type Number = WrittenNumber<'a>;
 
     fn as_object(&self) -> Option<&'a Members> {
         match &self.kind {
-            Kind::Object(members) => Some(members),
+            JsonValue::Object(members) => Some(members),
             _ => None,
         }
     }
 
     fn as_array(&self) -> Option<&'a [Node]> {
         match &self.kind {
-            Kind::Array(elements) => Some(elements),
+            JsonValue::Array(elements) => Some(elements),
             _ => None,
         }
     }
@@ -67,7 +67,7 @@ impl<'a> JsonNode<'a, Tree> for &'a Node {
 
     fn as_number(&self) -> Option<WrittenNumber<'a>> {
         match &self.kind {
-            Kind::Number(text) => Some(WrittenNumber {
+            JsonValue::Number(text) => Some(WrittenNumber {
                 text,
                 number: Node::as_number(self)?,
             }),
@@ -77,7 +77,7 @@ impl<'a> JsonNode<'a, Tree> for &'a Node {
 
     fn as_boolean(&self) -> Option<bool> {
         match self.kind {
-            Kind::Bool(truth) => Some(truth),
+            JsonValue::Bool(truth) => Some(truth),
             _ => None,
         }
     }
@@ -88,18 +88,18 @@ impl<'a> JsonNode<'a, Tree> for &'a Node {
 
     fn json_type(&self) -> JsonType {
         match self.kind {
-            Kind::Null => JsonType::Null,
-            Kind::Bool(_) => JsonType::Boolean,
-            Kind::Number(_) => JsonType::Number,
-            Kind::String(_) => JsonType::String,
-            Kind::Array(_) => JsonType::Array,
-            Kind::Object(_) => JsonType::Object,
+            JsonValue::Null => JsonType::Null,
+            JsonValue::Bool(_) => JsonType::Boolean,
+            JsonValue::Number(_) => JsonType::Number,
+            JsonValue::String(_) => JsonType::String,
+            JsonValue::Array(_) => JsonType::Array,
+            JsonValue::Object(_) => JsonType::Object,
         }
     }
 
     fn equals_value(&self, expected: &Value) -> bool {
         match (&self.kind, expected) {
-            (Kind::String(text), Value::String(expected)) => text == expected,
+            (JsonValue::String(text), Value::String(expected)) => text == expected,
             _ => jsonschema::json::cmp::equal(&Node::to_value(self), expected),
         }
     }
@@ -108,7 +108,7 @@ impl<'a> JsonNode<'a, Tree> for &'a Node {
     /// described by the node at their path.
     fn to_value(&self) -> Cow<'a, Value> {
         match self.kind {
-            Kind::Array(_) | Kind::Object(_) => Cow::Owned(Value::Null),
+            JsonValue::Array(_) | JsonValue::Object(_) => Cow::Owned(Value::Null),
             _ => Cow::Owned(Node::to_value(self)),
         }
     }
@@ -118,7 +118,7 @@ impl<'a> JsonNode<'a, Tree> for &'a Node {
     }
 }
 
-impl<'a> Object<'a, Tree> for &'a Members {
+impl<'a> Object<'a, SchemaTree> for &'a Members {
     type Node = &'a Node;
     type MemberName = &'a str;
     type MembersIter = Box<dyn Iterator<Item = (&'a str, &'a Node)> + 'a>;
@@ -137,7 +137,7 @@ impl<'a> Object<'a, Tree> for &'a Members {
     }
 }
 
-impl<'a> Array<'a, Tree> for &'a [Node] {
+impl<'a> Array<'a, SchemaTree> for &'a [Node] {
     type Node = &'a Node;
     type ElementsIter = std::slice::Iter<'a, Node>;
 

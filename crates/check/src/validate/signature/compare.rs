@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Value as Json, json};
 
-use super::{Kind, Mismatch, may_fix_tensors};
+use super::{DifferenceKind, Mismatch, may_fix_tensors};
 use crate::validate::listing::listed;
 use crate::validate::mend::ValueChange;
 use pkgtool_base::package::config::{INPUTS, OUTPUTS};
 use pkgtool_base::package::{DType, MethodSignature, TensorSpec};
 use pkgtool_base::source::JsonPath;
-use pkgtool_model::{Dim, Dynamism, ElementType, Method, TensorInfo, Value};
+use pkgtool_model::{Dim, Dynamism, ElementType, Method, ModelValue, TensorInfo};
 
 /// The inputs or the outputs of a method.
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ pub(super) fn method(
 fn compare_side(
     side: MethodSide,
     specs: &[TensorSpec],
-    (values, optional): (&[Value], &BTreeSet<usize>),
+    (values, optional): (&[ModelValue], &BTreeSet<usize>),
     method: &JsonPath,
     file: &str,
     out: &mut Vec<Mismatch>,
@@ -81,7 +81,7 @@ fn compare_side(
     }
     if !others.is_empty() {
         out.push(Mismatch {
-            kind: Kind::Inexpressible,
+            kind: DifferenceKind::Inexpressible,
             path: at(),
             message: format!(
                 "`{file}` also has {} that {}: {}",
@@ -114,10 +114,10 @@ fn compare_side(
 /// leaves out.
 fn declared_tensors<'v>(
     specs: &[TensorSpec],
-    values: &'v [Value],
+    values: &'v [ModelValue],
     optional: &BTreeSet<usize>,
-) -> Vec<(&'v Value, &'v TensorInfo)> {
-    let tensors = |is_meant: &dyn Fn(usize, &Value) -> bool| -> Vec<_> {
+) -> Vec<(&'v ModelValue, &'v TensorInfo)> {
+    let tensors = |is_meant: &dyn Fn(usize, &ModelValue) -> bool| -> Vec<_> {
         let values = values.iter().enumerate();
         let meant = values.filter(|(at, value)| is_meant(*at, value));
         meant
@@ -132,7 +132,7 @@ fn declared_tensors<'v>(
         .iter()
         .filter_map(|spec| spec.name.as_deref())
         .collect();
-    let is_named = |value: &Value| {
+    let is_named = |value: &ModelValue| {
         let name = value.name.as_deref();
         name.is_some_and(|name| named.contains(name))
     };
@@ -148,7 +148,7 @@ fn declared_tensors<'v>(
 fn count_mismatch(
     side: MethodSide,
     declared: usize,
-    tensors: &[(&Value, &TensorInfo)],
+    tensors: &[(&ModelValue, &TensorInfo)],
     others: &[&str],
     at: &JsonPath,
     file: &str,
@@ -164,7 +164,7 @@ fn count_mismatch(
     };
     let noun = format!("{} tensor", side.noun());
     Mismatch {
-        kind: Kind::Count,
+        kind: DifferenceKind::Count,
         path: at.clone(),
         message: format!(
             "{} declared, but `{file}` has {}{beside}",
@@ -185,7 +185,7 @@ fn count_mismatch(
 fn corrected_list(
     side: MethodSide,
     specs: &[TensorSpec],
-    tensors: &[(&Value, &TensorInfo)],
+    tensors: &[(&ModelValue, &TensorInfo)],
 ) -> Option<Json> {
     let mut rest = specs;
     let mut list = Vec::with_capacity(tensors.len());
@@ -213,7 +213,7 @@ fn corrected_list(
 }
 
 /// Returns whether the declared tensor agrees with the model's tensor.
-fn fits(side: MethodSide, spec: &TensorSpec, value: &Value, info: &TensorInfo) -> bool {
+fn fits(side: MethodSide, spec: &TensorSpec, value: &ModelValue, info: &TensorInfo) -> bool {
     let mut differences = Vec::new();
     let place = DeclaredTensor {
         method: &JsonPath::root(),
@@ -250,7 +250,7 @@ impl DeclaredTensor<'_> {
     fn compare(
         &self,
         spec: &TensorSpec,
-        value: &Value,
+        value: &ModelValue,
         info: &TensorInfo,
         out: &mut Vec<Mismatch>,
     ) {
@@ -261,12 +261,12 @@ impl DeclaredTensor<'_> {
         }
     }
 
-    fn compare_name(&self, spec: &TensorSpec, value: &Value, out: &mut Vec<Mismatch>) {
+    fn compare_name(&self, spec: &TensorSpec, value: &ModelValue, out: &mut Vec<Mismatch>) {
         if let (Some(declared), Some(real)) = (&spec.name, &value.name)
             && declared != real
         {
             out.push(self.mismatch(
-                Kind::Name,
+                DifferenceKind::Name,
                 self.path("name"),
                 &format!("is named `{declared}`, but the model names it `{real}`"),
                 "keep it if the name is a curated one; otherwise leave `name` out".to_owned(),
@@ -281,14 +281,14 @@ impl DeclaredTensor<'_> {
         match &info.element {
             ElementType::Known(real) if *real == declared => {}
             ElementType::Known(real) => out.push(self.mismatch(
-                Kind::DType,
+                DifferenceKind::DType,
                 path(),
                 &format!("is declared as {declared}, but the model has {real}"),
                 format!("write \"dtype\": \"{real}\""),
                 Some(ValueChange::replace(path(), real.name())),
             )),
             ElementType::Other(real) => out.push(self.mismatch(
-                Kind::Inexpressible,
+                DifferenceKind::Inexpressible,
                 path(),
                 &format!("is {real} in the model, which a config cannot express"),
                 format!(
@@ -312,7 +312,7 @@ impl DeclaredTensor<'_> {
             let real = info
                 .config_shape()
                 .map(|real| ValueChange::replace(path.clone(), real));
-            return Some(self.mismatch(Kind::Rank, path, &message, write, real));
+            return Some(self.mismatch(DifferenceKind::Rank, path, &message, write, real));
         }
         // A size below -1, or one that is out of range, has its own rule.
         let is_size = |size: &i64| (-1..i64::MAX).contains(size);
@@ -324,12 +324,18 @@ impl DeclaredTensor<'_> {
                 .filter(|(_, (size, _))| !is_size(size));
             let sizes = wrong.map(|(at, (_, dim))| (path.index(at), Json::from(dim.config_size())));
             let mend = Some(ValueChange::Replace(sizes.collect()));
-            return Some(self.mismatch(Kind::Dim, path, "has an invalid size", write, mend));
+            return Some(self.mismatch(
+                DifferenceKind::Dim,
+                path,
+                "has an invalid size",
+                write,
+                mend,
+            ));
         }
         if info.dynamism == Dynamism::Unbounded {
             return None;
         }
-        let wrong: Vec<(usize, Kind)> = shape
+        let wrong: Vec<(usize, DifferenceKind)> = shape
             .iter()
             .zip(dims)
             .enumerate()
@@ -338,8 +344,12 @@ impl DeclaredTensor<'_> {
         let Some(&(first, _)) = wrong.first() else {
             return self.all_fixed(shape, info, path, write);
         };
-        let sizes = wrong.iter().any(|(_, kind)| *kind == Kind::Shape);
-        let kind = if sizes { Kind::Shape } else { Kind::Dynamic };
+        let sizes = wrong.iter().any(|(_, kind)| *kind == DifferenceKind::Shape);
+        let kind = if sizes {
+            DifferenceKind::Shape
+        } else {
+            DifferenceKind::Dynamic
+        };
         let sizes = wrong
             .iter()
             .map(|(at, _)| (path.index(*at), Json::from(dims[*at].config_size())));
@@ -350,7 +360,9 @@ impl DeclaredTensor<'_> {
             path
         };
         let message = match kind {
-            Kind::Shape => format!("is declared as {shape:?}, but the model's sizes differ"),
+            DifferenceKind::Shape => {
+                format!("is declared as {shape:?}, but the model's sizes differ")
+            }
             _ if shape[first] == -1 => {
                 format!("is declared as {shape:?}, but dimension {first} is fixed in the model")
             }
@@ -376,13 +388,13 @@ impl DeclaredTensor<'_> {
             // there is no fix.
             let real = info.config_shape().filter(|real| real.contains(&-1));
             let mend = real.map(|real| ValueChange::replace(path.clone(), real));
-            self.mismatch(Kind::Dynamic, path, &message, write, mend)
+            self.mismatch(DifferenceKind::Dynamic, path, &message, write, mend)
         })
     }
 
     fn mismatch(
         &self,
-        kind: Kind,
+        kind: DifferenceKind,
         path: JsonPath,
         message: &str,
         help: String,
@@ -402,14 +414,16 @@ impl DeclaredTensor<'_> {
 }
 
 /// Returns how a declared size contradicts the model's dimension, if it does.
-fn dim_mismatch(size: i64, dim: &Dim) -> Option<Kind> {
+fn dim_mismatch(size: i64, dim: &Dim) -> Option<DifferenceKind> {
     let equals = |real: u64| u64::try_from(size) == Ok(real);
     match dim {
         Dim::Fixed(real) if equals(*real) => None,
-        Dim::Fixed(_) if size == -1 => Some(Kind::Dynamic),
-        Dim::Fixed(_) => Some(Kind::Shape),
-        Dim::Dynamic { .. } => (size != -1).then_some(Kind::Dynamic),
-        Dim::Maybe { bound, .. } => (size != -1 && !equals(*bound)).then_some(Kind::Shape),
+        Dim::Fixed(_) if size == -1 => Some(DifferenceKind::Dynamic),
+        Dim::Fixed(_) => Some(DifferenceKind::Shape),
+        Dim::Dynamic { .. } => (size != -1).then_some(DifferenceKind::Dynamic),
+        Dim::Maybe { bound, .. } => {
+            (size != -1 && !equals(*bound)).then_some(DifferenceKind::Shape)
+        }
     }
 }
 

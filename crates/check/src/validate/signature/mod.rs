@@ -18,7 +18,7 @@ use pkgtool_model::{Method, ModelInfo, declaration};
 
 /// The kind of difference between a declaration and the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DifferenceKind {
     /// The model has no such method.
     MethodNotInModel,
     /// The model has a method that is not declared.
@@ -44,7 +44,7 @@ pub(super) enum Kind {
 /// A difference between a declaration and the model, with its location in the config.
 #[derive(Debug, Clone)]
 pub(super) struct Mismatch {
-    pub(super) kind: Kind,
+    pub(super) kind: DifferenceKind,
     /// The wrong value or, for a method, the wrong member.
     pub(super) path: JsonPath,
     pub(super) message: String,
@@ -148,7 +148,7 @@ impl<'a> DeclaredModel<'a> {
         let methods = self.info.methods.iter().filter(|method| !method.constant);
         let names = listed(methods.map(|method| format!("`{}`", method.name)));
         Mismatch {
-            kind: Kind::MethodNotInModel,
+            kind: DifferenceKind::MethodNotInModel,
             path: declared.path.clone(),
             message: format!("`{}` has no method `{}`", self.file, declared.name),
             help: Some(if names.is_empty() {
@@ -195,7 +195,7 @@ impl<'a> DeclaredModel<'a> {
                 key: method.name.clone(),
                 value,
             }),
-            kind: Kind::MethodUndeclared,
+            kind: DifferenceKind::MethodUndeclared,
             path: self.group.path.clone(),
             message: format!(
                 "`{}` has a method `{}` that is not declared",

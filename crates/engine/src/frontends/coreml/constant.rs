@@ -7,14 +7,14 @@ use crate::graph::builder::Wire;
 use crate::graph::weights::widen;
 use crate::tensor::DType;
 use pkgtool_model::executorch::ConstantData;
-use pkgtool_model::executorch::coreml::{Kind, Value, ValueContent};
+use pkgtool_model::executorch::coreml::{MilType, TypedValue, ValueContent};
 
 /// Maximum number of elements of a constant.
 const MAX_ELEMENTS: u64 = 1 << 32;
 
 impl Lowering<'_, '_> {
     /// Adds a constant as a tensor.
-    pub(super) fn constant(&mut self, value: &Value) -> TractResult<Wire> {
+    pub(super) fn constant(&mut self, value: &TypedValue) -> TractResult<Wire> {
         let stored = dtype_of(value.ty.kind)?;
         let dtype = self.rounding.computed_dtype(stored);
         let dims: Option<Vec<u64>> = value.ty.dims.iter().copied().collect();
@@ -67,7 +67,7 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the elements of a constant as integers. Floats are returned as zeros.
-    pub(super) fn elements(&self, value: &Value) -> TractResult<Vec<i64>> {
+    pub(super) fn elements(&self, value: &TypedValue) -> TractResult<Vec<i64>> {
         let count = value.ty.count().filter(|count| *count <= MAX_ELEMENTS);
         let count =
             usize::try_from(count.context("sizes of a constant are missing or too large")?)?;
@@ -90,7 +90,7 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the bytes of `count` elements in a record of the weight file, and their type.
-    fn stored(&self, offset: u64, count: usize) -> TractResult<(Kind, Vec<u8>)> {
+    fn stored(&self, offset: u64, count: usize) -> TractResult<(MilType, Vec<u8>)> {
         let blob = self.package.blob(self.frame.weights.program(), offset)?;
         let bits = bits_of(blob.kind).unwrap_or(dtype_of(blob.kind)?.size() * 8);
         let size = (count as u64)
@@ -107,11 +107,11 @@ impl Lowering<'_, '_> {
 
     /// Returns the elements of a constant of at most 8 bits each, or `None` for wider types.
     #[expect(clippy::cast_precision_loss, reason = "at most 8 bits")]
-    pub(super) fn codes(&self, value: &Value) -> TractResult<Option<Vec<f32>>> {
+    pub(super) fn codes(&self, value: &TypedValue) -> TractResult<Option<Vec<f32>>> {
         let kind = value.ty.kind;
-        let is_signed = matches!(kind, Kind::Int4 | Kind::Int8);
+        let is_signed = matches!(kind, MilType::Int4 | MilType::Int8);
         let bits = match kind {
-            Kind::Int8 | Kind::Uint8 => 8,
+            MilType::Int8 | MilType::Uint8 => 8,
             _ => match bits_of(kind) {
                 Some(bits) => u32::try_from(bits)?,
                 None => return Ok(None),
@@ -145,7 +145,7 @@ impl Lowering<'_, '_> {
 }
 
 /// Returns the first of the floats stored as bytes.
-pub(super) fn first_float(value: &Value, bytes: &[u8]) -> TractResult<f64> {
+pub(super) fn first_float(value: &TypedValue, bytes: &[u8]) -> TractResult<f64> {
     let floats = decode_halves(dtype_of(value.ty.kind)?, bytes)?;
     Ok(floats.first().copied().unwrap_or(0.0).into())
 }
@@ -161,19 +161,19 @@ fn decode_halves(dtype: DType, bytes: &[u8]) -> TractResult<Vec<f32>> {
 }
 
 /// Returns the number of bits of an element narrower than a byte.
-fn bits_of(kind: Kind) -> Option<u64> {
+fn bits_of(kind: MilType) -> Option<u64> {
     match kind {
-        Kind::Uint1 => Some(1),
-        Kind::Uint2 => Some(2),
-        Kind::Uint3 => Some(3),
-        Kind::Int4 | Kind::Uint4 => Some(4),
-        Kind::Uint6 => Some(6),
+        MilType::Uint1 => Some(1),
+        MilType::Uint2 => Some(2),
+        MilType::Uint3 => Some(3),
+        MilType::Int4 | MilType::Uint4 => Some(4),
+        MilType::Uint6 => Some(6),
         _ => None,
     }
 }
 
 /// Unpacks integers from bytes. Elements narrower than a byte are packed, lowest bits first.
-fn unpack_integers(kind: Kind, bytes: &[u8], count: usize) -> TractResult<Vec<i64>> {
+fn unpack_integers(kind: MilType, bytes: &[u8], count: usize) -> TractResult<Vec<i64>> {
     let bits = bits_of(kind).unwrap_or(dtype_of(kind)?.size() * 8);
     let needed = (count as u64).saturating_mul(bits).div_ceil(8);
     ensure!(
@@ -183,7 +183,7 @@ fn unpack_integers(kind: Kind, bytes: &[u8], count: usize) -> TractResult<Vec<i6
     );
     let signed = matches!(
         kind,
-        Kind::Int4 | Kind::Int8 | Kind::Int16 | Kind::Int32 | Kind::Int64
+        MilType::Int4 | MilType::Int8 | MilType::Int16 | MilType::Int32 | MilType::Int64
     );
     let element = |at: usize| {
         let mut value = 0_u64;

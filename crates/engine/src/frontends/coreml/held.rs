@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::constant::first_float;
-use super::{Lowering, Results, Value};
+use super::{Lowering, Results, TypedValue};
 use crate::graph::builder::{Wire, axes_of, axis_of};
 use crate::tensor::DType;
 use pkgtool_model::executorch::coreml::{Argument, Operation, ValueContent};
@@ -21,7 +21,7 @@ pub(super) enum Operand {
         is_number: bool,
     },
     /// A constant that has not been needed as a tensor yet.
-    Constant(Value),
+    Constant(TypedValue),
 }
 
 impl Lowering<'_, '_> {
@@ -292,7 +292,7 @@ impl Lowering<'_, '_> {
     ) -> TractResult<String> {
         match self.optional(operation, name)? {
             None => Ok(default.to_owned()),
-            Some(Operand::Constant(Value {
+            Some(Operand::Constant(TypedValue {
                 content: ValueContent::Texts(texts),
                 ..
             })) => Ok(texts.into_iter().next().unwrap_or_default()),

@@ -41,7 +41,7 @@ use crate::graph::table::{NodeTable, find};
 use crate::graph::weights::Weights;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::ByteRange;
-use pkgtool_model::executorch::coreml::{Kind, Operation, Package, Type, Value};
+use pkgtool_model::executorch::coreml::{MilType, Operation, PackageFunction, Type, TypedValue};
 
 use held::Operand;
 
@@ -82,7 +82,7 @@ pub(crate) fn is_supported(kind: &str) -> bool {
 /// A function being lowered.
 struct Lowering<'f, 'm> {
     frame: &'f mut Frame<'m>,
-    package: &'f Package,
+    package: &'f PackageFunction,
     rounding: Rounding,
     values: HashMap<String, Operand>,
     /// States by name: their index and current content.
@@ -90,12 +90,12 @@ struct Lowering<'f, 'm> {
 }
 
 /// Reads the package in a payload, or returns the standalone package.
-fn read(weights: &Weights, payload: ByteRange) -> Result<Arc<Package>, Failure> {
+fn read(weights: &Weights, payload: ByteRange) -> Result<Arc<PackageFunction>, Failure> {
     if let Some(package) = weights.package() {
         return Ok(package);
     }
     let named = |key: &str| weights.place(key);
-    Package::read(weights.program(), payload, &named)
+    PackageFunction::read(weights.program(), payload, &named)
         .map(Arc::new)
         .map_err(|error| Failure::new(error.to_string()))
 }
@@ -275,24 +275,27 @@ fn one(wire: Wire) -> Vec<Operand> {
 }
 
 /// Returns the dtype of a type's elements; elements narrower than a byte are stored in a byte.
-fn dtype_of(kind: Kind) -> TractResult<DType> {
+fn dtype_of(kind: MilType) -> TractResult<DType> {
     Ok(match kind {
-        Kind::Bool => DType::Bool,
-        Kind::Float16 => DType::Float16,
-        Kind::Bfloat16 => DType::Bfloat16,
-        Kind::Float32 => DType::Float32,
-        Kind::Float64 => DType::Float64,
-        Kind::Int4 | Kind::Int8 => DType::Int8,
-        Kind::Int16 => DType::Int16,
-        Kind::Int32 => DType::Int32,
-        Kind::Int64 => DType::Int64,
-        Kind::Uint1 | Kind::Uint2 | Kind::Uint3 | Kind::Uint4 | Kind::Uint6 | Kind::Uint8 => {
-            DType::Uint8
-        }
-        Kind::Uint16 => DType::Uint16,
-        Kind::Uint32 => DType::Uint32,
-        Kind::Uint64 => DType::Uint64,
-        Kind::Text | Kind::Unknown => bail!("invalid element type {kind:?}"),
+        MilType::Bool => DType::Bool,
+        MilType::Float16 => DType::Float16,
+        MilType::Bfloat16 => DType::Bfloat16,
+        MilType::Float32 => DType::Float32,
+        MilType::Float64 => DType::Float64,
+        MilType::Int4 | MilType::Int8 => DType::Int8,
+        MilType::Int16 => DType::Int16,
+        MilType::Int32 => DType::Int32,
+        MilType::Int64 => DType::Int64,
+        MilType::Uint1
+        | MilType::Uint2
+        | MilType::Uint3
+        | MilType::Uint4
+        | MilType::Uint6
+        | MilType::Uint8 => DType::Uint8,
+        MilType::Uint16 => DType::Uint16,
+        MilType::Uint32 => DType::Uint32,
+        MilType::Uint64 => DType::Uint64,
+        MilType::Text | MilType::Unknown => bail!("invalid element type {kind:?}"),
     })
 }
 

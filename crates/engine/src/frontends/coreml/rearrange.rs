@@ -4,7 +4,7 @@ use tract_onnx::tract_core::internal::*;
 
 use super::held::Operand;
 use super::shape::{INDEX, padded};
-use super::{Lowering, Operation, OperationTable, Results, Value, one};
+use super::{Lowering, Operation, OperationTable, Results, TypedValue, one};
 use crate::graph::builder::Wire;
 use crate::graph::operators::{gather_elements, ints, strides};
 use pkgtool_model::executorch::coreml::ValueContent;
@@ -221,7 +221,7 @@ fn reshape_like(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Resul
     let masks: Vec<bool> = masks
         .iter()
         .map(|held| match held {
-            Operand::Constant(Value {
+            Operand::Constant(TypedValue {
                 content: ValueContent::Bools(bools),
                 ..
             }) => Ok(bools.first() == Some(&true)),

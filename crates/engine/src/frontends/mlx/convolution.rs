@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Instruction, InstructionTable, Lowering};
+use super::{InstructionTable, Lowering, MlxInstruction};
 use crate::graph::builder::Builder;
 use crate::graph::calling::CallArg;
 
@@ -34,7 +34,7 @@ pub(super) const TABLE: InstructionTable = &[
 /// Lowers a convolution of `[batch, .., channels]` by `[out, .., in / groups]`.
 fn convolution(
     lowering: &mut Lowering<'_, '_>,
-    node: &Instruction,
+    node: &MlxInstruction,
     axes: &[&str],
     transposed: bool,
 ) -> TractResult<()> {

@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::joined::Arithmetic;
-use super::{Instruction, InstructionTable, Lowering, float_dtype, joint_dtype};
+use super::{InstructionTable, Lowering, MlxInstruction, float_dtype, joint_dtype};
 use crate::graph::builder::Wire;
 use crate::graph::calling::CallArg;
 use crate::graph::table::{look_up, names_of};
@@ -82,7 +82,7 @@ const COMPARISONS: [(&str, &str); 8] = [
 ];
 const COMPARISON_KINDS: &[&str] = &names_of(&COMPARISONS);
 
-fn operator_of(table: &[(&str, &'static str)], node: &Instruction) -> TractResult<&'static str> {
+fn operator_of(table: &[(&str, &'static str)], node: &MlxInstruction) -> TractResult<&'static str> {
     look_up(table, node.kind).context("unsupported instruction")
 }
 
@@ -226,7 +226,7 @@ fn clamp_by_constant(
 
 fn sum(
     lowering: &mut Lowering<'_, '_>,
-    node: &Instruction,
+    node: &MlxInstruction,
     step: Arithmetic,
     name: &str,
 ) -> TractResult<()> {
@@ -239,7 +239,7 @@ fn sum(
 }
 
 /// Rounds to `decimals` decimals; negative numbers round to a power of ten. Ties go to even.
-fn round(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn round(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let decimals = i32::try_from(lowering.int(node, "decimals")?)?;
     if decimals == 0 || (decimals > 0 && !x.dtype.is_float()) {
@@ -266,7 +266,7 @@ fn round(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()>
 }
 
 /// Computes `log(exp(a) + exp(b))`.
-fn log_add_exp(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn log_add_exp(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let [a, b] = lowering.pair(node)?;
     let dtype = float_dtype(joint_dtype(a, b));
     let builder = &mut lowering.frame.builder;

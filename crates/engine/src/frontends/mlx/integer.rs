@@ -3,7 +3,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Field, Instruction, InstructionTable, Lowering};
+use super::{InstructionField, InstructionTable, Lowering, MlxInstruction};
 use crate::graph::builder::axis_of;
 use crate::graph::calling::{CallArg, CallResult};
 use crate::graph::frame::{RuntimeNumber, Slot};
@@ -51,9 +51,9 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the number in a field: a literal, or the content of a value slot.
-    pub(super) fn given(&self, node: &Instruction, name: &str) -> TractResult<Slot> {
+    pub(super) fn given(&self, node: &MlxInstruction, name: &str) -> TractResult<Slot> {
         match node.fields.get(name) {
-            Some(Field::Number(number)) => self.number(*number),
+            Some(InstructionField::Number(number)) => self.number(*number),
             _ => bail!("missing field `{name}`"),
         }
     }
@@ -77,7 +77,7 @@ pub(super) fn distance(start: &Slot, stop: &Slot) -> Option<TDim> {
     }
 }
 
-fn binary(lowering: &mut Lowering<'_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+fn binary(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, name: &str) -> TractResult<()> {
     let (a, b) = (lowering.given(node, "a")?, lowering.given(node, "b")?);
     let args = vec![argument(a)?, argument(b)?];
     called(lowering, node, name, args)
@@ -86,7 +86,7 @@ fn binary(lowering: &mut Lowering<'_, '_>, node: &Instruction, name: &str) -> Tr
 /// Divides sizes or numbers computed at run time, always rounding down.
 fn divided(
     lowering: &mut Lowering<'_, '_>,
-    node: &Instruction,
+    node: &MlxInstruction,
     name: &str,
     divide: fn(i64, i64) -> Option<i64>,
 ) -> TractResult<()> {
@@ -134,7 +134,7 @@ pub(super) fn argument(slot: Slot) -> TractResult<CallArg> {
 /// Calls an operator that returns a number, and writes it.
 fn called(
     lowering: &mut Lowering<'_, '_>,
-    node: &Instruction,
+    node: &MlxInstruction,
     name: &str,
     args: Vec<CallArg>,
 ) -> TractResult<()> {
@@ -147,9 +147,9 @@ fn called(
 }
 
 /// Writes a value slot.
-fn value(lowering: &mut Lowering<'_, '_>, node: &Instruction, given: Slot) -> TractResult<()> {
+fn value(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, given: Slot) -> TractResult<()> {
     match node.fields.get("out") {
-        Some(Field::Value(slot)) => {
+        Some(InstructionField::Value(slot)) => {
             lowering.values.insert(*slot, given);
             Ok(())
         }

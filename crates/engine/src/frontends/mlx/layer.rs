@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::{Instruction, InstructionTable, Lowering, Slot, float_dtype};
+use super::{InstructionTable, Lowering, MlxInstruction, Slot, float_dtype};
 use crate::graph::attention::Attention;
 use crate::graph::builder::{Builder, Wire};
 use crate::graph::calling::{CallArg, CallResult};
@@ -54,7 +54,7 @@ pub(super) const TABLE: InstructionTable = &[
 ];
 
 /// Computes `alpha · (mat1 · mat2) + beta · bias`.
-fn addmm(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn addmm(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let (a, b) = (
         lowering.tensor(node, "mat1")?,
         lowering.tensor(node, "mat2")?,
@@ -85,7 +85,7 @@ fn addmm(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()>
     lowering.write_output(node, wire)
 }
 
-fn attention(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn attention(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let queries = lowering.tensor(node, "q")?;
     let (keys, values) = (lowering.tensor(node, "k")?, lowering.tensor(node, "v")?);
     let mask = lowering.optional(node, "mask")?;

@@ -34,10 +34,10 @@ use crate::tensor::DType;
 use joined::FusionState;
 use pkgtool_model::executorch::ConstantData;
 use pkgtool_model::executorch::body::ByteRange;
-use pkgtool_model::executorch::mlx::{self, Field, Graph, Instruction, Number};
+use pkgtool_model::executorch::mlx::{self, InstructionField, MlxGraph, MlxInstruction, Number};
 
 /// Lowers an instruction and writes its output slots.
-type LowerInstruction = fn(&mut Lowering<'_, '_>, &Instruction) -> TractResult<()>;
+type LowerInstruction = fn(&mut Lowering<'_, '_>, &MlxInstruction) -> TractResult<()>;
 
 /// Instructions by kind.
 type InstructionTable = NodeTable<LowerInstruction>;
@@ -59,15 +59,15 @@ const INSTRUCTION_TABLES: [InstructionTable; 11] = [
 /// A graph being lowered.
 struct Lowering<'f, 'm> {
     frame: &'f mut Frame<'m>,
-    graph: &'f Graph,
+    graph: &'f MlxGraph,
     rounding: Rounding,
     tensors: HashMap<u32, Wire>,
     values: HashMap<u32, Slot>,
     joined: FusionState,
 }
 
-fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
-    Graph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
+fn read(weights: &Weights, payload: ByteRange) -> Result<MlxGraph, Failure> {
+    MlxGraph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Returns the kinds of a payload's unsupported instructions.
@@ -127,13 +127,13 @@ impl Lowering<'_, '_> {
         for (slot, &value) in self.graph.inputs.iter().zip(args) {
             let given = self.frame.slot(value)?;
             match (slot, given) {
-                (mlx::Slot::Tensor(slot), Slot::Tensor(wire)) => {
+                (mlx::MlxSlot::Tensor(slot), Slot::Tensor(wire)) => {
                     let (dtype, _) = self.declared(*slot)?;
                     let dtype = self.rounding.computed_dtype(dtype);
                     let wire = self.builder().cast(wire, dtype)?;
                     self.tensors.insert(*slot, wire);
                 }
-                (mlx::Slot::Value(slot), given) => {
+                (mlx::MlxSlot::Value(slot), given) => {
                     self.values.insert(*slot, given);
                 }
                 _ => bail!("an input is not a tensor"),
@@ -142,13 +142,13 @@ impl Lowering<'_, '_> {
         Ok(())
     }
 
-    fn output(&mut self, slot: mlx::Slot, value: usize) -> TractResult<()> {
+    fn output(&mut self, slot: mlx::MlxSlot, value: usize) -> TractResult<()> {
         match slot {
-            mlx::Slot::Tensor(slot) => {
+            mlx::MlxSlot::Tensor(slot) => {
                 let wire = self.slot(slot)?;
                 self.frame.set_tensor(value, wire)
             }
-            mlx::Slot::Value(slot) => {
+            mlx::MlxSlot::Value(slot) => {
                 let given = self.values.get(&slot).cloned();
                 let given = given.context("an output is not computed")?;
                 self.frame.write(value, given);
@@ -214,23 +214,25 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the tensor of a field.
-    fn tensor(&mut self, node: &Instruction, name: &str) -> TractResult<Wire> {
+    fn tensor(&mut self, node: &MlxInstruction, name: &str) -> TractResult<Wire> {
         let wire = self.optional(node, name)?;
         wire.with_context(|| format!("missing field `{name}`"))
     }
 
     /// Returns the tensor of a field, if it is present.
-    fn optional(&mut self, node: &Instruction, name: &str) -> TractResult<Option<Wire>> {
+    fn optional(&mut self, node: &MlxInstruction, name: &str) -> TractResult<Option<Wire>> {
         match node.fields.get(name) {
-            Some(Field::Tensor(slot)) => self.slot(*slot).map(Some),
+            Some(InstructionField::Tensor(slot)) => self.slot(*slot).map(Some),
             _ => Ok(None),
         }
     }
 
     /// Returns the tensors of a field.
-    fn tensors(&mut self, node: &Instruction, name: &str) -> TractResult<Vec<Wire>> {
+    fn tensors(&mut self, node: &MlxInstruction, name: &str) -> TractResult<Vec<Wire>> {
         match node.fields.get(name) {
-            Some(Field::Tensors(slots)) => slots.iter().map(|slot| self.slot(*slot)).collect(),
+            Some(InstructionField::Tensors(slots)) => {
+                slots.iter().map(|slot| self.slot(*slot)).collect()
+            }
             _ => bail!("missing field `{name}`"),
         }
     }
@@ -248,9 +250,9 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns a size or another integer.
-    fn dim(&self, node: &Instruction, name: &str) -> TractResult<TDim> {
+    fn dim(&self, node: &MlxInstruction, name: &str) -> TractResult<TDim> {
         match node.fields.get(name) {
-            Some(Field::Number(number)) => self.dim_of(*number),
+            Some(InstructionField::Number(number)) => self.dim_of(*number),
             _ => bail!("missing field `{name}`"),
         }
     }
@@ -263,19 +265,19 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns an integer.
-    fn int(&self, node: &Instruction, name: &str) -> TractResult<i64> {
+    fn int(&self, node: &MlxInstruction, name: &str) -> TractResult<i64> {
         Ok(self.dim(node, name)?.to_i64()?)
     }
 
     /// Returns a flag.
-    fn flag(&self, node: &Instruction, name: &str) -> TractResult<bool> {
+    fn flag(&self, node: &MlxInstruction, name: &str) -> TractResult<bool> {
         Ok(self.int(node, name)? != 0)
     }
 
     /// Returns a number.
     #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
-    fn float(&self, node: &Instruction, name: &str) -> TractResult<f64> {
-        let Some(Field::Number(number)) = node.fields.get(name) else {
+    fn float(&self, node: &MlxInstruction, name: &str) -> TractResult<f64> {
+        let Some(InstructionField::Number(number)) = node.fields.get(name) else {
             bail!("missing field `{name}`");
         };
         match self.number(*number)? {
@@ -286,22 +288,24 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the sizes of a list; a missing list is empty.
-    fn dims(&self, node: &Instruction, name: &str) -> TractResult<Vec<TDim>> {
+    fn dims(&self, node: &MlxInstruction, name: &str) -> TractResult<Vec<TDim>> {
         match node.fields.get(name) {
-            Some(Field::Numbers(numbers)) => numbers.iter().map(|n| self.dim_of(*n)).collect(),
+            Some(InstructionField::Numbers(numbers)) => {
+                numbers.iter().map(|n| self.dim_of(*n)).collect()
+            }
             None => Ok(Vec::new()),
             Some(_) => bail!("field `{name}` is not a list"),
         }
     }
 
     /// Returns the integers of a list; a missing list is empty.
-    fn ints(&self, node: &Instruction, name: &str) -> TractResult<Vec<i64>> {
+    fn ints(&self, node: &MlxInstruction, name: &str) -> TractResult<Vec<i64>> {
         let dims = self.dims(node, name)?;
         dims.iter().map(|dim| Ok(dim.to_i64()?)).collect()
     }
 
     /// Returns the dtype for a code in a field, if it is present.
-    fn dtype_field(&self, node: &Instruction, name: &str) -> TractResult<Option<DType>> {
+    fn dtype_field(&self, node: &MlxInstruction, name: &str) -> TractResult<Option<DType>> {
         if !node.fields.contains_key(name) {
             return Ok(None);
         }
@@ -344,7 +348,7 @@ impl Lowering<'_, '_> {
     /// Calls an operator of the table whose tensor is the result of an instruction.
     fn call(
         &mut self,
-        node: &Instruction,
+        node: &MlxInstruction,
         name: &str,
         args: Vec<CallArg>,
         dtype: DType,
@@ -354,14 +358,14 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the tensors of the fields `a` and `b`.
-    fn pair(&mut self, node: &Instruction) -> TractResult<[Wire; 2]> {
+    fn pair(&mut self, node: &MlxInstruction) -> TractResult<[Wire; 2]> {
         Ok([self.tensor(node, "a")?, self.tensor(node, "b")?])
     }
 
     /// Writes the slot of the field `out`.
-    fn write_output(&mut self, node: &Instruction, wire: Wire) -> TractResult<()> {
+    fn write_output(&mut self, node: &MlxInstruction, wire: Wire) -> TractResult<()> {
         match node.fields.get("out") {
-            Some(Field::Tensor(slot)) => {
+            Some(InstructionField::Tensor(slot)) => {
                 self.tensors.insert(*slot, wire);
                 Ok(())
             }
@@ -375,9 +379,9 @@ impl Lowering<'_, '_> {
 }
 
 /// Returns the text of a field.
-fn text<'n>(node: &'n Instruction, name: &str) -> TractResult<&'n str> {
+fn text<'n>(node: &'n MlxInstruction, name: &str) -> TractResult<&'n str> {
     match node.fields.get(name) {
-        Some(Field::Text(text)) => Ok(text),
+        Some(InstructionField::Text(text)) => Ok(text),
         _ => bail!("missing field `{name}`"),
     }
 }

@@ -5,7 +5,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::integer::{argument, distance};
-use super::{Field, Instruction, InstructionTable, Lowering};
+use super::{InstructionField, InstructionTable, Lowering, MlxInstruction};
 use crate::graph::builder::{Wire, axis_of};
 use crate::graph::calling::{CallArg, CallResult};
 use crate::graph::datum_type;
@@ -25,10 +25,10 @@ pub(super) const TABLE: InstructionTable = &[
     (&["ARange"], range),
 ];
 
-fn split(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn split(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let mut sizes = lowering.dims(node, "sizes")?;
-    let Some(Field::Tensors(slots)) = node.fields.get("outs") else {
+    let Some(InstructionField::Tensors(slots)) = node.fields.get("outs") else {
         bail!("missing field `outs`");
     };
     // A single size applies to all parts except possibly the last one.
@@ -76,7 +76,7 @@ fn resolve_position(place: i64, size: usize) -> TractResult<usize> {
 }
 
 /// Lowers a slice of a dimension, possibly backwards.
-fn slice(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn slice(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
@@ -156,7 +156,7 @@ fn constant_slice(
 }
 
 /// Replaces a part of one dimension of a tensor by another tensor.
-fn update(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn update(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let into = lowering.tensor(node, "dst")?;
     let part = lowering.tensor(node, "update")?;
     let shape = lowering.shape(into)?;
@@ -221,7 +221,7 @@ fn copy_rows(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Ten
 }
 
 /// Lowers a range of integers.
-fn range(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn range(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let [start, stop, step] = ["start", "stop", "step"].map(|name| lowering.given(node, name));
     let (start, stop, step) = (start?, stop?, step?);
     let dtype = lowering.dtype_field(node, "scalar_type")?;

@@ -5,7 +5,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::{Instruction, InstructionTable, Lowering};
+use super::{InstructionTable, Lowering, MlxInstruction};
 use crate::graph::builder::Wire;
 use crate::graph::product::matrix_product;
 use crate::tensor::DType;
@@ -139,7 +139,7 @@ fn unpack_codes(words: &Tensor, bits: usize, mode: QuantMode) -> TractResult<Ten
 }
 
 /// Dequantises words: `code · scale + bias`, in float32.
-pub(super) fn real(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<Wire> {
+pub(super) fn real(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<Wire> {
     let bits = usize::try_from(lowering.int(node, "bits")?)?;
     let mode = QuantMode::read(super::text(node, "mode")?, bits)?;
     let group = lowering.int(node, "group_size")?;

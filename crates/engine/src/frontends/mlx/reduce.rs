@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Instruction, InstructionTable, Lowering, Slot, float_dtype};
+use super::{InstructionTable, Lowering, MlxInstruction, Slot, float_dtype};
 use crate::graph::builder::{Wire, axes_of, axis_of};
 use crate::graph::calling::{CallArg, CallResult};
 use crate::graph::table::{look_up, names_of};
@@ -66,7 +66,11 @@ pub(super) const TABLE: InstructionTable = &[
 ];
 
 /// Returns the dimensions to reduce; all dimensions if the field is empty.
-fn all_axes(lowering: &Lowering<'_, '_>, node: &Instruction, x: Wire) -> TractResult<Vec<usize>> {
+fn all_axes(
+    lowering: &Lowering<'_, '_>,
+    node: &MlxInstruction,
+    x: Wire,
+) -> TractResult<Vec<usize>> {
     let rank = lowering.shape(x)?.len();
     let axes = lowering.ints(node, "axes")?;
     if axes.is_empty() {
@@ -95,7 +99,7 @@ fn sum_dtype(dtype: DType) -> DType {
     }
 }
 
-fn variance(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<Wire> {
+fn variance(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<Wire> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let less = lowering.int(node, "ddof")?;
@@ -104,7 +108,7 @@ fn variance(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<
     lowering.aten("aten::var.correction_out", args, float_dtype(x.dtype))
 }
 
-fn product(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn product(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let dtype = sum_dtype(x.dtype);
@@ -121,7 +125,7 @@ fn product(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<(
 }
 
 /// Computes the median, or the mean of the middle two elements; NaN if any element is NaN.
-fn median(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn median(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let keep = lowering.flag(node, "keepdims")?;
@@ -173,7 +177,7 @@ fn median_of(line: &[f32]) -> f32 {
 }
 
 /// Lowers a cumulative sum, possibly in reverse or exclusive.
-fn cumulative_sum(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn cumulative_sum(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
@@ -210,7 +214,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractR
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn reduction_args(
     lowering: &Lowering<'_, '_>,
-    node: &Instruction,
+    node: &MlxInstruction,
     x: Wire,
     with_dtype: bool,
 ) -> TractResult<Vec<CallArg>> {
@@ -223,7 +227,7 @@ fn reduction_args(
     Ok(args)
 }
 
-fn extreme(lowering: &mut Lowering<'_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
+fn extreme(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, name: &str) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let keep = lowering.flag(node, "keepdims")?;
@@ -232,7 +236,7 @@ fn extreme(lowering: &mut Lowering<'_, '_>, node: &Instruction, name: &str) -> T
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
-fn log_sum_exp(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn log_sum_exp(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let float = float_dtype(x.dtype);
     let axes = lowering.ints(node, "axes")?;
@@ -250,7 +254,7 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResu
 }
 
 /// Sorts a tensor. Returns the sorted values, or the positions of their elements before sorting.
-fn sorted(lowering: &mut Lowering<'_, '_>, node: &Instruction, which: usize) -> TractResult<()> {
+fn sorted(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, which: usize) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let args = vec![x.into(), axis.into(), false.into()];

@@ -3,7 +3,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Field, Instruction, InstructionTable, Lowering, Number};
+use super::{InstructionField, InstructionTable, Lowering, MlxInstruction, Number};
 use crate::tensor::DType;
 
 /// The instructions of this file.
@@ -22,7 +22,7 @@ struct Rotation {
     base: f32,
 }
 
-fn rope(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn rope(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     #[expect(
@@ -47,11 +47,11 @@ fn rope(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> 
         turn.size
     );
     let offset = match node.fields.get("offset") {
-        Some(Field::Number(Number::Tensor(slot))) => {
+        Some(InstructionField::Number(Number::Tensor(slot))) => {
             let wire = lowering.slot(*slot)?;
             lowering.frame.builder.cast(wire, DType::Int64)?.outlet
         }
-        Some(Field::Number(number)) => {
+        Some(InstructionField::Number(number)) => {
             let slot = lowering.number(*number)?;
             lowering.as_tensor(&slot)?
         }

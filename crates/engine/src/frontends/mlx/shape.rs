@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
-use super::{Instruction, InstructionTable, Lowering, Slot, joint_dtype};
+use super::{InstructionTable, Lowering, MlxInstruction, Slot, joint_dtype};
 use crate::graph::builder::{Wire, axes_of, axis_of};
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -123,7 +123,7 @@ pub(super) const TABLE: InstructionTable = &[
 /// Keeps the part of a matrix below or above a diagonal.
 fn triangle(
     lowering: &mut Lowering<'_, '_>,
-    node: &Instruction,
+    node: &MlxInstruction,
     x: Wire,
     name: &str,
 ) -> TractResult<()> {
@@ -132,7 +132,7 @@ fn triangle(
 }
 
 /// Lowers padding by a constant number or by the border elements.
-fn pad(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn pad(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let pads = lowering.ints(node, "pad_width")?;
     let (pairs, _) = pads.as_chunks::<2>();
@@ -163,7 +163,11 @@ fn pad(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
     lowering.write_output(node, wire)
 }
 
-fn filled(lowering: &mut Lowering<'_, '_>, node: &Instruction, shape: &[TDim]) -> TractResult<()> {
+fn filled(
+    lowering: &mut Lowering<'_, '_>,
+    node: &MlxInstruction,
+    shape: &[TDim],
+) -> TractResult<()> {
     let value = lowering.given(node, "v")?;
     let dtype = match (
         lowering.dtype_field(node, "scalar_type")?,
@@ -188,7 +192,7 @@ fn filled(lowering: &mut Lowering<'_, '_>, node: &Instruction, shape: &[TDim]) -
 
 fn join_tensors(
     lowering: &mut Lowering<'_, '_>,
-    node: &Instruction,
+    node: &MlxInstruction,
     name: &str,
 ) -> TractResult<()> {
     let wires = lowering.tensors(node, "tensors")?;
@@ -205,7 +209,7 @@ fn join_tensors(
 }
 
 /// Repeats each element along a dimension.
-fn repeat(lowering: &mut Lowering<'_, '_>, node: &Instruction) -> TractResult<()> {
+fn repeat(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let times = lowering.dim(node, "repeats")?;
     let mut shape = lowering.shape(x)?;

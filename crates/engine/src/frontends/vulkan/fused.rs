@@ -12,7 +12,7 @@ use crate::graph::calling::{CallArg, CallResult};
 use crate::graph::frame::Slot;
 use crate::graph::table::{NodeTable, find as find_row};
 use crate::tensor::DType;
-use pkgtool_model::executorch::vulkan::Value;
+use pkgtool_model::executorch::vulkan::VulkanValue;
 
 /// Lowers a call. Receives the arguments, then the result.
 type LowerCall = fn(&mut Lowering<'_>, &[usize], usize) -> Written;
@@ -268,7 +268,7 @@ fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written 
         lowering.tensor(at(args, 0)?)?,
         lowering.tensor(at(args, 1)?)?,
     );
-    let Value::Double(epsilon) = lowering.graph.values[at(args, 2)?] else {
+    let VulkanValue::Double(epsilon) = lowering.graph.values[at(args, 2)?] else {
         bail!("epsilon is not a number");
     };
     let mut caller = lowering.caller();

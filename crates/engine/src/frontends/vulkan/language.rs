@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::args::at;
-use super::{Lowering, Value, Written};
+use super::{Lowering, VulkanValue, Written};
 use crate::graph::attention::Attention;
 use crate::graph::builder::Wire;
 use crate::graph::calling::{CallArg, CallResult};
@@ -24,7 +24,7 @@ pub(super) fn attention(lowering: &mut Lowering<'_>, args: &[usize], out: usize)
         values: values?,
         mask,
         scale: match lowering.graph.values[scale] {
-            Value::Null => None,
+            VulkanValue::Null => None,
             _ => Some(lowering.double(scale)?),
         },
     };

@@ -25,14 +25,14 @@ use crate::graph::guard::{Failure, guarded};
 use crate::graph::weights::Weights;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::ByteRange;
-use pkgtool_model::executorch::vulkan::{Call, Graph, Value};
+use pkgtool_model::executorch::vulkan::{VulkanCall, VulkanGraph, VulkanValue};
 
 /// The result of lowering a call, which writes the call's results itself.
 type Written = TractResult<()>;
 
 /// A graph being lowered.
 struct Lowering<'g> {
-    graph: &'g Graph,
+    graph: &'g VulkanGraph,
     weights: &'g Weights,
     builder: &'g mut Builder,
     rounding: Rounding,
@@ -49,8 +49,8 @@ pub(crate) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
         .collect())
 }
 
-fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
-    Graph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
+fn read(weights: &Weights, payload: ByteRange) -> Result<VulkanGraph, Failure> {
+    VulkanGraph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
 }
 
 fn is_supported(name: &str) -> bool {
@@ -125,7 +125,7 @@ struct Cache {
 fn overwritten_constants(
     frame: &mut Frame<'_>,
     scope: &str,
-    graph: &Graph,
+    graph: &VulkanGraph,
 ) -> TractResult<Vec<Cache>> {
     let mut caches: Vec<Cache> = Vec::new();
     for call in &graph.calls {
@@ -134,7 +134,7 @@ fn overwritten_constants(
             if caches.iter().any(|cache| cache.value == value) {
                 continue;
             }
-            let Value::Tensor(tensor) = &graph.values[value] else {
+            let VulkanValue::Tensor(tensor) = &graph.values[value] else {
                 bail!("value {value} is not a tensor");
             };
             // A cache that is passed in belongs to the caller, who decides whether it is kept.
@@ -172,7 +172,7 @@ impl Lowering<'_> {
 
     /// Returns the dtype in which a tensor is stored.
     fn dtype(&self, value: usize) -> TractResult<DType> {
-        let Value::Tensor(tensor) = &self.graph.values[value] else {
+        let VulkanValue::Tensor(tensor) = &self.graph.values[value] else {
             bail!("value {value} is not a tensor");
         };
         let dtype = dtype_of_element(&tensor.element)?;
@@ -185,7 +185,7 @@ impl Lowering<'_> {
             return Ok(slot.clone());
         }
         let graph = self.graph;
-        let Value::Tensor(tensor) = &graph.values[value] else {
+        let VulkanValue::Tensor(tensor) = &graph.values[value] else {
             bail!("value {value} is read before it is computed");
         };
         let Some(data) = &tensor.data else {
@@ -220,18 +220,18 @@ impl Lowering<'_> {
     /// Returns a value as an argument.
     fn arg(&mut self, value: usize) -> TractResult<CallArg> {
         Ok(match &self.graph.values[value] {
-            Value::Null => CallArg::None,
-            Value::Int(int) => CallArg::from(*int),
-            Value::Double(double) => CallArg::Double(*double),
-            Value::Bool(bool) => CallArg::Bool(*bool),
-            Value::Text(text) => CallArg::Text(text.clone()),
-            Value::Ints(ints) => CallArg::from(ints.as_slice()),
-            Value::Doubles(doubles) => CallArg::Doubles(doubles.clone()),
-            Value::Bools(bools) => {
+            VulkanValue::Null => CallArg::None,
+            VulkanValue::Int(int) => CallArg::from(*int),
+            VulkanValue::Double(double) => CallArg::Double(*double),
+            VulkanValue::Bool(bool) => CallArg::Bool(*bool),
+            VulkanValue::Text(text) => CallArg::Text(text.clone()),
+            VulkanValue::Ints(ints) => CallArg::from(ints.as_slice()),
+            VulkanValue::Doubles(doubles) => CallArg::Doubles(doubles.clone()),
+            VulkanValue::Bools(bools) => {
                 CallArg::Ints(bools.iter().map(|&bool| i64::from(bool).to_dim()).collect())
             }
-            Value::Values(values) => self.list(values)?,
-            Value::Tensor(_) | Value::Symbol(_) => match self.slot(value)? {
+            VulkanValue::Values(values) => self.list(values)?,
+            VulkanValue::Tensor(_) | VulkanValue::Symbol(_) => match self.slot(value)? {
                 Slot::Tensor(wire) => CallArg::Tensor(wire),
                 Slot::Int(dim) => CallArg::Int(dim),
                 Slot::Number(number) => CallArg::Number(number),
@@ -245,11 +245,15 @@ impl Lowering<'_> {
     /// Returns a list of values: sizes, or tensors of which some may be absent.
     fn list(&mut self, values: &[usize]) -> TractResult<CallArg> {
         let graph = self.graph;
-        let is_size =
-            |value: &usize| matches!(graph.values[*value], Value::Int(_) | Value::Symbol(_));
+        let is_size = |value: &usize| {
+            matches!(
+                graph.values[*value],
+                VulkanValue::Int(_) | VulkanValue::Symbol(_)
+            )
+        };
         if values.iter().all(is_size) {
             let sizes = values.iter().map(|&value| match &graph.values[value] {
-                Value::Int(int) => Ok(int.to_dim()),
+                VulkanValue::Int(int) => Ok(int.to_dim()),
                 _ => match self.slot(value)? {
                     Slot::Int(dim) => Ok(dim),
                     _ => bail!("value {value} is known only at run time"),
@@ -258,7 +262,7 @@ impl Lowering<'_> {
             return Ok(CallArg::Ints(sizes.collect::<TractResult<_>>()?));
         }
         let tensors = values.iter().map(|&value| match graph.values[value] {
-            Value::Null => Ok(None),
+            VulkanValue::Null => Ok(None),
             _ => self.tensor(value).map(Some),
         });
         Ok(CallArg::Optional(tensors.collect::<TractResult<_>>()?))
@@ -278,7 +282,7 @@ impl Lowering<'_> {
     }
 
     /// Lowers one call.
-    fn call(&mut self, call: &Call) -> TractResult<()> {
+    fn call(&mut self, call: &VulkanCall) -> TractResult<()> {
         let Some((&result, args)) = call.args.split_last() else {
             bail!("a call has no result");
         };
@@ -293,11 +297,11 @@ impl Lowering<'_> {
             .map(|arg| arg.map(tensors))
             .collect::<TractResult<_>>()?;
         let results = match &self.graph.values[result] {
-            Value::Values(values) => values.clone(),
+            VulkanValue::Values(values) => values.clone(),
             _ => vec![result],
         };
         let dtypes = results.iter().map(|&value| match self.graph.values[value] {
-            Value::Tensor(_) => self.dtype(value).map(Some),
+            VulkanValue::Tensor(_) => self.dtype(value).map(Some),
             _ => Ok(None),
         });
         let dtypes: Vec<Option<DType>> = dtypes.collect::<TractResult<_>>()?;

@@ -9,7 +9,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::args::{at, with_bias};
-use super::{Lowering, Value, Written};
+use super::{Lowering, VulkanValue, Written};
 use crate::graph::builder::{Builder, Wire, check_rank, ranked};
 use crate::graph::calling::CallArg;
 use crate::graph::kernel::Kernel;
@@ -26,17 +26,17 @@ struct QuantParams {
 impl Lowering<'_> {
     pub(super) fn double(&self, value: usize) -> TractResult<f64> {
         match self.graph.values[value] {
-            Value::Double(double) => Ok(double),
+            VulkanValue::Double(double) => Ok(double),
             #[expect(clippy::cast_precision_loss, reason = "a small number")]
-            Value::Int(int) => Ok(int as f64),
+            VulkanValue::Int(int) => Ok(int as f64),
             _ => bail!("value {value} is not a number"),
         }
     }
 
     pub(super) fn int(&self, value: usize) -> TractResult<i64> {
         match self.graph.values[value] {
-            Value::Int(int) => Ok(int),
-            Value::Bool(bool) => Ok(bool.into()),
+            VulkanValue::Int(int) => Ok(int),
+            VulkanValue::Bool(bool) => Ok(bool.into()),
             _ => bail!("value {value} is not an integer"),
         }
     }
@@ -58,7 +58,7 @@ impl Lowering<'_> {
 
     /// Returns the first elements of a bias, if it is present.
     pub(super) fn bias(&mut self, value: usize, count: usize) -> TractResult<Option<Arc<Tensor>>> {
-        if matches!(self.graph.values[value], Value::Null) {
+        if matches!(self.graph.values[value], VulkanValue::Null) {
             return Ok(None);
         }
         let (floats, _) = self.floats(value)?;
@@ -102,7 +102,7 @@ impl Lowering<'_> {
     }
 
     fn activated(&mut self, wire: Wire, activation: usize) -> TractResult<Wire> {
-        let Value::Text(name) = &self.graph.values[activation] else {
+        let VulkanValue::Text(name) = &self.graph.values[activation] else {
             bail!("the name of the activation is missing");
         };
         match name.as_str() {
@@ -278,7 +278,7 @@ fn round_rows(
 /// Matches `torchao.choose_qparams_affine`, asymmetric.
 pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
     let mapping = at(args, 1)?;
-    let Value::Text(mapping) = &lowering.graph.values[mapping] else {
+    let VulkanValue::Text(mapping) = &lowering.graph.values[mapping] else {
         bail!("the mapping is missing");
     };
     ensure!(mapping == "ASYMMETRIC", "unsupported mapping `{mapping}`");
@@ -289,10 +289,10 @@ pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) ->
     );
     let epsilon = match lowering.graph.values[at(args, 6)?] {
         #[expect(clippy::cast_possible_truncation, reason = "computed in float32")]
-        Value::Double(epsilon) => epsilon as f32,
+        VulkanValue::Double(epsilon) => epsilon as f32,
         _ => f32::EPSILON,
     };
-    let Value::Values(results) = &lowering.graph.values[out] else {
+    let VulkanValue::Values(results) = &lowering.graph.values[out] else {
         bail!("expected two results, got one");
     };
     let &[scales, zeros] = results.as_slice() else {
@@ -418,7 +418,7 @@ pub(super) fn convolution(
     let wire = lowering.real(args[0], steps)?;
     let (mut scales, _) = lowering.floats(args[5])?;
     let codes = lowering.floats(args[3])?;
-    let Value::Ints(kernel) = &lowering.graph.values[args[9]] else {
+    let VulkanValue::Ints(kernel) = &lowering.graph.values[args[9]] else {
         bail!("the kernel size is missing");
     };
     let &[height, width] = ranked(kernel, "a kernel")?;

@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::args::at;
-use super::{Lowering, Value, Written};
+use super::{Lowering, VulkanValue, Written};
 use crate::graph::builder::{Wire, check_rank, ranked};
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -118,7 +118,7 @@ pub(super) fn rotate_interleaved(
 /// Returns both results of a call.
 fn two_results(lowering: &Lowering<'_>, out: usize) -> TractResult<[usize; 2]> {
     match &lowering.graph.values[out] {
-        Value::Values(values) => match values.as_slice() {
+        VulkanValue::Values(values) => match values.as_slice() {
             &[first, second] => Ok([first, second]),
             _ => bail!(
                 "wrong number of results: got {}, expected two",

@@ -18,7 +18,7 @@ use pkgtool_kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
 use pkgtool_kernels::bytes::pool::{Mean, MeanRounding, max_pool};
 use pkgtool_kernels::window::WindowPositions;
 use pkgtool_kernels::{Cpu, Split};
-use pkgtool_model::executorch::xnnpack::{BinaryKind, Pool};
+use pkgtool_model::executorch::xnnpack::{BinaryKind, PoolWindow};
 
 /// Returns the integers of a grid to which a node's result is clamped.
 pub(super) fn clamp_range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
@@ -276,7 +276,7 @@ impl Lowering<'_> {
     /// Lowers max pooling. Returns whether input and output are quantised.
     pub(super) fn bytes_max_pool(
         &mut self,
-        pool: &Pool,
+        pool: &PoolWindow,
         clamp: Option<(f32, f32)>,
     ) -> TractResult<bool> {
         self.bytes_moved([pool.input, pool.output], clamp, |lowering, input| {

@@ -6,10 +6,10 @@ use crate::graph::elements::sizes;
 use crate::graph::weights::Weights;
 use crate::tensor::{DType, byte_size};
 use pkgtool_kernels::rows::Bits;
-use pkgtool_model::executorch::xnnpack::{Datatype, Quantization, Scales, Value};
+use pkgtool_model::executorch::xnnpack::{Datatype, Quantization, Scales, XnnpackValue};
 
 /// Reads a constant.
-pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>> {
+pub(super) fn read(weights: &Weights, value: &XnnpackValue) -> TractResult<Arc<Tensor>> {
     let Some(data) = &value.data else {
         bail!("a constant has no data")
     };
@@ -32,7 +32,7 @@ pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>>
 }
 
 /// Reads the bytes of an integer constant, as many as its sizes require.
-fn stored(weights: &Weights, value: &Value) -> TractResult<Vec<u8>> {
+fn stored(weights: &Weights, value: &XnnpackValue) -> TractResult<Vec<u8>> {
     let Some(data) = &value.data else {
         bail!("a constant has no data")
     };
@@ -59,7 +59,7 @@ pub(super) struct Bytes {
 
 /// Reads an 8-bit constant with one scale, or one for each channel. Returns `None` for other
 /// constants.
-pub(super) fn read_bytes(weights: &Weights, value: &Value) -> TractResult<Option<Bytes>> {
+pub(super) fn read_bytes(weights: &Weights, value: &XnnpackValue) -> TractResult<Option<Bytes>> {
     let (flip, moved) = match value.datatype {
         Datatype::Qint8 | Datatype::Qcint8 => (0, 0),
         Datatype::Quint8 => (0x80, 128),
@@ -81,7 +81,7 @@ pub(super) fn read_bytes(weights: &Weights, value: &Value) -> TractResult<Option
 }
 
 /// Reads a 32-bit constant with zero point 0. Returns `None` for other constants.
-pub(super) fn read_int32(weights: &Weights, value: &Value) -> TractResult<Option<Vec<i32>>> {
+pub(super) fn read_int32(weights: &Weights, value: &XnnpackValue) -> TractResult<Option<Vec<i32>>> {
     let wide = matches!(value.datatype, Datatype::Qint32 | Datatype::Qcint32);
     if !wide || value.data.is_none() || channel_scales(weights, value)?.is_none() {
         return Ok(None);
@@ -94,7 +94,7 @@ pub(super) fn read_int32(weights: &Weights, value: &Value) -> TractResult<Option
 }
 
 /// Returns the scales of a constant with zero point 0: one, or one for each channel.
-fn channel_scales(weights: &Weights, value: &Value) -> TractResult<Option<Vec<f32>>> {
+fn channel_scales(weights: &Weights, value: &XnnpackValue) -> TractResult<Option<Vec<f32>>> {
     Ok(match &value.quantization {
         Some(Quantization::PerTensor {
             scale,
@@ -111,7 +111,7 @@ fn channel_scales(weights: &Weights, value: &Value) -> TractResult<Option<Vec<f3
 /// for a depthwise filter.
 pub(super) fn read_integers(
     weights: &Weights,
-    value: &Value,
+    value: &XnnpackValue,
 ) -> TractResult<Option<(Arc<Tensor>, Vec<f32>)>> {
     let Some(scales) = channel_scales(weights, value)? else {
         return Ok(None);
@@ -127,7 +127,7 @@ pub(super) fn read_integers(
     if !wide || value.data.is_none() {
         return Ok(None);
     }
-    let plain = Value {
+    let plain = XnnpackValue {
         quantization: None,
         ..value.clone()
     };
@@ -159,7 +159,10 @@ impl PackedMatrix {
 }
 
 /// Reads a constant as a matrix of 4-bit or 8-bit integers. Returns `None` for other constants.
-pub(super) fn read_packed(weights: &Weights, value: &Value) -> TractResult<Option<PackedMatrix>> {
+pub(super) fn read_packed(
+    weights: &Weights,
+    value: &XnnpackValue,
+) -> TractResult<Option<PackedMatrix>> {
     let (Some(data), &[rows, columns]) = (&value.data, value.dims.as_slice()) else {
         return Ok(None);
     };
@@ -254,7 +257,7 @@ impl ElementScales {
         (q - self.zero_point) as f32 * scale
     }
 
-    fn of(weights: &Weights, value: &Value) -> TractResult<Self> {
+    fn of(weights: &Weights, value: &XnnpackValue) -> TractResult<Self> {
         let inner = |dim: usize| {
             let mut sizes = value.dims.iter().skip(dim + 1);
             sizes

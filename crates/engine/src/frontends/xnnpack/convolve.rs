@@ -10,7 +10,7 @@ use crate::graph::builder::check_rank;
 use crate::graph::convolution::{Convolution, Window, average_pool, max_pool, same_padding};
 use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
-use pkgtool_model::executorch::xnnpack::{Conv, ConvKind, Pool};
+use pkgtool_model::executorch::xnnpack::{Conv, ConvKind, PoolWindow};
 
 fn pair(numbers: [u64; 2]) -> TractResult<Vec<usize>> {
     numbers
@@ -95,7 +95,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the windows of pooling this input.
-    pub(super) fn pool_window(&self, input: OutletId, pool: &Pool) -> TractResult<Window> {
+    pub(super) fn pool_window(&self, input: OutletId, pool: &PoolWindow) -> TractResult<Window> {
         let sizes = [
             pool.size,
             pool.stride,
@@ -104,12 +104,12 @@ impl Lowering<'_> {
         self.window(input, pool.padding, sizes, pool.same_padding)
     }
 
-    pub(super) fn max_pool(&mut self, pool: &Pool, input: OutletId) -> TractResult<OutletId> {
+    pub(super) fn max_pool(&mut self, pool: &PoolWindow, input: OutletId) -> TractResult<OutletId> {
         let window = self.pool_window(input, pool)?;
         max_pool(self.builder, &window, input)
     }
 
-    pub(super) fn average_pool(&mut self, pool: &Pool) -> TractResult<OutletId> {
+    pub(super) fn average_pool(&mut self, pool: &PoolWindow) -> TractResult<OutletId> {
         let input = self.input(pool.input)?;
         let window = self.pool_window(input, pool)?;
         average_pool(self.builder, &window, input, false)
@@ -117,7 +117,7 @@ impl Lowering<'_> {
 
     /// Computes the maximum of each window and its position `row · width + column` within the
     /// window.
-    pub(super) fn arg_max_pool(&mut self, pool: &Pool) -> TractResult<[OutletId; 2]> {
+    pub(super) fn arg_max_pool(&mut self, pool: &PoolWindow) -> TractResult<[OutletId; 2]> {
         let input = self.input(pool.input)?;
         let window = self.pool_window(input, pool)?;
         let most = max_pool(self.builder, &window, input)?;

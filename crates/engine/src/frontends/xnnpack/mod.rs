@@ -28,11 +28,11 @@ use crate::tensor::DType;
 use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::bytes::elementwise::Grid;
 use pkgtool_kernels::rows::RowQuantization;
-use pkgtool_model::executorch::xnnpack::{Datatype, Graph, Quantization, Value};
+use pkgtool_model::executorch::xnnpack::{Datatype, Quantization, XnnpackGraph, XnnpackValue};
 
 /// A graph being lowered.
 struct Lowering<'g> {
-    graph: &'g Graph,
+    graph: &'g XnnpackGraph,
     weights: &'g Weights,
     builder: &'g mut Builder,
     held: HashMap<u32, Held>,
@@ -61,7 +61,7 @@ enum Held {
 /// Lowers the call of a payload's graph.
 pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
     let scope = call.scope;
-    let graph = Graph::read(frame.weights.program(), call.payload)
+    let graph = XnnpackGraph::read(frame.weights.program(), call.payload)
         .map_err(|error| Failure::new(error.to_string()))?;
     let graph = &ranges::fuse_clamps(graph);
     let (inputs, outputs) = call.split(frame, graph.inputs.len(), graph.outputs.len())?;
@@ -117,7 +117,12 @@ fn memory_order(frame: &Frame<'_>, value: usize) -> Vec<usize> {
 }
 
 /// Converts a value of the method to the graph's representation.
-fn to_graph(frame: &mut Frame<'_>, wire: Wire, value: usize, to: &Value) -> TractResult<Held> {
+fn to_graph(
+    frame: &mut Frame<'_>,
+    wire: Wire,
+    value: usize,
+    to: &XnnpackValue,
+) -> TractResult<Held> {
     let order = memory_order(frame, value);
     if let Some(grid) = grid(to)? {
         let bytes = bytes::to_grid_bytes(&mut frame.builder, wire, &order, grid)?;
@@ -133,7 +138,7 @@ fn write_output(
     frame: &mut Frame<'_>,
     outlet: OutletId,
     value: usize,
-    from: &Value,
+    from: &XnnpackValue,
 ) -> TractResult<()> {
     let order = memory_order(frame, value);
     let mut places = vec![0; order.len()];
@@ -154,7 +159,7 @@ fn effective_clamp(clamp: Option<(f32, f32)>) -> Option<(f32, f32)> {
 }
 
 /// Returns the grid of a value that is quantised as a whole.
-fn grid(value: &Value) -> TractResult<Option<Grid>> {
+fn grid(value: &XnnpackValue) -> TractResult<Option<Grid>> {
     let Some(Quantization::PerTensor { scale, zero_point }) = value.quantization else {
         return Ok(None);
     };
@@ -178,7 +183,7 @@ fn grid(value: &Value) -> TractResult<Option<Grid>> {
 }
 
 impl Lowering<'_> {
-    fn value(&self, id: u32) -> &Value {
+    fn value(&self, id: u32) -> &XnnpackValue {
         &self.graph.values[&id]
     }
 

@@ -12,12 +12,12 @@ use crate::graph::operators::einsum;
 use crate::graph::pointwise::Pointwise;
 use crate::graph::resize::{Sampling, resize};
 use crate::tensor::DType;
-use pkgtool_model::executorch::xnnpack::{BinaryKind, Node, NodeKind, UnaryKind};
+use pkgtool_model::executorch::xnnpack::{BinaryKind, NodeKind, UnaryKind, XnnpackNode};
 
 impl Lowering<'_> {
     /// Lowers a node and writes its outputs.
     #[expect(clippy::too_many_lines, reason = "a line or two for each kind of node")]
-    pub(super) fn node(&mut self, node: &Node) -> TractResult<()> {
+    pub(super) fn node(&mut self, node: &XnnpackNode) -> TractResult<()> {
         if self.bytes_node(node)? {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl Lowering<'_> {
     }
 
     /// Lowers a node on bytes or integers, if its kind supports that. Returns whether it did.
-    fn bytes_node(&mut self, node: &Node) -> TractResult<bool> {
+    fn bytes_node(&mut self, node: &XnnpackNode) -> TractResult<bool> {
         match &node.kind {
             NodeKind::Binary { kind, a, b, output } => {
                 self.bytes_binary(*kind, [*a, *b, *output], node.clamp)

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use pkgtool_model::executorch::xnnpack::{Conv, Graph, Node, NodeKind, UnaryKind};
+use pkgtool_model::executorch::xnnpack::{Conv, NodeKind, UnaryKind, XnnpackGraph, XnnpackNode};
 
 /// Returns the graph with clamp nodes fused.
 ///
 /// A clamp stays separate if other nodes also read its input, or if its output has another
 /// quantisation.
-pub(super) fn fuse_clamps(mut graph: Graph) -> Graph {
+pub(super) fn fuse_clamps(mut graph: XnnpackGraph) -> XnnpackGraph {
     let mut readers: HashMap<u32, usize> = HashMap::new();
     for id in graph.nodes.iter().flat_map(|node| node.kind.inputs()) {
         *readers.entry(id).or_default() += 1;
@@ -16,7 +16,7 @@ pub(super) fn fuse_clamps(mut graph: Graph) -> Graph {
     for id in &graph.outputs {
         *readers.entry(*id).or_default() += 1;
     }
-    let mut nodes: Vec<Node> = Vec::with_capacity(graph.nodes.len());
+    let mut nodes: Vec<XnnpackNode> = Vec::with_capacity(graph.nodes.len());
     // Index of the node that computes each value.
     let mut given: HashMap<u32, usize> = HashMap::new();
     for node in graph.nodes {

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::byte_sums::CONVERTED_PRODUCTS;
 use crate::tensor::{DType, Signature};
-use pkgtool_model::onnx::{Node, StoredTensor};
+use pkgtool_model::onnx::{OnnxNode, StoredTensor};
 
 /// `TensorProto.DataType.UINT8`.
 const UINT8: i64 = 2;
@@ -205,7 +205,7 @@ impl Bytes {
     }
 
     /// Records a node.
-    pub(super) fn node(&mut self, node: &Node) {
+    pub(super) fn node(&mut self, node: &OnnxNode) {
         for name in node.inputs.iter().filter(|name| !name.is_empty()) {
             self.used(name);
         }
@@ -219,7 +219,7 @@ impl Bytes {
     }
 
     /// Records the origin of a node's first output.
-    fn result(&mut self, node: &Node) {
+    fn result(&mut self, node: &OnnxNode) {
         let Some(output) = node.outputs.first().cloned() else {
             return;
         };
@@ -275,7 +275,7 @@ impl Bytes {
         }
     }
 
-    fn product(&mut self, node: &Node) {
+    fn product(&mut self, node: &OnnxNode) {
         let operator = node.operator.as_str();
         let input = |place: usize| node.inputs.get(place).cloned().unwrap_or_default();
         if let Some((_, unsigned, signed)) = PRODUCTS.iter().find(|it| it.0 == operator) {
@@ -432,18 +432,18 @@ impl Bytes {
 mod tests {
     use super::*;
 
-    fn node(operator: &str, inputs: &[&str], output: &str) -> Node {
-        Node {
+    fn node(operator: &str, inputs: &[&str], output: &str) -> OnnxNode {
+        OnnxNode {
             operator: operator.to_owned(),
             inputs: inputs.iter().map(|name| (*name).to_owned()).collect(),
             outputs: vec![output.to_owned()],
-            ..Node::default()
+            ..OnnxNode::default()
         }
     }
 
     /// Returns the needs of nodes where `a` has unsigned bytes, and `w` and `zero` are stored as
     /// signed ones.
-    fn needs(opset: i64, nodes: &[Node]) -> ByteNeeds {
+    fn needs(opset: i64, nodes: &[OnnxNode]) -> ByteNeeds {
         let mut bytes = Bytes::default();
         bytes.ir(10);
         bytes.opset(opset);
@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn computed_bytes_are_fine_where_only_the_product_looks_at_them() {
-        let nodes = |more: &[Node]| {
+        let nodes = |more: &[OnnxNode]| {
             let mut nodes = vec![
                 node("DequantizeLinear", &["a", "scale"], "fa"),
                 node("QuantizeLinear", &["x", "scale", "zero"], "q"),

@@ -21,7 +21,7 @@ use crate::tensor::Signature;
 use crate::{EngineError, LoadRequest, Provider};
 use pkgtool_base::source::{FileSource, Pages};
 use pkgtool_model::Dim;
-use pkgtool_model::onnx::{ModelItem, Node, StoredTensor, each_item};
+use pkgtool_model::onnx::{ModelItem, OnnxNode, StoredTensor, each_item};
 
 pub(super) use bytes::ByteNeeds;
 pub(super) use reduction::InputReduction;
@@ -97,7 +97,7 @@ impl Walk {
         }
     }
 
-    fn node(&mut self, node: &Node, provider: Provider) {
+    fn node(&mut self, node: &OnnxNode, provider: Provider) {
         if node.operator == "Constant" {
             let tensor = node.attribute("value").and_then(|one| one.tensor.clone());
             if let (Some(tensor), Some(name)) = (tensor, node.outputs.first()) {

@@ -5,14 +5,14 @@
 
 use super::WrongOperators;
 use crate::Provider;
-use pkgtool_model::onnx::Node;
+use pkgtool_model::onnx::OnnxNode;
 
 /// A node that is computed wrongly.
 struct KnownWrong {
     operator: &'static str,
     /// The affected providers. The CPU's code also runs the nodes that other providers leave to it.
     providers: &'static [Provider],
-    condition: fn(&Node) -> bool,
+    condition: fn(&OnnxNode) -> bool,
     cause: &'static str,
 }
 
@@ -59,7 +59,7 @@ const KNOWN_WRONG: &[KnownWrong] = &[
 ];
 
 /// Returns `true` if windows extend beyond the input.
-fn overhangs(node: &Node) -> bool {
+fn overhangs(node: &OnnxNode) -> bool {
     let pads = node.attribute("pads");
     let pads = pads.is_some_and(|pads| pads.ints.iter().any(|pad| *pad != 0));
     let auto = ["SAME_UPPER", "SAME_LOWER"];
@@ -67,7 +67,7 @@ fn overhangs(node: &Node) -> bool {
 }
 
 /// Records the node if the provider computes it wrongly.
-pub(super) fn check_node(node: &Node, provider: Provider, found: &mut WrongOperators) {
+pub(super) fn check_node(node: &OnnxNode, provider: Provider, found: &mut WrongOperators) {
     for known in KNOWN_WRONG {
         let same = known.operator == node.operator && known.providers.contains(&provider);
         if same && (known.condition)(node) {

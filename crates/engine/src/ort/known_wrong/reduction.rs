@@ -8,7 +8,7 @@ use super::{Values, refused};
 use crate::EngineError;
 use crate::tensor::{Signature, Tensor};
 
-use pkgtool_model::onnx::Node;
+use pkgtool_model::onnx::OnnxNode;
 
 /// The reason for rejecting them.
 pub(super) const CAUSE: &str =
@@ -34,7 +34,7 @@ pub(in crate::ort) struct InputReduction {
 
 impl Reduction {
     /// Returns the reduction in a node, if it is one.
-    pub(super) fn of(node: &Node) -> Option<Self> {
+    pub(super) fn of(node: &OnnxNode) -> Option<Self> {
         if !node.operator.starts_with("Reduce") {
             return None;
         }

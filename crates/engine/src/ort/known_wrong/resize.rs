@@ -6,7 +6,7 @@
 use super::Values;
 use crate::tensor::Signature;
 use pkgtool_model::Dim;
-use pkgtool_model::onnx::Node;
+use pkgtool_model::onnx::OnnxNode;
 
 const FRACTIONAL_SCALES: &str = "corners are aligned wrongly for fractional scales";
 const UNCROPPED_AXIS: &str =
@@ -21,7 +21,7 @@ pub(super) struct Resize {
 
 impl Resize {
     /// Returns the resize in a node, if it may be computed wrongly.
-    pub(super) fn of(node: &Node) -> Option<Self> {
+    pub(super) fn of(node: &OnnxNode) -> Option<Self> {
         let mode = |name| node.is("coordinate_transformation_mode", name);
         let crops = mode("tf_crop_and_resize");
         // With sizes, corners are aligned as ONNX specifies.

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::Values;
 use crate::Provider;
 use crate::tensor::{DType, Signature};
-use pkgtool_model::onnx::Node;
+use pkgtool_model::onnx::OnnxNode;
 
 use super::super::provider::full_name;
 
@@ -91,13 +91,13 @@ impl BrokenPasses {
     }
 
     /// Returns `true` if the file shows that the node computes in float64.
-    pub(super) fn is_double(&self, node: &Node) -> bool {
+    pub(super) fn is_double(&self, node: &OnnxNode) -> bool {
         let mut names = node.inputs.iter().chain(&node.outputs);
         names.any(|name| self.doubles.contains(name))
     }
 
     /// Records a node; its predecessors must have been recorded.
-    pub(super) fn node(&mut self, node: &Node) {
+    pub(super) fn node(&mut self, node: &OnnxNode) {
         self.check_alone(node);
         self.check_with_inputs(node);
         self.check_float64(node);
@@ -105,7 +105,7 @@ impl BrokenPasses {
     }
 
     /// Detects patterns of the node alone.
-    fn check_alone(&mut self, node: &Node) {
+    fn check_alone(&mut self, node: &OnnxNode) {
         match node.operator.as_str() {
             // The pass merges equal nodes, even random ones.
             "Bernoulli" => {
@@ -124,7 +124,7 @@ impl BrokenPasses {
     }
 
     /// Detects patterns of the node and the nodes that compute its inputs.
-    fn check_with_inputs(&mut self, node: &Node) {
+    fn check_with_inputs(&mut self, node: &OnnxNode) {
         let made = |place: usize| {
             let name = node.inputs.get(place);
             name.and_then(|name| self.made.get(name))
@@ -153,7 +153,7 @@ impl BrokenPasses {
     }
 
     /// Detects passes that read float64 numbers as float32.
-    fn check_float64(&mut self, node: &Node) {
+    fn check_float64(&mut self, node: &OnnxNode) {
         if !self.is_double(node) {
             return;
         }
@@ -173,7 +173,7 @@ impl BrokenPasses {
         }
     }
 
-    fn remember(&mut self, node: &Node) {
+    fn remember(&mut self, node: &OnnxNode) {
         let operator = node.operator.as_str();
         let made_by = |name: &String| self.made.get(name).copied();
         let mut made = ValueOrigin::default();

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::Axis;
 use pkgtool_base::source::{FileSource, Pages};
-use pkgtool_model::onnx::{Node, StoredTensor, each_initializer};
+use pkgtool_model::onnx::{OnnxNode, StoredTensor, each_initializer};
 
 /// Larger sizes are never suggested.
 const MAX_SUGGESTED_SIZE: u64 = 1 << 20;
@@ -77,7 +77,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn node(&mut self, node: &Node) {
+    fn node(&mut self, node: &OnnxNode) {
         if node.operator == "Constant" {
             let tensor = node.attribute("value").and_then(|it| it.tensor.clone());
             if let (Some(tensor), Some(output)) = (tensor, node.outputs.first()) {
@@ -110,11 +110,11 @@ impl Walk {
         }
     }
 
-    fn first(&self, node: &Node) -> Option<&Vec<AxisDim>> {
+    fn first(&self, node: &OnnxNode) -> Option<&Vec<AxisDim>> {
         self.tensors.get(node.inputs.first()?)
     }
 
-    fn stored_at(&self, node: &Node, place: usize) -> Option<&StoredTensor> {
+    fn stored_at(&self, node: &OnnxNode, place: usize) -> Option<&StoredTensor> {
         self.stored.get(node.inputs.get(place)?)
     }
 
@@ -133,7 +133,7 @@ impl Walk {
         }
     }
 
-    fn mat_mul(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn mat_mul(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let mut axes = self.first(node)?.clone();
         let weights = self.stored_at(node, 1)?.dims.clone();
         let [.., rows, columns] = weights[..] else {
@@ -147,7 +147,7 @@ impl Walk {
         Some(axes)
     }
 
-    fn gemm(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn gemm(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let [batch, last] = <[AxisDim; 2]>::try_from(self.first(node)?.clone()).ok()?;
         let [mut rows, mut columns] = self.stored_at(node, 1)?.dims[..] else {
             return None;
@@ -166,7 +166,7 @@ impl Walk {
         Some(vec![kept, AxisDim::Size(columns)])
     }
 
-    fn convolution(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn convolution(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let weights = self.stored_at(node, 1)?.dims.clone();
         let group = u64::try_from(node.int("group")).unwrap_or(1).max(1);
@@ -180,7 +180,7 @@ impl Walk {
         Some(made)
     }
 
-    fn pool(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn pool(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let kernel = node.attribute("kernel_shape")?.ints.iter();
         let kernel: Vec<u64> = kernel
@@ -190,7 +190,7 @@ impl Walk {
     }
 
     /// Returns the axes after the channels, divided by the node's strides.
-    fn strided(&mut self, node: &Node, axes: &[AxisDim], kernel: &[u64]) -> Vec<AxisDim> {
+    fn strided(&mut self, node: &OnnxNode, axes: &[AxisDim], kernel: &[u64]) -> Vec<AxisDim> {
         let strides = node.attribute("strides").map(|it| it.ints.clone());
         let strides = strides.unwrap_or_default();
         let mut made = axes.to_vec();
@@ -223,7 +223,7 @@ impl Walk {
         made
     }
 
-    fn reshape(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn reshape(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let target = self.stored_at(node, 1)?.ints.clone()?;
         let mut fixed = 1_u64;
@@ -246,14 +246,14 @@ impl Walk {
         Some(made.collect())
     }
 
-    fn flatten(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn flatten(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let place = node.attribute("axis").and_then(|it| it.int).unwrap_or(1);
         let (before, after) = axes.split_at_checked(usize::try_from(place).ok()?)?;
         Some(vec![merged(before), merged(after)])
     }
 
-    fn transpose(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn transpose(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?;
         let Some(perm) = node.attribute("perm") else {
             return Some(axes.iter().rev().cloned().collect());
@@ -264,7 +264,7 @@ impl Walk {
             .collect::<Option<Vec<AxisDim>>>()
     }
 
-    fn unsqueeze(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn unsqueeze(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let mut axes = self.first(node)?.clone();
         let stored = self.stored_at(node, 1).and_then(|it| it.ints.clone());
         let places = stored.or_else(|| node.attribute("axes").map(|it| it.ints.clone()))?;
@@ -276,7 +276,7 @@ impl Walk {
     }
 
     /// Handles elementwise nodes of two tensors, which are aligned at their last axes.
-    fn joined(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn joined(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let sides = node.inputs.iter().filter_map(|name| {
             let sizes = |it: &StoredTensor| it.dims.iter().copied().map(AxisDim::Size).collect();
             let stored = self.stored.get(name).map(sizes);
@@ -304,7 +304,7 @@ impl Walk {
         Some(made)
     }
 
-    fn concat(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn concat(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let axis = node.attribute("axis").and_then(|it| it.int)?;
         let sides = node.inputs.iter().filter_map(|name| self.tensors.get(name));
         let sides: Vec<Vec<AxisDim>> = sides.cloned().collect();
@@ -327,7 +327,7 @@ impl Walk {
         Some(made)
     }
 
-    fn recurrent(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn recurrent(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let features = self.first(node)?.get(2)?.clone();
         let size = *self.stored_at(node, 1)?.dims.get(2)?;
         let operator = &node.operator;
@@ -337,7 +337,7 @@ impl Walk {
         None
     }
 
-    fn global(&self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn global(&self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let mut axes = self.first(node)?.clone();
         axes.iter_mut()
             .skip(2)
@@ -345,7 +345,7 @@ impl Walk {
         Some(axes)
     }
 
-    fn channels(&mut self, node: &Node) -> Option<Vec<AxisDim>> {
+    fn channels(&mut self, node: &OnnxNode) -> Option<Vec<AxisDim>> {
         let axes = self.first(node)?.clone();
         let size = *self.stored_at(node, 1)?.dims.first()?;
         let operator = &node.operator;

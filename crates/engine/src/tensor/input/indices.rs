@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::tensor::Signature;
 use pkgtool_base::source::{FileSource, Pages};
 use pkgtool_model::executorch::body::{BodyValue, Instruction, MethodBody, ProgramBody};
-use pkgtool_model::onnx::{Node, each_initializer, each_node};
+use pkgtool_model::onnx::{OnnxNode, each_initializer, each_node};
 
 /// Program operators that look up rows, with the position of the indices among their arguments. The
 /// table is the first argument.
@@ -49,7 +49,7 @@ fn of_onnx(model: &Path, signature: &Signature) -> Option<Vec<Option<u64>>> {
         .map(|(place, spec)| (spec.name.clone(), place))
         .collect();
     let mut rows = vec![None; signature.inputs.len()];
-    let mut visit = |node: &Node| match node.operator.as_str() {
+    let mut visit = |node: &OnnxNode| match node.operator.as_str() {
         // These nodes keep the elements unchanged.
         "Cast" | "Identity" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Transpose" => {
             let input = node.inputs.first().and_then(|name| from.get(name));

@@ -62,7 +62,7 @@ impl DataFile {
     /// Reads a data file's header.
     pub fn read(source: &dyn ReadAt) -> Result<Self, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
-        let header = Header { pages: &pages };
+        let header = DataHeader { pages: &pages };
         if pages.len() < 8 || header.text(4)? != IDENTIFIER {
             let found = if pages.len() < 8 {
                 format!("a file of {} bytes", pages.len())
@@ -118,7 +118,7 @@ fn check_present(table: &Table<'_>, field: Field) -> Result<(), FormatError> {
     Err(table.place(field).missing())
 }
 
-struct Header<'a> {
+struct DataHeader<'a> {
     pages: &'a Pages<'a>,
 }
 
@@ -132,7 +132,7 @@ struct Extent {
     end: u64,
 }
 
-impl Header<'_> {
+impl DataHeader<'_> {
     fn array<const N: usize>(&self, at: u64) -> Result<[u8; N], FormatError> {
         self.pages
             .array(at)

@@ -143,7 +143,7 @@ impl MethodBody {
         let count = values.len();
         let delegates = read_delegates(table, storage)?;
         let operators = read_operators(table)?;
-        let reader = Reader {
+        let reader = MethodReader {
             values: count,
             operators: operators.len() as u64,
             delegates: delegates.len() as u64,
@@ -204,13 +204,13 @@ fn read_operators(table: &Table<'_>) -> Result<Vec<String>, FormatError> {
 }
 
 /// Reads indices of a method and checks that they are in range.
-struct Reader {
+struct MethodReader {
     values: u64,
     operators: u64,
     delegates: u64,
 }
 
-impl Reader {
+impl MethodReader {
     fn instructions(&self, table: &Table<'_>) -> Result<Vec<Instruction>, FormatError> {
         let mut all = Vec::new();
         for chain in table.tables(plan::CHAINS)?.iter_tables() {

@@ -4,7 +4,7 @@ use super::super::flatbuffer::{Table, Vector};
 use super::super::schema::{tensor, value};
 use super::super::storage::Storage;
 use super::super::value as evalue;
-use super::super::value::{Evalue, Tensor, TensorSource};
+use super::super::value::{Evalue, ProgramTensor, TensorSource};
 use super::{ByteRange, INDEX_COST, in_range, value_indices};
 use crate::{Dynamism, ElementType, FormatError};
 
@@ -121,8 +121,8 @@ impl BodyValue {
 
 impl TensorBody {
     fn read(table: &Table<'_>, storage: &Storage<'_>) -> Result<Self, FormatError> {
-        let found = Tensor::read(table, storage)?;
-        let dim_order = Tensor::dim_order(table)?;
+        let found = ProgramTensor::read(table, storage)?;
+        let dim_order = ProgramTensor::dim_order(table)?;
         let offset = table.i32(tensor::STORAGE_OFFSET)?;
         if offset != 0 || dim_order.len() != found.sizes.len() {
             return Err(table.place(tensor::DIM_ORDER).layout(offset));

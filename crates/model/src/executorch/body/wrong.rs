@@ -4,7 +4,7 @@
 //! cases, so comparisons between the two report them. Of delegates, only XNNPACK payloads are
 //! searched.
 
-use super::super::xnnpack::{Datatype, Graph, NodeKind};
+use super::super::xnnpack::{Datatype, NodeKind, XnnpackGraph};
 use super::{BodyValue, Instruction, MethodBody, TensorBody};
 use crate::ElementType;
 use pkgtool_base::package::{Backend, DType};
@@ -67,7 +67,7 @@ pub fn known_defects(source: &dyn ReadAt, method: &MethodBody) -> Vec<KnownDefec
     let mut payloads = delegates
         .filter(|delegate| delegate.id == XNNPACK)
         .filter_map(|delegate| delegate.payload);
-    let convolves = |graph: &Graph| {
+    let convolves = |graph: &XnnpackGraph| {
         graph.nodes.iter().any(|node| match &node.kind {
             NodeKind::Conv(conv) => {
                 let input = graph.values.get(&conv.input);
@@ -76,7 +76,9 @@ pub fn known_defects(source: &dyn ReadAt, method: &MethodBody) -> Vec<KnownDefec
             _ => false,
         })
     };
-    if payloads.any(|payload| Graph::read(source, payload).is_ok_and(|graph| convolves(&graph))) {
+    if payloads
+        .any(|payload| XnnpackGraph::read(source, payload).is_ok_and(|graph| convolves(&graph)))
+    {
         found.push(DYNAMIC_CONVOLUTION);
     }
     found.sort_unstable();

@@ -5,7 +5,7 @@
 //! dtype, `u64` size, `u64` offset in the file. Invariant: a record's elements lie inside the file.
 
 use super::super::storage::ByteRange;
-use super::program::Kind;
+use super::program::MilType;
 use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
 
@@ -15,7 +15,7 @@ const SENTINEL: u32 = 0xDEAD_BEEF;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
     /// Their type.
-    pub kind: Kind,
+    pub kind: MilType,
     /// Their position in the program's file.
     pub bytes: ByteRange,
 }
@@ -57,23 +57,23 @@ impl Blob {
 }
 
 /// Returns the element type for its number in weight files.
-fn kind(code: u32) -> Kind {
+fn kind(code: u32) -> MilType {
     match code {
-        1 => Kind::Float16,
-        2 => Kind::Float32,
-        3 => Kind::Uint8,
-        4 => Kind::Int8,
-        5 => Kind::Bfloat16,
-        6 => Kind::Int16,
-        7 => Kind::Uint16,
-        8 => Kind::Int4,
-        9 => Kind::Uint1,
-        10 => Kind::Uint2,
-        11 => Kind::Uint4,
-        12 => Kind::Uint3,
-        13 => Kind::Uint6,
-        14 => Kind::Int32,
-        15 => Kind::Uint32,
-        _ => Kind::Unknown,
+        1 => MilType::Float16,
+        2 => MilType::Float32,
+        3 => MilType::Uint8,
+        4 => MilType::Int8,
+        5 => MilType::Bfloat16,
+        6 => MilType::Int16,
+        7 => MilType::Uint16,
+        8 => MilType::Int4,
+        9 => MilType::Uint1,
+        10 => MilType::Uint2,
+        11 => MilType::Uint4,
+        12 => MilType::Uint3,
+        13 => MilType::Uint6,
+        14 => MilType::Int32,
+        15 => MilType::Uint32,
+        _ => MilType::Unknown,
     }
 }

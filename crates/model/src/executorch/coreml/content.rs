@@ -7,10 +7,10 @@ use super::super::content::{PayloadSummary, StateTensor};
 use super::super::storage::ByteRange;
 use super::located::{LocatedPackage, ModelPart};
 use super::package::place;
-use super::program::{Kind, Type};
+use super::program::{MilType, Type};
 use super::proto;
 use super::stored::{Operand, Operands, weight_storage};
-use super::walk::{Field, Message, Walk};
+use super::walk::{Walk, WalkField, WalkMessage};
 use crate::{Dim, FormatError};
 use pkgtool_base::source::{Pages, ReadAt};
 
@@ -55,7 +55,7 @@ pub(in super::super) fn content(
         let wanted = located.function.as_deref().unwrap_or("main");
         place("program", located.model.offset).listing(format_args!("no function `{wanted}`"))
     })?;
-    Operations::default().function(&mut content, function.message("function")?)?;
+    OperationWalk::default().function(&mut content, function.message("function")?)?;
     content.function = Some(name.clone());
     if functions.len() > 1 {
         content.functions = functions.into_keys().collect();
@@ -74,7 +74,7 @@ fn version(content: &mut PayloadSummary, version: u64) {
 }
 
 /// Adds the metadata about the tools that created the model.
-fn description(content: &mut PayloadSummary, field: &Field<'_>) -> Result<(), FormatError> {
+fn description(content: &mut PayloadSummary, field: &WalkField<'_>) -> Result<(), FormatError> {
     for field in field.message("description")?.fields() {
         let field = field?;
         if field.number != 100 {
@@ -101,18 +101,18 @@ fn description(content: &mut PayloadSummary, field: &Field<'_>) -> Result<(), Fo
 
 /// State of the walk over a function's operations.
 #[derive(Default)]
-struct Operations {
+struct OperationWalk {
     /// Constants that may be weights.
     constants: BTreeMap<String, Operand>,
     /// Constants that are parameters of compressed weights.
     taken: BTreeSet<String>,
 }
 
-impl Operations {
+impl OperationWalk {
     fn function(
         mut self,
         content: &mut PayloadSummary,
-        message: Message<'_>,
+        message: WalkMessage<'_>,
     ) -> Result<(), FormatError> {
         let mut opset = String::new();
         for field in message.fields() {
@@ -155,7 +155,7 @@ impl Operations {
     fn block(
         &mut self,
         content: &mut PayloadSummary,
-        block: Message<'_>,
+        block: WalkMessage<'_>,
     ) -> Result<(), FormatError> {
         for field in block.fields() {
             let field = field?;
@@ -169,7 +169,7 @@ impl Operations {
     fn operation(
         &mut self,
         content: &mut PayloadSummary,
-        operation: Message<'_>,
+        operation: WalkMessage<'_>,
     ) -> Result<(), FormatError> {
         let (mut kind, mut results) = (String::new(), Vec::new());
         for field in operation.fields() {
@@ -207,7 +207,7 @@ impl Operations {
     /// Records a constant that may be a weight: floats, or data in the weight file.
     fn constant(
         &mut self,
-        operation: Message<'_>,
+        operation: WalkMessage<'_>,
         result: Option<(String, Type)>,
     ) -> Result<(), FormatError> {
         let Some((name, _)) = result else {
@@ -232,7 +232,7 @@ impl Operations {
 
     /// Returns the operands of an operation on compressed weights, which are arguments or
     /// attributes.
-    fn operands(&mut self, operation: Message<'_>) -> Result<Operands, FormatError> {
+    fn operands(&mut self, operation: WalkMessage<'_>) -> Result<Operands, FormatError> {
         let mut operands = Operands::new();
         for field in operation.fields() {
             let field = field?;
@@ -251,7 +251,7 @@ impl Operations {
         Ok(operands)
     }
 
-    fn argument(&mut self, argument: &Field<'_>) -> Result<Option<Operand>, FormatError> {
+    fn argument(&mut self, argument: &WalkField<'_>) -> Result<Option<Operand>, FormatError> {
         let mut found = None;
         for field in argument.message("argument")?.fields() {
             let field = field?;
@@ -276,7 +276,7 @@ impl Operations {
 }
 
 /// Reads the type of a value, and whether it is in the weight file.
-fn operand(value: &Field<'_>) -> Result<Operand, FormatError> {
+fn operand(value: &WalkField<'_>) -> Result<Operand, FormatError> {
     let mut operand = Operand::default();
     for field in value.message("value")?.fields() {
         let field = field?;
@@ -290,7 +290,7 @@ fn operand(value: &Field<'_>) -> Result<Operand, FormatError> {
 }
 
 /// Reads a name with its type.
-pub(super) fn named_type(field: &Field<'_>) -> Result<(String, Type), FormatError> {
+pub(super) fn named_type(field: &WalkField<'_>) -> Result<(String, Type), FormatError> {
     let (mut name, mut found) = (String::new(), Type::default());
     for field in field.message("named type")?.fields() {
         let field = field?;
@@ -303,16 +303,20 @@ pub(super) fn named_type(field: &Field<'_>) -> Result<(String, Type), FormatErro
     Ok((name, found))
 }
 
-fn ty(field: &Field<'_>) -> Result<Type, FormatError> {
+fn ty(field: &WalkField<'_>) -> Result<Type, FormatError> {
     let bytes = field.bytes()?;
-    Type::read(proto::Message::new(&bytes, field.range()?.offset, "type"))
+    Type::read(proto::ProtoMessage::new(
+        &bytes,
+        field.range()?.offset,
+        "type",
+    ))
 }
 
 fn state(name: String, ty: &Type) -> StateTensor {
     let dim = |dim: &Option<u64>| dim.map_or(Dim::ANY, Dim::Fixed);
     StateTensor {
         name: Some(name),
-        element: Kind::name(ty.kind).to_owned(),
+        element: MilType::name(ty.kind).to_owned(),
         dims: ty.dims.iter().map(dim).collect(),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::walk::{Field, Message};
+use super::walk::{WalkField, WalkMessage};
 use crate::FormatError;
 
 /// Maximum number of dimensions of a feature.
@@ -28,7 +28,10 @@ pub(super) struct SizeRange {
 pub(super) type InputSizes = BTreeMap<String, Vec<SizeRange>>;
 
 /// Returns the inputs of a function, or of the model if its description lists no functions.
-pub(super) fn inputs(description: &Field<'_>, function: &str) -> Result<InputSizes, FormatError> {
+pub(super) fn inputs(
+    description: &WalkField<'_>,
+    function: &str,
+) -> Result<InputSizes, FormatError> {
     let description = description.message("description")?;
     let mut inputs = InputSizes::new();
     for field in description.fields() {
@@ -47,7 +50,7 @@ pub(super) fn inputs(description: &Field<'_>, function: &str) -> Result<InputSiz
     Ok(inputs)
 }
 
-fn name_of(message: Message<'_>) -> Result<String, FormatError> {
+fn name_of(message: WalkMessage<'_>) -> Result<String, FormatError> {
     for field in message.fields() {
         let field = field?;
         if field.number == 1 {
@@ -57,7 +60,7 @@ fn name_of(message: Message<'_>) -> Result<String, FormatError> {
     Ok(String::new())
 }
 
-fn features(message: Message<'_>, number: u64) -> Result<InputSizes, FormatError> {
+fn features(message: WalkMessage<'_>, number: u64) -> Result<InputSizes, FormatError> {
     let mut found = InputSizes::new();
     for field in message.fields() {
         let field = field?;
@@ -68,7 +71,7 @@ fn features(message: Message<'_>, number: u64) -> Result<InputSizes, FormatError
     Ok(found)
 }
 
-fn feature(field: &Field<'_>, into: &mut InputSizes) -> Result<(), FormatError> {
+fn feature(field: &WalkField<'_>, into: &mut InputSizes) -> Result<(), FormatError> {
     let (mut name, mut dims) = (String::new(), None);
     for field in field.message("feature")?.fields() {
         let field = field?;
@@ -93,7 +96,7 @@ fn feature(field: &Field<'_>, into: &mut InputSizes) -> Result<(), FormatError> 
 
 /// Reads the sizes of an array. Ranges and enumerated shapes are complete; the plain shape is then
 /// only the default.
-fn array(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
+fn array(message: WalkMessage<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
     let (mut usual, mut said) = (Vec::new(), Vec::new());
     for field in message.fields() {
         let field = field?;
@@ -128,7 +131,7 @@ fn literal_sizes(size: u64) -> SizeRange {
 }
 
 /// Reads enumerated shapes: the smallest and the largest size of each dimension.
-fn enumerated(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
+fn enumerated(message: WalkMessage<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
     let mut all: Option<Vec<SizeRange>> = None;
     for (count, field) in message.fields().enumerate() {
         let field = field?;
@@ -163,7 +166,7 @@ fn enumerated(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, FormatErro
     Ok(all)
 }
 
-fn ranges(message: Message<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
+fn ranges(message: WalkMessage<'_>) -> Result<Option<Vec<SizeRange>>, FormatError> {
     let mut dims = Vec::new();
     for field in message.fields() {
         let field = field?;

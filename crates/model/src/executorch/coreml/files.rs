@@ -24,19 +24,20 @@ const MAX_NODES: usize = 1 << 12;
 /// The files of a payload.
 #[derive(Debug)]
 pub(super) struct PayloadFiles {
-    nodes: Vec<Node>,
+    nodes: Vec<PayloadNode>,
     payload: ByteRange,
 }
 
 #[derive(Debug, Deserialize)]
 struct Listing {
-    nodes: Vec<Node>,
+    nodes: Vec<PayloadNode>,
 }
 
 /// A file or a folder.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Node {
+#[serde(expecting = "struct Node")]
+struct PayloadNode {
     data_region: Option<Region>,
     #[serde(default)]
     children: Option<BTreeMap<String, usize>>,
@@ -68,7 +69,7 @@ impl Listing {
 }
 
 /// Returns two files that overlap.
-fn overlap(nodes: &[Node]) -> Option<(usize, usize)> {
+fn overlap(nodes: &[PayloadNode]) -> Option<(usize, usize)> {
     let regions = nodes.iter().enumerate().filter_map(|(at, node)| {
         let region = node.data_region.as_ref()?;
         let end = region.offset.saturating_add(region.size);
@@ -133,7 +134,7 @@ impl PayloadFiles {
         self.node(path).is_some()
     }
 
-    fn node(&self, path: &[&str]) -> Option<&Node> {
+    fn node(&self, path: &[&str]) -> Option<&PayloadNode> {
         let root = self.nodes.last();
         path.iter().try_fold(root?, |node, name| {
             let child = node.children.as_ref()?.get(*name)?;

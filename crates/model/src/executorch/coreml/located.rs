@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::storage::ByteRange;
 use super::files::PayloadFiles;
 use super::package::{MAX_SMALL_FILE_BYTES, Metadata, PortNames, bytes, json, place, reference};
-use super::walk::{Field, Walk};
+use super::walk::{Walk, WalkField};
 use crate::FormatError;
 use pkgtool_base::source::Pages;
 
@@ -74,8 +74,8 @@ impl LocatedPackage {
     /// the only function.
     pub(super) fn choose<'f, 'a>(
         &self,
-        functions: &'f BTreeMap<String, Field<'a>>,
-    ) -> Option<(&'f String, &'f Field<'a>)> {
+        functions: &'f BTreeMap<String, WalkField<'a>>,
+    ) -> Option<(&'f String, &'f WalkField<'a>)> {
         match &self.function {
             Some(wanted) => functions.get_key_value(wanted),
             None if functions.len() == 1 => functions.first_key_value(),
@@ -117,7 +117,7 @@ impl LocatedPackage {
 /// A part of a model.
 pub(super) enum ModelPart<'a> {
     /// A function of its program.
-    Function(String, Field<'a>),
+    Function(String, WalkField<'a>),
     /// Another field.
-    Other(Field<'a>),
+    Other(WalkField<'a>),
 }

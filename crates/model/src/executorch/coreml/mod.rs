@@ -27,9 +27,9 @@ mod walk;
 
 pub use blob::Blob;
 pub(super) use content::content;
-pub use package::Package;
+pub use package::PackageFunction;
 pub(crate) use program::read_functions;
-pub use program::{Argument, Block, Function, Kind, Operation, Type, Value, ValueContent};
-pub(crate) use proto::{Field, Message};
+pub use program::{Argument, Block, Function, MilType, Operation, Type, TypedValue, ValueContent};
+pub(crate) use proto::{ProtoField, ProtoMessage};
 pub(super) use relations::{count_ports, relate};
 pub(crate) use walk::Walk;

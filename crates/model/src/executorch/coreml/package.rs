@@ -11,7 +11,7 @@ use super::super::storage::ByteRange;
 use super::blob::Blob;
 use super::files::PayloadFiles;
 use super::program::{Function, read_functions};
-use super::proto::Message;
+use super::proto::ProtoMessage;
 use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::pages::DEFAULT_BUDGET;
 use pkgtool_base::source::{Pages, ReadAt};
@@ -27,7 +27,7 @@ const REFERENCE_MAGIC: &[u8] = b"CMJR";
 
 /// A function of a package.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Package {
+pub struct PackageFunction {
     /// The function.
     pub function: Function,
     /// Names of its inputs in the order of a call's arguments.
@@ -81,7 +81,7 @@ pub(super) fn place(path: &str, offset: u64) -> FieldPosition {
     FieldPosition::new(format_args!("Core ML {path}"), offset)
 }
 
-impl Package {
+impl PackageFunction {
     /// Reads the package in a payload, or the package that it references in the program's named
     /// data.
     ///
@@ -126,7 +126,7 @@ impl Package {
         )?;
         let bytes = bytes(&pages, model, MAX_MODEL_BYTES)?;
         let mut program = None;
-        for field in Message::new(&bytes, model.offset, "model").fields() {
+        for field in ProtoMessage::new(&bytes, model.offset, "model").fields() {
             let field = field?;
             if field.number == ML_PROGRAM_FIELD {
                 program = Some(read_functions(field.message("program")?)?);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::proto::{Field, Message};
+use super::proto::{ProtoField, ProtoMessage};
 use crate::FormatError;
 
 /// A function of a program.
@@ -36,7 +36,7 @@ pub struct Operation {
     /// Its outputs with their types.
     pub outputs: Vec<(String, Type)>,
     /// Named values other than arguments.
-    pub attributes: BTreeMap<String, Value>,
+    pub attributes: BTreeMap<String, TypedValue>,
     /// True if it contains blocks: a loop or a branch.
     pub has_blocks: bool,
 }
@@ -47,14 +47,14 @@ pub enum Argument {
     /// The output of another operation, or an input.
     Name(String),
     /// A value.
-    Value(Value),
+    Value(TypedValue),
 }
 
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Type {
     /// Its element type.
-    pub kind: Kind,
+    pub kind: MilType,
     /// Sizes; `None` for one that is unknown before a run.
     pub dims: Vec<Option<u64>>,
     /// True for a state that holds such a tensor.
@@ -64,7 +64,7 @@ pub struct Type {
 /// Types of elements (`MIL.DataType`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Kind {
+pub enum MilType {
     #[default]
     Unknown,
     Bool,
@@ -91,7 +91,7 @@ pub enum Kind {
 
 /// A value of a type.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Value {
+pub struct TypedValue {
     /// Its type.
     pub ty: Type,
     /// Its elements.
@@ -118,14 +118,14 @@ pub enum ValueContent {
 impl Default for Type {
     fn default() -> Self {
         Self {
-            kind: Kind::Unknown,
+            kind: MilType::Unknown,
             dims: Vec::new(),
             is_state: false,
         }
     }
 }
 
-impl Kind {
+impl MilType {
     fn of(code: u64) -> Self {
         match code {
             1 => Self::Bool,
@@ -182,7 +182,7 @@ impl Kind {
 
 /// Returns the functions of a program by name.
 pub(crate) fn read_functions(
-    program: Message<'_>,
+    program: ProtoMessage<'_>,
 ) -> Result<BTreeMap<String, Function>, FormatError> {
     let mut functions = BTreeMap::new();
     for field in program.fields() {
@@ -199,7 +199,7 @@ pub(crate) fn read_functions(
 }
 
 impl Function {
-    fn read(message: Message<'_>) -> Result<Self, FormatError> {
+    fn read(message: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let (mut inputs, mut opset, mut blocks) = (Vec::new(), String::new(), BTreeMap::new());
         for field in message.fields() {
             let field = field?;
@@ -224,7 +224,7 @@ impl Function {
 }
 
 impl Block {
-    fn read(message: Message<'_>) -> Result<Self, FormatError> {
+    fn read(message: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let mut block = Self::default();
         for field in message.fields() {
             let field = field?;
@@ -242,7 +242,7 @@ impl Block {
 }
 
 impl Operation {
-    fn read(message: Message<'_>) -> Result<Self, FormatError> {
+    fn read(message: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let mut operation = Self::default();
         for field in message.fields() {
             let field = field?;
@@ -258,7 +258,7 @@ impl Operation {
                 5 => {
                     let (name, value) = field.map_entry()?;
                     if let Some(value) = value {
-                        operation.attributes.insert(name, Value::read(value)?);
+                        operation.attributes.insert(name, TypedValue::read(value)?);
                     }
                 }
                 _ => {}
@@ -268,7 +268,7 @@ impl Operation {
     }
 }
 
-fn arguments(message: Message<'_>) -> Result<Vec<Argument>, FormatError> {
+fn arguments(message: ProtoMessage<'_>) -> Result<Vec<Argument>, FormatError> {
     let mut arguments = Vec::new();
     for field in message.fields() {
         let field = field?;
@@ -280,7 +280,7 @@ fn arguments(message: Message<'_>) -> Result<Vec<Argument>, FormatError> {
             match binding.number {
                 1 => arguments.push(Argument::Name(binding.text()?)),
                 2 => {
-                    let value = Value::read(binding.message("value")?)?;
+                    let value = TypedValue::read(binding.message("value")?)?;
                     arguments.push(Argument::Value(value));
                 }
                 _ => {}
@@ -290,7 +290,7 @@ fn arguments(message: Message<'_>) -> Result<Vec<Argument>, FormatError> {
     Ok(arguments)
 }
 
-fn named_type(field: &Field<'_>) -> Result<(String, Type), FormatError> {
+fn named_type(field: &ProtoField<'_>) -> Result<(String, Type), FormatError> {
     let (mut name, mut ty) = (String::new(), Type::default());
     for field in field.message("named type")?.fields() {
         let field = field?;
@@ -305,7 +305,7 @@ fn named_type(field: &Field<'_>) -> Result<(String, Type), FormatError> {
 
 impl Type {
     /// Reads a type.
-    pub(crate) fn read(message: Message<'_>) -> Result<Self, FormatError> {
+    pub(crate) fn read(message: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let mut ty = Self::default();
         for field in message.fields() {
             let field = field?;
@@ -326,12 +326,12 @@ impl Type {
         Ok(ty)
     }
 
-    fn tensor(message: Message<'_>) -> Result<Self, FormatError> {
+    fn tensor(message: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let mut ty = Self::default();
         for field in message.fields() {
             let field = field?;
             match field.number {
-                1 => ty.kind = Kind::of(field.number()?),
+                1 => ty.kind = MilType::of(field.number()?),
                 3 => ty.dims.push(dimension(field.message("dimension")?)?),
                 _ => {}
             }
@@ -347,7 +347,7 @@ impl Type {
     }
 }
 
-fn dimension(message: Message<'_>) -> Result<Option<u64>, FormatError> {
+fn dimension(message: ProtoMessage<'_>) -> Result<Option<u64>, FormatError> {
     for field in message.fields() {
         let field = field?;
         if field.number == 1 {
@@ -365,8 +365,8 @@ fn dimension(message: Message<'_>) -> Result<Option<u64>, FormatError> {
     Ok(None)
 }
 
-impl Value {
-    fn read(message: Message<'_>) -> Result<Self, FormatError> {
+impl TypedValue {
+    fn read(message: ProtoMessage<'_>) -> Result<Self, FormatError> {
         let (mut ty, mut content) = (Type::default(), None);
         for field in message.fields() {
             let field = field?;
@@ -392,7 +392,7 @@ impl Value {
 }
 
 /// Reads the elements of a tensor; `None` for lists and dictionaries.
-fn immediate(message: Message<'_>) -> Result<Option<ValueContent>, FormatError> {
+fn immediate(message: ProtoMessage<'_>) -> Result<Option<ValueContent>, FormatError> {
     for field in message.fields() {
         let field = field?;
         if field.number != 1 {
@@ -406,7 +406,7 @@ fn immediate(message: Message<'_>) -> Result<Option<ValueContent>, FormatError> 
     Ok(None)
 }
 
-fn elements(kind: u64, message: Message<'_>) -> Result<Option<ValueContent>, FormatError> {
+fn elements(kind: u64, message: ProtoMessage<'_>) -> Result<Option<ValueContent>, FormatError> {
     let (mut ints, mut floats) = (Vec::new(), Vec::new());
     let (mut texts, mut bytes) = (Vec::new(), Vec::new());
     for field in message.fields() {

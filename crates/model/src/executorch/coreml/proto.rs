@@ -11,7 +11,7 @@ const MAX_DEPTH: u8 = 24;
 
 /// A message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Message<'a> {
+pub(crate) struct ProtoMessage<'a> {
     bytes: &'a [u8],
     /// File offset of its bytes.
     offset: u64,
@@ -21,24 +21,24 @@ pub(crate) struct Message<'a> {
 
 /// A field of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Field<'a> {
+pub(crate) struct ProtoField<'a> {
     /// Its number.
     pub(crate) number: u64,
-    payload: Payload<'a>,
+    payload: ProtoPayload<'a>,
     offset: u64,
     message: &'static str,
     depth: u8,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Payload<'a> {
+enum ProtoPayload<'a> {
     Varint(u64),
     Fixed32([u8; 4]),
     Fixed64([u8; 8]),
     Bytes(&'a [u8]),
 }
 
-impl<'a> Message<'a> {
+impl<'a> ProtoMessage<'a> {
     /// Creates the outermost message; its bytes begin at `offset` of the file.
     pub(crate) fn new(bytes: &'a [u8], offset: u64, name: &'static str) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl<'a> Message<'a> {
     }
 
     /// Iterates over its fields in order.
-    pub(crate) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, FormatError>> {
+    pub(crate) fn fields(self) -> impl Iterator<Item = Result<ProtoField<'a>, FormatError>> {
         let mut rest = self.bytes;
         let mut failed = false;
         std::iter::from_fn(move || {
@@ -80,29 +80,29 @@ fn next<'a>(
     offset: u64,
     message: &'static str,
     depth: u8,
-) -> Option<Field<'a>> {
+) -> Option<ProtoField<'a>> {
     let tag = varint(rest)?;
     let payload = match tag & 7 {
-        0 => Payload::Varint(varint(rest)?),
+        0 => ProtoPayload::Varint(varint(rest)?),
         1 => {
             let (eight, after) = rest.split_first_chunk::<8>()?;
             *rest = after;
-            Payload::Fixed64(*eight)
+            ProtoPayload::Fixed64(*eight)
         }
         2 => {
             let length = usize::try_from(varint(rest)?).ok()?;
             let (bytes, after) = rest.split_at_checked(length)?;
             *rest = after;
-            Payload::Bytes(bytes)
+            ProtoPayload::Bytes(bytes)
         }
         5 => {
             let (four, after) = rest.split_first_chunk::<4>()?;
             *rest = after;
-            Payload::Fixed32(*four)
+            ProtoPayload::Fixed32(*four)
         }
         _ => return None,
     };
-    Some(Field {
+    Some(ProtoField {
         number: tag >> 3,
         payload,
         offset,
@@ -125,9 +125,9 @@ pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-impl<'a> Field<'a> {
+impl<'a> ProtoField<'a> {
     /// Returns key and value of the map entry that it holds.
-    pub(crate) fn map_entry(&self) -> Result<(String, Option<Message<'a>>), FormatError> {
+    pub(crate) fn map_entry(&self) -> Result<(String, Option<ProtoMessage<'a>>), FormatError> {
         let (mut key, mut value) = (String::new(), None);
         for field in self.message("entry")?.fields() {
             let field = field?;
@@ -150,12 +150,12 @@ impl<'a> Field<'a> {
     }
 
     /// Returns its value as a message.
-    pub(crate) fn message(&self, name: &'static str) -> Result<Message<'a>, FormatError> {
+    pub(crate) fn message(&self, name: &'static str) -> Result<ProtoMessage<'a>, FormatError> {
         let bytes = self.bytes()?;
         if self.depth >= MAX_DEPTH {
             return Err(self.wrong());
         }
-        Ok(Message {
+        Ok(ProtoMessage {
             bytes,
             offset: self.offset,
             name,
@@ -166,7 +166,7 @@ impl<'a> Field<'a> {
     /// Returns its value as bytes.
     pub(crate) fn bytes(&self) -> Result<&'a [u8], FormatError> {
         match self.payload {
-            Payload::Bytes(bytes) => Ok(bytes),
+            ProtoPayload::Bytes(bytes) => Ok(bytes),
             _ => Err(self.wrong()),
         }
     }
@@ -180,7 +180,7 @@ impl<'a> Field<'a> {
     /// Returns its value as an unsigned integer.
     pub(crate) fn number(&self) -> Result<u64, FormatError> {
         match self.payload {
-            Payload::Varint(value) => Ok(value),
+            ProtoPayload::Varint(value) => Ok(value),
             _ => Err(self.wrong()),
         }
     }
@@ -188,8 +188,8 @@ impl<'a> Field<'a> {
     /// Reads signed integers, packed or one by one.
     pub(crate) fn integers(&self, into: &mut Vec<i64>) -> Result<(), FormatError> {
         match self.payload {
-            Payload::Varint(value) => into.push(value.cast_signed()),
-            Payload::Bytes(mut bytes) => {
+            ProtoPayload::Varint(value) => into.push(value.cast_signed()),
+            ProtoPayload::Bytes(mut bytes) => {
                 while !bytes.is_empty() {
                     let value = varint(&mut bytes).ok_or_else(|| self.wrong())?;
                     into.push(value.cast_signed());
@@ -203,16 +203,16 @@ impl<'a> Field<'a> {
     /// Reads float32 or float64 values, packed or one by one.
     pub(crate) fn floats(&self, wide: bool, into: &mut Vec<f64>) -> Result<(), FormatError> {
         match self.payload {
-            Payload::Fixed32(four) if !wide => into.push(f32::from_le_bytes(four).into()),
-            Payload::Fixed64(eight) if wide => into.push(f64::from_le_bytes(eight)),
-            Payload::Bytes(bytes) if wide => {
+            ProtoPayload::Fixed32(four) if !wide => into.push(f32::from_le_bytes(four).into()),
+            ProtoPayload::Fixed64(eight) if wide => into.push(f64::from_le_bytes(eight)),
+            ProtoPayload::Bytes(bytes) if wide => {
                 let (eights, rest) = bytes.as_chunks::<8>();
                 if !rest.is_empty() {
                     return Err(self.wrong());
                 }
                 into.extend(eights.iter().map(|eight| f64::from_le_bytes(*eight)));
             }
-            Payload::Bytes(bytes) => {
+            ProtoPayload::Bytes(bytes) => {
                 let (fours, rest) = bytes.as_chunks::<4>();
                 if !rest.is_empty() {
                     return Err(self.wrong());

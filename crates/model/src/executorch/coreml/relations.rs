@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use super::super::evidence::DimFact;
-use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape, UNKNOWN_SIZE};
+use super::super::payload_graph::{MAX_PORTS, PayloadGraph, PayloadShape, Ports, UNKNOWN_SIZE};
 use super::super::storage::ByteRange;
 use super::content::named_type;
 use super::description::{InputSizes, SizeRange, inputs};
 use super::located::{LocatedPackage, ModelPart};
 use super::program::Type;
-use super::walk::{Field, Message, Walk};
+use super::walk::{Walk, WalkField, WalkMessage};
 use crate::FormatError;
 use pkgtool_base::source::Pages;
 
@@ -84,7 +84,7 @@ pub(in super::super) fn relate(
     pages: &Pages<'_>,
     payload: ByteRange,
     named: &dyn Fn(&str) -> Option<ByteRange>,
-    graph: &mut Graph<'_>,
+    graph: &mut PayloadGraph<'_>,
 ) -> Result<Option<Ports>, FormatError> {
     let located = LocatedPackage::find(pages, payload, named)?;
     let Some(ports) = &located.ports else {
@@ -138,14 +138,14 @@ pub(in super::super) fn count_ports(
 
 /// The tensors of a function.
 struct Values<'g, 'r> {
-    graph: &'g mut Graph<'r>,
-    shapes: BTreeMap<String, Shape>,
+    graph: &'g mut PayloadGraph<'r>,
+    shapes: BTreeMap<String, PayloadShape>,
 }
 
 impl Values<'_, '_> {
     fn function(
         &mut self,
-        function: Message<'_>,
+        function: WalkMessage<'_>,
         described: &InputSizes,
     ) -> Result<(), FormatError> {
         let mut opset = String::new();
@@ -219,7 +219,7 @@ impl Values<'_, '_> {
     }
 
     /// Adds the results of an operation, and the rules between their shapes and its arguments.
-    fn operation(&mut self, operation: &Field<'_>) -> Result<(), FormatError> {
+    fn operation(&mut self, operation: &WalkField<'_>) -> Result<(), FormatError> {
         let operation = operation.message("operation")?;
         let (mut kind, mut results) = (String::new(), Vec::new());
         for field in operation.fields() {
@@ -254,7 +254,7 @@ impl Values<'_, '_> {
         &mut self,
         kind: &str,
         result: &str,
-        operation: Message<'_>,
+        operation: WalkMessage<'_>,
     ) -> Result<(), FormatError> {
         let is_linear = kind == "linear";
         let (keeps, joins) = (ELEMENTWISE.contains(&kind), BROADCAST.contains(&kind));
@@ -303,7 +303,7 @@ impl SizeRange {
 }
 
 /// Returns the name that an argument is bound to; `None` for a value.
-fn name_of(argument: &Field<'_>) -> Result<Option<String>, FormatError> {
+fn name_of(argument: &WalkField<'_>) -> Result<Option<String>, FormatError> {
     for field in argument.message("argument")?.fields() {
         let field = field?;
         if field.number != 1 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::content::{QuantizationScheme, WeightStorage};
-use super::program::{Kind, Type};
+use super::program::{MilType, Type};
 
 /// A value that an operation takes.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +85,7 @@ fn scale_scheme(codes: &Type, scale: Option<&Type>) -> QuantizationScheme {
 /// Returns the type of table indices. Before iOS 18 they are packed into bytes, and the table's
 /// size determines their bits.
 fn index_type(indices: &Type, lut: Option<&Type>) -> String {
-    let packed = lut.filter(|lut| indices.kind == Kind::Uint8 && lut.dims.len() == 1);
+    let packed = lut.filter(|lut| indices.kind == MilType::Uint8 && lut.dims.len() == 1);
     let values = packed.and_then(Type::count).filter(|values| *values > 1);
     let bits = values.map(|values| values.next_power_of_two().trailing_zeros());
     bits.map_or_else(

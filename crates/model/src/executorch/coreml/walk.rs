@@ -29,7 +29,7 @@ pub(crate) struct Walk<'a> {
 
 /// A message between two file offsets.
 #[derive(Clone, Copy)]
-pub(crate) struct Message<'a> {
+pub(crate) struct WalkMessage<'a> {
     walk: &'a Walk<'a>,
     bytes: ByteRange,
     name: &'static str,
@@ -38,16 +38,16 @@ pub(crate) struct Message<'a> {
 
 /// A field of a message.
 #[derive(Clone, Copy)]
-pub(crate) struct Field<'a> {
+pub(crate) struct WalkField<'a> {
     /// Its number.
     pub(crate) number: u64,
-    payload: Payload,
+    payload: WalkPayload,
     offset: u64,
-    message: Message<'a>,
+    message: WalkMessage<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Payload {
+enum WalkPayload {
     Varint(u64),
     Fixed,
     Bytes(ByteRange),
@@ -63,8 +63,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the outermost message.
-    pub(crate) fn message(&'a self, bytes: ByteRange, name: &'static str) -> Message<'a> {
-        Message {
+    pub(crate) fn message(&'a self, bytes: ByteRange, name: &'static str) -> WalkMessage<'a> {
+        WalkMessage {
             walk: self,
             bytes,
             name,
@@ -73,14 +73,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl<'a> Message<'a> {
+impl<'a> WalkMessage<'a> {
     /// Returns its position.
     pub(super) fn here(&self) -> FieldPosition {
         self.place(self.bytes.offset)
     }
 
     /// Iterates over its fields in order.
-    pub(crate) fn fields(self) -> impl Iterator<Item = Result<Field<'a>, FormatError>> {
+    pub(crate) fn fields(self) -> impl Iterator<Item = Result<WalkField<'a>, FormatError>> {
         let end = self.bytes.offset.saturating_add(self.bytes.size);
         let mut at = self.bytes.offset;
         std::iter::from_fn(move || {
@@ -94,7 +94,7 @@ impl<'a> Message<'a> {
     }
 
     /// Returns the field at an offset, and the offset of the next one.
-    fn next(self, at: u64, end: u64) -> Result<(Field<'a>, u64), FormatError> {
+    fn next(self, at: u64, end: u64) -> Result<(WalkField<'a>, u64), FormatError> {
         let place = || self.place(at);
         let wrong = || place().not_protobuf();
         let mut head = [0; 20];
@@ -110,20 +110,20 @@ impl<'a> Message<'a> {
         };
         let start = at + (window.len() - rest.len()) as u64;
         let (payload, size) = match tag & 7 {
-            0 => (Payload::Varint(number), 0),
-            1 => (Payload::Fixed, 8),
+            0 => (WalkPayload::Varint(number), 0),
+            1 => (WalkPayload::Fixed, 8),
             2 => {
                 let bytes = ByteRange {
                     offset: start,
                     size: number,
                 };
-                (Payload::Bytes(bytes), number)
+                (WalkPayload::Bytes(bytes), number)
             }
-            5 => (Payload::Fixed, 4),
+            5 => (WalkPayload::Fixed, 4),
             _ => return Err(wrong()),
         };
         let next = start.checked_add(size).filter(|next| *next <= end);
-        let field = Field {
+        let field = WalkField {
             number: tag >> 3,
             payload,
             offset: at,
@@ -137,7 +137,7 @@ impl<'a> Message<'a> {
     }
 }
 
-impl<'a> Field<'a> {
+impl<'a> WalkField<'a> {
     fn wrong(&self) -> FormatError {
         self.message.place(self.offset).not_protobuf()
     }
@@ -145,7 +145,7 @@ impl<'a> Field<'a> {
     /// Returns its value, if it is a number.
     pub(crate) fn value(&self) -> Option<u64> {
         match self.payload {
-            Payload::Varint(value) => Some(value),
+            WalkPayload::Varint(value) => Some(value),
             _ => None,
         }
     }
@@ -153,18 +153,18 @@ impl<'a> Field<'a> {
     /// Returns the range of its bytes, if it is length-delimited.
     pub(crate) fn inside(&self) -> Option<ByteRange> {
         match self.payload {
-            Payload::Bytes(bytes) => Some(bytes),
+            WalkPayload::Bytes(bytes) => Some(bytes),
             _ => None,
         }
     }
 
     /// Returns its value as a message.
-    pub(super) fn message(&self, name: &'static str) -> Result<Message<'a>, FormatError> {
+    pub(super) fn message(&self, name: &'static str) -> Result<WalkMessage<'a>, FormatError> {
         let depth = self.message.depth + 1;
         if depth > MAX_DEPTH {
             return Err(self.wrong());
         }
-        Ok(Message {
+        Ok(WalkMessage {
             walk: self.message.walk,
             bytes: self.range()?,
             name,
@@ -173,7 +173,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns key and value of a map entry.
-    pub(super) fn entry(&self) -> Result<(String, Option<Field<'a>>), FormatError> {
+    pub(super) fn entry(&self) -> Result<(String, Option<WalkField<'a>>), FormatError> {
         let (mut key, mut value) = (String::new(), None);
         for field in self.message("entry")?.fields() {
             let field = field?;
@@ -220,7 +220,7 @@ impl<'a> Field<'a> {
 
     /// Reads unsigned integers, packed or one by one.
     pub(super) fn numbers(&self, into: &mut Vec<u64>) -> Result<(), FormatError> {
-        let Payload::Bytes(_) = self.payload else {
+        let WalkPayload::Bytes(_) = self.payload else {
             into.push(self.number()?);
             return Ok(());
         };

@@ -15,7 +15,7 @@ mod checked;
 pub(super) use checked::{CheckedPayloads, PayloadCheck};
 
 use super::flatbuffer::{Buffer, Table};
-use super::payload_graph::{AcceptedArguments, Graph, Ports, RuleBudget};
+use super::payload_graph::{AcceptedArguments, PayloadGraph, Ports, RuleBudget};
 use super::relations::Relations;
 use super::storage::ByteRange;
 use super::{coreml, mlx, vulkan, xnnpack};
@@ -31,11 +31,15 @@ pub(super) type FindNamed<'a> = &'a dyn Fn(&str) -> Option<ByteRange>;
 
 /// Adds the rules of the graph in a payload. Returns the graph's inputs and outputs, if the payload
 /// belongs to this backend.
-type AddRules =
-    fn(&Pages<'_>, ByteRange, FindNamed<'_>, &mut Graph<'_>) -> Result<Option<Ports>, FormatError>;
+type AddRules = fn(
+    &Pages<'_>,
+    ByteRange,
+    FindNamed<'_>,
+    &mut PayloadGraph<'_>,
+) -> Result<Option<Ports>, FormatError>;
 
 /// The reader for the payloads of a backend.
-struct Reader {
+struct BackendReader {
     backend: Backend,
     relate: AddRules,
     /// The checks that a device makes.
@@ -43,8 +47,8 @@ struct Reader {
 }
 
 /// All readers.
-static READERS: &[Reader] = &[
-    Reader {
+static READERS: &[BackendReader] = &[
+    BackendReader {
         backend: Backend::Xnnpack,
         relate: |pages, payload, _, graph| {
             in_flatbuffer(pages, xnnpack::find(pages, payload), |root| {
@@ -53,7 +57,7 @@ static READERS: &[Reader] = &[
         },
         check: xnnpack::check,
     },
-    Reader {
+    BackendReader {
         backend: Backend::Vulkan,
         relate: |pages, payload, _, graph| {
             in_flatbuffer(pages, vulkan::find(pages, payload), |root| {
@@ -65,7 +69,7 @@ static READERS: &[Reader] = &[
             Ok(min_arguments(found))
         },
     },
-    Reader {
+    BackendReader {
         backend: Backend::Mlx,
         relate: |pages, payload, _, graph| {
             in_flatbuffer(pages, mlx::find(pages, payload), |root| {
@@ -77,7 +81,7 @@ static READERS: &[Reader] = &[
             Ok(min_arguments(found))
         },
     },
-    Reader {
+    BackendReader {
         backend: Backend::CoreMl,
         relate: coreml::relate,
         check: |pages, payload, storage, _| {
@@ -109,7 +113,7 @@ fn in_flatbuffer<T>(
     relate(&buffer.root("payload")?).map(Some)
 }
 
-fn find(id: &str) -> Option<&'static Reader> {
+fn find(id: &str) -> Option<&'static BackendReader> {
     READERS
         .iter()
         .find(|reader| reader.backend.delegate_id() == id)
@@ -144,7 +148,7 @@ impl<'a> PayloadReader<'a> {
         named: FindNamed<'_>,
         relations: &mut Relations,
     ) -> Option<Ports> {
-        let mut graph = Graph::new(relations, &self.room);
+        let mut graph = PayloadGraph::new(relations, &self.room);
         (find(id)?.relate)(&self.pages, payload, named, &mut graph).ok()?
     }
 }

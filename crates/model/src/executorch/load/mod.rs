@@ -18,7 +18,7 @@ use super::storage::{Externals, Storage};
 use super::value::{
     BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
 };
-use super::value::{NULL, Tensor};
+use super::value::{NULL, ProgramTensor};
 use crate::FormatError;
 
 /// Maximum number of dimensions of a tensor.
@@ -65,7 +65,7 @@ pub(super) fn check(root: &Table<'_>, beside: &mut LoadInputs<'_, '_>) -> Result
         ] {
             require_field(&plan, field)?;
         }
-        let method = Method {
+        let method = MethodCheck {
             values: plan.tables(plan::VALUES)?,
             memory_sizes: memories(&plan.vector(plan::MEMORY_SIZES, 8)?)?,
             inline_constants: inline.clone(),
@@ -128,13 +128,13 @@ fn check_delegates(
 }
 
 /// A check of a method's values.
-struct Method<'a> {
+struct MethodCheck<'a> {
     values: Vector<'a>,
     memory_sizes: Vec<u64>,
     inline_constants: Vector<'a>,
 }
 
-impl Method<'_> {
+impl MethodCheck<'_> {
     fn check_values(&self) -> Result<(), FormatError> {
         for index in 0..self.values.len() {
             let found = Evalue::read(self.values.table(index)?)?;
@@ -201,14 +201,14 @@ impl Method<'_> {
         let order = table.vector(tensor::DIM_ORDER, 1)?;
         let offset = table.i32(tensor::STORAGE_OFFSET)?;
         let in_order = order.len() == rank.len() && {
-            let found = Tensor::dim_order(table)?;
+            let found = ProgramTensor::dim_order(table)?;
             found.len() as u64 == rank.len()
         };
         if offset != 0 || !in_order {
             return Err(table.place(tensor::DIM_ORDER).layout(offset));
         }
         let code = table.i8(tensor::SCALAR_TYPE)?;
-        let Some(bytes) = Tensor::bytes(table)? else {
+        let Some(bytes) = ProgramTensor::bytes(table)? else {
             return Err(table
                 .place(tensor::SCALAR_TYPE)
                 .enum_value(super::element::LAST_CODE, code));

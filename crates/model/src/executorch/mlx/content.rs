@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::content::{PayloadSummary, Port, QuantizationScheme, StateTensor, WeightStorage};
 use super::super::element::element_of;
 use super::super::storage::ByteRange;
-use super::{Field, Graph, Instruction, Number, Slot, Tensor};
+use super::{InstructionField, MlxGraph, MlxInstruction, MlxSlot, MlxTensor, Number};
 use crate::{Dim, Dynamism, FormatError, TensorInfo};
 use pkgtool_base::source::ReadAt;
 
@@ -14,9 +14,9 @@ pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
 ) -> Result<PayloadSummary, FormatError> {
-    let graph = Graph::read(source, payload)?;
+    let graph = MlxGraph::read(source, payload)?;
     let mut content = PayloadSummary::begin(source, |pages| Ok(super::find(pages, payload)))?;
-    let weights = QuantisedWeights::of(&graph);
+    let weights = QuantisedSlots::of(&graph);
     for instruction in graph.init.iter().chain(&graph.main) {
         content.operator(instruction.kind);
         // Temporary slots lack a type; an instruction that writes one may state it.
@@ -65,15 +65,15 @@ pub(in super::super) fn content(
 }
 
 /// Slots with quantised weights, as the instructions use them.
-struct QuantisedWeights {
+struct QuantisedSlots {
     /// Slots with quantised codes, and their storage form.
     stored: BTreeMap<u32, WeightStorage>,
     /// Slots with scales and other parameters of the quantisation.
     beside: BTreeSet<u32>,
 }
 
-impl QuantisedWeights {
-    fn of(graph: &Graph) -> Self {
+impl QuantisedSlots {
+    fn of(graph: &MlxGraph) -> Self {
         let (mut stored, mut beside) = (BTreeMap::new(), BTreeSet::new());
         // Packed codes may pass through other instructions first.
         let mut from: BTreeMap<u32, u32> = BTreeMap::new();
@@ -106,7 +106,7 @@ impl QuantisedWeights {
     }
 }
 
-fn describe_state(graph: &Graph, slot: u32) -> StateTensor {
+fn describe_state(graph: &MlxGraph, slot: u32) -> StateTensor {
     let tensor = tensor(graph, slot);
     StateTensor {
         name: graph.names.get(&slot).cloned(),
@@ -118,8 +118,8 @@ fn describe_state(graph: &Graph, slot: u32) -> StateTensor {
 }
 
 /// Describes an input or output slot. Slots lack names, and value slots lack types.
-fn describe_port(graph: &Graph, slot: Slot) -> Port {
-    let Slot::Tensor(slot) = slot else {
+fn describe_port(graph: &MlxGraph, slot: MlxSlot) -> Port {
+    let MlxSlot::Tensor(slot) = slot else {
         return Port {
             name: None,
             tensor: None,
@@ -141,32 +141,32 @@ fn describe_port(graph: &Graph, slot: Slot) -> Port {
     }
 }
 
-fn tensor(graph: &Graph, slot: u32) -> Option<&Tensor> {
+fn tensor(graph: &MlxGraph, slot: u32) -> Option<&MlxTensor> {
     graph.tensors.get(usize::try_from(slot).ok()?)
 }
 
-fn dims(tensor: &Tensor) -> Vec<Dim> {
+fn dims(tensor: &MlxTensor) -> Vec<Dim> {
     let dim = |dim: &Option<u64>| dim.map_or(Dim::ANY, Dim::Fixed);
     tensor.dims.iter().map(dim).collect()
 }
 
-fn tensor_field(instruction: &Instruction, name: &str) -> Option<u32> {
+fn tensor_field(instruction: &MlxInstruction, name: &str) -> Option<u32> {
     match instruction.fields.get(name)? {
-        Field::Tensor(slot) => Some(*slot),
+        InstructionField::Tensor(slot) => Some(*slot),
         _ => None,
     }
 }
 
-fn int_field(instruction: &Instruction, name: &str) -> Option<u64> {
+fn int_field(instruction: &MlxInstruction, name: &str) -> Option<u64> {
     match instruction.fields.get(name)? {
-        Field::Number(Number::Int(int)) => u64::try_from(*int).ok(),
+        InstructionField::Number(Number::Int(int)) => u64::try_from(*int).ok(),
         _ => None,
     }
 }
 
-fn text<'a>(instruction: &'a Instruction, name: &str) -> Option<&'a str> {
+fn text<'a>(instruction: &'a MlxInstruction, name: &str) -> Option<&'a str> {
     match instruction.fields.get(name)? {
-        Field::Text(text) => Some(text),
+        InstructionField::Text(text) => Some(text),
         _ => None,
     }
 }

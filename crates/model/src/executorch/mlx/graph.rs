@@ -26,15 +26,15 @@ const MAX_RANK: u64 = 16;
 
 /// A graph.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Graph {
+pub struct MlxGraph {
     /// Instructions that run once at load time.
-    pub init: Vec<Instruction>,
+    pub init: Vec<MlxInstruction>,
     /// Instructions of each run.
-    pub main: Vec<Instruction>,
+    pub main: Vec<MlxInstruction>,
     /// Inputs in the order of a call's arguments.
-    pub inputs: Vec<Slot>,
+    pub inputs: Vec<MlxSlot>,
     /// Outputs in the order of a call's arguments.
-    pub outputs: Vec<Slot>,
+    pub outputs: Vec<MlxSlot>,
     /// Number of leading tensor slots that are constants.
     pub constant_count: u32,
     /// Tensor slots that persist from run to run.
@@ -42,12 +42,12 @@ pub struct Graph {
     /// Names under which the program stores the contents of tensor slots.
     pub names: BTreeMap<u32, String>,
     /// Tensors by slot, without temporary ones.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<MlxTensor>,
 }
 
 /// An input or an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slot {
+pub enum MlxSlot {
     /// A tensor slot.
     Tensor(u32),
     /// A value slot.
@@ -56,7 +56,7 @@ pub enum Slot {
 
 /// A tensor.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tensor {
+pub struct MlxTensor {
     /// Element type.
     pub element: ElementType,
     /// Sizes; `None` for a dynamic one.
@@ -65,16 +65,16 @@ pub struct Tensor {
 
 /// An instruction.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Instruction {
+pub struct MlxInstruction {
     /// Its kind (`Addmm`).
     pub kind: &'static str,
     /// Its fields by name, without absent fields that lack a default.
-    pub fields: BTreeMap<&'static str, Field>,
+    pub fields: BTreeMap<&'static str, InstructionField>,
 }
 
 /// A field of an instruction.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Field {
+pub enum InstructionField {
     /// A tensor slot.
     Tensor(u32),
     /// Tensor slots.
@@ -126,7 +126,7 @@ const fn field(number: u16, name: &'static str) -> flatbuffer::Field {
     flatbuffer::Field(number, name)
 }
 
-impl Graph {
+impl MlxGraph {
     /// Reads the graph in a delegate's payload.
     ///
     /// # Errors
@@ -150,12 +150,13 @@ impl Graph {
             values: root.u32(field(6, "num_values"))?.into(),
         };
         let chains = root.tables(field(7, "instruction_chains"))?;
-        let chain = |index: i64, place: FieldPosition| -> Result<Vec<Instruction>, FormatError> {
-            match u64::try_from(index) {
-                Ok(at) if at < chains.len() => read_chain(&chains.table(at)?, slots),
-                _ => Err(place.index("chains", chains.len(), index)),
-            }
-        };
+        let chain =
+            |index: i64, place: FieldPosition| -> Result<Vec<MlxInstruction>, FormatError> {
+                match u64::try_from(index) {
+                    Ok(at) if at < chains.len() => read_chain(&chains.table(at)?, slots),
+                    _ => Err(place.index("chains", chains.len(), index)),
+                }
+            };
         let (main, init) = (field(8, "main_chain_idx"), field(9, "init_chain_idx"));
         let first = root.i32_or(init, -1)?;
         let init = if first < 0 {
@@ -173,8 +174,8 @@ impl Graph {
                 .read_slots(&root.tables(field(12, "mutable_buffer_map"))?)?
                 .into_iter()
                 .filter_map(|slot| match slot {
-                    Slot::Tensor(slot) => Some(slot),
-                    Slot::Value(_) => None,
+                    MlxSlot::Tensor(slot) => Some(slot),
+                    MlxSlot::Value(_) => None,
                 })
                 .collect(),
             names: read_names(&root, slots)?,
@@ -190,14 +191,14 @@ fn read_names(root: &Table<'_>, slots: SlotCounts) -> Result<BTreeMap<u32, Strin
     for entry in named.iter_tables() {
         let entry = entry?;
         let slot = slots.read_slot(&entry.required_table(field(1, "slot"))?)?;
-        if let (Slot::Tensor(slot), Some(name)) = (slot, entry.name(field(0, "name"))?) {
+        if let (MlxSlot::Tensor(slot), Some(name)) = (slot, entry.name(field(0, "name"))?) {
             found.insert(slot, name);
         }
     }
     Ok(found)
 }
 
-fn read_tensors(root: &Table<'_>) -> Result<Vec<Tensor>, FormatError> {
+fn read_tensors(root: &Table<'_>) -> Result<Vec<MlxTensor>, FormatError> {
     let tensors = root.tables(field(14, "tensor_meta"))?;
     tensors.keep(ENTRY_MEMORY_BYTES)?;
     let tensors = tensors.iter_tables().map(|tensor| {
@@ -210,7 +211,7 @@ fn read_tensors(root: &Table<'_>) -> Result<Vec<Tensor>, FormatError> {
             let size = dim?.i32_or(field(0, "value"), -1)?;
             Ok(u64::try_from(size).ok())
         });
-        Ok(Tensor {
+        Ok(MlxTensor {
             element: element_of(tensor.i8(field(1, "scalar_type"))?).0,
             dims: dims.collect::<Result<_, FormatError>>()?,
         })
@@ -218,7 +219,7 @@ fn read_tensors(root: &Table<'_>) -> Result<Vec<Tensor>, FormatError> {
     tensors.collect()
 }
 
-fn read_chain(chain: &Table<'_>, slots: SlotCounts) -> Result<Vec<Instruction>, FormatError> {
+fn read_chain(chain: &Table<'_>, slots: SlotCounts) -> Result<Vec<MlxInstruction>, FormatError> {
     let instructions = chain.tables(field(0, "instructions"))?;
     instructions.keep(ENTRY_MEMORY_BYTES)?;
     let instructions = instructions.iter_tables().map(|instruction| {
@@ -241,7 +242,7 @@ fn read_chain(chain: &Table<'_>, slots: SlotCounts) -> Result<Vec<Instruction>, 
                 read.insert(name, value);
             }
         }
-        Ok(Instruction { kind, fields: read })
+        Ok(MlxInstruction { kind, fields: read })
     });
     instructions.collect()
 }
@@ -264,18 +265,18 @@ impl SlotCounts {
         Err(place().index(what, count, found))
     }
 
-    fn read_slot(self, table: &Table<'_>) -> Result<Slot, FormatError> {
+    fn read_slot(self, table: &Table<'_>) -> Result<MlxSlot, FormatError> {
         let is_value = table.u8(field(1, "slot_type"))? != 0;
         let index = field(0, "idx");
         let slot = self.check(table.u32(index)?, is_value, || table.place(index))?;
         Ok(if is_value {
-            Slot::Value(slot)
+            MlxSlot::Value(slot)
         } else {
-            Slot::Tensor(slot)
+            MlxSlot::Tensor(slot)
         })
     }
 
-    fn read_slots(self, tables: &Vector<'_>) -> Result<Vec<Slot>, FormatError> {
+    fn read_slots(self, tables: &Vector<'_>) -> Result<Vec<MlxSlot>, FormatError> {
         tables.keep(ITEM_MEMORY_BYTES)?;
         tables
             .iter_tables()
@@ -290,49 +291,64 @@ impl SlotCounts {
         table: &Table<'_>,
         at: flatbuffer::Field,
         ty: &str,
-    ) -> Result<Option<Field>, FormatError> {
+    ) -> Result<Option<InstructionField>, FormatError> {
         let (ty, default) = ty.split_once('=').unwrap_or((ty, ""));
         let absent = !table.has(at)?;
         let place = || table.place(at);
-        let int = |value: i64| Some(Field::Number(Number::Int(value)));
+        let int = |value: i64| Some(InstructionField::Number(Number::Int(value)));
         Ok(match ty {
             "i" | "u" | "b" | "c" | "f" if absent => match default {
                 "null" => None,
-                "" if ty == "f" => Some(Field::Number(Number::Float(0.0))),
+                "" if ty == "f" => Some(InstructionField::Number(Number::Float(0.0))),
                 "" => int(0),
-                text if ty == "f" => text.parse().ok().map(|x| Field::Number(Number::Float(x))),
+                text if ty == "f" => text
+                    .parse()
+                    .ok()
+                    .map(|x| InstructionField::Number(Number::Float(x))),
                 text => text.parse().ok().and_then(int),
             },
             _ if absent => None,
             "i" => int(table.i32(at)?.into()),
             "u" => int(i64::try_from(table.u64(at)?).unwrap_or(i64::MAX)),
             "b" | "c" => int(table.i8(at)?.into()),
-            "f" => Some(Field::Number(Number::Float(table.f32(at)?.into()))),
-            "s" => table.name(at)?.map(Field::Text),
-            "t" => Some(Field::Tensor(self.check(table.u32(at)?, false, place)?)),
-            "v" => Some(Field::Value(self.check(table.u32(at)?, true, place)?)),
+            "f" => Some(InstructionField::Number(Number::Float(
+                table.f32(at)?.into(),
+            ))),
+            "s" => table.name(at)?.map(InstructionField::Text),
+            "t" => Some(InstructionField::Tensor(self.check(
+                table.u32(at)?,
+                false,
+                place,
+            )?)),
+            "v" => Some(InstructionField::Value(self.check(
+                table.u32(at)?,
+                true,
+                place,
+            )?)),
             "T" => {
                 let items = table.vector(at, 4)?;
                 items.keep(ITEM_MEMORY_BYTES)?;
                 let items = (0..items.len())
                     .map(|item| self.check(items.u32(item)?, false, || items.place(item)));
-                Some(Field::Tensors(items.collect::<Result<_, _>>()?))
+                Some(InstructionField::Tensors(items.collect::<Result<_, _>>()?))
             }
             "I" => {
                 let items = table.vector(at, 4)?;
                 items.keep(ITEM_MEMORY_BYTES)?;
                 let items = (0..items.len()).map(|item| Ok(Number::Int(items.i32(item)?.into())));
-                Some(Field::Numbers(items.collect::<Result<_, FormatError>>()?))
+                Some(InstructionField::Numbers(
+                    items.collect::<Result<_, FormatError>>()?,
+                ))
             }
             "N" => {
                 let items = table.tables(at)?;
                 items.keep(ITEM_MEMORY_BYTES)?;
                 let items = items.iter_tables().map(|item| self.number(&item?, "n"));
-                Some(Field::Numbers(items.collect::<Result<_, _>>()?))
+                Some(InstructionField::Numbers(items.collect::<Result<_, _>>()?))
             }
             "n" | "d" | "e" | "o" => {
                 let number = self.number(&table.required_table(at)?, ty)?;
-                Some(Field::Number(number))
+                Some(InstructionField::Number(number))
             }
             // Types that only occur in instructions without an implementation.
             _ => None,

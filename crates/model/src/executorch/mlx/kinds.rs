@@ -20,11 +20,11 @@
 //! | `o` | integer, value slot or tensor slot |
 
 /// An instruction kind: its name and its fields.
-pub(super) type Kind = (&'static str, &'static str);
+pub(super) type InstructionKind = (&'static str, &'static str);
 
 /// All instruction kinds; the first has number 1.
 #[rustfmt::skip]
-pub(super) const INSTRUCTION_KINDS: &[Kind] = &[
+pub(super) const INSTRUCTION_KINDS: &[InstructionKind] = &[
     ("Noop", ""),
     ("IdCopy", "x:t out:t"),
     ("Addmm", "mat1:t mat2:t out:t bias:t alpha:f=1.0 beta:f=1.0"),

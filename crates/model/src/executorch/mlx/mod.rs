@@ -15,5 +15,5 @@ mod relations;
 
 pub(super) use content::content;
 pub(super) use graph::find;
-pub use graph::{Field, Graph, Instruction, Number, Slot, Tensor};
+pub use graph::{InstructionField, MlxGraph, MlxInstruction, MlxSlot, MlxTensor, Number};
 pub(super) use relations::{count_ports, relate};

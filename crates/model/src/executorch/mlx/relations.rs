@@ -5,7 +5,7 @@
 
 use super::super::evidence::DimFact;
 use super::super::flatbuffer::{Field, Table, Vector};
-use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape, UNKNOWN_SIZE};
+use super::super::payload_graph::{MAX_PORTS, PayloadGraph, PayloadShape, Ports, UNKNOWN_SIZE};
 use crate::FormatError;
 
 const INPUTS: Field = Field(10, "input_map");
@@ -23,7 +23,7 @@ const MAX_RANK: u64 = 16;
 /// Adds the facts in the metadata; returns the graph's inputs and outputs.
 pub(in super::super) fn relate(
     root: &Table<'_>,
-    graph: &mut Graph<'_>,
+    graph: &mut PayloadGraph<'_>,
 ) -> Result<Ports, FormatError> {
     let metadata = root.tables(METADATA)?;
     let mut shapes = Vec::new();
@@ -51,7 +51,10 @@ pub(in super::super) fn count_ports(root: &Table<'_>) -> Result<u64, FormatError
     Ok(root.tables(INPUTS)?.len() + root.tables(OUTPUTS)?.len())
 }
 
-fn tensor(dims: &Vector<'_>, graph: &mut Graph<'_>) -> Result<Option<Shape>, FormatError> {
+fn tensor(
+    dims: &Vector<'_>,
+    graph: &mut PayloadGraph<'_>,
+) -> Result<Option<PayloadShape>, FormatError> {
     if dims.len() > MAX_RANK {
         return Ok(None);
     }

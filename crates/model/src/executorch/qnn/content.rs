@@ -2,7 +2,7 @@
 
 use super::super::content::PayloadSummary;
 use super::super::storage::ByteRange;
-use super::context::Context;
+use super::context::QnnContext;
 use super::wrapper::{self, WrappedContent};
 use crate::FormatError;
 use pkgtool_base::source::{Pages, ReadAt};
@@ -45,7 +45,7 @@ fn described(
     source: &dyn ReadAt,
     range: ByteRange,
 ) -> Result<PayloadSummary, FormatError> {
-    let found = Context::read(source, range)?;
+    let found = QnnContext::read(source, range)?;
     let size = range.size;
     let facts = &mut content.facts;
     facts.push(("binary", format!("QNN context, {size} bytes")));

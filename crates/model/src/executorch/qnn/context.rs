@@ -77,7 +77,7 @@ mod fields {
 
 /// The description of a context binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
+pub struct QnnContext {
     /// The target backend: `HTP`.
     pub backend: String,
     /// The version of the compiler: `v2.51.0.260929181845`.
@@ -85,7 +85,7 @@ pub struct Context {
     /// The target chip: `SM8650 (57)`.
     pub chip: Option<String>,
     /// Its graphs.
-    pub graphs: Vec<Graph>,
+    pub graphs: Vec<QnnGraph>,
     /// Position of the description in the file.
     pub description: ByteRange,
     /// Position of the compiled graphs with their weights.
@@ -94,7 +94,7 @@ pub struct Context {
 
 /// A graph of a context binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Graph {
+pub struct QnnGraph {
     /// Its name; compilers generate one if it is not specified.
     pub name: String,
     /// Inputs in order.
@@ -117,7 +117,7 @@ pub(super) fn is_context(pages: &Pages<'_>, range: ByteRange) -> bool {
     head.is_some_and(|head| begins(&head))
 }
 
-impl Context {
+impl QnnContext {
     /// Parses the description of the context binary in these bytes of the file.
     ///
     /// # Errors
@@ -205,10 +205,10 @@ fn supported_member<'a>(table: &Table<'a>) -> Result<Table<'a>, FormatError> {
     table.required_table(fields::UNION)
 }
 
-fn graph(wrapper: &Table<'_>) -> Result<Graph, FormatError> {
+fn graph(wrapper: &Table<'_>) -> Result<QnnGraph, FormatError> {
     let second = supported_member(wrapper)?.required_table(fields::PREVIOUS_VERSION)?;
     let first = second.required_table(fields::PREVIOUS_VERSION)?;
-    Ok(Graph {
+    Ok(QnnGraph {
         name: first.name(fields::GRAPH_NAME)?.unwrap_or_default(),
         inputs: read_ports(&first, fields::INPUTS)?,
         outputs: read_ports(&first, fields::OUTPUTS)?,

@@ -18,4 +18,4 @@ mod element;
 mod wrapper;
 
 pub(super) use content::content;
-pub use context::{Context, Graph, begins};
+pub use context::{QnnContext, QnnGraph, begins};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::content::{PayloadSummary, QuantizationScheme, WeightStorage};
 use super::super::storage::ByteRange;
-use super::{Graph, Tensor, Value};
+use super::{VulkanGraph, VulkanTensor, VulkanValue};
 use crate::FormatError;
 use pkgtool_base::source::ReadAt;
 
@@ -57,9 +57,9 @@ pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
 ) -> Result<PayloadSummary, FormatError> {
-    let graph = Graph::read(source, payload)?;
+    let graph = VulkanGraph::read(source, payload)?;
     let mut content = PayloadSummary::begin(source, |pages| Ok(super::find(pages, payload)))?;
-    let weights = QuantisedWeights::of(&graph);
+    let weights = QuantisedValues::of(&graph);
     for call in &graph.calls {
         content.operator(&call.name);
         // Activations are rounded to eight bits.
@@ -95,7 +95,7 @@ pub(in super::super) fn content(
 }
 
 /// Values with quantised weights, as the operators use them.
-struct QuantisedWeights {
+struct QuantisedValues {
     /// Values with quantised codes, and their storage form.
     stored: BTreeMap<usize, WeightStorage>,
     /// Values with scales and other parameters of the quantisation.
@@ -104,8 +104,8 @@ struct QuantisedWeights {
     packed: BTreeMap<usize, usize>,
 }
 
-impl QuantisedWeights {
-    fn of(graph: &Graph) -> Self {
+impl QuantisedValues {
+    fn of(graph: &VulkanGraph) -> Self {
         let packs = graph.calls.iter().filter_map(|call| {
             let is_pack = call.name.starts_with("et_vk.prepack");
             is_pack.then_some((*call.args.last()?, *call.args.first()?))
@@ -143,16 +143,16 @@ impl QuantisedWeights {
     }
 }
 
-fn tensor(graph: &Graph, at: usize) -> Option<&Tensor> {
+fn tensor(graph: &VulkanGraph, at: usize) -> Option<&VulkanTensor> {
     match graph.values.get(at)? {
-        Value::Tensor(tensor) => Some(tensor),
+        VulkanValue::Tensor(tensor) => Some(tensor),
         _ => None,
     }
 }
 
-fn int_at(graph: &Graph, at: usize) -> Option<u64> {
+fn int_at(graph: &VulkanGraph, at: usize) -> Option<u64> {
     match graph.values.get(at)? {
-        Value::Int(int) => u64::try_from(*int).ok(),
+        VulkanValue::Int(int) => u64::try_from(*int).ok(),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use super::super::element::element_of;
 use super::super::flatbuffer::{Buffer, Table, Vector};
 use super::super::storage::ByteRange;
 use super::super::stored::ConstantData;
-use super::payload::PayloadParts;
+use super::payload::VulkanParts;
 use super::schema::{
     ARGS, BOOL, CHAIN, CONSTANT, CONSTANTS, DATATYPE, DIMS, DOUBLE, INPUTS, INT, IS_BOOL,
     IS_BOOL_LIST, IS_DOUBLE, IS_DOUBLE_LIST, IS_INT, IS_INT_LIST, IS_NULL, IS_SYMBOL, IS_TENSOR,
@@ -28,11 +28,11 @@ const MAX_RANK: u64 = 16;
 
 /// A graph.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Graph {
+pub struct VulkanGraph {
     /// Values; calls refer to them by index.
-    pub values: Vec<Value>,
+    pub values: Vec<VulkanValue>,
     /// Calls in execution order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<VulkanCall>,
     /// Indices of the input values, in the order of a call's arguments.
     pub inputs: Vec<usize>,
     /// Indices of the output values, in the order of a call's arguments.
@@ -41,7 +41,7 @@ pub struct Graph {
 
 /// A call of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct VulkanCall {
     /// The operator's name (`aten.add.Tensor`).
     pub name: String,
     /// Indices of values: the arguments in the order of the operator's schema, then the result.
@@ -50,7 +50,7 @@ pub struct Call {
 
 /// A value of a graph.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum VulkanValue {
     /// The absent value `None`.
     Null,
     /// An integer.
@@ -60,7 +60,7 @@ pub enum Value {
     /// A boolean.
     Bool(bool),
     /// A tensor.
-    Tensor(Tensor),
+    Tensor(VulkanTensor),
     /// Integers.
     Ints(Vec<i64>),
     /// Floating-point numbers.
@@ -77,7 +77,7 @@ pub enum Value {
 
 /// A tensor of a graph.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tensor {
+pub struct VulkanTensor {
     /// Element type.
     pub element: ElementType,
     /// Sizes at export, outermost first.
@@ -86,7 +86,7 @@ pub struct Tensor {
     pub data: Option<ConstantData>,
 }
 
-impl Graph {
+impl VulkanGraph {
     /// Reads the graph in a delegate's payload.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Graph {
     /// Fails if the payload is invalid, with the table and the offset.
     pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
-        let parts = PayloadParts::find(&pages, payload)?;
+        let parts = VulkanParts::find(&pages, payload)?;
         let end = parts.graph.offset + parts.graph.size;
         let buffer = Buffer::new(&pages, parts.graph.offset, end);
         let root = buffer.root("VkGraph")?;
@@ -103,7 +103,7 @@ impl Graph {
         tables.keep(ENTRY_MEMORY_BYTES)?;
         let count = tables.len();
         let values = tables.iter_tables();
-        let values = values.map(|value| Value::read(&value?, count, &constants));
+        let values = values.map(|value| VulkanValue::read(&value?, count, &constants));
         let values = values.collect::<Result<_, FormatError>>()?;
         let chain = root.tables(CHAIN)?;
         chain.keep(ENTRY_MEMORY_BYTES)?;
@@ -111,7 +111,7 @@ impl Graph {
             let call = call?;
             let name = call.name(NAME)?.ok_or_else(|| call.place(NAME).missing())?;
             let args = read_indices(&call.vector(ARGS, 4)?, count)?;
-            Ok(Call { name, args })
+            Ok(VulkanCall { name, args })
         });
         Ok(Self {
             values,
@@ -157,7 +157,7 @@ fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantDa
     found.collect()
 }
 
-impl Value {
+impl VulkanValue {
     fn read(
         outer: &Table<'_>,
         count: u64,
@@ -177,7 +177,7 @@ impl Value {
             IS_INT => Self::Int(table.i64(INT)?),
             IS_DOUBLE => Self::Double(table.f64(DOUBLE)?),
             IS_BOOL => Self::Bool(table.u8(BOOL)? != 0),
-            IS_TENSOR => Self::Tensor(Tensor::read(&table, constants)?),
+            IS_TENSOR => Self::Tensor(VulkanTensor::read(&table, constants)?),
             IS_INT_LIST => {
                 let items = list(8)?;
                 Self::Ints(read_items(&items, |at| items.i64(at))?)
@@ -207,7 +207,7 @@ fn read_items<T>(
     (0..items.len()).map(read).collect()
 }
 
-impl Tensor {
+impl VulkanTensor {
     fn read(table: &Table<'_>, constants: &[ConstantData]) -> Result<Self, FormatError> {
         let dims = table.vector(DIMS, 4)?;
         if dims.len() > MAX_RANK {

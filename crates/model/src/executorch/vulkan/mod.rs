@@ -16,6 +16,6 @@ mod relations;
 mod schema;
 
 pub(super) use content::content;
-pub use graph::{Call, Graph, Tensor, Value};
+pub use graph::{VulkanCall, VulkanGraph, VulkanTensor, VulkanValue};
 pub(super) use payload::find;
 pub(super) use relations::{count_ports, relate};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: both parts lie inside the payload.
 
-use super::super::payload_header::Header;
+use super::super::payload_header::PayloadHeader;
 use super::super::storage::ByteRange;
 use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
@@ -11,7 +11,7 @@ use pkgtool_base::source::Pages;
 const IDENTIFIER: [u8; 4] = *b"VK00";
 
 /// The positions of the parts.
-pub(super) struct PayloadParts {
+pub(super) struct VulkanParts {
     /// The graph's FlatBuffer.
     pub(super) graph: ByteRange,
     /// Constants that the graph references.
@@ -20,12 +20,12 @@ pub(super) struct PayloadParts {
 
 /// Returns the position of a payload's FlatBuffer, if the payload belongs to this backend.
 pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
-    PayloadParts::find(pages, payload)
+    VulkanParts::find(pages, payload)
         .ok()
         .map(|parts| parts.graph)
 }
 
-impl PayloadParts {
+impl VulkanParts {
     /// Locates the parts of a payload; fails if the payload belongs to another backend.
     pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Self, FormatError> {
         let ByteRange { offset, size: len } = payload;
@@ -38,13 +38,13 @@ impl PayloadParts {
                 found.escape_ascii(),
             )
         };
-        if len < Header::SIZE as u64 {
+        if len < PayloadHeader::SIZE as u64 {
             return Err(wrong(4, [0; 4]));
         }
         let header = pages
             .array(offset)
             .map_err(|error| place(0, "magic").unreadable(&error))?;
-        let header = Header::of(&header);
+        let header = PayloadHeader::of(&header);
         if header.magic != *b"VH00" {
             return Err(wrong(4, header.magic));
         }

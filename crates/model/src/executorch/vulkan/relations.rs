@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::super::evidence::DimFact;
 use super::super::flatbuffer::{Table, Vector};
-use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
+use super::super::payload_graph::{MAX_PORTS, PayloadGraph, PayloadShape, Ports};
 use super::schema::{
     ARGS, CHAIN, CONSTANT, DIMS, INPUTS, INT, IS_INT, IS_INT_LIST, IS_SYMBOL, IS_TENSOR,
     IS_VALUE_LIST, ITEMS, NAME, OUTPUTS, TYPE, VALUE, VALUES,
@@ -20,18 +20,18 @@ use crate::FormatError;
 const MAX_ITEMS: u64 = 16;
 
 /// The tensors that a graph's calls use.
-struct RuleBuilder<'g, 'r, 'b> {
-    graph: &'g mut Graph<'r>,
+struct VulkanRules<'g, 'r, 'b> {
+    graph: &'g mut PayloadGraph<'r>,
     values: Vector<'b>,
-    shapes: BTreeMap<u64, Shape>,
+    shapes: BTreeMap<u64, PayloadShape>,
 }
 
 /// Adds the rules of a graph; returns its inputs and outputs.
 pub(in super::super) fn relate(
     root: &Table<'_>,
-    graph: &mut Graph<'_>,
+    graph: &mut PayloadGraph<'_>,
 ) -> Result<Ports, FormatError> {
-    let mut calls = RuleBuilder {
+    let mut calls = VulkanRules {
         graph,
         values: root.tables(VALUES)?,
         shapes: BTreeMap::new(),
@@ -63,7 +63,7 @@ pub(in super::super) fn count_ports(root: &Table<'_>) -> Result<u64, FormatError
     Ok(root.vector(INPUTS, 4)?.len() + root.vector(OUTPUTS, 4)?.len())
 }
 
-impl<'b> RuleBuilder<'_, '_, 'b> {
+impl<'b> VulkanRules<'_, '_, 'b> {
     fn add_tensors(&mut self) -> Result<(), FormatError> {
         for index in 0..self.values.len() {
             let Some(tensor) = self.member(index, IS_TENSOR)? else {
@@ -156,7 +156,7 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
         }
     }
 
-    fn add_sym_size(&mut self, tensor: &Shape, args: &[u64]) -> Result<(), FormatError> {
+    fn add_sym_size(&mut self, tensor: &PayloadShape, args: &[u64]) -> Result<(), FormatError> {
         let &[_, dim, _] = args else { return Ok(()) };
         let Some(dim) = self.int_value(dim)? else {
             return Ok(());
@@ -174,7 +174,7 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
         Ok(())
     }
 
-    fn add_view(&mut self, to: &Shape, args: &[u64]) -> Result<(), FormatError> {
+    fn add_view(&mut self, to: &PayloadShape, args: &[u64]) -> Result<(), FormatError> {
         let &[_, sizes, _] = args else { return Ok(()) };
         let Some(list) = self.member(sizes, IS_VALUE_LIST)? else {
             return Ok(());
@@ -198,8 +198,8 @@ impl<'b> RuleBuilder<'_, '_, 'b> {
 
     fn add_permutation(
         &mut self,
-        to: &Shape,
-        from: &Shape,
+        to: &PayloadShape,
+        from: &PayloadShape,
         args: &[u64],
     ) -> Result<(), FormatError> {
         let &[_, order, _] = args else { return Ok(()) };

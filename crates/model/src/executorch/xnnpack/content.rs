@@ -2,8 +2,8 @@
 
 use super::super::content::{PayloadSummary, QuantizationScheme, WeightStorage};
 use super::super::storage::ByteRange;
-use super::graph::{Datatype, Graph, Quantization};
-use super::payload::PayloadParts;
+use super::graph::{Datatype, Quantization, XnnpackGraph};
+use super::payload::XnnpackParts;
 use crate::FormatError;
 use pkgtool_base::source::ReadAt;
 
@@ -12,9 +12,9 @@ pub(in super::super) fn content(
     source: &dyn ReadAt,
     payload: ByteRange,
 ) -> Result<PayloadSummary, FormatError> {
-    let graph = Graph::read(source, payload)?;
+    let graph = XnnpackGraph::read(source, payload)?;
     let mut content = PayloadSummary::begin(source, |pages| {
-        let parts = PayloadParts::find(pages, payload)?;
+        let parts = XnnpackParts::find(pages, payload)?;
         Ok(parts.map(|parts| parts.graph))
     })?;
     for node in &graph.nodes {

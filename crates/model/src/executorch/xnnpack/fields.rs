@@ -4,9 +4,9 @@
 //! a table. Invariant: every id has been checked by [`ValueIds`].
 
 use super::super::flatbuffer::{Field, Table};
-use super::super::verify::Kind::{Number, Numbers};
+use super::super::verify::FieldKind::{Number, Numbers};
 use super::super::verify::TableSchema;
-use super::node::{BinaryKind, Conv, ConvKind, NodeKind, Pool, UnaryKind};
+use super::node::{BinaryKind, Conv, ConvKind, NodeKind, PoolWindow, UnaryKind};
 use crate::{FieldPosition, FormatError};
 
 /// XNNPACK's own limit on the number of dimensions.
@@ -312,10 +312,10 @@ impl NodeReader<'_, '_> {
         }))
     }
 
-    pub(super) fn pool(&self) -> Result<Pool, FormatError> {
+    pub(super) fn pool(&self) -> Result<PoolWindow, FormatError> {
         let number = |slot| self.number(slot, "number");
         let numbers = |first: u16| Ok::<_, FormatError>([number(first)?, number(first + 1)?]);
-        Ok(Pool {
+        Ok(PoolWindow {
             padding: [number(0)?, number(1)?, number(2)?, number(3)?],
             size: numbers(4)?,
             stride: numbers(6)?,
@@ -385,7 +385,7 @@ pub(super) fn arg_max_pool(node: &NodeReader<'_, '_>) -> Result<NodeKind, Format
     let number = |slot| node.number(slot, "number");
     let size = [number(4)?, number(5)?];
     Ok(NodeKind::ArgMaxPool {
-        pool: Pool {
+        pool: PoolWindow {
             padding: [number(0)?, number(1)?, number(2)?, number(3)?],
             size,
             stride: size,

@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 
 use super::super::flatbuffer::{Buffer, Field, Table};
-use super::super::payload_header::Header;
+use super::super::payload_header::PayloadHeader;
 use super::super::storage::ByteRange;
 use super::super::stored::ConstantData;
 use super::fields::{MAX_RANK, UNION_TYPE, ValueIds, read_sizes};
-use super::node::Node;
-use super::payload::PayloadParts;
+use super::node::XnnpackNode;
+use super::payload::XnnpackParts;
 use super::schema::{
     BUFFERS, CONSTANT_INDEX, CONSTANTS, DIMS, ID, INPUTS, NAMED_KEY, NODES, OFFSET, OUTPUTS,
     VALUES, tensor,
@@ -25,15 +25,15 @@ use pkgtool_base::source::{Pages, ReadAt};
 /// Approximate memory per value or node, in bytes.
 const ENTRY_MEMORY_BYTES: u64 = 256;
 /// Minimum size of a payload, in bytes.
-const MIN_PAYLOAD_BYTES: u64 = Header::SIZE as u64 + 8;
+const MIN_PAYLOAD_BYTES: u64 = PayloadHeader::SIZE as u64 + 8;
 
 /// A graph.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Graph {
+pub struct XnnpackGraph {
     /// Values by id.
-    pub values: BTreeMap<u32, Value>,
+    pub values: BTreeMap<u32, XnnpackValue>,
     /// Nodes in execution order.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<XnnpackNode>,
     /// Ids of the inputs, in the order of a call's arguments.
     pub inputs: Vec<u32>,
     /// Ids of the outputs, in the order of a call's arguments.
@@ -42,7 +42,7 @@ pub struct Graph {
 
 /// A value of a graph.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Value {
+pub struct XnnpackValue {
     /// Element type.
     pub datatype: Datatype,
     /// Sizes at export: upper bounds.
@@ -122,7 +122,7 @@ pub enum Scales {
     },
 }
 
-impl Graph {
+impl XnnpackGraph {
     /// Reads the graph in a delegate's payload.
     pub fn read(source: &dyn ReadAt, payload: ByteRange) -> Result<Self, FormatError> {
         let pages = Pages::with_budget(source, DEFAULT_BUDGET);
@@ -135,7 +135,7 @@ impl Graph {
         for value in root.tables(VALUES)?.iter_tables() {
             let value = value?;
             buffer.keep(ENTRY_MEMORY_BYTES, || value.here())?;
-            let (id, value) = Value::read(&value, &constants)?;
+            let (id, value) = XnnpackValue::read(&value, &constants)?;
             values.insert(id, value);
         }
         let is_known = |id| values.contains_key(&id);
@@ -144,7 +144,7 @@ impl Graph {
         for node in root.tables(NODES)?.iter_tables() {
             let node = node?;
             buffer.keep(ENTRY_MEMORY_BYTES, || node.here())?;
-            nodes.push(Node::read(&node, &known)?);
+            nodes.push(XnnpackNode::read(&node, &known)?);
         }
         let ids = |field| -> Result<Vec<u32>, FormatError> {
             let ids = root.vector(field, 4)?;
@@ -167,7 +167,7 @@ impl Graph {
 }
 
 /// Locates the parts of a payload; fails if the payload belongs to another backend.
-fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<PayloadParts, FormatError> {
+fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<XnnpackParts, FormatError> {
     let wrong = |found: [u8; 4]| {
         FieldPosition::new("XNNPACK payload identifier", payload.offset + 4)
             .expected("XH00, XN00 or XN01", found.escape_ascii())
@@ -175,7 +175,7 @@ fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<PayloadParts, FormatErr
     if payload.size < MIN_PAYLOAD_BYTES {
         return Err(wrong([0; 4]));
     }
-    let Some(parts) = PayloadParts::find(pages, payload)? else {
+    let Some(parts) = XnnpackParts::find(pages, payload)? else {
         let magic = pages.array(payload.offset + 4);
         return Err(wrong(magic.unwrap_or_default()));
     };
@@ -214,7 +214,7 @@ fn read_constants(graph: &Table<'_>, stored: ByteRange) -> Result<Vec<ConstantDa
     found.collect()
 }
 
-impl Value {
+impl XnnpackValue {
     fn read(outer: &Table<'_>, constants: &[ConstantData]) -> Result<(u32, Self), FormatError> {
         let Some((tensor, quantized)) = tensor(outer)? else {
             return Err(outer.place(UNION_TYPE).union_type(2, outer.u8(UNION_TYPE)?));

@@ -10,14 +10,14 @@ use super::fields::{
     POOLING, SCALED_DOT_PRODUCT_ATTENTION, STATIC_CONSTANT_PAD, STATIC_RESHAPE,
     STATIC_RESIZE_BILINEAR, STATIC_SLICE, STATIC_TRANSPOSE, UNARY, UNION, UNION_TYPE, ValueIds,
 };
-use super::node::{BinaryKind as B, ConvKind, Node, NodeKind, UnaryKind as U};
+use super::node::{BinaryKind as B, ConvKind, NodeKind, UnaryKind as U, XnnpackNode};
 use crate::FormatError;
 
 const DEBUG_HANDLE: Field = Field(2, "debug_handle");
 const OUTPUT_RANGE: Field = Field(3, "output_min_max");
 
 /// A member of the union.
-struct Kind {
+struct NodeMember {
     name: &'static str,
     shape: &'static TableSchema,
     read: ReadNode,
@@ -26,12 +26,12 @@ struct Kind {
 /// A function that reads a node's table.
 type ReadNode = fn(&NodeReader<'_, '_>) -> Result<NodeKind, FormatError>;
 
-const fn kind(name: &'static str, shape: &'static TableSchema, read: ReadNode) -> Kind {
-    Kind { name, shape, read }
+const fn kind(name: &'static str, shape: &'static TableSchema, read: ReadNode) -> NodeMember {
+    NodeMember { name, shape, read }
 }
 
 /// All node kinds, by number from 1.
-static NODE_ENTRIES: [Kind; 47] = [
+static NODE_ENTRIES: [NodeMember; 47] = [
     kind("XNNAdd", &BINARY, |node| node.binary(B::Add)),
     kind(
         "XNNFullyConnected",
@@ -122,7 +122,7 @@ pub(super) static NODE_SCHEMAS: [&TableSchema; NODE_ENTRIES.len()] = {
     shapes
 };
 
-fn find(tag: u8) -> Option<&'static Kind> {
+fn find(tag: u8) -> Option<&'static NodeMember> {
     NODE_ENTRIES.get(usize::from(tag).checked_sub(1)?)
 }
 
@@ -138,7 +138,7 @@ pub(super) fn read_computation(
     (kind.read)(&NodeReader { table, ids }).map(Some)
 }
 
-impl Node {
+impl XnnpackNode {
     /// Reads a node; fails if its kind is unknown.
     pub(super) fn read(outer: &Table<'_>, ids: &ValueIds<'_>) -> Result<Self, FormatError> {
         let tag = outer.u8(UNION_TYPE)?;

@@ -7,7 +7,7 @@ use super::super::flatbuffer::{Buffer, Field, Table};
 use super::super::payload_graph::AcceptedArguments;
 use super::super::storage::{ByteRange, Externals, Storage};
 use super::super::verify::verify;
-use super::payload::PayloadParts;
+use super::payload::XnnpackParts;
 use super::schema::{
     BUFFERS, CONSTANT_INDEX, CONSTANTS, EXTERNAL_ID, FLAGS, GRAPH, NAMED_KEY, NODES, OFFSET,
     TENSOR, VALUES,
@@ -29,7 +29,7 @@ pub(in super::super) fn check(
     storage: &Storage<'_>,
     externals: &mut Externals,
 ) -> Result<Option<AcceptedArguments>, FormatError> {
-    let Some(parts) = PayloadParts::find(pages, payload)? else {
+    let Some(parts) = XnnpackParts::find(pages, payload)? else {
         return Ok(None);
     };
     let ByteRange { offset, size } = parts.graph;

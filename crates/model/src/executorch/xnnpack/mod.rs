@@ -21,7 +21,7 @@ mod relations;
 mod schema;
 
 pub(super) use content::content;
-pub use graph::{Datatype, Graph, Quantization, Scales, Value};
+pub use graph::{Datatype, Quantization, Scales, XnnpackGraph, XnnpackValue};
 pub(super) use load::check;
-pub use node::{BinaryKind, Conv, ConvKind, Node, NodeKind, Pool, UnaryKind};
+pub use node::{BinaryKind, Conv, ConvKind, NodeKind, PoolWindow, UnaryKind, XnnpackNode};
 pub(super) use relations::{find, relate};

@@ -6,7 +6,7 @@
 
 /// A node: its computation, and the range that its result is clamped to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Node {
+pub struct XnnpackNode {
     /// Its kind's name, as profiles show it.
     pub name: &'static str,
     /// Its computation.
@@ -67,11 +67,11 @@ pub enum NodeKind {
         input: u32,
         output: u32,
     },
-    AvgPool(Pool),
-    MaxPool(Pool),
+    AvgPool(PoolWindow),
+    MaxPool(PoolWindow),
     /// Maximum value of a window, and its position in the window.
     ArgMaxPool {
-        pool: Pool,
+        pool: PoolWindow,
         index: u32,
     },
     GlobalAvgPool {
@@ -239,7 +239,7 @@ pub struct Conv {
 /// A pooling. Pairs are height, width.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the fields have the schema's names")]
-pub struct Pool {
+pub struct PoolWindow {
     /// Top, right, bottom, left.
     pub padding: [u64; 4],
     pub size: [u64; 2],

@@ -3,7 +3,7 @@
 //!
 //! Invariant: both parts lie inside the payload.
 
-use super::super::payload_header::Header;
+use super::super::payload_header::PayloadHeader;
 use super::super::storage::ByteRange;
 use crate::{FieldPosition, FormatError};
 use pkgtool_base::source::Pages;
@@ -12,18 +12,18 @@ use pkgtool_base::source::Pages;
 const IDENTIFIERS: [[u8; 4]; 2] = [*b"XN00", *b"XN01"];
 
 /// The positions of the parts.
-pub(super) struct PayloadParts {
+pub(super) struct XnnpackParts {
     /// The graph's FlatBuffer.
     pub(super) graph: ByteRange,
     /// Constants that the graph references.
     pub(super) constants: ByteRange,
 }
 
-impl PayloadParts {
+impl XnnpackParts {
     /// Locates the parts of a payload; `None` if it does not begin like an XNNPACK payload.
     pub(super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Result<Option<Self>, FormatError> {
         let ByteRange { offset, size: len } = payload;
-        if len < Header::SIZE as u64 {
+        if len < PayloadHeader::SIZE as u64 {
             return Ok(None);
         }
         let place = |at: u64, field: &str| {
@@ -32,7 +32,7 @@ impl PayloadParts {
         let header = pages
             .array(offset)
             .map_err(|error| place(0, "magic").unreadable(&error))?;
-        let header = Header::of(&header);
+        let header = PayloadHeader::of(&header);
         if IDENTIFIERS.contains(&header.magic) {
             return Ok(Some(Self {
                 graph: payload,

@@ -8,19 +8,19 @@
 use std::collections::BTreeMap;
 
 use super::super::flatbuffer::Table;
-use super::super::payload_graph::{Graph, MAX_PORTS, Ports, Shape};
+use super::super::payload_graph::{MAX_PORTS, PayloadGraph, PayloadShape, Ports};
 use super::super::storage::ByteRange;
 use super::fields::{ValueIds, read_sizes};
 use super::kinds::read_computation;
 use super::node::{BinaryKind, Conv, ConvKind, NodeKind};
-use super::payload::PayloadParts;
+use super::payload::XnnpackParts;
 use super::schema::{CONSTANT_INDEX, DIMS, ID, INPUTS, NODES, NUM_DIMS, OUTPUTS, VALUES, tensor};
 use crate::FormatError;
 use pkgtool_base::source::Pages;
 
 /// Returns the position of a payload's graph, if the payload belongs to XNNPACK.
 pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<ByteRange> {
-    let parts = PayloadParts::find(pages, payload).ok().flatten()?;
+    let parts = XnnpackParts::find(pages, payload).ok().flatten()?;
     let mark = parts.unexpected_identifier(pages).ok()?;
     mark.is_none().then_some(parts.graph)
 }
@@ -28,9 +28,9 @@ pub(in super::super) fn find(pages: &Pages<'_>, payload: ByteRange) -> Option<By
 /// Adds the rules of a graph; returns its inputs and outputs.
 pub(in super::super) fn relate(
     root: &Table<'_>,
-    graph: &mut Graph<'_>,
+    graph: &mut PayloadGraph<'_>,
 ) -> Result<Ports, FormatError> {
-    let mut nodes = RuleBuilder {
+    let mut nodes = XnnpackRules {
         graph,
         shapes: BTreeMap::new(),
     };
@@ -56,9 +56,9 @@ pub(in super::super) fn relate(
 }
 
 /// The tensors of a graph, by id.
-struct RuleBuilder<'g, 'r> {
-    graph: &'g mut Graph<'r>,
-    shapes: BTreeMap<u32, Shape>,
+struct XnnpackRules<'g, 'r> {
+    graph: &'g mut PayloadGraph<'r>,
+    shapes: BTreeMap<u32, PayloadShape>,
 }
 
 /// The parsed part of a value.
@@ -85,7 +85,7 @@ fn read_value(value: &Table<'_>) -> Result<Option<ParsedValue>, FormatError> {
     }))
 }
 
-impl RuleBuilder<'_, '_> {
+impl XnnpackRules<'_, '_> {
     fn values(&mut self, root: &Table<'_>) -> Result<(), FormatError> {
         for value in root.tables(VALUES)?.iter_tables() {
             let Ok(Some(value)) = read_value(&value?) else {
@@ -103,7 +103,7 @@ impl RuleBuilder<'_, '_> {
     }
 
     /// Returns the shapes of all ids; `None` if one is unknown.
-    fn shapes<const N: usize>(&self, ids: [u32; N]) -> Option<[Shape; N]> {
+    fn shapes<const N: usize>(&self, ids: [u32; N]) -> Option<[PayloadShape; N]> {
         let shapes = ids.iter().filter_map(|id| self.shapes.get(id).cloned());
         shapes.collect::<Vec<_>>().try_into().ok()
     }
@@ -209,7 +209,7 @@ impl RuleBuilder<'_, '_> {
     fn add_unary_rules(
         &mut self,
         [input, output]: [u32; 2],
-        relate: impl FnOnce(&mut Graph<'_>, &Shape, &Shape),
+        relate: impl FnOnce(&mut PayloadGraph<'_>, &PayloadShape, &PayloadShape),
     ) {
         if let Some([from, to]) = self.shapes([input, output]) {
             relate(self.graph, &from, &to);
@@ -231,7 +231,7 @@ impl RuleBuilder<'_, '_> {
 
     fn add_concatenation(&mut self, axis: i64, inputs: &[u32], output: u32) {
         let from = inputs.iter().filter_map(|id| self.shapes.get(id).cloned());
-        let from: Vec<Shape> = from.collect();
+        let from: Vec<PayloadShape> = from.collect();
         let to = self.shapes.get(&output).cloned();
         if let (Some(to), Ok(axis), true) = (to, axis.try_into(), from.len() == inputs.len()) {
             self.graph.concatenate(&to, &from, axis);
@@ -239,14 +239,19 @@ impl RuleBuilder<'_, '_> {
     }
 }
 
-fn resize(graph: &mut Graph<'_>, from: &Shape, to: &Shape, [height, width]: [u64; 2]) {
+fn resize(
+    graph: &mut PayloadGraph<'_>,
+    from: &PayloadShape,
+    to: &PayloadShape,
+    [height, width]: [u64; 2],
+) {
     graph.literal(to, 1, height);
     graph.literal(to, 2, width);
     graph.equal((to, 0), (from, 0));
     graph.equal((to, 3), (from, 3));
 }
 
-fn relate_global_avg_pool(graph: &mut Graph<'_>, from: &Shape, to: &Shape) {
+fn relate_global_avg_pool(graph: &mut PayloadGraph<'_>, from: &PayloadShape, to: &PayloadShape) {
     if from.rank() != 4 {
         return;
     }

@@ -4,7 +4,9 @@
 //! `fields.rs` has the tables of the nodes.
 
 use super::super::flatbuffer::{self, Field};
-use super::super::verify::Kind::{Deprecated, Member, Number, Numbers, Table, Tables, Text, Union};
+use super::super::verify::FieldKind::{
+    Deprecated, Member, Number, Numbers, Table, Tables, Text, Union,
+};
 use super::super::verify::TableSchema;
 use super::fields::{UNION, UNION_TYPE};
 use super::kinds::NODE_SCHEMAS;

@@ -1,14 +1,14 @@
 //! Checks a node against the schema of its operator.
 
 use super::infer;
-use super::node::{Attribute, Node, kind_name};
-use super::operators::{FormalParameter, Operators, Presence, Schema, TypeSet};
+use super::node::{AttributeHeader, NodeHeader, kind_name};
+use super::operators::{FormalParameter, OperatorSchema, Operators, Presence, TypeSet};
 
 /// Checks `node` against `schema`. `inputs` are the types of its inputs, 0 for an unknown type.
 /// Returns the types bound to the schema's type parameters.
 pub(super) fn check(
-    node: &Node,
-    schema: &Schema,
+    node: &NodeHeader,
+    schema: &OperatorSchema,
     inputs: &[TypeSet],
 ) -> Result<Vec<TypeSet>, String> {
     count(
@@ -33,7 +33,7 @@ pub(super) fn check(
 
 /// Checks a constant. `is_converted` is true if ONNX Runtime converts it to an initializer, as it
 /// does outside functions.
-pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), String> {
+pub(super) fn constant(node: &NodeHeader, is_converted: bool) -> Result<(), String> {
     if node.outputs.len() != 1 {
         return Err(format!(
             "`{}` has {} outputs: expected 1",
@@ -52,13 +52,13 @@ pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), String> {
 }
 
 fn count(
-    node: &Node,
+    node: &NodeHeader,
     what: &'static str,
     names: &[Vec<u8>],
     least: usize,
     formals: &[FormalParameter],
 ) -> Result<(), String> {
-    let most = Schema::most(formals);
+    let most = OperatorSchema::most(formals);
     let found = names.len();
     if found >= least && most.is_none_or(|most| found <= most) {
         return Ok(());
@@ -75,7 +75,7 @@ fn count(
 }
 
 fn check_required(
-    node: &Node,
+    node: &NodeHeader,
     what: &'static str,
     names: &[Vec<u8>],
     formals: &[FormalParameter],
@@ -94,7 +94,7 @@ fn check_required(
     }
 }
 
-fn attributes(node: &Node, schema: &Schema) -> Result<(), String> {
+fn attributes(node: &NodeHeader, schema: &OperatorSchema) -> Result<(), String> {
     for (index, attribute) in node.attributes.iter().enumerate() {
         let name = &attribute.name;
         value(attribute)?;
@@ -132,7 +132,7 @@ fn attributes(node: &Node, schema: &Schema) -> Result<(), String> {
 }
 
 /// Checks that an attribute has a name and exactly one value, of the stated type.
-fn value(attribute: &Attribute) -> Result<(), String> {
+fn value(attribute: &AttributeHeader) -> Result<(), String> {
     if attribute.name.is_empty() {
         return Err("an attribute has no name".to_owned());
     }
@@ -156,12 +156,17 @@ fn value(attribute: &Attribute) -> Result<(), String> {
 }
 
 /// Binds the schema's type parameters to the types of the inputs.
-fn bind(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, String> {
+fn bind(
+    node: &NodeHeader,
+    schema: &OperatorSchema,
+    inputs: &[TypeSet],
+) -> Result<Vec<TypeSet>, String> {
     let table = Operators::get();
     let parameters = schema.inputs.iter().filter_map(|formal| formal.parameter);
     let mut bound = vec![0; parameters.max().map_or(0, |last| last + 1)];
     for (position, &found) in inputs.iter().enumerate() {
-        let Some(formal) = Schema::formal(&schema.inputs, position).filter(|_| found != 0) else {
+        let Some(formal) = OperatorSchema::formal(&schema.inputs, position).filter(|_| found != 0)
+        else {
             continue;
         };
         if formal.types & found == 0 {

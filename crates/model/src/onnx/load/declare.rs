@@ -2,15 +2,15 @@
 //! intermediate values.
 
 use super::operators::TypeSet;
-use super::scope::{Definition, Output, StatedType, UntypedInput, Value};
+use super::scope::{Definition, GraphOutput, GraphValue, StatedType, UntypedInput};
 use super::typing::{self, ValueDeclaration};
 use super::{LoadChecks, declared_otherwise, occurs_twice, rejected, shown};
 use crate::FormatError;
-use crate::onnx::wire::Field;
+use crate::onnx::wire::WireField;
 
 impl LoadChecks {
     /// Records an input of the graph, declared by a `ValueInfoProto`.
-    pub(in crate::onnx) fn input(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
+    pub(in crate::onnx) fn input(&mut self, field: &WireField<'_>) -> Result<(), FormatError> {
         let declared = typing::declared(field)?;
         self.check_element_type(field, &declared)?;
         let ValueDeclaration { name, types, .. } = declared;
@@ -29,7 +29,7 @@ impl LoadChecks {
     }
 
     /// Records the type that the graph declares for a value.
-    pub(in crate::onnx) fn value_info(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
+    pub(in crate::onnx) fn value_info(&mut self, field: &WireField<'_>) -> Result<(), FormatError> {
         let ValueDeclaration {
             name,
             types,
@@ -46,7 +46,10 @@ impl LoadChecks {
     }
 
     /// Records an input of the function.
-    pub(in crate::onnx) fn function_input(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
+    pub(in crate::onnx) fn function_input(
+        &mut self,
+        field: &WireField<'_>,
+    ) -> Result<(), FormatError> {
         let name = field.identifier()?;
         self.given(field, &name, 0, Definition::Input)
     }
@@ -54,7 +57,7 @@ impl LoadChecks {
     /// Records an initializer of the graph.
     pub(in crate::onnx) fn initializer(
         &mut self,
-        field: &Field<'_>,
+        field: &WireField<'_>,
         name: &[u8],
         data_type: i64,
     ) -> Result<(), FormatError> {
@@ -70,7 +73,7 @@ impl LoadChecks {
     }
 
     /// Records a declared output of the graph.
-    pub(in crate::onnx) fn output(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
+    pub(in crate::onnx) fn output(&mut self, field: &WireField<'_>) -> Result<(), FormatError> {
         let declared = typing::declared(field)?;
         self.check_element_type(field, &declared)?;
         if declared.has_type && self.takes_room() {
@@ -83,7 +86,7 @@ impl LoadChecks {
     /// Records an output of the function.
     pub(in crate::onnx) fn function_output(
         &mut self,
-        field: &Field<'_>,
+        field: &WireField<'_>,
     ) -> Result<(), FormatError> {
         let name = field.identifier()?;
         self.declared(field, &name, 0)
@@ -92,7 +95,7 @@ impl LoadChecks {
     /// Checks that the element type exists.
     fn check_element_type(
         &self,
-        field: &Field<'_>,
+        field: &WireField<'_>,
         declared: &ValueDeclaration,
     ) -> Result<(), FormatError> {
         match declared.invalid.filter(|_| self.is_active) {
@@ -103,7 +106,7 @@ impl LoadChecks {
 
     fn declared(
         &mut self,
-        field: &Field<'_>,
+        field: &WireField<'_>,
         name: &[u8],
         types: TypeSet,
     ) -> Result<(), FormatError> {
@@ -111,7 +114,7 @@ impl LoadChecks {
             return Ok(());
         }
         field.keep(name.len() as u64)?;
-        let output = Output {
+        let output = GraphOutput {
             key: self.key(name),
             name: shown(name),
             types,
@@ -123,7 +126,7 @@ impl LoadChecks {
 
     fn given(
         &mut self,
-        field: &Field<'_>,
+        field: &WireField<'_>,
         name: &[u8],
         types: TypeSet,
         maker: Definition,
@@ -138,7 +141,7 @@ impl LoadChecks {
             scope.inputs.push(key);
         }
         let Some(earlier) = scope.values.get_mut(&key) else {
-            scope.values.insert(key, Value { maker, types });
+            scope.values.insert(key, GraphValue { maker, types });
             return Ok(());
         };
         if is_input(maker) && is_input(earlier.maker) {

@@ -1,9 +1,9 @@
 //! Checks the subgraphs of control-flow operators (`If`, `Loop`, `Scan`): the number and types of
 //! their inputs and outputs.
 
-use super::node::Node;
-use super::operators::{Operators, Schema, TypeSet};
-use super::scope::Interface;
+use super::node::NodeHeader;
+use super::operators::{OperatorSchema, Operators, TypeSet};
+use super::scope::SubgraphInterface;
 
 /// A control-flow operator.
 struct ControlFlowOperator {
@@ -44,7 +44,11 @@ const CONTROL_FLOW_OPERATORS: [ControlFlowOperator; 3] = [
 ];
 
 /// Checks the graphs of a node; `inputs` are the types of its inputs.
-pub(super) fn check(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<(), String> {
+pub(super) fn check(
+    node: &NodeHeader,
+    schema: &OperatorSchema,
+    inputs: &[TypeSet],
+) -> Result<(), String> {
     // The first version of `Scan` has a batch dimension.
     let is_batched = schema
         .attributes
@@ -53,7 +57,7 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<
     let Some(runner) = runner(node).filter(|_| !is_batched) else {
         return Ok(());
     };
-    let mut first: Option<&Interface> = None;
+    let mut first: Option<&SubgraphInterface> = None;
     for (name, graph) in runner.graphs(node) {
         let check = GraphCheck { node, name };
         let passed = if runner.passes { inputs.len() } else { 0 };
@@ -100,12 +104,12 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[TypeSet]) -> Result<
 }
 
 /// Returns the types of a node's outputs, if it is a control-flow operator.
-pub(super) fn outputs(node: &Node, inputs: &[TypeSet]) -> Option<Vec<TypeSet>> {
+pub(super) fn outputs(node: &NodeHeader, inputs: &[TypeSet]) -> Option<Vec<TypeSet>> {
     let runner = runner(node)?;
     let mut graphs = runner.graphs(node).map(|(_, graph)| graph);
     let first = graphs.next();
     let second = graphs.next();
-    let of = |graph: Option<&Interface>, position: usize| {
+    let of = |graph: Option<&SubgraphInterface>, position: usize| {
         let types = graph.and_then(|graph| graph.outputs.get(position + runner.own_outputs));
         types.copied().unwrap_or(0)
     };
@@ -123,7 +127,7 @@ pub(super) fn outputs(node: &Node, inputs: &[TypeSet]) -> Option<Vec<TypeSet>> {
     Some((0..node.outputs.len()).map(known).collect())
 }
 
-fn runner(node: &Node) -> Option<&'static ControlFlowOperator> {
+fn runner(node: &NodeHeader) -> Option<&'static ControlFlowOperator> {
     CONTROL_FLOW_OPERATORS
         .iter()
         .find(|runner| runner.operator == node.operator)
@@ -134,7 +138,10 @@ fn counter_type() -> TypeSet {
 }
 
 impl ControlFlowOperator {
-    fn graphs<'n>(&self, node: &'n Node) -> impl Iterator<Item = (&'static str, &'n Interface)> {
+    fn graphs<'n>(
+        &self,
+        node: &'n NodeHeader,
+    ) -> impl Iterator<Item = (&'static str, &'n SubgraphInterface)> {
         let names = self.attributes.iter().copied();
         names.filter_map(|name| {
             let mut given = node.attributes.iter();
@@ -146,7 +153,7 @@ impl ControlFlowOperator {
 
 /// A check of one graph of a node.
 struct GraphCheck<'n> {
-    node: &'n Node,
+    node: &'n NodeHeader,
     name: &'static str,
 }
 

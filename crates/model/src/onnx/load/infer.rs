@@ -5,8 +5,8 @@
 //! and are not checked.
 
 use super::graphs;
-use super::node::{Attribute, Node};
-use super::operators::{Operators, Schema, TypeSet};
+use super::node::{AttributeHeader, NodeHeader};
+use super::operators::{OperatorSchema, Operators, TypeSet};
 use super::typing;
 
 /// Source of an output type if the attribute is absent.
@@ -88,8 +88,8 @@ const SPARSE_TENSOR: i64 = 11;
 /// Returns the types of a node's outputs, 0 for an unknown type; `bound` are the type parameters
 /// bound by inputs.
 pub(super) fn outputs(
-    node: &Node,
-    schema: &Schema,
+    node: &NodeHeader,
+    schema: &OperatorSchema,
     inputs: &[TypeSet],
     bound: &[TypeSet],
 ) -> Vec<TypeSet> {
@@ -104,11 +104,15 @@ pub(super) fn outputs(
 }
 
 /// Returns the types of a node's outputs that follow from the schema, 0 for an unknown type.
-pub(super) fn by_schema(node: &Node, schema: &Schema, bound: &[TypeSet]) -> Vec<TypeSet> {
+pub(super) fn by_schema(
+    node: &NodeHeader,
+    schema: &OperatorSchema,
+    bound: &[TypeSet],
+) -> Vec<TypeSet> {
     let positions = 0..node.outputs.len();
     positions
         .map(|position| {
-            let Some(formal) = Schema::formal(&schema.outputs, position) else {
+            let Some(formal) = OperatorSchema::formal(&schema.outputs, position) else {
                 return 0;
             };
             let parameter = formal.parameter.and_then(|index| bound.get(index));
@@ -121,7 +125,7 @@ pub(super) fn by_schema(node: &Node, schema: &Schema, bound: &[TypeSet]) -> Vec<
 }
 
 /// Returns the type of the first output for operators whose schema does not determine it.
-fn by_operator(node: &Node, inputs: &[TypeSet]) -> Option<TypeSet> {
+fn by_operator(node: &NodeHeader, inputs: &[TypeSet]) -> Option<TypeSet> {
     let operator = node.operator.as_str();
     if operator == "Constant" {
         return Some(node.attributes.first().map_or(0, of_constant));
@@ -167,7 +171,7 @@ fn wrapped(input: TypeSet, outer: &str, around: &str) -> TypeSet {
 }
 
 /// Returns whether an attribute is the value of a constant.
-pub(super) fn is_constant(attribute: &Attribute) -> bool {
+pub(super) fn is_constant(attribute: &AttributeHeader) -> bool {
     let Some(stated) = attribute.stated_type else {
         return false;
     };
@@ -176,7 +180,7 @@ pub(super) fn is_constant(attribute: &Attribute) -> bool {
 }
 
 /// Returns the type of a constant with this attribute; 0 if it is unknown.
-fn of_constant(attribute: &Attribute) -> TypeSet {
+fn of_constant(attribute: &AttributeHeader) -> TypeSet {
     let mut known = CONSTANT_TYPES.iter();
     match known.find(|(kind, _)| Some(*kind) == attribute.stated_type) {
         Some((_, number)) => typing::tensor(*number),

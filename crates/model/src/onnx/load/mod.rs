@@ -23,13 +23,13 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
-use super::wire::Field;
+use super::wire::WireField;
 use crate::{FieldPosition, FormatError};
-pub(super) use node::{Attribute, Node};
-use operators::{OperatorLookup, Operators, Schema, TypeSet};
+pub(super) use node::{AttributeHeader, NodeHeader};
+use operators::{OperatorLookup, OperatorSchema, Operators, TypeSet};
 use pkgtool_base::source::hashed::Map;
-use scope::{Definition, Interface, Scope, Value};
-pub(super) use scope::{Kind, Use};
+use scope::{Definition, GraphValue, Scope, SubgraphInterface};
+pub(super) use scope::{GraphRole, Use};
 use version::{ONNX_DOMAIN, ORT_DOMAIN, by_domain, canonical, is_ort_domain};
 pub(super) use version::{check_import, check_ir_version};
 
@@ -38,7 +38,7 @@ const MAX_NAMES: usize = 1 << 20;
 
 /// The signature of a model function, as its callers see it.
 #[derive(Debug)]
-pub(super) struct Signature {
+pub(super) struct FunctionSignature {
     pub(super) domain: String,
     pub(super) name: String,
     pub(super) overload: String,
@@ -52,7 +52,7 @@ pub(super) struct WalkedGraph {
     /// Values of the enclosing graphs that it uses.
     pub(super) open: Vec<Use>,
     /// Its interface to the enclosing node, if it was checked.
-    pub(super) interface: Option<Interface>,
+    pub(super) interface: Option<SubgraphInterface>,
 }
 
 /// State of the load checks of one model.
@@ -61,7 +61,7 @@ pub(super) struct LoadChecks {
     ir_version: i64,
     /// Imported versions by domain, of the model or of the current function.
     imports: BTreeMap<String, i64>,
-    functions: Vec<Signature>,
+    functions: Vec<FunctionSignature>,
     /// Indices into `functions`, by hash of the name.
     places: Map<u64, usize>,
     /// Called functions, in the order of their first call.
@@ -86,7 +86,7 @@ impl LoadChecks {
     pub(super) fn new(
         ir_version: i64,
         imports: &[(String, i64)],
-        functions: Vec<Signature>,
+        functions: Vec<FunctionSignature>,
     ) -> Result<Self, (usize, String)> {
         let hasher = RandomState::default();
         let mut places = Map::default();
@@ -140,15 +140,15 @@ impl LoadChecks {
     }
 
     /// Enters a graph.
-    pub(super) fn enter(&mut self, kind: Kind) {
+    pub(super) fn enter(&mut self, kind: GraphRole) {
         self.scopes.push(Scope::new(kind));
     }
 
     /// Checks a node; `inner` are the outer values that its subgraphs use.
     pub(super) fn node(
         &mut self,
-        field: &Field<'_>,
-        node: &Node,
+        field: &WireField<'_>,
+        node: &NodeHeader,
         inner: Vec<Use>,
     ) -> Result<(), FormatError> {
         if !self.is_active || self.scopes.is_empty() {
@@ -165,8 +165,8 @@ impl LoadChecks {
     /// Resolves the inputs of a node and returns their types.
     fn resolve(
         &mut self,
-        field: &Field<'_>,
-        node: &Node,
+        field: &WireField<'_>,
+        node: &NodeHeader,
         inner: Vec<Use>,
     ) -> Result<Vec<TypeSet>, FormatError> {
         let position = self.scope().nodes;
@@ -216,14 +216,14 @@ impl LoadChecks {
             return Ok(value.types);
         }
         // Only the main graph needs to know every node that waits for a value.
-        if scope.kind == Kind::Main || scope.open_keys.insert(key) {
+        if scope.kind == GraphRole::Main || scope.open_keys.insert(key) {
             scope.open.push(open(user)?);
         }
         Ok(around.map_or(0, |value| value.types))
     }
 
     /// Checks a node against its operator's schema and returns the types of its outputs.
-    fn conform(&mut self, node: &Node, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, String> {
+    fn conform(&mut self, node: &NodeHeader, inputs: &[TypeSet]) -> Result<Vec<TypeSet>, String> {
         let unknown = vec![0; node.outputs.len()];
         let names = (canonical(&node.domain), &node.operator, &node.overload);
         if let Some(&index) = self.places.get(&self.hasher.hash_one(names)) {
@@ -265,13 +265,13 @@ impl LoadChecks {
 
     fn follow(
         &mut self,
-        node: &Node,
-        schema: &Schema,
+        node: &NodeHeader,
+        schema: &OperatorSchema,
         inputs: &[TypeSet],
     ) -> Result<Vec<TypeSet>, String> {
         // ONNX Runtime converts constants to initializers and checks little else of them.
         let bound = if is_constant(node) {
-            let is_converted = self.scope().kind != Kind::Function && self.ir_version >= 2;
+            let is_converted = self.scope().kind != GraphRole::Function && self.ir_version >= 2;
             conform::constant(node, is_converted)?;
             Vec::new()
         } else {
@@ -293,7 +293,7 @@ impl LoadChecks {
         }
     }
 
-    fn call(&mut self, node: &Node, index: usize) -> Result<(), String> {
+    fn call(&mut self, node: &NodeHeader, index: usize) -> Result<(), String> {
         if !std::mem::replace(&mut self.is_called[index], true) {
             self.called.push(index);
         }
@@ -332,12 +332,12 @@ impl LoadChecks {
     }
 
     /// Records the values that a node defines.
-    fn define(&mut self, node: &Node, types: &[TypeSet]) -> Result<(), String> {
+    fn define(&mut self, node: &NodeHeader, types: &[TypeSet]) -> Result<(), String> {
         let kind = self.scope().kind;
         let position = self.scope().nodes;
         self.scope().nodes = position.saturating_add(1);
         if !node.name.is_empty()
-            && kind != Kind::Function
+            && kind != GraphRole::Function
             && !is_constant(node)
             && self.takes_room()
         {
@@ -359,13 +359,13 @@ impl LoadChecks {
             } else {
                 Definition::Node(position)
             };
-            let value = Value { maker, types };
+            let value = GraphValue { maker, types };
             if self.scope().values.insert(key, value).is_some() {
                 return Err(occurs_twice("the value", &shown(name)));
             }
             let around = self.outer_value(key).map(|value| value.maker);
             if matches!(around, Some(Definition::Input | Definition::Initializer))
-                && kind == Kind::Subgraph
+                && kind == GraphRole::Subgraph
             {
                 let name = shown(name);
                 return Err(format!(
@@ -377,7 +377,7 @@ impl LoadChecks {
     }
 
     /// Leaves a graph; returns its interface to the enclosing graphs.
-    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<WalkedGraph, FormatError> {
+    pub(super) fn leave(&mut self, graph: &WireField<'_>) -> Result<WalkedGraph, FormatError> {
         let Some(mut scope) = self.scopes.pop() else {
             return Ok(WalkedGraph::default());
         };
@@ -391,15 +391,15 @@ impl LoadChecks {
         let mut outer = Vec::new();
         for using in open {
             let fault = match (scope.values.get(&using.key).copied(), scope.kind) {
-                (Some(value), Kind::Main) => {
+                (Some(value), GraphRole::Main) => {
                     scope.uses(value, using.node);
                     continue;
                 }
-                (None, Kind::Subgraph) => {
+                (None, GraphRole::Subgraph) => {
                     outer.push(using);
                     continue;
                 }
-                (Some(_), Kind::Subgraph) if self.is_defined(using.key) => continue,
+                (Some(_), GraphRole::Subgraph) if self.is_defined(using.key) => continue,
                 (Some(_), _) => format!(
                     "the node precedes the node that defines its input `{}`",
                     using.name
@@ -411,7 +411,7 @@ impl LoadChecks {
         match scope.cycle().filter(|_| !is_ordered) {
             None => Ok(WalkedGraph {
                 open: outer,
-                interface: (scope.kind == Kind::Subgraph).then(|| scope.interface()),
+                interface: (scope.kind == GraphRole::Subgraph).then(|| scope.interface()),
             }),
             Some(node) => Err(FieldPosition::new(
                 format_args!("{}.node[{node}]", graph.place()),
@@ -429,7 +429,7 @@ impl LoadChecks {
     }
 
     /// Returns the value of this name in the enclosing graphs.
-    fn outer_value(&self, key: u64) -> Option<Value> {
+    fn outer_value(&self, key: u64) -> Option<GraphValue> {
         let mut outer = self.scopes.iter().rev().skip(1);
         outer.find_map(|scope| scope.values.get(&key)).copied()
     }
@@ -450,12 +450,12 @@ impl LoadChecks {
     }
 }
 
-fn check_outputs(graph: &Field<'_>, scope: &Scope) -> Result<(), FormatError> {
+fn check_outputs(graph: &WireField<'_>, scope: &Scope) -> Result<(), FormatError> {
     for (index, output) in scope.outputs.iter().enumerate() {
         let value = scope.values.get(&output.key);
         let types = value.map_or(0, |value| value.types);
         let name = &output.name;
-        let fault = if value.is_none() && scope.kind != Kind::Main {
+        let fault = if value.is_none() && scope.kind != GraphRole::Main {
             format!("nothing inside defines the output `{name}`")
         } else if types != 0 && output.types != 0 && types != output.types {
             declared_otherwise(name, output.types, types)
@@ -482,15 +482,15 @@ fn declared_otherwise(name: &str, declared: TypeSet, found: TypeSet) -> String {
 }
 
 /// Converts a fault at a field to an error.
-pub(super) fn rejected(field: &Field<'_>, fault: String) -> FormatError {
+pub(super) fn rejected(field: &WireField<'_>, fault: String) -> FormatError {
     field.position().violates(fault)
 }
 
-fn is_standard(node: &Node) -> bool {
+fn is_standard(node: &NodeHeader) -> bool {
     canonical(&node.domain) == ONNX_DOMAIN
 }
 
-fn is_constant(node: &Node) -> bool {
+fn is_constant(node: &NodeHeader) -> bool {
     is_standard(node) && node.operator == "Constant"
 }
 

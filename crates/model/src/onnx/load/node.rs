@@ -1,10 +1,10 @@
 //! A node and its attributes while they are checked.
 
 use super::operators::TypeSet;
-use super::scope::Interface;
+use super::scope::SubgraphInterface;
 use super::typing;
 use crate::FormatError;
-use crate::onnx::wire::Field;
+use crate::onnx::wire::WireField;
 
 /// Display names of attribute types, by their numbers in `AttributeProto.AttributeType`.
 const TYPE_NAMES: [&str; 15] = [
@@ -27,14 +27,14 @@ const TYPE_NAMES: [&str; 15] = [
 
 /// A node as the file describes it.
 #[derive(Default)]
-pub(in crate::onnx) struct Node {
+pub(in crate::onnx) struct NodeHeader {
     pub(in crate::onnx) domain: String,
     pub(in crate::onnx) operator: String,
     pub(in crate::onnx) overload: String,
     pub(in crate::onnx) name: Vec<u8>,
     pub(in crate::onnx) inputs: Vec<Vec<u8>>,
     pub(in crate::onnx) outputs: Vec<Vec<u8>>,
-    pub(in crate::onnx) attributes: Vec<Attribute>,
+    pub(in crate::onnx) attributes: Vec<AttributeHeader>,
     /// Its approximate size in bytes.
     bytes: u64,
 }
@@ -44,10 +44,10 @@ const MAX_NODE_BYTES: u64 = 1 << 20;
 /// Approximate memory of a name beyond its bytes.
 const NAME_COST: u64 = 64;
 
-impl Node {
+impl NodeHeader {
     /// Reserves room for a name or attribute in `field`; returns `false` if the node is larger than
     /// any real one.
-    pub(in crate::onnx) fn takes_room(&mut self, field: &Field<'_>) -> bool {
+    pub(in crate::onnx) fn takes_room(&mut self, field: &WireField<'_>) -> bool {
         self.bytes = self
             .bytes
             .saturating_add(field.size().saturating_add(NAME_COST));
@@ -57,7 +57,7 @@ impl Node {
 
 /// An attribute without its value.
 #[derive(Default)]
-pub(in crate::onnx) struct Attribute {
+pub(in crate::onnx) struct AttributeHeader {
     pub(super) name: String,
     /// Its stated type number.
     pub(super) stated_type: Option<i64>,
@@ -68,14 +68,14 @@ pub(in crate::onnx) struct Attribute {
     /// The type of the tensors that it names or holds; 0 if none.
     pub(super) tensors: TypeSet,
     /// The interface of its graph, if that was checked.
-    pub(in crate::onnx) graph: Option<Interface>,
+    pub(in crate::onnx) graph: Option<SubgraphInterface>,
 }
 
-impl Attribute {
+impl AttributeHeader {
     /// Records one of the attribute's fields; `data_type` is the type of the tensor in it, if any.
     pub(in crate::onnx) fn field(
         &mut self,
-        field: &Field<'_>,
+        field: &WireField<'_>,
         data_type: i64,
     ) -> Result<(), FormatError> {
         let kind = match field.name() {

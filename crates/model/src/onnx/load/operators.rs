@@ -43,12 +43,12 @@ pub(super) enum OperatorLookup {
     /// The operator was deprecated in the given version.
     Deprecated(i64),
     /// The operator exists and has this schema.
-    Known(Schema),
+    Known(OperatorSchema),
 }
 
 /// A version of an operator.
 #[derive(Debug)]
-pub(super) struct Schema {
+pub(super) struct OperatorSchema {
     pub(super) min_inputs: usize,
     pub(super) min_outputs: usize,
     pub(super) inputs: Vec<FormalParameter>,
@@ -143,7 +143,7 @@ impl Operators {
         }
     }
 
-    fn schema(&self, line: &'static str) -> Schema {
+    fn schema(&self, line: &'static str) -> OperatorSchema {
         let mut parts = line.split('|');
         let mut part = || parts.next().expect(INVALID_TABLE);
         let (min_inputs, min_outputs) = part().split_once(' ').expect(INVALID_TABLE);
@@ -155,7 +155,7 @@ impl Operators {
             })
             .collect();
         let formals = |text| words(text).map(|word| self.formal(word, &parameters));
-        Schema {
+        OperatorSchema {
             min_inputs: usize::try_from(number(min_inputs)).expect(INVALID_TABLE),
             min_outputs: usize::try_from(number(min_outputs)).expect(INVALID_TABLE),
             inputs: formals(inputs).collect(),
@@ -217,7 +217,7 @@ impl AttributeSchema {
     }
 }
 
-impl Schema {
+impl OperatorSchema {
     /// Returns the maximum number of inputs or outputs that `formals` allow; `None` without a
     /// limit.
     pub(super) fn most(formals: &[FormalParameter]) -> Option<usize> {
@@ -246,7 +246,7 @@ fn number(text: &str) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{OperatorLookup, Operators, Presence, Schema};
+    use super::{OperatorLookup, OperatorSchema, Operators, Presence};
 
     #[test]
     fn every_line_reads() {
@@ -273,7 +273,7 @@ mod tests {
         let OperatorLookup::Known(clip) = table.entry(domain, "Clip", 18) else {
             panic!("Clip is an operator");
         };
-        assert_eq!(Schema::most(&clip.inputs), Some(3));
+        assert_eq!(OperatorSchema::most(&clip.inputs), Some(3));
         assert_eq!(clip.inputs[1].presence, Presence::Optional);
         assert!(clip.attributes.is_empty());
         let OperatorLookup::Known(clip) = table.entry(domain, "Clip", 6) else {

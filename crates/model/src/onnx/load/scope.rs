@@ -8,7 +8,7 @@ use pkgtool_base::source::hashed::{Map, Set};
 
 /// The role of a graph in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::onnx) enum Kind {
+pub(in crate::onnx) enum GraphRole {
     /// The main graph, whose nodes may be in any order.
     Main,
     /// A graph in an attribute, which can use values of the enclosing graphs.
@@ -28,7 +28,7 @@ pub(super) enum Definition {
 
 /// A value of a graph.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Value {
+pub(super) struct GraphValue {
     pub(super) maker: Definition,
     /// Its type; 0 if unknown.
     pub(super) types: TypeSet,
@@ -47,7 +47,7 @@ pub(in crate::onnx) struct Use {
 
 /// A declared output of a graph.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct GraphOutput {
     pub(super) key: u64,
     pub(super) name: String,
     pub(super) types: TypeSet,
@@ -73,7 +73,7 @@ pub(super) struct UntypedInput {
 
 /// The interface of a graph to the node that executes it.
 #[derive(Debug, Clone, Default)]
-pub(in crate::onnx) struct Interface {
+pub(in crate::onnx) struct SubgraphInterface {
     /// Types of its inputs, 0 for an unknown type.
     pub(super) inputs: Vec<TypeSet>,
     /// Number of inputs with an initializer, which are optional.
@@ -85,8 +85,8 @@ pub(in crate::onnx) struct Interface {
 /// The values of one graph.
 #[derive(Debug)]
 pub(super) struct Scope {
-    pub(super) kind: Kind,
-    pub(super) values: Map<u64, Value>,
+    pub(super) kind: GraphRole,
+    pub(super) values: Map<u64, GraphValue>,
     pub(super) node_names: Set<u64>,
     /// Keys of its inputs.
     pub(super) inputs: Vec<u64>,
@@ -94,7 +94,7 @@ pub(super) struct Scope {
     pub(super) initialized: usize,
     /// Inputs without a type, by key.
     pub(super) untyped: Map<u64, UntypedInput>,
-    pub(super) outputs: Vec<Output>,
+    pub(super) outputs: Vec<GraphOutput>,
     /// Keys of the outputs that declare a type.
     pub(super) typed_outputs: Set<u64>,
     /// Declared types of values that nodes define, by key.
@@ -110,7 +110,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    pub(super) fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: GraphRole) -> Self {
         Self {
             kind,
             values: Map::default(),
@@ -129,7 +129,7 @@ impl Scope {
     }
 
     /// Records that the node at `user` uses a value.
-    pub(super) fn uses(&mut self, value: Value, user: u32) {
+    pub(super) fn uses(&mut self, value: GraphValue, user: u32) {
         if let Definition::Node(maker) = value.maker {
             self.edges.push((maker, user));
         }
@@ -161,7 +161,7 @@ impl Scope {
     pub(super) fn check_inputs(&mut self) -> Result<(), FormatError> {
         let first = self.untyped.drain().map(|(_, untyped)| untyped);
         let first = first.min_by_key(|untyped| untyped.offset);
-        match first.filter(|_| self.kind == Kind::Main) {
+        match first.filter(|_| self.kind == GraphRole::Main) {
             None => Ok(()),
             Some(UntypedInput {
                 name,
@@ -174,13 +174,13 @@ impl Scope {
     }
 
     /// Returns the graph's interface to the node that executes it.
-    pub(super) fn interface(&self) -> Interface {
+    pub(super) fn interface(&self) -> SubgraphInterface {
         let types = |key: &u64| self.values.get(key).map_or(0, |value| value.types);
-        let made = |output: &Output| match types(&output.key) {
+        let made = |output: &GraphOutput| match types(&output.key) {
             0 => output.types,
             types => types,
         };
-        Interface {
+        SubgraphInterface {
             inputs: self.inputs.iter().map(types).collect(),
             initialized: self.initialized,
             outputs: self.outputs.iter().map(made).collect(),

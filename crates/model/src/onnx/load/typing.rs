@@ -3,7 +3,7 @@
 use super::operators::{Operators, TypeSet};
 use crate::FormatError;
 use crate::onnx::schema;
-use crate::onnx::wire::Field;
+use crate::onnx::wire::WireField;
 
 /// Maximum nesting depth of types; an optional sequence of tensors has three.
 const MAX_DEPTH: u32 = 4;
@@ -65,7 +65,7 @@ pub(super) struct ValueDeclaration {
 }
 
 /// Reads a `ValueInfoProto`.
-pub(super) fn declared(field: &Field<'_>) -> Result<ValueDeclaration, FormatError> {
+pub(super) fn declared(field: &WireField<'_>) -> Result<ValueDeclaration, FormatError> {
     let mut found = ValueDeclaration {
         name: Vec::new(),
         types: 0,
@@ -108,7 +108,7 @@ struct ParsedType {
 }
 
 impl ParsedType {
-    fn read(field: &Field<'_>, depth: u32) -> Result<Self, FormatError> {
+    fn read(field: &WireField<'_>, depth: u32) -> Result<Self, FormatError> {
         let mut found = Self::default();
         let mut message = field.message(schema::TYPE)?;
         while let Some(field) = message.next()? {
@@ -137,7 +137,7 @@ impl ParsedType {
     }
 
     /// Reads the element type of a sequence or optional.
-    fn inner(field: &Field<'_>, depth: u32) -> Result<Self, FormatError> {
+    fn inner(field: &WireField<'_>, depth: u32) -> Result<Self, FormatError> {
         let mut found = Self::default();
         let mut message = field.message(schema::ELEMENT_TYPE)?;
         while let Some(field) = message.next()? {
@@ -157,7 +157,7 @@ impl ParsedType {
 }
 
 /// Returns the element type number of a tensor; 0 if it is missing.
-fn element(field: &Field<'_>) -> Result<i64, FormatError> {
+fn element(field: &WireField<'_>) -> Result<i64, FormatError> {
     let mut number = 0;
     let mut message = field.message(schema::TENSOR_TYPE)?;
     while let Some(field) = message.next()? {

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use super::{bytes_of, error, read};
 use pkgtool_testing::program::{
-    Field, Node, Plan, byte, constant, file, int, integer, ints, long, program,
+    OffsetTarget, ProgramField, ProgramPlan, byte, constant, file, int, integer, ints, long,
+    program,
 };
 use pkgtool_testing::program::{method, tables, tensor, text, value};
 
 /// Returns the error message of a program with this single method.
-fn message(plan: &Plan) -> String {
+fn message(plan: &ProgramPlan) -> String {
     error(&file(&program(vec![plan.node()]))).to_string()
 }
 
@@ -154,11 +155,11 @@ fn a_bundle_holds_a_program() {
 
 #[test]
 fn the_sizes_of_an_unbounded_tensor_mean_nothing() {
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "forward",
         values: vec![tensor(&[i32::MAX; 2], 2)],
         inputs: vec![0],
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
     let info = read(&file(&program(vec![plan.node()])));
     let shape = info.methods[0].inputs[0]
@@ -201,22 +202,22 @@ fn vtables_are_checked() {
 
 #[test]
 fn vectors_and_strings_cannot_lie() {
-    let root = Node::Table(vec![(1, Field::To(Node::Lie(u32::MAX)))]);
+    let root = OffsetTarget::Table(vec![(1, ProgramField::To(OffsetTarget::Lie(u32::MAX)))]);
     let message = error(&file(&root)).to_string();
     let rest = "expected a vector of at most 0 elements, found a length of 4294967295";
     starts(&message, "Program.execution_plan", rest);
 
-    let lie = |length| Node::Table(vec![(0, Field::To(Node::Lie(length)))]);
+    let lie = |length| OffsetTarget::Table(vec![(0, ProgramField::To(OffsetTarget::Lie(length)))]);
     let message = error(&file(&program(vec![lie(9)]))).to_string();
     let rest = "expected a string of at most 0 bytes, found a length of 9";
     starts(&message, "Program.execution_plan[0].name", rest);
 
-    let bytes = Node::Bytes(vec![b'f', 0xff]);
-    let named = Node::Table(vec![(0, Field::To(bytes))]);
+    let bytes = OffsetTarget::Bytes(vec![b'f', 0xff]);
+    let named = OffsetTarget::Table(vec![(0, ProgramField::To(bytes))]);
     let message = error(&file(&program(vec![named]))).to_string();
     let rest = "expected UTF-8 text, found an invalid byte after 1 bytes";
     starts(&message, "Program.execution_plan[0].name", rest);
-    let message = error(&file(&program(vec![Node::Table(Vec::new())]))).to_string();
+    let message = error(&file(&program(vec![OffsetTarget::Table(Vec::new())]))).to_string();
     let rest = "expected the field to be present, found none";
     starts(&message, "Program.execution_plan[0].name", rest);
 }
@@ -224,10 +225,10 @@ fn vectors_and_strings_cannot_lie() {
 #[test]
 fn values_are_checked_whether_used_or_not() {
     let path = "Program.execution_plan[0].values[0]";
-    let with = |value: Node| Plan {
+    let with = |value: OffsetTarget| ProgramPlan {
         name: "forward",
         values: vec![value],
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
     let unknown = message(&with(value(12, Vec::new())));
     starts(
@@ -282,13 +283,13 @@ fn element_types_without_a_dtype_are_named_and_unknown_ones_refused() {
 
 #[test]
 fn every_index_is_checked() {
-    let plan = |inputs: &[i32], calls: Vec<(u32, Vec<i32>)>| Plan {
+    let plan = |inputs: &[i32], calls: Vec<(u32, Vec<i32>)>| ProgramPlan {
         name: "forward",
         values: vec![integer(1)],
         inputs: inputs.to_vec(),
         operators: vec!["aten::add.out"],
         calls,
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
     let path = "Program.execution_plan[0]";
     let call = format!("{path}.chains[0].instructions[0].instr_args");
@@ -305,8 +306,8 @@ fn every_index_is_checked() {
 
 #[test]
 fn segments_lie_in_order_inside_the_file() {
-    let segment = |offset, size| Node::Table(vec![(0, long(offset)), (1, long(size))]);
-    let root = |segments| Node::Table(vec![(4, tables(segments))]);
+    let segment = |offset, size| OffsetTarget::Table(vec![(0, long(offset)), (1, long(size))]);
+    let root = |segments| OffsetTarget::Table(vec![(4, tables(segments))]);
     let message = error(&file(&root(vec![segment(0, 9)]))).to_string();
     assert!(
         message.starts_with("Program.segments[0] at offset "),
@@ -320,8 +321,8 @@ fn segments_lie_in_order_inside_the_file() {
     let rest = "expected segments sorted by offset, found 4 after 8";
     starts(&message, "Program.segments[1].offset", rest);
 
-    let named = Node::Table(vec![(0, text("key")), (1, int(3))]);
-    let root = Node::Table(vec![(7, tables(vec![named]))]);
+    let named = OffsetTarget::Table(vec![(0, text("key")), (1, int(3))]);
+    let root = OffsetTarget::Table(vec![(7, tables(vec![named]))]);
     let message = error(&file(&root)).to_string();
     let rest = "expected an index below 0 (segments), found 3";
     starts(&message, "Program.named_data[0].segment_index", rest);
@@ -330,10 +331,14 @@ fn segments_lie_in_order_inside_the_file() {
 #[test]
 fn delegates_refer_to_payloads_that_exist() {
     let delegate = |location, index| {
-        let data = Node::Table(vec![(0, byte(location)), (1, int(index))]);
+        let data = OffsetTarget::Table(vec![(0, byte(location)), (1, int(index))]);
         let specs = (2, tables(Vec::new()));
-        let delegate = vec![(0, text("XnnpackBackend")), (1, Field::To(data)), specs];
-        let delegates = tables(vec![Node::Table(delegate)]);
+        let delegate = vec![
+            (0, text("XnnpackBackend")),
+            (1, ProgramField::To(data)),
+            specs,
+        ];
+        let delegates = tables(vec![OffsetTarget::Table(delegate)]);
         method(vec![(0, text("forward")), (7, delegates)])
     };
     let path = "Program.execution_plan[0].delegates[0].processed";
@@ -347,8 +352,11 @@ fn delegates_refer_to_payloads_that_exist() {
         "expected a value of 0 to 1, found 2",
     );
 
-    let payload = Node::Table(vec![(0, Field::To(Node::Bytes(vec![7; 33])))]);
-    let root = Node::Table(vec![
+    let payload = OffsetTarget::Table(vec![(
+        0,
+        ProgramField::To(OffsetTarget::Bytes(vec![7; 33])),
+    )]);
+    let root = OffsetTarget::Table(vec![
         (1, tables(vec![delegate(0, 0)])),
         (3, tables(vec![payload])),
     ]);
@@ -380,17 +388,26 @@ fn long_texts_are_cut_between_characters() {
 fn lists_and_absent_values_are_named_by_kind() {
     let values = vec![
         value(1, Vec::new()),
-        value(7, vec![(0, Field::To(Node::Longs(Vec::new())))]),
-        value(8, vec![(0, Field::To(Node::Longs(Vec::new())))]),
-        value(9, vec![(0, Field::To(Node::Bytes(Vec::new())))]),
+        value(
+            7,
+            vec![(0, ProgramField::To(OffsetTarget::Longs(Vec::new())))],
+        ),
+        value(
+            8,
+            vec![(0, ProgramField::To(OffsetTarget::Longs(Vec::new())))],
+        ),
+        value(
+            9,
+            vec![(0, ProgramField::To(OffsetTarget::Bytes(Vec::new())))],
+        ),
         value(10, vec![(0, ints(&[]))]),
         value(11, vec![(0, ints(&[]))]),
     ];
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "forward",
         values,
         inputs: (0..6).collect(),
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
     let info = read(&file(&program(vec![plan.node()])));
     let kinds = info.methods[0]
@@ -416,20 +433,20 @@ fn lists_and_absent_values_are_named_by_kind() {
 #[test]
 fn what_a_device_refuses_is_refused() {
     let path = "Program.execution_plan[0].values[0].val";
-    let refused = |fields: Vec<(u16, Field)>, memory: i64, place: &str, rest: &str| {
+    let refused = |fields: Vec<(u16, ProgramField)>, memory: i64, place: &str, rest: &str| {
         let plan = method(vec![
             (0, text("forward")),
             (2, tables(vec![value(5, fields)])),
-            (8, Field::To(Node::Longs(vec![0, memory]))),
+            (8, ProgramField::To(OffsetTarget::Longs(vec![0, memory]))),
         ]);
         starts(&error(&file(&program(vec![plan]))).to_string(), place, rest);
     };
-    let sized = |more: Vec<(u16, Field)>| {
+    let sized = |more: Vec<(u16, ProgramField)>| {
         let mut fields = vec![(0, byte(6)), (2, ints(&[2, 3]))];
         fields.extend(more);
         fields
     };
-    let order = |order: &[u8]| (3, Field::To(Node::Bytes(order.to_vec())));
+    let order = |order: &[u8]| (3, ProgramField::To(OffsetTarget::Bytes(order.to_vec())));
     let layout = "expected a storage offset of 0 and a dimension order that names each dimension once, \
                   found an offset of ";
     let place = format!("{path}.dim_order");
@@ -449,7 +466,7 @@ fn what_a_device_refuses_is_refused() {
     refused(sized(vec![(1, int(4))]), 64, &place, &format!("{layout}4"));
     let at = |memory, low| {
         let fields = vec![(0, int(memory)), (1, int(low))];
-        sized(vec![(6, Field::To(Node::Table(fields)))])
+        sized(vec![(6, ProgramField::To(OffsetTarget::Table(fields)))])
     };
     let place = format!("{path}.allocation_info");
     let rest = "expected 24 bytes at 48 inside planned memory 1, found 64 bytes in it";
@@ -462,7 +479,7 @@ fn what_a_device_refuses_is_refused() {
     let plan = method(vec![
         (0, text("forward")),
         (2, tables(vec![value(5, at(1, 40))])),
-        (8, Field::To(Node::Longs(vec![0, 64]))),
+        (8, ProgramField::To(OffsetTarget::Longs(vec![0, 64]))),
     ]);
     assert_eq!(read(&file(&program(vec![plan]))).methods.len(), 1);
 }
@@ -486,8 +503,8 @@ fn a_flatbuffer_is_verified_as_a_device_does() {
     );
 
     // A version at an unaligned offset. The reader never reads it here.
-    let field = Field::Scalar(vec![7]);
-    let shifted = Node::Table(vec![(9, field), (1, tables(Vec::new()))]);
+    let field = ProgramField::Scalar(vec![7]);
+    let shifted = OffsetTarget::Table(vec![(9, field), (1, tables(Vec::new()))]);
     let mut bytes = file(&shifted);
     let root = usize::from(bytes[0]);
     let vtable = root - usize::from(bytes[root]);

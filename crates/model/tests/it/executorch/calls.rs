@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use super::{error, read};
-use pkgtool_testing::environment::Piece;
-use pkgtool_testing::program::{Field, Node, Plan, file, integer, program, tensor, value};
+use pkgtool_testing::environment::EnvironmentPiece;
+use pkgtool_testing::program::{
+    OffsetTarget, ProgramField, ProgramPlan, file, integer, program, tensor, value,
+};
 
 /// The table of operators.
 const TABLE: &str = include_str!("../../../src/executorch/load/operators.txt");
@@ -13,8 +15,8 @@ const TABLE: &str = include_str!("../../../src/executorch/load/operators.txt");
 /// A program with one call. Values 0 and 1 are tensors, 2 and 3 are ints, 4 is a list of value
 /// `item`, and 5 is `None`.
 fn calling(operator: &'static str, arguments: &[i32], item: i64) -> Vec<u8> {
-    let items = Field::To(Node::Longs(vec![item]));
-    let plan = Plan {
+    let items = ProgramField::To(OffsetTarget::Longs(vec![item]));
+    let plan = ProgramPlan {
         name: "forward",
         values: vec![
             tensor(&[2], 0),
@@ -67,10 +69,10 @@ fn operators_exist_in_namespaces_that_are_known() {
 
 #[test]
 fn operators_that_nothing_calls_may_be_anything() {
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "forward",
         operators: vec!["aten::relux.out"],
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
     read(&file(&program(vec![plan.node()])));
 }
@@ -130,7 +132,8 @@ fn what_an_instruction_replaces_may_be_of_any_kind() {
 
 #[test]
 fn the_table_has_what_the_package_lists() {
-    let Some(package) = Piece::ExecuTorch.or_skip("the table of ExecuTorch's operators") else {
+    let Some(package) = EnvironmentPiece::ExecuTorch.or_skip("the table of ExecuTorch's operators")
+    else {
         return;
     };
     let package = Path::new(&package).join("kernels");

@@ -7,7 +7,9 @@ use pkgtool_model::ModelInfo;
 use proptest::prelude::*;
 
 use super::{bytes_of, error, inspect, read};
-use pkgtool_testing::program::{Field, Node, byte, file, int, ints, method, tables, tensor, text};
+use pkgtool_testing::program::{
+    OffsetTarget, ProgramField, byte, file, int, ints, method, tables, tensor, text,
+};
 
 /// Real programs and their signatures. Each comment names the dimensions that were dynamic at
 /// export.
@@ -127,15 +129,18 @@ proptest! {
 
 /// An `XNNGraph` with these nodes and `values` tensors of these sizes. The first tensor is the
 /// input, the last the output.
-pub(super) fn graph(dims: &[i32], values: u32, nodes: Vec<Node>) -> Vec<u8> {
+pub(super) fn graph(dims: &[i32], values: u32, nodes: Vec<OffsetTarget>) -> Vec<u8> {
     let value = |id: u32| {
         let rank = u32::try_from(dims.len()).expect("a small rank");
         // float32
         let tensor = vec![(0, int(1)), (1, int(rank)), (2, ints(dims)), (6, int(id))];
-        Node::Table(vec![(0, byte(1)), (1, Field::To(Node::Table(tensor)))])
+        OffsetTarget::Table(vec![
+            (0, byte(1)),
+            (1, ProgramField::To(OffsetTarget::Table(tensor))),
+        ])
     };
     let last = i32::try_from(values - 1).expect("a small graph");
-    let root = Node::Table(vec![
+    let root = OffsetTarget::Table(vec![
         (1, tables(nodes)),
         (2, tables((0..values).map(value).collect())),
         (4, ints(&[0])),
@@ -147,12 +152,15 @@ pub(super) fn graph(dims: &[i32], values: u32, nodes: Vec<Node>) -> Vec<u8> {
 }
 
 /// A node of this kind.
-pub(super) fn node(kind: u8, fields: Vec<(u16, Field)>) -> Node {
-    Node::Table(vec![(0, byte(kind)), (1, Field::To(Node::Table(fields)))])
+pub(super) fn node(kind: u8, fields: Vec<(u16, ProgramField)>) -> OffsetTarget {
+    OffsetTarget::Table(vec![
+        (0, byte(kind)),
+        (1, ProgramField::To(OffsetTarget::Table(fields))),
+    ])
 }
 
 /// A sigmoid node from one value to another.
-pub(super) fn sigmoid(from: u32, to: u32) -> Node {
+pub(super) fn sigmoid(from: u32, to: u32) -> OffsetTarget {
     node(4, vec![(0, int(from)), (1, int(to))])
 }
 
@@ -174,12 +182,12 @@ pub(super) fn caller_of(
     sizes: [&[i32]; 2],
     calls: usize,
 ) -> Vec<u8> {
-    let call = Node::Table(vec![(1, ints(&[0, 1]))]);
-    let call = Node::Table(vec![(0, byte(2)), (1, Field::To(call))]);
-    let chain = Node::Table(vec![(2, tables(vec![call; calls]))]);
+    let call = OffsetTarget::Table(vec![(1, ints(&[0, 1]))]);
+    let call = OffsetTarget::Table(vec![(0, byte(2)), (1, ProgramField::To(call))]);
+    let chain = OffsetTarget::Table(vec![(2, tables(vec![call; calls]))]);
     let delegate = vec![
         (0, text(backend)),
-        (1, Field::To(Node::Table(vec![(1, int(0))]))),
+        (1, ProgramField::To(OffsetTarget::Table(vec![(1, int(0))]))),
         (2, tables(Vec::new())),
     ];
     let plan = method(vec![
@@ -188,10 +196,10 @@ pub(super) fn caller_of(
         (3, ints(&[0])),
         (4, ints(&[1])),
         (5, tables(vec![chain])),
-        (7, tables(vec![Node::Table(delegate)])),
+        (7, tables(vec![OffsetTarget::Table(delegate)])),
     ]);
-    let stored = Node::Table(vec![(0, Field::To(Node::Bytes(payload)))]);
-    file(&Node::Table(vec![
+    let stored = OffsetTarget::Table(vec![(0, ProgramField::To(OffsetTarget::Bytes(payload)))]);
+    file(&OffsetTarget::Table(vec![
         (1, tables(vec![plan])),
         (3, tables(vec![stored])),
     ]))
@@ -208,8 +216,11 @@ fn taking(position: u32) -> Vec<u8> {
         (5, int(output)),
         (6, int(0)),
     ];
-    let value = Node::Table(vec![(0, byte(1)), (1, Field::To(Node::Table(tensor)))]);
-    let root = Node::Table(vec![(1, tables(Vec::new())), (2, tables(vec![value]))]);
+    let value = OffsetTarget::Table(vec![
+        (0, byte(1)),
+        (1, ProgramField::To(OffsetTarget::Table(tensor))),
+    ]);
+    let root = OffsetTarget::Table(vec![(1, tables(Vec::new())), (2, tables(vec![value]))]);
     let mut payload = file(&root);
     payload[4..8].copy_from_slice(b"XN01");
     caller(payload, [&[8], &[8]], 1)

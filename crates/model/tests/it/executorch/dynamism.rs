@@ -1,10 +1,10 @@
 //! Detection of dynamic dimensions in ExecuTorch programs, by each kind of evidence.
 
-use pkgtool_model::{Allowed, Dim, Dynamism, Method, Value, ValueKind};
+use pkgtool_model::{Allowed, Dim, Dynamism, Method, ModelValue, ValueKind};
 
 use super::{bytes_of, read};
 use pkgtool_testing::program::{
-    Field, Node, Plan, byte, constant, file, integer, ints, program, tables,
+    OffsetTarget, ProgramField, ProgramPlan, byte, constant, file, integer, ints, program, tables,
 };
 use pkgtool_testing::program::{tensor, text, value};
 
@@ -39,7 +39,7 @@ fn maybe(bound: u64, likely_dynamic: bool) -> Dim {
 
 fn dims(method: &Method) -> Vec<Vec<Dim>> {
     let values = method.inputs.iter().chain(&method.outputs);
-    let tensors = values.filter_map(Value::tensor);
+    let tensors = values.filter_map(ModelValue::tensor);
     tensors
         .map(|info| info.dims.clone().expect("a rank"))
         .collect()
@@ -47,7 +47,7 @@ fn dims(method: &Method) -> Vec<Vec<Dim>> {
 
 /// Returns the dimensions of the inputs, then of the outputs, of `forward` in a program with these
 /// methods.
-fn forward(plan: &Plan, others: Vec<Node>) -> Vec<Vec<Dim>> {
+fn forward(plan: &ProgramPlan, others: Vec<OffsetTarget>) -> Vec<Vec<Dim>> {
     let mut plans = vec![plan.node()];
     plans.extend(others);
     let info = read(&file(&program(plans)));
@@ -55,12 +55,12 @@ fn forward(plan: &Plan, others: Vec<Node>) -> Vec<Vec<Dim>> {
 }
 
 /// A method without instructions whose inputs are tensors with these bounds.
-fn takes(bounds: &[&[i32]]) -> Plan {
-    Plan {
+fn takes(bounds: &[&[i32]]) -> ProgramPlan {
+    ProgramPlan {
         name: "forward",
         values: bounds.iter().map(|sizes| tensor(sizes, 1)).collect(),
         inputs: (0..).take(bounds.len()).collect(),
-        ..Plan::default()
+        ..ProgramPlan::default()
     }
 }
 
@@ -98,11 +98,11 @@ fn an_only_candidate_is_certain_and_its_bound_guides_the_others() {
 
 #[test]
 fn unbounded_tensors_have_no_bounds() {
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "forward",
         values: vec![tensor(&[4, 0], 2), tensor(&[4, 1], 0)],
         inputs: vec![0, 1],
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
     let info = read(&file(&program(vec![plan.node()])));
     let method = info.method("forward").expect("the method exists");
@@ -120,7 +120,7 @@ fn sym_size_proves_a_dimension_dynamic() {
         (-2, vec![dynamic(7), maybe(9, false)]),
         (5, vec![maybe(7, true), maybe(9, false)]),
     ] {
-        let plan = Plan {
+        let plan = ProgramPlan {
             values: vec![tensor(&[7, 9], 1), integer(argument), integer(0)],
             inputs: vec![0],
             operators: vec!["aten::sym_size.int"],
@@ -134,7 +134,7 @@ fn sym_size_proves_a_dimension_dynamic() {
 #[test]
 fn a_view_tells_computed_sizes_from_literals() {
     let sizes = vec![4, 5, 6];
-    let list = value(7, vec![(0, Field::To(Node::Longs(sizes)))]);
+    let list = value(7, vec![(0, ProgramField::To(OffsetTarget::Longs(sizes)))]);
     let values = vec![
         tensor(&[16, 4], 1),
         integer(0),
@@ -145,7 +145,7 @@ fn a_view_tells_computed_sizes_from_literals() {
         integer(3),
         list,
     ];
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "forward",
         values,
         inputs: vec![0],
@@ -283,14 +283,16 @@ fn dynamic_dims_are_rows_over_all_inputs() {
     let table = vec![
         (0, byte(4)),
         (2, ints(&[4, 3])),
-        (5, Field::Scalar(1u32.to_le_bytes().to_vec())),
+        (5, ProgramField::Scalar(1u32.to_le_bytes().to_vec())),
     ];
     let mut plan = takes(&[&[1, 128], &[2, 64]]);
     plan.values.push(tensor(&[2, 64], 1));
     plan.outputs = vec![2];
     let plans = vec![plan.node(), constant("get_dynamic_dims", value(5, table))];
-    let stored = |bytes: Vec<u8>| Node::Table(vec![(0, Field::To(Node::Bytes(bytes)))]);
-    let root = Node::Table(vec![
+    let stored = |bytes: Vec<u8>| {
+        OffsetTarget::Table(vec![(0, ProgramField::To(OffsetTarget::Bytes(bytes)))])
+    };
+    let root = OffsetTarget::Table(vec![
         (1, tables(plans)),
         (2, tables(vec![stored(Vec::new()), stored(raw)])),
     ]);

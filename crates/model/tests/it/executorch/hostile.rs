@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use pkgtool_model::{Dynamism, ModelInfo, Value};
+use pkgtool_model::{Dynamism, ModelInfo, ModelValue};
 use proptest::prelude::*;
 
 use super::{HEADERS, bytes_of, error, inspect};
-use pkgtool_testing::program::{Field, Node, Plan, byte, file, int, ints, program, tables, value};
+use pkgtool_testing::program::{
+    OffsetTarget, ProgramField, ProgramPlan, byte, file, int, ints, program, tables, value,
+};
 
 /// Small programs that together cover all parts of the format.
 const SEEDS: [&str; 12] = [
@@ -103,7 +105,7 @@ fn keeps_promises(info: &ModelInfo, len: u64) {
         .methods
         .iter()
         .flat_map(|method| method.inputs.iter().chain(&method.outputs));
-    for tensor in values.filter_map(Value::tensor) {
+    for tensor in values.filter_map(ModelValue::tensor) {
         let shape = tensor
             .config_shape()
             .expect("programs always give the rank");
@@ -147,11 +149,11 @@ fn a_program_may_end_anywhere() {
 
 #[test]
 fn a_tensor_used_over_and_over_does_not_multiply_the_work() {
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "forward",
         values: vec![value(5, vec![(0, byte(6)), (2, ints(&[1; 60]))])],
         inputs: vec![0; 20_000],
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
     let bytes = file(&program(vec![plan.node()]));
     let start = Instant::now();
@@ -167,15 +169,16 @@ fn a_tensor_used_over_and_over_does_not_multiply_the_work() {
 fn a_constant_returned_over_and_over_does_not_multiply_the_memory() {
     let bytes = vec![1; 4096];
     let constant = vec![(2, ints(&[4096])), (5, int(1))];
-    let plan = Plan {
+    let plan = ProgramPlan {
         name: "get",
         values: vec![value(5, constant)],
         outputs: vec![0; 10_000],
-        ..Plan::default()
+        ..ProgramPlan::default()
     };
-    let stored = |bytes| Node::Table(vec![(0, Field::To(Node::Bytes(bytes)))]);
+    let stored =
+        |bytes| OffsetTarget::Table(vec![(0, ProgramField::To(OffsetTarget::Bytes(bytes)))]);
     let buffers = vec![stored(Vec::new()), stored(bytes)];
-    let root = Node::Table(vec![(1, tables(vec![plan.node()])), (2, tables(buffers))]);
+    let root = OffsetTarget::Table(vec![(1, tables(vec![plan.node()])), (2, tables(buffers))]);
     let message = error(&file(&root)).to_string();
     assert!(
         message.contains("expected a description of at most 67108864 bytes"),

@@ -9,7 +9,9 @@ use pkgtool_model::executorch::{PayloadSummary, contents, coreml, mlx, vulkan};
 use proptest::prelude::*;
 
 use super::hostile::{Change, changes, mutate};
-use pkgtool_testing::program::{Field, Node, byte, file, int, ints, long, tables, text};
+use pkgtool_testing::program::{
+    OffsetTarget, ProgramField, byte, file, int, ints, long, tables, text,
+};
 
 /// Small programs with one payload each.
 const SEEDS: [&str; 7] = [
@@ -41,7 +43,7 @@ fn program(name: &str) -> (Vec<u8>, Vec<(String, ByteRange)>) {
 fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), FormatError> {
     match id {
         "VulkanBackend" => {
-            let graph = vulkan::Graph::read(bytes, payload)?;
+            let graph = vulkan::VulkanGraph::read(bytes, payload)?;
             let count = graph.values.len();
             let args = graph.calls.iter().flat_map(|call| &call.args);
             assert!(
@@ -51,12 +53,12 @@ fn read(bytes: &Vec<u8>, id: &str, payload: ByteRange) -> Result<(), FormatError
             );
         }
         "MLXBackend" => {
-            mlx::Graph::read(bytes, payload)?;
+            mlx::MlxGraph::read(bytes, payload)?;
         }
         _ => {
             let body = ProgramBody::read(bytes);
             let named = |key: &str| body.as_ref().ok()?.named.get(key).copied();
-            let package = coreml::Package::read(bytes, payload, &named)?;
+            let package = coreml::PackageFunction::read(bytes, payload, &named)?;
             for operation in &package.function.block.operations {
                 for value in operation.attributes.values() {
                     if let coreml::ValueContent::Blob(offset) = value.content
@@ -155,8 +157,8 @@ fn a_listing_with_a_circle_is_refused() {
 }
 
 /// A Vulkan payload whose graph has these fields.
-fn vulkan_payload(fields: Vec<(u16, Field)>) -> Vec<u8> {
-    let mut graph = file(&Node::Table(fields));
+fn vulkan_payload(fields: Vec<(u16, ProgramField)>) -> Vec<u8> {
+    let mut graph = file(&OffsetTarget::Table(fields));
     graph[4..8].copy_from_slice(b"VK00");
     let size = u32::try_from(graph.len()).expect("a small graph");
     let mut payload = b"\0\0\0\0VH00".to_vec();
@@ -170,44 +172,49 @@ fn vulkan_payload(fields: Vec<(u16, Field)>) -> Vec<u8> {
 }
 
 /// An MLX payload whose graph has these fields.
-fn mlx_payload(fields: Vec<(u16, Field)>) -> Vec<u8> {
+fn mlx_payload(fields: Vec<(u16, ProgramField)>) -> Vec<u8> {
     let mut payload = b"\0\0\0\0MLX0".to_vec();
     payload.extend([0; 16]);
-    payload.extend(file(&Node::Table(fields)));
+    payload.extend(file(&OffsetTarget::Table(fields)));
     payload
 }
 
 /// A member of a union: its tag, then its table.
-fn member(tag: u8, table: Vec<(u16, Field)>) -> Node {
-    Node::Table(vec![(0, byte(tag)), (1, Field::To(Node::Table(table)))])
+fn member(tag: u8, table: Vec<(u16, ProgramField)>) -> OffsetTarget {
+    OffsetTarget::Table(vec![
+        (0, byte(tag)),
+        (1, ProgramField::To(OffsetTarget::Table(table))),
+    ])
 }
 
 #[test]
 fn graphs_that_lie_are_told_with_table_and_offset() {
     let tensor = |dims: &[i32], constant: u32| member(5, vec![(1, ints(dims)), (2, int(constant))]);
     let none = u32::MAX;
-    let call = |args: &[i32]| Node::Table(vec![(1, text("aten.relu.default")), (2, ints(args))]);
-    let stored = |offset, length| Node::Table(vec![(0, long(offset)), (1, long(length))]);
-    let vulkan = |values: Vec<Node>, chain: Vec<Node>, constants: Vec<Node>| {
-        let fields = vec![
-            (1, tables(chain)),
-            (2, tables(values)),
-            (5, tables(constants)),
-        ];
-        ("VulkanBackend", vulkan_payload(fields))
-    };
-    let instruction = |tag, table| Node::Table(vec![(0, tables(vec![member(tag, table)]))]);
+    let call =
+        |args: &[i32]| OffsetTarget::Table(vec![(1, text("aten.relu.default")), (2, ints(args))]);
+    let stored = |offset, length| OffsetTarget::Table(vec![(0, long(offset)), (1, long(length))]);
+    let vulkan =
+        |values: Vec<OffsetTarget>, chain: Vec<OffsetTarget>, constants: Vec<OffsetTarget>| {
+            let fields = vec![
+                (1, tables(chain)),
+                (2, tables(values)),
+                (5, tables(constants)),
+            ];
+            ("VulkanBackend", vulkan_payload(fields))
+        };
+    let instruction = |tag, table| OffsetTarget::Table(vec![(0, tables(vec![member(tag, table)]))]);
     // Two tensors, one input, and a chain.
-    let mlx = |chain: Node, main, meta: Vec<Node>| {
+    let mlx = |chain: OffsetTarget, main, meta: Vec<OffsetTarget>| {
         let slots = [(1, int(1)), (2, int(1)), (7, tables(vec![chain]))];
         let mut fields = slots.to_vec();
         fields.extend([(8, int(main)), (14, tables(meta))]);
         ("MLXBackend", mlx_payload(fields))
     };
     let rank = |dims| {
-        Node::Table(vec![(
+        OffsetTarget::Table(vec![(
             0,
-            tables(vec![Node::Table(vec![(0, int(9))]); dims]),
+            tables(vec![OffsetTarget::Table(vec![(0, int(9))]); dims]),
         )])
     };
     let sigmoid = |x, out| instruction(28, vec![(0, int(x)), (1, int(out))]);
@@ -275,7 +282,7 @@ fn graphs_that_lie_are_told_with_table_and_offset() {
 #[test]
 fn huge_shapes_take_no_memory() {
     let tensor = |constant| member(5, vec![(1, ints(&[-1; 16])), (2, int(constant))]);
-    let stored = Node::Table(vec![(0, long(0)), (1, long(0))]);
+    let stored = OffsetTarget::Table(vec![(0, long(0)), (1, long(0))]);
     let values = tables(vec![tensor(0), tensor(u32::MAX)]);
     let bytes = vulkan_payload(vec![(2, values), (5, tables(vec![stored]))]);
     let payload = ByteRange {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pkgtool_base::source::FileSource;
 use pkgtool_model::{
-    Delegate, Dim, Dynamism, Method, ModelInfo, Segment, TensorInfo, Value, ValueKind,
+    Delegate, Dim, Dynamism, Method, ModelInfo, ModelValue, Segment, TensorInfo, ValueKind,
 };
 use serde_json::Value as Json;
 
@@ -73,7 +73,7 @@ fn check_method(found: &Method, expected: &Json, name: &str) {
     }
 }
 
-fn check_value(found: &Value, expected: &Json, name: &str) {
+fn check_value(found: &ModelValue, expected: &Json, name: &str) {
     assert_eq!(found.name, None);
     let (kind, value): (&str, Json) = match &found.kind {
         ValueKind::Tensor { info, .. } => {
@@ -210,7 +210,7 @@ fn a_bundled_program_is_read_through() {
         metadata.map(|(key, value)| (key.to_owned(), value.to_owned()))
     );
     let forward = info.method("forward").expect("the method exists");
-    let shape = |value: &Value| value.tensor().and_then(TensorInfo::config_shape);
+    let shape = |value: &ModelValue| value.tensor().and_then(TensorInfo::config_shape);
     assert_eq!(shape(&forward.inputs[0]), Some(vec![1, 8]));
     assert_eq!(shape(&forward.outputs[0]), Some(vec![1, 4]));
     assert_eq!(info.segments[0].offset, 0x40);

@@ -4,11 +4,11 @@
 
 use pkgtool_model::FormatError;
 use pkgtool_model::executorch::body::ByteRange;
-use pkgtool_model::executorch::xnnpack::Graph;
+use pkgtool_model::executorch::xnnpack::XnnpackGraph;
 
 use super::delegates::{caller_of, forward, graph, node, sigmoid};
 use super::read;
-use pkgtool_testing::program::{Node, int, ints};
+use pkgtool_testing::program::{OffsetTarget, int, ints};
 
 /// The members of `XNodeUnion` in their order, by the names that profiles show.
 const KINDS: [&str; 47] = [
@@ -67,17 +67,17 @@ const TOLD: &str = "(float32[2 or -1, 8 or -1]) → (float32[-1 (up to 2), 8])";
 const NOT_TOLD: &str = "(float32[2 or -1, 8 or -1]) → (float32[2 or -1, 8 or -1])";
 
 /// Reads a complete graph with the strict reader of the executor.
-fn whole(payload: &[u8]) -> Result<Graph, FormatError> {
+fn whole(payload: &[u8]) -> Result<XnnpackGraph, FormatError> {
     let size = payload.len() as u64;
-    Graph::read(&payload.to_vec(), ByteRange { offset: 0, size })
+    XnnpackGraph::read(&payload.to_vec(), ByteRange { offset: 0, size })
 }
 
 /// A graph that reshapes to eight columns and applies a sigmoid, with another node in between.
-fn with(node: Node) -> Vec<u8> {
+fn with(node: OffsetTarget) -> Vec<u8> {
     graph(&[2, 8], 3, vec![reshape(&[0, 8]), node, sigmoid(1, 2)])
 }
 
-fn reshape(sizes: &[i32]) -> Node {
+fn reshape(sizes: &[i32]) -> OffsetTarget {
     node(20, vec![(1, ints(sizes)), (2, int(0)), (3, int(1))])
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use pkgtool_model::Value;
+use pkgtool_model::ModelValue;
 use serde_json::{Map, Value as Json, json};
 
 use super::{bytes, inspect};
@@ -25,7 +25,7 @@ fn converted_files_say_what_the_interpreter_says() {
     }
 }
 
-fn described(values: &[Value]) -> Json {
+fn described(values: &[ModelValue]) -> Json {
     let values = values.iter().map(|value| {
         let tensor = value.tensor().expect("a tensor");
         let described = json!({ "dtype": tensor.element.name(), "shape": tensor.config_shape() });

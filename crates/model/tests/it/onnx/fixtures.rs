@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pkgtool_base::package::DType;
 use pkgtool_base::source::FileSource;
-use pkgtool_model::{Dim, Dynamism, ElementType, ExternalData, ModelInfo, Value, ValueKind};
+use pkgtool_model::{Dim, Dynamism, ElementType, ExternalData, ModelInfo, ModelValue, ValueKind};
 
 use super::{FIXTURES, bytes, format, inspect, path};
 
@@ -15,7 +15,7 @@ fn read(name: &str) -> ModelInfo {
     info.expect("claimed by its extension")
 }
 
-fn names(values: &[Value]) -> Vec<&str> {
+fn names(values: &[ModelValue]) -> Vec<&str> {
     let names = values.iter().map(|value| value.name.as_deref());
     names.map(|name| name.expect("a name")).collect()
 }

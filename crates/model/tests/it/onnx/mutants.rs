@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use super::inspect;
-use pkgtool_testing::environment::{Piece, say};
+use pkgtool_testing::environment::{EnvironmentPiece, say};
 
 /// The random seed that CI uses.
 const SEED: &str = "1";
@@ -46,7 +46,10 @@ struct Verdict {
 
 #[test]
 fn the_reader_refuses_what_onnx_runtime_refuses() {
-    if Piece::Ort.or_skip("broken ONNX models").is_none() {
+    if EnvironmentPiece::Ort
+        .or_skip("broken ONNX models")
+        .is_none()
+    {
         return;
     }
     let directory = TempDir::new().expect("a directory");

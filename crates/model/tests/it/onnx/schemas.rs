@@ -2,11 +2,14 @@
 
 use std::process::Command;
 
-use pkgtool_testing::environment::Piece;
+use pkgtool_testing::environment::EnvironmentPiece;
 
 #[test]
 fn the_table_of_operators_is_up_to_date() {
-    if Piece::Ort.or_skip("the table of ONNX operators").is_none() {
+    if EnvironmentPiece::Ort
+        .or_skip("the table of ONNX operators")
+        .is_none()
+    {
         return;
     }
     let root = pkgtool_testing::files::root();

@@ -14,13 +14,13 @@ use crate::database::DatabaseResult;
 /// A connection that writes and one that reads. A call takes microseconds, so it runs on the
 /// calling thread.
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub(crate) struct DatabaseConnections {
     database: Sqlite,
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
 }
 
-impl Connections {
+impl DatabaseConnections {
     /// Opens the connections to a database.
     pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Self> {
         Ok(Self {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-pub(crate) use connections::Connections;
+pub(crate) use connections::DatabaseConnections;
 
 use super::directory::own_directory;
 use super::{DatabaseError, DatabaseResult, DatabaseSize};

@@ -20,7 +20,7 @@ use axum::http::Method;
 use crate::database::Timestamp;
 use crate::metric::{Family, Histogram, OTHER_LABEL};
 pub(super) use page::{AccountMetrics, CurrentState, VisibleNames};
-use storage::{Sizes, Storage};
+use storage::{StorageCount, StorageSizes};
 
 /// Methods with their own label. All others share one, since clients choose methods freely.
 const METHODS: [Method; 7] = [
@@ -35,7 +35,7 @@ const METHODS: [Method; 7] = [
 
 /// The counters of the gateway.
 #[derive(Debug, Default)]
-pub(super) struct Metrics {
+pub(super) struct GatewayMetrics {
     routes: Family<String, Route>,
     in_flight: AtomicI64,
     /// Rejected requests and connections, by the limit they reached.
@@ -45,7 +45,7 @@ pub(super) struct Metrics {
     reloads: [AtomicU64; 2],
     /// Time of the last successful reload, in seconds since the Unix epoch; 0 if none happened.
     reloaded_at: AtomicI64,
-    storage: Arc<Storage>,
+    storage: Arc<StorageCount>,
     polls: PollTimes,
 }
 
@@ -83,7 +83,7 @@ impl Drop for OpenConnectionGuard {
     }
 }
 
-impl Metrics {
+impl GatewayMetrics {
     /// Counts a request as in flight, until `request_ended`.
     pub(super) fn request_started(&self) {
         self.in_flight.fetch_add(1, Relaxed);
@@ -130,7 +130,7 @@ impl Metrics {
     }
 
     /// Returns the sizes of the data directory.
-    pub(super) async fn sizes(&self, directory: &Path) -> Sizes {
+    pub(super) async fn sizes(&self, directory: &Path) -> StorageSizes {
         self.storage.sizes(directory).await
     }
 

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::process::ProcessMetrics;
-use super::storage::Sizes;
-use super::{Metrics, method};
-use crate::metric::{Format, Histogram, Page};
+use super::storage::StorageSizes;
+use super::{GatewayMetrics, method};
+use crate::metric::{Histogram, Page, PageFormat};
 use crate::service::engine::SessionState;
-use crate::service::meter::{Meter, Operation, Outcome};
-use crate::service::{Kind, Service};
+use crate::service::meter::{AnswerOutcome, Meter, ServiceOperation};
+use crate::service::{Service, ServiceKind};
 
 /// A metric's name, its help, and the function that reads its value: times, a count, or current
 /// activity.
@@ -35,7 +35,7 @@ pub(in crate::gateway) struct CurrentState {
     /// Bytes of request bodies in memory.
     pub(in crate::gateway) body_bytes: usize,
     pub(in crate::gateway) meters: Vec<Arc<Meter>>,
-    pub(in crate::gateway) sizes: Sizes,
+    pub(in crate::gateway) sizes: StorageSizes,
     pub(in crate::gateway) accounts: Vec<AccountMetrics>,
 }
 
@@ -77,9 +77,9 @@ impl VisibleNames {
     }
 }
 
-impl Metrics {
+impl GatewayMetrics {
     /// Renders the page.
-    pub(in crate::gateway) fn page(&self, present: &CurrentState, format: Format) -> String {
+    pub(in crate::gateway) fn page(&self, present: &CurrentState, format: PageFormat) -> String {
         let sessions = present.services.iter().flat_map(|it| sessions(it));
         let workers: Vec<u32> = sessions.filter_map(|session| session.process).collect();
         let processes = ProcessMetrics::now(&workers);
@@ -188,8 +188,8 @@ fn asked(page: &mut Page, meters: &[&Arc<Meter>], names: &VisibleNames) {
             if !names.has_account(&account.label) {
                 continue;
             }
-            for operation in Operation::ALL {
-                for outcome in Outcome::ALL {
+            for operation in ServiceOperation::ALL {
+                for outcome in AnswerOutcome::ALL {
                     let count = account.count(operation, outcome);
                     if count == 0 {
                         continue;
@@ -278,7 +278,7 @@ fn write_service_runs(page: &mut Page, meters: &[&Arc<Meter>]) {
 fn write_upstreams(page: &mut Page, services: &[Arc<Service>], names: &VisibleNames) {
     let mut states: BTreeMap<(&str, String), (bool, usize)> = BTreeMap::new();
     for service in services {
-        let Kind::Proxy(upstream) = &service.kind else {
+        let ServiceKind::Proxy(upstream) = &service.kind else {
             continue;
         };
         if !names.has_account(&service.owner_name) {
@@ -417,7 +417,7 @@ impl<'s> NumberedSessions<'s> {
 fn by_label(services: &[Arc<Service>]) -> BTreeMap<&str, Vec<&Service>> {
     let mut labels: BTreeMap<&str, Vec<&Service>> = BTreeMap::new();
     for service in services {
-        if matches!(service.kind, Kind::Device(_)) {
+        if matches!(service.kind, ServiceKind::Device(_)) {
             let same = labels.entry(&service.meter.label).or_default();
             same.push(service);
         }
@@ -427,21 +427,21 @@ fn by_label(services: &[Arc<Service>]) -> BTreeMap<&str, Vec<&Service>> {
 
 fn sessions(service: &Service) -> Vec<SessionState> {
     match &service.kind {
-        Kind::Device(device) => {
+        ServiceKind::Device(device) => {
             let endpoints = device.endpoints();
             endpoints.flat_map(|endpoint| endpoint.sessions()).collect()
         }
-        Kind::Proxy(_) | Kind::Untrained(_) => Vec::new(),
+        ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => Vec::new(),
     }
 }
 
 /// Returns the number of waiting and running requests of a service.
 fn activity(service: &Service) -> (usize, usize) {
     match &service.kind {
-        Kind::Device(device) => {
+        ServiceKind::Device(device) => {
             let activity = device.activity();
             (activity.waiting, activity.running)
         }
-        Kind::Proxy(_) | Kind::Untrained(_) => (0, 0),
+        ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => (0, 0),
     }
 }

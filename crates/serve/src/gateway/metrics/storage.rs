@@ -25,13 +25,13 @@ const BLOBS: &str = "blobs";
 
 /// Counts the sizes of a data directory.
 #[derive(Debug, Default)]
-pub(super) struct Storage {
-    counted: ArcSwapOption<Counted>,
+pub(super) struct StorageCount {
+    counted: ArcSwapOption<CountedSizes>,
     is_counting: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct CountedSizes {
     at: Instant,
     took: Duration,
     database: u64,
@@ -40,17 +40,17 @@ struct Counted {
 
 /// The sizes that a page shows.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::gateway) struct Sizes {
+pub(in crate::gateway) struct StorageSizes {
     /// Size of the database's files and of the blobs, in bytes.
     store: Option<(u64, u64)>,
     /// Free space for this user and total size of the disk, in bytes.
     disk: Option<(u64, u64)>,
 }
 
-impl Storage {
+impl StorageCount {
     /// Returns the last count. The first call waits for a count; later ones start it in the
     /// background.
-    pub(super) async fn sizes(self: &Arc<Self>, directory: &Path) -> Sizes {
+    pub(super) async fn sizes(self: &Arc<Self>, directory: &Path) -> StorageSizes {
         let counted = self.counted.load_full();
         let is_fresh = counted.as_ref().is_some_and(|it| {
             let shown_for = it
@@ -68,7 +68,7 @@ impl Storage {
             }
         }
         let counted = self.counted.load_full();
-        Sizes {
+        StorageSizes {
             store: counted.map(|it| (it.database, it.blobs)),
             disk: disk(directory),
         }
@@ -91,7 +91,7 @@ impl Storage {
             };
             *part = part.saturating_add(size);
         }
-        self.counted.store(Some(Arc::new(Counted {
+        self.counted.store(Some(Arc::new(CountedSizes {
             at: Instant::now(),
             took: start.elapsed(),
             database,
@@ -101,7 +101,7 @@ impl Storage {
     }
 }
 
-impl Sizes {
+impl StorageSizes {
     pub(super) fn write(&self, page: &mut Page) {
         if let Some((database, blobs)) = self.store {
             page.gauge(

@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 
 use super::super::Gateway;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::path::with_methods;
 
 /// Returns the routes. The OpenAPI document omits them, since clients of services cannot reach
@@ -28,11 +28,11 @@ struct Reloaded {
 }
 
 /// Applies changed settings, keys and certificates.
-async fn reload(State(gateway): State<Arc<Gateway>>) -> Result<Json<Reloaded>, Error> {
+async fn reload(State(gateway): State<Arc<Gateway>>) -> Result<Json<Reloaded>, GatewayError> {
     let done = tokio::task::block_in_place(|| gateway.reload());
     let changes = done.map_err(|error| {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
-        Error::new(status, "SETTINGS_ARE_WRONG", error)
+        GatewayError::new(status, "SETTINGS_ARE_WRONG", error)
     })?;
     Ok(Json(Reloaded {
         changed: changes.taken,

@@ -11,10 +11,10 @@ use utoipa::ToSchema;
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::body::read_body;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::account::{NewConfig, Permission, PredictConfig, number};
 use crate::database::Timestamp;
@@ -30,13 +30,13 @@ const MAX_CONFIG_BYTES: usize = 64 << 10;
 pub(super) fn routes() -> Routes {
     let all = "/account/{account}/model/{model}/predict-config";
     let one = "/account/{account}/model/{model}/predict-config/{config}";
-    let of_one = |operation: Operation| {
+    let of_one = |operation: RouteOperation| {
         operation
             .with::<ServicePath>()
             .named::<i64>("config", "The config's number")
     };
     let operations = [
-        Operation::get(all, "listPredictConfigs", list)
+        RouteOperation::get(all, "listPredictConfigs", list)
             .about("List the predict configs of a service.")
             .with::<ServicePath>()
             .answers(
@@ -44,17 +44,17 @@ pub(super) fn routes() -> Routes {
                 BodySchema::list::<PredictConfigData>(),
             )
             .fails("The configs could not be read"),
-        Operation::post(all, "createPredictConfig", create)
+        RouteOperation::post(all, "createPredictConfig", create)
             .about("Store a predict config.")
             .with::<ServicePath>()
             .takes::<NewPredictConfig>()
             .answers("The stored config", BodySchema::of::<PredictConfigData>())
             .fails("The config could not be stored"),
-        of_one(Operation::get(one, "readPredictConfig", read))
+        of_one(RouteOperation::get(one, "readPredictConfig", read))
             .about("Read a predict config.")
             .answers("The config", BodySchema::of::<PredictConfigData>())
             .fails("The config could not be read"),
-        of_one(Operation::delete(one, "deletePredictConfig", delete))
+        of_one(RouteOperation::delete(one, "deletePredictConfig", delete))
             .about("Delete a predict config.")
             .succeeds("The config is deleted")
             .fails("The config could not be deleted"),
@@ -119,12 +119,12 @@ pub(super) fn service(
     caller: Caller,
     permission: Permission,
     path: &ServicePath,
-) -> Result<Arc<Service>, Error> {
+) -> Result<Arc<Service>, GatewayError> {
     let caller = caller.require(permission)?;
     let found = gateway.service_for(caller, &path.account, &path.model);
     let found = found.map_err(|error| error.for_reading("service", &path.model))?;
     if permission == Permission::Write && found.owner != caller {
-        return Err(Error::another_account());
+        return Err(GatewayError::another_account());
     }
     Ok(found)
 }
@@ -133,7 +133,7 @@ async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<ServicePath>,
-) -> Result<Json<Vec<PredictConfigData>>, Error> {
+) -> Result<Json<Vec<PredictConfigData>>, GatewayError> {
     let service = service(&gateway, caller, Permission::Read, &path)?;
     let configs = gateway.configs.list(service.id).await?;
     let data = configs.iter();
@@ -148,7 +148,7 @@ async fn create(
     caller: Caller,
     InPath(path): InPath<ServicePath>,
     request: extract::Request,
-) -> Result<Json<PredictConfigData>, Error> {
+) -> Result<Json<PredictConfigData>, GatewayError> {
     let service = service(&gateway, caller, Permission::Write, &path)?;
     let (body, _memory) = read_body(&gateway, service.owner, request).await?;
     let new: NewPredictConfig =
@@ -174,14 +174,14 @@ async fn read(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath((account, model, config)): InPath<(String, String, String)>,
-) -> Result<Json<PredictConfigData>, Error> {
+) -> Result<Json<PredictConfigData>, GatewayError> {
     let path = ServicePath { account, model };
     let service = service(&gateway, caller, Permission::Read, &path)?;
     let found = match number(&config) {
         Some(id) => gateway.configs.get(service.id, id).await?,
         None => None,
     };
-    let found = found.ok_or_else(|| Error::no_entity("predict config", &config))?;
+    let found = found.ok_or_else(|| GatewayError::no_entity("predict config", &config))?;
     Ok(Json(PredictConfigData::of(&service, &found)))
 }
 
@@ -189,7 +189,7 @@ async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath((account, model, config)): InPath<(String, String, String)>,
-) -> Result<StatusCode, Error> {
+) -> Result<StatusCode, GatewayError> {
     let path = ServicePath { account, model };
     let service = service(&gateway, caller, Permission::Write, &path)?;
     let deleted = match number(&config) {
@@ -199,13 +199,13 @@ async fn delete(
     if deleted {
         Ok(StatusCode::OK)
     } else {
-        Err(Error::no_entity("predict config", &config))
+        Err(GatewayError::no_entity("predict config", &config))
     }
 }
 
 /// Returns the JSON text of a config that was sent as an object or as a string.
-pub(super) fn config_text(config: serde_json::Value) -> Result<String, Error> {
-    let wrong = |message: String| Error::bad_request(message).with("place", "$.config");
+pub(super) fn config_text(config: serde_json::Value) -> Result<String, GatewayError> {
+    let wrong = |message: String| GatewayError::bad_request(message).with("place", "$.config");
     let text = match config {
         serde_json::Value::String(text) => {
             let parsed: serde_json::Value = serde_json::from_str(&text)
@@ -226,15 +226,15 @@ pub(super) fn config_text(config: serde_json::Value) -> Result<String, Error> {
 }
 
 /// Checks the name of a config.
-pub(super) fn require_name(name: &str) -> Result<(), Error> {
+pub(super) fn require_name(name: &str) -> Result<(), GatewayError> {
     if name.trim().is_empty() || name.chars().count() > MAX_NAME_LENGTH {
         let message = format!("invalid name: expected 1 to {MAX_NAME_LENGTH} characters");
-        return Err(Error::bad_request(message).with("place", "$.name"));
+        return Err(GatewayError::bad_request(message).with("place", "$.name"));
     }
     Ok(())
 }
 
 /// Returns the error of a body that does not match its schema.
-pub(super) fn invalid_body(error: &serde_json::Error) -> Error {
-    Error::bad_request(format!("invalid body: {error}")).with("place", "$")
+pub(super) fn invalid_body(error: &serde_json::Error) -> GatewayError {
+    GatewayError::bad_request(format!("invalid body: {error}")).with("place", "$")
 }

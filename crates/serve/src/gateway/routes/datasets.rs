@@ -21,14 +21,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::body::{IncomingBody, receive_file};
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::{InPath, InQuery};
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
-use crate::task::{Blobs, Content, Upload};
-use crate::train::dataset::{DatasetError, DatasetFault, Summary, check, pieces};
+use crate::task::{Blobs, StoredContent, Upload};
+use crate::train::dataset::{DatasetError, DatasetFault, DatasetSummary, check, pieces};
 use crate::train::{Dataset, DatasetDeletion, DatasetId, NewDataset};
 
 /// Maximum length of a name or description, in characters.
@@ -44,7 +44,7 @@ const MAX_FORM_OVERHEAD_BYTES: u64 = 64 << 10;
 pub(super) fn routes() -> Routes {
     let text = BodySchema::plain::<String>;
     let operations = [
-        Operation::post("/account/{account}/dataset/raw", "uploadDataset", upload)
+        RouteOperation::post("/account/{account}/dataset/raw", "uploadDataset", upload)
             .about(
                 "Upload a dataset, as the part `file` of a form or as the body itself. It is \
                  checked while it\narrives; errors name their line.",
@@ -66,17 +66,17 @@ pub(super) fn routes() -> Routes {
             .answers("The dataset", BodySchema::of::<DatasetData>())
             .refuses("The dataset was refused: `args.faults` lists its errors")
             .breaks("The dataset could not be stored"),
-        Operation::get("/account/{account}/dataset", "listDatasets", list)
+        RouteOperation::get("/account/{account}/dataset", "listDatasets", list)
             .about("List the datasets of an account.")
             .named::<String>("account", "The datasets' account: its name or number")
             .answers("Datasets, oldest first", BodySchema::list::<DatasetData>())
             .fails("The datasets could not be read"),
-        Operation::get("/account/{account}/dataset/{dataset}", "readDataset", read)
+        RouteOperation::get("/account/{account}/dataset/{dataset}", "readDataset", read)
             .about("Read a dataset.")
             .with::<DatasetPath>()
             .answers("The dataset", BodySchema::of::<DatasetData>())
             .fails("The dataset could not be read"),
-        Operation::delete(
+        RouteOperation::delete(
             "/account/{account}/dataset/{dataset}",
             "deleteDataset",
             delete,
@@ -86,7 +86,7 @@ pub(super) fn routes() -> Routes {
         .succeeds("The dataset is deleted")
         .refuses("The request was refused: 409 while a job needs the dataset")
         .breaks("The dataset could not be deleted"),
-        Operation::get(
+        RouteOperation::get(
             "/account/{account}/dataset/{dataset}/content",
             "datasetContent",
             content,
@@ -210,7 +210,7 @@ async fn upload(
     caller: Caller,
     InPath(account): InPath<String>,
     request: extract::Request,
-) -> Result<Json<DatasetData>, Error> {
+) -> Result<Json<DatasetData>, GatewayError> {
     let own = caller.require_own(Permission::Write, &gateway, &account)?;
     let (mut parts, body) = request.into_parts();
     let query = InQuery::<UploadParameters>::from_request_parts(&mut parts, &gateway).await;
@@ -227,14 +227,14 @@ async fn upload(
             .is_some_and(|text| text.chars().count() > MAX_TEXT_LENGTH)
         {
             let message = format!("expected at most {MAX_TEXT_LENGTH} characters");
-            return Err(Error::bad_request(message).with("place", place));
+            return Err(GatewayError::bad_request(message).with("place", place));
         }
     }
     let store = gateway.jobs.store();
     let most = gateway.settings.training.datasets;
     if store.datasets(Some(own)).await?.len() >= most {
         let message = format!("the account has reached its limit of {most} datasets; delete one");
-        return Err(Error::conflict("TOO_MANY_DATASETS", message));
+        return Err(GatewayError::conflict("TOO_MANY_DATASETS", message));
     }
     let boundary = boundary(&parts.headers)?;
     let bounds = gateway.jobs.bounds();
@@ -252,7 +252,7 @@ async fn upload(
     let stored = stored.await.map_err(|error| match room {
         Some(room) if error.status == StatusCode::PAYLOAD_TOO_LARGE => {
             let limit = gateway.settings.limits.stored_bytes;
-            Error::too_much_stored(limit - room, limit)
+            GatewayError::too_much_stored(limit - room, limit)
         }
         _ => error,
     })?;
@@ -278,7 +278,7 @@ async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(account): InPath<String>,
-) -> Result<Json<Vec<DatasetData>>, Error> {
+) -> Result<Json<Vec<DatasetData>>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &account)?;
     let datasets = gateway.jobs.store().datasets(Some(own)).await?;
     Ok(Json(datasets.into_iter().map(DatasetData::from).collect()))
@@ -288,7 +288,7 @@ async fn read(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<DatasetPath>,
-) -> Result<Json<DatasetData>, Error> {
+) -> Result<Json<DatasetData>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
     Ok(Json(find(&gateway, own, &path.dataset).await?.into()))
 }
@@ -297,7 +297,7 @@ async fn content(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<DatasetPath>,
-) -> Result<Response, Error> {
+) -> Result<Response, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
     let dataset = find(&gateway, own, &path.dataset).await?;
     let of = &dataset.is;
@@ -314,7 +314,7 @@ async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<DatasetPath>,
-) -> Result<StatusCode, Error> {
+) -> Result<StatusCode, GatewayError> {
     let own = caller.require_own(Permission::Write, &gateway, &path.account)?;
     let dataset = find(&gateway, own, &path.dataset).await?;
     match gateway.jobs.store().delete_dataset(dataset.id).await? {
@@ -323,25 +323,25 @@ async fn delete(
             gateway.on_disk.forget(own);
             Ok(StatusCode::OK)
         }
-        DatasetDeletion::Unknown => Err(Error::no_entity("dataset", &path.dataset)),
+        DatasetDeletion::Unknown => Err(GatewayError::no_entity("dataset", &path.dataset)),
         DatasetDeletion::Needed(job) => {
             let message = format!(
                 "job {} needs the dataset; wait for its end or cancel it (POST …/job/{}/cancel)",
                 job.0, job.0
             );
-            Err(Error::conflict("DATASET_IS_NEEDED", message))
+            Err(GatewayError::conflict("DATASET_IS_NEEDED", message))
         }
     }
 }
 
 /// Finds an account's dataset by its number.
-async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Dataset, Error> {
+async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Dataset, GatewayError> {
     let found = match number(id) {
         Some(number) => gateway.jobs.store().dataset(DatasetId(number)).await?,
         None => None,
     };
     let found = found.filter(|found| found.is.account == own);
-    found.ok_or_else(|| Error::no_entity("dataset", id))
+    found.ok_or_else(|| GatewayError::no_entity("dataset", id))
 }
 
 /// An uploaded dataset that has no record yet.
@@ -349,7 +349,7 @@ struct UploadedDataset {
     blob: String,
     size: u64,
     sha256: [u8; 32],
-    summary: Summary,
+    summary: DatasetSummary,
     file_name: Option<String>,
 }
 
@@ -380,11 +380,11 @@ struct DatasetUpload {
     blob: String,
     upload: Upload,
     sender: Sender<io::Result<Bytes>>,
-    checked: JoinHandle<Result<Summary, DatasetError>>,
+    checked: JoinHandle<Result<DatasetSummary, DatasetError>>,
 }
 
 impl DatasetUpload {
-    async fn begin(gateway: &Gateway) -> Result<Self, Error> {
+    async fn begin(gateway: &Gateway) -> Result<Self, GatewayError> {
         let blob = Blobs::dataset_name(gateway.ids.next(Timestamp::now()));
         let bounds = gateway.jobs.bounds();
         let (sender, reader) = pieces();
@@ -397,7 +397,7 @@ impl DatasetUpload {
     }
 
     /// Adds a piece. Returns `false` if the dataset is already known to be invalid.
-    async fn push(&mut self, piece: Bytes) -> Result<bool, Error> {
+    async fn push(&mut self, piece: Bytes) -> Result<bool, GatewayError> {
         if self.sender.send(Ok(piece.clone())).await.is_err() {
             return Ok(false);
         }
@@ -405,7 +405,7 @@ impl DatasetUpload {
         Ok(true)
     }
 
-    async fn finish(self, file_name: Option<String>) -> Result<UploadedDataset, Error> {
+    async fn finish(self, file_name: Option<String>) -> Result<UploadedDataset, GatewayError> {
         drop(self.sender);
         let checked = self.checked.await;
         let checked = checked.map_err(|error| {
@@ -413,7 +413,7 @@ impl DatasetUpload {
             internal(error)
         })?;
         let summary = checked.map_err(rejected)?;
-        let Content::Blob { size, sha256 } = self.upload.finish().await? else {
+        let StoredContent::Blob { size, sha256 } = self.upload.finish().await? else {
             return Err(internal(&"the upload is not a blob"));
         };
         Ok(UploadedDataset {
@@ -431,7 +431,7 @@ async fn check_storage_limit(
     gateway: &Gateway,
     account: AccountId,
     size: u64,
-) -> Result<(), Error> {
+) -> Result<(), GatewayError> {
     let Some(room) = gateway.room(account).await? else {
         return Ok(());
     };
@@ -439,18 +439,18 @@ async fn check_storage_limit(
         return Ok(());
     }
     let limit = gateway.settings.limits.stored_bytes;
-    Err(Error::too_much_stored(limit - room, limit))
+    Err(GatewayError::too_much_stored(limit - room, limit))
 }
 
-fn internal(detail: &dyn std::fmt::Display) -> Error {
+fn internal(detail: &dyn std::fmt::Display) -> GatewayError {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
-    Error::new(status, "INTERNAL_ERROR", "the dataset could not be checked").because(detail)
+    GatewayError::new(status, "INTERNAL_ERROR", "the dataset could not be checked").because(detail)
 }
 
 async fn from_body(
     gateway: &Gateway,
     mut arriving: IncomingBody,
-) -> Result<UploadedDataset, Error> {
+) -> Result<UploadedDataset, GatewayError> {
     let mut passing = DatasetUpload::begin(gateway).await?;
     while let Some(piece) = arriving.next().await? {
         if !passing.push(piece).await? {
@@ -465,7 +465,7 @@ async fn from_form(
     gateway: &Gateway,
     arriving: IncomingBody,
     boundary: String,
-) -> Result<UploadedDataset, Error> {
+) -> Result<UploadedDataset, GatewayError> {
     let pieces = futures_util::stream::try_unfold(arriving, async |mut arriving| {
         let piece = arriving.next().await.map_err(BodyReadError)?;
         Ok::<_, BodyReadError>(piece.map(|piece| (piece, arriving)))
@@ -485,27 +485,27 @@ async fn from_form(
         return passing.finish(file_name).await;
     }
     let message = format!("the form has no part `{FILE_PART}`");
-    Err(Error::bad_request(message).with("place", FILE_PART))
+    Err(GatewayError::bad_request(message).with("place", FILE_PART))
 }
 
 /// The bytes of a form could not be received.
 #[derive(Debug, thiserror::Error)]
 #[error("the body could not be read")]
-struct BodyReadError(Error);
+struct BodyReadError(GatewayError);
 
 /// Returns the error of a malformed form, or the error of the body if that failed.
-fn malformed(error: multer::Error) -> Error {
+fn malformed(error: multer::Error) -> GatewayError {
     match error {
         multer::Error::StreamReadFailed(source) => match source.downcast::<BodyReadError>() {
             Ok(broken) => broken.0,
-            Err(other) => Error::bad_request(format!("the form could not be read: {other}")),
+            Err(other) => GatewayError::bad_request(format!("the form could not be read: {other}")),
         },
-        other => Error::bad_request(format!("invalid form: {other}")).with("place", "$"),
+        other => GatewayError::bad_request(format!("invalid form: {other}")).with("place", "$"),
     }
 }
 
 /// Returns the boundary of a form; `None` if the body is not a form.
-fn boundary(headers: &HeaderMap) -> Result<Option<String>, Error> {
+fn boundary(headers: &HeaderMap) -> Result<Option<String>, GatewayError> {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind
@@ -517,20 +517,20 @@ fn boundary(headers: &HeaderMap) -> Result<Option<String>, Error> {
     }
     let boundary = multer::parse_boundary(kind);
     boundary.map(Some).map_err(|error| {
-        Error::bad_request(format!("the form has no boundary: {error}"))
+        GatewayError::bad_request(format!("the form has no boundary: {error}"))
             .with("place", "Content-Type")
     })
 }
 
-fn rejected(rejected: DatasetError) -> Error {
+fn rejected(rejected: DatasetError) -> GatewayError {
     let message = format!("invalid dataset: {rejected}");
     match rejected {
         DatasetError::Wrong { faults, .. } => {
             let told = |fault: &DatasetFault| json!({"line": fault.line, "reason": fault.reason});
             let faults: Vec<_> = faults.iter().map(told).collect();
-            Error::bad_request(message).with("faults", faults)
+            GatewayError::bad_request(message).with("faults", faults)
         }
-        DatasetError::Read(_) => Error::bad_request(message),
+        DatasetError::Read(_) => GatewayError::bad_request(message),
     }
 }
 

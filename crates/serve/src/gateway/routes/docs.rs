@@ -11,7 +11,7 @@ use utoipa::openapi::OpenApi;
 
 use super::super::Gateway;
 use super::super::auth::Viewer;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::takes::{self, BodySchemas};
 use super::super::visible::{self, visible};
 use crate::service::Service;
@@ -21,7 +21,7 @@ const SERVICE_PATH: &str = "/account/{account}/model/{model}";
 
 /// Parameters of the document.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Parameters {
+pub(super) struct DocsParameters {
     /// A service by owner and name, or by its name in the registry. The document then describes the
     /// exact requests of that service.
     service: Option<String>,
@@ -32,14 +32,14 @@ pub(super) async fn document(
     document: &Arc<OpenApi>,
     gateway: &Arc<Gateway>,
     viewer: Viewer,
-    parameters: Parameters,
-) -> Result<Response, Error> {
+    parameters: DocsParameters,
+) -> Result<Response, GatewayError> {
     let Some(name) = parameters.service else {
         return Ok(Json(&**document).into_response());
     };
     let seen = visible(gateway, viewer);
     let service = visible::named(&seen, &name);
-    let service = service.ok_or_else(|| Error::no_entity("service", &name))?;
+    let service = service.ok_or_else(|| GatewayError::no_entity("service", &name))?;
     let service = Arc::clone(&service.service);
     let stored = gateway.configs.list(service.id).await?;
     let document = Arc::clone(document);
@@ -51,7 +51,7 @@ pub(super) async fn document(
     };
     let failed = |error: &dyn std::fmt::Display| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Error::new(
+        GatewayError::new(
             status,
             "DOCUMENT_FAILED",
             "the document cannot be generated",

@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::body::read_body;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
 use super::configs::{config_text, invalid_body, require_name, service};
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
@@ -29,7 +29,7 @@ const BUILT_IN_CONFIG_ID: i64 = 0;
 pub(super) fn routes() -> Routes {
     let path = "/account/{account}/model/{model}/fit-config";
     let operations = [
-        Operation::get(path, "listFitConfigs", list)
+        RouteOperation::get(path, "listFitConfigs", list)
             .about("Training configurations for services derived from this one.")
             .with::<ServicePath>()
             .answers(
@@ -37,7 +37,7 @@ pub(super) fn routes() -> Routes {
                 BodySchema::list::<FitConfigData>(),
             )
             .fails("The configs could not be read"),
-        Operation::post(path, "createFitConfig", create)
+        RouteOperation::post(path, "createFitConfig", create)
             .about("Store a training configuration.")
             .with::<ServicePath>()
             .takes::<NewFitConfigData>()
@@ -75,7 +75,7 @@ pub(super) struct Fields {
     seed: Option<u64>,
     /// Weights of rows by label; an object with a number for each label is accepted, too. Without
     /// it and `l2`, it is chosen by validation.
-    class_weights: Option<Weights>,
+    class_weights: Option<WeightsChoice>,
     /// Truncate texts that are too long for the model.
     truncate: Option<bool>,
     /// Backend whose model computes embeddings.
@@ -88,7 +88,7 @@ pub(super) struct Fields {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = ClassWeights)]
-enum Weights {
+enum WeightsChoice {
     Equal,
     Balanced,
 }
@@ -165,7 +165,7 @@ async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<ServicePath>,
-) -> Result<Json<Vec<FitConfigData>>, Error> {
+) -> Result<Json<Vec<FitConfigData>>, GatewayError> {
     let service = service(&gateway, caller, Permission::Read, &path)?;
     let derived = gateway.jobs.derived().get(service.id);
     let trainable = service.device().is_some_and(|device| device.is_trainable());
@@ -189,13 +189,13 @@ async fn create(
     caller: Caller,
     InPath(path): InPath<ServicePath>,
     request: extract::Request,
-) -> Result<Json<FitConfigData>, Error> {
+) -> Result<Json<FitConfigData>, GatewayError> {
     let service = service(&gateway, caller, Permission::Write, &path)?;
     let is_derived = gateway.jobs.derived().get(service.id).is_some();
     let trainable = service.device().is_some_and(|device| device.is_trainable());
     if !is_derived && !trainable {
         let message = format!("`{}` cannot be trained", service.label());
-        return Err(Error::conflict("SERVICE_IS_NOT_TRAINABLE", message));
+        return Err(GatewayError::conflict("SERVICE_IS_NOT_TRAINABLE", message));
     }
     let (body, _memory) = read_body(&gateway, service.owner, request).await?;
     let new: NewFitConfigData =
@@ -220,7 +220,7 @@ pub(super) async fn stored_config(
     service: &Service,
     base: i64,
     id: i64,
-) -> Result<String, Error> {
+) -> Result<String, GatewayError> {
     if id == BUILT_IN_CONFIG_ID {
         return Ok("{}".to_owned());
     }
@@ -230,5 +230,5 @@ pub(super) async fn stored_config(
             return Ok(found.is.config);
         }
     }
-    Err(Error::no_entity("fit config", &id.to_string()))
+    Err(GatewayError::no_entity("fit config", &id.to_string()))
 }

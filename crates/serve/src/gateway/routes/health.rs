@@ -12,20 +12,20 @@ use utoipa::ToSchema;
 use super::super::Gateway;
 use super::super::auth::Viewer;
 use super::super::connections::Connected;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::present::present;
 use super::super::readiness::not_ready;
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
-use crate::metric::Format;
+use crate::metric::PageFormat;
 
 /// Returns the routes for liveness and readiness.
 pub(super) fn routes() -> Routes {
     let operations = [
-        Operation::get("/healthz", "health", live)
+        RouteOperation::get("/healthz", "health", live)
             .about("Check that the server is alive.")
             .answers("The server is alive", BodySchema::of::<Health>()),
-        Operation::get("/readyz", "readiness", ready)
+        RouteOperation::get("/readyz", "readiness", ready)
             .about(
                 "Check that the server can store requests. Otherwise `args.reason` says why not.",
             )
@@ -41,7 +41,7 @@ pub(super) fn routes() -> Routes {
 /// Returns the route of the metrics page, which may be on the operators' listener.
 pub(super) fn metrics_routes() -> Routes {
     let text = BodySchema::plain::<String>;
-    let operation = Operation::get("/metrics", "metrics", metrics)
+    let operation = RouteOperation::get("/metrics", "metrics", metrics)
         .about("Read metrics, for Prometheus.")
         .responds(
             "200",
@@ -92,9 +92,9 @@ async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     })
 }
 
-async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, Error> {
+async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, GatewayError> {
     if !gateway.stopping.is_serving() {
-        return Err(not_ready(Error::stopping()));
+        return Err(not_ready(GatewayError::stopping()));
     }
     let store = &*gateway.store;
     gateway.looked.ready(&gateway.settings, store).await?;
@@ -119,7 +119,7 @@ async fn metrics(
 ) -> Response {
     let accept = headers.get_all(header::ACCEPT).into_iter();
     let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
-    let format = Format::accepted(Some(&accept.join(",")));
+    let format = PageFormat::accepted(Some(&accept.join(",")));
     let present = present(&gateway, connected.audience, viewer).await;
     let page = gateway.metrics.page(&present, format);
     let about = [

@@ -11,10 +11,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
@@ -26,7 +26,7 @@ const MAX_LISTED_JOBS: usize = 1000;
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     let operations = [
-        Operation::get("/account/{account}/job", "listJobs", list)
+        RouteOperation::get("/account/{account}/job", "listJobs", list)
             .about("List the training jobs of an account.")
             .named::<String>("account", "The jobs' account: its name or number")
             .answers(
@@ -34,12 +34,12 @@ pub(super) fn routes() -> Routes {
                 BodySchema::list::<JobData>(),
             )
             .fails("The jobs could not be read"),
-        Operation::get("/account/{account}/job/{job}", "readJob", read)
+        RouteOperation::get("/account/{account}/job/{job}", "readJob", read)
             .about("Read a training job.")
             .with::<JobPath>()
             .answers("State of the job", BodySchema::of::<JobData>())
             .fails("The job could not be read"),
-        Operation::get(
+        RouteOperation::get(
             "/account/{account}/job/{job}/metrics",
             "jobMetrics",
             metrics,
@@ -53,12 +53,12 @@ pub(super) fn routes() -> Routes {
         )
         .refuses("The request was refused: 404 for a job without metrics")
         .breaks("The job could not be read"),
-        Operation::post("/account/{account}/job/{job}/cancel", "cancelJob", cancel)
+        RouteOperation::post("/account/{account}/job/{job}/cancel", "cancelJob", cancel)
             .about("Cancel a training job. A finished job stays unchanged.")
             .with::<JobPath>()
             .answers("The job in its current state", BodySchema::of::<JobData>())
             .fails("The request could not be stored"),
-        Operation::get("/account/{account}/model/{model}/last-job", "lastJob", last)
+        RouteOperation::get("/account/{account}/model/{model}/last-job", "lastJob", last)
             .about("Read the last training job of a service.")
             .with::<ServicePath>()
             .answers("State of the job", BodySchema::of::<JobData>())
@@ -157,7 +157,7 @@ async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(account): InPath<String>,
-) -> Result<Json<Vec<JobData>>, Error> {
+) -> Result<Json<Vec<JobData>>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &account)?;
     let jobs = gateway
         .jobs
@@ -171,7 +171,7 @@ async fn read(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<JobPath>,
-) -> Result<Json<JobData>, Error> {
+) -> Result<Json<JobData>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
     Ok(Json(find(&gateway, own, &path.job).await?.into()))
 }
@@ -180,7 +180,7 @@ async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<JobPath>,
-) -> Result<Json<serde_json::Value>, Error> {
+) -> Result<Json<serde_json::Value>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &path.account)?;
     let job = find(&gateway, own, &path.job).await?;
     let metrics = job
@@ -192,7 +192,7 @@ async fn metrics(
             job.id.0,
             job.state.name()
         );
-        Error::new(StatusCode::NOT_FOUND, "JOB_HAS_NO_METRICS", message)
+        GatewayError::new(StatusCode::NOT_FOUND, "JOB_HAS_NO_METRICS", message)
     })
 }
 
@@ -200,11 +200,11 @@ async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<JobPath>,
-) -> Result<Json<JobData>, Error> {
+) -> Result<Json<JobData>, GatewayError> {
     let own = caller.require_own(Permission::Write, &gateway, &path.account)?;
     let job = find(&gateway, own, &path.job).await?;
     let canceled = gateway.jobs.cancel(job.id).await?;
-    let canceled = canceled.ok_or_else(|| Error::no_entity("job", &path.job))?;
+    let canceled = canceled.ok_or_else(|| GatewayError::no_entity("job", &path.job))?;
     Ok(Json(canceled.into()))
 }
 
@@ -212,12 +212,12 @@ async fn last(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<ServicePath>,
-) -> Result<Json<JobData>, Error> {
+) -> Result<Json<JobData>, GatewayError> {
     let caller = caller.require(Permission::Read)?;
     let service = gateway.service_for(caller, &path.account, &path.model);
     let service = service.map_err(|error| error.for_reading("service", &path.model))?;
     if service.owner != caller {
-        return Err(Error::another_account());
+        return Err(GatewayError::another_account());
     }
     let jobs = gateway
         .jobs
@@ -227,17 +227,17 @@ async fn last(
     let last = jobs.into_iter().next();
     let last = last.ok_or_else(|| {
         let message = format!("`{}` was never trained", service.name);
-        Error::new(StatusCode::NOT_FOUND, "SERVICE_HAS_NO_JOB", message)
+        GatewayError::new(StatusCode::NOT_FOUND, "SERVICE_HAS_NO_JOB", message)
     })?;
     Ok(Json(last.into()))
 }
 
 /// Finds an account's job by its number.
-async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Job, Error> {
+async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Job, GatewayError> {
     let found = match number(id) {
         Some(number) => gateway.jobs.store().job(JobId(number)).await?,
         None => None,
     };
     let found = found.filter(|found| found.is.account == own);
-    found.ok_or_else(|| Error::no_entity("job", id))
+    found.ok_or_else(|| GatewayError::no_entity("job", id))
 }

@@ -30,7 +30,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa::openapi::OpenApi;
 
 use super::auth::Viewer;
-use super::error::Error;
+use super::error::GatewayError;
 use super::extract::InQuery;
 use super::form::RawForm;
 use super::observe::ObserveLayer;
@@ -41,10 +41,10 @@ use path::{Api, Routes, read_only, with_methods};
 const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 
 /// A group's routes, the spellings of its prefix, and the spelling in the OpenAPI document.
-type Group = (fn() -> Routes, &'static [&'static str], &'static str);
+type RouteGroup = (fn() -> Routes, &'static [&'static str], &'static str);
 
 /// The groups with a prefix.
-const GROUPS: [Group; 12] = [
+const GROUPS: [RouteGroup; 12] = [
     (tasks::routes, &PREFIXES, "/api/mlpgateway"),
     (predict::routes, &PREFIXES, "/api/mlpgateway"),
     (services::routes, &PREFIXES, "/api/mlpgateway"),
@@ -89,13 +89,13 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
             read_only(get(
                 async move |State(gateway): State<Arc<Gateway>>,
                             viewer: Viewer,
-                            InQuery(parameters): InQuery<docs::Parameters>| {
+                            InQuery(parameters): InQuery<docs::DocsParameters>| {
                     docs::document(&document, &gateway, viewer, parameters).await
                 },
             )),
         )
         .route("/docs", read_only(get(docs::page)))
-        .fallback(async || Error::no_path());
+        .fallback(async || GatewayError::no_path());
     let cors = cors(&gateway.settings.cors.origins);
     let observed = observed(routes, &gateway);
     match cors {
@@ -115,7 +115,7 @@ pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
     let routes = health::routes().merge(health::metrics_routes());
     let routes = routes.under("", Api::new(OpenApi::default())).router;
     let routes = routes.merge(admin::routes());
-    let routes = routes.fallback(async || Error::no_path());
+    let routes = routes.fallback(async || GatewayError::no_path());
     observed(routes, &gateway).with_state(gateway)
 }
 

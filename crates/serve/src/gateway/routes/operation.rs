@@ -25,7 +25,7 @@ pub(super) const REFUSED: &str = "The request was refused";
 pub(super) type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// An operation: its handler and its description.
-pub(super) struct Operation {
+pub(super) struct RouteOperation {
     pub(super) method: HttpMethod,
     pub(super) path: &'static str,
     pub(super) handler: MethodRouter<Arc<Gateway>>,
@@ -79,7 +79,7 @@ impl BodySchema {
     }
 }
 
-impl Operation {
+impl RouteOperation {
     /// Creates an operation that reads.
     pub(super) fn get<H, T>(path: &'static str, id: &str, handler: H) -> Self
     where

@@ -9,8 +9,8 @@ use utoipa::openapi::path::PathItem;
 use utoipa::openapi::{OpenApi, SecurityRequirement};
 
 use super::super::Gateway;
-use super::super::error::Error;
-use super::operation::{Operation, Schemas};
+use super::super::error::GatewayError;
+use super::operation::{RouteOperation, Schemas};
 
 /// A router, and the OpenAPI document of its paths.
 pub(super) struct Api {
@@ -61,18 +61,18 @@ impl Routes {
     }
 
     /// Adds an operation.
-    pub(super) fn add(self, operation: Operation) -> Self {
+    pub(super) fn add(self, operation: RouteOperation) -> Self {
         let path = operation.path;
         self.add_at(path, operation)
     }
 
     /// Adds operations.
-    pub(super) fn add_all(self, operations: impl IntoIterator<Item = Operation>) -> Self {
+    pub(super) fn add_all(self, operations: impl IntoIterator<Item = RouteOperation>) -> Self {
         operations.into_iter().fold(self, Self::add)
     }
 
     /// Adds an operation at a path that the OpenAPI document spells differently.
-    pub(super) fn add_at(mut self, path: &'static str, operation: Operation) -> Self {
+    pub(super) fn add_at(mut self, path: &'static str, operation: RouteOperation) -> Self {
         let method = operation.method_name();
         let described = operation.described.tag(self.tag);
         let described = described.securities(self.security.clone());
@@ -99,7 +99,7 @@ impl Routes {
     }
 
     /// Adds an operation at a second path, which the OpenAPI document omits.
-    pub(super) fn add_undescribed(mut self, path: &'static str, operation: Operation) -> Self {
+    pub(super) fn add_undescribed(mut self, path: &'static str, operation: RouteOperation) -> Self {
         self.entries.push(RouteEntry {
             path,
             methods: vec![operation.method_name()],
@@ -154,5 +154,5 @@ pub(super) fn with_methods(
     methods: &str,
 ) -> MethodRouter<Arc<Gateway>> {
     let methods: Arc<str> = methods.into();
-    handlers.fallback(async move || Error::no_method(&methods))
+    handlers.fallback(async move || GatewayError::no_method(&methods))
 }

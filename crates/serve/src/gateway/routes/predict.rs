@@ -5,29 +5,29 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::TryStreamExt as _;
 
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::form::{
     JsonForm, Predict2RequestData, PredictRequest, PredictRequestData, RawForm, RawParameters,
     ServicePath, StringForm,
 };
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::service;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     let operations = [
-        Operation::post(
+        RouteOperation::post(
             "/account/{account}/model/{model}/predict",
             "predict",
             predict::<RawForm>,
         ),
-        Operation::post(
+        RouteOperation::post(
             "/account/{account}/model/{model}/predict-with-config",
             "predictWithConfig",
             predict::<JsonForm>,
         ),
-        Operation::post(
+        RouteOperation::post(
             "/account/{account}/model/{model}/predict-with-config-v2",
             "predictWithConfigV2",
             predict::<StringForm>,
@@ -43,7 +43,10 @@ pub(super) fn routes() -> Routes {
 }
 
 /// Describes the operations of the three forms of a predict request.
-pub(super) fn of_forms(verb: &str, [raw, json, strings]: [Operation; 3]) -> [Operation; 3] {
+pub(super) fn of_forms(
+    verb: &str,
+    [raw, json, strings]: [RouteOperation; 3],
+) -> [RouteOperation; 3] {
     let data = Some("Predict data in the service's own format");
     [
         raw.about(&format!("{verb} with a raw body."))
@@ -61,7 +64,7 @@ pub(super) fn of_forms(verb: &str, [raw, json, strings]: [Operation; 3]) -> [Ope
 }
 
 /// Answers a predict request.
-pub(super) async fn predict<F>(request: PredictRequest<F>) -> Result<Response, Error> {
+pub(super) async fn predict<F>(request: PredictRequest<F>) -> Result<Response, GatewayError> {
     let call = request.call;
     let prepared = call.service.prepare(&call.request).await?;
     drop(call.request);

@@ -11,12 +11,12 @@ use utoipa::ToSchema;
 
 use super::super::Gateway;
 use super::super::auth::Viewer;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::InPath;
 use super::super::visible::{self, VisibleService, visible};
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
-use crate::service::{Description, Device, Kind};
+use crate::service::{Description, Device, ServiceKind};
 use pkgtool_text::embedding::Pooling;
 
 /// Display names of the backends.
@@ -31,12 +31,12 @@ const DISPLAY_NAMES: [(&str, &str); 5] = [
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     let provider =
-        |operation: Operation| operation.named::<String>("provider", "The provider's name");
+        |operation: RouteOperation| operation.named::<String>("provider", "The provider's name");
     let operations = [
-        Operation::get("/providers", "listProviders", providers)
+        RouteOperation::get("/providers", "listProviders", providers)
             .about("List the providers of models.")
             .answers("Providers", BodySchema::of::<Providers>()),
-        provider(Operation::get(
+        provider(RouteOperation::get(
             "/providers/{provider}/models",
             "listModels",
             models,
@@ -47,7 +47,7 @@ pub(super) fn routes() -> Routes {
             BodySchema::of::<Models>(),
         )
         .refuses("Unknown provider"),
-        provider(Operation::get(
+        provider(RouteOperation::get(
             "/providers/{provider}/models/{model}",
             "readModel",
             model,
@@ -141,7 +141,7 @@ async fn models(
     State(gateway): State<Arc<Gateway>>,
     viewer: Viewer,
     InPath(provider): InPath<String>,
-) -> Result<Json<Models>, Error> {
+) -> Result<Json<Models>, GatewayError> {
     let visible = visible(&gateway, viewer);
     let offered = of_provider(&visible, &provider)?.into_iter();
     let models = offered.map(|(seen, provider)| of_service(seen, provider));
@@ -154,14 +154,14 @@ async fn model(
     State(gateway): State<Arc<Gateway>>,
     viewer: Viewer,
     InPath((provider, model)): InPath<(String, String)>,
-) -> Result<Json<Model>, Error> {
+) -> Result<Json<Model>, GatewayError> {
     let visible = visible(&gateway, viewer);
     let mut offered = of_provider(&visible, &provider)?.into_iter();
     let named = visible::named(&visible, &model);
     let found = named.and_then(|named| offered.find(|(seen, _)| std::ptr::eq(*seen, named)));
     match found {
         Some((seen, provider)) => Ok(Json(of_service(seen, provider))),
-        None => Err(Error::no_entity("model", &model)),
+        None => Err(GatewayError::no_entity("model", &model)),
     }
 }
 
@@ -169,7 +169,7 @@ async fn model(
 fn of_provider<'v>(
     visible: &'v [VisibleService],
     provider: &str,
-) -> Result<Vec<(&'v VisibleService, Provider)>, Error> {
+) -> Result<Vec<(&'v VisibleService, Provider)>, GatewayError> {
     let offers = |seen: &'v VisibleService| {
         let mut providers = providers_of(seen).into_iter();
         let found = providers.find(|found| found.name == provider);
@@ -177,13 +177,13 @@ fn of_provider<'v>(
     };
     let offered: Vec<_> = visible.iter().filter_map(offers).collect();
     if offered.is_empty() {
-        return Err(Error::no_entity("provider", provider));
+        return Err(GatewayError::no_entity("provider", provider));
     }
     Ok(offered)
 }
 
 fn providers_of(seen: &VisibleService) -> Vec<Provider> {
-    if let Kind::Proxy(upstream) = &seen.service.kind {
+    if let ServiceKind::Proxy(upstream) = &seen.service.kind {
         return vec![Provider {
             name: seen.name.clone(),
             display_name: upstream.display_name().to_owned(),
@@ -207,7 +207,7 @@ fn providers_of(seen: &VisibleService) -> Vec<Provider> {
 fn of_service(seen: &VisibleService, provider: Provider) -> Model {
     let name = seen.name.clone();
     match &seen.service.kind {
-        Kind::Device(device) => {
+        ServiceKind::Device(device) => {
             let description = device.description();
             let inactive_reason = device.inactive_reason(Some(&provider.name));
             Model {
@@ -221,7 +221,7 @@ fn of_service(seen: &VisibleService, provider: Provider) -> Model {
                 provider,
             }
         }
-        Kind::Untrained(untrained) => Model {
+        ServiceKind::Untrained(untrained) => Model {
             display_name: name.clone(),
             is_active: false,
             inactive_reason: seen.service.inactive_reason(),
@@ -233,7 +233,7 @@ fn of_service(seen: &VisibleService, provider: Provider) -> Model {
             name,
             provider,
         },
-        Kind::Proxy(upstream) => Model {
+        ServiceKind::Proxy(upstream) => Model {
             display_name: upstream.display_name().to_owned(),
             is_active: seen.service.is_active(),
             inactive_reason: seen.service.inactive_reason(),

@@ -10,14 +10,14 @@ use utoipa::ToSchema;
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
 use super::super::visible;
-use super::operation::{BodySchema, Operation, REFUSED};
+use super::operation::{BodySchema, REFUSED, RouteOperation};
 use super::path::Routes;
 use crate::account::Permission;
-use crate::service::{Kind, Service};
+use crate::service::{Service, ServiceKind};
 
 /// Maximum time to load a session, in seconds.
 const LOAD_TIMEOUT_SECONDS: u64 = 300;
@@ -25,12 +25,12 @@ const LOAD_TIMEOUT_SECONDS: u64 = 300;
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     let operations = [
-        Operation::get("/account/{account}/model/{model}", "serviceInfo", info)
+        RouteOperation::get("/account/{account}/model/{model}", "serviceInfo", info)
             .about("Info of a service.")
             .with::<ServicePath>()
             .answers("The service", BodySchema::of::<ServiceInfo>())
             .refuses(REFUSED),
-        Operation::get("/account/{account}/model", "listServices", list)
+        RouteOperation::get("/account/{account}/model", "listServices", list)
             .about("Services of an account that the caller may use.")
             .named::<String>("account", "The services' owner: its name or number")
             .answers("Services", BodySchema::list::<ServiceInfo>())
@@ -217,8 +217,8 @@ impl ServiceInfo {
             favorite: false,
             restricted_image_access: false,
             hosting_type: match service.kind {
-                Kind::Device(_) | Kind::Untrained(_) => "INTERNAL",
-                Kind::Proxy(_) => "EXTERNAL",
+                ServiceKind::Device(_) | ServiceKind::Untrained(_) => "INTERNAL",
+                ServiceKind::Proxy(_) => "EXTERNAL",
             },
             persistent_volumes: [],
             data_image_mounts: [],
@@ -281,7 +281,7 @@ async fn info(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<ServicePath>,
-) -> Result<Json<ServiceInfo>, Error> {
+) -> Result<Json<ServiceInfo>, GatewayError> {
     let caller = caller.require(Permission::Read)?;
     let service = gateway.service_for(caller, &path.account, &path.model);
     let service = service.map_err(|error| error.for_reading("service", &path.model))?;
@@ -292,7 +292,7 @@ async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(account): InPath<String>,
-) -> Result<Json<Vec<ServiceInfo>>, Error> {
+) -> Result<Json<Vec<ServiceInfo>>, GatewayError> {
     let caller = caller.require(Permission::Read)?;
     let snapshot = gateway.directory.snapshot();
     let owner = snapshot.account(&account).map(|account| account.id);
@@ -306,7 +306,7 @@ async fn list(
         .map(|service| ServiceInfo::of(&gateway, service))
         .collect();
     if found.is_empty() && owner != Some(caller) {
-        return Err(Error::not_public());
+        return Err(GatewayError::not_public());
     }
     Ok(Json(found))
 }

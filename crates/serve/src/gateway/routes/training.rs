@@ -12,18 +12,18 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::body::read_body;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::{InPath, InQuery};
 use super::super::form::ServicePath;
 use super::configs::{config_text, invalid_body, service};
 use super::fit_configs::{Fields, stored_config};
 use super::jobs::JobData;
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use super::services::ServiceInfo;
 use crate::account::{AccountId, NewConfig, Permission};
 use crate::database::Timestamp;
-use crate::service::{Kind, Listed, Service, Untrained};
+use crate::service::{Listed, Service, ServiceKind, Untrained};
 use crate::train::{Dataset, DatasetId, FitOptions, JobCreation, NewDerived, NewJob};
 
 /// Maximum length of a derived service's name.
@@ -33,12 +33,12 @@ const MAX_NAME_LENGTH: usize = 100;
 pub(super) fn routes() -> Routes {
     let fits = [
         (
-            Operation::post("/account/{account}/model/{model}/fit", "fitService", fit),
+            RouteOperation::post("/account/{account}/model/{model}/fit", "fitService", fit),
             "Start to train a derived service on a dataset. The training configuration is given \
              in full, or\nby its number.",
         ),
         (
-            Operation::post(
+            RouteOperation::post(
                 "/account/{account}/model/{model}/fit-v2",
                 "fitServiceV2",
                 fit,
@@ -58,7 +58,7 @@ pub(super) fn routes() -> Routes {
             )
             .breaks("The job could not be stored")
     });
-    let derive = Operation::post(
+    let derive = RouteOperation::post(
         "/account/{account}/model/{model}/derived",
         "deriveService",
         derive,
@@ -127,7 +127,7 @@ async fn derive(
     caller: Caller,
     InPath(path): InPath<ServicePath>,
     request: extract::Request,
-) -> Result<Json<ServiceInfo>, Error> {
+) -> Result<Json<ServiceInfo>, GatewayError> {
     let caller = caller.require(Permission::Write)?;
     let base = gateway.service_for(caller, &path.account, &path.model);
     let base = base.map_err(|error| error.for_reading("service", &path.model))?;
@@ -137,7 +137,7 @@ async fn derive(
             "`{}` cannot be trained: it embeds neither texts nor images",
             base.label()
         );
-        return Err(Error::conflict("SERVICE_IS_NOT_TRAINABLE", message));
+        return Err(GatewayError::conflict("SERVICE_IS_NOT_TRAINABLE", message));
     }
     let (mut parts, body) = request.into_parts();
     let query = InQuery::<DeriveParameters>::from_request_parts(&mut parts, &gateway).await;
@@ -164,10 +164,10 @@ async fn new_service(
     owner: AccountId,
     base: &Service,
     (name, hidden): (&str, bool),
-) -> Result<Arc<Service>, Error> {
+) -> Result<Arc<Service>, GatewayError> {
     let taken = || {
         let message = format!("the account has a service `{name}` already; choose another name");
-        Error::conflict("SERVICE_NAME_IS_TAKEN", message)
+        GatewayError::conflict("SERVICE_NAME_IS_TAKEN", message)
     };
     if gateway.services.find(owner, name).is_some() {
         return Err(taken());
@@ -205,7 +205,7 @@ async fn new_service(
     if let Err(error) = gateway.jobs.serve_results_of(owner, &owner_name) {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         let message = "the service's directory could not be created";
-        return Err(Error::new(status, "INTERNAL_ERROR", message).because(&error));
+        return Err(GatewayError::new(status, "INTERNAL_ERROR", message).because(&error));
     }
     let settings = gateway.current().service(&owner_name, name);
     let mut settings = settings.unwrap_or_default();
@@ -219,7 +219,7 @@ async fn new_service(
         owner_name,
         name: name.to_owned(),
         settings,
-        kind: Kind::Untrained(Arc::new(Untrained {
+        kind: ServiceKind::Untrained(Arc::new(Untrained {
             base_owner: base.owner,
             base: base.id,
             since: now,
@@ -228,7 +228,7 @@ async fn new_service(
     gateway
         .services
         .find(owner, name)
-        .ok_or_else(|| Error::no_service(name))
+        .ok_or_else(|| GatewayError::no_service(name))
 }
 
 async fn fit(
@@ -236,7 +236,7 @@ async fn fit(
     caller: Caller,
     InPath(path): InPath<ServicePath>,
     request: extract::Request,
-) -> Result<Json<JobData>, Error> {
+) -> Result<Json<JobData>, GatewayError> {
     let gateway = &*gateway;
     let service = service(gateway, caller, Permission::Write, &path)?;
     let Some(derived) = gateway.jobs.derived().get(service.id) else {
@@ -244,7 +244,7 @@ async fn fit(
             "`{}` was not derived from a trainable service; POST …/derived creates one that can be trained",
             service.label()
         );
-        return Err(Error::conflict("SERVICE_IS_NOT_DERIVED", message));
+        return Err(GatewayError::conflict("SERVICE_IS_NOT_DERIVED", message));
     };
     // A training stores a package and runs a model.
     let limit = gateway.limit(service.owner);
@@ -267,7 +267,7 @@ async fn fit(
         .await?;
     let dataset = dataset.filter(|found| found.is.account == service.owner);
     let dataset =
-        dataset.ok_or_else(|| Error::no_entity("dataset", &asked.dataset_id.to_string()))?;
+        dataset.ok_or_else(|| GatewayError::no_entity("dataset", &asked.dataset_id.to_string()))?;
     check_base(
         gateway,
         (derived.is.base_owner, derived.is.base),
@@ -296,9 +296,12 @@ async fn fit(
                 "job {} trains the service; wait for its end or cancel it (POST …/job/{}/cancel)",
                 job.0, job.0
             );
-            Err(Error::conflict("SERVICE_IS_BEING_TRAINED", message))
+            Err(GatewayError::conflict("SERVICE_IS_BEING_TRAINED", message))
         }
-        JobCreation::NoDataset => Err(Error::no_entity("dataset", &asked.dataset_id.to_string())),
+        JobCreation::NoDataset => Err(GatewayError::no_entity(
+            "dataset",
+            &asked.dataset_id.to_string(),
+        )),
     }
 }
 
@@ -308,7 +311,7 @@ async fn choose_model(
     gateway: &Gateway,
     service: &Service,
     options: &mut FitOptions,
-) -> Result<(), Error> {
+) -> Result<(), GatewayError> {
     if options.backend.is_some() || options.precision.is_some() {
         return Ok(());
     }
@@ -339,7 +342,7 @@ fn check_base(
     (owner, base): (AccountId, i64),
     dataset: &Dataset,
     options: &FitOptions,
-) -> Result<(), Error> {
+) -> Result<(), GatewayError> {
     let found = gateway.services.find(owner, &base.to_string());
     let Some(device) = found.as_ref().and_then(|found| found.device()) else {
         // The base may be served again by the time the job runs; otherwise the job fails.
@@ -347,12 +350,12 @@ fn check_base(
     };
     let config = options.predict_config().to_string();
     let checked = device.encoder(dataset.is.content_kind(), &config);
-    checked.map(drop).map_err(Error::from)
+    checked.map(drop).map_err(GatewayError::from)
 }
 
 /// Checks the name of a derived service, which is also the folder of its package. The model token
 /// has `_` for each `-`.
-fn require_name(name: &str) -> Result<(), Error> {
+fn require_name(name: &str) -> Result<(), GatewayError> {
     let may_be =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
@@ -365,10 +368,10 @@ fn require_name(name: &str) -> Result<(), Error> {
          digits, `_` and `-`, does not begin with `-`, and is not digits only",
         crate::service::json::shown(name)
     );
-    Err(Error::bad_request(message).with("place", "name"))
+    Err(GatewayError::bad_request(message).with("place", "name"))
 }
 
-fn config_count_error(given: &str) -> Error {
+fn config_count_error(given: &str) -> GatewayError {
     let message = format!("expected exactly one of `config` and `configId`, got {given}");
-    Error::bad_request(message).with("place", "$")
+    GatewayError::bad_request(message).with("place", "$")
 }

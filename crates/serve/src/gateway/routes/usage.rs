@@ -9,9 +9,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::{InPath, InQuery};
-use super::operation::{BodySchema, Operation};
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::account::{self, Counted, Permission};
 use crate::database::{Day, Timestamp};
@@ -21,7 +21,7 @@ const DEFAULT_DAYS: u32 = 30;
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    let operation = Operation::get("/account/{account}/usage", "readUsage", read)
+    let operation = RouteOperation::get("/account/{account}/usage", "readUsage", read)
         .about("Read an account's usage through the chat adapters.")
         .named::<String>("account", "The key's own account: its name or number")
         .with::<Days>()
@@ -96,7 +96,7 @@ struct StoredBytes {
 struct OfService {
     /// The day, in UTC.
     date: String,
-    id: ServiceId,
+    id: UsedServiceId,
     /// Name of the service's owner.
     account: String,
     /// Name of the service.
@@ -107,8 +107,7 @@ struct OfService {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = UsedServiceId)]
-struct ServiceId {
+struct UsedServiceId {
     account_id: i64,
     model_id: i64,
 }
@@ -140,7 +139,7 @@ impl From<account::Usage> for OfService {
     fn from(usage: account::Usage) -> Self {
         Self {
             date: usage.day.to_iso(),
-            id: ServiceId {
+            id: UsedServiceId {
                 account_id: usage.owner.0,
                 model_id: usage.service,
             },
@@ -156,7 +155,7 @@ async fn read(
     caller: Caller,
     InPath(account): InPath<String>,
     InQuery(days): InQuery<Days>,
-) -> Result<Json<Told>, Error> {
+) -> Result<Json<Told>, GatewayError> {
     let account = caller.require_own(Permission::Read, &gateway, &account)?;
     let to = match days.to {
         Some(to) => day(&to, "to")?,
@@ -202,9 +201,9 @@ fn seconds(micros: u64) -> f64 {
     std::time::Duration::from_micros(micros).as_secs_f64()
 }
 
-fn day(text: &str, place: &str) -> Result<Day, Error> {
+fn day(text: &str, place: &str) -> Result<Day, GatewayError> {
     Day::from_iso(text).ok_or_else(|| {
         let message = "expected a day such as 2026-11-30";
-        Error::bad_request(message).with("place", place)
+        GatewayError::bad_request(message).with("place", place)
     })
 }

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::operators::{Admin, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
-use super::{Cors, Limits, Log, LogFormat, Settings, Sources, Tasks, Timeouts, Tls};
+use super::{Cors, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls};
 use crate::service::ServiceSettings;
 use pkgtool_engine::runtime::process::sandbox::Mode;
 
-impl Default for Settings {
+impl Default for GatewaySettings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),

@@ -6,7 +6,7 @@
 
 use toml::{Table, Value};
 
-use super::{Settings, SettingsError};
+use super::{GatewaySettings, SettingsError};
 use pkgtool_base::source::suggest;
 
 /// Prefix of the variables.
@@ -33,9 +33,9 @@ const OTHER_PREFIXES: [&str; 1] = ["PKGTOOL_TEST_"];
 
 /// Overrides settings with those from the environment.
 pub(super) fn apply(
-    settings: Settings,
+    settings: GatewaySettings,
     variables: impl Iterator<Item = (String, String)>,
-) -> Result<Settings, SettingsError> {
+) -> Result<GatewaySettings, SettingsError> {
     let mut relevant: Vec<(String, String)> = variables
         .filter(|(name, _)| name.starts_with(PREFIX))
         .collect();
@@ -60,7 +60,7 @@ pub(super) fn apply(
             Err(reason) => return Err(SettingsError::Variable { name, reason }),
         }
         // Checked one by one, so that the error names its variable.
-        if let Err(error) = table.clone().try_into::<Settings>() {
+        if let Err(error) = table.clone().try_into::<GatewaySettings>() {
             return Err(SettingsError::Variable {
                 name,
                 reason: error.message().to_owned(),
@@ -179,9 +179,9 @@ fn parse(now: &Value, text: &str) -> Result<Value, String> {
 mod tests {
     use super::*;
 
-    fn with(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+    fn with(variables: &[(&str, &str)]) -> Result<GatewaySettings, SettingsError> {
         let variables = variables.iter();
-        Settings::read(
+        GatewaySettings::read(
             None,
             variables.map(|(name, text)| ((*name).to_owned(), (*text).to_owned())),
         )
@@ -277,7 +277,7 @@ mod tests {
     /// Invariant of the file: this test detects a setting without a variable.
     #[test]
     fn every_setting_has_its_variable() {
-        let mut table = Table::try_from(Settings::default()).expect("it can be written");
+        let mut table = Table::try_from(GatewaySettings::default()).expect("it can be written");
         let mut names = Vec::new();
         list(&table, PREFIX, &mut names);
         assert!(names.len() > 40, "{names:?}");
@@ -289,7 +289,10 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_read_again() {
-        let settings = Settings::default();
-        assert_eq!(toml::from_str::<Settings>(&settings.print()), Ok(settings));
+        let settings = GatewaySettings::default();
+        assert_eq!(
+            toml::from_str::<GatewaySettings>(&settings.print()),
+            Ok(settings)
+        );
     }
 }

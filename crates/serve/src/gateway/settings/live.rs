@@ -6,7 +6,7 @@
 
 use toml::{Table, Value};
 
-use super::{Settings, SettingsError};
+use super::{GatewaySettings, SettingsError};
 
 /// Settings, or tables of settings, that are read on every use and can be reloaded.
 const RELOADABLE: [&str; 10] = [
@@ -26,14 +26,14 @@ const RELOADABLE: [&str; 10] = [
 #[derive(Debug)]
 pub struct Changes {
     /// The new settings.
-    pub settings: Settings,
+    pub settings: GatewaySettings,
     /// Names of settings that were changed.
     pub taken: Vec<String>,
     /// Names of changed settings that need a restart.
     pub needs_restart: Vec<String>,
 }
 
-impl Settings {
+impl GatewaySettings {
     /// Merges new settings into these, as far as a running server can change them.
     pub fn merge_reloadable(&self, wanted: &Self) -> Result<Changes, SettingsError> {
         let table = |settings: &Self| {
@@ -119,7 +119,7 @@ impl Differences {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Settings {
+    fn read(text: &str) -> GatewaySettings {
         toml::from_str(text).expect("they are right")
     }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_live_setting_exists() {
-        let table = Table::try_from(Settings::default()).expect("it is one");
+        let table = Table::try_from(GatewaySettings::default()).expect("it is one");
         for live in RELOADABLE {
             let mut value = Some(&Value::Table(table.clone())).cloned();
             for key in live.split('.') {

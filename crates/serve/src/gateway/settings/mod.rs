@@ -55,7 +55,7 @@ const MAX_HEADER_FIELDS: usize = 1 << 15;
 /// All settings of the gateway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct GatewaySettings {
     /// Address to listen on: an IP address or a name, with a port.
     pub listen: Listen,
     /// Directory of the database and the blobs; empty: the user's data directory.
@@ -307,7 +307,7 @@ fn in_one_line(error: &toml::de::Error) -> String {
     format!("{place} (`{line}`): {}", redact(error.message()))
 }
 
-impl Settings {
+impl GatewaySettings {
     /// Reads the settings of a file, if one is given, and overrides them with those of the environment.
     pub fn read(
         path: Option<&Path>,

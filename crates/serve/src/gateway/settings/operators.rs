@@ -282,7 +282,7 @@ mod tests {
             ("PKGTOOL_METRICS_ACCOUNTS", "0"),
         ];
         let variables = variables.map(|(name, text)| (name.to_owned(), text.to_owned()));
-        let settings = super::super::Settings::read(None, variables.into_iter());
+        let settings = super::super::GatewaySettings::read(None, variables.into_iter());
         let settings = settings.expect("they are right");
         assert_eq!(settings.admin.listen.0.map(|it| it.port()), Some(9090));
         let proxies = &settings.trusted_proxies;

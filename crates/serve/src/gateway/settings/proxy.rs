@@ -14,8 +14,8 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::environment::PREFIX;
-use super::{LOCAL_ACCOUNT, Settings, SettingsError};
-use crate::service::{Address, UpstreamKey, UpstreamOptions};
+use super::{GatewaySettings, LOCAL_ACCOUNT, SettingsError};
+use crate::service::{UpstreamAddress, UpstreamKey, UpstreamOptions};
 use pkgtool_base::source::redact::{is_secret_name, redact, redact_address};
 
 /// Maximum number of addresses of a proxy.
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Addresses {
     }
 }
 
-impl Settings {
+impl GatewaySettings {
     /// Returns the settings without credentials.
     pub(super) fn redacted(&self) -> Self {
         let mut shown = self.clone();
@@ -224,16 +224,16 @@ impl Proxy {
         Ok(())
     }
 
-    fn addresses(&self, place: ProxyIndex) -> Result<Vec<Address>, SettingsError> {
+    fn addresses(&self, place: ProxyIndex) -> Result<Vec<UpstreamAddress>, SettingsError> {
         let written = &self.upstream.0;
         if !(1..=MAX_ADDRESSES).contains(&written.len()) {
             let expected = format!("expected 1 to {MAX_ADDRESSES} addresses");
             let found = format!("{} addresses", written.len());
             return Err(place.wrong("upstream", &found, &expected));
         }
-        let mut addresses: Vec<Address> = Vec::with_capacity(written.len());
+        let mut addresses: Vec<UpstreamAddress> = Vec::with_capacity(written.len());
         for text in written {
-            let address = Address::parse(text);
+            let address = UpstreamAddress::parse(text);
             let shown = redact_address(text);
             let address = address.map_err(|error| place.wrong("upstream", &shown, &error))?;
             if addresses.contains(&address) {
@@ -244,7 +244,11 @@ impl Proxy {
         Ok(addresses)
     }
 
-    fn check_key(&self, place: ProxyIndex, addresses: &[Address]) -> Result<(), SettingsError> {
+    fn check_key(
+        &self,
+        place: ProxyIndex,
+        addresses: &[UpstreamAddress],
+    ) -> Result<(), SettingsError> {
         let has_key = self.key_env.is_some() || self.key_file.is_some();
         if let (Some(env), Some(_)) = (&self.key_env, &self.key_file) {
             let expected = "`key_file` is set, too: remove one of them";
@@ -262,7 +266,7 @@ impl Proxy {
             return Err(place.wrong("key_env", env, &expected));
         }
         let header = self.key_header(place)?;
-        if has_key && header == AUTHORIZATION && addresses.iter().any(Address::has_user) {
+        if has_key && header == AUTHORIZATION && addresses.iter().any(UpstreamAddress::has_user) {
             let expected = "the address has a user, and both would be sent as `Authorization`: remove one \
                             of them, or set `key_header`";
             let shown = self.upstream.redacted().0.join(", ");
@@ -408,7 +412,7 @@ mod tests {
 
     fn check(proxy: &str) -> Result<(), SettingsError> {
         let text = format!("[[proxies]]\nname = \"x\"\n{proxy}\n");
-        let settings: Settings = toml::from_str(&text).expect("it is TOML");
+        let settings: GatewaySettings = toml::from_str(&text).expect("it is TOML");
         settings.check()
     }
 
@@ -498,7 +502,7 @@ mod tests {
             ("", "expected a name"),
         ] {
             let text = format!("[[proxies]]\nname = \"{name}\"\nupstream = \"http://h/\"");
-            let settings: Settings = toml::from_str(&text).expect("it is TOML");
+            let settings: GatewaySettings = toml::from_str(&text).expect("it is TOML");
             let error = settings.check().expect_err(name).to_string();
             assert!(
                 error.contains(says) && error.contains("proxies[0].name"),
@@ -506,7 +510,7 @@ mod tests {
             );
         }
         let twice = "[[proxies]]\nname = \"x\"\nupstream = \"http://h/\"\n".repeat(2);
-        let settings: Settings = toml::from_str(&twice).expect("it is TOML");
+        let settings: GatewaySettings = toml::from_str(&twice).expect("it is TOML");
         let error = settings.check().expect_err("two of a name").to_string();
         assert!(error.contains("proxies[1].name"), "{error}");
     }
@@ -515,7 +519,7 @@ mod tests {
     fn printed_settings_and_debugging_show_no_credentials() {
         let text =
             "[[proxies]]\nname = \"x\"\nupstream = [\"http://me:hush@h/?k=hush\", \"http://g/\"]";
-        let settings: Settings = toml::from_str(text).expect("it is TOML");
+        let settings: GatewaySettings = toml::from_str(text).expect("it is TOML");
         for shown in [settings.print(), format!("{settings:?}")] {
             assert!(shown.contains("http://***@h/?***"), "{shown}");
             assert!(!shown.contains("hush"), "{shown}");

@@ -4,14 +4,14 @@
 //!
 //! Invariant: each service has at most one table, and each table belongs to an existing service.
 
-use super::{LOCAL_ACCOUNT, Settings, SettingsError, check_service};
+use super::{GatewaySettings, LOCAL_ACCOUNT, SettingsError, check_service};
 use crate::service::ServiceSettings;
 use pkgtool_base::source::suggest;
 
 /// Maximum number of services that an error lists.
 const MAX_LISTED_SERVICES: usize = 20;
 
-impl Settings {
+impl GatewaySettings {
     /// Returns the settings of a service: the defaults, overridden by its own table.
     pub fn service(&self, account: &str, name: &str) -> Result<ServiceSettings, SettingsError> {
         let full = format!("{account}/{name}");
@@ -128,7 +128,7 @@ fn nearest(owner: &str, name: &str, known: &[(String, String)]) -> Option<String
 mod tests {
     use super::*;
 
-    fn settings(text: &str) -> Settings {
+    fn settings(text: &str) -> GatewaySettings {
         toml::from_str(text).expect("it is TOML")
     }
 

@@ -23,14 +23,14 @@ use crate::account::AccountId;
 pub use options::{CatalogOptions, Numbering, PackageDirectory, SettingsOf, Unserved};
 use pkgtool_base::source::bounds;
 
-use shared::{Shared, lock};
+use shared::{SharedCatalog, lock};
 use survey::Survey;
-use watch::{PackageStates, Watch};
+use watch::{CatalogWatch, PackageStates};
 
 /// The services of a server.
 #[derive(Debug)]
 pub struct Catalog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCatalog>,
     watch: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -40,7 +40,7 @@ impl Catalog {
         let runtime = Handle::try_current().map_err(|error| error.to_string())?;
         let mut options = checked(options)?;
         let directories = std::mem::take(&mut options.directories);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedCatalog {
             directories: ArcSwap::from_pointee(directories),
             options,
             table: ArcSwap::default(),
@@ -50,7 +50,7 @@ impl Catalog {
             endings: Mutex::default(),
         });
         // Start watching before the first scan, so that no later change is missed.
-        let watch = Watch::new(Arc::clone(&shared));
+        let watch = CatalogWatch::new(Arc::clone(&shared));
         let book = initial_scan(&shared);
         shared.publish(&book);
         warm_all(&shared, &runtime);
@@ -81,7 +81,7 @@ impl Catalog {
     pub fn wanted(&self) -> Vec<(String, Option<String>)> {
         let directories = self.shared.directories.load_full();
         let packages = Survey::of(&directories).packages.into_values();
-        let of = |package: survey::Package| {
+        let of = |package: survey::ServedPackage| {
             let names: Vec<_> = stage::names(&package).collect();
             let owner = package.home.owner_name;
             names.into_iter().map(move |name| (owner.clone(), name))
@@ -158,7 +158,7 @@ fn absolute(mut directory: PackageDirectory) -> Result<PackageDirectory, String>
 }
 
 /// Builds all present packages. The watch handles packages that change meanwhile.
-fn initial_scan(shared: &Shared) -> PackageStates {
+fn initial_scan(shared: &SharedCatalog) -> PackageStates {
     let options = &shared.options;
     let directories = shared.directories.load_full();
     let survey = Survey::of(&directories);
@@ -183,7 +183,7 @@ fn initial_scan(shared: &Shared) -> PackageStates {
     book
 }
 
-fn warm_all(shared: &Arc<Shared>, runtime: &Handle) {
+fn warm_all(shared: &Arc<SharedCatalog>, runtime: &Handle) {
     for service in shared.table.load().services.iter() {
         if service.settings.warm_up {
             let service = Arc::clone(service);

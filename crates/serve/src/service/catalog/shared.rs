@@ -9,16 +9,16 @@ use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
 
 use super::options::{CatalogOptions, PackageDirectory};
-use super::table::Table;
+use super::table::ServiceTable;
 
 /// State shared by a catalog and its watch.
-pub(super) struct Shared {
+pub(super) struct SharedCatalog {
     /// The package directories. Entries are only appended, because package keys contain their
     /// index.
     pub(super) directories: ArcSwap<Vec<PackageDirectory>>,
     /// The other options.
     pub(super) options: CatalogOptions,
-    pub(super) table: ArcSwap<Table>,
+    pub(super) table: ArcSwap<ServiceTable>,
     pub(super) changes: Sender<u64>,
     /// True if the catalog was stopped or dropped.
     pub(super) stop: Sender<bool>,
@@ -33,10 +33,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedCatalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let directories = &**self.directories.load();
-        f.debug_struct("Shared")
+        f.debug_struct("SharedCatalog")
             .field("directories", directories)
             .field("table", &self.table)
             .finish_non_exhaustive()

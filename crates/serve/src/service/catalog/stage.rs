@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::{Device, DeviceParts, Kind, PackageConfig, Service, ServiceSettings};
+use super::super::{Device, DeviceParts, PackageConfig, Service, ServiceKind, ServiceSettings};
 use super::options::CatalogOptions;
-use super::survey::{Package, precision_lists};
+use super::survey::{ServedPackage, precision_lists};
 use pkgtool_base::diagnostic::{Diagnostic, Report, Severity};
 use pkgtool_base::package::config::variant_at;
-use pkgtool_base::package::{Config, Discovery, FoundFile, Loaded, PrecisionList, Roots};
+use pkgtool_base::package::{Config, Discovery, FoundFile, LoadedFile, PrecisionList, Roots};
 use pkgtool_check::policy::Policy;
-use pkgtool_check::validate::{self, FileLocation, Options, ProjectPolicy, Requirements};
+use pkgtool_check::validate::{self, FileLocation, ProjectPolicy, Requirements, ValidationOptions};
 
 /// A service that has no number yet.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(super) struct BuiltService {
 
 /// Validates a package and creates its devices. The error has one line per finding.
 pub(super) fn build(
-    package: &Package,
+    package: &ServedPackage,
     options: &CatalogOptions,
 ) -> Result<Vec<BuiltService>, String> {
     let own_tokens = ProjectTokens(Policy::nearest());
@@ -33,7 +33,7 @@ pub(super) fn build(
     let roots = Roots::new();
     let mut identities: BTreeMap<String, Vec<PackageConfig>> = BTreeMap::new();
     for found in &package.configs {
-        let document = Loaded::read(&found.path).document;
+        let document = LoadedFile::read(&found.path).document;
         let Ok(document) = document else {
             return Err(format!(
                 "{}: the package changed while it was read",
@@ -88,7 +88,7 @@ pub(super) fn build(
 /// Assigns the services' numbers.
 pub(super) fn number(
     built: Vec<BuiltService>,
-    package: &Package,
+    package: &ServedPackage,
     options: &CatalogOptions,
 ) -> Result<Vec<Arc<Service>>, String> {
     let directory = &package.home;
@@ -105,7 +105,7 @@ pub(super) fn number(
                 .of(&directory.owner_name, &built.name),
             name: built.name,
             settings: built.settings,
-            kind: Kind::Device(built.device),
+            kind: ServiceKind::Device(built.device),
         }))
     });
     services.collect()
@@ -126,12 +126,12 @@ impl ProjectPolicy for ProjectTokens {
     fn filter_report(&self, _: &mut Report) {}
 }
 
-fn validate(package: &Package, own_tokens: &ProjectTokens) -> Result<(), String> {
+fn validate(package: &ServedPackage, own_tokens: &ProjectTokens) -> Result<(), String> {
     let found = Discovery {
         found: package.configs.clone(),
         ..Discovery::default()
     };
-    let options = Options {
+    let options = ValidationOptions {
         paths: Vec::new(),
         precisions: None,
         open_models: true,
@@ -164,15 +164,15 @@ fn validate(package: &Package, own_tokens: &ProjectTokens) -> Result<(), String>
 
 /// Returns the names of the services that a package's configs request, even if the package is
 /// invalid. `None` stands for a config that does not determine a name.
-pub(super) fn names(package: &Package) -> impl Iterator<Item = Option<String>> {
+pub(super) fn names(package: &ServedPackage) -> impl Iterator<Item = Option<String>> {
     package.configs.iter().map(move |found| {
-        let document = Loaded::read(&found.path).document.ok()?;
+        let document = LoadedFile::read(&found.path).document.ok()?;
         service_name(package, &Config::from_document(&document))
     })
 }
 
 /// Returns `model` or `model_size`, or the name of the package's folder.
-fn service_name(package: &Package, config: &Config) -> Option<String> {
+fn service_name(package: &ServedPackage, config: &Config) -> Option<String> {
     if package.home.named_by_folders {
         let folder = package.key.path.file_name()?.to_str()?;
         return Some(folder.to_owned());
@@ -220,7 +220,7 @@ fn reject_second(known: &[PackageConfig], second: &PackageConfig) -> Result<(), 
 fn precisions(lists: Vec<PathBuf>) -> PrecisionList {
     let mut lists = lists.into_iter();
     let list = lists.find(|path| path.symlink_metadata().is_ok());
-    let document = list.and_then(|path| Loaded::read(&path).document.ok());
+    let document = list.and_then(|path| LoadedFile::read(&path).document.ok());
     document.map_or_else(PrecisionList::embedded, |document| {
         PrecisionList::from_document(&document)
     })

@@ -14,7 +14,7 @@ use walkdir::{DirEntry, WalkDir};
 use super::options::{PackageDirectory, Unserved};
 use crate::database::Timestamp;
 use pkgtool_base::package::{
-    Config, Discovery, FoundFile, FoundKind, Loaded, Roots, config, model_file, precision,
+    Config, Discovery, FoundFile, FoundKind, LoadedFile, Roots, config, model_file, precision,
     reference, roots,
 };
 use pkgtool_check::policy::Policy;
@@ -37,7 +37,7 @@ pub(super) struct PackageKey {
 
 /// A directory that contains a config, or backend directories with configs.
 #[derive(Debug, Clone)]
-pub(super) struct Package {
+pub(super) struct ServedPackage {
     pub(super) key: PackageKey,
     /// The package directory that it was found in.
     pub(super) home: PackageDirectory,
@@ -60,7 +60,7 @@ struct FileMark {
 /// Result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    pub(super) packages: BTreeMap<PackageKey, Package>,
+    pub(super) packages: BTreeMap<PackageKey, ServedPackage>,
     /// Directories that could not be listed.
     pub(super) unreadable: Vec<Unserved>,
     /// Symbolic links to directories with packages, which are not followed.
@@ -85,7 +85,10 @@ impl Survey {
     }
 
     /// Rescans a single package.
-    pub(super) fn rescan_package(home: &PackageDirectory, key: &PackageKey) -> Option<Package> {
+    pub(super) fn rescan_package(
+        home: &PackageDirectory,
+        key: &PackageKey,
+    ) -> Option<ServedPackage> {
         let mut survey = Self::default();
         // If the package directory itself is named after a backend, the package is its parent.
         let part = if key.path.starts_with(&home.path) {
@@ -97,12 +100,17 @@ impl Survey {
         packages.find(|package| package.key == *key)
     }
 
-    fn walk(&mut self, number: usize, home: &PackageDirectory) -> Vec<Package> {
+    fn walk(&mut self, number: usize, home: &PackageDirectory) -> Vec<ServedPackage> {
         self.walk_part(number, home, &home.path)
     }
 
     /// Finds the packages in `part` of a directory, as a scan of the whole directory would.
-    fn walk_part(&mut self, number: usize, home: &PackageDirectory, part: &Path) -> Vec<Package> {
+    fn walk_part(
+        &mut self,
+        number: usize,
+        home: &PackageDirectory,
+        part: &Path,
+    ) -> Vec<ServedPackage> {
         // The walker treats a path that is not a directory as a config that the user named.
         if !part.is_dir() {
             return Vec::new();
@@ -129,7 +137,7 @@ impl Survey {
             }
         }
         let (roots, policy) = (Roots::new(), Policy::nearest());
-        let packages = found.into_iter().map(|(path, configs)| Package {
+        let packages = found.into_iter().map(|(path, configs)| ServedPackage {
             key: PackageKey {
                 directory: number,
                 path,
@@ -154,7 +162,7 @@ fn home_of(found: &FoundFile) -> Option<PathBuf> {
     let directory = found.path.parent()?;
     match found.kind {
         FoundKind::PrecisionList => None,
-        _ if !found.is_config(&Loaded::read(&found.path)) => None,
+        _ if !found.is_config(&LoadedFile::read(&found.path)) => None,
         FoundKind::Config => Some(directory.parent().unwrap_or(directory).to_owned()),
         FoundKind::MaybeConfig => Some(directory.to_owned()),
     }
@@ -221,7 +229,7 @@ impl Fingerprint {
 
 /// Returns the files that a config refers to.
 fn references(found: &FoundFile, directory: &Path, roots: &Roots) -> Vec<PathBuf> {
-    let Ok(document) = Loaded::read(&found.path).document else {
+    let Ok(document) = LoadedFile::read(&found.path).document else {
         return Vec::new();
     };
     let absolute = roots.absolute(directory);

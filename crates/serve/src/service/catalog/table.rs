@@ -10,14 +10,14 @@ use crate::account::{AccountId, number};
 
 /// A snapshot of the services.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct ServiceTable {
     pub(super) services: Arc<Vec<Arc<Service>>>,
     pub(super) unserved: Arc<Vec<Unserved>>,
     by_name: HashMap<AccountId, HashMap<String, (Arc<Service>, PackageKey)>>,
     by_number: HashMap<(AccountId, i64), Arc<Service>>,
 }
 
-impl Table {
+impl ServiceTable {
     /// Creates a table of services with their packages. If two have the same name, the one whose
     /// package had it in `before` wins, otherwise the first. The others become unserved.
     pub(super) fn new(

@@ -13,12 +13,12 @@ use tokio::sync::Notify;
 use tokio::sync::watch::Receiver;
 use tokio::task::{self, JoinError, JoinSet};
 
-use super::super::{Device, Kind, Service};
+use super::super::{Device, Service, ServiceKind};
 use super::options::{CatalogOptions, PackageDirectory, Unserved};
-use super::shared::{Shared, lock};
+use super::shared::{SharedCatalog, lock};
 use super::stage::{self, BuiltService};
-use super::survey::{Fingerprint, Package, PackageKey, Survey};
-use super::table::Table;
+use super::survey::{Fingerprint, PackageKey, ServedPackage, Survey};
+use super::table::ServiceTable;
 
 /// Time without changes before a changed package is built.
 const QUIET_PERIOD: Duration = Duration::from_millis(500);
@@ -54,8 +54,8 @@ struct PackageState {
 }
 
 /// The watch loop.
-pub(super) struct Watch {
-    shared: Arc<Shared>,
+pub(super) struct CatalogWatch {
+    shared: Arc<SharedCatalog>,
     wake: Arc<Notify>,
     /// Number of directories that are registered with the watcher.
     watched: usize,
@@ -71,7 +71,7 @@ pub(super) struct Watch {
 
 /// A package built in the background.
 struct StagedPackage {
-    package: Package,
+    package: ServedPackage,
     built: Result<Vec<BuiltService>, String>,
     /// True if its files stayed the same during the build.
     same: bool,
@@ -108,7 +108,7 @@ impl PackageStates {
     /// Stores the result of a package's build, replacing the previous one.
     pub(super) fn set_package(
         &mut self,
-        package: Package,
+        package: ServedPackage,
         built: Result<Vec<BuiltService>, String>,
         options: &CatalogOptions,
     ) {
@@ -122,7 +122,7 @@ impl PackageStates {
         self.held.insert(package.key, held);
     }
 
-    fn table(&self, before: &Table) -> Table {
+    fn table(&self, before: &ServiceTable) -> ServiceTable {
         let mut services = Vec::new();
         let mut unserved = self.unreadable.clone();
         for (key, held) in &self.held {
@@ -137,7 +137,7 @@ impl PackageStates {
                 }),
             }
         }
-        Table::new(services, unserved, before)
+        ServiceTable::new(services, unserved, before)
     }
 }
 
@@ -154,7 +154,7 @@ impl PackageState {
     }
 }
 
-impl Shared {
+impl SharedCatalog {
     /// Publishes the current state to readers and ends services that are gone.
     pub(super) fn publish(self: &Arc<Self>, book: &PackageStates) {
         let before = self.table.load_full();
@@ -212,8 +212,8 @@ impl Service {
     /// Returns the package's device, unless it is a proxy or untrained.
     pub fn device(&self) -> Option<&Arc<Device>> {
         match &self.kind {
-            Kind::Device(device) => Some(device),
-            Kind::Proxy(_) | Kind::Untrained(_) => None,
+            ServiceKind::Device(device) => Some(device),
+            ServiceKind::Proxy(_) | ServiceKind::Untrained(_) => None,
         }
     }
 }
@@ -225,9 +225,9 @@ pub(super) async fn warm(name: &str, device: &Device) {
     }
 }
 
-impl Watch {
+impl CatalogWatch {
     /// Starts to watch; [`Self::run`] processes the changes.
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<SharedCatalog>) -> Self {
         let wake = Arc::clone(&shared.wake);
         let watcher = watcher(&shared, &wake);
         let watcher = watcher.map_err(|error| {
@@ -344,7 +344,7 @@ impl Watch {
     }
 
     /// Starts to build a package's services in the background.
-    fn stage(&mut self, package: Package) {
+    fn stage(&mut self, package: ServedPackage) {
         let key = package.key.clone();
         let task = self.staging.spawn(make(Arc::clone(&self.shared), package));
         self.staged.insert(task.id(), key);
@@ -392,7 +392,7 @@ async fn until_stopped(stopped: &mut Receiver<bool>) {
 }
 
 /// Builds a package's services and loads those with `warm_up`.
-async fn make(shared: Arc<Shared>, package: Package) -> StagedPackage {
+async fn make(shared: Arc<SharedCatalog>, package: ServedPackage) -> StagedPackage {
     let (aside, copy) = (Arc::clone(&shared), package.clone());
     let built = task::spawn_blocking(move || stage::build(&copy, &aside.options)).await;
     let built = built.unwrap_or_else(|error| Err(format!("validation failed: {error}")));
@@ -416,7 +416,7 @@ async fn make(shared: Arc<Shared>, package: Package) -> StagedPackage {
     }
 }
 
-fn watcher(shared: &Shared, wake: &Arc<Notify>) -> notify::Result<RecommendedWatcher> {
+fn watcher(shared: &SharedCatalog, wake: &Arc<Notify>) -> notify::Result<RecommendedWatcher> {
     let wake = Arc::clone(wake);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // Read access does not change files.

@@ -13,9 +13,9 @@ use super::super::json;
 use super::super::text::{PreparedText, TextEndpoint, TextRequest};
 use super::super::{CallError, Refusal, Request};
 use super::choice::{ConfigChoice, KEYS};
-use super::variants::Entry;
+use super::variants::MethodEntry;
 use super::vectors::{AskedEmbeddings, PreparedEmbeddings};
-use super::{Device, Prepared, runnable};
+use super::{Device, PreparedInputs, runnable};
 
 /// Keys that mark a plain predict request as a chat or completion request.
 const BY_KEY: [(&str, AdapterMethod); 2] = [
@@ -33,7 +33,7 @@ impl Device {
     }
 
     fn generates(&self) -> bool {
-        self.variants.entries.iter().any(Entry::generates)
+        self.variants.entries.iter().any(MethodEntry::generates)
     }
 
     /// Returns the adapter call of a request, determined by its data type or its keys.
@@ -55,7 +55,7 @@ impl Device {
         &self,
         call: AdapterCall,
         request: &Request,
-    ) -> Result<Prepared, CallError> {
+    ) -> Result<PreparedInputs, CallError> {
         let config = request.config.as_deref();
         let name = self.label.clone();
         if call.method == AdapterMethod::Embeddings {
@@ -68,20 +68,20 @@ impl Device {
             let embedding = self.prepare_embedding(given, config.as_deref(), caller);
             let embedding = embedding.await?;
             let prepared = PreparedEmbeddings::new(asked, embedding, name);
-            return Ok(Prepared::Embedded(prepared));
+            return Ok(PreparedInputs::Embedded(prepared));
         }
         let config = config.map(str::to_owned);
         let read = move |body: &Bytes| TextRequest::read(call, body, config.as_deref(), KEYS);
         let (asked, config) = self.engines.decoding().of(request, read).await??;
         let (choice, _) = ConfigChoice::read(config.as_deref().unwrap_or_default(), &[])?;
-        let index = choice.resolve_among(&self.variants, Entry::generates)?;
+        let index = choice.resolve_among(&self.variants, MethodEntry::generates)?;
         let endpoint = self.generator(&self.variants.entries[index])?;
-        Ok(Prepared::Generated(PreparedText::new(
+        Ok(PreparedInputs::Generated(PreparedText::new(
             endpoint, asked, name,
         )))
     }
 
-    pub(super) fn generator(&self, entry: &Entry) -> Result<Arc<TextEndpoint>, CallError> {
+    pub(super) fn generator(&self, entry: &MethodEntry) -> Result<Arc<TextEndpoint>, CallError> {
         let model = runnable(entry)?;
         if self.drained.load(Ordering::Acquire) {
             return Err(CallError::Stopped);

@@ -5,7 +5,7 @@
 
 use super::super::Refusal;
 use super::super::json::{self, Object, listed, shown, unknown_key};
-use super::variants::{Entry, Variants};
+use super::variants::{MethodEntry, Variants};
 use pkgtool_base::source::suggest;
 use pkgtool_engine::runtime::selection::default_method;
 
@@ -60,7 +60,7 @@ impl ConfigChoice {
     pub(super) fn resolve_among(
         &self,
         variants: &Variants,
-        suits: impl Fn(&Entry) -> bool,
+        suits: impl Fn(&MethodEntry) -> bool,
     ) -> Result<usize, Refusal> {
         let entries = &variants.entries;
         let mut left: Vec<usize> = (0..entries.len())
@@ -86,7 +86,13 @@ impl ConfigChoice {
     }
 
     /// Returns the refusal of a value that none of the entries `left` has.
-    fn no_such(&self, key: usize, wanted: &str, entries: &[Entry], left: &[usize]) -> Refusal {
+    fn no_such(
+        &self,
+        key: usize,
+        wanted: &str,
+        entries: &[MethodEntry],
+        left: &[usize],
+    ) -> Refusal {
         let has = distinct(left, entries, key);
         let meant = suggest::nearest(wanted, has.iter().copied());
         let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
@@ -110,7 +116,7 @@ impl ConfigChoice {
 }
 
 /// Resolves among the entries `left`, which belong to one variant.
-fn within(left: &[usize], entries: &[Entry]) -> Result<usize, Refusal> {
+fn within(left: &[usize], entries: &[MethodEntry]) -> Result<usize, Refusal> {
     let components = distinct(left, entries, COMPONENT);
     if components.len() > 1 {
         let message = format!(
@@ -135,7 +141,7 @@ fn within(left: &[usize], entries: &[Entry]) -> Result<usize, Refusal> {
 /// Index of `component` in [`KEYS`].
 const COMPONENT: usize = 2;
 
-fn value(entry: &Entry, key: usize) -> Option<&str> {
+fn value(entry: &MethodEntry, key: usize) -> Option<&str> {
     match KEYS[key] {
         "backend" => Some(entry.backend.name()),
         "precision" => Some(&entry.precision),
@@ -145,7 +151,7 @@ fn value(entry: &Entry, key: usize) -> Option<&str> {
 }
 
 /// Returns the distinct values of a key in `entries`.
-fn distinct<'e>(left: &[usize], entries: &'e [Entry], key: usize) -> Vec<&'e str> {
+fn distinct<'e>(left: &[usize], entries: &'e [MethodEntry], key: usize) -> Vec<&'e str> {
     let mut values = Vec::new();
     for entry in left {
         if let Some(value) = value(&entries[*entry], key)

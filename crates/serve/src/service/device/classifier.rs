@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 
 use super::super::engine::Endpoint;
 use super::super::{CallError, PackageConfig, Refusal};
-use super::variants::{Entry, HEAD, Variants, is_encoder};
-use super::{Device, Embedding, Prepared, PreparedTensors, runnable};
+use super::variants::{HEAD, MethodEntry, Variants, is_encoder};
+use super::{Device, Embedding, PreparedInputs, PreparedTensors, runnable};
 use crate::account::AccountId;
 use pkgtool_base::source;
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
@@ -46,7 +46,7 @@ pub(super) struct PackageClassifier {
 /// Checked texts or a checked picture, with the models that classify them.
 #[derive(Debug)]
 pub struct PreparedClassification {
-    of: Encoding,
+    of: VectorEncoding,
     head: Arc<Endpoint>,
     labels: Arc<[String]>,
     /// Maximum number of labels per answer.
@@ -55,7 +55,7 @@ pub struct PreparedClassification {
 
 /// Computation of the vectors.
 #[derive(Debug)]
-enum Encoding {
+enum VectorEncoding {
     Texts(Embedding),
     Picture(PreparedTensors),
 }
@@ -87,8 +87,8 @@ impl PackageClassifier {
         variants: &Variants,
     ) -> Result<Option<Self>, String> {
         let entries = &variants.entries;
-        let gives_vectors = |entry: &&Entry| entry.embeds() || entry.embeds_pictures();
-        let is_meant = |entry: &&Entry| {
+        let gives_vectors = |entry: &&MethodEntry| entry.embeds() || entry.embeds_pictures();
+        let is_meant = |entry: &&MethodEntry| {
             is_encoder(&entry.package.config, entry.component.as_deref()) && gives_vectors(entry)
         };
         let Some(encoder) = entries.iter().find(is_meant) else {
@@ -185,29 +185,29 @@ impl Device {
         }
         let config = config.unwrap_or_default();
         let (embedding, entry) = self.encode_texts(given, config, caller).await?;
-        self.with_head(entry, Encoding::Texts(embedding), config)
+        self.with_head(entry, VectorEncoding::Texts(embedding), config)
     }
 
     /// Checks a picture, either to classify it or for the component that a config names.
     pub(super) fn prepare_picture(
         &self,
-        entry: &Entry,
+        entry: &MethodEntry,
         picture: PreparedTensors,
         config: Option<&str>,
-    ) -> Result<Prepared, CallError> {
+    ) -> Result<PreparedInputs, CallError> {
         let config = config.unwrap_or_default();
         if self.read_config(config)?.0.names_component() {
-            return Ok(Prepared::Tensors(picture));
+            return Ok(PreparedInputs::Tensors(picture));
         }
-        let classification = self.with_head(entry, Encoding::Picture(picture), config)?;
-        Ok(Prepared::Classified(classification))
+        let classification = self.with_head(entry, VectorEncoding::Picture(picture), config)?;
+        Ok(PreparedInputs::Classified(classification))
     }
 
     /// Returns the head in the same variant as an encoder.
     fn with_head(
         &self,
-        encoder: &Entry,
-        of: Encoding,
+        encoder: &MethodEntry,
+        of: VectorEncoding,
         config: &str,
     ) -> Result<PreparedClassification, CallError> {
         let mut entries = self.variants.entries.iter();
@@ -236,8 +236,12 @@ impl PreparedClassification {
     ) -> Result<Vec<u8>, CallError> {
         let began = std::time::Instant::now();
         let (is_texts, vectors) = match self.of {
-            Encoding::Texts(embedding) => (true, embedding.run(caller, timeout).await?.vectors),
-            Encoding::Picture(tensors) => (false, vec![tensors.vector(caller, timeout).await?]),
+            VectorEncoding::Texts(embedding) => {
+                (true, embedding.run(caller, timeout).await?.vectors)
+            }
+            VectorEncoding::Picture(tensors) => {
+                (false, vec![tensors.vector(caller, timeout).await?])
+            }
         };
         let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         let scores = if vectors.is_empty() {

@@ -40,12 +40,12 @@ use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{ByteSums, PortableReading};
 use pkgtool_text::embedding::{EmbeddingInput, EmbeddingOptions};
-use variants::{ENCODER, Entry, Variants};
+use variants::{ENCODER, MethodEntry, Variants};
 use vectors::PreparedEmbeddings;
 
 pub use classifier::LABELS_FILE;
 pub use embedding::{Embedded, Embedding, TextLimits};
-pub use takes::{InputDescription, Takes};
+pub use takes::{InputDescription, MethodTakes};
 pub use trainable::{ContentKind, EncoderFiles};
 pub use variants::PackageConfig;
 
@@ -92,7 +92,7 @@ pub struct Device {
 
 /// A checked request.
 #[derive(Debug)]
-pub enum Prepared {
+pub enum PreparedInputs {
     /// Tensors.
     Tensors(PreparedTensors),
     /// Texts.
@@ -162,7 +162,7 @@ impl Device {
     }
 
     /// Checks a request.
-    pub async fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
+    pub async fn prepare(&self, request: &Request) -> Result<PreparedInputs, CallError> {
         if let Some(call) = self.adapted(request).await? {
             return self.prepare_adapted(call, request).await;
         }
@@ -174,10 +174,10 @@ impl Device {
             let caller = caller(request);
             if self.classifies.is_some() {
                 let classification = self.prepare_classification(given, config, caller);
-                return Ok(Prepared::Classified(classification.await?));
+                return Ok(PreparedInputs::Classified(classification.await?));
             }
             let embedding = self.prepare_embedding(given, config, caller);
-            return Ok(Prepared::Texts(embedding.await?));
+            return Ok(PreparedInputs::Texts(embedding.await?));
         }
         let entry = self.chosen(config)?;
         let model = runnable(entry)?;
@@ -192,7 +192,7 @@ impl Device {
         if is_picture && self.classifies.is_some() {
             return self.prepare_picture(entry, prepared, config);
         }
-        Ok(Prepared::Tensors(prepared))
+        Ok(PreparedInputs::Tensors(prepared))
     }
 
     /// Checks texts or token ids to embed: their number, their lengths, and whether the service
@@ -217,10 +217,10 @@ impl Device {
         given: EmbeddingInput,
         config: &str,
         caller: AccountId,
-    ) -> Result<(Embedding, &Entry), CallError> {
+    ) -> Result<(Embedding, &MethodEntry), CallError> {
         let (choice, wishes) = self.read_config(config)?;
         let options = wishes.embedding;
-        let index = choice.resolve_among(&self.variants, Entry::embeds)?;
+        let index = choice.resolve_among(&self.variants, MethodEntry::embeds)?;
         let entry = &self.variants.entries[index];
         let model = runnable(entry)?;
         let Some(text) = entry
@@ -286,7 +286,7 @@ impl Device {
     /// Returns the reason why no method can answer, optionally of one backend: the reason of the
     /// preferred method. Returns `None` if any method may answer.
     pub fn inactive_reason(&self, backend: Option<&str>) -> Option<String> {
-        let is_meant = |entry: &&Entry| backend.is_none_or(|it| entry.backend.name() == it);
+        let is_meant = |entry: &&MethodEntry| backend.is_none_or(|it| entry.backend.name() == it);
         let mut first = None;
         for entry in self.variants.entries.iter().filter(is_meant) {
             let reason = entry.failure()?;
@@ -359,18 +359,18 @@ impl Device {
 
     /// Returns the inputs that a runnable method takes, by its index among the description's
     /// methods. Reads the model's file at the first call.
-    pub fn takes(&self, method: usize) -> Option<&Takes> {
+    pub fn takes(&self, method: usize) -> Option<&MethodTakes> {
         let entry = self.variants.entries.get(method)?;
         let model = entry.model.as_ref().ok()?;
         Some(
             entry
                 .takes
-                .get_or_init(|| Takes::of(model, entry.text.as_ref())),
+                .get_or_init(|| MethodTakes::of(model, entry.text.as_ref())),
         )
     }
 
     /// Returns the method for a config.
-    fn chosen(&self, config: Option<&str>) -> Result<&Entry, Refusal> {
+    fn chosen(&self, config: Option<&str>) -> Result<&MethodEntry, Refusal> {
         let entry = |index: usize| &self.variants.entries[index];
         let Some(config) = config else {
             return self.default.clone().map(entry);
@@ -394,7 +394,11 @@ impl Device {
         Ok(entry(index))
     }
 
-    fn endpoint(&self, entry: &Entry, model: &EndpointModel) -> Result<Arc<Endpoint>, CallError> {
+    fn endpoint(
+        &self,
+        entry: &MethodEntry,
+        model: &EndpointModel,
+    ) -> Result<Arc<Endpoint>, CallError> {
         let stopped = || self.drained.load(Ordering::Acquire);
         if stopped() {
             return Err(CallError::Stopped);
@@ -412,7 +416,7 @@ impl Device {
     }
 }
 
-impl Prepared {
+impl PreparedInputs {
     /// Runs the method.
     pub async fn predict(
         self,
@@ -490,7 +494,7 @@ async fn encode_answer(
     written.map_err(|_| CallError::Failed("encoding the answer failed".to_owned()))
 }
 
-fn runnable(entry: &Entry) -> Result<&EndpointModel, CallError> {
+fn runnable(entry: &MethodEntry) -> Result<&EndpointModel, CallError> {
     let model = entry.model.as_ref();
     model.map_err(|reason| CallError::NoInstances(reason.clone()))
 }
@@ -505,7 +509,7 @@ fn resolved(
     if classifies.is_none() || choice.names_component() {
         return choice.resolve(variants);
     }
-    let is_encoder = |entry: &Entry| entry.component.as_deref() == Some(ENCODER);
+    let is_encoder = |entry: &MethodEntry| entry.component.as_deref() == Some(ENCODER);
     choice.resolve_among(variants, is_encoder)
 }
 
@@ -542,14 +546,14 @@ fn describe(
         license: first.license,
         takes_pictures: first.capabilities.iter().any(sees)
             && classifies.is_none_or(|it| !it.takes_texts),
-        embeds_texts: classifies.is_none() && entries.iter().any(Entry::embeds),
+        embeds_texts: classifies.is_none() && entries.iter().any(MethodEntry::embeds),
         labels: classifies.map_or_else(Vec::new, |it| it.labels.to_vec()),
         capabilities: first.capabilities,
         backends: each_once(entries, |entry| Some(entry.backend.name())),
         precisions,
         components: each_once(entries, |entry| entry.component.as_deref()),
         methods: each_once(entries, |entry| Some(&entry.method)),
-        signatures: entries.iter().map(Entry::describe).collect(),
+        signatures: entries.iter().map(MethodEntry::describe).collect(),
         default_backend: preferred.map(|entry| entry.backend.name().to_owned()),
         default_precision: preferred.map(|entry| entry.precision.clone()),
         runnable: entries.iter().any(|entry| entry.model.is_ok()),
@@ -561,8 +565,8 @@ fn describe(
 
 /// Returns the distinct values of the entries, in their order.
 fn each_once<'e>(
-    entries: &'e [Entry],
-    value: impl Fn(&'e Entry) -> Option<&'e str>,
+    entries: &'e [MethodEntry],
+    value: impl Fn(&'e MethodEntry) -> Option<&'e str>,
 ) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let values = entries.iter().filter_map(value);

@@ -9,7 +9,7 @@ use pkgtool_engine::tensor::input::{self, Extent};
 
 /// Inputs of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Takes {
+pub struct MethodTakes {
     /// Its inputs, in order.
     pub inputs: Vec<InputDescription>,
     /// Texts instead of tensors, if supported.
@@ -31,7 +31,7 @@ pub struct InputDescription {
     pub rows: Option<u64>,
 }
 
-impl Takes {
+impl MethodTakes {
     pub(super) fn of(model: &EndpointModel, text: Option<&TextFiles>) -> Self {
         let signature = &model.signature;
         let rows = input::table_rows(&model.model, model.format, signature);

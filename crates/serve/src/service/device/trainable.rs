@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::call::strip_directories;
 use super::super::{CallError, PackageConfig, Refusal, tensors};
-use super::variants::{Entry, external_files};
+use super::variants::{MethodEntry, external_files};
 use super::{Device, runnable};
 use crate::account::AccountId;
 use pkgtool_base::package::Backend;
@@ -108,7 +108,7 @@ impl Device {
         prepared.vector(caller, None).await
     }
 
-    fn encoder_entry(&self, holds: ContentKind, config: &str) -> Result<&Entry, CallError> {
+    fn encoder_entry(&self, holds: ContentKind, config: &str) -> Result<&MethodEntry, CallError> {
         if !self.trains(holds) {
             let message = match holds {
                 ContentKind::Text => {
@@ -127,7 +127,7 @@ impl Device {
 }
 
 /// Returns a filter for methods that embed this kind of content.
-fn of(holds: ContentKind) -> impl Fn(&Entry) -> bool {
+fn of(holds: ContentKind) -> impl Fn(&MethodEntry) -> bool {
     move |entry| match holds {
         ContentKind::Text => entry.embeds(),
         ContentKind::Image => entry.embeds_pictures(),

@@ -12,7 +12,7 @@ use super::super::engine::{Endpoint, EndpointModel};
 use super::super::text::TextEndpoint;
 use super::super::{CallError, MethodDescription};
 use super::embedding::{EmbedderCell, TextFiles, UNUSABLE_FILES};
-use super::takes::Takes;
+use super::takes::MethodTakes;
 use pkgtool_base::package::{Backend, Config, PrecisionList, Variant};
 use pkgtool_engine::runtime::selection::{ModelFile, SelectionError};
 use pkgtool_engine::runtime::target;
@@ -46,14 +46,14 @@ pub struct PackageConfig {
 /// The methods of a package.
 #[derive(Debug)]
 pub(super) struct Variants {
-    pub(super) entries: Vec<Entry>,
-    /// Total size of each variant's files in bytes, in the order of [`Entry::variant`].
+    pub(super) entries: Vec<MethodEntry>,
+    /// Total size of each variant's files in bytes, in the order of [`MethodEntry::variant`].
     pub(super) sizes: Vec<u64>,
 }
 
 /// One method of one model file.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct MethodEntry {
     /// The config that declares it.
     pub(super) package: Arc<PackageConfig>,
     /// Index of its variant.
@@ -72,7 +72,7 @@ pub(super) struct Entry {
     /// Created at the first call.
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
     /// Read at the first use.
-    pub(super) takes: OnceLock<Takes>,
+    pub(super) takes: OnceLock<MethodTakes>,
     /// Files for texts, if the package has them.
     pub(super) text: Option<TextFiles>,
     /// Created when texts are first embedded.
@@ -82,7 +82,7 @@ pub(super) struct Entry {
 }
 
 /// A variant that is not sorted yet.
-struct Candidate<'c> {
+struct VariantCandidate<'c> {
     package: &'c Arc<PackageConfig>,
     backend: Backend,
     precision: String,
@@ -121,8 +121,8 @@ impl Variants {
         Ok(variants)
     }
 
-    fn add(&mut self, candidate: &Candidate<'_>, service: &str) -> Result<(), String> {
-        let Candidate { package, .. } = candidate;
+    fn add(&mut self, candidate: &VariantCandidate<'_>, service: &str) -> Result<(), String> {
+        let VariantCandidate { package, .. } = candidate;
         let number = self.sizes.len();
         let mut size = 0;
         for file in &candidate.variant.files {
@@ -144,8 +144,9 @@ impl Variants {
             size += file_size(model.path()) + external;
             for method in model.methods() {
                 let component = file.component.clone();
-                let entry = Entry::read(candidate, &model, component, method, (service, external));
-                self.entries.push(Entry {
+                let entry =
+                    MethodEntry::read(candidate, &model, component, method, (service, external));
+                self.entries.push(MethodEntry {
                     variant: number,
                     ..entry
                 });
@@ -156,9 +157,9 @@ impl Variants {
     }
 }
 
-impl Entry {
+impl MethodEntry {
     fn read(
-        candidate: &Candidate<'_>,
+        candidate: &VariantCandidate<'_>,
         file: &ModelFile,
         component: Option<String>,
         method: String,
@@ -278,7 +279,7 @@ pub(super) fn is_encoder(config: &Config, component: Option<&str>) -> bool {
     classifies && component == Some(ENCODER) && has_head()
 }
 
-fn candidates_of(package: &Arc<PackageConfig>) -> Result<Vec<Candidate<'_>>, String> {
+fn candidates_of(package: &Arc<PackageConfig>) -> Result<Vec<VariantCandidate<'_>>, String> {
     let at = || package.path.display();
     let Some(backend) = package.config.backend else {
         return Err(format!("{}: missing backend", at()));
@@ -289,7 +290,7 @@ fn candidates_of(package: &Arc<PackageConfig>) -> Result<Vec<Candidate<'_>>, Str
             let Some(precision) = variant.precision.clone() else {
                 return Err(format!("{}: missing precision of a variant", at()));
             };
-            Ok(Candidate {
+            Ok(VariantCandidate {
                 package,
                 backend,
                 quantized: package.precisions.is_quantized(&precision),

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::owner::{Owner, wait};
 use super::request::{FirstStep, QueuedRequest, ReservationTerms};
-use super::shared::{Phase, Reservation, Run, Shared, State, Ticket};
+use super::shared::{EndpointState, Phase, Reservation, SeatRun, SharedEndpoint, Ticket};
 use crate::account::AccountId;
 use crate::service::CallError;
 use pkgtool_engine::tensor::Tensor;
@@ -27,16 +27,16 @@ const REST_EXCEEDED: &str = "it exceeded its maximum rest";
 
 /// Several runs of one session of an endpoint. Dropping it releases the session.
 #[derive(Debug)]
-pub struct Conversation {
-    shared: Arc<Shared>,
+pub struct EndpointConversation {
+    shared: Arc<SharedEndpoint>,
     caller: AccountId,
     terms: ReservationTerms,
     /// Its number in the endpoint, once its first step was submitted.
     number: Option<u64>,
 }
 
-impl Conversation {
-    pub(super) fn new(shared: Arc<Shared>, caller: AccountId, idle: Duration) -> Self {
+impl EndpointConversation {
+    pub(super) fn new(shared: Arc<SharedEndpoint>, caller: AccountId, idle: Duration) -> Self {
         Self {
             shared,
             caller,
@@ -138,7 +138,7 @@ impl Conversation {
     }
 }
 
-impl Drop for Conversation {
+impl Drop for EndpointConversation {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.shared.give_up(number, self.caller);
@@ -146,14 +146,14 @@ impl Drop for Conversation {
     }
 }
 
-impl State {
+impl EndpointState {
     /// Reserves the session of a seat for the conversation whose step has just ended.
     pub(super) fn keep(&mut self, seat: u64, live: Vec<u64>) {
         if let Some(seat) = self.seats.get_mut(&seat) {
-            seat.run = Some(Run {
+            seat.run = Some(SeatRun {
                 live,
                 between: Some(Reservation::default()),
-                ..Run::default()
+                ..SeatRun::default()
             });
         }
     }

@@ -32,12 +32,12 @@ pub(super) struct Ledger {
 struct Books {
     used: u64,
     next: u64,
-    entries: BTreeMap<u64, Arc<Entry>>,
+    entries: BTreeMap<u64, Arc<LedgerEntry>>,
     /// The waiters, the next one first.
     line: VecDeque<u64>,
 }
 
-struct Entry {
+struct LedgerEntry {
     id: u64,
     endpoint: u64,
     /// Changed only while the books are locked.
@@ -55,9 +55,9 @@ const EVICTED: u8 = 2;
 
 /// Memory reserved for one session, released on drop.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct MemoryLease {
     ledger: Arc<Ledger>,
-    entry: Arc<Entry>,
+    entry: Arc<LedgerEntry>,
 }
 
 /// A request for memory.
@@ -124,7 +124,7 @@ impl Ledger {
     pub(super) fn reserve(
         self: &Arc<Self>,
         asker: &MemoryRequest<'_>,
-    ) -> Result<Option<Lease>, TooLarge> {
+    ) -> Result<Option<MemoryLease>, TooLarge> {
         self.check(asker.bytes)?;
         let start = Instant::now();
         let mut books = self.lock();
@@ -162,8 +162,8 @@ impl Ledger {
         Ok(lease)
     }
 
-    fn enter(self: &Arc<Self>, books: &mut Books, asker: &MemoryRequest<'_>) -> Lease {
-        let entry = Arc::new(Entry {
+    fn enter(self: &Arc<Self>, books: &mut Books, asker: &MemoryRequest<'_>) -> MemoryLease {
+        let entry = Arc::new(LedgerEntry {
             id: books.number(),
             endpoint: asker.endpoint,
             bytes: AtomicU64::new(asker.bytes),
@@ -174,7 +174,7 @@ impl Ledger {
         });
         books.used = books.used.saturating_add(asker.bytes);
         books.entries.insert(entry.id, Arc::clone(&entry));
-        Lease {
+        MemoryLease {
             ledger: Arc::clone(self),
             entry,
         }
@@ -199,7 +199,7 @@ impl Books {
         except: Option<u64>,
         ask_busy: bool,
     ) -> Vec<WakeCallback> {
-        let mut others: Vec<&Arc<Entry>> = self
+        let mut others: Vec<&Arc<LedgerEntry>> = self
             .entries
             .values()
             .filter(|entry| Some(entry.endpoint) != except)
@@ -231,7 +231,7 @@ impl Books {
     }
 }
 
-impl Entry {
+impl LedgerEntry {
     fn bytes(&self) -> u64 {
         self.bytes.load(SeqCst)
     }
@@ -242,7 +242,7 @@ impl Entry {
     }
 }
 
-impl Lease {
+impl MemoryLease {
     /// Marks the session as busy. Returns `false` if it must end instead.
     pub(super) fn begin_use(&self) -> bool {
         let used_at = self.ledger.clock.fetch_add(1, SeqCst);
@@ -275,7 +275,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for MemoryLease {
     fn drop(&mut self) {
         let mut books = self.ledger.lock();
         books.entries.remove(&self.entry.id);
@@ -285,9 +285,9 @@ impl Drop for Lease {
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for LedgerEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("LedgerEntry")
             .field("endpoint", &self.endpoint)
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
@@ -320,7 +320,7 @@ mod tests {
         Arc::new(|| {})
     }
 
-    fn room(ledger: &Arc<Ledger>, endpoint: u64, bytes: u64) -> Lease {
+    fn room(ledger: &Arc<Ledger>, endpoint: u64, bytes: u64) -> MemoryLease {
         let lease = ledger.reserve(&asker(endpoint, bytes, &silent()));
         lease.expect("it is small").expect("it is wanted")
     }

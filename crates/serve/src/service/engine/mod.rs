@@ -38,13 +38,13 @@ use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::tensor::{Signature, Tensor};
 
-pub use conversation::Conversation;
+pub use conversation::EndpointConversation;
 pub use model::{Activity, EndpointModel, SessionState};
 pub use sides::SideRule;
 
 use ledger::Ledger;
 use loaded::SessionSource;
-use shared::{Host, Shared};
+use shared::{Host, SharedEndpoint};
 
 /// All sessions of a server, within one memory budget.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct Engines {
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
 #[derive(Debug)]
 pub struct Endpoint {
-    shared: Arc<Shared>,
+    shared: Arc<SharedEndpoint>,
     /// The rule for picture sizes, determined when a run with a picture first fails.
     sides: OnceCell<Option<SideRule>>,
 }
@@ -104,7 +104,7 @@ impl Engines {
             start_owner: owner::start,
             meter: self.meters.labelled(&model.service),
         };
-        let shared = Shared::new(model, settings.clone(), host);
+        let shared = SharedEndpoint::new(model, settings.clone(), host);
         Arc::new(Endpoint {
             shared,
             sides: OnceCell::new(),
@@ -163,8 +163,8 @@ impl Endpoint {
     /// Starts a conversation: several runs of one session, each continuing from the state of the
     /// previous one. Nothing is reserved before its first step. `idle` is the maximum time between
     /// two steps, after which the session is released.
-    pub fn lease(&self, caller: AccountId, idle: Duration) -> Conversation {
-        Conversation::new(Arc::clone(&self.shared), caller, idle)
+    pub fn lease(&self, caller: AccountId, idle: Duration) -> EndpointConversation {
+        EndpointConversation::new(Arc::clone(&self.shared), caller, idle)
     }
 
     /// Loads a session and tries the model, unless it has already run.
@@ -235,7 +235,8 @@ impl Endpoint {
     /// Rejects new requests, finishes the pending ones and ends the sessions.
     pub async fn drain(&self) {
         self.shared.close();
-        let is_done = |state: &shared::State| state.queue.is_empty() && state.running() == 0;
+        let is_done =
+            |state: &shared::EndpointState| state.queue.is_empty() && state.running() == 0;
         self.shared.until(is_done).await;
         self.shared.stop();
         self.shared.until(|state| self.shared.is_over(state)).await;

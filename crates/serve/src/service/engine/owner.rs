@@ -10,10 +10,10 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::batch::{self, Batching};
-use super::ledger::{Lease, MemoryRequest};
+use super::ledger::{MemoryLease, MemoryRequest};
 use super::loaded::{LoadedSession, for_log};
 use super::request::QueuedRequest;
-use super::shared::{Phase, Run, Shared, State, too_large_error};
+use super::shared::{EndpointState, Phase, SeatRun, SharedEndpoint, too_large_error};
 use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{EngineError, RunStart};
@@ -23,7 +23,7 @@ const SPARE_IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// An owner thread.
 pub(super) struct Owner {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedEndpoint>,
     pub(super) seat: u64,
     pub(super) held: Option<OwnedSession>,
 }
@@ -40,7 +40,7 @@ pub(super) struct OwnedSession {
     pub(super) last: Duration,
     /// CPU time of the last run.
     pub(super) cpu: Duration,
-    pub(super) lease: Lease,
+    pub(super) lease: MemoryLease,
 }
 
 /// Next step of an owner thread.
@@ -61,7 +61,7 @@ enum BatchPlan {
 }
 
 /// Starts the owner thread of a seat.
-pub(super) fn start(shared: &Arc<Shared>, seat: u64) -> io::Result<JoinHandle<()>> {
+pub(super) fn start(shared: &Arc<SharedEndpoint>, seat: u64) -> io::Result<JoinHandle<()>> {
     let owner = Owner {
         shared: Arc::clone(shared),
         seat,
@@ -163,7 +163,12 @@ impl Owner {
         }
     }
 
-    fn take(&self, state: &mut State, requests: Vec<QueuedRequest>, proves: bool) -> OwnerStep {
+    fn take(
+        &self,
+        state: &mut EndpointState,
+        requests: Vec<QueuedRequest>,
+        proves: bool,
+    ) -> OwnerStep {
         let ids = requests.iter().map(|request| request.id).collect();
         // Any run proves a portable engine. A provider gets as much time as its first run needs.
         let held = self.held.as_ref();
@@ -173,12 +178,12 @@ impl Owner {
         OwnerStep::Run(requests)
     }
 
-    fn begin(&self, state: &mut State, live: Vec<u64>, protected: bool) {
+    fn begin(&self, state: &mut EndpointState, live: Vec<u64>, protected: bool) {
         if let Some(seat) = state.seats.get_mut(&self.seat) {
-            seat.run = Some(Run {
+            seat.run = Some(SeatRun {
                 live,
                 protected,
-                ..Run::default()
+                ..SeatRun::default()
             });
         }
     }
@@ -256,7 +261,7 @@ impl Owner {
         }
     }
 
-    fn failed_to_load(&mut self, candidate: Candidate, error: EngineError, lease: Lease) {
+    fn failed_to_load(&mut self, candidate: Candidate, error: EngineError, lease: MemoryLease) {
         drop(lease);
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -327,9 +332,9 @@ impl Drop for Owner {
     }
 }
 
-impl Shared {
+impl SharedEndpoint {
     /// Decides how the next requests run: alone or in a batch.
-    fn share(&self, state: &State) -> BatchPlan {
+    fn share(&self, state: &EndpointState) -> BatchPlan {
         let Some(limit) = self.rows_limit else {
             return BatchPlan::Alone;
         };
@@ -362,7 +367,7 @@ impl Shared {
         }
     }
 
-    fn take_together(&self, state: &mut State, limit: u64) -> Vec<QueuedRequest> {
+    fn take_together(&self, state: &mut EndpointState, limit: u64) -> Vec<QueuedRequest> {
         let first = state.queue.first().and_then(|first| first.inputs.clone());
         let inputs = first.unwrap_or_default();
         let most = self.settings.batch_max_size;
@@ -393,10 +398,10 @@ fn fits_batch(like: &[Tensor], limit: u64) -> impl FnMut(&QueuedRequest) -> bool
 
 /// Waits for a wakeup, at most for `limit`. The flag is `true` after a timeout.
 pub(super) fn wait<'a>(
-    shared: &'a Shared,
-    state: MutexGuard<'a, State>,
+    shared: &'a SharedEndpoint,
+    state: MutexGuard<'a, EndpointState>,
     limit: Duration,
-) -> (MutexGuard<'a, State>, bool) {
+) -> (MutexGuard<'a, EndpointState>, bool) {
     let waited = shared.wake.wait_timeout(state, limit);
     let (state, outcome) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
     (state, outcome.timed_out())

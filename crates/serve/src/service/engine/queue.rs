@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::account::AccountId;
 
 /// An item of the queue.
-pub(super) trait Item {
+pub(super) trait QueueItem {
     /// Returns its number, unique in a queue.
     fn id(&self) -> u64;
 
@@ -18,7 +18,7 @@ pub(super) trait Item {
 
 /// A fair queue.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(super) struct FairQueue<T> {
     /// Callers with items, the next one first.
     turns: VecDeque<AccountId>,
     /// Items by caller, with a non-empty entry for exactly the callers in `turns`.
@@ -26,7 +26,7 @@ pub(super) struct Queue<T> {
     count: usize,
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for FairQueue<T> {
     fn default() -> Self {
         Self {
             turns: VecDeque::new(),
@@ -36,7 +36,7 @@ impl<T> Default for Queue<T> {
     }
 }
 
-impl<T: Item> Queue<T> {
+impl<T: QueueItem> FairQueue<T> {
     /// Returns the number of items.
     pub(super) fn len(&self) -> usize {
         self.count
@@ -99,7 +99,7 @@ impl<T: Item> Queue<T> {
         taken
     }
 
-    /// Counts the items that [`Queue::take_where`] would take, at most `most`.
+    /// Counts the items that [`FairQueue::take_where`] would take, at most `most`.
     pub(super) fn count_where(&self, most: usize, mut fits: impl FnMut(&T) -> bool) -> usize {
         let mut count = 0;
         for line in self.lines.values() {
@@ -156,7 +156,7 @@ mod tests {
     #[derive(Debug, PartialEq)]
     struct Numbered(i64, u64);
 
-    impl Item for Numbered {
+    impl QueueItem for Numbered {
         fn id(&self) -> u64 {
             self.1
         }
@@ -166,15 +166,15 @@ mod tests {
         }
     }
 
-    fn queue(items: &[(i64, u64)]) -> Queue<Numbered> {
-        let mut queue = Queue::default();
+    fn queue(items: &[(i64, u64)]) -> FairQueue<Numbered> {
+        let mut queue = FairQueue::default();
         for (caller, id) in items {
             queue.push(Numbered(*caller, *id));
         }
         queue
     }
 
-    fn drained(queue: &mut Queue<Numbered>) -> Vec<u64> {
+    fn drained(queue: &mut FairQueue<Numbered>) -> Vec<u64> {
         std::iter::from_fn(|| queue.pop())
             .map(|item| item.1)
             .collect()
@@ -193,7 +193,7 @@ mod tests {
         let mut queue = queue(&[(1, 10), (1, 11), (2, 20)]);
         let first = queue.pop().expect("there are three");
         queue.put_back(first);
-        assert_eq!(queue.first().map(Item::id), Some(10));
+        assert_eq!(queue.first().map(QueueItem::id), Some(10));
         assert_eq!(drained(&mut queue), [10, 20, 11]);
     }
 
@@ -220,7 +220,7 @@ mod tests {
         ]);
         assert_eq!(queue.count_where(9, even), 3);
         let taken = queue.take_where(9, even);
-        let ids: Vec<u64> = taken.iter().map(Item::id).collect();
+        let ids: Vec<u64> = taken.iter().map(QueueItem::id).collect();
         assert_eq!(ids, [10, 30, 12]);
         assert_eq!(queue.len(), 4);
         assert_eq!(drained(&mut queue), [21, 13, 20, 14]);

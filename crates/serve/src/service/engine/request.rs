@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::queue::Item;
+use super::queue::QueueItem;
 use crate::account::AccountId;
 use crate::service::CallError;
 use pkgtool_engine::RunStart;
@@ -61,7 +61,7 @@ impl QueuedRequest {
     }
 }
 
-impl Item for QueuedRequest {
+impl QueueItem for QueuedRequest {
     fn id(&self) -> u64 {
         self.id
     }

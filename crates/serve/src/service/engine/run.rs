@@ -12,7 +12,7 @@ use super::batch::{self, Batching};
 use super::loaded::{call_error, for_log, has_died};
 use super::owner::{OwnedSession, Owner};
 use super::request::{QueuedRequest, ReservationTerms};
-use super::shared::State;
+use super::shared::EndpointState;
 use super::trial::{self, TrialResult};
 use crate::service::CallError;
 use pkgtool_engine::runtime::target::Candidate;
@@ -64,7 +64,7 @@ fn inactive(error: CallError) -> CallError {
     ))
 }
 
-impl State {
+impl EndpointState {
     /// Records that the candidate runs the model.
     fn accept(&mut self, candidate: Candidate) {
         self.choice.prove(candidate);
@@ -421,7 +421,7 @@ impl Owner {
     }
 
     /// Ends the run of this seat and calls `follow` under the same lock.
-    fn end_run<T>(&self, follow: impl FnOnce(&mut State, EndedRun) -> T) -> T {
+    fn end_run<T>(&self, follow: impl FnOnce(&mut EndpointState, EndedRun) -> T) -> T {
         let mut state = self.shared.lock();
         let seat = state.seats.get_mut(&self.seat);
         let ended = seat.map_or_else(EndedRun::default, |seat| EndedRun {

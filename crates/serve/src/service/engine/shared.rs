@@ -17,7 +17,7 @@ use super::choice::{EngineChoice, format_error};
 use super::ledger::{Ledger, TooLarge, WakeCallback};
 use super::loaded::SessionSource;
 use super::model::{Activity, EndpointModel};
-use super::queue::Queue;
+use super::queue::FairQueue;
 use super::request::{FirstStep, QueuedRequest, RequestResult};
 
 use crate::account::AccountId;
@@ -36,7 +36,7 @@ const SESSION_OVERHEAD_BYTES: u64 = 32 << 20;
 const ABANDONED_RUN_GRACE: Duration = Duration::from_millis(250);
 
 /// Starts the owner thread of a seat.
-pub(super) type StartOwner = fn(&Arc<Shared>, u64) -> io::Result<JoinHandle<()>>;
+pub(super) type StartOwner = fn(&Arc<SharedEndpoint>, u64) -> io::Result<JoinHandle<()>>;
 
 /// Parts of the server that an endpoint uses.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(super) struct Host {
 
 /// An endpoint, as its threads see it.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedEndpoint {
     /// Its number in the server.
     pub(super) number: u64,
     pub(super) model: EndpointModel,
@@ -66,7 +66,7 @@ pub(super) struct Shared {
     /// Error returned to every request when no engine can ever run the model.
     permanent_error: Option<CallError>,
     start_owner: StartOwner,
-    state: Mutex<State>,
+    state: Mutex<EndpointState>,
     /// Wakes owner threads.
     pub(super) wake: Condvar,
     /// Wakes tasks that wait for a state change.
@@ -75,8 +75,8 @@ pub(super) struct Shared {
 
 /// The mutable state.
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) queue: Queue<QueuedRequest>,
+pub(super) struct EndpointState {
+    pub(super) queue: FairQueue<QueuedRequest>,
     pub(super) phase: Phase,
     /// Owner threads.
     pub(super) seats: BTreeMap<u64, Seat>,
@@ -122,14 +122,14 @@ pub(super) struct Seat {
     pub(super) loaded: bool,
     /// Memory that its session is counted with, in bytes.
     pub(super) bytes: u64,
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<SeatRun>,
     /// True if the server stopped its process.
     pub(super) stopped: bool,
 }
 
 /// The run of a seat.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct SeatRun {
     /// Requests that still wait for its answer.
     pub(super) live: Vec<u64>,
     /// True if it continues without waiting requests, because it proves something for later ones.
@@ -160,14 +160,14 @@ pub(super) struct Reservation {
 /// A request from the caller's side. Dropping it before the answer cancels the request.
 #[derive(Debug)]
 pub(super) struct Ticket<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<SharedEndpoint>,
     pub(super) id: u64,
     pub(super) caller: AccountId,
     pub(super) receiver: oneshot::Receiver<RequestResult>,
     pub(super) answered: bool,
 }
 
-impl Shared {
+impl SharedEndpoint {
     pub(super) fn new(model: EndpointModel, settings: ServiceSettings, host: Host) -> Arc<Self> {
         let Host {
             number,
@@ -180,8 +180,8 @@ impl Shared {
         let shares = settings.batch_max_size > 1 && model.carrying.is_empty();
         let rows_limit = rows_limit.filter(|_| shares);
         let too_large = ledger.check(estimate(&model)).err().map(too_large_error);
-        let state = State {
-            queue: Queue::default(),
+        let state = EndpointState {
+            queue: FairQueue::default(),
             phase: Phase::Open,
             seats: BTreeMap::new(),
             threads: Vec::new(),
@@ -241,7 +241,7 @@ impl Shared {
         error.without_directories(files.into_iter().flatten())
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, EndpointState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -295,7 +295,7 @@ impl Shared {
     }
 
     /// Opens seats while more requests wait than threads can take.
-    pub(super) fn staff(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn staff(self: &Arc<Self>, state: &mut EndpointState) {
         loop {
             let share = self.settings.batch_max_size.max(1) - 1;
             let spoken_for = state.free() + state.gathering * share;
@@ -386,7 +386,7 @@ impl Shared {
     }
 
     /// Waits until `is_so` holds.
-    pub(super) async fn until(&self, is_so: impl Fn(&State) -> bool) {
+    pub(super) async fn until(&self, is_so: impl Fn(&EndpointState) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -405,7 +405,7 @@ impl Shared {
 
     /// Returns whether all threads have ended, except those that cannot be waited for because a
     /// model hangs in this process.
-    pub(super) fn is_over(&self, state: &State) -> bool {
+    pub(super) fn is_over(&self, state: &EndpointState) -> bool {
         let is_lost = |seat: &Seat| {
             self.settings.isolation == Isolation::Thread
                 && seat.run.as_ref().is_some_and(|run| run.live.is_empty())
@@ -414,7 +414,7 @@ impl Shared {
     }
 
     /// Returns the bytes to reserve for a session.
-    pub(super) fn need(&self, state: &State) -> u64 {
+    pub(super) fn need(&self, state: &EndpointState) -> u64 {
         let need = state.measured.unwrap_or_else(|| estimate(&self.model));
         // A session that has run fits the budget, even if one request temporarily enlarged it.
         need.min(self.ledger.budget())
@@ -432,7 +432,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl EndpointState {
     /// Returns a new number.
     fn number(&mut self) -> u64 {
         self.next += 1;
@@ -451,7 +451,7 @@ impl State {
 
     pub(super) fn running(&self) -> usize {
         let runs = self.seats.values().filter_map(|seat| seat.run.as_ref());
-        let rests = |run: &&Run| run.between.as_ref().is_some_and(|it| it.rests.is_some());
+        let rests = |run: &&SeatRun| run.between.as_ref().is_some_and(|it| it.rests.is_some());
         runs.filter(|run| !rests(run))
             .map(|run| run.live.len())
             .sum()
@@ -541,7 +541,7 @@ impl State {
     }
 }
 
-impl Run {
+impl SeatRun {
     fn is_abandoned(&self) -> bool {
         self.live.is_empty() && !self.protected && self.between.is_none()
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::NO_ACCOUNT;
-use super::shared::Shared;
+use super::shared::SharedEndpoint;
 use super::trial::filled;
 use crate::service::CallError;
 use pkgtool_engine::tensor::input::{Generator, OpenSides, open_sides};
@@ -33,7 +33,7 @@ pub struct SideRule {
 }
 
 /// Determines the rule of a model; `None` if no rule was found.
-pub(super) async fn rule(shared: &Arc<Shared>) -> Result<Option<SideRule>, CallError> {
+pub(super) async fn rule(shared: &Arc<SharedEndpoint>) -> Result<Option<SideRule>, CallError> {
     let Some(sides) = open_sides(&shared.model.signature) else {
         return Ok(None);
     };
@@ -60,7 +60,11 @@ fn odd_multiples(step: u64) -> [u64; 2] {
 }
 
 /// Returns whether the model runs on a picture of this size. An error means that this is unknown.
-async fn runs(shared: &Arc<Shared>, sides: &OpenSides, size: u64) -> Result<bool, CallError> {
+async fn runs(
+    shared: &Arc<SharedEndpoint>,
+    sides: &OpenSides,
+    size: u64,
+) -> Result<bool, CallError> {
     let dims = sides.labels.iter().map(|label| format!("{label}={size}"));
     let Some(inputs) = filled(&shared.model.signature, dims.collect(), Generator::Zeros) else {
         return Ok(false);

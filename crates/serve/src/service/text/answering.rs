@@ -20,14 +20,15 @@ use super::super::call::TokenUsage;
 use super::super::turns::Turn;
 use super::super::{Answer, Body, CallError, Refusal, TokenCounts};
 use super::request::TextRequest;
-use super::slots::Slot;
-use super::wire::Writer;
-use super::{CONTEXT_LENGTH_EXCEEDED, Loaded, TextEndpoint, refused};
+use super::slots::SessionSlot;
+use super::wire::AnswerWriter;
+use super::{CONTEXT_LENGTH_EXCEEDED, LoadedText, TextEndpoint, refused};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::Client;
 use pkgtool_text::decoder::DecodeError;
 use pkgtool_text::generation::{
-    DetokenizeError, Event, Generated, GenerationError, Transcripts, Usage, generate,
+    DetokenizeError, Generated, GenerationError, GenerationEvent, GenerationUsage, Transcripts,
+    generate,
 };
 use pkgtool_text::model::{PreparedRequest, TextError};
 use pkgtool_text::template::Renderer;
@@ -46,7 +47,7 @@ pub struct PreparedText {
 }
 
 /// A message from the generating thread to the reader.
-enum Message {
+enum GenerationMessage {
     /// Generation has started.
     Begun,
     /// An event of the stream, encoded for sending.
@@ -58,7 +59,7 @@ enum Message {
 }
 
 /// The work of a generating thread.
-struct Work {
+struct GenerationWork {
     endpoint: Arc<TextEndpoint>,
     asked: TextRequest,
     name: String,
@@ -82,7 +83,7 @@ struct TimeLimit {
 
 /// Channel to the reader.
 struct ReaderChannel {
-    sender: mpsc::UnboundedSender<Message>,
+    sender: mpsc::UnboundedSender<GenerationMessage>,
     gone: Arc<AtomicBool>,
 }
 
@@ -130,7 +131,7 @@ impl PreparedText {
             _leaving: CancelOnDrop(client.clone()),
         };
         let spent = Arc::new(TokenUsage::default());
-        let work = Work {
+        let work = GenerationWork {
             endpoint: self.endpoint,
             asked: self.asked,
             name: self.name,
@@ -145,8 +146,8 @@ impl PreparedText {
         tokio::task::spawn_blocking(move || work.run());
         loop {
             match receiver.recv().await {
-                Some(Message::Begun) if is_stream => break,
-                Some(Message::Whole(body)) => {
+                Some(GenerationMessage::Begun) if is_stream => break,
+                Some(GenerationMessage::Whole(body)) => {
                     return Ok(Answer {
                         status: 200,
                         body: Body::Whole(body),
@@ -154,8 +155,8 @@ impl PreparedText {
                         spent: Some(spent),
                     });
                 }
-                Some(Message::Failed(error)) => return Err(error),
-                Some(Message::Begun | Message::Sent(_)) => {}
+                Some(GenerationMessage::Failed(error)) => return Err(error),
+                Some(GenerationMessage::Begun | GenerationMessage::Sent(_)) => {}
                 None => return Err(died()),
             }
         }
@@ -166,11 +167,15 @@ impl PreparedText {
                     return None;
                 }
                 match receiver.recv().await? {
-                    Message::Sent(bytes) | Message::Whole(bytes) => {
+                    GenerationMessage::Sent(bytes) | GenerationMessage::Whole(bytes) => {
                         Some((Ok(bytes), (receiver, listening, false)))
                     }
-                    Message::Begun => Some((Ok(Bytes::new()), (receiver, listening, false))),
-                    Message::Failed(error) => Some((Err(error), (receiver, listening, true))),
+                    GenerationMessage::Begun => {
+                        Some((Ok(Bytes::new()), (receiver, listening, false)))
+                    }
+                    GenerationMessage::Failed(error) => {
+                        Some((Err(error), (receiver, listening, true)))
+                    }
                 }
             },
         );
@@ -183,11 +188,11 @@ impl PreparedText {
     }
 }
 
-impl Work {
+impl GenerationWork {
     fn run(self) {
         if let Err(error) = self.answer() {
             let error = self.endpoint.without_paths(error);
-            self.reader.tell(Message::Failed(error));
+            self.reader.tell(GenerationMessage::Failed(error));
         }
     }
 
@@ -198,15 +203,16 @@ impl Work {
         let tokenizer = Arc::clone(loaded.text.tokenizer());
         let choices = self.asked.prompts() * self.asked.choices();
         let form = self.asked.form(&self.name, has_logprobs);
-        let mut writer = Writer::new(form, tokenizer, uuid::Uuid::now_v7().as_u128(), choices);
+        let mut writer =
+            AnswerWriter::new(form, tokenizer, uuid::Uuid::now_v7().as_u128(), choices);
         let is_stream = self.asked.streaming().stream;
-        let mut sum = Usage::default();
+        let mut sum = GenerationUsage::default();
         let mut is_begun = false;
         for (place, prompted) in prompted.into_iter().enumerate() {
             let first = place * self.asked.choices();
             let generated = self.generate(loaded, prompted, &mut |event| {
                 if !std::mem::replace(&mut is_begun, true) {
-                    self.reader.tell(Message::Begun);
+                    self.reader.tell(GenerationMessage::Begun);
                 }
                 let event = shift_choice(event, first);
                 if is_stream {
@@ -227,16 +233,17 @@ impl Work {
             if let Some(last) = writer.last(&sum) {
                 self.reader.send(&last);
             }
-            self.reader
-                .tell(Message::Sent(Bytes::from_static(b"data: [DONE]\n\n")));
+            self.reader.tell(GenerationMessage::Sent(Bytes::from_static(
+                b"data: [DONE]\n\n",
+            )));
         } else {
             let body = writer.whole(&sum).to_string();
-            self.reader.tell(Message::Whole(body.into()));
+            self.reader.tell(GenerationMessage::Whole(body.into()));
         }
         Ok(())
     }
 
-    fn prompted(&self, loaded: &Loaded) -> Result<Vec<PreparedRequest>, CallError> {
+    fn prompted(&self, loaded: &LoadedText) -> Result<Vec<PreparedRequest>, CallError> {
         let prompted = match &self.asked {
             TextRequest::Chat(chat) => {
                 let renderer = Renderer::by(self.client.clone());
@@ -258,16 +265,16 @@ impl Work {
     /// Answers one prompt in a slot, preferably one that already holds the beginning of the prompt.
     fn generate(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedText,
         prompted: PreparedRequest,
-        tell: &mut dyn FnMut(Event),
+        tell: &mut dyn FnMut(GenerationEvent),
     ) -> Result<Generated, CallError> {
         let tokenizer = loaded.text.tokenizer().on_behalf(self.client.clone());
         let tokenizer = &Arc::new(tokenizer);
         let whole = prompted.tokens(tokenizer, &mut Transcripts::default());
         let whole = whole.map_err(|error| refused(&error))?;
         // This must not encode text, because others wait for their slots meanwhile.
-        let common = |slot: &mut Slot| match prompted.begun(&mut slot.transcripts) {
+        let common = |slot: &mut SessionSlot| match prompted.begun(&mut slot.transcripts) {
             Some(begun) => slot.common(&begun),
             None => slot.common(&whole),
         };
@@ -313,7 +320,7 @@ impl Work {
         Ok(generated)
     }
 
-    fn spend(&self, usage: &Usage) {
+    fn spend(&self, usage: &GenerationUsage) {
         self.spent.add(TokenCounts {
             prompt: usage.prompt_tokens as u64,
             completion: usage.completion_tokens as u64,
@@ -359,13 +366,13 @@ impl TimeLimit {
 }
 
 impl ReaderChannel {
-    fn tell(&self, told: Message) {
+    fn tell(&self, told: GenerationMessage) {
         // The message is dropped if the reader is gone; the generation then ends by itself.
         let _ = self.sender.send(told);
     }
 
     fn send(&self, chunk: &Value) {
-        self.tell(Message::Sent(format!("data: {chunk}\n\n").into()));
+        self.tell(GenerationMessage::Sent(format!("data: {chunk}\n\n").into()));
     }
 
     fn is_gone(&self) -> bool {
@@ -380,11 +387,11 @@ impl Drop for DisconnectGuard {
 }
 
 /// Shifts the choice index of an event.
-fn shift_choice(mut event: Event, by: usize) -> Event {
+fn shift_choice(mut event: GenerationEvent, by: usize) -> GenerationEvent {
     match &mut event {
-        Event::Token { choice, .. }
-        | Event::Piece { choice, .. }
-        | Event::Finish { choice, .. } => {
+        GenerationEvent::Token { choice, .. }
+        | GenerationEvent::Piece { choice, .. }
+        | GenerationEvent::Finish { choice, .. } => {
             *choice += by;
         }
     }

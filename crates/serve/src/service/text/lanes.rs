@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 
 use super::rest::{MAX_REST, MAX_STEP_PAUSE, is_over, step_error};
 use crate::account::AccountId;
-use crate::service::engine::{Conversation, Endpoint};
+use crate::service::engine::{Endpoint, EndpointConversation};
 use pkgtool_engine::{Lanes, RunStart};
 use pkgtool_text::decoder::{DecoderModel, LaneRow, StepError, StepResult, StepTokens, Steps};
 
@@ -32,13 +32,13 @@ pub(super) struct SharedSession {
     endpoint: Arc<Endpoint>,
     /// Maximum number of rows in a run.
     max_rows: usize,
-    state: Mutex<State>,
+    state: Mutex<LanesState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LanesState {
     /// Holds the session; `None` during a run.
-    conversation: Option<Conversation>,
+    conversation: Option<EndpointConversation>,
     is_running: bool,
     /// Number of the current session, incremented when it is replaced.
     epoch: u64,
@@ -133,7 +133,7 @@ impl SharedSession {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LanesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,7 +170,7 @@ impl SharedSession {
     /// Runs the waiting steps.
     fn lead(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, LanesState>,
         model: &DecoderModel,
         (caller, runtime): (AccountId, &Handle),
     ) {
@@ -200,7 +200,7 @@ impl SharedSession {
     }
 }
 
-impl State {
+impl LanesState {
     fn number(&mut self) -> u32 {
         self.lanes = self.lanes.wrapping_add(1);
         self.lanes
@@ -272,7 +272,7 @@ impl LaneRun<'_> {
         mut self,
         model: &DecoderModel,
         runtime: &Handle,
-        mut conversation: Conversation,
+        mut conversation: EndpointConversation,
         gone: Vec<u32>,
         trial: Option<[u32; 2]>,
     ) {
@@ -365,7 +365,7 @@ impl LaneRun<'_> {
     /// Ends the run: answers its steps and returns the session, if it still exists.
     fn end(
         mut self,
-        conversation: Option<Conversation>,
+        conversation: Option<EndpointConversation>,
         gone: Vec<u32>,
         answer: impl FnMut(&WaitingStep) -> StepResult,
     ) {
@@ -383,7 +383,7 @@ impl LaneRun<'_> {
         }
     }
 
-    fn close(&mut self, conversation: Option<Conversation>, gone: Vec<u32>) {
+    fn close(&mut self, conversation: Option<EndpointConversation>, gone: Vec<u32>) {
         self.is_over = true;
         let mut state = self.session.lock();
         state.is_running = false;
@@ -469,7 +469,7 @@ impl Drop for ActiveConversation {
 mod tests {
     use super::*;
 
-    fn state(active: usize, steps: &[(u32, usize)]) -> State {
+    fn state(active: usize, steps: &[(u32, usize)]) -> LanesState {
         let waiting = steps
             .iter()
             .zip(1..)
@@ -482,10 +482,10 @@ mod tests {
                 since: Instant::now(),
                 thread: thread::current(),
             });
-        State {
+        LanesState {
             active,
             waiting: waiting.collect(),
-            ..State::default()
+            ..LanesState::default()
         }
     }
 

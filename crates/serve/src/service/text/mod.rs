@@ -17,7 +17,7 @@ use tokio::task::JoinError;
 
 use super::away::{NO_ACCOUNT, call_error};
 use super::engine::{Endpoint, EndpointModel, Engines};
-use super::turns::Turns;
+use super::turns::ResourceTurns;
 use super::{CallError, Refusal, ServiceSettings};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::Client;
@@ -29,7 +29,7 @@ pub(super) use answering::PreparedText;
 pub(super) use request::{TextRequest, merged};
 
 use lanes::SharedSession;
-use slots::{Leased, Slot, Slots, StepRunner};
+use slots::{Leased, SessionSlot, Slots, StepRunner};
 
 /// Error code that clients know for a request longer than the context.
 const CONTEXT_LENGTH_EXCEEDED: &str = "context_length_exceeded";
@@ -41,13 +41,13 @@ pub(super) struct TextEndpoint {
     model: EndpointModel,
     settings: ServiceSettings,
     engines: Arc<Engines>,
-    turns: Arc<Turns>,
-    loaded: OnceLock<Result<Loaded, String>>,
+    turns: Arc<ResourceTurns>,
+    loaded: OnceLock<Result<LoadedText, String>>,
 }
 
 /// State loaded at the first request.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedText {
     text: TextModel,
     endpoint: Arc<Endpoint>,
     /// Sessions that conversations share; empty if each conversation has its own session.
@@ -66,7 +66,7 @@ impl TextEndpoint {
         engines: Arc<Engines>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            turns: Turns::new(settings.instances, settings.queue),
+            turns: ResourceTurns::new(settings.instances, settings.queue),
             files,
             model,
             settings,
@@ -120,7 +120,7 @@ impl TextEndpoint {
     }
 
     /// Loads the tokenizer and the model's description at the first call, which takes seconds.
-    fn loaded(&self, client: &Client) -> Result<&Loaded, CallError> {
+    fn loaded(&self, client: &Client) -> Result<&LoadedText, CallError> {
         let load = || {
             let loaded = self.load(client);
             if let Err(reason) = &loaded {
@@ -138,7 +138,7 @@ impl TextEndpoint {
         self.without_paths(CallError::NoInstances(reason.to_owned()))
     }
 
-    fn load(&self, client: &Client) -> Result<Loaded, String> {
+    fn load(&self, client: &Client) -> Result<LoadedText, String> {
         // Others wait for the tokenizer too, so the first request's cancellation must not stop the
         // load.
         let tokenizer = Tokenizer::with_worker(&self.files, &client.new_request());
@@ -166,7 +166,7 @@ impl TextEndpoint {
             instances.saturating_mul(each)
         };
         self.turns.widen(at_once - instances);
-        Ok(Loaded {
+        Ok(LoadedText {
             text,
             endpoint,
             shared,
@@ -176,11 +176,11 @@ impl TextEndpoint {
     }
 }
 
-impl Loaded {
+impl LoadedText {
     /// Creates an empty conversation.
-    fn slot(&self, caller: AccountId, runtime: Handle) -> Slot {
+    fn slot(&self, caller: AccountId, runtime: Handle) -> SessionSlot {
         let model = self.tried.get().unwrap_or(self.text.decoder());
-        let mut slot = Slot::new(model, caller, self.way(caller, runtime));
+        let mut slot = SessionSlot::new(model, caller, self.way(caller, runtime));
         // The trial runs once. If it fails, the conversation will report the reason.
         if self.tried.get().is_none() && slot.decoder.try_truncation().is_ok() {
             let _ = self.tried.set(slot.decoder.model().clone());

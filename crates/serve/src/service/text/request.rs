@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::super::Refusal;
 use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
 use super::super::json;
-use super::wire::{AnswerForm, Kind};
+use super::wire::{AnswerForm, AnswerKind};
 use pkgtool_text::chat::{
     ChatRequest, CompletionRequest, FieldError, Prompt, RequestLimits, Streaming, read_json,
 };
@@ -74,14 +74,14 @@ impl TextRequest {
     /// model.
     pub(super) fn form(&self, model: &str, has_logprobs: bool) -> AnswerForm {
         let (kind, named, echo) = match self {
-            Self::Chat(chat) => (Kind::Chat, &chat.model, Vec::new()),
+            Self::Chat(chat) => (AnswerKind::Chat, &chat.model, Vec::new()),
             Self::Completion(asked) => {
                 let prompts = asked.prompts.iter().filter(|_| asked.echo);
                 let texts = prompts.map(|prompt| match prompt {
                     Prompt::Text(text) => text.clone(),
                     Prompt::Tokens(_) => String::new(),
                 });
-                (Kind::Text, &asked.model, texts.collect())
+                (AnswerKind::Text, &asked.model, texts.collect())
             }
         };
         AnswerForm {

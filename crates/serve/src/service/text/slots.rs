@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use super::lanes::{ActiveConversation, LaneSteps};
 use super::rest::{MAX_REST, MAX_STEP_PAUSE, is_over, step_error};
 use crate::account::AccountId;
-use crate::service::engine::{Conversation, Endpoint};
+use crate::service::engine::{Endpoint, EndpointConversation};
 use pkgtool_engine::RunStart;
 use pkgtool_text::decoder::{
     Decoder as _, DecoderModel, StepError, StepResult, StepTokens, Steps, TokenDecoder,
@@ -22,12 +22,12 @@ use pkgtool_text::generation::Transcripts;
 #[derive(Debug)]
 pub(super) struct Slots {
     most: usize,
-    resting: Mutex<Vec<Slot>>,
+    resting: Mutex<Vec<SessionSlot>>,
 }
 
 /// A conversation and its session.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct SessionSlot {
     caller: AccountId,
     pub(super) decoder: TokenDecoder<StepRunner>,
     /// Texts of the conversation with their tokens.
@@ -48,7 +48,7 @@ pub(super) enum StepRunner {
 pub(super) struct Leased {
     endpoint: Arc<Endpoint>,
     caller: AccountId,
-    conversation: Option<Conversation>,
+    conversation: Option<EndpointConversation>,
     /// True if it has rested since its last step.
     has_rested: bool,
     runtime: Handle,
@@ -67,8 +67,8 @@ impl Slots {
     pub(super) fn take(
         &self,
         caller: AccountId,
-        common: impl Fn(&mut Slot) -> usize,
-    ) -> Option<Slot> {
+        common: impl Fn(&mut SessionSlot) -> usize,
+    ) -> Option<SessionSlot> {
         let mut resting = self.resting();
         let own = resting.iter_mut().enumerate();
         let own = own.filter(|(_, slot)| slot.caller == caller);
@@ -81,7 +81,7 @@ impl Slots {
     }
 
     /// Lets a slot rest. If the cache is full, the slot that has rested longest is evicted.
-    pub(super) fn give_back(&self, mut slot: Slot) {
+    pub(super) fn give_back(&self, mut slot: SessionSlot) {
         slot.decoder.steps().rest();
         let mut resting = self.resting();
         let gone = (resting.len() >= self.most).then(|| resting.remove(0));
@@ -90,12 +90,12 @@ impl Slots {
         drop(gone);
     }
 
-    fn resting(&self) -> MutexGuard<'_, Vec<Slot>> {
+    fn resting(&self) -> MutexGuard<'_, Vec<SessionSlot>> {
         self.resting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Slot {
+impl SessionSlot {
     /// Creates an empty conversation.
     pub(super) fn new(model: &DecoderModel, caller: AccountId, way: StepRunner) -> Self {
         Self {

@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 
 use crate::database::Timestamp;
 use pkgtool_text::answer::Piece;
-use pkgtool_text::generation::{Event, Usage};
+use pkgtool_text::generation::{GenerationEvent, GenerationUsage};
 use pkgtool_text::sampling::Likelihood;
 use pkgtool_text::tokenizer::Tokenizer;
 
 /// Kind of completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AnswerKind {
     /// A chat completion, with messages.
     Chat,
     /// A text completion.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct AnswerForm {
     /// Kind of completion.
-    pub(super) kind: Kind,
+    pub(super) kind: AnswerKind,
     /// The model's name as the client specified it.
     pub(super) model: String,
     /// True if the stream ends with a chunk that contains the usage.
@@ -39,7 +39,7 @@ pub(super) struct AnswerForm {
 }
 
 /// Writes one answer.
-pub(super) struct Writer {
+pub(super) struct AnswerWriter {
     form: AnswerForm,
     id: String,
     created: i64,
@@ -53,7 +53,7 @@ struct ChoiceState {
     is_begun: bool,
     content: String,
     reasoning: String,
-    calls: Vec<Call>,
+    calls: Vec<WrittenCall>,
     /// Tokens that no chunk contains yet; for a whole answer, all tokens.
     tokens: Vec<TokenRecord>,
     /// Number of text characters before those tokens.
@@ -62,7 +62,7 @@ struct ChoiceState {
 }
 
 #[derive(Debug)]
-struct Call {
+struct WrittenCall {
     id: String,
     name: String,
     arguments: String,
@@ -75,7 +75,7 @@ struct TokenRecord {
     top: Vec<Likelihood>,
 }
 
-impl Writer {
+impl AnswerWriter {
     /// Creates the writer of an empty answer. `random` makes the answer's id unique.
     pub(super) fn new(
         form: AnswerForm,
@@ -84,8 +84,8 @@ impl Writer {
         choices: usize,
     ) -> Self {
         let prefix = match form.kind {
-            Kind::Chat => "chatcmpl",
-            Kind::Text => "cmpl",
+            AnswerKind::Chat => "chatcmpl",
+            AnswerKind::Text => "cmpl",
         };
         let mut all = Vec::new();
         all.resize_with(choices, ChoiceState::default);
@@ -99,31 +99,33 @@ impl Writer {
     }
 
     /// Adds an event of the generation to a whole answer.
-    pub(super) fn take(&mut self, event: Event) {
+    pub(super) fn take(&mut self, event: GenerationEvent) {
         let place = choice_of(&event);
         let Some(choice) = self.choices.get_mut(place) else {
             return;
         };
         match event {
-            Event::Token { chosen, top, .. } => choice.tokens.push(TokenRecord { chosen, top }),
-            Event::Piece { piece, .. } => choice.add(piece),
-            Event::Finish { reason, .. } => choice.finish = Some(reason.name()),
+            GenerationEvent::Token { chosen, top, .. } => {
+                choice.tokens.push(TokenRecord { chosen, top });
+            }
+            GenerationEvent::Piece { piece, .. } => choice.add(piece),
+            GenerationEvent::Finish { reason, .. } => choice.finish = Some(reason.name()),
         }
     }
 
     /// Returns the whole answer.
-    pub(super) fn whole(mut self, usage: &Usage) -> Value {
+    pub(super) fn whole(mut self, usage: &GenerationUsage) -> Value {
         let choices = std::mem::take(&mut self.choices);
         let choices = choices.into_iter().enumerate();
         let choices: Vec<Value> = choices
             .map(|(place, choice)| match self.form.kind {
-                Kind::Chat => self.message(place, &choice),
-                Kind::Text => self.text(place, &choice),
+                AnswerKind::Chat => self.message(place, &choice),
+                AnswerKind::Text => self.text(place, &choice),
             })
             .collect();
         let object = match self.form.kind {
-            Kind::Chat => "chat.completion",
-            Kind::Text => "text_completion",
+            AnswerKind::Chat => "chat.completion",
+            AnswerKind::Text => "text_completion",
         };
         let mut answer = self.head(object, choices);
         answer.insert("usage".to_owned(), usage_of(usage));
@@ -131,7 +133,7 @@ impl Writer {
     }
 
     /// Returns the chunks for an event of the generation.
-    pub(super) fn chunks(&mut self, event: Event) -> Vec<Value> {
+    pub(super) fn chunks(&mut self, event: GenerationEvent) -> Vec<Value> {
         let place = choice_of(&event);
         if place >= self.choices.len() {
             return Vec::new();
@@ -141,14 +143,14 @@ impl Writer {
             chunks.extend(self.first(place));
         }
         match event {
-            Event::Token { chosen, top, .. } => {
+            GenerationEvent::Token { chosen, top, .. } => {
                 self.choices[place].tokens.push(TokenRecord { chosen, top });
             }
-            Event::Piece { piece, .. } => chunks.push(self.piece(place, piece)),
-            Event::Finish { reason, .. } => {
+            GenerationEvent::Piece { piece, .. } => chunks.push(self.piece(place, piece)),
+            GenerationEvent::Finish { reason, .. } => {
                 let delta = match self.form.kind {
-                    Kind::Chat => json!({}),
-                    Kind::Text => json!(""),
+                    AnswerKind::Chat => json!({}),
+                    AnswerKind::Text => json!(""),
                 };
                 chunks.push(self.chunk(place, &delta, Some(reason.name())));
             }
@@ -157,7 +159,7 @@ impl Writer {
     }
 
     /// Returns the final chunk of a stream with the usage, if the client requested it.
-    pub(super) fn last(&self, usage: &Usage) -> Option<Value> {
+    pub(super) fn last(&self, usage: &GenerationUsage) -> Option<Value> {
         if !self.form.includes_usage {
             return None;
         }
@@ -169,11 +171,11 @@ impl Writer {
     /// Returns the first chunk of a choice: the role or the prompt.
     fn first(&self, place: usize) -> Option<Value> {
         match self.form.kind {
-            Kind::Chat => {
+            AnswerKind::Chat => {
                 let delta = json!({"role": "assistant", "content": ""});
                 Some(self.bare_chunk(place, &delta, None, &Value::Null))
             }
-            Kind::Text => {
+            AnswerKind::Text => {
                 let echo = self.echo(place)?;
                 Some(self.bare_chunk(place, &json!(echo), None, &Value::Null))
             }
@@ -182,20 +184,20 @@ impl Writer {
 
     fn piece(&mut self, place: usize, piece: Piece) -> Value {
         let delta = match (self.form.kind, piece) {
-            (Kind::Chat, Piece::Content(text)) => json!({"content": text}),
-            (Kind::Chat, Piece::Reasoning(text)) => json!({"reasoning_content": text}),
-            (Kind::Chat, Piece::Call { index, id, name }) => {
+            (AnswerKind::Chat, Piece::Content(text)) => json!({"content": text}),
+            (AnswerKind::Chat, Piece::Reasoning(text)) => json!({"reasoning_content": text}),
+            (AnswerKind::Chat, Piece::Call { index, id, name }) => {
                 let function = json!({"name": name, "arguments": ""});
                 json!({"tool_calls": [
                     {"index": index, "id": id, "type": "function", "function": function}
                 ]})
             }
-            (Kind::Chat, Piece::Arguments { index, text }) => {
+            (AnswerKind::Chat, Piece::Arguments { index, text }) => {
                 json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
             }
             // A text completion does not separate reasoning from content.
-            (Kind::Text, Piece::Content(text) | Piece::Reasoning(text)) => json!(text),
-            (Kind::Text, _) => json!(""),
+            (AnswerKind::Text, Piece::Content(text) | Piece::Reasoning(text)) => json!(text),
+            (AnswerKind::Text, _) => json!(""),
         };
         self.chunk(place, &delta, None)
     }
@@ -203,7 +205,7 @@ impl Writer {
     fn chunk(&mut self, place: usize, delta: &Value, finish: Option<&'static str>) -> Value {
         let tokens = std::mem::take(&mut self.choices[place].tokens);
         let logprobs = self.logprobs(&tokens, &mut self.choices[place].offset.clone());
-        if self.form.kind == Kind::Text {
+        if self.form.kind == AnswerKind::Text {
             let said = delta.as_str().map_or(0, |text| text.chars().count());
             self.choices[place].offset += said;
         }
@@ -218,8 +220,8 @@ impl Writer {
         logprobs: &Value,
     ) -> Value {
         let key = match self.form.kind {
-            Kind::Chat => "delta",
-            Kind::Text => "text",
+            AnswerKind::Chat => "delta",
+            AnswerKind::Text => "text",
         };
         let choice = json!({
             "index": place, key: delta, "logprobs": logprobs, "finish_reason": finish,
@@ -233,8 +235,8 @@ impl Writer {
 
     fn chunk_object(&self) -> &'static str {
         match self.form.kind {
-            Kind::Chat => "chat.completion.chunk",
-            Kind::Text => "text_completion",
+            AnswerKind::Chat => "chat.completion.chunk",
+            AnswerKind::Text => "text_completion",
         }
     }
 
@@ -299,7 +301,7 @@ impl Writer {
             return Value::Null;
         }
         match self.form.kind {
-            Kind::Chat => {
+            AnswerKind::Chat => {
                 let content = tokens.iter().map(|told| {
                     let mut token = self.token(told.chosen);
                     let top = told.top.iter().map(|one| self.token(*one));
@@ -308,7 +310,7 @@ impl Writer {
                 });
                 json!({"content": content.collect::<Vec<Value>>(), "refusal": null})
             }
-            Kind::Text => self.logprobs_of_text(tokens, offset),
+            AnswerKind::Text => self.logprobs_of_text(tokens, offset),
         }
     }
 
@@ -344,7 +346,7 @@ impl ChoiceState {
         match piece {
             Piece::Content(text) => self.content.push_str(&text),
             Piece::Reasoning(text) => self.reasoning.push_str(&text),
-            Piece::Call { id, name, .. } => self.calls.push(Call {
+            Piece::Call { id, name, .. } => self.calls.push(WrittenCall {
                 id,
                 name,
                 arguments: String::new(),
@@ -358,16 +360,16 @@ impl ChoiceState {
     }
 }
 
-fn choice_of(event: &Event) -> usize {
+fn choice_of(event: &GenerationEvent) -> usize {
     match event {
-        Event::Token { choice, .. }
-        | Event::Piece { choice, .. }
-        | Event::Finish { choice, .. } => *choice,
+        GenerationEvent::Token { choice, .. }
+        | GenerationEvent::Piece { choice, .. }
+        | GenerationEvent::Finish { choice, .. } => *choice,
     }
 }
 
 /// Returns the usage in the field names that clients read.
-pub(super) fn usage_of(usage: &Usage) -> Value {
+pub(super) fn usage_of(usage: &GenerationUsage) -> Value {
     json!({
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,

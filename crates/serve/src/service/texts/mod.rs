@@ -77,15 +77,15 @@ pub fn not_taken() -> Refusal {
 )]
 pub fn encode(vectors: &[Vec<f32>]) -> Vec<u8> {
     #[derive(Serialize)]
-    struct Embedded<'v> {
+    struct EmbeddedText<'v> {
         vector: &'v [f32],
     }
     #[derive(Serialize)]
-    struct Answer<'v> {
-        embedded_texts: Vec<Embedded<'v>>,
+    struct EmbeddingAnswer<'v> {
+        embedded_texts: Vec<EmbeddedText<'v>>,
     }
-    let embedded_texts = vectors.iter().map(|vector| Embedded { vector });
-    let answer = Answer {
+    let embedded_texts = vectors.iter().map(|vector| EmbeddedText { vector });
+    let answer = EmbeddingAnswer {
         embedded_texts: embedded_texts.collect(),
     };
     serde_json::to_vec(&answer).expect("numbers and lists serialize")

@@ -10,12 +10,12 @@ use pkgtool_base::source::redact::{MASK, redact};
 
 /// The address of an upstream. Its user and password are sent as basic authentication.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct UpstreamAddress {
     url: Url,
     shown: String,
 }
 
-impl Address {
+impl UpstreamAddress {
     /// Parses an address. The error does not repeat it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut url = Url::parse(text).map_err(|error| {
@@ -62,13 +62,13 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Address({})", self.shown)
     }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn credentials_are_not_shown() {
-        let address = Address::parse("http://me:hush@h:81/p?code=hush#hush").expect("one");
+        let address = UpstreamAddress::parse("http://me:hush@h:81/p?code=hush#hush").expect("one");
         for shown in [address.to_string(), format!("{address:?}")] {
             assert!(shown.contains("http://***@h:81/p?***"), "{shown}");
             assert!(!shown.contains("hush"), "{shown}");
@@ -88,7 +88,7 @@ mod tests {
         assert!(address.has_user());
         let health = address.at("/up?full=1");
         assert_eq!(health.as_str(), "http://me:hush@h:81/up?full=1");
-        let plain = Address::parse("http://h/a").expect("one");
+        let plain = UpstreamAddress::parse("http://h/a").expect("one");
         assert!(!plain.has_user());
     }
 
@@ -103,7 +103,7 @@ mod tests {
             "http://h/?***",
             "",
         ] {
-            let error = Address::parse(wrong).expect_err(wrong);
+            let error = UpstreamAddress::parse(wrong).expect_err(wrong);
             assert!(!error.contains("hush"), "{error}");
         }
     }

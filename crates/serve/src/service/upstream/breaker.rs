@@ -28,7 +28,7 @@ pub(super) struct Breaker {
 
 /// Decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum CallAdmission {
     /// Admitted.
     Call,
     /// Admitted as the single trial.
@@ -39,23 +39,23 @@ pub(super) enum Admission {
 
 impl Breaker {
     /// Requests a call. A trial stays in flight until it succeeds, fails or is abandoned.
-    pub(super) fn admit(&mut self, now: Instant) -> Admission {
+    pub(super) fn admit(&mut self, now: Instant) -> CallAdmission {
         let admission = self.admission(now);
-        self.is_trying |= admission == Admission::Trial;
+        self.is_trying |= admission == CallAdmission::Trial;
         admission
     }
 
     /// Returns the decision without starting a call.
-    pub(super) fn admission(&self, now: Instant) -> Admission {
+    pub(super) fn admission(&self, now: Instant) -> CallAdmission {
         let Some(until) = self.until else {
-            return Admission::Call;
+            return CallAdmission::Call;
         };
         if self.is_trying {
-            return Admission::Wait(FIRST_PAUSE);
+            return CallAdmission::Wait(FIRST_PAUSE);
         }
         match until.saturating_duration_since(now) {
-            Duration::ZERO => Admission::Trial,
-            left => Admission::Wait(left),
+            Duration::ZERO => CallAdmission::Trial,
+            left => CallAdmission::Wait(left),
         }
     }
 
@@ -114,10 +114,10 @@ mod tests {
             breaker.fail(now, false);
             breaker.fail(now, false);
             assert!(!breaker.succeed());
-            assert_eq!(breaker.admit(now), Admission::Call);
+            assert_eq!(breaker.admit(now), CallAdmission::Call);
         }
         let breaker = opened(now);
-        assert_eq!(breaker.admission(now), Admission::Wait(FIRST_PAUSE));
+        assert_eq!(breaker.admission(now), CallAdmission::Wait(FIRST_PAUSE));
     }
 
     #[test]
@@ -125,18 +125,18 @@ mod tests {
         let now = Instant::now();
         let mut breaker = opened(now);
         let later = now + SECOND;
-        assert_eq!(breaker.admit(later), Admission::Trial);
-        assert!(matches!(breaker.admit(later), Admission::Wait(_)));
+        assert_eq!(breaker.admit(later), CallAdmission::Trial);
+        assert!(matches!(breaker.admit(later), CallAdmission::Wait(_)));
         breaker.give_up();
-        assert_eq!(breaker.admit(later), Admission::Trial);
+        assert_eq!(breaker.admit(later), CallAdmission::Trial);
         // An old call that fails only now changes nothing.
         assert_eq!(breaker.fail(later, false), None);
         assert_eq!(breaker.fail(later, true), Some(2 * SECOND));
-        assert_eq!(breaker.admit(later), Admission::Wait(2 * SECOND));
-        assert_eq!(breaker.admit(later + 2 * SECOND), Admission::Trial);
+        assert_eq!(breaker.admit(later), CallAdmission::Wait(2 * SECOND));
+        assert_eq!(breaker.admit(later + 2 * SECOND), CallAdmission::Trial);
         assert!(breaker.succeed());
-        assert_eq!(breaker.admit(later), Admission::Call);
-        assert_eq!(breaker.admit(later), Admission::Call);
+        assert_eq!(breaker.admit(later), CallAdmission::Call);
+        assert_eq!(breaker.admit(later), CallAdmission::Call);
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..40 {
             now += MAX_PAUSE;
-            assert_eq!(breaker.admit(now), Admission::Trial);
+            assert_eq!(breaker.admit(now), CallAdmission::Trial);
             pauses.extend(breaker.fail(now, true));
         }
         let seconds: Vec<u64> = pauses.iter().map(Duration::as_secs).collect();

@@ -59,7 +59,7 @@ impl Forward {
     /// timeout. Other answers are returned when complete, within the timeout. Dropping the answer
     /// cancels the call.
     pub async fn predict(self, timeout: Option<Duration>) -> Result<Answer, CallError> {
-        let deadline = Deadline::after(timeout);
+        let deadline = CallDeadline::after(timeout);
         let upstream = Arc::clone(&self.upstream);
         let (held, response) = self.respond(deadline).await?;
         let status = response.status();
@@ -96,7 +96,7 @@ impl Forward {
     }
 
     /// Sends the request, with retries, and returns the head of the last answer.
-    async fn respond(mut self, deadline: Deadline) -> Result<(CallGuard, Response), CallError> {
+    async fn respond(mut self, deadline: CallDeadline) -> Result<(CallGuard, Response), CallError> {
         let upstream = Arc::clone(&self.upstream);
         let pool = &upstream.pool;
         let most = pool.targets().len().min(MAX_ATTEMPTS);
@@ -135,7 +135,7 @@ impl Forward {
         &self,
         held: &CallGuard,
         body: Bytes,
-        deadline: Deadline,
+        deadline: CallDeadline,
     ) -> Result<Result<Response, reqwest::Error>, CallError> {
         let upstream = &self.upstream;
         let request = upstream.client.post(held.target.address.url());
@@ -211,9 +211,9 @@ fn pause(tried: usize) -> Duration {
 
 /// Time limit of a call and its deadline.
 #[derive(Debug, Clone, Copy)]
-struct Deadline(Option<(Duration, Instant)>);
+struct CallDeadline(Option<(Duration, Instant)>);
 
-impl Deadline {
+impl CallDeadline {
     fn after(timeout: Option<Duration>) -> Self {
         // A limit beyond the clock's range means no deadline.
         let at = |after| Some((after, Instant::now().checked_add(after)?));
@@ -239,7 +239,7 @@ impl Deadline {
 /// An answer that is being read.
 struct AnswerReader {
     response: reqwest::Response,
-    deadline: Deadline,
+    deadline: CallDeadline,
     /// Time limit of each chunk after the first, instead of one for the whole answer.
     each: Option<Duration>,
     /// Bytes read so far, and their maximum.
@@ -262,7 +262,7 @@ impl AnswerReader {
         let chunk = chunk.map_err(|error| CallError::Unreachable(reason(error)))?;
         let Some(chunk) = chunk else { return Ok(None) };
         if self.each.is_some() {
-            self.deadline = Deadline::after(self.each);
+            self.deadline = CallDeadline::after(self.each);
         }
         self.read = self.read.saturating_add(chunk.len());
         if self.read > self.most {

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 use super::{CallError, Refusal, Request};
 use crate::database::Timestamp;
-pub use address::Address;
+pub use address::UpstreamAddress;
 pub use forward::Forward;
 use pkgtool_base::source::redact::MASK;
 use pool::Pool;
@@ -53,7 +53,7 @@ pub struct UpstreamOptions {
     /// Its name in the registry.
     pub display_name: String,
     /// Its addresses, at least one.
-    pub addresses: Vec<Address>,
+    pub addresses: Vec<UpstreamAddress>,
     /// The key sent with every call.
     pub key: Option<UpstreamKey>,
     /// Headers sent with every call.
@@ -212,7 +212,11 @@ impl Upstream {
     /// Masks sent secrets in an error's body, because an upstream may repeat a rejected key.
     fn without_secrets(&self, body: Bytes) -> Bytes {
         let key = self.options.key.as_ref().map(|key| key.secret.as_str());
-        let passwords = self.options.addresses.iter().filter_map(Address::password);
+        let passwords = self
+            .options
+            .addresses
+            .iter()
+            .filter_map(UpstreamAddress::password);
         let secrets = key.into_iter().chain(passwords);
         let secrets = secrets.filter(|secret| secret.len() >= MIN_SECRET_BYTES);
         secrets.fold(body, |body, secret| match std::str::from_utf8(&body) {
@@ -281,7 +285,9 @@ mod tests {
         let options = UpstreamOptions {
             label: "local/x".to_owned(),
             display_name: "x".to_owned(),
-            addresses: vec![Address::parse("http://u:hush-hush@h/?k=hush-hush").expect("one")],
+            addresses: vec![
+                UpstreamAddress::parse("http://u:hush-hush@h/?k=hush-hush").expect("one"),
+            ],
             headers: HeaderMap::from_iter([(key.header.clone(), key.value.clone())]),
             key: Some(key),
             health: None,

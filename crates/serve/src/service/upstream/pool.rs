@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Address;
-use super::breaker::{Admission, Breaker};
+use super::UpstreamAddress;
+use super::breaker::{Breaker, CallAdmission};
 
 /// Consecutive failed health checks that make an address unhealthy.
 const UNHEALTHY_AFTER: u32 = 2;
@@ -27,13 +27,13 @@ pub(super) struct Pool {
 /// An address with its state.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) address: Address,
+    pub(super) address: UpstreamAddress,
     in_flight: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     breaker: Breaker,
     /// Failed health checks since the last successful one.
     missed: u32,
@@ -57,7 +57,7 @@ pub(super) struct CallGuard {
 }
 
 impl Pool {
-    pub(super) fn new(label: &str, addresses: &[Address]) -> Self {
+    pub(super) fn new(label: &str, addresses: &[UpstreamAddress]) -> Self {
         let targets = addresses.iter().cloned().map(Target::new).map(Arc::new);
         Self {
             label: label.to_owned(),
@@ -160,7 +160,7 @@ impl Pool {
 }
 
 impl Target {
-    fn new(address: Address) -> Self {
+    fn new(address: UpstreamAddress) -> Self {
         Self {
             address,
             in_flight: AtomicUsize::new(0),
@@ -186,26 +186,26 @@ impl Target {
         }
         let admission = state.breaker.admit(now);
         drop(state);
-        if matches!(admission, Admission::Wait(_)) {
+        if matches!(admission, CallAdmission::Wait(_)) {
             return None;
         }
         self.in_flight.fetch_add(1, Relaxed);
         Some(CallGuard {
             number,
             target: Arc::clone(self),
-            is_trial: admission == Admission::Trial,
+            is_trial: admission == CallAdmission::Trial,
         })
     }
 
     fn wait(&self, now: Instant) -> Duration {
         match self.lock().breaker.admission(now) {
-            Admission::Wait(wait) => wait,
+            CallAdmission::Wait(wait) => wait,
             // A trial or the next health check decides.
-            Admission::Call | Admission::Trial => Duration::from_secs(1),
+            CallAdmission::Call | CallAdmission::Trial => Duration::from_secs(1),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -224,8 +224,9 @@ mod tests {
     use super::*;
 
     fn pool(count: usize) -> Pool {
-        let address = |number| Address::parse(&format!("http://h{number}/")).expect("an address");
-        let addresses: Vec<Address> = (0..count).map(address).collect();
+        let address =
+            |number| UpstreamAddress::parse(&format!("http://h{number}/")).expect("an address");
+        let addresses: Vec<UpstreamAddress> = (0..count).map(address).collect();
         Pool::new("local/x", &addresses)
     }
 

@@ -17,13 +17,15 @@ use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::Instrument as _;
 
-use super::{Blobs, Caps, ClaimedTask, Event, Lease, Limits, Status, TaskId, TaskStore, Turns};
+use super::{
+    AccountTurns, Blobs, Caps, ClaimedTask, Lease, Status, TaskEvent, TaskId, TaskLimits, TaskStore,
+};
 use crate::account::{AccountId, Directory};
 use crate::database::{DatabaseResult, RetentionClock, Timestamp};
 use crate::service::{BodyMemory, Service};
 
 /// Finds a service by its owner and name.
-pub type FindService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
+pub type FindNamedService = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
 
 /// Delay before the queue retries after an error of the store.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -39,7 +41,7 @@ pub struct QueueOptions {
     /// Memory for bodies.
     pub memory: Arc<BodyMemory>,
     /// Finds a service by name.
-    pub find: FindService,
+    pub find: FindNamedService,
     /// The accounts and their limits.
     pub directory: Arc<Directory>,
     /// System-wide caps on tasks.
@@ -54,7 +56,7 @@ pub struct QueueOptions {
 
 /// A running queue.
 #[derive(Debug)]
-pub struct Queue {
+pub struct TaskQueue {
     stop: watch::Sender<Option<Duration>>,
     dispatcher: JoinHandle<()>,
     housekeeping: JoinHandle<()>,
@@ -66,10 +68,10 @@ struct Dispatcher {
     /// The running tasks.
     held: HashMap<TaskId, (Lease, AbortHandle)>,
     by_id: HashMap<Id, TaskId>,
-    turns: Arc<Turns>,
+    turns: Arc<AccountTurns>,
 }
 
-impl Queue {
+impl TaskQueue {
     /// Starts to claim tasks.
     pub fn start(options: QueueOptions) -> Self {
         let (stop, stopped) = watch::channel(None);
@@ -143,7 +145,7 @@ impl Dispatcher {
         let until = Timestamp::now().after(self.options.lease);
         let options = &self.options;
         let accounts = Arc::clone(&options.directory.snapshot());
-        let limits = Limits::new(accounts, options.caps);
+        let limits = TaskLimits::new(accounts, options.caps);
         let claimed = options.store.claim(free, &self.turns, &limits, until).await;
         match claimed {
             Ok(claimed) => {
@@ -208,7 +210,7 @@ impl Dispatcher {
     }
 
     /// Stops the run of a task that was canceled.
-    fn on_event(&mut self, event: &Result<Event, RecvError>) {
+    fn on_event(&mut self, event: &Result<TaskEvent, RecvError>) {
         match event {
             Ok(event) if event.status == Status::Canceled => {
                 if let Some((_, abort)) = self.held.get(&event.task) {
@@ -248,7 +250,7 @@ impl Dispatcher {
         }
     }
 
-    async fn shut_down(mut self, mut events: broadcast::Receiver<Event>, grace: Duration) {
+    async fn shut_down(mut self, mut events: broadcast::Receiver<TaskEvent>, grace: Duration) {
         let deadline = Instant::now() + grace;
         while !self.running.is_empty() {
             tokio::select! {

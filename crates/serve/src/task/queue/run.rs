@@ -9,9 +9,11 @@ use bytes::Bytes;
 use super::{QueueOptions, STORE_RETRY_DELAY};
 use crate::account::AccountId;
 use crate::database::{DatabaseResult, Timestamp};
-use crate::service::meter::{Operation, Outcome};
+use crate::service::meter::{AnswerOutcome, ServiceOperation};
 use crate::service::{CallError, Request, Service};
-use crate::task::{BlobError, ClaimedTask, Content, Failure, Lease, OnCrash, StoredAnswer, TaskId};
+use crate::task::{
+    BlobError, ClaimedTask, Lease, OnCrash, StoredAnswer, StoredContent, TaskFailure, TaskId,
+};
 
 /// Longest pause between two attempts to store an outcome.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
@@ -22,7 +24,7 @@ enum RunResult {
         answer: Bytes,
         media_type: Option<String>,
     },
-    Failed(Failure),
+    Failed(TaskFailure),
     /// The process that ran it crashed.
     Crashed,
     /// The service stopped before it ran the task, which is not the task's fault.
@@ -32,7 +34,7 @@ enum RunResult {
 /// Runs a claimed task to its end.
 pub(super) async fn run(options: Arc<QueueOptions>, claimed: ClaimedTask) {
     let lease = claimed.lease;
-    let had_blob = matches!(claimed.body, Content::Blob { .. });
+    let had_blob = matches!(claimed.body, StoredContent::Blob { .. });
     let end = answer(&options, claimed).await;
     // Aborting the run of a canceled task does not abort this step, which removes an answer that is
     // no longer needed.
@@ -73,17 +75,17 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
         Ok(loaded) => loaded,
         Err(BlobError::Lost | BlobError::Corrupt) => {
             tracing::error!(%task, "the task's body is missing or corrupt");
-            return RunResult::Failed(Failure::body_lost());
+            return RunResult::Failed(TaskFailure::body_lost());
         }
         Err(BlobError::Storage(error)) => {
             tracing::error!(%task, %error, "cannot read the task's body");
-            return RunResult::Failed(Failure::body_lost());
+            return RunResult::Failed(TaskFailure::body_lost());
         }
     };
     let Some(service) = (options.find)(claimed.owner, &claimed.service) else {
-        return RunResult::Failed(Failure::no_service(&claimed.service));
+        return RunResult::Failed(TaskFailure::no_service(&claimed.service));
     };
-    let run = Run {
+    let run = TaskRun {
         options,
         service: &service,
         task,
@@ -123,14 +125,14 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
             if matches!(error, CallError::Crashed(_)) && claimed.on_crash == OnCrash::Retry {
                 return RunResult::Crashed;
             }
-            RunResult::Failed(Failure::of(error))
+            RunResult::Failed(TaskFailure::of(error))
         }
     }
 }
 
 /// A run of a task, for the log and metrics. A run that is dropped before its end was abandoned,
 /// most likely because its user canceled the task.
-struct Run<'r> {
+struct TaskRun<'r> {
     options: &'r QueueOptions,
     service: &'r Service,
     task: TaskId,
@@ -139,7 +141,7 @@ struct Run<'r> {
     is_counted: bool,
 }
 
-impl Run<'_> {
+impl TaskRun<'_> {
     fn end(mut self, error: Option<&CallError>) {
         self.is_counted = true;
         if matches!(
@@ -149,8 +151,8 @@ impl Run<'_> {
             // The task returns to the queue and runs again.
             return;
         }
-        let outcome = error.map_or(Outcome::Done, |error| {
-            Outcome::of_status(Failure::of(error.clone()).status)
+        let outcome = error.map_or(AnswerOutcome::Done, |error| {
+            AnswerOutcome::of_status(TaskFailure::of(error.clone()).status)
         });
         let took = self.began.elapsed();
         let waited = Timestamp::now().before(took).0 - self.task.made_at().0;
@@ -170,11 +172,11 @@ impl Run<'_> {
         }
     }
 
-    fn count(&self, outcome: Outcome, took: Duration) {
+    fn count(&self, outcome: AnswerOutcome, took: Duration) {
         let account = self.account();
         let whose = (self.caller, account.as_str());
         let meter = &self.service.meter;
-        meter.count(whose, Operation::Task, outcome, took);
+        meter.count(whose, ServiceOperation::Task, outcome, took);
     }
 
     fn account(&self) -> String {
@@ -184,10 +186,10 @@ impl Run<'_> {
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for TaskRun<'_> {
     fn drop(&mut self) {
         if !self.is_counted {
-            self.count(Outcome::Abandoned, self.began.elapsed());
+            self.count(AnswerOutcome::Abandoned, self.began.elapsed());
         }
     }
 }
@@ -209,7 +211,7 @@ async fn complete(
             }
         }
     };
-    let in_blob = matches!(content, Content::Blob { .. });
+    let in_blob = matches!(content, StoredContent::Blob { .. });
     let answer = StoredAnswer {
         content,
         media_type,
@@ -226,7 +228,7 @@ async fn complete(
     stored
 }
 
-async fn fail(options: &QueueOptions, lease: Lease, failure: Failure) -> bool {
+async fn fail(options: &QueueOptions, lease: Lease, failure: TaskFailure) -> bool {
     retry_until_stored(lease, || {
         options.store.fail(lease, failure.clone(), Timestamp::now())
     })

@@ -6,7 +6,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::task::Content;
+use crate::task::StoredContent;
 
 /// The database columns that describe stored content.
 #[derive(Debug, Default)]
@@ -23,10 +23,13 @@ pub(super) struct PlacedContent<'a> {
 
 impl<'a> PlacedContent<'a> {
     /// Stores content, unless it is a blob, which is already stored.
-    pub(super) fn place(connection: &Connection, content: &'a Content) -> rusqlite::Result<Self> {
+    pub(super) fn place(
+        connection: &Connection,
+        content: &'a StoredContent,
+    ) -> rusqlite::Result<Self> {
         match content {
-            Content::Inline(bytes) => Self::place_bytes(connection, bytes),
-            Content::Blob { size, sha256 } => Ok(Self {
+            StoredContent::Inline(bytes) => Self::place_bytes(connection, bytes),
+            StoredContent::Blob { size, sha256 } => Ok(Self {
                 size: Some(signed(*size)),
                 sha256: Some(sha256),
                 ..Self::default()
@@ -36,7 +39,7 @@ impl<'a> PlacedContent<'a> {
 
     /// Stores bytes in the row or in the `content` table.
     pub(super) fn place_bytes(connection: &Connection, bytes: &'a [u8]) -> rusqlite::Result<Self> {
-        if Content::fits_inline(bytes) {
+        if StoredContent::fits_inline(bytes) {
             return Ok(Self {
                 inline: Some(bytes),
                 ..Self::default()

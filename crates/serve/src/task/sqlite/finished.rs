@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::task::{Outcome, Task, TaskId};
+use crate::task::{Task, TaskId, TaskOutcome};
 
 /// Maximum number of cached tasks, and maximum bytes of their outcomes.
 const MAX_CACHED_TASKS: usize = 4096;
@@ -59,7 +59,7 @@ impl FinishedCache {
 
     /// Caches a task, unless something was removed since the lookup.
     pub(super) fn remember(&self, task: &Task, removals: u64) {
-        let bytes = task.outcome.as_ref().map_or(0, Outcome::bytes);
+        let bytes = task.outcome.as_ref().map_or(0, TaskOutcome::bytes);
         if !task.status.is_final() || bytes > MAX_OUTCOME_BYTES {
             return;
         }

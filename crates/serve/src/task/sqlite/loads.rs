@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use super::rows::{self, RUNNING, WAITING};
 use crate::account::AccountId;
 use crate::database::Timestamp;
-use crate::task::Limits;
+use crate::task::TaskLimits;
 
 /// Maximum age, in milliseconds, of a count of stored data that rejects a request. An older one is
 /// recounted first, because other processes delete too.
@@ -124,7 +124,7 @@ impl Loads {
     }
 
     /// Returns whether a waiting task of an account may run.
-    pub(super) fn may_run(&self, account: AccountId, limits: &Limits) -> bool {
+    pub(super) fn may_run(&self, account: AccountId, limits: &TaskLimits) -> bool {
         let load = self.of(account);
         load.waiting > 0 && load.running < limits.running(account)
     }

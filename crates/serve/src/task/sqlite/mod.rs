@@ -20,15 +20,16 @@ use std::thread;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use super::{
-    ClaimedTask, Deletion, EnqueueError, Event, Failure, Lease, Limit, Limits, NamedBlob, NewTask,
-    RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskId, TaskStore, Turns,
+    AccountTurns, ClaimedTask, Deletion, EnqueueError, Lease, Limit, NamedBlob, NewTask,
+    RemovedTasks, Statistics, Status, StoredAnswer, Task, TaskEvent, TaskFailure, TaskId,
+    TaskLimits, TaskStore,
 };
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 use reads::Readers;
-use shared::Shared;
-use writer::Writer;
+use shared::SharedWriter;
+use writer::TaskWriter;
 
 /// The task store in a database that one server writes.
 #[derive(Debug)]
@@ -36,8 +37,8 @@ pub(super) struct SqliteTasks {
     /// Closed before the writer's connection. SQLite checkpoints the write-ahead log when the last
     /// connection is closed, provided that connection may write.
     readers: Readers,
-    writer: Writer,
-    shared: Arc<Shared>,
+    writer: TaskWriter,
+    shared: Arc<SharedWriter>,
     database: Sqlite,
 }
 
@@ -45,9 +46,9 @@ impl SqliteTasks {
     /// Opens the task store of a database.
     pub(super) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
         let readers = Readers::open(database)?;
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(SharedWriter::new());
         Ok(Arc::new(Self {
-            writer: Writer::start(database, Arc::clone(&shared))?,
+            writer: TaskWriter::start(database, Arc::clone(&shared))?,
             readers,
             shared,
             database: database.clone(),
@@ -103,8 +104,8 @@ impl TaskStore for SqliteTasks {
     async fn claim(
         &self,
         max: usize,
-        turns: &Arc<Turns>,
-        limits: &Limits,
+        turns: &Arc<AccountTurns>,
+        limits: &TaskLimits,
         lease_until: Timestamp,
     ) -> DatabaseResult<Vec<ClaimedTask>> {
         let (turns, limits) = (Arc::clone(turns), limits.clone());
@@ -135,7 +136,12 @@ impl TaskStore for SqliteTasks {
         self.writer.submit(make).await
     }
 
-    async fn fail(&self, lease: Lease, failure: Failure, now: Timestamp) -> DatabaseResult<bool> {
+    async fn fail(
+        &self,
+        lease: Lease,
+        failure: TaskFailure,
+        now: Timestamp,
+    ) -> DatabaseResult<bool> {
         let make = move |moves: &mut moves::Moves<'_>| moves.fail(lease, &failure, now);
         self.writer.submit(make).await
     }
@@ -255,7 +261,7 @@ impl TaskStore for SqliteTasks {
         self.shared.wakeups.subscribe()
     }
 
-    fn events(&self) -> broadcast::Receiver<Event> {
+    fn events(&self) -> broadcast::Receiver<TaskEvent> {
         self.shared.events.subscribe()
     }
 }

@@ -10,13 +10,13 @@ use super::contents::{self, PlacedContent};
 use super::loads::Loads;
 use super::reads::find;
 use super::rows::{self, ANSWERED, CANCELED, CANCELED_BY_USER, CLAIMED_COLUMNS, COMPLETED, FAILED};
-use super::shared::Shared;
+use super::shared::SharedWriter;
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, DatabaseResult, Timestamp};
 use crate::task::{
-    ClaimedTask, Content, EnqueueError, Event, Failure, Lease, Limit, Limits, NewTask, OnCrash,
-    Quota, Status, StoredAnswer, Task, TaskId, Turns,
+    AccountTurns, ClaimedTask, EnqueueError, Lease, Limit, NewTask, OnCrash, Quota, Status,
+    StoredAnswer, StoredContent, Task, TaskEvent, TaskFailure, TaskId, TaskLimits,
 };
 
 /// The state that the moves of one transaction work on.
@@ -24,7 +24,7 @@ pub(super) struct Moves<'a> {
     pub(super) database: &'a Sqlite,
     pub(super) connection: &'a Connection,
     pub(super) loads: &'a mut Loads,
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a SharedWriter,
     pub(super) news: &'a mut News,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct News {
     /// A task may be claimable.
     pub(super) wake: bool,
     /// Tasks that ended.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<TaskEvent>,
     /// True if this process runs the tasks.
     pub(super) is_server: bool,
 }
@@ -55,7 +55,7 @@ struct TaskEnd<'e> {
     place: PlacedContent<'e>,
     media_type: Option<&'e str>,
     expires_at: Option<Timestamp>,
-    failure: Option<&'e Failure>,
+    failure: Option<&'e TaskFailure>,
 }
 
 /// Result of looking up a request by its idempotency key.
@@ -190,8 +190,8 @@ impl Moves<'_> {
     pub(super) fn claim(
         &mut self,
         max: usize,
-        turns: &Turns,
-        limits: &Limits,
+        turns: &AccountTurns,
+        limits: &TaskLimits,
         lease_until: Timestamp,
     ) -> DatabaseResult<Vec<ClaimedTask>> {
         let share = limits.share(self.loads.active());
@@ -252,7 +252,7 @@ impl Moves<'_> {
         if let Some(number) = number
             && let Some(bytes) = contents::find(self.connection, number)?
         {
-            claimed.body = Content::Inline(bytes);
+            claimed.body = StoredContent::Inline(bytes);
         }
         Ok(Some(claimed))
     }
@@ -298,7 +298,7 @@ impl Moves<'_> {
     pub(super) fn fail(
         &mut self,
         lease: Lease,
-        failure: &Failure,
+        failure: &TaskFailure,
         now: Timestamp,
     ) -> DatabaseResult<bool> {
         let place = match &failure.body {
@@ -387,7 +387,7 @@ impl Moves<'_> {
         self.loads
             .change(caller, |load| load.running = load.running.saturating_sub(1));
         self.news.wake = true;
-        self.news.events.push(Event { task, status });
+        self.news.events.push(TaskEvent { task, status });
     }
 
     pub(super) fn release(
@@ -421,7 +421,7 @@ impl Moves<'_> {
         let deaths = found.crashes + u32::from(crashed);
         let given_up = crashed && (!found.retries || deaths >= attempts);
         if given_up {
-            let failure = Failure::crashed();
+            let failure = TaskFailure::crashed();
             let sql = "UPDATE task SET status = ?2, completed_at = max(created_at, ?3),
                     outcome = ?4, lease_until = NULL, failure_status = ?5, failure_code = ?6,
                     failure_message = ?7, crashes = ?8, body = NULL, config = NULL, data_type = NULL
@@ -492,7 +492,7 @@ impl Moves<'_> {
                 load.waiting = load.waiting.saturating_sub(1);
             });
             let status = Status::Canceled;
-            self.news.events.push(Event { task, status });
+            self.news.events.push(TaskEvent { task, status });
         } else {
             self.ended(task, found.caller, Status::Canceled);
         }

@@ -4,7 +4,9 @@ use rusqlite::Row;
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
-use crate::task::{ClaimedTask, Content, Failure, Lease, OnCrash, Outcome, Status, Task, TaskId};
+use crate::task::{
+    ClaimedTask, Lease, OnCrash, Status, StoredContent, Task, TaskFailure, TaskId, TaskOutcome,
+};
 
 /// The columns that [`task`] reads.
 pub(super) const TASK_COLUMNS: &str =
@@ -35,16 +37,16 @@ pub(super) fn task(row: &Row<'_>) -> rusqlite::Result<Task> {
     let attempt = row.get(7)?;
     let outcome = match row.get::<_, Option<i64>>(8)? {
         None => None,
-        Some(EXPIRED) => Some(Outcome::Expired),
-        Some(CANCELED_BY_USER) => Some(Outcome::CanceledByUser),
-        Some(FAILED) => Some(Outcome::Failed(Failure {
+        Some(EXPIRED) => Some(TaskOutcome::Expired),
+        Some(CANCELED_BY_USER) => Some(TaskOutcome::CanceledByUser),
+        Some(FAILED) => Some(TaskOutcome::Failed(TaskFailure {
             status: row.get(13)?,
             code: row.get(14)?,
             message: row.get(15)?,
             body: row.get(9)?,
             media_type: row.get(16)?,
         })),
-        Some(_) => Some(Outcome::Answer {
+        Some(_) => Some(TaskOutcome::Answer {
             content: content(row, 9)?,
             media_type: row.get(16)?,
             attempt,
@@ -117,12 +119,12 @@ pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 
 /// Reads content from three columns: the bytes at `first`, or their size and checksum. Missing
 /// bytes are treated as a lost blob, so that only this task is affected.
-fn content(row: &Row<'_>, first: usize) -> rusqlite::Result<Content> {
+fn content(row: &Row<'_>, first: usize) -> rusqlite::Result<StoredContent> {
     if let Some(bytes) = row.get(first)? {
-        return Ok(Content::Inline(bytes));
+        return Ok(StoredContent::Inline(bytes));
     }
     let size: i64 = row.get(first + 1)?;
-    Ok(Content::Blob {
+    Ok(StoredContent::Blob {
         size: u64::try_from(size).unwrap_or(0),
         sha256: row.get::<_, Option<_>>(first + 2)?.unwrap_or_default(),
     })

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::{broadcast, watch};
 
 use super::super::rate::Rates;
-use super::super::{EnqueueError, Event, Limit};
+use super::super::{EnqueueError, Limit, TaskEvent};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 
@@ -14,13 +14,13 @@ const EVENT_CAPACITY: usize = 4096;
 
 /// State shared by the writer and the callers' threads.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedWriter {
     rates: Mutex<Rates>,
     pub(super) wakeups: watch::Sender<u64>,
-    pub(super) events: broadcast::Sender<Event>,
+    pub(super) events: broadcast::Sender<TaskEvent>,
 }
 
-impl Shared {
+impl SharedWriter {
     pub(super) fn new() -> Self {
         Self {
             rates: Mutex::default(),

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::loads::Loads;
 use super::log::WriteAheadLog;
 use super::moves::{Moves, News};
-use super::shared::Shared;
+use super::shared::SharedWriter;
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, DatabaseResult};
 
@@ -38,7 +38,7 @@ const LOCK_ATTEMPTS_AFTER_TIMEOUT: i32 = 20;
 
 /// A queued move. It is called with the transaction, or with the error that prevented one, and
 /// returns its pending answer.
-type Job = Box<dyn FnOnce(Result<&mut Moves<'_>, &DatabaseError>) -> PendingAnswer + Send>;
+type QueuedMove = Box<dyn FnOnce(Result<&mut Moves<'_>, &DatabaseError>) -> PendingAnswer + Send>;
 
 /// Sends the answer of a move: its own result, or the error that rolled back its group.
 type SendAnswer = Box<dyn FnOnce(Option<&DatabaseError>) + Send>;
@@ -51,15 +51,15 @@ struct PendingAnswer {
 
 /// Handle of the writer thread.
 #[derive(Debug)]
-pub(super) struct Writer {
-    jobs: Option<Sender<Job>>,
+pub(super) struct TaskWriter {
+    jobs: Option<Sender<QueuedMove>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     path: String,
 }
 
-impl Writer {
+impl TaskWriter {
     /// Starts the thread and loads the counts from the database.
-    pub(super) fn start(database: &Sqlite, shared: Arc<Shared>) -> DatabaseResult<Self> {
+    pub(super) fn start(database: &Sqlite, shared: Arc<SharedWriter>) -> DatabaseResult<Self> {
         let mut connection = database.connect()?;
         let patience = Arc::new(AtomicI32::new(LOCK_ATTEMPTS));
         let tries = Arc::clone(&patience);
@@ -108,7 +108,7 @@ impl Writer {
         E: From<DatabaseError> + AsDatabaseError + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |moves| {
+        let job: QueuedMove = Box::new(move |moves| {
             let result = match moves {
                 Ok(moves) => make(moves),
                 Err(error) => Err(error.clone().into()),
@@ -136,7 +136,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for TaskWriter {
     fn drop(&mut self) {
         // The thread ends after the queued moves.
         self.jobs = None;
@@ -185,7 +185,7 @@ struct WriterThread {
     database: Sqlite,
     connection: Connection,
     loads: Loads,
-    shared: Arc<Shared>,
+    shared: Arc<SharedWriter>,
     /// Number of moves still to run one by one.
     single_moves_left: usize,
     /// Attempts to get the lock. After a group that did not get it, the next group tries only a few
@@ -196,7 +196,7 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn run(&mut self, jobs: &Receiver<Job>) {
+    fn run(&mut self, jobs: &Receiver<QueuedMove>) {
         let mut group = Vec::with_capacity(MAX_GROUP_MOVES);
         while let Ok(first) = jobs.recv() {
             group.push(first);
@@ -233,7 +233,7 @@ impl WriterThread {
         }
     }
 
-    fn make(&mut self, group: impl ExactSizeIterator<Item = Job>) {
+    fn make(&mut self, group: impl ExactSizeIterator<Item = QueuedMove>) {
         let mut answers = Vec::with_capacity(group.len());
         let mut failed = None;
         let mut news = News::default();
@@ -274,7 +274,7 @@ impl WriterThread {
     /// returns.
     fn apply(
         &mut self,
-        group: impl Iterator<Item = Job>,
+        group: impl Iterator<Item = QueuedMove>,
         answers: &mut Vec<PendingAnswer>,
         news: &mut News,
     ) -> Result<(), GroupError> {

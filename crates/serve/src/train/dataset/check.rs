@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use super::rows::{DatasetFault, RowError, Rows};
-use super::{ContentKind, DatasetLimits, MAX_LABELS, Summary};
+use super::{ContentKind, DatasetLimits, DatasetSummary, MAX_LABELS};
 
 /// Maximum number of reported faults.
 const MAX_FAULTS: usize = 10;
@@ -29,7 +29,7 @@ pub enum DatasetError {
 }
 
 /// Reads and checks a whole dataset.
-pub fn check(reader: impl Read, bounds: DatasetLimits) -> Result<Summary, DatasetError> {
+pub fn check(reader: impl Read, bounds: DatasetLimits) -> Result<DatasetSummary, DatasetError> {
     let mut check = Check::default();
     let rows = match Rows::new(reader, bounds) {
         Ok(rows) => rows,
@@ -49,7 +49,7 @@ pub fn check(reader: impl Read, bounds: DatasetLimits) -> Result<Summary, Datase
         check.faults.extend(label_fault(&check.labels, check.rows));
     }
     match check.holds {
-        Some((_, holds)) if check.faults.is_empty() => Ok(Summary {
+        Some((_, holds)) if check.faults.is_empty() => Ok(DatasetSummary {
             format,
             holds,
             rows: check.rows,

@@ -17,12 +17,12 @@ pub use crate::service::ContentKind;
 
 pub use check::{DatasetError, check};
 pub use pieces::{ChecksumReader, PieceReader, pieces};
-pub use rows::{DatasetFault, Row, RowError, Rows};
+pub use rows::{DatasetFault, DatasetRow, RowError, Rows};
 
 /// File format of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum DatasetFormat {
     /// One JSON object per line.
     Jsonl,
     /// Comma-separated values (RFC 4180) with a header.
@@ -42,9 +42,9 @@ pub struct DatasetLimits {
 
 /// Summary of a valid dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct DatasetSummary {
     /// Its file format.
-    pub format: Format,
+    pub format: DatasetFormat,
     /// The kind of content of its rows.
     pub holds: ContentKind,
     /// Number of rows.
@@ -59,7 +59,7 @@ pub const MAX_LABELS: usize = 1000;
 /// Maximum length of a label, in bytes.
 pub const MAX_LABEL_BYTES: usize = 256;
 
-impl Format {
+impl DatasetFormat {
     /// Returns the name of the format.
     pub fn name(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl Default for DatasetLimits {
     }
 }
 
-impl Summary {
+impl DatasetSummary {
     /// Returns the summary as JSON text.
     #[expect(
         clippy::missing_panics_doc,

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use serde_json::value::RawValue;
 
-use super::{ContentKind, DatasetLimits, Format, MAX_LABEL_BYTES};
+use super::{ContentKind, DatasetFormat, DatasetLimits, MAX_LABEL_BYTES};
 use crate::service::json;
 use pkgtool_text::embedding::MAX_TEXT_BYTES;
 
@@ -18,7 +18,7 @@ const READ_BYTES: usize = 64 << 10;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct DatasetRow {
     /// The line where it begins, starting at 1.
     pub line: u64,
     /// The kind of its content.
@@ -52,7 +52,7 @@ pub enum RowError {
 /// The rows of a dataset.
 pub struct Rows<R> {
     bounds: DatasetLimits,
-    source: Source<R>,
+    source: RowSource<R>,
     /// Number of rows read so far, valid or not.
     count: u64,
     /// JSON type of the labels, once the first one was read.
@@ -60,7 +60,7 @@ pub struct Rows<R> {
     ended: bool,
 }
 
-enum Source<R> {
+enum RowSource<R> {
     Lines {
         reader: BufReader<Bounded<R>>,
         line: u64,
@@ -168,7 +168,7 @@ impl<R: Read> Rows<R> {
         let blank = skip_start(&mut reader)?;
         let first = peek(&mut reader)?.first().copied();
         let source = if matches!(first, Some(b'{' | b'[')) || first.is_none() {
-            Source::Lines {
+            RowSource::Lines {
                 reader,
                 line: blank,
                 buffer: Vec::new(),
@@ -188,22 +188,22 @@ impl<R: Read> Rows<R> {
     }
 
     /// Returns the detected format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> DatasetFormat {
         match &self.source {
-            Source::Lines { .. } => Format::Jsonl,
-            Source::Records { .. } => Format::Csv,
+            RowSource::Lines { .. } => DatasetFormat::Jsonl,
+            RowSource::Records { .. } => DatasetFormat::Csv,
         }
     }
 
-    fn read(&mut self) -> Result<Option<Row>, RowError> {
+    fn read(&mut self) -> Result<Option<DatasetRow>, RowError> {
         let read = match &mut self.source {
-            Source::Lines {
+            RowSource::Lines {
                 reader,
                 line,
                 buffer,
             } => next_line(reader, line, buffer, self.bounds)?
                 .then(|| parse_line(buffer, *line, &mut self.labels)),
-            Source::Records {
+            RowSource::Records {
                 reader,
                 place,
                 columns,
@@ -224,7 +224,7 @@ impl<R: Read> Rows<R> {
 }
 
 impl<R: Read> Iterator for Rows<R> {
-    type Item = Result<Row, RowError>;
+    type Item = Result<DatasetRow, RowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
@@ -348,7 +348,7 @@ fn parse_line(
     bytes: &[u8],
     line: u64,
     labels: &mut Option<&'static str>,
-) -> Result<Row, DatasetFault> {
+) -> Result<DatasetRow, DatasetFault> {
     let text = utf8(bytes, line)?;
     if text.trim_start().starts_with('[') {
         let reason = "unexpected array: expected one JSON object per line, without brackets \
@@ -389,7 +389,7 @@ fn parse_line(
         }
         _ => *labels = Some(kind),
     }
-    validated(Row {
+    validated(DatasetRow {
         line,
         holds,
         content,
@@ -420,7 +420,7 @@ fn parse_label(value: &RawValue, line: u64) -> Result<(&'static str, String), Da
 }
 
 /// Checks that apply to rows of both formats.
-fn validated(row: Row) -> Result<Row, DatasetFault> {
+fn validated(row: DatasetRow) -> Result<DatasetRow, DatasetFault> {
     let fault = |reason: String| Err(DatasetFault::at(row.line, reason));
     let key = row.holds.key();
     if row.content.trim().is_empty() {
@@ -463,7 +463,7 @@ fn records<R: Read>(
     reader: BufReader<Bounded<R>>,
     (place, ends_with_return): (Rc<ReadPosition>, bool),
     bounds: DatasetLimits,
-) -> Result<Source<R>, RowError> {
+) -> Result<RowSource<R>, RowError> {
     let mut builder = csv::ReaderBuilder::new();
     builder.has_headers(false).flexible(true);
     let mut reader = Box::new(builder.from_reader(reader));
@@ -525,7 +525,7 @@ fn records<R: Read>(
         label,
         count: record.len(),
     };
-    Ok(Source::Records {
+    Ok(RowSource::Records {
         reader,
         place,
         columns,
@@ -565,7 +565,7 @@ fn parse_record(
     record: &csv::ByteRecord,
     line: u64,
     columns: Columns,
-) -> Result<Row, DatasetFault> {
+) -> Result<DatasetRow, DatasetFault> {
     if record.len() != columns.count {
         let (found, expected) = (record.len(), columns.count);
         let reason = format!(
@@ -575,7 +575,7 @@ fn parse_record(
         return Err(DatasetFault::at(line, reason));
     }
     let field = |place: usize| utf8(record.get(place).unwrap_or_default(), line);
-    validated(Row {
+    validated(DatasetRow {
         line,
         holds: columns.holds,
         content: field(columns.content)?.to_owned(),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::super::dataset::{Format, Summary};
+use super::super::dataset::{DatasetFormat, DatasetSummary};
 use super::{DatasetDeletion, JobCreation, TrainingStore};
 use crate::account::AccountId;
-use crate::database::sqlite::{Connections, Sqlite};
+use crate::database::sqlite::{DatabaseConnections, Sqlite};
 use crate::database::{DatabaseResult, Timestamp};
 use crate::train::record::{
     Dataset, DatasetId, Derived, FitConfig, Job, JobId, JobState, NewDataset, NewDerived,
@@ -27,12 +27,12 @@ const JOB_COLUMNS: &str =
 
 /// The training store of a database.
 #[derive(Debug)]
-pub(crate) struct SqliteTraining(Connections);
+pub(crate) struct SqliteTraining(DatabaseConnections);
 
 impl SqliteTraining {
     /// Opens the training store of a database.
     pub(crate) fn open(database: &Sqlite) -> DatabaseResult<Arc<Self>> {
-        Connections::open(database).map(|connections| Arc::new(Self(connections)))
+        DatabaseConnections::open(database).map(|connections| Arc::new(Self(connections)))
     }
 }
 
@@ -273,8 +273,9 @@ fn dataset(row: &Row<'_>) -> rusqlite::Result<Dataset> {
             data_type: row.get(4)?,
             access_mode: row.get(5)?,
             file_name: row.get(6)?,
-            format: Format::from_name(&format).ok_or_else(|| unknown_value(7, &format))?,
-            summary: Summary::from_json(&summary).ok_or_else(|| unknown_value(8, &summary))?,
+            format: DatasetFormat::from_name(&format).ok_or_else(|| unknown_value(7, &format))?,
+            summary: DatasetSummary::from_json(&summary)
+                .ok_or_else(|| unknown_value(8, &summary))?,
             blob: row.get(9)?,
             size: u64::try_from(row.get::<_, i64>(10)?).unwrap_or(0),
             sha256: row.get(11)?,

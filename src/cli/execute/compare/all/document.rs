@@ -12,19 +12,19 @@ use pkgtool_engine::tensor::agreement::Agreement;
 /// The comparison of all variants of a package with one of them. Version 1 of the document; later
 /// versions only add fields.
 #[derive(Debug, Serialize)]
-pub(super) struct Document {
+pub(super) struct ComparisonDocument {
     version: u32,
     /// Set if all comparisons agree and none failed.
     pub(super) agrees: bool,
     /// Label of the reference variant.
     pub(super) reference: String,
     /// One row per variant and part.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<ComparisonRow>,
 }
 
 /// One part of a variant on one engine.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct ComparisonRow {
     /// Label of the variant, such as `fp16 for coreml`.
     pub(super) label: String,
     /// Path of the config.
@@ -54,7 +54,7 @@ pub(super) enum RowOutcome {
     Skipped(String),
 }
 
-impl Row {
+impl ComparisonRow {
     /// Creates the row of a part on the named engine.
     pub(super) fn new(
         variant: &PackageVariant,
@@ -92,10 +92,10 @@ impl Row {
     }
 }
 
-impl Document {
+impl ComparisonDocument {
     /// Creates the document. With `require_all`, skipped rows count as failures.
-    pub(super) fn new(reference: String, rows: Vec<Row>, require_all: bool) -> Self {
-        let keeps = |row: &Row| match &row.outcome {
+    pub(super) fn new(reference: String, rows: Vec<ComparisonRow>, require_all: bool) -> Self {
+        let keeps = |row: &ComparisonRow| match &row.outcome {
             RowOutcome::Compared(report) => report.agrees,
             RowOutcome::Failed(_) => false,
             RowOutcome::Skipped(_) => !require_all,

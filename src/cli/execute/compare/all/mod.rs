@@ -10,19 +10,19 @@ mod table;
 use std::fs;
 
 use super::super::selection_failure;
-use super::super::sides::Side;
+use super::super::sides::ExecutionSide;
 use super::findings::{self, FindingLocation};
 use super::pair::{SideStarter, compare_sides};
-use super::{Args, write};
+use super::{CompareArgs, write};
 use crate::cli::exit::{Exit, Failure};
-use document::{Document, Row, RowOutcome};
+use document::{ComparisonDocument, ComparisonRow, RowOutcome};
 use pkgtool_base::source::text::{defuse_line, escape};
 use pkgtool_engine::runtime::every::{self, PackageVariant, VariantFilter, VariantMethod};
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::{self, StartError};
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     let [path] = &args.paths[..] else {
         let reason = "--all compares the variants of one package: expected one path";
         return Err(Failure::Other(reason.to_owned()));
@@ -52,7 +52,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let rows = comparison.rows()?;
     let found = rows.iter().filter_map(|row| found(args, row));
     let found = findings::merge_reports(found.collect());
-    let document = Document::new(reference::variant_label(reference), rows, args.require_all);
+    let document =
+        ComparisonDocument::new(reference::variant_label(reference), rows, args.require_all);
     if let Some(path) = &args.markdown {
         fs::write(path, &*escape(&document.to_markdown()))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
@@ -69,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// The inputs of the comparison.
 struct Comparison<'a> {
-    args: &'a Args,
+    args: &'a CompareArgs,
     variants: &'a [PackageVariant],
     engines: &'a [Option<&'a str>],
     reference: &'a PackageVariant,
@@ -78,7 +79,7 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     /// Compares every variant on every engine, part by part of the reference. Parts that the
     /// reference lacks come last.
-    fn rows(&self) -> Result<Vec<Row>, Failure> {
+    fn rows(&self) -> Result<Vec<ComparisonRow>, Failure> {
         let of_reference = &self.reference.parts;
         let mut rows = Vec::new();
         for part in of_reference {
@@ -86,7 +87,7 @@ impl Comparison<'_> {
             let Ok(selection) = &part.selection else {
                 continue;
             };
-            let a = Side {
+            let a = ExecutionSide {
                 backend: None,
                 selection: selection.clone(),
                 engine: self.engines[0].map(str::to_owned),
@@ -105,7 +106,7 @@ impl Comparison<'_> {
                             defuse_line(&name)
                         )),
                     };
-                    rows.push(Row::new(variant, *engine, name.clone(), outcome));
+                    rows.push(ComparisonRow::new(variant, *engine, name.clone(), outcome));
                 }
             }
         }
@@ -118,7 +119,12 @@ impl Comparison<'_> {
             for part in variant.parts.iter().filter(alone) {
                 let reason = "the reference has no such part".to_owned();
                 let name = part.name(&variant.parts);
-                rows.push(Row::new(variant, None, name, RowOutcome::Skipped(reason)));
+                rows.push(ComparisonRow::new(
+                    variant,
+                    None,
+                    name,
+                    RowOutcome::Skipped(reason),
+                ));
             }
         }
         Ok(rows)
@@ -127,7 +133,7 @@ impl Comparison<'_> {
     /// Compares a part of a variant with the same part of the reference.
     fn compare(
         &self,
-        a: &Side,
+        a: &ExecutionSide,
         part: &VariantMethod,
         engine: Option<&str>,
         starter: &mut SideStarter,
@@ -139,7 +145,7 @@ impl Comparison<'_> {
         if let Err(error) = check_runnable(selection) {
             return RowOutcome::Skipped(error.to_string());
         }
-        let b = Side {
+        let b = ExecutionSide {
             backend: None,
             selection: selection.clone(),
             engine: engine.map(str::to_owned),
@@ -162,7 +168,7 @@ fn check_runnable(selection: &Selection) -> Result<(), StartError> {
 }
 
 /// Returns the findings of a row, located at the variant in its config.
-fn found(args: &Args, row: &Row) -> Option<pkgtool_base::diagnostic::Report> {
+fn found(args: &CompareArgs, row: &ComparisonRow) -> Option<pkgtool_base::diagnostic::Report> {
     let place = FindingLocation::in_config(&row.config, &row.path);
     let alone = |reason: &str| {
         let message = format!("{}, {}: {reason}", row.label, row.part);

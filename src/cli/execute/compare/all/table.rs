@@ -7,17 +7,17 @@ use serde::Serialize;
 
 use super::super::figures::{FIGURES, format_figures};
 use super::super::report::ComparisonReport;
-use super::document::{Document, Row, RowOutcome};
-use crate::cli::report::Report;
-use pkgtool_base::diagnostic::{Align, Table};
+use super::document::{ComparisonDocument, ComparisonRow, RowOutcome};
+use crate::cli::report::CommandReport;
+use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
 
 /// Maximum number of remarks per row.
 const MAX_REMARKS: usize = 4;
 
-impl Report for Document {
+impl CommandReport for ComparisonDocument {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let reference = self.rows.iter().find_map(Row::report);
+        let reference = self.rows.iter().find_map(ComparisonRow::report);
         let reference = reference.map_or(&self.reference, |report| &report.a.label);
         writeln!(text, "reference: {}", defuse_line(reference))?;
         if let Some(reading) = self.reading() {
@@ -40,11 +40,11 @@ impl Report for Document {
     }
 }
 
-impl Document {
+impl ComparisonDocument {
     /// Returns the Markdown table with a final newline.
     pub(super) fn to_markdown(&self) -> String {
         let escaped = |text: &str| defuse_line(text).replace('|', "\\|");
-        let reference = self.rows.iter().find_map(Row::report);
+        let reference = self.rows.iter().find_map(ComparisonRow::report);
         let reference = reference.map_or(&self.reference, |report| &report.a.label);
         let reading = self.reading();
         let reading = reading.map_or_else(String::new, |reading| format!(" ({reading})"));
@@ -64,7 +64,7 @@ impl Document {
     }
 
     /// Returns the rows. `nothing` stands for a missing figure.
-    fn table(&self, nothing: &str) -> Table {
+    fn table(&self, nothing: &str) -> TextTable {
         let align = |name| {
             if is_number(name) {
                 Align::Right
@@ -72,7 +72,7 @@ impl Document {
                 Align::Left
             }
         };
-        let mut table = Table::new(head().map(align)).indented();
+        let mut table = TextTable::new(head().map(align)).indented();
         table.row(head());
         for (place, row) in self.rows.iter().enumerate() {
             let cells = cells(place + 1, row, nothing).into_iter();
@@ -83,7 +83,7 @@ impl Document {
 
     /// Returns the remark about an engine's own interpretation of the reference.
     fn reading(&self) -> Option<&str> {
-        let reference = self.rows.iter().find_map(Row::report)?;
+        let reference = self.rows.iter().find_map(ComparisonRow::report)?;
         reference.a.reading.as_deref()
     }
 
@@ -120,7 +120,7 @@ impl Document {
     }
 
     fn verdict(&self) -> String {
-        let count = |is: fn(&Row) -> bool| self.rows.iter().filter(|row| is(row)).count();
+        let count = |is: fn(&ComparisonRow) -> bool| self.rows.iter().filter(|row| is(row)).count();
         let agree = count(|row| row.report().is_some_and(|report| report.agrees));
         let differ = count(|row| row.report().is_some_and(|report| !report.agrees));
         let failed = count(|row| matches!(row.outcome, RowOutcome::Failed(_)));
@@ -150,7 +150,7 @@ fn is_number(name: &str) -> bool {
 }
 
 /// Returns the cells of a row. `nothing` stands for a missing figure.
-fn cells(place: usize, row: &Row, nothing: &str) -> Vec<String> {
+fn cells(place: usize, row: &ComparisonRow, nothing: &str) -> Vec<String> {
     let report = row.report();
     let absent = || nothing.to_owned();
     let worst = row.worst.as_ref();
@@ -181,7 +181,7 @@ fn cells(place: usize, row: &Row, nothing: &str) -> Vec<String> {
 }
 
 /// Returns the remarks about a single row.
-fn row_remarks(row: &Row) -> Vec<String> {
+fn row_remarks(row: &ComparisonRow) -> Vec<String> {
     let mut lines = match &row.outcome {
         RowOutcome::Compared(report) => report.problem_lines(),
         RowOutcome::Failed(reason) => vec![defuse_line(reason)],

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::super::super::Gateway;
 use super::super::super::auth::AdapterCaller;
 use super::super::super::body::read_body;
-use super::super::super::error::Error;
+use super::super::super::error::GatewayError;
 use super::super::super::observe::RequestFacts;
 use super::super::predict::answered;
 use super::failed::{call_error, unknown_model};
@@ -22,7 +22,7 @@ use super::split::{BodyFields, ModelId};
 use super::tally::UsageTally;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
-use crate::service::meter::Operation;
+use crate::service::meter::ServiceOperation;
 use crate::service::{
     AdapterCall, AdapterMode, Body, BodyReservation, Prepared, Request, Service, json,
 };
@@ -43,7 +43,7 @@ pub(super) async fn answer(
     gateway: &Arc<Gateway>,
     request: HttpRequest,
     call: AdapterCall,
-) -> Result<Response, Error> {
+) -> Result<Response, GatewayError> {
     let (mut parts, body) = request.into_parts();
     let AdapterCaller(caller) = AdapterCaller::from_request_parts(&mut parts, gateway).await?;
     let caller = caller.require(Permission::Predict)?;
@@ -79,7 +79,7 @@ async fn whole(
     (caller, timeout): (AccountId, Option<std::time::Duration>),
     mut tally: UsageTally,
     known: &RequestFacts,
-) -> Result<Response, Error> {
+) -> Result<Response, GatewayError> {
     let answer = prepared
         .predict(caller, timeout)
         .await
@@ -112,12 +112,14 @@ async fn read(
     known: &RequestFacts,
     call: AdapterCall,
     (body, memory): (Bytes, Arc<BodyReservation>),
-) -> Result<AdapterRequest, Error> {
+) -> Result<AdapterRequest, GatewayError> {
     let fields = BodyFields::read(&body)?;
     let model = fields.model()?;
     let (id, service) = service(gateway, caller, &model)?;
     // It is set once per request.
-    let _ = known.asked.set((Arc::clone(&service), Operation::Predict));
+    let _ = known
+        .asked
+        .set((Arc::clone(&service), ServiceOperation::Predict));
     let model = id.model.as_deref();
     let (data, config, streams) = match call.mode {
         AdapterMode::Standard => {
@@ -152,7 +154,7 @@ pub(super) fn service(
     gateway: &Gateway,
     caller: AccountId,
     model: &str,
-) -> Result<(ModelId, Arc<Service>), Error> {
+) -> Result<(ModelId, Arc<Service>), GatewayError> {
     let id = ModelId::read(model).ok_or_else(|| {
         let expected = "expected author/service, or author/service/model";
         unknown_model(&format!("unknown model {}: {expected}", json::shown(model)))

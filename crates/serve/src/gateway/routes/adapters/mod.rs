@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::super::Gateway;
-use super::operation::Operation;
+use super::operation::RouteOperation;
 use super::path::Routes;
 use crate::service::{AdapterCall, AdapterMethod, AdapterMode};
 
@@ -54,7 +54,7 @@ struct Adapter {
     ids: [&'static str; 2],
     summary: &'static str,
     /// The body in standard mode.
-    body: fn(Operation) -> Operation,
+    body: fn(RouteOperation) -> RouteOperation,
 }
 
 /// The methods, in the order of their routes.
@@ -65,7 +65,7 @@ const ADAPTERS: [Adapter; 3] = [
         other_path: None,
         ids: ["chatCompletion", "directChatCompletion"],
         summary: "Answer a conversation",
-        body: Operation::takes::<ChatRequest>,
+        body: RouteOperation::takes::<ChatBody>,
     },
     Adapter {
         method: AdapterMethod::Completion,
@@ -73,7 +73,7 @@ const ADAPTERS: [Adapter; 3] = [
         other_path: Some("/completion"),
         ids: ["completion", "directCompletion"],
         summary: "Complete a text",
-        body: Operation::takes::<CompletionRequest>,
+        body: RouteOperation::takes::<CompletionBody>,
     },
     Adapter {
         method: AdapterMethod::Embeddings,
@@ -81,7 +81,7 @@ const ADAPTERS: [Adapter; 3] = [
         other_path: Some("/embedding"),
         ids: ["embeddings", "directEmbeddings"],
         summary: "Embed texts",
-        body: Operation::takes::<EmbeddingsRequest>,
+        body: RouteOperation::takes::<EmbeddingsRequest>,
     },
 ];
 
@@ -105,7 +105,7 @@ fn methods(mode: AdapterMode) -> Routes {
             call::answer(&gateway, request, call).await
         };
         let id = adapter.ids[usize::from(is_direct)];
-        let operation = Operation::post(adapter.path, id, answer);
+        let operation = RouteOperation::post(adapter.path, id, answer);
         let (operation, format) = if is_direct {
             let operation = operation.takes::<DirectRequest>();
             (operation, ", in the service's own format")
@@ -123,7 +123,7 @@ fn methods(mode: AdapterMode) -> Routes {
             .answers_as_upstream()
             .fails("The service did not answer");
         if let Some(path) = adapter.other_path {
-            routes = routes.add_undescribed(path, Operation::post(path, id, answer));
+            routes = routes.add_undescribed(path, RouteOperation::post(path, id, answer));
         }
         routes = routes.add(operation);
     }
@@ -132,11 +132,12 @@ fn methods(mode: AdapterMode) -> Routes {
 
 /// A chat request. All other fields are the service's config.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatRequest)]
 #[expect(
     dead_code,
     reason = "it only describes the document: bodies are not parsed into a tree"
 )]
-struct ChatRequest {
+struct ChatBody {
     /// `author/service`, or `author/service/model`.
     model: String,
     /// The conversation so far.
@@ -148,11 +149,12 @@ struct ChatRequest {
 
 /// A request to complete a text. All other fields are the service's config.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = CompletionRequest)]
 #[expect(
     dead_code,
     reason = "it only describes the document: bodies are not parsed into a tree"
 )]
-struct CompletionRequest {
+struct CompletionBody {
     /// `author/service`, or `author/service/model`.
     model: String,
     /// A text, a list of texts, or a list of tokens.

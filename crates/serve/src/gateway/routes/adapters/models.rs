@@ -12,23 +12,23 @@ use utoipa::ToSchema;
 
 use super::super::super::Gateway;
 use super::super::super::auth::{AdapterCaller, Viewer};
-use super::super::super::error::Error;
+use super::super::super::error::GatewayError;
 use super::super::super::extract::InPath;
 use super::super::super::visible::usable;
-use super::super::operation::{BodySchema, Operation, REFUSED};
+use super::super::operation::{BodySchema, REFUSED, RouteOperation};
 use super::super::path::Routes;
 use super::call::service;
-use crate::service::{AdapterMethod, Kind, Service};
+use crate::service::{AdapterMethod, Service, ServiceKind};
 
 /// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     // An id contains slashes, encoded or not. OpenAPI cannot describe such paths.
-    let read = Operation::get("/models/{id}", "readModel", read)
+    let read = RouteOperation::get("/models/{id}", "readModel", read)
         .about("Read a model by its id, plain or percent-encoded.")
         .named::<String>("id", "author/service, or author/service/model")
-        .answers("The model", BodySchema::of::<Model>())
+        .answers("The model", BodySchema::of::<AdapterModel>())
         .refuses(REFUSED);
-    let list = Operation::get("/models", "listModels", list)
+    let list = RouteOperation::get("/models", "listModels", list)
         .about("List the models that the key may use.")
         .answers(
             "Services that support a method of the adapters",
@@ -45,13 +45,12 @@ pub(super) fn routes() -> Routes {
 struct ModelList {
     /// `list`.
     object: &'static str,
-    data: Vec<Model>,
+    data: Vec<AdapterModel>,
 }
 
 /// A service, as a model.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AdapterModel)]
-struct Model {
+struct AdapterModel {
     /// `author/service`.
     id: String,
     /// `model`.
@@ -62,12 +61,12 @@ struct Model {
     owned_by: String,
 }
 
-impl Model {
+impl AdapterModel {
     fn of(service: &Service, id: String) -> Self {
         let created = match &service.kind {
-            Kind::Device(device) => device.description().created_at,
-            Kind::Proxy(upstream) => upstream.since(),
-            Kind::Untrained(untrained) => untrained.since,
+            ServiceKind::Device(device) => device.description().created_at,
+            ServiceKind::Proxy(upstream) => upstream.since(),
+            ServiceKind::Untrained(untrained) => untrained.since,
         };
         Self {
             id,
@@ -84,7 +83,7 @@ async fn list(
 ) -> Json<ModelList> {
     let usable = usable(&gateway, Viewer(Some(caller.account)));
     let usable = usable.iter().filter(|service| is_model(service));
-    let data = usable.map(|service| Model::of(service, service.label().to_string()));
+    let data = usable.map(|service| AdapterModel::of(service, service.label().to_string()));
     Json(ModelList {
         object: "list",
         data: data.collect(),
@@ -95,9 +94,9 @@ async fn read(
     State(gateway): State<Arc<Gateway>>,
     AdapterCaller(caller): AdapterCaller,
     InPath(id): InPath<String>,
-) -> Result<Json<Model>, Error> {
+) -> Result<Json<AdapterModel>, GatewayError> {
     let (_, service) = service(&gateway, caller.account, &id)?;
-    Ok(Json(Model::of(&service, id)))
+    Ok(Json(AdapterModel::of(&service, id)))
 }
 
 /// Returns `true` if a service supports at least one method of the adapters.

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 
-use super::super::super::error::Error;
+use super::super::super::error::GatewayError;
 use super::events::{DONE, EventFramer, KEEP_ALIVE};
 use super::failed::call_error;
 use super::tally::UsageTally;
@@ -32,7 +32,7 @@ const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// A call in progress.
-pub(super) type Call = Pin<Box<dyn Future<Output = Result<Answer, CallError>> + Send>>;
+pub(super) type RelayedCall = Pin<Box<dyn Future<Output = Result<Answer, CallError>> + Send>>;
 
 /// A streamed answer on its way to a client.
 pub(super) struct Relay {
@@ -49,14 +49,19 @@ pub(super) struct Relay {
 }
 
 enum AnswerSource {
-    Call(Call),
+    Call(RelayedCall),
     Chunks(Chunks),
     Over,
 }
 
 impl Relay {
     /// Relays a call whose client asked for events. With `ends`, the last event is always `[DONE]`.
-    pub(super) fn asked(call: Call, tally: UsageTally, request_id: &str, ends: bool) -> Self {
+    pub(super) fn asked(
+        call: RelayedCall,
+        tally: UsageTally,
+        request_id: &str,
+        ends: bool,
+    ) -> Self {
         Self {
             source: AnswerSource::Call(call),
             framer: EventFramer::default(),
@@ -89,7 +94,7 @@ impl Relay {
     }
 
     /// Returns the response once the first event has arrived, or an error.
-    pub(super) async fn respond(mut self) -> Result<Response, Error> {
+    pub(super) async fn respond(mut self) -> Result<Response, GatewayError> {
         let first = match self.next_in_time().await {
             Some(next) => next.transpose()?,
             None => Some(Bytes::from_static(KEEP_ALIVE.as_bytes())),
@@ -128,7 +133,7 @@ impl Relay {
 
     /// Returns the next event; `None` if a client that asked for events should get a comment
     /// meanwhile.
-    async fn next_in_time(&mut self) -> Option<Option<Result<Bytes, Error>>> {
+    async fn next_in_time(&mut self) -> Option<Option<Result<Bytes, GatewayError>>> {
         if !self.is_asked {
             return Some(self.next().await);
         }
@@ -138,7 +143,7 @@ impl Relay {
     }
 
     /// Returns the next event. Cancel-safe: dropping the future loses no data.
-    async fn next(&mut self) -> Option<Result<Bytes, Error>> {
+    async fn next(&mut self) -> Option<Result<Bytes, GatewayError>> {
         loop {
             match &mut self.source {
                 AnswerSource::Over => return None,
@@ -175,7 +180,7 @@ impl Relay {
     }
 
     /// Starts to relay an answer. An unstreamed answer is converted and returned completely.
-    fn take(&mut self, answer: Answer) -> Option<Result<Bytes, Error>> {
+    fn take(&mut self, answer: Answer) -> Option<Result<Bytes, GatewayError>> {
         self.tally.answered(&answer);
         let body = match answer.body {
             service::Body::Stream(chunks) => {
@@ -192,7 +197,11 @@ impl Relay {
                  retry without `stream`"
             );
             let status = StatusCode::BAD_GATEWAY;
-            return Some(Err(Error::new(status, "SERVICE_DOES_NOT_STREAM", message)));
+            return Some(Err(GatewayError::new(
+                status,
+                "SERVICE_DOES_NOT_STREAM",
+                message,
+            )));
         };
         self.tally.reported.read_answer(&body);
         self.is_done = true;
@@ -215,7 +224,7 @@ impl Relay {
     }
 
     /// Returns an error as the last event.
-    fn error_event(&mut self, mut error: Error) -> Bytes {
+    fn error_event(&mut self, mut error: GatewayError) -> Bytes {
         let (request, code) = (&self.request_id, &error.code);
         tracing::warn!(
             request,

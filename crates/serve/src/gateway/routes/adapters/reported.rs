@@ -27,7 +27,7 @@ pub(super) struct ReportedUsage {
 
 /// The parts of an answer that are read.
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct ReportedAnswer<'a> {
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
     /// Some services report the prompt's tokens in the first event, within this field.
@@ -37,7 +37,7 @@ struct Answer<'a> {
 
 /// Usage, under the names that services use for it.
 #[derive(Deserialize)]
-struct Usage {
+struct UsageMembers {
     prompt_tokens: Option<u64>,
     input_tokens: Option<u64>,
     completion_tokens: Option<u64>,
@@ -55,12 +55,13 @@ struct Details {
 impl ReportedUsage {
     /// Reads a whole answer.
     pub(super) fn read_answer(&mut self, answer: &[u8]) {
-        let Ok(answer) = serde_json::from_slice::<Answer<'_>>(answer) else {
+        let Ok(answer) = serde_json::from_slice::<ReportedAnswer<'_>>(answer) else {
             return;
         };
         let inner = answer.message.map(RawValue::get);
         let inner = inner.filter(|message| message.starts_with('{'));
-        let inner = inner.and_then(|message| serde_json::from_str::<Answer<'_>>(message).ok());
+        let inner =
+            inner.and_then(|message| serde_json::from_str::<ReportedAnswer<'_>>(message).ok());
         let usages = [inner.and_then(|inner| inner.usage), answer.usage];
         for usage in usages.into_iter().flatten() {
             self.read(usage.get());
@@ -96,7 +97,7 @@ impl ReportedUsage {
             return;
         }
         // `null` in all events but the last.
-        let Ok(Some(usage)) = serde_json::from_str::<Option<Usage>>(usage) else {
+        let Ok(Some(usage)) = serde_json::from_str::<Option<UsageMembers>>(usage) else {
             return;
         };
         let details = usage.prompt_tokens_details.or(usage.input_tokens_details);

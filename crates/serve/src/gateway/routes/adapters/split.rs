@@ -25,10 +25,10 @@ pub(super) struct ModelId {
 /// The members of a body, with their positions.
 pub(super) struct BodyFields<'a> {
     text: &'a str,
-    members: Vec<Member<'a>>,
+    members: Vec<BodyMember<'a>>,
 }
 
-struct Member<'a> {
+struct BodyMember<'a> {
     key: String,
     value: &'a RawValue,
     /// From the first character of the key to the last of the value.
@@ -175,20 +175,20 @@ impl<'a> BodyFields<'a> {
         Err(Refusal::at(place, message))
     }
 
-    fn member(&self, key: &str) -> Option<&Member<'a>> {
+    fn member(&self, key: &str) -> Option<&BodyMember<'a>> {
         self.members.iter().find(|member| member.key == key)
     }
 }
 
 /// Locates the members of an object in its text.
-fn located<'a>(text: &'a str, members: Object<'a>) -> Vec<Member<'a>> {
+fn located<'a>(text: &'a str, members: Object<'a>) -> Vec<BodyMember<'a>> {
     let mut from = 0;
     let members = members.into_iter().map(|(key, value)| {
         // Only space and a comma separate two members, so the next quote begins a key.
         let key_at = text[from..].find('"').map_or(from, |at| from + at);
         let end = start(text, value) + value.get().len();
         from = end;
-        Member {
+        BodyMember {
             key,
             value,
             whole: key_at..end,

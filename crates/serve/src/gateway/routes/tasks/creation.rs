@@ -13,18 +13,18 @@ use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::gateway::Gateway;
 use crate::gateway::body::LARGE_BODY_BYTES;
-use crate::gateway::error::Error;
+use crate::gateway::error::GatewayError;
 use crate::gateway::form::{PendingTask, PredictCall};
 use crate::gateway::observe::CreatedTask;
-use crate::service::{Kind, OutOfBodyMemory, Request, Service};
-use crate::task::{Content, EnqueueError, Idempotency, NewTask, OnCrash, TaskId};
+use crate::service::{OutOfBodyMemory, Request, Service, ServiceKind};
+use crate::task::{EnqueueError, Idempotency, NewTask, OnCrash, StoredContent, TaskId};
 
 /// Checks a request and stores it as a task.
 pub(super) async fn enqueue(
     gateway: &Gateway,
     mut call: PredictCall,
     coming: PendingTask,
-) -> Result<Response, Error> {
+) -> Result<Response, GatewayError> {
     let (id, caller) = (coming.id, call.caller);
     let was_stored = coming.stored.is_some();
     let made = match check(gateway, &mut call, id, coming.stored.as_ref()).await {
@@ -33,7 +33,7 @@ pub(super) async fn enqueue(
     };
     let accepted = match made {
         Ok(new) => {
-            let in_blob = matches!(new.task.body, Content::Blob { .. });
+            let in_blob = matches!(new.task.body, StoredContent::Blob { .. });
             let accepted = accept(gateway, caller, new).await;
             if in_blob && !matches!(&accepted, Ok(accepted) if *accepted == id) {
                 gateway.blobs.delete_body(id).await;
@@ -59,7 +59,11 @@ struct CheckedTask {
     is_counted: bool,
 }
 
-async fn accept(gateway: &Gateway, caller: AccountId, new: CheckedTask) -> Result<TaskId, Error> {
+async fn accept(
+    gateway: &Gateway,
+    caller: AccountId,
+    new: CheckedTask,
+) -> Result<TaskId, GatewayError> {
     let refusal = |error| gateway.refusal(caller, error);
     let mut limit = gateway.limit(caller).map_err(refusal)?;
     if new.is_counted {
@@ -89,13 +93,14 @@ async fn check(
     gateway: &Gateway,
     call: &mut PredictCall,
     id: TaskId,
-    stored: Option<&Content>,
-) -> Result<(), Error> {
+    stored: Option<&StoredContent>,
+) -> Result<(), GatewayError> {
     let Some(content) = stored else {
         call.service.prepare(&call.request).await?;
         return Ok(());
     };
-    let is_passed_on = matches!(call.service.kind, Kind::Proxy(_)) && call.request.config.is_none();
+    let is_passed_on =
+        matches!(call.service.kind, ServiceKind::Proxy(_)) && call.request.config.is_none();
     if is_passed_on {
         return Ok(());
     }
@@ -121,7 +126,7 @@ async fn new_task(
     gateway: &Gateway,
     call: PredictCall,
     coming: PendingTask,
-) -> Result<CheckedTask, Error> {
+) -> Result<CheckedTask, GatewayError> {
     let PredictCall {
         service,
         caller,
@@ -158,14 +163,14 @@ async fn new_task(
 
 /// Returns the fingerprint that two requests share if they are equal. A large body counts by its
 /// own hash, since it may be in the blob store already.
-fn fingerprint(service: &Service, request: &Request, stored: Option<&Content>) -> [u8; 32] {
+fn fingerprint(service: &Service, request: &Request, stored: Option<&StoredContent>) -> [u8; 32] {
     let mut hash = Sha256::new();
     let config = request.config.as_deref().map(str::as_bytes);
     let data_type = request.data_type.as_deref().map(str::as_bytes);
     let own: [u8; 32];
     let body = match stored {
-        Some(Content::Blob { sha256, .. }) => &sha256[..],
-        Some(Content::Inline(body)) => body,
+        Some(StoredContent::Blob { sha256, .. }) => &sha256[..],
+        Some(StoredContent::Inline(body)) => body,
         None if request.body.len() > LARGE_BODY_BYTES => {
             own = Sha256::digest(&request.body).into();
             &own

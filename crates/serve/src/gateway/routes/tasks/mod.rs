@@ -15,16 +15,16 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::Gateway;
 use super::super::auth::Caller;
-use super::super::error::Error;
+use super::super::error::GatewayError;
 use super::super::extract::{InPath, InQuery, digits};
 use super::super::form::{JsonForm, RawForm, StringForm, TaskRequest};
-use super::super::stopping::Stage;
-use super::operation::{BodySchema, Operation};
+use super::super::stopping::ShutdownStage;
+use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use super::predict::of_forms;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
-use crate::task::{BlobError, Deletion, Outcome, Status, Task, TaskId};
+use crate::task::{BlobError, Deletion, Status, Task, TaskId, TaskOutcome};
 
 /// Header with the position of a waiting task in its account's queue, from 1.
 const QUEUE_POSITION: HeaderName = HeaderName::from_static("x-queue-position");
@@ -40,17 +40,17 @@ const MAX_LISTED_TASKS: usize = 1000;
 pub(super) fn routes() -> Routes {
     let one = "/account/{account}/async/task/{task}";
     let creations = [
-        Operation::post(
+        RouteOperation::post(
             "/account/{account}/model/{model}/async/predict",
             "createTask",
             create::<RawForm>,
         ),
-        Operation::post(
+        RouteOperation::post(
             "/account/{account}/model/{model}/async/predict-with-config",
             "createTaskWithConfig",
             create::<JsonForm>,
         ),
-        Operation::post(
+        RouteOperation::post(
             "/account/{account}/model/{model}/async/predict-with-config-v2",
             "createTaskWithConfigV2",
             create::<StringForm>,
@@ -62,7 +62,7 @@ pub(super) fn routes() -> Routes {
             .fails("The task could not be stored")
     });
     let operations = [
-        Operation::get("/account/{account}/async/task", "listTasks", list)
+        RouteOperation::get("/account/{account}/async/task", "listTasks", list)
             .about("List the account's tasks, newest first.")
             .named::<String>(
                 "account",
@@ -71,7 +71,7 @@ pub(super) fn routes() -> Routes {
             .with::<ListParameters>()
             .answers("Tasks", BodySchema::list::<AsyncTaskData>())
             .fails("The tasks could not be read"),
-        Operation::get(one, "taskStatus", status)
+        RouteOperation::get(one, "taskStatus", status)
             .about("Read the status of a task.")
             .with::<TaskPath>()
             .with::<WaitParameters>()
@@ -81,13 +81,13 @@ pub(super) fn routes() -> Routes {
                 BodySchema::of::<AsyncTaskData>(),
             )
             .fails("The task could not be read"),
-        Operation::delete(one, "deleteTask", delete)
+        RouteOperation::delete(one, "deleteTask", delete)
             .about("Delete a finished task and its result.")
             .with::<TaskPath>()
             .succeeds("The task is deleted")
             .refuses("The request was refused: 409 for a task that waits or runs")
             .breaks("The task could not be deleted"),
-        Operation::get(
+        RouteOperation::get(
             "/account/{account}/async/task/{task}/response",
             "taskResult",
             result,
@@ -99,7 +99,7 @@ pub(super) fn routes() -> Routes {
         .responds("204", "The task is not finished yet", [])
         .refuses("The request was refused, or the task failed with this status")
         .breaks("The task failed with this status, or could not be read"),
-        Operation::post(
+        RouteOperation::post(
             "/account/{account}/async/task/{task}/cancel",
             "cancelTask",
             cancel,
@@ -123,7 +123,7 @@ struct AsyncTaskData {
     /// Number of the account on whose behalf the task was created.
     caller_id: i64,
     /// State of the task.
-    #[schema(value_type = TaskStatus)]
+    #[schema(value_type = TaskState)]
     status: &'static str,
     /// Creation time, Unix timestamp in milliseconds.
     created_at: i64,
@@ -135,7 +135,8 @@ struct AsyncTaskData {
 /// The state of a task.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
-enum TaskStatus {
+#[schema(as = TaskStatus)]
+enum TaskState {
     Queued,
     Processing,
     Completed,
@@ -168,7 +169,7 @@ struct WaitParameters {
 struct ListParameters {
     /// Only tasks in this state.
     #[param(nullable = false)]
-    status: Option<TaskStatus>,
+    status: Option<TaskState>,
     /// Only tasks older than this one.
     #[param(
         nullable = false,
@@ -196,7 +197,7 @@ impl AsyncTaskData {
 async fn create<F>(
     State(gateway): State<Arc<Gateway>>,
     TaskRequest { call, coming, .. }: TaskRequest<F>,
-) -> Result<Response, Error> {
+) -> Result<Response, GatewayError> {
     creation::enqueue(&gateway, call, coming).await
 }
 
@@ -204,8 +205,8 @@ async fn status(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<TaskPath>,
-    wait: Result<InQuery<WaitParameters>, Error>,
-) -> Result<Response, Error> {
+    wait: Result<InQuery<WaitParameters>, GatewayError>,
+) -> Result<Response, GatewayError> {
     let task = read(&gateway, caller, &path, wait).await?;
     let mut response = axum::Json(AsyncTaskData::of(&task)).into_response();
     if task.status == Status::Queued
@@ -222,24 +223,24 @@ async fn result(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(path): InPath<TaskPath>,
-    wait: Result<InQuery<WaitParameters>, Error>,
-) -> Result<Response, Error> {
+    wait: Result<InQuery<WaitParameters>, GatewayError>,
+) -> Result<Response, GatewayError> {
     let task = read(&gateway, caller, &path, wait).await?;
     let id = &path.task;
     let gone = || {
         let message = format!("the result of task `{id}` has expired");
-        Error::new(StatusCode::NOT_FOUND, "ASYNC_RESPONSE_HAS_EXPIRED", message)
+        GatewayError::new(StatusCode::NOT_FOUND, "ASYNC_RESPONSE_HAS_EXPIRED", message)
     };
     match task.outcome {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
-        Some(Outcome::Expired) => Err(gone()),
-        Some(Outcome::Failed(failure)) => Err(Error::of_failure(failure)),
-        Some(Outcome::CanceledByUser) => Err(Error::new(
+        Some(TaskOutcome::Expired) => Err(gone()),
+        Some(TaskOutcome::Failed(failure)) => Err(GatewayError::of_failure(failure)),
+        Some(TaskOutcome::CanceledByUser) => Err(GatewayError::new(
             StatusCode::NOT_FOUND,
             "ASYNC_TASK_CANCELED",
             format!("task `{id}` was canceled by its user"),
         )),
-        Some(Outcome::Answer {
+        Some(TaskOutcome::Answer {
             content,
             media_type,
             attempt,
@@ -275,7 +276,7 @@ async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(TaskPath { account, task: id }): InPath<TaskPath>,
-) -> Result<StatusCode, Error> {
+) -> Result<StatusCode, GatewayError> {
     let own = caller.require_own(Permission::Write, &gateway, &account)?;
     let task = find(&gateway, own, &id).await?;
     gateway.store.cancel(task.id, Timestamp::now()).await?;
@@ -289,7 +290,7 @@ async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(TaskPath { account, task: id }): InPath<TaskPath>,
-) -> Result<StatusCode, Error> {
+) -> Result<StatusCode, GatewayError> {
     let own = caller.require_own(Permission::Write, &gateway, &account)?;
     let task = find(&gateway, own, &id).await?;
     match gateway.store.delete(task.id).await? {
@@ -299,11 +300,11 @@ async fn delete(
             }
             Ok(StatusCode::OK)
         }
-        Deletion::Unfinished => Err(Error::conflict(
+        Deletion::Unfinished => Err(GatewayError::conflict(
             "ASYNC_TASK_IS_NOT_FINISHED",
             format!("task `{id}` has not ended; cancel it first (POST …/async/task/{id}/cancel)"),
         )),
-        Deletion::Unknown => Err(Error::no_entity("task", &id)),
+        Deletion::Unknown => Err(GatewayError::no_entity("task", &id)),
     }
 }
 
@@ -311,46 +312,46 @@ async fn list(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
     InPath(account): InPath<String>,
-    parameters: Result<InQuery<ListParameters>, Error>,
-) -> Result<axum::Json<Vec<AsyncTaskData>>, Error> {
+    parameters: Result<InQuery<ListParameters>, GatewayError>,
+) -> Result<axum::Json<Vec<AsyncTaskData>>, GatewayError> {
     let own = caller.require_own(Permission::Read, &gateway, &account)?;
     let InQuery(parameters) = parameters?;
     let before = match &parameters.before {
         None => None,
         Some(text) => Some(text.parse().map_err(|_| {
-            Error::bad_request(format!("invalid task id `{text}`")).with("place", "before")
+            GatewayError::bad_request(format!("invalid task id `{text}`")).with("place", "before")
         })?),
     };
     let limit = parameters.limit.unwrap_or(DEFAULT_LISTED_TASKS);
     if !(1..=MAX_LISTED_TASKS).contains(&limit) {
         let message = format!("`limit` is {limit}; it must be 1 to {MAX_LISTED_TASKS}");
-        return Err(Error::bad_request(message).with("place", "limit"));
+        return Err(GatewayError::bad_request(message).with("place", "limit"));
     }
     let status = parameters.status.map(Status::from);
     let tasks = gateway.store.list(own, status, before, limit).await?;
     Ok(axum::Json(tasks.iter().map(AsyncTaskData::of).collect()))
 }
 
-impl From<TaskStatus> for Status {
-    fn from(status: TaskStatus) -> Self {
+impl From<TaskState> for Status {
+    fn from(status: TaskState) -> Self {
         match status {
-            TaskStatus::Queued => Self::Queued,
-            TaskStatus::Processing => Self::Processing,
-            TaskStatus::Completed => Self::Completed,
-            TaskStatus::Canceled => Self::Canceled,
+            TaskState::Queued => Self::Queued,
+            TaskState::Processing => Self::Processing,
+            TaskState::Completed => Self::Completed,
+            TaskState::Canceled => Self::Canceled,
         }
     }
 }
 
 /// Finds a task of the account.
-async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Task, Error> {
-    let unknown = || Error::no_entity("task", id);
+async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Task, GatewayError> {
+    let unknown = || GatewayError::no_entity("task", id);
     let parsed: TaskId = id.parse().map_err(|_| unknown())?;
     let task = gateway.store.get(parsed).await?.ok_or_else(unknown)?;
     if task.caller == own {
         Ok(task)
     } else {
-        Err(Error::another_account())
+        Err(GatewayError::another_account())
     }
 }
 
@@ -359,8 +360,8 @@ async fn read(
     gateway: &Gateway,
     caller: Caller,
     path: &TaskPath,
-    parameters: Result<InQuery<WaitParameters>, Error>,
-) -> Result<Task, Error> {
+    parameters: Result<InQuery<WaitParameters>, GatewayError>,
+) -> Result<Task, GatewayError> {
     let own = caller.require_own(Permission::Read, gateway, &path.account)?;
     let id = &path.task;
     let wait = match &parameters {
@@ -376,13 +377,13 @@ async fn read(
     let task = find(gateway, own, id).await?;
     if wait > MAX_WAIT_SECONDS {
         let message = format!("`wait` is {wait}; it must be 0 to {MAX_WAIT_SECONDS} seconds");
-        return Err(Error::bad_request(message).with("place", "wait"));
+        return Err(GatewayError::bad_request(message).with("place", "wait"));
     }
     if task.status.is_final() {
         return Ok(task);
     }
     let waiter = gateway.waiters.wait_for(task.id);
-    let stopping = gateway.stopping.reached(Stage::Draining);
+    let stopping = gateway.stopping.reached(ShutdownStage::Draining);
     tokio::pin!(stopping);
     loop {
         // Subscribe before reading, so that no end is missed in between.
@@ -400,9 +401,9 @@ async fn read(
     }
 }
 
-fn unreadable(error: BlobError) -> Error {
+fn unreadable(error: BlobError) -> GatewayError {
     match error {
-        BlobError::Lost | BlobError::Corrupt => Error::new(
+        BlobError::Lost | BlobError::Corrupt => GatewayError::new(
             StatusCode::NOT_FOUND,
             "ASYNC_RESPONSE_IS_CORRUPTED",
             "the stored result of the task could not be read",
