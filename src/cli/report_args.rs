@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::exit::Failure;
 use super::output;
@@ -13,27 +13,27 @@ use pkgtool_base::diagnostic::Report;
 use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
 use pkgtool_base::package::Roots;
 
-/// A report format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ReportFormatArg {
-    /// Source snippets with the offending text underlined
-    Human,
-    /// One JSON document
-    Json,
-    /// SARIF 2.1.0
-    Sarif,
-    /// GitHub Actions annotations
-    Github,
-    /// JUnit XML
-    Junit,
-    /// One finding per line: path:line:column: severity code message
-    Concise,
-    /// Findings grouped by their cause
-    Grouped,
-    /// GitLab Code Quality report
-    Gitlab,
-    /// Reviewdog Diagnostic Format, with fixes as suggestions
-    Rdjson,
+/// Parses the name of a report format.
+pub(super) fn format_parser() -> impl TypedValueParser<Value = ReportFormat> {
+    let values =
+        ReportFormat::ALL.map(|format| PossibleValue::new(format.name()).help(help(format)));
+    PossibleValuesParser::new(values)
+        .map(|name| ReportFormat::from_name(&name).expect("only names of formats are possible"))
+}
+
+/// Describes a format in the help.
+fn help(format: ReportFormat) -> &'static str {
+    match format {
+        ReportFormat::Human => "Source snippets with the offending text underlined",
+        ReportFormat::Json => "One JSON document",
+        ReportFormat::Sarif => "SARIF 2.1.0",
+        ReportFormat::Github => "GitHub Actions annotations",
+        ReportFormat::Junit => "JUnit XML",
+        ReportFormat::Concise => "One finding per line: path:line:column: severity code message",
+        ReportFormat::Grouped => "Findings grouped by their cause",
+        ReportFormat::Gitlab => "GitLab Code Quality report",
+        ReportFormat::Rdjson => "Reviewdog Diagnostic ReportFormat, with fixes as suggestions",
+    }
 }
 
 /// The file name that means standard output.
@@ -41,7 +41,7 @@ const STDOUT: &str = "-";
 
 /// Returns whether a report goes to standard output, so that nothing else may be written there. At
 /// most one report may.
-pub(super) fn take_stdout(targets: &[(ReportFormatArg, PathBuf)]) -> Result<bool, Failure> {
+pub(super) fn take_stdout(targets: &[(ReportFormat, PathBuf)]) -> Result<bool, Failure> {
     let count = targets
         .iter()
         .filter(|(_, path)| path.as_os_str() == STDOUT)
@@ -80,20 +80,20 @@ pub(super) fn machine_paths(report: &Report, root: Option<&Path>) -> BTreeMap<St
 
 /// Writes a report to each file, in its format.
 pub(super) fn write(
-    targets: &[(ReportFormatArg, PathBuf)],
+    targets: &[(ReportFormat, PathBuf)],
     report: &Report,
     style: &ReportStyle<'_>,
 ) -> Result<(), Failure> {
     for (format, path) in targets {
         if path.as_os_str() == STDOUT {
             let mut out = output::stdout();
-            format.format().render(report, style, &mut out)?;
+            format.render(report, style, &mut out)?;
             out.flush()?;
             continue;
         }
         let write = || {
             let mut file = BufWriter::new(File::create(path)?);
-            format.format().render(report, style, &mut file)?;
+            format.render(report, style, &mut file)?;
             file.flush()
         };
         write().map_err(|error| {
@@ -106,38 +106,21 @@ pub(super) fn write(
     Ok(())
 }
 
-impl ReportFormatArg {
-    /// Returns whether paths are shown as the user wrote them: in formats for people, and in the
-    /// tool's own JSON.
-    pub(super) fn keeps_paths(self) -> bool {
-        matches!(
-            self,
-            Self::Human | Self::Json | Self::Concise | Self::Grouped
-        )
-    }
-
-    /// Returns the renderer of this format.
-    pub(super) fn format(self) -> ReportFormat {
-        match self {
-            Self::Human => ReportFormat::Human,
-            Self::Json => ReportFormat::Json,
-            Self::Sarif => ReportFormat::Sarif,
-            Self::Github => ReportFormat::Github,
-            Self::Junit => ReportFormat::Junit,
-            Self::Concise => ReportFormat::Concise,
-            Self::Grouped => ReportFormat::Grouped,
-            Self::Gitlab => ReportFormat::Gitlab,
-            Self::Rdjson => ReportFormat::Rdjson,
-        }
-    }
+/// Returns whether a format shows paths as the user wrote them: formats for people, and the tool's
+/// own JSON.
+pub(super) fn keeps_paths(format: ReportFormat) -> bool {
+    matches!(
+        format,
+        ReportFormat::Human | ReportFormat::Json | ReportFormat::Concise | ReportFormat::Grouped
+    )
 }
 
 /// Parses `FORMAT=FILE`.
-pub(super) fn parse(text: &str) -> Result<(ReportFormatArg, PathBuf), String> {
+pub(super) fn parse(text: &str) -> Result<(ReportFormat, PathBuf), String> {
     let (format, path) = text
         .split_once('=')
         .ok_or("expected FORMAT=FILE, for example sarif=findings.sarif")?;
-    let format = ReportFormatArg::from_str(format, false).map_err(|_| {
+    let format = ReportFormat::from_name(format).ok_or_else(|| {
         let known = ReportFormat::ALL.map(ReportFormat::name).join(", ");
         format!("unknown format `{format}`: expected one of {known}")
     })?;

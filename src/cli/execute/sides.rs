@@ -1,7 +1,7 @@
 //! The sides of `bench` and `compare`: every combination of paths, precisions, backends and
 //! engines, each with a label. All sides run on the same inputs.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -11,6 +11,8 @@ use crate::cli::exit::Failure;
 use crate::cli::output;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::text::defuse_line;
+use pkgtool_engine::ByteSums;
+use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::{Candidate, StartRequest, Started};
 use pkgtool_engine::tensor::input::{InputArgs, JointModel, JointSignature};
@@ -109,9 +111,54 @@ fn each_or_none<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option
     list.iter().map(|item| Some(view(item))).collect()
 }
 
+/// How a side runs, for reports.
+#[derive(Debug, Serialize)]
+pub(super) struct ExecutionSideEngine {
+    engine: &'static str,
+    provider: &'static str,
+    fallback: bool,
+    /// A remark if an engine computes the program by its own interpretation instead of its
+    /// backend's.
+    pub(super) reading: Option<String>,
+    /// How products of 8-bit numbers are summed, if the model has any.
+    pub(super) byte_sums: Option<ByteSums>,
+    /// Sandbox of the worker process.
+    sandbox: Option<Sandbox>,
+}
+
+impl ExecutionSideEngine {
+    /// Creates the description of a running side.
+    pub(super) fn of(side: &ExecutionSide, started: &Started) -> Self {
+        Self {
+            engine: started.candidate.engine,
+            provider: started.candidate.provider.name(),
+            fallback: started.candidate.fallback,
+            reading: side.reading(started),
+            byte_sums: started.placement.byte_sums,
+            sandbox: started.sandbox.clone(),
+        }
+    }
+
+    /// Formats engine and provider, such as `tract (cpu)`.
+    pub(super) fn on(&self) -> String {
+        format!("{} ({})", self.engine, self.provider)
+    }
+
+    /// Writes the remarks on how the side computes, one per line.
+    pub(super) fn write_remarks(&self, text: &mut String) -> fmt::Result {
+        if let Some(reading) = &self.reading {
+            writeln!(text, "   {reading}")?;
+        }
+        if let Some(sums) = self.byte_sums {
+            writeln!(text, "   {sums}")?;
+        }
+        Ok(())
+    }
+}
+
 impl ExecutionSide {
     /// Returns a remark if an engine computes the program by its own interpretation.
-    pub(super) fn reading(&self, started: &Started) -> Option<String> {
+    fn reading(&self, started: &Started) -> Option<String> {
         let selection = &self.selection;
         let reading = started
             .candidate

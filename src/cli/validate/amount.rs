@@ -4,9 +4,9 @@ use std::io::Write;
 
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::cli::report_args::ReportFormatArg;
+use crate::cli::report_args::keeps_paths;
 use pkgtool_base::diagnostic::Report;
-use pkgtool_base::diagnostic::render::{ReportStyle, statistics, statistics_json};
+use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle, statistics, statistics_json};
 
 /// Options for the size of the report.
 #[derive(Debug, clap::Args)]
@@ -24,9 +24,9 @@ pub(super) struct AmountArgs {
 
 impl AmountArgs {
     /// Returns whether to print statistics. Fails if the format does not support them.
-    pub(super) fn statistics(&self, format: ReportFormatArg) -> Result<bool, Failure> {
-        if self.statistics && !format.keeps_paths() {
-            let name = format.format().name();
+    pub(super) fn statistics(&self, format: ReportFormat) -> Result<bool, Failure> {
+        if self.statistics && !keeps_paths(format) {
+            let name = format.name();
             return Err(Failure::Other(format!(
                 "--statistics does not support --format {name}: use human, concise, grouped or json"
             )));
@@ -57,12 +57,12 @@ impl AmountArgs {
 /// Writes the statistics.
 pub(super) fn print(
     report: &Report,
-    format: ReportFormatArg,
+    format: ReportFormat,
     style: &ReportStyle<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match format {
-        ReportFormatArg::Json => statistics_json(report, out)?,
+        ReportFormat::Json => statistics_json(report, out)?,
         _ => statistics(report, style, out)?,
     }
     Ok(())

@@ -19,7 +19,7 @@ use super::far::{self, Far};
 use super::fix;
 use super::output;
 use super::policy_args::PolicyArgs;
-use super::report_args::{self, ReportFormatArg};
+use super::report_args;
 use amount::AmountArgs;
 use changed::GitArgs;
 use pkgtool_base::diagnostic::render::{ReportFormat, ReportStyle};
@@ -50,13 +50,13 @@ pub(super) struct ValidateArgs {
     paths: Vec<PathBuf>,
 
     /// Output format of the findings
-    #[arg(long, value_enum, default_value_t = ReportFormatArg::Human)]
-    format: ReportFormatArg,
+    #[arg(long, value_parser = report_args::format_parser(), default_value = ReportFormat::Human.name())]
+    format: ReportFormat,
 
     /// Also write a report to a file; may be given several times. With `-` as FILE it goes to
     /// standard output, in place of the usual output
     #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
-    reports: Vec<(ReportFormatArg, PathBuf)>,
+    reports: Vec<(ReportFormat, PathBuf)>,
 
     /// Precision list to check against, instead of a precisions.json at the root of the validated
     /// tree or the built-in list
@@ -321,7 +321,7 @@ impl ValidateArgs {
         };
         let rules = validate::rule_metas();
         let mut out = output::stdout();
-        let format = self.format.format();
+        let format = self.format;
         let is_for_people = matches!(format, ReportFormat::Human | ReportFormat::Grouped);
         if !(report.files.is_empty() && is_for_people) {
             let paths = self.machine_paths(report, policy);
@@ -349,7 +349,7 @@ impl ValidateArgs {
 
     fn machine_paths(&self, report: &Report, policy: &Policy) -> BTreeMap<String, String> {
         let mut formats = self.reports.iter().map(|(format, _)| *format);
-        if self.format.keeps_paths() && formats.all(ReportFormatArg::keeps_paths) {
+        if report_args::keeps_paths(self.format) && formats.all(report_args::keeps_paths) {
             return BTreeMap::new();
         }
         let settled = PolicyArgs::root(policy, &self.paths);

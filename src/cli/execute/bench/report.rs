@@ -4,14 +4,12 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::super::sides::{ExecutionSide, GivenInput};
+use super::super::sides::{ExecutionSide, ExecutionSideEngine, GivenInput};
 use crate::cli::report::CommandReport;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_engine::ByteSums;
 use pkgtool_engine::runtime::machine::Machine;
 use pkgtool_engine::runtime::measure::{Amount, MeasurePlan, Series};
-use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::statistics::{Ratio, Times};
 use pkgtool_engine::runtime::target::Started;
 
@@ -43,16 +41,8 @@ pub(super) struct SeriesReport {
     backend: Option<&'static str>,
     component: Option<String>,
     method: String,
-    engine: &'static str,
-    provider: &'static str,
-    fallback: bool,
-    /// A remark if an engine computes the program by its own interpretation instead of its
-    /// backend's.
-    reading: Option<String>,
-    /// How products of 8-bit numbers are summed, if the model has any.
-    byte_sums: Option<ByteSums>,
-    /// Sandbox of the worker process.
-    sandbox: Option<Sandbox>,
+    #[serde(flatten)]
+    engine: ExecutionSideEngine,
     /// The inputs of the runs.
     pub(super) inputs: Vec<GivenInput>,
     /// Load time of the model, in milliseconds.
@@ -89,12 +79,7 @@ impl SeriesReport {
             backend: started.backend.map(pkgtool_base::package::Backend::name),
             component: variant.and_then(|variant| variant.component.clone()),
             method: side.selection.signature.method.clone(),
-            engine: started.candidate.engine,
-            provider: started.candidate.provider.name(),
-            fallback: started.candidate.fallback,
-            reading: side.reading(started),
-            byte_sums: started.placement.byte_sums,
-            sandbox: started.sandbox.clone(),
+            engine: ExecutionSideEngine::of(side, started),
             inputs: Vec::new(),
             load_ms: milliseconds(started.load_time),
             first_run_ms: milliseconds(started.first_answer.time),
@@ -114,12 +99,7 @@ impl CommandReport for BenchReport {
         writeln!(text, "{}", self.conditions())?;
         for (place, series) in self.series.iter().enumerate() {
             writeln!(text, "{}  {}", place + 1, defuse_line(&series.label))?;
-            if let Some(reading) = &series.reading {
-                writeln!(text, "   {reading}")?;
-            }
-            if let Some(sums) = series.byte_sums {
-                writeln!(text, "   {sums}")?;
-            }
+            series.engine.write_remarks(text)?;
             writeln!(text, "   on {}", GivenInput::line(&series.inputs))?;
         }
         let head = [

@@ -15,12 +15,13 @@ use std::path::PathBuf;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::super::report::{self as reports, CommandReport};
-use super::super::report_args::{self, ReportFormatArg};
+use super::super::report_args;
 use super::input_args::InputOptions;
 use super::sides::{ExecutionSide, SideArgs};
 use super::target_args::TargetArgs;
 use findings::FindingLocation;
 use pair::{SideStarter, compare_sides};
+use pkgtool_base::diagnostic::render::ReportFormat;
 use pkgtool_base::diagnostic::{Report as Findings, book};
 use sweep::SizeSweep;
 use tolerance_args::ToleranceArgs;
@@ -97,7 +98,7 @@ pub(in super::super) struct CompareArgs {
 
     /// Also write the findings to a file; may be given several times
     #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
-    reports: Vec<(ReportFormatArg, PathBuf)>,
+    reports: Vec<(ReportFormat, PathBuf)>,
 
     /// Directory that paths in SARIF, GitHub and JUnit reports are relative to [default: the root
     /// of the checkout that contains the file]

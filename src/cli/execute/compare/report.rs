@@ -4,15 +4,13 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::super::sides::{ExecutionSide, GivenInput};
+use super::super::sides::{ExecutionSide, ExecutionSideEngine, GivenInput};
 use super::cases::InputSet;
 use super::figures::{self, format_figure, format_figures};
 use super::sizes::{SizeResult, SizesReport};
 use crate::cli::report::CommandReport;
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_engine::ByteSums;
 use pkgtool_engine::runtime::precision::Precision;
-use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::tensor::agreement::{Agreement, Tolerances, Violation};
@@ -62,16 +60,8 @@ pub(super) struct SideInfo {
     model: String,
     precision: Option<String>,
     backend: Option<&'static str>,
-    engine: &'static str,
-    provider: &'static str,
-    fallback: bool,
-    /// A remark if an engine computes the program by its own interpretation instead of its
-    /// backend's.
-    pub(super) reading: Option<String>,
-    /// How products of 8-bit numbers are summed, if the model has any.
-    byte_sums: Option<ByteSums>,
-    /// Sandbox of the worker process.
-    sandbox: Option<Sandbox>,
+    #[serde(flatten)]
+    pub(super) engine: ExecutionSideEngine,
 }
 
 #[derive(Debug, Serialize)]
@@ -122,31 +112,24 @@ impl SideInfo {
             model: side.selection.model.display().to_string(),
             precision: variant.and_then(|variant| variant.precision.clone()),
             backend: started.backend.map(pkgtool_base::package::Backend::name),
-            engine: started.candidate.engine,
-            provider: started.candidate.provider.name(),
-            fallback: started.candidate.fallback,
-            reading: side.reading(started),
-            byte_sums: started.placement.byte_sums,
-            sandbox: started.sandbox.clone(),
+            engine: ExecutionSideEngine::of(side, started),
         }
-    }
-}
-
-impl SideInfo {
-    /// Formats engine and provider, such as `tract (cpu)`.
-    pub(super) fn on(&self) -> String {
-        format!("{} ({})", self.engine, self.provider)
     }
 }
 
 /// Returns which sides sum products of 8-bit numbers exactly.
 fn exact_byte_sums(a: &SideInfo, b: &SideInfo) -> Option<&'static str> {
-    Some(match (a.byte_sums?.is_exact(), b.byte_sums?.is_exact()) {
-        (true, true) => "both",
-        (true, false) => "A",
-        (false, true) => "B",
-        (false, false) => "neither",
-    })
+    Some(
+        match (
+            a.engine.byte_sums?.is_exact(),
+            b.engine.byte_sums?.is_exact(),
+        ) {
+            (true, true) => "both",
+            (true, false) => "A",
+            (false, true) => "B",
+            (false, false) => "neither",
+        },
+    )
 }
 
 impl CaseResult {
@@ -234,12 +217,7 @@ impl CommandReport for ComparisonReport {
     fn write(&self, text: &mut String) -> std::fmt::Result {
         for (place, (name, side)) in [("A", &self.a), ("B", &self.b)].into_iter().enumerate() {
             writeln!(text, "{name}  {}", defuse_line(&side.label))?;
-            if let Some(reading) = &side.reading {
-                writeln!(text, "   {reading}")?;
-            }
-            if let Some(sums) = side.byte_sums {
-                writeln!(text, "   {sums}")?;
-            }
+            side.engine.write_remarks(text)?;
             self.shapes(text, place)?;
         }
         let mut table = figures::table("output");

@@ -84,7 +84,7 @@ impl ComparisonDocument {
     /// Returns the remark about an engine's own interpretation of the reference.
     fn reading(&self) -> Option<&str> {
         let reference = self.rows.iter().find_map(ComparisonRow::report)?;
-        reference.a.reading.as_deref()
+        reference.a.engine.reading.as_deref()
     }
 
     /// Returns remarks that several rows share, about the interpretation of programs and the shapes
@@ -103,7 +103,7 @@ impl ComparisonDocument {
             .filter_map(|(place, row)| Some((place + 1, row.report()?)))
             .collect();
         for (place, report) in &reports {
-            if let Some(reading) = &report.b.reading {
+            if let Some(reading) = &report.b.engine.reading {
                 add(reading.clone(), *place);
             }
         }
@@ -157,7 +157,7 @@ fn cells(place: usize, row: &ComparisonRow, nothing: &str) -> Vec<String> {
     let worst = worst.map_or_else(|| FIGURES.map(|_| absent()), format_figures);
     let on = report.map_or_else(
         || row.engine().map_or_else(absent, str::to_owned),
-        |report| report.b.on(),
+        |report| report.b.engine.on(),
     );
     let sets = report.map_or_else(absent, |report| report.compared_cases().to_string());
     let verdict = match &row.outcome {

@@ -5,7 +5,8 @@ mod creation;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -201,13 +202,35 @@ async fn create<F>(
     creation::enqueue(&gateway, call, coming).await
 }
 
+/// The task of the path, in its final state or after the wait that the client asked for.
+struct AwaitedTask {
+    /// Its id as in the path.
+    id: String,
+    task: Task,
+}
+
+impl FromRequestParts<Arc<Gateway>> for AwaitedTask {
+    type Rejection = GatewayError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, Self::Rejection> {
+        let caller = Caller::from_request_parts(parts, gateway).await?;
+        let InPath(path) = InPath::<TaskPath>::from_request_parts(parts, gateway).await?;
+        let wait = InQuery::from_request_parts(parts, gateway).await;
+        let task = read(gateway, caller, &path, wait).await?;
+        Ok(Self {
+            id: path.task,
+            task,
+        })
+    }
+}
+
 async fn status(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    InPath(path): InPath<TaskPath>,
-    wait: Result<InQuery<WaitParameters>, GatewayError>,
+    AwaitedTask { task, .. }: AwaitedTask,
 ) -> Result<Response, GatewayError> {
-    let task = read(&gateway, caller, &path, wait).await?;
     let mut response = axum::Json(AsyncTaskData::of(&task)).into_response();
     if task.status == Status::Queued
         && let Some(before) = gateway.store.place(task.id).await?
@@ -221,12 +244,8 @@ async fn status(
 
 async fn result(
     State(gateway): State<Arc<Gateway>>,
-    caller: Caller,
-    InPath(path): InPath<TaskPath>,
-    wait: Result<InQuery<WaitParameters>, GatewayError>,
+    AwaitedTask { id, task }: AwaitedTask,
 ) -> Result<Response, GatewayError> {
-    let task = read(&gateway, caller, &path, wait).await?;
-    let id = &path.task;
     let gone = || {
         let message = format!("the result of task `{id}` has expired");
         GatewayError::new(StatusCode::NOT_FOUND, "ASYNC_RESPONSE_HAS_EXPIRED", message)
@@ -275,10 +294,9 @@ fn json(answer: Bytes) -> Response {
 async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath(TaskPath { account, task: id }): InPath<TaskPath>,
+    InPath(path): InPath<TaskPath>,
 ) -> Result<StatusCode, GatewayError> {
-    let own = caller.require_own(Permission::Write, &gateway, &account)?;
-    let task = find(&gateway, own, &id).await?;
+    let task = find_to_change(&gateway, caller, &path).await?;
     gateway.store.cancel(task.id, Timestamp::now()).await?;
     if !task.status.is_final() {
         gateway.blobs.delete_body(task.id).await;
@@ -289,10 +307,10 @@ async fn cancel(
 async fn delete(
     State(gateway): State<Arc<Gateway>>,
     caller: Caller,
-    InPath(TaskPath { account, task: id }): InPath<TaskPath>,
+    InPath(path): InPath<TaskPath>,
 ) -> Result<StatusCode, GatewayError> {
-    let own = caller.require_own(Permission::Write, &gateway, &account)?;
-    let task = find(&gateway, own, &id).await?;
+    let task = find_to_change(&gateway, caller, &path).await?;
+    let id = &path.task;
     match gateway.store.delete(task.id).await? {
         Deletion::Done(removed) => {
             for lease in removed.blobs {
@@ -304,7 +322,7 @@ async fn delete(
             "ASYNC_TASK_IS_NOT_FINISHED",
             format!("task `{id}` has not ended; cancel it first (POST …/async/task/{id}/cancel)"),
         )),
-        Deletion::Unknown => Err(GatewayError::no_entity("task", &id)),
+        Deletion::Unknown => Err(GatewayError::no_entity("task", id)),
     }
 }
 
@@ -353,6 +371,16 @@ async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Task, Gatew
     } else {
         Err(GatewayError::another_account())
     }
+}
+
+/// Finds the task of the path, for a caller who may change it.
+async fn find_to_change(
+    gateway: &Gateway,
+    caller: Caller,
+    path: &TaskPath,
+) -> Result<Task, GatewayError> {
+    let own = caller.require_own(Permission::Write, gateway, &path.account)?;
+    find(gateway, own, &path.task).await
 }
 
 /// Reads a task of the account. Waits for its final state as long as the client asked.
