@@ -17,11 +17,14 @@ const MAX_RECORDS: usize = 1 << 17;
 /// Size of a record's header in bytes.
 const HEAD: u64 = 64;
 
+/// Number of operations of each type. Constants are excluded.
+type Counts = BTreeMap<String, u64>;
+
 /// Operation counts and weight records of a program.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    /// Number of operations of each type, by function. Constants are excluded.
-    pub(super) functions: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Operation counts by function.
+    pub(super) functions: BTreeMap<String, Counts>,
     /// Weight records by file path, as the program writes it.
     pub(super) records: BTreeMap<String, Vec<WeightRecord>>,
 }
@@ -45,7 +48,7 @@ impl Operations {
             let field = field?;
             if field.number == 2 {
                 let (name, value) = field.map_entry()?;
-                let mut counts = BTreeMap::new();
+                let mut counts = Counts::new();
                 if let Some(function) = value {
                     operations.function(function, &mut counts)?;
                 }
@@ -64,7 +67,7 @@ impl Operations {
     fn function(
         &mut self,
         message: ProtoMessage<'_>,
-        counts: &mut BTreeMap<String, u64>,
+        counts: &mut Counts,
     ) -> Result<(), FormatError> {
         let (mut opset, mut blocks) = (String::new(), Vec::new());
         for field in message.fields() {
@@ -84,11 +87,7 @@ impl Operations {
         Ok(())
     }
 
-    fn block(
-        &mut self,
-        message: ProtoMessage<'_>,
-        counts: &mut BTreeMap<String, u64>,
-    ) -> Result<(), FormatError> {
+    fn block(&mut self, message: ProtoMessage<'_>, counts: &mut Counts) -> Result<(), FormatError> {
         for field in message.fields() {
             let field = field?;
             if field.number == 3 {
@@ -101,7 +100,7 @@ impl Operations {
     fn operation(
         &mut self,
         message: ProtoMessage<'_>,
-        counts: &mut BTreeMap<String, u64>,
+        counts: &mut Counts,
     ) -> Result<(), FormatError> {
         for field in message.fields() {
             let field = field?;

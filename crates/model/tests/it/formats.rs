@@ -7,7 +7,6 @@ mod converted;
 mod named;
 mod random;
 
-use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -17,6 +16,7 @@ use pkgtool_model::gguf::ggml_type;
 use pkgtool_model::{FORMATS, ModelError, ModelFormat, ModelInfo, TensorInfo, format_of};
 use serde_json::Value;
 
+use crate::counted::Counted;
 use pkgtool_testing::fixture;
 
 const FIXTURES: [(&str, &str); 5] = [
@@ -36,37 +36,13 @@ fn expected() -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// A byte source that counts the bytes read from it.
-struct Counted<'a> {
-    bytes: &'a [u8],
-    read: Cell<u64>,
-}
-
-impl ReadAt for Counted<'_> {
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.read.set(self.read.get() + buffer.len() as u64);
-        self.bytes.read_exact_at(offset, buffer)
-    }
-}
-
 /// Reads bytes as this format. Reads must stay in bounds, and errors must name a place in the file.
 fn inspect(format: &str, bytes: &[u8]) -> Result<ModelInfo, ModelError> {
     let found = FORMATS.iter().find(|known| known.name() == format);
-    let source = Counted {
-        bytes,
-        read: Cell::new(0),
-    };
+    let source = Counted::new(bytes);
     let read = found.expect("a format").inspect(&source);
     let most = 64 * 1024 + 32 * bytes.len() as u64;
-    assert!(
-        source.read.get() <= most,
-        "read {} bytes",
-        source.read.get()
-    );
+    assert!(source.read() <= most, "read {} bytes", source.read());
     if let Err(error) = &read {
         let text = error.to_string();
         assert!(!text.is_empty() && text.len() < 4000, "{text}");

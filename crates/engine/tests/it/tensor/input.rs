@@ -351,6 +351,16 @@ fn archives_with_a_repeated_name_are_refused() {
     assert!(error.contains("the same name"), "{error}");
 }
 
+/// Returns the header of an npy file with `count` elements of type uint8.
+fn npy_header(count: u64) -> Vec<u8> {
+    let text = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({count},), }}\n");
+    let length = u16::try_from(text.len()).expect("the number fits");
+    let mut header = b"\x93NUMPY\x01\x00".to_vec();
+    header.extend(length.to_le_bytes());
+    header.extend(text.as_bytes());
+    header
+}
+
 #[test]
 fn archives_are_not_inflated_on_their_word() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -366,16 +376,8 @@ fn archives_are_not_inflated_on_their_word() {
     let error = fault(&signature, &[&bomb], &[]);
     assert!(error.contains("more bytes follow"), "{error}");
     // A header that declares 100 GiB, and one that declares 8 GiB without any data.
-    for count in ["107374182400", "8589934592"] {
-        let text = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({count},), }}\n");
-        let mut member = b"\x93NUMPY\x01\x00".to_vec();
-        member.extend(
-            u16::try_from(text.len())
-                .expect("the number fits")
-                .to_le_bytes(),
-        );
-        member.extend(text.as_bytes());
-        let claim = archive(&file, &[("x.npy", &member)]);
+    for count in [107_374_182_400, 8_589_934_592] {
+        let claim = archive(&file, &[("x.npy", &npy_header(count))]);
         let error = fault(&signature, &[&claim], &[]);
         assert!(error.contains("input 0 `x`"), "{error}");
     }
@@ -387,14 +389,7 @@ fn archives_that_lie_about_a_size_end_where_they_end() {
     let file = directory.path().join("lie.npz");
     let signature = signature(&[("x", DType::Uint8, Some(vec![symbol("n")]))]);
     let claimed = 4_000_000_000_u32;
-    let text = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({claimed},), }}\n");
-    let mut member = b"\x93NUMPY\x01\x00".to_vec();
-    member.extend(
-        u16::try_from(text.len())
-            .expect("the number fits")
-            .to_le_bytes(),
-    );
-    member.extend(text.as_bytes());
+    let member = npy_header(u64::from(claimed));
     let size = u32::try_from(member.len()).expect("the number fits");
     let lie = archive(&file, &[("x.npy", &member)]);
     let mut bytes = fs::read(&file).expect("the file was written");

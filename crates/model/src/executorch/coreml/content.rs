@@ -75,17 +75,9 @@ fn version(content: &mut PayloadSummary, version: u64) {
 
 /// Adds the metadata about the tools that created the model.
 fn description(content: &mut PayloadSummary, field: &WalkField<'_>) -> Result<(), FormatError> {
-    for field in field.message("description")?.fields() {
-        let field = field?;
-        if field.number != 100 {
-            continue;
-        }
-        for field in field.message("metadata")?.fields() {
-            let field = field?;
-            if field.number != 100 {
-                continue;
-            }
-            let (key, Some(value)) = field.entry()? else {
+    for metadata in field.message("description")?.numbered(100) {
+        for field in metadata?.message("metadata")?.numbered(100) {
+            let (key, Some(value)) = field?.entry()? else {
                 continue;
             };
             let fact = match key.strip_prefix(TOOL_METADATA_PREFIX) {
@@ -114,25 +106,14 @@ impl OperationWalk {
         content: &mut PayloadSummary,
         message: WalkMessage<'_>,
     ) -> Result<(), FormatError> {
-        let mut opset = String::new();
-        for field in message.fields() {
-            let field = field?;
-            match field.number {
-                1 => {
-                    let (name, ty) = named_type(&field)?;
-                    if ty.is_state {
-                        content.states.push(state(name, &ty));
-                    }
-                }
-                2 => opset = field.text()?,
-                _ => {}
-            }
-        }
+        let FunctionHead { inputs, opset } = FunctionHead::read(message)?;
+        let states = inputs.into_iter().filter(|(_, ty)| ty.is_state);
+        content
+            .states
+            .extend(states.map(|(name, ty)| state(name, &ty)));
         let mut is_there = false;
-        for field in message.fields() {
-            let field = field?;
-            if field.number == 3
-                && let (name, Some(block)) = field.entry()?
+        for field in message.numbered(3) {
+            if let (name, Some(block)) = field?.entry()?
                 && name == opset
             {
                 is_there = true;
@@ -157,11 +138,8 @@ impl OperationWalk {
         content: &mut PayloadSummary,
         block: WalkMessage<'_>,
     ) -> Result<(), FormatError> {
-        for field in block.fields() {
-            let field = field?;
-            if field.number == 3 {
-                self.operation(content, field.message("operation")?)?;
-            }
+        for operation in block.numbered(3) {
+            self.operation(content, operation?.message("operation")?)?;
         }
         Ok(())
     }
@@ -171,15 +149,13 @@ impl OperationWalk {
         content: &mut PayloadSummary,
         operation: WalkMessage<'_>,
     ) -> Result<(), FormatError> {
-        let (mut kind, mut results) = (String::new(), Vec::new());
-        for field in operation.fields() {
-            let field = field?;
-            match field.number {
-                1 => kind = field.text()?,
-                3 => results.push(named_type(&field)?),
-                4 => self.block(content, field.message("block")?)?,
-                _ => {}
-            }
+        let OperationHead {
+            kind,
+            mut results,
+            blocks,
+        } = OperationHead::read(operation)?;
+        for block in blocks {
+            self.block(content, block.message("block")?)?;
         }
         if kind == "const" {
             return self.constant(operation, results.pop());
@@ -213,10 +189,8 @@ impl OperationWalk {
         let Some((name, _)) = result else {
             return Ok(());
         };
-        for field in operation.fields() {
-            let field = field?;
-            if field.number == 5
-                && let (key, Some(value)) = field.entry()?
+        for field in operation.numbered(5) {
+            if let (key, Some(value)) = field?.entry()?
                 && key == "val"
             {
                 let operand = operand(&value)?;
@@ -253,12 +227,8 @@ impl OperationWalk {
 
     fn argument(&mut self, argument: &WalkField<'_>) -> Result<Option<Operand>, FormatError> {
         let mut found = None;
-        for field in argument.message("argument")?.fields() {
-            let field = field?;
-            if field.number != 1 {
-                continue;
-            }
-            for field in field.message("binding")?.fields() {
+        for binding in argument.message("argument")?.numbered(1) {
+            for field in binding?.message("binding")?.fields() {
                 let field = field?;
                 match field.number {
                     1 => {
@@ -289,8 +259,57 @@ fn operand(value: &WalkField<'_>) -> Result<Operand, FormatError> {
     Ok(operand)
 }
 
+/// What a function takes.
+pub(super) struct FunctionHead {
+    pub(super) inputs: Vec<(String, Type)>,
+    pub(super) opset: String,
+}
+
+impl FunctionHead {
+    pub(super) fn read(function: WalkMessage<'_>) -> Result<Self, FormatError> {
+        let (mut inputs, mut opset) = (Vec::new(), String::new());
+        for field in function.fields() {
+            let field = field?;
+            match field.number {
+                1 => inputs.push(named_type(&field)?),
+                2 => opset = field.text()?,
+                _ => {}
+            }
+        }
+        Ok(Self { inputs, opset })
+    }
+}
+
+/// What an operation does, without its arguments.
+pub(super) struct OperationHead<'a> {
+    pub(super) kind: String,
+    pub(super) results: Vec<(String, Type)>,
+    /// The bodies of a loop or branch.
+    blocks: Vec<WalkField<'a>>,
+}
+
+impl<'a> OperationHead<'a> {
+    pub(super) fn read(operation: WalkMessage<'a>) -> Result<Self, FormatError> {
+        let (mut kind, mut results, mut blocks) = (String::new(), Vec::new(), Vec::new());
+        for field in operation.fields() {
+            let field = field?;
+            match field.number {
+                1 => kind = field.text()?,
+                3 => results.push(named_type(&field)?),
+                4 => blocks.push(field),
+                _ => {}
+            }
+        }
+        Ok(Self {
+            kind,
+            results,
+            blocks,
+        })
+    }
+}
+
 /// Reads a name with its type.
-pub(super) fn named_type(field: &WalkField<'_>) -> Result<(String, Type), FormatError> {
+fn named_type(field: &WalkField<'_>) -> Result<(String, Type), FormatError> {
     let (mut name, mut found) = (String::new(), Type::default());
     for field in field.message("named type")?.fields() {
         let field = field?;

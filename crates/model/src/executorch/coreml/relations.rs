@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::super::evidence::DimFact;
 use super::super::payload_graph::{MAX_PORTS, PayloadGraph, PayloadShape, Ports, UNKNOWN_SIZE};
 use super::super::storage::ByteRange;
-use super::content::named_type;
+use super::content::{FunctionHead, OperationHead};
 use super::description::{InputSizes, SizeRange, inputs};
 use super::located::{LocatedPackage, ModelPart};
 use super::program::Type;
@@ -148,32 +148,17 @@ impl Values<'_, '_> {
         function: WalkMessage<'_>,
         described: &InputSizes,
     ) -> Result<(), FormatError> {
-        let mut opset = String::new();
-        for field in function.fields() {
-            let field = field?;
-            match field.number {
-                1 => {
-                    let (name, ty) = named_type(&field)?;
-                    if !ty.is_state {
-                        let sizes = described.get(&name).map_or(&[][..], Vec::as_slice);
-                        self.input(name, &ty, sizes);
-                    }
-                }
-                2 => opset = field.text()?,
-                _ => {}
-            }
+        let FunctionHead { inputs, opset } = FunctionHead::read(function)?;
+        for (name, ty) in inputs.into_iter().filter(|(_, ty)| !ty.is_state) {
+            let sizes = described.get(&name).map_or(&[][..], Vec::as_slice);
+            self.input(name, &ty, sizes);
         }
-        for field in function.fields() {
-            let field = field?;
-            if field.number == 3
-                && let (name, Some(block)) = field.entry()?
+        for field in function.numbered(3) {
+            if let (name, Some(block)) = field?.entry()?
                 && name == opset
             {
-                for field in block.message("block")?.fields() {
-                    let field = field?;
-                    if field.number == 3 {
-                        self.operation(&field)?;
-                    }
+                for operation in block.message("block")?.numbered(3) {
+                    self.operation(&operation?)?;
                 }
             }
         }
@@ -221,15 +206,7 @@ impl Values<'_, '_> {
     /// Adds the results of an operation, and the rules between their shapes and its arguments.
     fn operation(&mut self, operation: &WalkField<'_>) -> Result<(), FormatError> {
         let operation = operation.message("operation")?;
-        let (mut kind, mut results) = (String::new(), Vec::new());
-        for field in operation.fields() {
-            let field = field?;
-            match field.number {
-                1 => kind = field.text()?,
-                3 => results.push(named_type(&field)?),
-                _ => {}
-            }
-        }
+        let OperationHead { kind, results, .. } = OperationHead::read(operation)?;
         if kind == "const" || kind.starts_with("constexpr_") {
             return Ok(());
         }
@@ -262,11 +239,8 @@ impl Values<'_, '_> {
             return Ok(());
         }
         let (mut x, mut y) = (None, None);
-        for field in operation.fields() {
-            let field = field?;
-            if field.number == 2
-                && let (key, Some(argument)) = field.entry()?
-            {
+        for field in operation.numbered(2) {
+            if let (key, Some(argument)) = field?.entry()? {
                 match key.as_str() {
                     "x" => x = name_of(&argument)?,
                     "y" => y = name_of(&argument)?,
@@ -304,16 +278,9 @@ impl SizeRange {
 
 /// Returns the name that an argument is bound to; `None` for a value.
 fn name_of(argument: &WalkField<'_>) -> Result<Option<String>, FormatError> {
-    for field in argument.message("argument")?.fields() {
-        let field = field?;
-        if field.number != 1 {
-            continue;
-        }
-        for field in field.message("binding")?.fields() {
-            let field = field?;
-            if field.number == 1 {
-                return field.text().map(Some);
-            }
+    for binding in argument.message("argument")?.numbered(1) {
+        if let Some(name) = binding?.message("binding")?.numbered(1).next() {
+            return name?.text().map(Some);
         }
     }
     Ok(None)

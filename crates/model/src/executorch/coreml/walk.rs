@@ -93,6 +93,16 @@ impl<'a> WalkMessage<'a> {
         })
     }
 
+    /// Iterates over its fields with this number, in order.
+    pub(crate) fn numbered(
+        self,
+        number: u64,
+    ) -> impl Iterator<Item = Result<WalkField<'a>, FormatError>> {
+        let is_other = move |field: &WalkField<'_>| field.number != number;
+        self.fields()
+            .filter(move |field| !field.as_ref().is_ok_and(is_other))
+    }
+
     /// Returns the field at an offset, and the offset of the next one.
     fn next(self, at: u64, end: u64) -> Result<(WalkField<'a>, u64), FormatError> {
         let place = || self.place(at);

@@ -1,8 +1,5 @@
 //! Dimensions inferred from Core ML packages in ExecuTorch payloads, and broken packages.
 
-use std::cell::Cell;
-use std::io;
-
 use pkgtool_base::source::ReadAt;
 use pkgtool_model::FormatError;
 use pkgtool_model::executorch::body::{ByteRange, DelegateBody, MethodBody, ProgramBody};
@@ -13,6 +10,7 @@ use super::package::{
     immediate, inside, message, model, named, operation, payload, ranges, shapes, text, ty,
 };
 use super::{inspect, read};
+use crate::counted::Counted;
 
 /// Returns the signature of a program whose payload is a Core ML package with the bounds `[4, 8]`
 /// for `x` and `y`.
@@ -104,23 +102,6 @@ fn a_package_proves_what_its_description_and_types_say() {
     }
 }
 
-/// A byte source that counts the bytes read from it.
-struct Counted {
-    bytes: Vec<u8>,
-    read: Cell<u64>,
-}
-
-impl ReadAt for Counted {
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.read.set(self.read.get() + buffer.len() as u64);
-        self.bytes.read_exact_at(offset, buffer)
-    }
-}
-
 /// Reads the summary of a payload. The payload also serves as its own named data.
 fn content(source: &dyn ReadAt) -> Result<PayloadSummary, FormatError> {
     let payload = ByteRange {
@@ -151,24 +132,19 @@ fn weights_that_stand_in_the_program_are_stepped_over() {
     let dims = [Some(1 << 11), Some(1 << 10)];
     let weights = immediate("w", &dims, vec![0; 8 << 20]);
     let model = model(None, ty(&dims), vec![weights, relu(&dims)]);
-    let source = Counted {
-        bytes: payload(&model),
-        read: Cell::new(0),
-    };
+    let bytes = payload(&model);
+    let source = Counted::new(&bytes);
     let content = content(&source).expect("a package");
     let weights: Vec<String> = content.weights.keys().map(ToString::to_string).collect();
     assert_eq!(weights, ["float32"]);
     assert_eq!(content.operators.len(), 1);
-    assert!(source.read.get() < 128 << 10, "{} bytes", source.read.get());
+    assert!(source.read() < 128 << 10, "{} bytes", source.read());
     // Inferring dimensions reads only the program part of the package.
-    let bytes = source.bytes;
     let sizes: [&[i32]; 2] = [&[4, 8], &[4, 8]];
-    let source = Counted {
-        bytes: caller_of("CoreMLBackend", bytes, sizes, 1),
-        read: Cell::new(0),
-    };
+    let program = caller_of("CoreMLBackend", bytes, sizes, 1);
+    let source = Counted::new(&program);
     inspect(&source).expect("a program");
-    assert!(source.read.get() < 256 << 10, "{} bytes", source.read.get());
+    assert!(source.read() < 256 << 10, "{} bytes", source.read());
 }
 
 #[test]

@@ -1,30 +1,13 @@
 //! Large ONNX files: the reader skips the data of weights without reading it.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use pkgtool_base::source::{FileSource, ReadAt};
+use pkgtool_base::source::FileSource;
 use pkgtool_model as model;
 
+use crate::counted::Counted;
 use pkgtool_testing::onnx::{head, int, part, typed, value};
-
-/// A byte source that counts the bytes read from it.
-struct Counting<'a> {
-    source: &'a dyn ReadAt,
-    bytes: Cell<u64>,
-}
-
-impl ReadAt for Counting<'_> {
-    fn len(&self) -> u64 {
-        self.source.len()
-    }
-
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.bytes.set(self.bytes.get() + buffer.len() as u64);
-        self.source.read_exact_at(offset, buffer)
-    }
-}
 
 /// Writes a model around `hole` bytes of raw data, without writing the hole itself.
 fn write(file: &mut File, hole: u64) -> io::Result<()> {
@@ -63,11 +46,8 @@ fn weights_are_not_read() {
             .expect("a temporary file");
         write(file.as_file_mut(), hole).expect("room for a sparse file");
         let source = FileSource::open(file.path()).expect("just written");
-        let counting = Counting {
-            source: &source,
-            bytes: Cell::new(0),
-        };
-        let info = model::inspect(file.path(), &counting)
+        let counted = Counted::new(&source);
+        let info = model::inspect(file.path(), &counted)
             .expect("a sound model")
             .expect("claimed by its extension");
         assert_eq!(info.format_version, "IR 10, opset 21");
@@ -75,10 +55,6 @@ fn weights_are_not_read() {
         assert_eq!(info.methods[0].inputs.len(), 1);
         assert_eq!(info.methods[0].outputs[0].name.as_deref(), Some("y"));
         assert_eq!(info.methods[0].operators["MatMul"], 1);
-        assert!(
-            counting.bytes.get() < 20_000,
-            "{} bytes",
-            counting.bytes.get()
-        );
+        assert!(counted.read() < 20_000, "{} bytes", counted.read());
     }
 }
