@@ -46,14 +46,14 @@ Core ML: exported on Linux, never run there. Identifiers and the date that the C
 would make up are replaced by fixed ones, and its map of debug handles is left out.
 """
 
-import logging
-import os
 import shutil
 import sys
-import warnings
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "tests" / "programs"))
+
+from export import fix_chance  # noqa: E402
 
 
 def main(names):
@@ -72,19 +72,6 @@ def main(names):
         REPOSITORIES[name](HERE)
         files = [path for path in (HERE / name).rglob("*") if path.is_file()]
         print(f"{name}: {len(files)} files, {sum(path.stat().st_size for path in files)} bytes")
-
-
-def fix_chance():
-    """One thread, quiet exporters, and a fixed order of sets of strings."""
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, *sys.argv])
-    sys.dont_write_bytecode = True
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.WARNING)
-    import torch
-
-    torch.set_num_threads(1)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ import sys
 import time
 from pathlib import Path
 
+from release import release_build
+
 ROOT = Path(__file__).resolve().parents[2]
 PAYLOADS = ROOT / "tests" / "fixtures" / "payloads"
 BACKENDS = ["coreml", "mlx", "vulkan", "xnnpack"]
@@ -34,9 +36,7 @@ def main():
     parser.add_argument("--directory", type=Path, default=ROOT / "target" / "bench-payloads")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if options.binary is None:
-        subprocess.run(["cargo", "build", "--release", "--locked"], cwd=ROOT, check=True)
-        options.binary = ROOT / "target" / "release" / "pkgtool"
+    options.binary = options.binary or release_build()
     options.directory.mkdir(parents=True, exist_ok=True)
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     print(f"{machine}; medians of {options.runs} runs\n")

@@ -19,7 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from release import release_build
+
 READ = ("coreml", "mlx", "vulkan")
 
 
@@ -33,9 +34,7 @@ def main():
     parser.add_argument("--binary", type=Path, help="instead of a release build made now")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if options.binary is None:
-        subprocess.run(["cargo", "build", "--release", "--locked"], cwd=ROOT, check=True)
-        options.binary = ROOT / "target" / "release" / "pkgtool"
+    options.binary = options.binary or release_build()
     reference = "_xnnpack_fp32.pte"
     paths = sorted(options.directory.glob(f"*{reference}"))
     names = [path.name.removesuffix(reference) for path in paths]

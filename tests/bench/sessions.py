@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ BENCH = ROOT / "tests" / "bench"
 sys.path[:0] = [str(BENCH), str(ROOT / "tests" / "torture")]
 
 from load import LoadError, Target, require_wrk, run, saturate  # noqa: E402
+from release import release_build  # noqa: E402
 from server import Server, ServerError, predict_path  # noqa: E402
 
 RUNTIME = ROOT / "target" / "test-environment" / "ort" / "onnxruntime" / "capi"
@@ -50,9 +50,7 @@ def main():
     parser.add_argument("--binary", type=Path, help="instead of a release build made now")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if options.binary is None:
-        subprocess.run(["cargo", "build", "--release", "--locked"], cwd=ROOT, check=True)
-        options.binary = ROOT / "target" / "release" / "pkgtool"
+    options.binary = options.binary or release_build()
     # The embedded engine is to run the programs, whatever else the machine has.
     os.environ.pop("PKGTOOL_EXECUTORCH_DIR", None)
     os.environ.setdefault("ORT_DYLIB_PATH", str(next(RUNTIME.glob("libonnxruntime.so*"), "")))

@@ -190,18 +190,20 @@ def values(infos, arrays, prefix, directory):
         expected = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
         if array.dtype != expected:
             raise SystemExit(f"{directory.name}: {info.name} is {array.dtype}, not {expected}")
-        file = f"{prefix}_{index}.bin"
         little = array if array.dtype.byteorder != ">" else array.astype(array.dtype.newbyteorder("<"))
-        (directory / file).write_bytes(np.ascontiguousarray(little).tobytes())
-        written.append(
-            {
-                "name": info.name,
-                "dtype": DTYPES[info.type.tensor_type.elem_type],
-                "shape": list(array.shape),
-                "file": file,
-            }
-        )
+        written.append(write_value(info, little, directory, f"{prefix}_{index}.bin"))
     return written
+
+
+def write_value(info, array, directory, file):
+    """Writes the bytes of an input or output; returns its description."""
+    (directory / file).write_bytes(np.ascontiguousarray(array).tobytes())
+    return {
+        "name": info.name,
+        "dtype": DTYPES[info.type.tensor_type.elem_type],
+        "shape": list(array.shape),
+        "file": file,
+    }
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "conformance"))
-from generate import DTYPES, all_nodes  # noqa: E402
+from generate import DTYPES, all_nodes, write_value  # noqa: E402
 
 SETS = 3
 # Larger answers are not kept: cases are many.
@@ -493,16 +493,5 @@ def describe(build, model, inputs, answers, directory, prefix):
 
 
 def values(infos, arrays, prefix, directory):
-    written = []
-    for index, (info, array) in enumerate(zip(infos, arrays)):
-        file = f"{prefix}_{index}.bin"
-        (directory / file).write_bytes(np.ascontiguousarray(array).tobytes())
-        written.append(
-            {
-                "name": info.name,
-                "dtype": DTYPES[info.type.tensor_type.elem_type],
-                "shape": list(array.shape),
-                "file": file,
-            }
-        )
-    return written
+    pairs = enumerate(zip(infos, arrays))
+    return [write_value(info, array, directory, f"{prefix}_{index}.bin") for index, (info, array) in pairs]

@@ -78,15 +78,20 @@ def arithmetic_scalars():
     return portable(operators, (noise(3, 4),))
 
 
+DIVISIONS = {
+    "true": torch.div,
+    "floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "floor_divide": torch.floor_divide,
+    "remainder": torch.remainder,
+    "fmod": torch.fmod,
+}
+
+
 @program
 def division():
     operators = {
-        "true": torch.div,
-        "floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
-        "trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-        "floor_divide": torch.floor_divide,
-        "remainder": torch.remainder,
-        "fmod": torch.fmod,
+        **DIVISIONS,
         "floor_scalar": lambda a, b: torch.div(a, 0.75, rounding_mode="floor"),
         "trunc_scalar": lambda a, b: aten.div.Scalar_mode(a, -0.75, rounding_mode="trunc"),
         "remainder_scalar": lambda a, b: torch.remainder(a, -1.5),
@@ -102,12 +107,7 @@ def division():
 @program
 def division_of_integers():
     operators = {
-        "true": torch.div,
-        "floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
-        "trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-        "floor_divide": torch.floor_divide,
-        "remainder": torch.remainder,
-        "fmod": torch.fmod,
+        **DIVISIONS,
         "floor_scalar": lambda a, b: torch.div(a, 4, rounding_mode="floor"),
         "trunc_scalar": lambda a, b: torch.div(a, -4, rounding_mode="trunc"),
         "remainder_scalar": lambda a, b: torch.remainder(a, -3),

@@ -19,16 +19,11 @@ import torch
 from torch.export import export
 
 DTYPES = {
-    torch.bool: "bool",
-    torch.int8: "int8",
-    torch.int16: "int16",
-    torch.int32: "int32",
-    torch.int64: "int64",
-    torch.uint8: "uint8",
-    torch.float16: "float16",
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.bfloat16: "bfloat16",
+    getattr(torch, name): name
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8"),
+        *("float16", "float32", "float64", "bfloat16"),
+    )
 }
 
 

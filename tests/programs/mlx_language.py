@@ -2,12 +2,11 @@
 
 import torch
 from torch import nn
-from torch.export import Dim
 from torch.nn import functional as F
 
 from harness import Method
 from mlx_networks import FLOAT32, by_hand
-from payload_networks import Network, forward, network, noise
+from payload_networks import LanguageLayers, Network, forward, language, network, noise
 
 
 def turned(x, size, first, neighbours=False, base=500000.0, scale=1.0, freqs=None):
@@ -306,17 +305,11 @@ def mlx_words():
     return by_hand([(x,), (noise(2, 64),)], outputs)
 
 
-class Language(nn.Module):
+class Language(LanguageLayers):
     """A decoder as the exporter for language models takes it, by MLX's own operators for PyTorch."""
 
     def __init__(self):
         super().__init__()
-        self.words = nn.Embedding(12, 16)
-        self.qkv, self.out, self.head = (
-            nn.Linear(16, 32, bias=False),
-            nn.Linear(16, 16),
-            nn.Linear(16, 12),
-        )
         self.norm = nn.RMSNorm(16)
         self.register_buffer("keys", torch.zeros(1, 2, 16, 4))
         self.register_buffer("values", torch.zeros(1, 2, 16, 4))
@@ -339,11 +332,4 @@ class Language(nn.Module):
 def mlx_language():
     import executorch.backends.mlx.custom_ops
 
-    cases = [
-        (torch.randint(0, 12, (1, count)), torch.tensor([place]))
-        for count, place in ((5, 0), (1, 5), (3, 6), (1, 9))
-    ]
-    length = Dim("length", min=1, max=8)
-    return forward(
-        Language(), *cases, dynamic=({1: length}, None), variants=("mlx_fp32",), sequence=True
-    )
+    return language(Language, "mlx_fp32")

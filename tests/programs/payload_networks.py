@@ -650,6 +650,31 @@ def int4_words(module, method):
     return module
 
 
+class LanguageLayers(nn.Module):
+    """The layers of a decoder with 12 words, four heads of queries and two of keys."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(12, 16)
+        self.qkv, self.out, self.head = (
+            nn.Linear(16, 32, bias=False),
+            nn.Linear(16, 16),
+            nn.Linear(16, 12),
+        )
+
+
+def language(decoder, variant):
+    """A decoder (its class) that takes a sequence in four steps."""
+    cases = [
+        (torch.randint(0, 12, (1, count)), torch.tensor([place]))
+        for count, place in ((5, 0), (1, 5), (3, 6), (1, 9))
+    ]
+    length = Dim("length", min=1, max=8)
+    return forward(
+        decoder(), *cases, dynamic=({1: length}, None), variants=(variant,), sequence=True
+    )
+
+
 @network
 def pieces():
     case = (noise(1, 4, 8), torch.tensor([[1, 7, 3]]))

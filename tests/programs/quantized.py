@@ -3,6 +3,7 @@
 import copy
 
 import torch
+from blocks import depthwise, squeeze_and_excitation
 from harness import forward, program, skipped
 from torch import nn
 from torch.export import export
@@ -248,18 +249,8 @@ def int8_mobile_block():
             self.expand = nn.Sequential(
                 nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU6()
             )
-            self.depth = nn.Sequential(
-                nn.Conv2d(16, 16, 3, padding=1, groups=16, bias=False),
-                nn.BatchNorm2d(16),
-                nn.ReLU6(),
-            )
-            self.squeeze = nn.Sequential(
-                nn.AdaptiveAvgPool2d(1),
-                nn.Conv2d(16, 4, 1),
-                nn.ReLU(),
-                nn.Conv2d(4, 16, 1),
-                nn.Hardsigmoid(),
-            )
+            self.depth = depthwise()
+            self.squeeze = squeeze_and_excitation()
             self.project = nn.Sequential(nn.Conv2d(16, 8, 1, bias=False), nn.BatchNorm2d(8))
             self.classify = nn.Linear(8, 10)
 

@@ -3,11 +3,10 @@ answer beside the graph, call by call; and two that it does write."""
 
 import torch
 from torch import nn
-from torch.export import Dim
 from torch.nn import functional as F
 
 from harness import Method, Ops, flattened
-from payload_networks import Network, forward, network, noise, settled
+from payload_networks import LanguageLayers, Network, forward, language, network, noise, settled
 from quantized import PER_CHANNEL
 
 
@@ -435,17 +434,11 @@ def upscaled_int8():
     return forward(settled(Upscaled()), *cases, quantize=PER_CHANNEL, variants=("vulkan_int8",))
 
 
-class Language(nn.Module):
+class Language(LanguageLayers):
     """A decoder as ExecuTorch's own example exports it, by its operators for caches."""
 
     def __init__(self):
         super().__init__()
-        self.words = nn.Embedding(12, 16)
-        self.qkv, self.out, self.head = (
-            nn.Linear(16, 32, bias=False),
-            nn.Linear(16, 16),
-            nn.Linear(16, 12),
-        )
         self.register_buffer("keys", torch.zeros(1, 16, 2, 4))
         self.register_buffer("values", torch.zeros(1, 16, 2, 4))
 
@@ -467,14 +460,7 @@ class Language(nn.Module):
 def vulkan_language():
     from executorch.extension.llm.custom_ops import custom_ops
 
-    cases = [
-        (torch.randint(0, 12, (1, count)), torch.tensor([place]))
-        for count, place in ((5, 0), (1, 5), (3, 6), (1, 9))
-    ]
-    length = Dim("length", min=1, max=8)
-    return forward(
-        Language(), *cases, dynamic=({1: length}, None), variants=("vulkan_fp32",), sequence=True
-    )
+    return language(Language, "vulkan_fp32")
 
 
 @network

@@ -6,36 +6,18 @@ mod admin;
 mod bench;
 mod chosen;
 mod commands;
-#[cfg(feature = "run")]
-mod compare;
-#[cfg(feature = "run")]
-mod compare_all;
 mod core_ml;
 #[cfg(feature = "run")]
-mod engines;
+mod execute;
 mod formats;
 mod inspect;
-#[cfg(feature = "run")]
-mod limits;
 #[cfg(unix)]
 mod links;
 #[cfg(unix)]
 mod planted;
-#[cfg(feature = "run")]
-mod programs;
 mod report;
-#[cfg(feature = "run")]
-mod run;
 #[cfg(feature = "serve")]
 mod serve;
-#[cfg(feature = "run")]
-mod sides;
-#[cfg(feature = "run")]
-mod sizes;
-#[cfg(feature = "run")]
-mod steps;
-#[cfg(feature = "run")]
-mod texts;
 mod tracked;
 #[cfg(feature = "serve")]
 mod train;

@@ -7,27 +7,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pkgtool_engine::ort::OnnxRuntime;
-use pkgtool_engine::runtime::worker::{Launcher, Worker};
-use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
-use pkgtool_engine::{Engine, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session};
-use pkgtool_model::{self as model, Dim};
+use pkgtool_engine::runtime::worker::Worker;
+use pkgtool_engine::tensor::{DType, Tensor, TensorSpec};
+use pkgtool_engine::{Engine, EngineError, LoadRequest, Placement, Provider, Session};
+use pkgtool_model::Dim;
 use tempfile::TempDir;
 
 use crate::support::engines;
 use crate::support::graph::{FLOAT, Graph, Size};
+use crate::support::loading::{launcher, request};
 use crate::support::onnx;
-
-fn request(path: &Path) -> LoadRequest {
-    let (info, _) = model::open(path).expect("the file is a model");
-    LoadRequest {
-        model: path.to_owned(),
-        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
-        options: LoadOptions {
-            threads: Some(1),
-            ..LoadOptions::default()
-        },
-    }
-}
 
 fn on(path: &Path, library: PathBuf, provider: Provider) -> LoadRequest {
     let mut request = request(path);
@@ -43,12 +32,7 @@ fn load(request: &LoadRequest) -> Box<dyn Session> {
 }
 
 fn worker(request: &LoadRequest) -> Result<Worker, EngineError> {
-    let launcher = Launcher {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        timeout: None,
-        memory_limit: None,
-    };
-    launcher.load("ort", request)
+    launcher(None).load("ort", request)
 }
 
 fn tensor(spec: &TensorSpec) -> Tensor {

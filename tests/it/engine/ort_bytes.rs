@@ -2,18 +2,16 @@
 //!
 //! Every test restricts ONNX Runtime to AVX2, so that all newer processors use the same kernels.
 
-use std::fs;
 use std::path::PathBuf;
 
-use pkgtool_engine::runtime::worker::{Launcher, Worker};
-use pkgtool_engine::tensor::{DType, Signature, Tensor};
-use pkgtool_engine::{ByteSums, EngineError, LoadOptions, LoadRequest, Session, instruction_sets};
-use pkgtool_model as model;
-use tempfile::TempDir;
+use pkgtool_engine::runtime::worker::Worker;
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_engine::{ByteSums, EngineError, Session, instruction_sets};
 
 use crate::support::engines;
 use crate::support::environment::say;
 use crate::support::graph::{FLOAT, Graph, INT8, INT32, Size, UINT8};
+use crate::support::loading::{launcher, request, written};
 use crate::support::run::pkgtool;
 use crate::support::tree::Tree;
 
@@ -32,30 +30,15 @@ fn library() -> Option<PathBuf> {
 }
 
 fn load(graph: Graph, library: PathBuf, options: &[&str]) -> Result<Worker, EngineError> {
-    let directory = TempDir::new().expect("a directory");
-    let path = directory.path().join("model.onnx");
-    fs::write(&path, graph.bytes()).expect("a file");
-    let (info, _) = model::open(&path).expect("the file is a model");
+    let model = written("model.onnx", &graph.bytes());
     let parsed = options
         .iter()
         .map(|text| text.parse().expect("the option is valid"));
-    let request = LoadRequest {
-        model: path,
-        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
-        options: LoadOptions {
-            threads: Some(1),
-            library: Some(library),
-            cpu_features: Some("avx2".to_owned()),
-            ort_options: parsed.collect(),
-            ..LoadOptions::default()
-        },
-    };
-    let launcher = Launcher {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        timeout: None,
-        memory_limit: None,
-    };
-    launcher.load("ort", &request)
+    let mut request = request(&model.path);
+    request.options.library = Some(library);
+    request.options.cpu_features = Some("avx2".to_owned());
+    request.options.ort_options = parsed.collect();
+    launcher(None).load("ort", &request)
 }
 
 fn tensor(dtype: DType, shape: &[u64], value: f64) -> Tensor {
@@ -95,6 +78,15 @@ fn whole() -> Graph {
         .node("MatMulInteger", &["a", "w"], "y", &[])
 }
 
+/// `y = a * w` in integers, with `w` as an input.
+fn given() -> Graph {
+    Graph::default()
+        .input("a", UINT8, &[Size::Of(3), Size::Of(K)])
+        .input("w", INT8, &[Size::Of(K), Size::Of(32)])
+        .output("y", INT32)
+        .node("MatMulInteger", &["a", "w"], "y", &[])
+}
+
 /// Two consecutive products between conversions, with separate zero points or a shared one.
 fn converted(is_shared: bool) -> Graph {
     let zero = if is_shared { "z1" } else { "z2" };
@@ -118,16 +110,21 @@ fn converted(is_shared: bool) -> Graph {
         .node("MatMul", &["ma", "mb"], "y", &[])
 }
 
+/// Asserts the sums of [`converted`].
+fn assert_converted_sums(is_shared: bool, library: PathBuf) -> Option<ByteSums> {
+    let floats = tensor(DType::Float32, &[3, K], 255.0);
+    // 2072640 is about 230 steps of 9000.
+    let expected = 230.0 * 9000.0 * 127.0 * 32.0;
+    assert_sums(converted(is_shared), library, &[floats], expected)
+}
+
 #[test]
 fn stored_weights_are_summed_exactly() {
     let Some(library) = library() else { return };
     let bytes = tensor(DType::Uint8, &[3, K], 255.0);
     let sums = assert_sums(whole(), library.clone(), &[bytes], SUM);
     assert_eq!(sums, Some(ByteSums::UnsignedWeights));
-    // 2072640 is about 230 steps of 9000.
-    let floats = tensor(DType::Float32, &[3, K], 255.0);
-    let expected = 230.0 * 9000.0 * 127.0 * 32.0;
-    let sums = assert_sums(converted(false), library, &[floats], expected);
+    let sums = assert_converted_sums(false, library);
     assert_eq!(sums, Some(ByteSums::UnsignedWeights));
 }
 
@@ -135,9 +132,7 @@ fn stored_weights_are_summed_exactly() {
 #[test]
 fn operators_with_a_shared_zero_point_are_left_in_float32() {
     let Some(library) = library() else { return };
-    let floats = tensor(DType::Float32, &[3, K], 255.0);
-    let expected = 230.0 * 9000.0 * 127.0 * 32.0;
-    let sums = assert_sums(converted(true), library, &[floats], expected);
+    let sums = assert_converted_sums(true, library);
     assert_eq!(sums, Some(ByteSums::Float32));
 }
 
@@ -164,11 +159,7 @@ fn signed_products_and_floats_are_left_alone() {
 #[test]
 fn computed_weights_are_refused() {
     let Some(library) = library() else { return };
-    let given = Graph::default()
-        .input("a", UINT8, &[Size::Of(3), Size::Of(K)])
-        .input("w", INT8, &[Size::Of(K), Size::Of(32)])
-        .output("y", INT32)
-        .node("MatMulInteger", &["a", "w"], "y", &[]);
+    let given = given();
     let computed = Graph::default()
         .input("a", UINT8, &[Size::Of(3), Size::Of(K)])
         .input("f", FLOAT, &[Size::Of(K), Size::Of(32)])
@@ -273,11 +264,7 @@ fn answers_say_how_they_were_summed() {
 #[test]
 fn what_would_saturate_runs_on_the_embedded_engine() {
     let Some(library) = library() else { return };
-    let given = Graph::default()
-        .input("a", UINT8, &[Size::Of(3), Size::Of(K)])
-        .input("w", INT8, &[Size::Of(K), Size::Of(32)])
-        .output("y", INT32)
-        .node("MatMulInteger", &["a", "w"], "y", &[]);
+    let given = given();
     let tree = Tree::new().file("m.onnx", given.bytes());
     let library = library.display().to_string();
     let arguments = [

@@ -3,42 +3,23 @@
 //!
 //! Each test computes its answers three times in one session.
 
-use std::fs;
-use std::path::PathBuf;
-
-use pkgtool_engine::runtime::worker::{Launcher, Worker};
-use pkgtool_engine::tensor::{DType, Signature, Tensor};
-use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool_model as model;
-use tempfile::TempDir;
+use pkgtool_engine::runtime::worker::Worker;
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_engine::{EngineError, Session};
 
 use crate::support::engines;
 use crate::support::graph::{Attribute, DOUBLE, FLOAT, Graph, INT64, Size};
+use crate::support::loading::{launcher, request, written};
 
 /// -2 as an attribute.
 const LAST_BUT_ONE: u64 = u64::MAX - 1;
 
 /// Loads the model in a worker process, so that a crash does not end the test.
 fn load(graph: Graph) -> Result<Worker, EngineError> {
-    let directory = TempDir::new().expect("a directory");
-    let path = directory.path().join("model.onnx");
-    fs::write(&path, graph.bytes()).expect("a file");
-    let (info, _) = model::open(&path).expect("the file is a model");
-    let request = LoadRequest {
-        model: path,
-        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
-        options: LoadOptions {
-            threads: Some(1),
-            library: engines::ort(),
-            ..LoadOptions::default()
-        },
-    };
-    let launcher = Launcher {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        timeout: None,
-        memory_limit: None,
-    };
-    launcher.load("ort", &request)
+    let model = written("model.onnx", &graph.bytes());
+    let mut request = request(&model.path);
+    request.options.library = engines::ort();
+    launcher(None).load("ort", &request)
 }
 
 fn tensor(dtype: DType, shape: &[u64], values: &[f64]) -> Tensor {

@@ -5,16 +5,14 @@
 //! must be equal, without declaring it. So a common plan for all sizes is impossible, and each size
 //! needs its own.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use pkgtool_engine::runtime::worker::{Launcher, Worker};
-use pkgtool_engine::tensor::{DType, Signature, Tensor};
-use pkgtool_engine::{Answer, EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool_model as model;
-use tempfile::TempDir;
+use pkgtool_engine::runtime::worker::Worker;
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_engine::{Answer, EngineError, Session};
 
+use crate::support::loading::{launcher, request, written};
 use pkgtool_testing::onnx::{head, int, model as onnx, part};
 use pkgtool_testing::program::{
     OffsetTarget, ProgramField, ProgramPlan, file, int as number, integer, ints, tables, tensor,
@@ -185,38 +183,10 @@ fn program() -> Vec<u8> {
     ]))
 }
 
-struct Model {
-    _directory: TempDir,
-    path: PathBuf,
-}
-
-fn written(name: &str, bytes: &[u8]) -> Model {
-    let directory = TempDir::new().expect("a directory");
-    let path = directory.path().join(name);
-    fs::write(&path, bytes).expect("a file");
-    Model {
-        _directory: directory,
-        path,
-    }
-}
-
 /// Loads the model in a worker process whose memory can be measured.
 fn load(path: &Path) -> Worker {
-    let launcher = Launcher {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        timeout: Some(Duration::from_mins(5)),
-        memory_limit: None,
-    };
-    let (info, _) = model::open(path).expect("the file is a model");
-    let request = LoadRequest {
-        model: path.to_owned(),
-        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
-        options: LoadOptions {
-            threads: Some(1),
-            ..LoadOptions::default()
-        },
-    };
-    launcher.load("tract", &request).expect("the model loads")
+    let worker = launcher(Some(Duration::from_mins(5))).load("tract", &request(path));
+    worker.expect("the model loads")
 }
 
 fn values(answer: Result<Answer, EngineError>) -> Vec<f64> {

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use pkgtool_engine::runtime::worker::Launcher;
 use pkgtool_engine::tensor::limit::MemoryLimit;
-use pkgtool_engine::tensor::{Signature, Tensor, TensorSpec};
+use pkgtool_engine::tensor::{Signature, Tensor};
 use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
-use pkgtool_model::{self as model, Dim};
+use pkgtool_model as model;
 use pkgtool_testing::numbers::Numbers;
+
+use crate::support::inputs::small_zeros;
 
 /// Number of changed programs to run; `PKGTOOL_TEST_MUTATIONS` raises it.
 const CHANGES: usize = 250;
@@ -35,20 +37,6 @@ fn programs_in(folder: &str) -> Vec<PathBuf> {
     programs
 }
 
-fn zeros(spec: &TensorSpec) -> Option<Tensor> {
-    let sizes = spec.dims.iter().flatten().map(|dim| match dim {
-        Dim::Fixed(size) => *size,
-        Dim::Maybe { bound, .. } => *bound,
-        Dim::Dynamic { .. } => 1,
-    });
-    let shape: Vec<u64> = sizes.collect();
-    // The tool rejects oversized inputs before it calls an engine.
-    let elements = shape
-        .iter()
-        .try_fold(1_u64, |all, size| all.checked_mul(*size))?;
-    (elements <= 1 << 20).then(|| Tensor::zeros(spec.dtype, shape).expect("the tensor is valid"))
-}
-
 #[derive(Debug, Default)]
 struct Outcomes {
     unreadable: usize,
@@ -70,7 +58,7 @@ impl Outcomes {
             self.unreadable += 1;
             return;
         };
-        let inputs: Option<Vec<Tensor>> = signature.inputs.iter().map(zeros).collect();
+        let inputs: Option<Vec<Tensor>> = signature.inputs.iter().map(small_zeros).collect();
         let Some(inputs) = inputs else {
             self.unreadable += 1;
             return;

@@ -3,15 +3,13 @@
 //! On every engine, the third run of a session gives the same answer as the first, whatever ran in
 //! between. A nested recurrence starts anew at every outer step.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use pkgtool_engine::tensor::{DType, Signature, Tensor};
-use pkgtool_engine::{Engine, LoadOptions, LoadRequest, Session, engine};
-use pkgtool_model as model;
-use tempfile::TempDir;
+use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_engine::{Engine, Session, engine};
 
 use crate::support::environment::EnvironmentPiece;
+use crate::support::loading::{request, written};
 use pkgtool_testing::onnx::{int, model as onnx, part};
 
 const FLOAT: u64 = 1;
@@ -176,7 +174,7 @@ fn with_nan(operator: &str, gates: u64, place: &str) -> Vec<u8> {
 fn nan_stays_in_recurrences() {
     for (operator, gates) in [("LSTM", 4), ("GRU", 3), ("RNN", 1)] {
         for place in ["w", "r", "b", "x"] {
-            let model = written(&with_nan(operator, gates, place));
+            let model = written("m.onnx", &with_nan(operator, gates, place));
             let mut session = load(engine("tract").expect("the engine exists"), &model.path);
             let count = usize::try_from(STEPS * BATCH * SIZE).expect("the number fits");
             let mut x = vec![0.5; count];
@@ -197,21 +195,6 @@ fn nan_stays_in_recurrences() {
     }
 }
 
-struct Model {
-    _directory: TempDir,
-    path: PathBuf,
-}
-
-fn written(bytes: &[u8]) -> Model {
-    let directory = TempDir::new().expect("a directory");
-    let path = directory.path().join("m.onnx");
-    fs::write(&path, bytes).expect("a file");
-    Model {
-        _directory: directory,
-        path,
-    }
-}
-
 fn engines() -> Vec<&'static dyn Engine> {
     let tract = engine("tract").expect("the engine is always available");
     let ort = engine("ort").filter(|_| EnvironmentPiece::Ort.path().is_some());
@@ -219,16 +202,7 @@ fn engines() -> Vec<&'static dyn Engine> {
 }
 
 fn load(engine: &dyn Engine, path: &Path) -> Box<dyn Session> {
-    let (info, _) = model::open(path).expect("the file is a model");
-    let request = LoadRequest {
-        model: path.to_owned(),
-        signature: Signature::of(&info.methods[0], None).expect("the method takes tensors"),
-        options: LoadOptions {
-            threads: Some(1),
-            ..LoadOptions::default()
-        },
-    };
-    let session = engine.load(&request);
+    let session = engine.load(&request(path));
     session.unwrap_or_else(|error| panic!("{}: {error}", engine.name()))
 }
 
@@ -259,7 +233,7 @@ fn a_recurrence_begins_anew_in_every_run() {
     let (input, other) = (input(&shape, 1000, 1.0), input(&shape, 1000, -3.0));
     let misfit = Tensor::zeros(DType::Float32, vec![7]).expect("the tensor is valid");
     for (name, bytes) in &models {
-        let model = written(bytes);
+        let model = written("m.onnx", bytes);
         for engine in engines() {
             let mut session = load(engine, &model.path);
             let mut run = |input: &Tensor| {
@@ -284,7 +258,7 @@ fn a_recurrence_begins_anew_in_every_run() {
 /// All outer steps have the same values, so their results must be equal.
 #[test]
 fn an_inner_recurrence_begins_anew_at_every_outer_step() {
-    let model = written(&nested());
+    let model = written("m.onnx", &nested());
     let step = usize::try_from(2 * BATCH * SIZE).expect("the number fits");
     let input = input(&[STEPS, 2, BATCH, SIZE], step, 1.0);
     for engine in engines() {

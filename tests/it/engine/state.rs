@@ -1,15 +1,15 @@
 //! Program state that persists between runs until it is reset, both in this process and in a worker
 //! process.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use pkgtool_engine::runtime::worker::Launcher;
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
 use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session, engine};
 use pkgtool_model as model;
 
 use crate::support::environment::EnvironmentPiece;
+use crate::support::loading::launcher;
 
 fn request() -> LoadRequest {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/programs/counter.pte");
@@ -22,14 +22,6 @@ fn request() -> LoadRequest {
             threads: Some(1),
             ..LoadOptions::default()
         },
-    }
-}
-
-fn launcher() -> Launcher {
-    Launcher {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        timeout: Some(Duration::from_mins(2)),
-        memory_limit: None,
     }
 }
 
@@ -92,7 +84,9 @@ fn a_session_goes_on_until_it_is_to_forget() {
 #[test]
 fn a_worker_goes_on_until_it_is_to_forget() {
     for name in engines() {
-        let mut worker = launcher().load(name, &request()).expect("the model loads");
+        let mut worker = launcher(Some(Duration::from_mins(2)))
+            .load(name, &request())
+            .expect("the model loads");
         goes_on_until_forgotten(&mut worker);
         // Repeated runs share the state.
         worker.reset_state().expect("the state is reset");

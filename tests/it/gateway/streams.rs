@@ -8,6 +8,15 @@ use crate::support::http::{EVENTS, Upstream, connect, read_reply};
 
 const BASE: &str = "/api/mlpgateway/account/local/model";
 
+/// Starts a gateway whose service `events` passes on the events of an upstream.
+fn with_events() -> (Upstream, Gateway) {
+    let upstream = Upstream::start();
+    let gateway = Setup::new()
+        .proxy("events", &upstream.url("/events"))
+        .start();
+    (upstream, gateway)
+}
+
 /// Sends a request for events and returns its connection, with the answer unread.
 fn ask(gateway: &Gateway, service: &str) -> BufReader<TcpStream> {
     let mut stream = connect(gateway.address);
@@ -37,10 +46,7 @@ fn first_event(stream: &mut impl BufRead) {
 
 #[test]
 fn events_are_passed_on_as_they_come() {
-    let upstream = Upstream::start();
-    let gateway = Setup::new()
-        .proxy("events", &upstream.url("/events"))
-        .start();
+    let (upstream, gateway) = with_events();
     let mut stream = ask(&gateway, "events");
     first_event(&mut stream);
     // The upstream sends the last event only now.
@@ -63,10 +69,7 @@ fn events_are_passed_on_as_they_come() {
 
 #[test]
 fn a_client_that_leaves_ends_the_call() {
-    let upstream = Upstream::start();
-    let gateway = Setup::new()
-        .proxy("events", &upstream.url("/events"))
-        .start();
+    let (upstream, gateway) = with_events();
     for left in 1..=3 {
         let mut stream = ask(&gateway, "events");
         first_event(&mut stream);
@@ -103,10 +106,7 @@ fn a_stream_that_breaks_off_has_no_end() {
 
 #[test]
 fn a_task_stores_all_events() {
-    let upstream = Upstream::start();
-    let gateway = Setup::new()
-        .proxy("events", &upstream.url("/events"))
-        .start();
+    let (upstream, gateway) = with_events();
     let task = gateway.create("events", "{}");
     gateway.until(|| upstream.seen() == 1);
     gateway.wait_for(&task, "PROCESSING");
@@ -118,10 +118,7 @@ fn a_task_stores_all_events() {
 
 #[test]
 fn a_canceled_task_reads_no_more_events() {
-    let upstream = Upstream::start();
-    let gateway = Setup::new()
-        .proxy("events", &upstream.url("/events"))
-        .start();
+    let (upstream, gateway) = with_events();
     let task = gateway.create("events", "{}");
     gateway.until(|| upstream.seen() == 1);
     let path = format!("{}/cancel", task_path(&task));

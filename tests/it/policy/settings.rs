@@ -188,30 +188,14 @@ fn extra_precisions_add_to_the_list_in_force() {
     let tree = Tree::new().package("xnnpack", &int2);
     let select = ["--select", "precision"];
     assert_eq!(told(&tree, &select), [unknown]);
-    assert_eq!(
+    let with_extra = |extra| {
         told(
             &tree,
-            &[
-                "--select",
-                "precision",
-                "--extra-precision",
-                "int2=quantized"
-            ]
-        ),
-        [""; 0]
-    );
-    assert_eq!(
-        told(
-            &tree,
-            &[
-                "--select",
-                "precision",
-                "--extra-precision",
-                "int3=quantized"
-            ]
-        ),
-        [unknown]
-    );
+            &[&select[..], &["--extra-precision", extra]].concat(),
+        )
+    };
+    assert_eq!(with_extra("int2=quantized"), [""; 0]);
+    assert_eq!(with_extra("int3=quantized"), [unknown]);
     let tree = tree.file(
         "pkgtool.toml",
         "[extra-precisions]\nnon-quantized = [\"int2\"]",

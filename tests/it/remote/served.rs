@@ -50,18 +50,17 @@ fn setup() -> Setup {
         .variable("HF_ENDPOINT", "http://127.0.0.1:9")
 }
 
+/// Returns the arguments of `serve` on a data directory.
+fn serve_arguments<'a>(source: &'a str, data: &'a Path) -> [&'a str; 6] {
+    let data = data.to_str().expect("UTF-8");
+    let address = "127.0.0.1:0";
+    ["serve", source, "--listen", address, "--data-dir", data]
+}
+
 /// Runs `serve` on a data directory until it ends.
 fn serve(source: &str, data: &Path, more: &[&str]) -> Ran {
-    let data = data.to_str().expect("UTF-8");
-    let fixed = [
-        "serve",
-        source,
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        data,
-    ];
-    tool(&[&fixed, more].concat()).run()
+    let arguments = serve_arguments(source, data);
+    tool(&[&arguments, more].concat()).run()
 }
 
 /// Returns the service's first output for 1, -2, 3.
@@ -193,16 +192,7 @@ fn stalling(files: &Files, most: &Arc<Mutex<usize>>) -> Web {
 }
 
 fn spawn(source: &str, data: &Path) -> Child {
-    let data = data.to_str().expect("UTF-8");
-    let run = tool(&[
-        "serve",
-        source,
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        data,
-    ]);
-    let mut command = run.into_command();
+    let mut command = tool(&serve_arguments(source, data)).into_command();
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("the binary runs")
 }

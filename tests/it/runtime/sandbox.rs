@@ -222,29 +222,20 @@ fn what_is_in_force_is_told_everywhere() {
         ran(&bench).expect_code(0).json()["series"][0]["sandbox"],
         full
     );
-    let off = ran(&[
+    let unconfined = [
         "run",
         "m.onnx",
         "--input",
         "random",
         "--engine",
         "tract",
-        "--json",
         "--sandbox",
         "off",
-    ]);
+    ];
+    let off = ran(&[&unconfined[..], &["--json"]].concat());
     let off = off.expect_code(0).json();
     assert_eq!(off["sandbox"]["level"], "none");
-    let text = ran(&[
-        "run",
-        "m.onnx",
-        "--input",
-        "random",
-        "--engine",
-        "tract",
-        "--sandbox",
-        "off",
-    ]);
+    let text = ran(&unconfined);
     let text = text.expect_code(0).stdout;
     assert!(
         text.contains("sandbox: none (it is switched off)"),

@@ -13,16 +13,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::support::inputs::spec;
 use pkgtool_testing::mutate::{JsonPart, changes};
-
-fn spec(name: &str, dtype: DType, dims: Option<Vec<Dim>>) -> TensorSpec {
-    TensorSpec {
-        name: name.to_owned(),
-        dtype,
-        dims,
-        fixed: None,
-    }
-}
 
 fn signature(inputs: Vec<TensorSpec>) -> Signature {
     Signature {

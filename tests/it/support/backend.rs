@@ -3,35 +3,17 @@
 //! A test can stop it, restart it on the same port, set the status of its health checks, and choose
 //! how it answers `POST` requests.
 
-use std::io::{BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::http::read_headers;
+use super::http::{Gate, Received, read_request};
 
 /// Interval at which the accept loop checks whether it must stop.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
-
-/// A request that the service received.
-#[derive(Debug, Clone)]
-pub(crate) struct Seen {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Seen {
-    /// Returns all values of a header.
-    pub(crate) fn header(&self, name: &str) -> Vec<&str> {
-        let headers = self.headers.iter();
-        let named = headers.filter(|(known, _)| known.eq_ignore_ascii_case(name));
-        named.map(|(_, value)| value.as_str()).collect()
-    }
-}
 
 /// How the service reacts to a `POST` request.
 #[derive(Debug, Clone)]
@@ -54,9 +36,8 @@ pub(crate) struct Backend {
 struct Shared {
     does: Mutex<Does>,
     health: Mutex<u16>,
-    released: Mutex<bool>,
-    changed: Condvar,
-    seen: Mutex<Vec<Seen>>,
+    gate: Gate,
+    seen: Mutex<Vec<Received>>,
 }
 
 impl Backend {
@@ -68,8 +49,7 @@ impl Backend {
             shared: Arc::new(Shared {
                 does: Mutex::new(Does::Answers(200, r#"{"is":"fine"}"#.to_owned())),
                 health: Mutex::new(200),
-                released: Mutex::default(),
-                changed: Condvar::new(),
+                gate: Gate::default(),
                 seen: Mutex::default(),
             }),
             running: None,
@@ -89,11 +69,7 @@ impl Backend {
     }
 
     pub(crate) fn does(&self, does: Does) {
-        *self
-            .shared
-            .released
-            .lock()
-            .expect("the lock is not poisoned") = false;
+        self.shared.gate.close();
         *self.shared.does.lock().expect("the lock is not poisoned") = does;
     }
 
@@ -107,16 +83,11 @@ impl Backend {
 
     /// Answers all held requests and all later ones.
     pub(crate) fn release(&self) {
-        *self
-            .shared
-            .released
-            .lock()
-            .expect("the lock is not poisoned") = true;
-        self.shared.changed.notify_all();
+        self.shared.gate.open();
     }
 
     /// Returns the requests seen so far and clears the list.
-    pub(crate) fn take_seen(&self) -> Vec<Seen> {
+    pub(crate) fn take_seen(&self) -> Vec<Received> {
         std::mem::take(&mut *self.shared.seen.lock().expect("the lock is not poisoned"))
     }
 
@@ -203,9 +174,7 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 return;
             }
             Does::Holds => {
-                let released = shared.released.lock().expect("the lock is not poisoned");
-                let waited = shared.changed.wait_while(released, |released| !*released);
-                drop(waited.expect("the lock is not poisoned"));
+                shared.gate.pass();
                 (200, r#"{"held":true}"#.to_owned())
             }
         };
@@ -213,29 +182,6 @@ fn serve(stream: TcpStream, shared: &Shared) {
             return;
         }
     }
-}
-
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
-    let mut line = String::new();
-    if std::io::BufRead::read_line(reader, &mut line).unwrap_or(0) == 0 {
-        return None;
-    }
-    let mut words = line.split(' ').map(str::to_owned);
-    let (method, path) = (words.next()?, words.next()?);
-    let headers = read_headers(reader);
-    let mut seen = Seen {
-        method,
-        path,
-        headers,
-        body: Vec::new(),
-    };
-    let length = seen
-        .header("content-length")
-        .first()
-        .map_or(0, |text| text.parse().unwrap_or(0));
-    seen.body = vec![0; length];
-    reader.read_exact(&mut seen.body).ok()?;
-    Some(seen)
 }
 
 fn answer(status: u16, body: &str) -> String {

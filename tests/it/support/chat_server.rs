@@ -14,24 +14,22 @@
 //! | `!status 429` | answers with this status |
 //! | `!odd` | answers with an object that is not a completion |
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::http::{listening, read_headers};
+use super::http::{MockServer, Received, Serve, read_request};
 
 /// A running mock chat server.
-pub(crate) struct ChatServer {
-    address: SocketAddr,
-    shared: Arc<Shared>,
-}
+pub(crate) type ChatServer = MockServer<ChatState>;
 
+/// The state of a [`ChatServer`].
 #[derive(Default)]
-struct Shared {
+pub(crate) struct ChatState {
     seen: Mutex<Vec<Seen>>,
     left: AtomicUsize,
 }
@@ -50,18 +48,7 @@ struct Asked {
     config: Value,
 }
 
-impl ChatServer {
-    /// Starts the server.
-    pub(crate) fn start() -> Self {
-        let (address, shared) = listening(serve);
-        Self { address, shared }
-    }
-
-    /// Returns the URL of a path on this server.
-    pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
-    }
-
+impl MockServer<ChatState> {
     /// Returns the requests that arrived.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.shared
@@ -83,23 +70,15 @@ impl ChatServer {
     }
 }
 
-fn serve(mut stream: TcpStream, shared: &Shared) {
+impl Serve for ChatState {
+    fn serve(&self, stream: TcpStream) {
+        serve(stream, self);
+    }
+}
+
+fn serve(mut stream: TcpStream, shared: &ChatState) {
     let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 {
-            return;
-        }
-        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-        let headers = read_headers(&mut reader);
-        let mut lengths = headers
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length = lengths.next().and_then(|(_, value)| value.parse().ok());
-        let mut body = vec![0; length.unwrap_or(0)];
-        if reader.read_exact(&mut body).is_err() {
-            return;
-        }
+    while let Some(Received { path, body, .. }) = read_request(&mut reader) {
         let body = String::from_utf8(body).expect("requests are text");
         let asked = read(&path, &body);
         let seen = Seen { path, body };
@@ -141,7 +120,7 @@ fn read(path: &str, body: &str) -> Asked {
 }
 
 /// Answers one request; `None` closes the connection.
-fn answer(stream: &mut TcpStream, shared: &Shared, asked: &Asked) -> Option<()> {
+fn answer(stream: &mut TcpStream, shared: &ChatState, asked: &Asked) -> Option<()> {
     if asked.method == "embeddings" {
         return send(stream, 200, &embeddings(asked));
     }
@@ -266,7 +245,12 @@ fn send(stream: &mut TcpStream, status: u16, body: &Value) -> Option<()> {
     stream.write_all((head + &body).as_bytes()).ok()
 }
 
-fn send_events(stream: &mut TcpStream, shared: &Shared, asked: &Asked, told: &str) -> Option<()> {
+fn send_events(
+    stream: &mut TcpStream,
+    shared: &ChatState,
+    asked: &Asked,
+    told: &str,
+) -> Option<()> {
     let head = "HTTP/1.1 200 Said\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\
                 transfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).ok()?;

@@ -172,6 +172,48 @@ pub(crate) fn read_headers(stream: &mut impl BufRead) -> Vec<(String, String)> {
     }
 }
 
+/// A request that a mock server received.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Received {
+    /// Returns all values of a header.
+    pub(crate) fn header(&self, name: &str) -> Vec<&str> {
+        let headers = self.headers.iter();
+        let named = headers.filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// Reads a request; `None` at the end of the connection.
+pub(super) fn read_request(reader: &mut impl BufRead) -> Option<Received> {
+    let mut line = String::new();
+    if reader.read_line(&mut line).unwrap_or(0) == 0 {
+        return None;
+    }
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let headers = read_headers(reader);
+    let mut received = Received {
+        method,
+        path,
+        headers,
+        body: Vec::new(),
+    };
+    let length = received
+        .header("content-length")
+        .first()
+        .map_or(0, |text| text.parse().unwrap_or(0));
+    received.body = vec![0; length];
+    reader.read_exact(&mut received.body).ok()?;
+    Some(received)
+}
+
 /// A mock HTTP service that proxies use as their upstream. The path of a request selects its
 /// behaviour:
 ///
@@ -181,49 +223,79 @@ pub(crate) fn read_headers(stream: &mut impl BufRead) -> Vec<(String, String)> {
 /// - `/drop` closes the connection.
 /// - `/events` sends one event at once and the other after [`Upstream::release`].
 /// - `/events/broken` breaks off after the first event.
-pub(crate) struct Upstream {
-    address: SocketAddr,
-    shared: Arc<Shared>,
-}
+pub(crate) type Upstream = MockServer<UpstreamState>;
 
+/// The state of an [`Upstream`].
 #[derive(Default)]
-struct Shared {
-    released: Mutex<bool>,
-    changed: Condvar,
+pub(crate) struct UpstreamState {
+    gate: Gate,
     seen: AtomicUsize,
     left: AtomicUsize,
 }
 
-/// Starts a server on a free port. Each connection is served by a thread; all threads share one
-/// state.
-pub(super) fn listening<S: Default + Send + Sync + 'static>(
-    serve: fn(TcpStream, &S),
-) -> (SocketAddr, Arc<S>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let shared = Arc::new(S::default());
-    let serving = Arc::clone(&shared);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let shared = Arc::clone(&serving);
-            std::thread::spawn(move || serve(stream, &shared));
-        }
-    });
-    (address, shared)
+/// A server on a free port. Each connection is served by a thread; all threads share one state.
+pub(crate) struct MockServer<S> {
+    address: SocketAddr,
+    pub(super) shared: Arc<S>,
 }
 
-impl Upstream {
-    /// Starts the service.
+/// The state of a [`MockServer`], with the service of a connection.
+pub(crate) trait Serve: Default + Send + Sync + 'static {
+    fn serve(&self, stream: TcpStream);
+}
+
+impl<S: Serve> MockServer<S> {
+    /// Starts the server.
     pub(crate) fn start() -> Self {
-        let (address, shared) = listening(serve);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(S::default());
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&serving);
+                std::thread::spawn(move || shared.serve(stream));
+            }
+        });
         Self { address, shared }
     }
 
-    /// Returns the URL of a path on this service.
+    /// Returns the URL of a path on this server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
+}
 
+/// Holds threads back until it is opened.
+#[derive(Default)]
+pub(super) struct Gate {
+    is_open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub(super) fn open(&self) {
+        *self.is_open.lock().expect("the lock is not poisoned") = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn close(&self) {
+        *self.is_open.lock().expect("the lock is not poisoned") = false;
+    }
+
+    /// Waits until the gate is open.
+    pub(super) fn pass(&self) {
+        let is_open = self.is_open.lock().expect("the lock is not poisoned");
+        let waited = self.changed.wait_while(is_open, |is_open| !*is_open);
+        drop(waited.expect("the lock is not poisoned"));
+    }
+
+    fn is_open(&self) -> bool {
+        *self.is_open.lock().expect("the lock is not poisoned")
+    }
+}
+
+impl MockServer<UpstreamState> {
     /// Counts the requests that arrived.
     pub(crate) fn seen(&self) -> usize {
         self.shared.seen.load(Ordering::SeqCst)
@@ -236,40 +308,24 @@ impl Upstream {
 
     /// Answers all held requests and all later ones.
     pub(crate) fn release(&self) {
-        *self
-            .shared
-            .released
-            .lock()
-            .expect("the lock is not poisoned") = true;
-        self.shared.changed.notify_all();
+        self.shared.gate.open();
     }
 }
 
-fn serve(stream: TcpStream, shared: &Shared) {
+impl Serve for UpstreamState {
+    fn serve(&self, stream: TcpStream) {
+        serve(stream, self);
+    }
+}
+
+fn serve(stream: TcpStream, shared: &UpstreamState) {
     let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
     let mut stream = stream;
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 {
-            return;
-        }
-        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-        let headers = read_headers(&mut reader);
-        let length = headers
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-            .and_then(|(_, value)| value.parse().ok())
-            .unwrap_or(0);
-        let mut body = vec![0; length];
-        if reader.read_exact(&mut body).is_err() {
-            return;
-        }
+    while let Some(Received { path, body, .. }) = read_request(&mut reader) {
         shared.seen.fetch_add(1, Ordering::SeqCst);
         let (status, body) = match path.as_str() {
             "/hold" => {
-                let released = shared.released.lock().expect("the lock is not poisoned");
-                let waited = shared.changed.wait_while(released, |released| !*released);
-                drop(waited.expect("the lock is not poisoned"));
+                shared.gate.pass();
                 (200, br#"{"held":true}"#.to_vec())
             }
             "/echo" | "/text" => (200, body),
@@ -303,7 +359,7 @@ fn serve(stream: TcpStream, shared: &Shared) {
 /// The events that an [`Upstream`] sends.
 pub(crate) const EVENTS: [&str; 2] = ["data: first\n\n", "data: last\n\n"];
 
-fn send_events(stream: &mut TcpStream, shared: &Shared, is_whole: bool) {
+fn send_events(stream: &mut TcpStream, shared: &UpstreamState, is_whole: bool) {
     let head = "HTTP/1.1 200 Said\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
                 connection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
@@ -315,7 +371,7 @@ fn send_events(stream: &mut TcpStream, shared: &Shared, is_whole: bool) {
     stream
         .set_read_timeout(Some(pause))
         .expect("a timeout can be set");
-    while !*shared.released.lock().expect("the lock is not poisoned") {
+    while !shared.gate.is_open() {
         // The client sends nothing more, so an end without a timeout is the end of the connection.
         let waits = |error: &std::io::Error| {
             use std::io::ErrorKind::{TimedOut, WouldBlock};

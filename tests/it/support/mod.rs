@@ -17,11 +17,15 @@ pub(crate) mod http;
 #[cfg(feature = "run")]
 pub(crate) mod inputs;
 #[cfg(feature = "run")]
+pub(crate) mod loading;
+#[cfg(feature = "run")]
 pub(crate) mod onnx;
 #[cfg(feature = "run")]
 pub(crate) mod other_inputs;
 pub(crate) mod repository;
 pub(crate) mod run;
+#[cfg(feature = "serve")]
+pub(crate) mod sklearn;
 #[cfg(feature = "remote")]
 pub(crate) mod web;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pkgtool_engine::runtime::worker::{Launcher, Worker};
+use pkgtool_engine::runtime::worker::Worker;
 use pkgtool_engine::tensor::{Signature, Tensor};
 use pkgtool_engine::{LoadOptions, LoadRequest, RunStart, Session as _};
 use pkgtool_model as model;
@@ -18,6 +18,7 @@ use pkgtool_text::decoder::{
 #[cfg(feature = "ort")]
 use crate::support::engines;
 use crate::support::environment::EnvironmentPiece;
+use crate::support::loading::launcher;
 
 /// A prompt for the ONNX decoders of the fixtures.
 pub(super) const PROMPT: [u32; 9] = [5, 17, 3, 40, 22, 8, 31, 1, 12];
@@ -65,11 +66,7 @@ fn recognised(name: &str) -> (LoadRequest, DecoderModel) {
 /// Loads the decoder of a fixture on an engine, in a worker process.
 pub(super) fn decoder(name: &str, engine: &str) -> TokenDecoder<SessionStepRunner<Worker>> {
     let (request, found) = recognised(name);
-    let launcher = Launcher {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        timeout: Some(Duration::from_mins(2)),
-        memory_limit: None,
-    };
+    let launcher = launcher(Some(Duration::from_mins(2)));
     let worker = launcher.load(engine, &request).expect("the model loads");
     TokenDecoder::new(found, SessionStepRunner(worker))
 }

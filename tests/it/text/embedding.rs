@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
+use pkgtool_engine::tensor::{DType, Signature, Tensor};
 use pkgtool_model::Dim;
 use pkgtool_text::embedding::{
     Embedder, EmbeddingError, EmbeddingInput, EmbeddingOptions, EmbeddingPlan, EmbeddingSettings,
@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::support::environment::EnvironmentPiece;
 use crate::support::fixture;
+use crate::support::inputs::spec;
 use crate::support::run::pkgtool;
 
 /// A dynamic dimension.
@@ -25,26 +26,17 @@ fn open(bound: Option<u64>) -> Dim {
     }
 }
 
-fn spec(name: &str, dtype: DType, dims: Vec<Dim>) -> TensorSpec {
-    TensorSpec {
-        name: name.to_owned(),
-        dtype,
-        dims: Some(dims),
-        fixed: None,
-    }
-}
-
 /// A model with these inputs of shape rows by tokens.
 fn model(inputs: &[(&str, DType)], rows: &Dim, length: &Dim) -> Signature {
     let dims = vec![rows.clone(), length.clone()];
     let inputs = inputs
         .iter()
-        .map(|(name, dtype)| spec(name, *dtype, dims.clone()));
+        .map(|(name, dtype)| spec(name, *dtype, Some(dims.clone())));
     let states = vec![rows.clone(), length.clone(), Dim::Fixed(2)];
     Signature {
         method: "forward".to_owned(),
         inputs: inputs.collect(),
-        outputs: vec![spec("last_hidden_state", DType::Float32, states)],
+        outputs: vec![spec("last_hidden_state", DType::Float32, Some(states))],
     }
 }
 
@@ -199,7 +191,7 @@ fn a_models_own_vectors_are_left_as_they_are() {
     signature.outputs = vec![spec(
         "embedding",
         DType::Float16,
-        vec![open(None), Dim::Fixed(2)],
+        Some(vec![open(None), Dim::Fixed(2)]),
     )];
     let embedder = embedder(&signature);
     let plan = embedder.plan(&texts(&["fox", "dog"]), &EmbeddingOptions::default());

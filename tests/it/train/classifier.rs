@@ -4,13 +4,13 @@
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use pkgtool_serve::train::FitOptions;
 use pkgtool_serve::train::classifier::{Examples, FitError, Metrics, choose, fit, split};
 use serde_json::{Value, json};
 
 use crate::support::environment::EnvironmentPiece;
+use crate::support::sklearn::scikit_learn;
 
 fn cases() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/train/classifier.json");
@@ -274,18 +274,8 @@ fn a_chosen_penalty_does_not_starve_labels_with_few_rows() {
     assert_eq!(warned.is_some(), starved.accuracy - starved.macro_f1 > 0.1);
     rows.extend(others);
     labels.extend(&their_labels);
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("given.json");
     let given = json!({"x": rows, "y": labels, "first": first});
-    fs::write(&file, given.to_string()).expect("a file");
-    let ran = Command::new("python3")
-        .args(["-c", SCIKIT_LEARN])
-        .env("PYTHONPATH", sklearn)
-        .stdin(fs::File::open(&file).expect("it is there"))
-        .output()
-        .expect("python3 runs");
-    let said: Value = serde_json::from_slice(&ran.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&ran.stderr)));
+    let said = scikit_learn(&sklearn, SCIKIT_LEARN, &given);
     let (default, best): (f64, f64) = (self::of(&said, "default"), self::of(&said, "best"));
     // Scikit-learn also trains on the rows that pkgtool keeps for validation.
     assert!(own > default, "{own}, and scikit-learn's default {default}");

@@ -7,7 +7,7 @@ use pkgtool_serve::database::{DatabaseUrl, Timestamp};
 use pkgtool_serve::task::Stores;
 use pkgtool_serve::train::dataset::{ContentKind, DatasetFormat, DatasetSummary};
 use pkgtool_serve::train::{
-    DatasetDeletion, DatasetId, Job, JobCreation, JobId, JobState, NewDataset, NewDerived,
+    Dataset, DatasetDeletion, DatasetId, Job, JobCreation, JobId, JobState, NewDataset, NewDerived,
     NewFitConfig, NewJob, TrainingStore,
 };
 
@@ -74,27 +74,34 @@ fn new_job(service: i64, dataset: DatasetId) -> NewJob {
     }
 }
 
+/// Stores a dataset.
+async fn stored(
+    store: &dyn TrainingStore,
+    account: AccountId,
+    name: &str,
+    now: Timestamp,
+) -> Dataset {
+    let made = store.create_dataset(dataset(account, name), now).await;
+    made.expect("it works")
+}
+
+/// Claims a job that waits.
+async fn claimed(store: &dyn TrainingStore, now: Timestamp) -> Job {
+    let job = store.claim_job(now).await.expect("it works");
+    job.expect("it waits")
+}
+
 async fn begun(store: &dyn TrainingStore, service: i64, dataset: DatasetId) -> Job {
     let created = store.create_job(new_job(service, dataset), NOW).await;
     assert!(matches!(created, Ok(JobCreation::Done(_))), "{created:?}");
-    store
-        .claim_job(NOW)
-        .await
-        .expect("it works")
-        .expect("it waits")
+    claimed(store, NOW).await
 }
 
 #[test]
 fn datasets_are_listed_by_account_and_go_once() {
     of_every_store(async |store| {
-        let made = store
-            .create_dataset(dataset(ONE, "a"), NOW)
-            .await
-            .expect("it works");
-        let other = store
-            .create_dataset(dataset(TWO, "a"), LATER)
-            .await
-            .expect("it works");
+        let made = stored(&*store, ONE, "a", NOW).await;
+        let other = stored(&*store, TWO, "a", LATER).await;
         assert_eq!((made.is.clone(), made.created_at), (dataset(ONE, "a"), NOW));
         assert_eq!(
             store.datasets(Some(ONE)).await.expect("it works"),
@@ -114,10 +121,7 @@ fn datasets_are_listed_by_account_and_go_once() {
             store.delete_dataset(made.id).await.expect("it works"),
             DatasetDeletion::Unknown
         );
-        let third = store
-            .create_dataset(dataset(ONE, "b"), NOW)
-            .await
-            .expect("it works");
+        let third = stored(&*store, ONE, "b", NOW).await;
         assert_ne!(third.id, made.id, "a number is given once");
     });
 }
@@ -190,16 +194,8 @@ fn a_service_is_derived_once() {
 #[test]
 fn jobs_are_taken_in_turn_and_end_once() {
     of_every_store(async |store| {
-        let data = store
-            .create_dataset(dataset(ONE, "a"), NOW)
-            .await
-            .expect("it works")
-            .id;
-        let of_other = store
-            .create_dataset(dataset(TWO, "a"), NOW)
-            .await
-            .expect("it works")
-            .id;
+        let data = stored(&*store, ONE, "a", NOW).await.id;
+        let of_other = stored(&*store, TWO, "a", NOW).await.id;
         let refused = store.create_job(new_job(1, of_other), NOW).await;
         assert_eq!(refused.expect("it works"), JobCreation::NoDataset);
         for service in [1, 2, 3] {
@@ -211,11 +207,7 @@ fn jobs_are_taken_in_turn_and_end_once() {
             .await
             .expect("it works");
         assert_eq!(busy, JobCreation::Busy(JobId(1)));
-        let first = store
-            .claim_job(LATER)
-            .await
-            .expect("it works")
-            .expect("it waits");
+        let first = claimed(&*store, LATER).await;
         assert_eq!(
             (first.id, first.attempt, first.state),
             (JobId(1), 1, JobState::Running)
@@ -230,11 +222,7 @@ fn jobs_are_taken_in_turn_and_end_once() {
             store.delete_dataset(data).await.expect("it works"),
             DatasetDeletion::Needed(first.id)
         );
-        let second = store
-            .claim_job(LATER)
-            .await
-            .expect("it works")
-            .expect("it waits");
+        let second = claimed(&*store, LATER).await;
         assert_eq!(second.id, JobId(2));
         let done = store.end_job(first.id, 1, Ok("{}".to_owned()), LATER).await;
         assert!(done.expect("it works"));
@@ -278,19 +266,11 @@ fn jobs_are_taken_in_turn_and_end_once() {
 #[test]
 fn what_ran_when_the_server_ended_runs_again_so_often() {
     of_every_store(async |store| {
-        let data = store
-            .create_dataset(dataset(ONE, "a"), NOW)
-            .await
-            .expect("it works")
-            .id;
+        let data = stored(&*store, ONE, "a", NOW).await.id;
         let first = begun(&*store, 1, data).await;
         store.put_back(first.id, 1).await.expect("it works");
         for attempt in 1..=3 {
-            let again = store
-                .claim_job(NOW)
-                .await
-                .expect("it works")
-                .expect("it waits");
+            let again = claimed(&*store, NOW).await;
             assert_eq!(
                 (again.id, again.attempt, again.percentage),
                 (first.id, attempt, 0)

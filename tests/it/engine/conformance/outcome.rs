@@ -189,13 +189,13 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
-    use pkgtool_engine::tensor::TensorSpec;
     use pkgtool_engine::{Answer, Placement};
     use pkgtool_model::Dim;
     use serde_json::json;
     use tempfile::TempDir;
 
     use super::*;
+    use crate::support::inputs::spec;
 
     /// A fake engine that returns a preset result.
     struct Fake(Result<Vec<Tensor>, EngineError>);
@@ -233,12 +233,7 @@ mod tests {
     }
 
     fn signature() -> Signature {
-        let spec = |name: &str, dtype| TensorSpec {
-            name: name.to_owned(),
-            dtype,
-            dims: Some(vec![Dim::Fixed(2)]),
-            fixed: None,
-        };
+        let spec = |name, dtype| spec(name, dtype, Some(vec![Dim::Fixed(2)]));
         Signature {
             method: "forward".to_owned(),
             inputs: vec![spec("b", DType::Bool), spec("a", DType::Int8)],

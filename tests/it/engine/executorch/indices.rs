@@ -61,6 +61,16 @@ fn cases() -> Vec<Case> {
         more,
         args,
     };
+    let scatter = |operator| {
+        case(
+            operator,
+            &[2, COLUMNS],
+            Some(&[2, COLUMNS]),
+            whole,
+            vec![integer(0)],
+            &[0, 4, 1, 2, 3, 3],
+        )
+    };
     vec![
         case(
             "aten::embedding.out",
@@ -86,22 +96,8 @@ fn cases() -> Vec<Case> {
             vec![integer(0), truth(false)],
             &[0, 4, 1, 5, 3, 3],
         ),
-        case(
-            "aten::scatter.src_out",
-            &[2, COLUMNS],
-            Some(&[2, COLUMNS]),
-            whole,
-            vec![integer(0)],
-            &[0, 4, 1, 2, 3, 3],
-        ),
-        case(
-            "aten::scatter_add.out",
-            &[2, COLUMNS],
-            Some(&[2, COLUMNS]),
-            whole,
-            vec![integer(0)],
-            &[0, 4, 1, 2, 3, 3],
-        ),
+        scatter("aten::scatter.src_out"),
+        scatter("aten::scatter_add.out"),
         case(
             "aten::index.Tensor_out",
             &[2],

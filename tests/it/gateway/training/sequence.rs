@@ -2,7 +2,6 @@
 //! scikit-learn.
 
 use std::fs;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -10,6 +9,7 @@ use super::{BASE, derived, ended, fit, fixture, labels, scenes, start, succeeded
 use crate::support::environment::EnvironmentPiece;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::run::validate;
+use crate::support::sklearn::scikit_learn;
 
 /// Script that trains scikit-learn on the same vectors. Standard input holds the vectors, the
 /// labels and the first test row.
@@ -96,17 +96,7 @@ fn a_real_encoder_learns_as_well_as_scikit_learn() {
         "y": rows.iter().map(|row| row.label.as_str()).collect::<Vec<_>>(),
         "first": first,
     });
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("given.json");
-    fs::write(&file, given.to_string()).expect("a file");
-    let ran = Command::new("python3")
-        .args(["-c", SCIKIT_LEARN])
-        .env("PYTHONPATH", sklearn)
-        .stdin(fs::File::open(&file).expect("it is there"))
-        .output()
-        .expect("python3 runs");
-    let said: Value = serde_json::from_slice(&ran.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&ran.stderr)));
+    let said = scikit_learn(&sklearn, SCIKIT_LEARN, &given);
     let theirs = said["accuracy"].as_f64().expect("a number");
     assert!(theirs > 0.7, "scikit-learn separates the topics: {theirs}");
     assert!(

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use pkgtool_engine::runtime::target::{StartRequest, start};
-use pkgtool_engine::runtime::worker::Launcher;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::tensor::agreement::Comparison;
 use pkgtool_engine::tensor::input::{Generator, InputArgs, assemble};
@@ -15,6 +14,7 @@ use walkdir::WalkDir;
 use super::models::of_file;
 use super::{ANN, LIMIT, engines, settings};
 use crate::support::environment::EnvironmentPiece;
+use crate::support::loading::launcher;
 
 fn examples() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages-examples");
@@ -43,12 +43,7 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         cpu_features: None,
         ort_options: Vec::new(),
     };
-    let launcher = Launcher {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
-        timeout: Some(LIMIT),
-        memory_limit: None,
-    };
-    let started = start(&wish, inputs, &launcher);
+    let started = start(&wish, inputs, &launcher(Some(LIMIT)));
     started.expect("the examples run").first_answer.outputs
 }
 

@@ -1,0 +1,12 @@
+//! Tests of commands that run models.
+
+mod compare;
+mod compare_all;
+mod engines;
+mod limits;
+mod programs;
+mod run;
+mod sides;
+mod sizes;
+mod steps;
+mod texts;
