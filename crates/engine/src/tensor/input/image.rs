@@ -1,9 +1,9 @@
-//! Converts PNG and JPEG images to an input's layout, size and scale.
+//! Converts images (PNG, JPEG, WebP, GIF) to an input's layout, size and scale.
 //!
 //! Invariant: decoding takes bounded memory ([`MAX_SIDE_PIXELS`], [`MAX_DECODED_BYTES`]), and an ambiguous
 //! layout is rejected. Pixels have 8 bits per channel in between.
 
-use std::io::{BufRead, Seek};
+use std::io::{BufRead, Cursor, Seek};
 
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, GrayImage, ImageDecoder, ImageReader, Limits};
@@ -26,7 +26,7 @@ const MAX_FILE_BYTES: u64 = 256 << 20;
 const RESIZE_BYTES_PER_PIXEL: u64 = 16;
 
 /// Remedy for an image that cannot be read.
-const ANOTHER_IMAGE_HELP: &str = "give another PNG or JPEG file";
+const ANOTHER_IMAGE_HELP: &str = "give another PNG, JPEG, WebP or GIF file";
 
 /// Remedy for an input that does not accept pixels.
 const ARRAY_HELP: &str = "prepare the tensor yourself and give it as .npy";
@@ -303,10 +303,22 @@ impl ImageLayout {
     }
 }
 
+/// Decodes a picture of a request or file to an upright image of at most `most` pixels. Uses at most
+/// `allowed` bytes.
+pub fn decode_image(bytes: &[u8], (allowed, most): (u64, u64)) -> Result<DynamicImage, String> {
+    decode(Cursor::new(bytes), bytes.len() as u64, (allowed, most))
+}
+
+/// Returns whether a file begins like HEIC or AVIF.
+fn is_heif(start: &[u8]) -> bool {
+    const BRANDS: [&[u8]; 6] = [b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif"];
+    start.get(4..8) == Some(b"ftyp") && start.get(8..12).is_some_and(|it| BRANDS.contains(&it))
+}
+
 /// Decodes a file of `size` bytes to an upright image of at most `most` pixels. Uses at most
 /// `allowed` bytes.
 fn decode(
-    reader: impl BufRead + Seek,
+    mut reader: impl BufRead + Seek,
     size: u64,
     (allowed, most): (u64, u64),
 ) -> Result<DynamicImage, String> {
@@ -317,12 +329,15 @@ fn decode(
         ));
     }
     let text = |error: image::ImageError| error.to_string();
+    if reader.fill_buf().is_ok_and(is_heif) {
+        return Err("HEIC and AVIF are unsupported: convert the picture to JPEG or PNG".to_owned());
+    }
     // The first bytes determine the format, not the file name.
     let mut reader = ImageReader::new(reader)
         .with_guessed_format()
         .map_err(|error| error.to_string())?;
     if reader.format().is_none() {
-        return Err("neither PNG nor JPEG".to_owned());
+        return Err("neither PNG, JPEG, WebP nor GIF".to_owned());
     }
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_SIDE_PIXELS);

@@ -36,7 +36,7 @@ pub use error::{InputError, InputLabel};
 pub use evidence::{Evidence, Suggestion};
 pub use extent::{Extent, extents};
 pub use generator::Generator;
-pub use image::OpenSides;
+pub use image::{OpenSides, decode_image};
 pub use indices::table_rows;
 pub use joint::{JointError, JointModel, JointSignature, match_values};
 pub use json::{JsonTensorError, array as json_array};

@@ -1,0 +1,132 @@
+//! Draws answers over the picture: boxes, masks and classes in colours.
+
+use image::{Rgb, RgbImage};
+
+use crate::answer::{Answer, BoxAnswer, ClassAnswer};
+
+/// Share of a mask's colour in the pixels that it covers.
+const OPACITY: f32 = 0.5;
+
+/// Angle between the colours of successive classes, in degrees.
+const HUE_STEP: f32 = 137.5;
+
+/// Draws an answer over the picture. Returns `None` for an answer without places.
+pub fn draw(answer: &Answer, picture: &RgbImage) -> Option<RgbImage> {
+    match answer {
+        Answer::Boxes(answer) => Some(boxes(answer, picture.clone())),
+        Answer::Classes(answer) => Some(classes(answer, picture.clone())),
+        Answer::Picture(answer) => Some(answer.picture.clone()),
+        Answer::Labels(_) | Answer::Vector(_) => None,
+    }
+}
+
+/// Returns the colour of a class.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "hues and bytes are small"
+)]
+fn colour(class: usize) -> [u8; 3] {
+    let hue = (class % 1000) as f32 * HUE_STEP % 360.0 / 60.0;
+    let part = |shift: f32| {
+        let at = (hue + shift) % 6.0;
+        let value = (at.min(4.0 - at)).clamp(0.0, 1.0);
+        (255.0 * (1.0 - 0.95 * value)) as u8
+    };
+    [part(5.0), part(3.0), part(1.0)]
+}
+
+fn blend(pixel: &mut Rgb<u8>, colour: [u8; 3]) {
+    for (value, colour) in pixel.0.iter_mut().zip(colour) {
+        let mixed = f32::from(*value) * (1.0 - OPACITY) + f32::from(colour) * OPACITY;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between two bytes"
+        )]
+        let mixed = mixed as u8;
+        *value = mixed;
+    }
+}
+
+fn classes(answer: &ClassAnswer, mut picture: RgbImage) -> RgbImage {
+    for (pixel, class) in picture.pixels_mut().zip(answer.mask.as_raw()) {
+        // Class 0 is the background.
+        if *class > 0 {
+            blend(pixel, colour(usize::from(*class)));
+        }
+    }
+    picture
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "corners are within the picture"
+)]
+fn boxes(answer: &BoxAnswer, mut picture: RgbImage) -> RgbImage {
+    let (width, height) = picture.dimensions();
+    if width == 0 || height == 0 {
+        return picture;
+    }
+    let line = (width.max(height) / 300).max(1);
+    // The best box is drawn last, above the others.
+    for object in answer.boxes.iter().rev() {
+        let colour = colour(object.index);
+        if let Some(mask) = &object.mask {
+            for (x, y, value) in mask.mask.enumerate_pixels() {
+                let at = (mask.origin[0] + x, mask.origin[1] + y);
+                if value.0[0] > 0 && at.0 < width && at.1 < height {
+                    blend(picture.get_pixel_mut(at.0, at.1), colour);
+                }
+            }
+        }
+        let [left, top, right, bottom] = object.corners.map(|at| at.max(0.0).round() as u32);
+        let (right, bottom) = (right.min(width - 1), bottom.min(height - 1));
+        for y in top..=bottom {
+            for x in left..=right {
+                let distance = (x - left).min(right - x).min(y - top).min(bottom - y);
+                if distance < line {
+                    picture.put_pixel(x, y, Rgb(colour));
+                }
+            }
+        }
+    }
+    picture
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::DetectedObject;
+
+    #[test]
+    fn boxes_are_drawn_inside_the_picture() {
+        let object = DetectedObject {
+            label: "dog".to_owned(),
+            score: 0.9,
+            index: 0,
+            corners: [2.0, 2.0, 8.0, 20.0],
+            mask: None,
+        };
+        let answer = BoxAnswer {
+            boxes: vec![object],
+            size: [10, 10],
+            label_source: String::new(),
+        };
+        let drawn = draw(&Answer::Boxes(answer), &RgbImage::new(10, 10)).expect("a picture");
+        assert_ne!(drawn.get_pixel(2, 5).0, [0; 3]);
+        assert_ne!(drawn.get_pixel(8, 9).0, [0; 3]);
+        assert_eq!(drawn.get_pixel(5, 5).0, [0; 3]);
+        assert_eq!(drawn.get_pixel(1, 1).0, [0; 3]);
+    }
+
+    #[test]
+    fn neighbouring_classes_have_different_colours() {
+        let colours: Vec<_> = (0..20).map(colour).collect();
+        for (class, own) in colours.iter().enumerate() {
+            assert!(!colours[..class].contains(own), "{class}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Operators: the steps that recipes are made of.
+//!
+//! Each operator is a row of [`OPERATORS`] and a function. Invariant: an operator checks the shapes that it
+//! reads, and its work is bounded by their size.
+
+mod boxes;
+mod heads;
+mod masks;
+mod pictures;
+mod scores;
+mod suppress;
+
+use std::fmt;
+
+use image::RgbImage;
+use pkgtool_engine::tensor::Tensor;
+
+use crate::answer::Answer;
+use crate::labels::{self, Labels};
+use crate::picture::Geometry;
+use crate::recipe::{Arguments, Parameter, Symbols};
+
+/// All operators, by theme.
+const TABLES: [&[Operator]; 6] = [
+    pictures::TABLE,
+    scores::TABLE,
+    masks::TABLE,
+    boxes::TABLE,
+    heads::TABLE,
+    suppress::TABLE,
+];
+
+/// The function of an operator.
+type Run = fn(&[&Data], &Arguments, &mut Context<'_>) -> Result<Data, String>;
+
+/// An operator.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    /// The name in recipes.
+    pub(crate) name: &'static str,
+    /// The kinds of what it reads.
+    pub(crate) from: &'static [DataKind],
+    /// The kind of what it makes.
+    pub(crate) to: DataKind,
+    pub(crate) parameters: &'static [Parameter],
+    pub(crate) run: Run,
+}
+
+/// The kind of what steps read and make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DataKind {
+    Picture,
+    Values,
+    Boxes,
+    Answer,
+}
+
+/// What a step made.
+#[derive(Debug)]
+pub(crate) enum Data {
+    Picture(RgbImage),
+    Values(Array),
+    Boxes(Vec<FoundBox>),
+    Answer(Answer),
+}
+
+/// Numbers with a shape.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Array {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) values: Vec<f32>,
+}
+
+/// A box in pixels of the model's input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FoundBox {
+    /// Left, top, right, bottom.
+    pub(crate) corners: [f64; 4],
+    pub(crate) score: f64,
+    pub(crate) class: usize,
+    /// Its row in the model's outputs, where further data of it are.
+    pub(crate) row: usize,
+}
+
+/// What all steps of a run share.
+pub(crate) struct Context<'a> {
+    /// How the picture was placed in the input.
+    pub(crate) geometry: Geometry,
+    pub(crate) symbols: &'a Symbols,
+    /// Labels of the package or of a request.
+    pub(crate) labels: Option<&'a Labels>,
+}
+
+/// Returns an operator by its name.
+pub(crate) fn find(name: &str) -> Option<&'static Operator> {
+    all().find(|operator| operator.name == name)
+}
+
+/// Returns the names of all operators, for errors.
+pub(crate) fn names() -> String {
+    all()
+        .map(|operator| operator.name)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Returns the names of the operators that make data of a kind, for errors.
+pub(crate) fn makers(kind: DataKind) -> String {
+    let makers = all().filter(|operator| operator.to == kind);
+    makers
+        .map(|operator| operator.name)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn all() -> impl Iterator<Item = &'static Operator> {
+    TABLES.into_iter().flatten()
+}
+
+impl fmt::Display for DataKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Picture => "a picture",
+            Self::Values => "a tensor",
+            Self::Boxes => "boxes",
+            Self::Answer => "an answer",
+        })
+    }
+}
+
+impl Array {
+    pub(crate) fn of(tensor: &Tensor) -> Self {
+        let shape = tensor.shape().iter();
+        Self {
+            shape: shape
+                .map(|size| usize::try_from(*size).unwrap_or(usize::MAX))
+                .collect(),
+            values: tensor.to_f32(),
+        }
+    }
+
+    /// Returns the sizes of the last `N` dimensions, if the others are 1.
+    pub(crate) fn last<const N: usize>(&self) -> Result<[usize; N], String> {
+        let rank = self.shape.len();
+        let sizes = rank.checked_sub(N).map(|start| self.shape.split_at(start));
+        let fault = || {
+            format!(
+                "expected {N} dimensions besides those of size 1, got {:?}",
+                self.shape
+            )
+        };
+        match sizes {
+            Some((others, last)) if others.iter().all(|size| *size == 1) => {
+                last.try_into().map_err(|_| fault())
+            }
+            _ => Err(fault()),
+        }
+    }
+}
+
+/// Returns the values of the tensor at this place.
+pub(crate) fn values<'d>(from: &[&'d Data], place: usize) -> Result<&'d Array, String> {
+    match from.get(place) {
+        Some(Data::Values(array)) => Ok(array),
+        _ => Err("expected a tensor".to_owned()),
+    }
+}
+
+/// Returns the boxes at this place.
+pub(crate) fn boxes<'d>(from: &[&'d Data], place: usize) -> Result<&'d [FoundBox], String> {
+    match from.get(place) {
+        Some(Data::Boxes(boxes)) => Ok(boxes),
+        _ => Err("expected boxes".to_owned()),
+    }
+}
+
+impl Context<'_> {
+    /// Returns the labels of `count` classes, by the value of a parameter; `None` for an unknown count.
+    pub(crate) fn labels(
+        &self,
+        value: &serde_json::Value,
+        count: Option<usize>,
+    ) -> Result<Labels, String> {
+        let labels = match (
+            self.labels,
+            value.as_array(),
+            value.as_str().unwrap_or_default(),
+        ) {
+            (Some(own), ..) => own.clone(),
+            (None, Some(names), _) => {
+                let names = names
+                    .iter()
+                    .map(|name| name.as_str().unwrap_or_default().to_owned());
+                Labels::listed(names.collect(), "the recipe's value `labels`")
+            }
+            (None, None, labels::AUTO) => {
+                let set = count.and_then(Labels::of_count);
+                let none = || Labels::listed(Vec::new(), "none known: classes have numbers");
+                return Ok(set.unwrap_or_else(none));
+            }
+            (None, None, name) => Labels::of_set(name).ok_or_else(|| {
+                let sets = Labels::sets();
+                format!("unknown labels `{name}`: expected a list, `auto`, or one of {sets}")
+            })?,
+        };
+        match count {
+            Some(count) if labels.count() != count => Err(format!(
+                "{} labels ({}) do not fit the {count} classes of the model",
+                labels.count(),
+                labels.source
+            )),
+            _ => Ok(labels),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_names_are_unique() {
+        let mut names: Vec<&str> = all().map(|operator| operator.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for operator in all() {
+            for parameter in operator.parameters {
+                if let Some(text) = parameter.default {
+                    let value = serde_json::from_str(text).expect("JSON");
+                    let checked = parameter.kind.check(&value);
+                    assert_eq!(checked, Ok(()), "{} {}", operator.name, parameter.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Fits a picture into a model's input: stretched, letterboxed or cropped.
+//!
+//! The kernels follow OpenCV, which most publishers use: centres of pixels at one half, and no smoothing when a
+//! picture shrinks, except `area`. `smooth` follows Pillow, which smooths.
+
+use image::imageops::{self, FilterType};
+use image::{Rgb, RgbImage};
+
+use super::Geometry;
+
+/// How a picture of other proportions fits into an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// Each side is scaled by a factor of its own.
+    Stretch,
+    /// The whole picture, centred, with borders.
+    Letterbox,
+    /// The whole picture in the upper left corner, with borders.
+    Corner,
+    /// The centre of the picture, without borders.
+    Crop,
+}
+
+/// The value of a pixel between others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interpolation {
+    Nearest,
+    Linear,
+    Cubic,
+    Area,
+    Smooth,
+    Lanczos,
+}
+
+impl Fit {
+    pub(crate) const NAMES: &[&str] = &["stretch", "letterbox", "corner", "crop"];
+
+    pub(crate) fn of(name: &str) -> Self {
+        match name {
+            "letterbox" => Self::Letterbox,
+            "corner" => Self::Corner,
+            "crop" => Self::Crop,
+            _ => Self::Stretch,
+        }
+    }
+}
+
+impl Interpolation {
+    pub(crate) const NAMES: &[&str] = &["nearest", "linear", "cubic", "area", "smooth", "lanczos"];
+
+    pub(crate) fn of(name: &str) -> Self {
+        match name {
+            "nearest" => Self::Nearest,
+            "cubic" => Self::Cubic,
+            "area" => Self::Area,
+            "smooth" => Self::Smooth,
+            "lanczos" => Self::Lanczos,
+            _ => Self::Linear,
+        }
+    }
+}
+
+/// Fits a picture into `size` (width and height); borders have the colour `pad`.
+pub(crate) fn fit(
+    picture: &RgbImage,
+    size: [u32; 2],
+    how: Fit,
+    interpolation: Interpolation,
+    pad: [u8; 3],
+) -> (RgbImage, Geometry) {
+    let own = [picture.width(), picture.height()];
+    let factors = [0, 1].map(|axis| f64::from(size[axis]) / f64::from(own[axis]));
+    let scaled = |factor: f64| own.map(|side| rounded(f64::from(side) * factor));
+    let (inner, offset) = match how {
+        Fit::Stretch => (size, [0, 0]),
+        Fit::Letterbox | Fit::Corner => {
+            let inner = scaled(factors[0].min(factors[1]));
+            let inner = [inner[0].min(size[0]), inner[1].min(size[1])];
+            let centred = [0, 1].map(|axis| i64::from((size[axis] - inner[axis]) / 2));
+            (inner, if how == Fit::Corner { [0, 0] } else { centred })
+        }
+        Fit::Crop => {
+            let inner = scaled(factors[0].max(factors[1]));
+            let inner = [inner[0].max(size[0]), inner[1].max(size[1])];
+            let outside = [0, 1].map(|axis| -i64::from((inner[axis] - size[axis]) / 2));
+            (inner, outside)
+        }
+    };
+    let resized = resize(picture, inner, interpolation);
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "sides have at most 16384 pixels"
+    )]
+    let geometry = Geometry {
+        picture: own,
+        model: size,
+        scale: [0, 1].map(|axis| f64::from(inner[axis]) / f64::from(own[axis])),
+        offset: offset.map(|at| at as f64),
+    };
+    if inner == size {
+        return (resized, geometry);
+    }
+    let mut fitted = RgbImage::from_pixel(size[0], size[1], Rgb(pad));
+    imageops::replace(&mut fitted, &resized, offset[0], offset[1]);
+    (fitted, geometry)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "sides have at most 16384 pixels"
+)]
+fn rounded(side: f64) -> u32 {
+    side.round().max(1.0) as u32
+}
+
+fn resize(picture: &RgbImage, size: [u32; 2], interpolation: Interpolation) -> RgbImage {
+    let [width, height] = size;
+    if picture.dimensions() == (width, height) {
+        return picture.clone();
+    }
+    let library = match interpolation {
+        Interpolation::Smooth => Some(FilterType::Triangle),
+        Interpolation::Lanczos => Some(FilterType::Lanczos3),
+        _ => None,
+    };
+    if let Some(filter) = library {
+        return imageops::resize(picture, width, height, filter);
+    }
+    let bytes = picture.as_raw().iter().map(|byte| f32::from(*byte));
+    let from = [picture.width(), picture.height()];
+    let values = resize_planes(&bytes.collect::<Vec<_>>(), 3, from, size, interpolation);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to a byte"
+    )]
+    let bytes = values
+        .iter()
+        .map(|value| value.round().clamp(0.0, 255.0) as u8);
+    RgbImage::from_raw(width, height, bytes.collect()).expect("the planes have this size")
+}
+
+/// The weights of the source positions that make up one target position.
+type Taps = Vec<(usize, f32)>;
+
+/// Resizes interleaved values with `channels` values per position, by the kernels of OpenCV.
+pub(crate) fn resize_planes(
+    values: &[f32],
+    channels: usize,
+    from: [u32; 2],
+    to: [u32; 2],
+    interpolation: Interpolation,
+) -> Vec<f32> {
+    let [across, down] = [0, 1].map(|axis| taps(from[axis], to[axis], interpolation));
+    let row_length = from[0] as usize * channels;
+    let mut rows: Vec<f32> = Vec::with_capacity(across.len() * channels * from[1] as usize);
+    for row in values.chunks_exact(row_length.max(1)) {
+        for taps in &across {
+            for channel in 0..channels {
+                let parts = taps.iter();
+                rows.push(
+                    parts
+                        .map(|(at, weight)| row[at * channels + channel] * weight)
+                        .sum(),
+                );
+            }
+        }
+    }
+    let width = across.len() * channels;
+    let mut resized = vec![0.0; width * down.len()];
+    for (taps, target) in down.iter().zip(resized.chunks_exact_mut(width.max(1))) {
+        for (at, weight) in taps {
+            let source = &rows[at * width..][..width];
+            for (value, part) in target.iter_mut().zip(source) {
+                *value += part * weight;
+            }
+        }
+    }
+    resized
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "positions are within a side of at most 16384 pixels"
+)]
+fn taps(from: u32, to: u32, interpolation: Interpolation) -> Vec<Taps> {
+    let scale = f64::from(from) / f64::from(to);
+    let last = i64::from(from) - 1;
+    let clamped = |at: i64| at.clamp(0, last) as usize;
+    let one = |target: u32| -> Taps {
+        let centre = (f64::from(target) + 0.5) * scale - 0.5;
+        let (base, rest) = (centre.floor() as i64, (centre - centre.floor()) as f32);
+        match interpolation {
+            Interpolation::Nearest => {
+                vec![(clamped((f64::from(target) * scale).floor() as i64), 1.0)]
+            }
+            Interpolation::Cubic => {
+                let weights = cubic(rest);
+                let places = weights.into_iter().zip(-1..);
+                places
+                    .map(|(weight, step)| (clamped(base + step), weight))
+                    .collect()
+            }
+            Interpolation::Area if scale > 1.0 => {
+                let (start, end) = (f64::from(target) * scale, f64::from(target + 1) * scale);
+                let places = start.floor() as i64..(end.ceil() as i64).min(last + 1);
+                let part = |at: i64| (end.min(at as f64 + 1.0) - start.max(at as f64)) / scale;
+                let parts = places.map(|at| (clamped(at), part(at) as f32));
+                parts.filter(|(_, weight)| *weight > 0.0).collect()
+            }
+            _ => vec![(clamped(base), 1.0 - rest), (clamped(base + 1), rest)],
+        }
+    };
+    (0..to).map(one).collect()
+}
+
+/// Returns the weights of four neighbours at a distance of `x` behind the second one; OpenCV's coefficient is
+/// -0.75.
+fn cubic(x: f32) -> [f32; 4] {
+    const A: f32 = -0.75;
+    let far = |x: f32| ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A;
+    let near = |x: f32| ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
+    [far(x + 1.0), near(x), near(1.0 - x), far(2.0 - x)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gradient(width: u32, height: u32) -> RgbImage {
+        RgbImage::from_fn(width, height, |x, y| {
+            Rgb([x, y, x + y].map(|value| u8::try_from(value * 7 % 256).expect("a byte")))
+        })
+    }
+
+    #[test]
+    fn weights_of_every_kernel_sum_up_to_one() {
+        for name in Interpolation::NAMES {
+            for (from, to) in [(7, 3), (3, 7), (1, 5), (640, 224), (5, 1)] {
+                for taps in taps(from, to, Interpolation::of(name)) {
+                    let sum: f32 = taps.iter().map(|(_, weight)| weight).sum();
+                    assert!((sum - 1.0).abs() < 1e-5, "{name} {from} {to} {sum}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_fit_keeps_corners_in_place() {
+        let picture = gradient(40, 20);
+        for (name, scale, offset) in [
+            ("stretch", [0.4, 0.8], [0.0, 0.0]),
+            ("letterbox", [0.4, 0.4], [0.0, 4.0]),
+            ("corner", [0.4, 0.4], [0.0, 0.0]),
+            ("crop", [0.8, 0.8], [-8.0, 0.0]),
+        ] {
+            let how = Fit::of(name);
+            let (fitted, geometry) = fit(&picture, [16, 16], how, Interpolation::Linear, [9; 3]);
+            assert_eq!(fitted.dimensions(), (16, 16), "{name}");
+            assert_eq!((geometry.scale, geometry.offset), (scale, offset), "{name}");
+            let bordered = name == "letterbox" || name == "corner";
+            assert_eq!(fitted.get_pixel(0, 15).0 == [9; 3], bordered, "{name}");
+        }
+    }
+
+    #[test]
+    fn area_averages_and_linear_samples() {
+        let values = [0.0, 4.0, 8.0, 100.0];
+        let area = resize_planes(&values, 1, [4, 1], [2, 1], Interpolation::Area);
+        assert_eq!(area, [2.0, 54.0]);
+        let linear = resize_planes(&values, 1, [4, 1], [1, 1], Interpolation::Linear);
+        assert_eq!(linear, [6.0]);
+        let nearest = resize_planes(&values, 1, [4, 1], [2, 1], Interpolation::Nearest);
+        assert_eq!(nearest, [0.0, 8.0]);
+    }
+}

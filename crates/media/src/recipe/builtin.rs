@@ -1,0 +1,118 @@
+//! The recipes of this crate, one for each contract of published packages.
+
+use std::sync::LazyLock;
+
+use super::{ModelFacts, Recipe};
+
+/// The files of `recipes/`; for a model that several fit, the first one applies.
+const FILES: [(&str, &str); 11] = [
+    (
+        "classification.toml",
+        include_str!("../../recipes/classification.toml"),
+    ),
+    (
+        "image-embedding.toml",
+        include_str!("../../recipes/image-embedding.toml"),
+    ),
+    (
+        "semantic-segmentation.toml",
+        include_str!("../../recipes/semantic-segmentation.toml"),
+    ),
+    (
+        "style-transfer.toml",
+        include_str!("../../recipes/style-transfer.toml"),
+    ),
+    (
+        "detection.toml",
+        include_str!("../../recipes/detection.toml"),
+    ),
+    (
+        "detection-rows.toml",
+        include_str!("../../recipes/detection-rows.toml"),
+    ),
+    (
+        "detection-yolo.toml",
+        include_str!("../../recipes/detection-yolo.toml"),
+    ),
+    (
+        "detection-yolov5.toml",
+        include_str!("../../recipes/detection-yolov5.toml"),
+    ),
+    (
+        "detection-picodet.toml",
+        include_str!("../../recipes/detection-picodet.toml"),
+    ),
+    (
+        "instance-pairs.toml",
+        include_str!("../../recipes/instance-pairs.toml"),
+    ),
+    ("instance.toml", include_str!("../../recipes/instance.toml")),
+];
+
+static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
+    let recipes = FILES.iter().map(|(file, text)| Recipe::parse(file, text));
+    recipes
+        .map(|recipe| recipe.expect("a test reads every built-in recipe"))
+        .collect()
+});
+
+/// Returns the built-in recipes, the preferred ones first.
+pub fn builtin() -> &'static [Recipe] {
+    &RECIPES
+}
+
+/// Returns the recipe for a model: the first of the package's own and the built-in ones that fits.
+pub fn find<'r>(
+    own: &'r [Recipe],
+    model: &ModelFacts<'_>,
+) -> Result<(&'r Recipe, super::FittedRecipe), String> {
+    let mut recipes = own.iter().chain(builtin());
+    if let Some(found) = recipes.find_map(|recipe| Some((recipe, recipe.fit(model)?))) {
+        return Ok(found);
+    }
+    let known = own.iter().chain(builtin());
+    let meant: Vec<&Recipe> = known
+        .filter(|recipe| {
+            model
+                .capabilities
+                .iter()
+                .any(|it| it == recipe.capability())
+        })
+        .collect();
+    if meant.is_empty() {
+        return Err(format!(
+            "no recipe for the capabilities {}: give tensors with --input, or write a {}",
+            model.capabilities.join(", "),
+            super::FILE_NAME
+        ));
+    }
+    let side = |specs: &[pkgtool_engine::tensor::TensorSpec]| {
+        let texts: Vec<String> = specs.iter().map(ToString::to_string).collect();
+        texts.join(", ")
+    };
+    let signature = model.signature;
+    let mut text = format!(
+        "no recipe fits method `{}`, {} -> {}; expected one of:",
+        signature.method,
+        side(&signature.inputs),
+        side(&signature.outputs)
+    );
+    for recipe in meant {
+        text.push_str(&format!("\n  {}: {}", recipe.name, recipe.expected()));
+    }
+    Err(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_recipes_are_sound() {
+        for (file, text) in FILES {
+            let recipe = Recipe::parse(file, text).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(format!("{}.toml", recipe.name), file);
+            assert!(recipe.source.len() > 10, "{file} states its source");
+        }
+    }
+}

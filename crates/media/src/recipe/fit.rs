@@ -1,0 +1,317 @@
+//! A recipe for one model: the values that apply, each with its origin, and the run of the steps.
+
+use std::collections::BTreeMap;
+
+use image::RgbImage;
+use pkgtool_engine::tensor::{Signature, Tensor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::read::PICTURE;
+use super::step::{Argument, Step};
+use super::{BoundStep, Recipe, Symbols, TensorPattern};
+use crate::answer::Answer;
+use crate::labels::Labels;
+use crate::operators::{Array, Context, Data};
+use crate::picture::Geometry;
+
+/// The value whose override takes precedence over the labels of the package.
+const LABELS: &str = "labels";
+
+/// What is known of a model before it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelFacts<'a> {
+    /// Capabilities of the package.
+    pub capabilities: &'a [String],
+    /// Family and model token of the package.
+    pub names: [Option<&'a str>; 2],
+    /// Component of a multi-component variant.
+    pub component: Option<&'a str>,
+    /// Signature of the method.
+    pub signature: &'a Signature,
+}
+
+/// A value of a recipe for one model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResolvedValue {
+    /// The value.
+    pub value: Json,
+    /// Its origin, for people.
+    pub origin: String,
+}
+
+/// A recipe with the values for one model.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FittedRecipe {
+    /// Name of the recipe.
+    pub name: String,
+    /// The recipe's summary.
+    pub summary: String,
+    /// File of the recipe.
+    pub file: String,
+    /// Values by name.
+    pub values: BTreeMap<String, ResolvedValue>,
+    inputs: Vec<InputTarget>,
+    /// Names of the outputs, in order.
+    outputs: Vec<String>,
+    symbols: Symbols,
+    prepare: Vec<BoundStep>,
+    interpret: Vec<BoundStep>,
+    /// Labels of the package or of a request.
+    labels: Option<Labels>,
+}
+
+/// An input of the model that the steps make.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct InputTarget {
+    name: String,
+    dtype: pkgtool_engine::tensor::DType,
+    /// True if the channels are the last dimension.
+    channels_last: bool,
+    /// Rank of the input.
+    rank: usize,
+}
+
+impl Recipe {
+    /// Returns the recipe for a model, or `None` if it does not fit.
+    pub fn fit(&self, model: &ModelFacts<'_>) -> Option<FittedRecipe> {
+        let matches = &self.matches;
+        let signature = model.signature;
+        let fits = model.capabilities.contains(&matches.capability)
+            && (matches.component.is_none() || matches.component.as_deref() == model.component)
+            && matches
+                .method
+                .as_ref()
+                .is_none_or(|method| *method == signature.method)
+            && matches.inputs.len() == signature.inputs.len()
+            && matches.outputs.len() == signature.outputs.len();
+        if !fits {
+            return None;
+        }
+        let mut symbols = Symbols::new();
+        let inputs = matches.inputs.iter().zip(&signature.inputs);
+        let outputs = matches.outputs.iter().zip(&signature.outputs);
+        let mut tensors = inputs.clone().chain(outputs);
+        if !tensors.all(|(pattern, spec)| pattern.matches(spec, &mut symbols)) {
+            return None;
+        }
+        let sizes = matches.ascending.iter();
+        let sizes: Vec<u64> = sizes.filter_map(|symbol| *symbols.get(symbol)?).collect();
+        if !sizes.is_sorted_by(|a, b| a < b) {
+            return None;
+        }
+        let targets = inputs.map(|(pattern, spec)| InputTarget {
+            name: pattern.name.clone(),
+            dtype: spec.dtype,
+            channels_last: channels_last(pattern),
+            rank: spec.dims.as_ref().map_or(0, Vec::len),
+        });
+        let mut fitted = FittedRecipe {
+            name: self.name.clone(),
+            summary: self.summary.clone(),
+            file: self.file.clone(),
+            values: self.resolved(model),
+            inputs: targets.collect(),
+            outputs: matches
+                .outputs
+                .iter()
+                .map(|tensor| tensor.name.clone())
+                .collect(),
+            symbols,
+            prepare: Vec::new(),
+            interpret: Vec::new(),
+            labels: None,
+        };
+        fitted.bind(self);
+        Some(fitted)
+    }
+
+    fn resolved(&self, model: &ModelFacts<'_>) -> BTreeMap<String, ResolvedValue> {
+        let is_meant = |names: &[String]| {
+            let mut pairs = names
+                .iter()
+                .flat_map(|name| model.names.iter().flatten().map(move |own| (name, own)));
+            pairs.any(|(name, own)| match name.strip_suffix('*') {
+                Some(start) => own.starts_with(start),
+                None => name == own,
+            })
+        };
+        let preset = self.presets.iter().find(|preset| is_meant(&preset.names));
+        let values = self.values.iter().map(|(name, value)| {
+            let own = preset.and_then(|preset| Some((preset, preset.values.get(name)?)));
+            let resolved = match own {
+                Some((preset, value)) => ResolvedValue {
+                    value: value.clone(),
+                    origin: format!(
+                        "preset for {} ({})",
+                        preset.names.join(", "),
+                        preset.source.as_ref().unwrap_or(&self.source)
+                    ),
+                },
+                None => ResolvedValue {
+                    value: value.clone(),
+                    origin: format!("recipe `{}` ({})", self.name, self.source),
+                },
+            };
+            (name.clone(), resolved)
+        });
+        values.collect()
+    }
+
+    /// Overrides a value of a fitted recipe, after a check against every parameter that uses it.
+    pub fn set(
+        &self,
+        fitted: &mut FittedRecipe,
+        name: &str,
+        value: Json,
+        origin: &str,
+    ) -> Result<(), String> {
+        let Some(resolved) = fitted.values.get_mut(name) else {
+            let names: Vec<&str> = fitted.values.keys().map(String::as_str).collect();
+            return Err(format!(
+                "unknown value `{name}`: recipe `{}` has {}",
+                self.name,
+                names.join(", ")
+            ));
+        };
+        for step in self.prepare.iter().chain(&self.interpret) {
+            for (key, argument) in &step.arguments {
+                let mut parameters = step.operator.parameters.iter();
+                let parameter = parameters.find(|it| it.name == key);
+                if let (Argument::Named(used), Some(parameter)) = (argument, parameter)
+                    && used == name
+                {
+                    parameter
+                        .kind
+                        .check(&value)
+                        .map_err(|reason| format!("`{name}`: {reason}"))?;
+                }
+            }
+        }
+        *resolved = ResolvedValue {
+            value,
+            origin: origin.to_owned(),
+        };
+        if name == LABELS {
+            fitted.labels = None;
+        }
+        fitted.bind(self);
+        Ok(())
+    }
+}
+
+/// Returns whether a pattern has the channels behind the width.
+fn channels_last(pattern: &TensorPattern) -> bool {
+    pattern.from_end("W") == Some(1) && pattern.from_end("H") == Some(2)
+}
+
+impl FittedRecipe {
+    fn bind(&mut self, recipe: &Recipe) {
+        let value = |name: &str| {
+            self.values
+                .get(name)
+                .map_or(Json::Null, |it| it.value.clone())
+        };
+        let bound = |steps: &[Step]| steps.iter().map(|step| step.bind(&value)).collect();
+        let (prepare, interpret) = (bound(&recipe.prepare), bound(&recipe.interpret));
+        (self.prepare, self.interpret) = (prepare, interpret);
+    }
+
+    /// Sets the labels that apply if the recipe's value leaves them to the package.
+    pub fn with_labels(mut self, labels: Option<Labels>) -> Self {
+        self.labels = labels;
+        self
+    }
+
+    /// Converts a picture to the model's inputs.
+    pub fn prepare(&self, picture: RgbImage) -> Result<(Vec<Tensor>, Geometry), String> {
+        let mut context = self.context(Geometry::same([picture.width(), picture.height()]));
+        let mut known = BTreeMap::from([(PICTURE.to_owned(), Data::Picture(picture))]);
+        let last = run(&self.prepare, &mut known, &mut context)?;
+        let tensors = self.inputs.iter().map(|input| {
+            let data = known.get(&input.name).or(known.get(&last));
+            match data {
+                Some(Data::Values(array)) => input.tensor(array),
+                _ => Err(format!("no step makes the input `{}`", input.name)),
+            }
+        });
+        Ok((tensors.collect::<Result<_, _>>()?, context.geometry))
+    }
+
+    /// Converts the model's outputs to an answer.
+    pub fn interpret(&self, outputs: &[Tensor], geometry: Geometry) -> Result<Answer, String> {
+        let mut context = self.context(geometry);
+        let named = self.outputs.iter().zip(outputs);
+        let mut known: BTreeMap<String, Data> = named
+            .map(|(name, tensor)| (name.clone(), Data::Values(Array::of(tensor))))
+            .collect();
+        let last = run(&self.interpret, &mut known, &mut context)?;
+        match known.remove(&last) {
+            Some(Data::Answer(answer)) => Ok(answer),
+            _ => Err("the last step makes no answer".to_owned()),
+        }
+    }
+
+    fn context(&self, geometry: Geometry) -> Context<'_> {
+        Context {
+            geometry,
+            symbols: &self.symbols,
+            labels: self.labels.as_ref(),
+        }
+    }
+}
+
+/// Runs steps, and returns the name of what the last one made.
+fn run(
+    steps: &[BoundStep],
+    known: &mut BTreeMap<String, Data>,
+    context: &mut Context<'_>,
+) -> Result<String, String> {
+    let mut last = String::new();
+    for step in steps {
+        let (operator, arguments) = step.resolved()?;
+        let from = step.from.iter().map(|name| known.get(name));
+        let from: Option<Vec<&Data>> = from.collect();
+        let from = from.ok_or_else(|| format!("`{}` reads what no step made", operator.name))?;
+        let made = (operator.run)(&from, &arguments, context);
+        let made = made.map_err(|reason| format!("step `{}`: {reason}", operator.name))?;
+        known.insert(step.to.clone(), made);
+        last.clone_from(&step.to);
+    }
+    Ok(last)
+}
+
+impl InputTarget {
+    /// Converts channels, height and width to the tensor of the input.
+    fn tensor(&self, array: &Array) -> Result<Tensor, String> {
+        let [channels, height, width] = array.shape[..] else {
+            return Err(format!(
+                "expected channels, height and width, got {:?}",
+                array.shape
+            ));
+        };
+        let value = |at: usize| f64::from(array.values[at]);
+        let sizes = [channels, height, width];
+        let values: Box<dyn Iterator<Item = f64>> = if self.channels_last {
+            let plane = height * width;
+            let order = (0..plane)
+                .flat_map(move |pixel| (0..channels).map(move |channel| channel * plane + pixel));
+            Box::new(order.map(value))
+        } else {
+            Box::new((0..array.values.len()).map(value))
+        };
+        let sizes = if self.channels_last {
+            [height, width, channels]
+        } else {
+            sizes
+        };
+        let mut shape = vec![1; self.rank.saturating_sub(3)];
+        shape.extend(sizes.map(|size| size as u64));
+        let rounded: Box<dyn Iterator<Item = f64>> = if self.dtype.is_float() {
+            values
+        } else {
+            Box::new(values.map(f64::round))
+        };
+        Tensor::from_f64(self.dtype, shape, rounded).map_err(|error| error.to_string())
+    }
+}

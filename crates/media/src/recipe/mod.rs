@@ -1,0 +1,95 @@
+//! Recipes: which models they fit, and the steps from a picture to tensors and from tensors to an answer.
+//!
+//! Invariant: a parsed recipe is sound. Its steps exist, read what an earlier step made, of the right kind, and
+//! their parameters are valid; the last step makes an answer.
+
+mod builtin;
+mod fit;
+mod parameter;
+mod pattern;
+mod read;
+mod step;
+
+pub use builtin::{builtin, find};
+pub use fit::{FittedRecipe, ModelFacts, ResolvedValue};
+pub use pattern::{Symbols, TensorPattern};
+pub use read::RecipeError;
+
+pub(crate) use parameter::{Arguments, Parameter, ParameterKind};
+pub use step::BoundStep;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use step::Step;
+
+/// Name of a package's own recipe, beside its config or in the directory above.
+pub const FILE_NAME: &str = "recipe.toml";
+
+/// A recipe.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// Its name.
+    pub name: String,
+    /// One line about what comes in and what comes out.
+    pub summary: String,
+    /// The origin of its values.
+    pub source: String,
+    /// Name of the file, for errors and descriptions.
+    pub file: String,
+    matches: Match,
+    /// Default values that users may override, by name.
+    values: BTreeMap<String, Json>,
+    /// Values for certain families, first match first.
+    presets: Vec<Preset>,
+    prepare: Vec<Step>,
+    interpret: Vec<Step>,
+}
+
+/// The models that a recipe fits.
+#[derive(Debug, Clone)]
+struct Match {
+    capability: String,
+    /// Component of a multi-component variant; a variant of one file has none.
+    component: Option<String>,
+    /// Method; `None` for any.
+    method: Option<String>,
+    inputs: Vec<TensorPattern>,
+    outputs: Vec<TensorPattern>,
+    /// Symbols whose known sizes must ascend.
+    ascending: Vec<String>,
+}
+
+/// Values for models of certain families.
+#[derive(Debug, Clone)]
+struct Preset {
+    /// Families or model tokens; a trailing `*` stands for any end.
+    names: Vec<String>,
+    /// The origin of the values, if it differs from the recipe's.
+    source: Option<String>,
+    values: BTreeMap<String, Json>,
+}
+
+impl Recipe {
+    /// Returns one line per tensor that the recipe expects, for errors.
+    pub fn expected(&self) -> String {
+        let side = |tensors: &[TensorPattern]| {
+            let texts: Vec<String> = tensors.iter().map(ToString::to_string).collect();
+            texts.join(", ")
+        };
+        let Match {
+            inputs, outputs, ..
+        } = &self.matches;
+        format!("{} -> {}", side(inputs), side(outputs))
+    }
+
+    /// Returns the capability that it serves.
+    pub fn capability(&self) -> &str {
+        &self.matches.capability
+    }
+
+    /// Returns the component that it runs.
+    pub fn component(&self) -> Option<&str> {
+        self.matches.component.as_deref()
+    }
+}

@@ -1,0 +1,234 @@
+//! Patterns of tensors: `image: float[1?, 3, H, W]`.
+//!
+//! A dimension is a number, a symbol (a letter and further letters or digits), or a number with `?`, which may be
+//! missing. Equal symbols stand for equal sizes. The dtype is `float` (any floating-point number), `int` (any
+//! integer), `any`, or the name of a dtype.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use pkgtool_engine::tensor::{DType, TensorSpec};
+use pkgtool_model::Dim;
+
+/// Sizes of the symbols of a recipe; `None` for a size that the model leaves open.
+pub type Symbols = BTreeMap<String, Option<u64>>;
+
+/// A named tensor of a recipe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorPattern {
+    /// The name by which steps refer to it.
+    pub name: String,
+    dtype: DTypePattern,
+    dims: Vec<DimPattern>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum DTypePattern {
+    Any,
+    Float,
+    Int,
+    One(DType),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum DimPattern {
+    Size(u64),
+    /// A leading size that may be missing.
+    Optional(u64),
+    Symbol(String),
+}
+
+impl TensorPattern {
+    /// Parses a pattern.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        const FORM: &str = "expected `name: dtype[sizes]`, such as `image: float[1?, 3, H, W]`";
+        let wrong = |reason: &str| format!("invalid tensor `{text}`: {reason}");
+        let parts = text.split_once(':').and_then(|(name, rest)| {
+            let (dtype, dims) = rest.trim().strip_suffix(']')?.split_once('[')?;
+            Some((name.trim(), dtype.trim(), dims))
+        });
+        let (name, dtype, dims) = parts.ok_or_else(|| wrong(FORM))?;
+        if !is_name(name) {
+            return Err(wrong(FORM));
+        }
+        let dtype = match dtype {
+            "any" => DTypePattern::Any,
+            "float" => DTypePattern::Float,
+            "int" => DTypePattern::Int,
+            name => {
+                let known = DType::ALL
+                    .into_iter()
+                    .find(|dtype| dtype.to_string() == name);
+                DTypePattern::One(known.ok_or_else(|| wrong(&format!("unknown dtype `{name}`")))?)
+            }
+        };
+        let dims = dims.split(',').map(str::trim).filter(|dim| !dim.is_empty());
+        let dims: Vec<_> = dims
+            .map(|dim| {
+                DimPattern::parse(dim).ok_or_else(|| wrong(&format!("invalid size `{dim}`")))
+            })
+            .collect::<Result<_, _>>()?;
+        let optional = dims
+            .iter()
+            .skip(1)
+            .any(|dim| matches!(dim, DimPattern::Optional(_)));
+        if optional {
+            return Err(wrong("only the first size may be optional"));
+        }
+        let name = name.to_owned();
+        Ok(Self { name, dtype, dims })
+    }
+
+    /// Returns whether a tensor fits, and adds the sizes of its symbols.
+    pub(super) fn matches(&self, spec: &TensorSpec, symbols: &mut Symbols) -> bool {
+        let Some(dims) = &spec.dims else {
+            return false;
+        };
+        let dtype = match self.dtype {
+            DTypePattern::Any => true,
+            DTypePattern::Float => spec.dtype.is_float(),
+            DTypePattern::Int => !spec.dtype.is_float() && spec.dtype != DType::Bool,
+            DTypePattern::One(dtype) => dtype == spec.dtype,
+        };
+        let skipped = match self.dims.first() {
+            Some(DimPattern::Optional(_)) if dims.len() + 1 == self.dims.len() => 1,
+            _ => 0,
+        };
+        let patterns = &self.dims[skipped..];
+        dtype
+            && patterns.len() == dims.len()
+            && patterns
+                .iter()
+                .zip(dims)
+                .all(|(pattern, dim)| pattern.matches(dim, symbols))
+    }
+
+    /// Returns the position of a symbol among the sizes, counted from the last one.
+    pub(crate) fn from_end(&self, symbol: &str) -> Option<usize> {
+        let is_it = |dim: &DimPattern| matches!(dim, DimPattern::Symbol(name) if name == symbol);
+        self.dims.iter().rev().position(is_it)
+    }
+}
+
+impl DimPattern {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(number) = text.strip_suffix('?') {
+            return number.parse().ok().map(Self::Optional);
+        }
+        if let Ok(size) = text.parse() {
+            return Some(Self::Size(size));
+        }
+        is_name(text).then(|| Self::Symbol(text.to_owned()))
+    }
+
+    fn matches(&self, dim: &Dim, symbols: &mut Symbols) -> bool {
+        match self {
+            Self::Size(wanted) | Self::Optional(wanted) => match dim {
+                Dim::Fixed(size) => size == wanted,
+                // One picture in a model that takes several.
+                _ => *wanted == 1,
+            },
+            Self::Symbol(name) => {
+                let size = match dim {
+                    Dim::Fixed(size) => Some(*size),
+                    _ => None,
+                };
+                let known = symbols.entry(name.clone()).or_insert(size);
+                match (*known, size) {
+                    (Some(known), Some(size)) => known == size,
+                    (None, Some(_)) => {
+                        *known = size;
+                        true
+                    }
+                    _ => true,
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether a text is a name: a letter, then letters, digits and underscores.
+pub(super) fn is_name(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic())
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+impl fmt::Display for TensorPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dtype = match &self.dtype {
+            DTypePattern::Any => "any",
+            DTypePattern::Float => "float",
+            DTypePattern::Int => "int",
+            DTypePattern::One(dtype) => return write!(f, "{dtype}[{}]", self.sizes()),
+        };
+        write!(f, "{dtype}[{}]", self.sizes())
+    }
+}
+
+impl TensorPattern {
+    fn sizes(&self) -> String {
+        let sizes = self.dims.iter().map(|dim| match dim {
+            DimPattern::Size(size) => size.to_string(),
+            DimPattern::Optional(size) => format!("{size}?"),
+            DimPattern::Symbol(name) => name.clone(),
+        });
+        sizes.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(dtype: DType, dims: &[Option<u64>]) -> TensorSpec {
+        let open = Dim::Dynamic {
+            bound: None,
+            name: None,
+            allowed: None,
+        };
+        let dims = dims
+            .iter()
+            .map(|size| size.map_or(open.clone(), Dim::Fixed));
+        TensorSpec {
+            name: "x".to_owned(),
+            dtype,
+            dims: Some(dims.collect()),
+            fixed: None,
+        }
+    }
+
+    #[test]
+    fn symbols_agree_across_tensors() {
+        let image = TensorPattern::parse("image: float[1?, 3, H, W]").expect("a pattern");
+        let mask = TensorPattern::parse("mask: float32[H, W]").expect("a pattern");
+        let mut symbols = Symbols::new();
+        let input = spec(DType::Float16, &[Some(1), Some(3), None, Some(8)]);
+        assert!(image.matches(&input, &mut symbols));
+        assert!(mask.matches(&spec(DType::Float32, &[Some(6), Some(8)]), &mut symbols));
+        assert_eq!(symbols["H"], Some(6));
+        assert!(!mask.matches(&spec(DType::Float32, &[Some(6), Some(9)]), &mut symbols));
+        assert!(!mask.matches(&spec(DType::Float16, &[Some(6), Some(8)]), &mut symbols));
+        let planes = spec(DType::Float32, &[Some(3), Some(6), Some(8)]);
+        assert!(image.matches(&planes, &mut symbols));
+        assert_eq!(image.from_end("H"), Some(1));
+        assert_eq!(image.to_string(), "float[1?, 3, H, W]");
+    }
+
+    #[test]
+    fn invalid_patterns_name_the_fault() {
+        for (text, fault) in [
+            ("image", "expected `name: dtype[sizes]`"),
+            ("image: float[1", "expected `name: dtype[sizes]`"),
+            ("image: real[1]", "unknown dtype `real`"),
+            ("image: float[1, 2?]", "only the first size may be optional"),
+            ("image: float[-1]", "invalid size `-1`"),
+            ("1mage: float[1]", "expected `name: dtype[sizes]`"),
+        ] {
+            let error = TensorPattern::parse(text).expect_err(text);
+            assert!(error.contains(fault), "{text}: {error}");
+        }
+    }
+}

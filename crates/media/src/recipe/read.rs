@@ -1,0 +1,412 @@
+//! Reads a recipe from TOML, and checks it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+use toml::Spanned;
+
+use super::pattern::is_name;
+use super::step::{Argument, Step};
+use super::{Match, ParameterKind, Preset, Recipe, TensorPattern};
+use crate::operators::{self, DataKind};
+
+/// Maximum size of a recipe, in bytes.
+const MAX_BYTES: usize = 256 << 10;
+
+/// Maximum number of steps of each side.
+const MAX_STEPS: usize = 64;
+
+/// Keys of a step that are not parameters.
+const STEP_KEYS: [&str; 3] = ["step", "from", "to"];
+
+/// A recipe cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct RecipeError {
+    /// The file.
+    pub file: String,
+    /// Line and column, from 1, if the fault has a place.
+    pub place: Option<(usize, usize)>,
+    /// The fault.
+    pub reason: String,
+}
+
+impl fmt::Display for RecipeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if let Some((line, column)) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecipeText {
+    name: String,
+    summary: String,
+    source: String,
+    #[serde(rename = "match")]
+    matches: Spanned<MatchText>,
+    #[serde(default)]
+    values: BTreeMap<String, toml::Value>,
+    #[serde(default, rename = "preset")]
+    presets: Vec<Spanned<PresetText>>,
+    prepare: Vec<Spanned<toml::Table>>,
+    interpret: Vec<Spanned<toml::Table>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MatchText {
+    capability: String,
+    component: Option<String>,
+    method: Option<String>,
+    inputs: Vec<Spanned<String>>,
+    outputs: Vec<Spanned<String>>,
+    #[serde(default)]
+    ascending: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PresetText {
+    #[serde(rename = "for")]
+    names: Vec<String>,
+    source: Option<String>,
+    values: BTreeMap<String, toml::Value>,
+}
+
+/// Converts offsets of a file's text to errors with a place.
+struct Faults<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Faults<'_> {
+    fn at(&self, offset: usize, reason: impl Into<String>) -> RecipeError {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        RecipeError {
+            file: self.file.to_owned(),
+            place: Some((line, column)),
+            reason: reason.into(),
+        }
+    }
+
+    fn whole(&self, reason: impl Into<String>) -> RecipeError {
+        RecipeError {
+            file: self.file.to_owned(),
+            place: None,
+            reason: reason.into(),
+        }
+    }
+}
+
+impl Recipe {
+    /// Reads and checks a recipe; `file` names it in errors.
+    pub fn parse(file: &str, text: &str) -> Result<Self, RecipeError> {
+        let faults = Faults { file, text };
+        if text.len() > MAX_BYTES {
+            return Err(faults.whole(format!(
+                "too large: expected at most {} KiB",
+                MAX_BYTES >> 10
+            )));
+        }
+        let read: RecipeText = toml::from_str(text).map_err(|error| {
+            let reason = error.message().to_owned();
+            match error.span() {
+                Some(span) => faults.at(span.start, reason),
+                None => faults.whole(reason),
+            }
+        })?;
+        let values = to_json(read.values);
+        let tensors = |side: &[Spanned<String>]| {
+            let tensors = side.iter().map(|text| {
+                let pattern = TensorPattern::parse(text.get_ref());
+                pattern.map_err(|reason| faults.at(text.span().start, reason))
+            });
+            tensors.collect::<Result<Vec<_>, _>>()
+        };
+        let at = read.matches.span().start;
+        let matches = read.matches.into_inner();
+        let matches = Match {
+            inputs: tensors(&matches.inputs)?,
+            outputs: tensors(&matches.outputs)?,
+            capability: matches.capability,
+            component: matches.component,
+            method: matches.method,
+            ascending: matches.ascending,
+        };
+        let names = matches.inputs.iter().chain(&matches.outputs);
+        let mut names: Vec<&str> = names.map(|tensor| tensor.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(faults.at(at, format!("two tensors have the name `{}`", twice[0])));
+        }
+        let presets = presets(&faults, read.presets, &values)?;
+        let check = StepCheck {
+            faults,
+            values: &values,
+            presets: &presets,
+        };
+        let start = BTreeMap::from([(PICTURE.to_owned(), DataKind::Picture)]);
+        let prepare = check.steps(&read.prepare, start, PICTURE, "prepare")?;
+        check.has_inputs(&matches.inputs, &prepare, at)?;
+        let outputs = matches.outputs.iter();
+        let start = outputs
+            .map(|tensor| (tensor.name.clone(), DataKind::Values))
+            .collect();
+        let first = matches
+            .outputs
+            .first()
+            .map_or("", |tensor| tensor.name.as_str());
+        let interpret = check.steps(&read.interpret, start, first, "interpret")?;
+        let ends = interpret.last().map(|step| step.operator);
+        if ends.is_none_or(|last| last.to != DataKind::Answer) {
+            let makers = operators::makers(DataKind::Answer);
+            return Err(check.faults.whole(format!(
+                "the last step of `interpret` makes no answer: end with one of {makers}"
+            )));
+        }
+        Ok(Self {
+            name: read.name,
+            summary: read.summary,
+            source: read.source,
+            file: file.to_owned(),
+            matches,
+            presets,
+            prepare,
+            interpret,
+            values,
+        })
+    }
+}
+
+/// Name of the picture, which the first step of `prepare` reads.
+pub(crate) const PICTURE: &str = "picture";
+
+fn to_json(values: BTreeMap<String, toml::Value>) -> BTreeMap<String, Json> {
+    let values = values.into_iter();
+    // A date becomes a text, which no parameter accepts.
+    values
+        .map(|(name, value)| (name, serde_json::to_value(value).unwrap_or_default()))
+        .collect()
+}
+
+fn presets(
+    faults: &Faults<'_>,
+    texts: Vec<Spanned<PresetText>>,
+    values: &BTreeMap<String, Json>,
+) -> Result<Vec<Preset>, RecipeError> {
+    let presets = texts.into_iter().map(|text| {
+        let at = text.span().start;
+        let PresetText {
+            names,
+            source,
+            values: own,
+        } = text.into_inner();
+        if let Some(unknown) = own.keys().find(|name| !values.contains_key(*name)) {
+            return Err(faults.at(at, format!("`{unknown}` is not among `[values]`")));
+        }
+        let values = to_json(own);
+        Ok(Preset {
+            names,
+            source,
+            values,
+        })
+    });
+    presets.collect()
+}
+
+struct StepCheck<'a> {
+    faults: Faults<'a>,
+    values: &'a BTreeMap<String, Json>,
+    presets: &'a [Preset],
+}
+
+impl StepCheck<'_> {
+    /// Checks the steps of one side. `known` has the kinds of what exists; `first` is read by the first step.
+    fn steps(
+        &self,
+        tables: &[Spanned<toml::Table>],
+        mut known: BTreeMap<String, DataKind>,
+        first: &str,
+        side: &str,
+    ) -> Result<Vec<Step>, RecipeError> {
+        if tables.len() > MAX_STEPS {
+            return Err(self.faults.whole(format!(
+                "too many steps in `{side}`: expected at most {MAX_STEPS}"
+            )));
+        }
+        let later: Vec<Option<&str>> = tables
+            .iter()
+            .map(|table| table.get_ref().get("to")?.as_str())
+            .collect();
+        let mut previous = first.to_owned();
+        let mut steps = Vec::new();
+        for (place, table) in tables.iter().enumerate() {
+            let fault = |reason: String| {
+                self.faults
+                    .at(table.span().start, format!("step {}: {reason}", place + 1))
+            };
+            let step = self
+                .step(table.get_ref(), &previous, place)
+                .map_err(fault)?;
+            let kinds = step.operator.from;
+            if step.from.len() != kinds.len() {
+                let (name, found) = (step.operator.name, step.from.len());
+                return Err(fault(format!(
+                    "`{name}` reads {} tensors or results, got {found} in `from`",
+                    kinds.len()
+                )));
+            }
+            for (name, kind) in step.from.iter().zip(kinds) {
+                match known.get(name) {
+                    Some(found) if found == kind => {}
+                    Some(found) => {
+                        return Err(fault(format!(
+                            "`{}` reads {kind}, but `{name}` is {found}",
+                            step.operator.name
+                        )));
+                    }
+                    None if later[place..].contains(&Some(name.as_str())) => {
+                        return Err(fault(format!(
+                            "`{name}` is made by this or a later step: steps cannot form a cycle"
+                        )));
+                    }
+                    None => {
+                        let names: Vec<&str> = known.keys().map(String::as_str).collect();
+                        return Err(fault(format!(
+                            "unknown name `{name}` in `from`; known: {}",
+                            names.join(", ")
+                        )));
+                    }
+                }
+            }
+            known.insert(step.to.clone(), step.operator.to);
+            previous.clone_from(&step.to);
+            steps.push(step);
+        }
+        Ok(steps)
+    }
+
+    fn step(&self, table: &toml::Table, previous: &str, place: usize) -> Result<Step, String> {
+        let word = |key: &str| match table.get(key) {
+            Some(value) => value
+                .as_str()
+                .map(Some)
+                .ok_or_else(|| format!("`{key}` must be a text")),
+            None => Ok(None),
+        };
+        let name = word("step")?.ok_or("missing `step`, the name of the operator")?;
+        let operator = operators::find(name)
+            .ok_or_else(|| format!("unknown step `{name}`; known: {}", operators::names()))?;
+        let to = word("to")?.map_or_else(|| format!("step {}", place + 1), str::to_owned);
+        if table.contains_key("to") && !is_name(&to) {
+            return Err(format!(
+                "invalid name `{to}` in `to`: expected letters, digits and `_`"
+            ));
+        }
+        let from = match table.get("from") {
+            None => vec![previous.to_owned()],
+            Some(toml::Value::String(name)) => vec![name.clone()],
+            Some(toml::Value::Array(names)) => {
+                let names = names.iter().map(|name| name.as_str().map(str::to_owned));
+                names
+                    .collect::<Option<_>>()
+                    .ok_or("`from` must be a name or a list of names")?
+            }
+            Some(_) => return Err("`from` must be a name or a list of names".to_owned()),
+        };
+        let mut arguments = BTreeMap::new();
+        for (key, value) in table
+            .iter()
+            .filter(|(key, _)| !STEP_KEYS.contains(&key.as_str()))
+        {
+            let mut parameters = operator.parameters.iter();
+            let Some(parameter) = parameters.find(|parameter| parameter.name == key) else {
+                let names: Vec<&str> = operator.parameters.iter().map(|it| it.name).collect();
+                return Err(format!(
+                    "`{name}` has no parameter `{key}`; it has: {}",
+                    names.join(", ")
+                ));
+            };
+            let argument = self.argument(key, value, parameter.kind)?;
+            arguments.insert(key.clone(), argument);
+        }
+        let mut parameters = operator.parameters.iter();
+        if let Some(missing) =
+            parameters.find(|it| it.default.is_none() && !arguments.contains_key(it.name))
+        {
+            return Err(format!("`{name}` needs `{}`", missing.name));
+        }
+        Ok(Step {
+            operator,
+            from,
+            to,
+            arguments,
+        })
+    }
+
+    /// Checks an argument: a value, or `$name` for a value of the recipe.
+    fn argument(
+        &self,
+        key: &str,
+        value: &toml::Value,
+        kind: ParameterKind,
+    ) -> Result<Argument, String> {
+        let Some(name) = value.as_str().and_then(|text| text.strip_prefix('$')) else {
+            let json = serde_json::to_value(value).unwrap_or_default();
+            kind.check(&json)
+                .map_err(|reason| format!("`{key}`: {reason}"))?;
+            return Ok(Argument::Value(json));
+        };
+        let Some(value) = self.values.get(name) else {
+            let names: Vec<&str> = self.values.keys().map(String::as_str).collect();
+            return Err(format!(
+                "`{key}`: `${name}` is not among `[values]`: {}",
+                names.join(", ")
+            ));
+        };
+        kind.check(value)
+            .map_err(|reason| format!("`{name}` in `[values]`: {reason}"))?;
+        for preset in self.presets {
+            if let Some(value) = preset.values.get(name) {
+                let reason = |reason| {
+                    format!(
+                        "`{name}` of the preset for {}: {reason}",
+                        preset.names.join(", ")
+                    )
+                };
+                kind.check(value).map_err(reason)?;
+            }
+        }
+        Ok(Argument::Named(name.to_owned()))
+    }
+
+    /// Checks that `prepare` makes every input. The last step makes a single input without naming it.
+    fn has_inputs(
+        &self,
+        inputs: &[TensorPattern],
+        prepare: &[Step],
+        at: usize,
+    ) -> Result<(), RecipeError> {
+        for input in inputs {
+            let made = prepare
+                .iter()
+                .rev()
+                .find(|step| step.to == input.name || inputs.len() == 1);
+            if made.is_none_or(|step| step.operator.to != DataKind::Values) {
+                return Err(self.faults.at(
+                    at,
+                    format!("no step of `prepare` makes the input `{}`", input.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
