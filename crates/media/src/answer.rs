@@ -167,6 +167,7 @@ impl DetectedObject {
 }
 
 /// Encodes a picture as PNG.
+#[expect(clippy::missing_panics_doc, reason = "memory takes every picture")]
 pub fn png<P>(picture: &image::ImageBuffer<P, Vec<u8>>) -> Vec<u8>
 where
     P: image::Pixel<Subpixel = u8> + image::PixelWithColorType,

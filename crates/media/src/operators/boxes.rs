@@ -88,14 +88,20 @@ impl Corners {
     }
 
     pub(super) fn read(&self, numbers: [f32; 4]) -> [f64; 4] {
-        let [a, b, c, d] = numbers.map(f64::from);
+        let numbers = numbers.map(f64::from);
+        let [x, y, width, height] = numbers;
         let [left, top, right, bottom] = match self.format.as_str() {
-            "xywh" => [a, b, a + c, b + d],
-            "cxcywh" => [a - c / 2.0, b - d / 2.0, a + c / 2.0, b + d / 2.0],
-            _ => [a, b, c, d],
+            "xywh" => [x, y, x + width, y + height],
+            "cxcywh" => [
+                x - width / 2.0,
+                y - height / 2.0,
+                x + width / 2.0,
+                y + height / 2.0,
+            ],
+            _ => numbers,
         };
-        let [x, y] = self.factor;
-        [left * x, top * y, right * x, bottom * y]
+        let [across, down] = self.factor;
+        [left * across, top * down, right * across, bottom * down]
     }
 }
 

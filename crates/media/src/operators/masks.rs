@@ -3,7 +3,7 @@
 use image::GrayImage;
 
 use super::scores::{sigmoid, softmax};
-use super::{Context, Data, DataKind, FoundBox, Operator, boxes, values};
+use super::{Context, Data, DataKind, FoundBox, Operator, boxes, picture_size, values};
 use crate::answer::{Answer, BoxAnswer, ClassAnswer, ClassShare, ObjectMask};
 use crate::operators::boxes::detected;
 use crate::recipe::{Arguments, Parameter, ParameterKind};
@@ -108,10 +108,9 @@ fn pixels(
         }
     }
     let names = context.labels(arguments.json("labels"), Some(count.max(2)))?;
-    let side = |size: usize| u32::try_from(size).map_err(|error| error.to_string());
-    let size = [side(width)?, side(height)?];
+    let size = picture_size(width, height)?;
     let mask = GrayImage::from_raw(size[0], size[1], classes).ok_or("the mask is too large")?;
-    let shares = shares(&mask, &scores, &names);
+    let classes = shares(&mask, &scores, &names);
     let picture = context.geometry.picture;
     let mask = if arguments.flag("keep_size") && size != picture {
         enlarged(&mask, context)
@@ -120,7 +119,7 @@ fn pixels(
     };
     Ok(Data::Answer(Answer::Classes(ClassAnswer {
         mask,
-        classes: shares,
+        classes,
         label_source: names.source.clone(),
     })))
 }
@@ -220,6 +219,7 @@ fn instances(
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
     reason = "positions are clamped to the picture"
 )]
 fn mask(

@@ -158,6 +158,13 @@ impl Array {
     }
 }
 
+/// Returns the width and height of a picture that a tensor holds.
+pub(crate) fn picture_size(width: usize, height: usize) -> Result<[u32; 2], String> {
+    let side =
+        |size: usize| u32::try_from(size).map_err(|_| format!("invalid side of {size} pixels"));
+    Ok([side(width)?, side(height)?])
+}
+
 /// Returns the values of the tensor at this place.
 pub(crate) fn values<'d>(from: &[&'d Data], place: usize) -> Result<&'d Array, String> {
     match from.get(place) {

@@ -2,7 +2,7 @@
 
 use image::{Rgb, RgbImage};
 
-use super::{Array, Context, Data, DataKind, Operator, values};
+use super::{Array, Context, Data, DataKind, Operator, picture_size, values};
 use crate::answer::{Answer, PictureAnswer};
 use crate::picture::{Fit, Interpolation, fit, resize_planes};
 use crate::recipe::{Arguments, Parameter, ParameterKind};
@@ -121,7 +121,7 @@ fn resize(
         };
         (side.div_ceil(multiple) * multiple).clamp(multiple, MAX_SIDE)
     };
-    let side = |symbol: &str, own: u32| {
+    let side_of = |symbol: &str, own: u32| {
         let known = context.symbols.get(symbol).copied().flatten();
         let side = known.unwrap_or_else(|| open(own));
         let fits = u32::try_from(side)
@@ -129,7 +129,7 @@ fn resize(
             .filter(|side| (1..=MAX_SIDE).contains(&u64::from(*side)));
         fits.ok_or_else(|| format!("invalid side of {side} pixels: expected 1 to {MAX_SIDE}"))
     };
-    let size = [side("W", own[0])?, side("H", own[1])?];
+    let size = [side_of("W", own[0])?, side_of("H", own[1])?];
     let mode = Fit::of(arguments.word("mode"));
     let interpolation = Interpolation::of(arguments.word("interpolation"));
     #[expect(
@@ -210,8 +210,8 @@ fn paint(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Re
             pixel * 3 + channel
         }
     };
-    let pixels = (0..plane).flat_map(|pixel| (0..3).map(move |channel| (pixel, channel)));
-    let interleaved = pixels.map(|(pixel, channel)| {
+    let places = (0..plane).flat_map(|pixel| (0..3).map(move |channel| (pixel, channel)));
+    let interleaved = places.map(|(pixel, channel)| {
         let value = array.values[at(pixel, channel)] * factor + shift;
         // NaN is black.
         if value.is_nan() {
@@ -221,8 +221,7 @@ fn paint(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Re
         }
     });
     let mut interleaved: Vec<f32> = interleaved.collect();
-    let side = |size: usize| u32::try_from(size).map_err(|error| error.to_string());
-    let mut size = [side(width)?, side(height)?];
+    let mut size = picture_size(width, height)?;
     if arguments.flag("keep_size") && size != context.geometry.picture {
         let picture = context.geometry.picture;
         interleaved = resize_planes(&interleaved, 3, size, picture, Interpolation::Linear);

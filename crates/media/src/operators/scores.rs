@@ -64,7 +64,11 @@ fn scores(from: &[&Data], arguments: &Arguments, _: &mut Context<'_>) -> Result<
     for row in scores.chunks_mut(width) {
         match arguments.word("function") {
             "none" => {}
-            "sigmoid" => row.iter_mut().for_each(|value| *value = sigmoid(*value)),
+            "sigmoid" => {
+                for value in row.iter_mut() {
+                    *value = sigmoid(*value);
+                }
+            }
             "softmax" => softmax(row),
             _ if is_distribution(row) => {}
             _ => softmax(row),
@@ -132,7 +136,9 @@ fn vector(from: &[&Data], arguments: &Arguments, _: &mut Context<'_>) -> Result<
     let mut vector = array.values.clone();
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if arguments.flag("normalize") && length > 0.0 {
-        vector.iter_mut().for_each(|value| *value /= length);
+        for value in &mut vector {
+            *value /= length;
+        }
     }
     Ok(Data::Answer(Answer::Vector(VectorAnswer { vector })))
 }

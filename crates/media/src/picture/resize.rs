@@ -1,6 +1,6 @@
 //! Fits a picture into a model's input: stretched, letterboxed or cropped.
 //!
-//! The kernels follow OpenCV, which most publishers use: centres of pixels at one half, and no smoothing when a
+//! The kernels follow `OpenCV`, which most publishers use: centres of pixels at one half, and no smoothing when a
 //! picture shrinks, except `area`. `smooth` follows Pillow, which smooths.
 
 use image::imageops::{self, FilterType};
@@ -144,7 +144,7 @@ fn resize(picture: &RgbImage, size: [u32; 2], interpolation: Interpolation) -> R
 /// The weights of the source positions that make up one target position.
 type Taps = Vec<(usize, f32)>;
 
-/// Resizes interleaved values with `channels` values per position, by the kernels of OpenCV.
+/// Resizes interleaved values with `channels` values per position, by the kernels of `OpenCV`.
 pub(crate) fn resize_planes(
     values: &[f32],
     channels: usize,
@@ -217,7 +217,7 @@ fn taps(from: u32, to: u32, interpolation: Interpolation) -> Vec<Taps> {
     (0..to).map(one).collect()
 }
 
-/// Returns the weights of four neighbours at a distance of `x` behind the second one; OpenCV's coefficient is
+/// Returns the weights of four neighbours at a distance of `x` behind the second one; `OpenCV`'s coefficient is
 /// -0.75.
 fn cubic(x: f32) -> [f32; 4] {
     const A: f32 = -0.75;

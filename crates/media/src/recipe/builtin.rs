@@ -1,8 +1,10 @@
 //! The recipes of this crate, one for each contract of published packages.
 
+use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::LazyLock;
 
-use super::{ModelFacts, Recipe};
+use super::{FittedRecipe, ModelFacts, Recipe, RecipeError};
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
 const FILES: [(&str, &str); 11] = [
@@ -61,11 +63,21 @@ pub fn builtin() -> &'static [Recipe] {
     &RECIPES
 }
 
+/// Returns the recipe that a package brings: `recipe.toml` beside the model or in the directory above.
+pub fn of_package(model: &Path) -> Result<Vec<Recipe>, RecipeError> {
+    let directories = model.ancestors().skip(1).take(2);
+    let mut paths = directories.map(|directory| directory.join(super::FILE_NAME));
+    let Some(path) = paths.find(|path| path.is_file()) else {
+        return Ok(Vec::new());
+    };
+    Recipe::read(&path).map(|recipe| vec![recipe])
+}
+
 /// Returns the recipe for a model: the first of the package's own and the built-in ones that fits.
 pub fn find<'r>(
     own: &'r [Recipe],
     model: &ModelFacts<'_>,
-) -> Result<(&'r Recipe, super::FittedRecipe), String> {
+) -> Result<(&'r Recipe, FittedRecipe), String> {
     let mut recipes = own.iter().chain(builtin());
     if let Some(found) = recipes.find_map(|recipe| Some((recipe, recipe.fit(model)?))) {
         return Ok(found);
@@ -98,7 +110,8 @@ pub fn find<'r>(
         side(&signature.outputs)
     );
     for recipe in meant {
-        text.push_str(&format!("\n  {}: {}", recipe.name, recipe.expected()));
+        // Writing to a text cannot fail.
+        let _ = write!(text, "\n  {}: {}", recipe.name, recipe.expected());
     }
     Err(text)
 }

@@ -78,7 +78,9 @@ impl Recipe {
         let matches = &self.matches;
         let signature = model.signature;
         let fits = model.capabilities.contains(&matches.capability)
-            && (matches.component.is_none() || matches.component.as_deref() == model.component)
+            && (model.component.is_none()
+                || matches.component.is_none()
+                || self.component() == model.component)
             && matches
                 .method
                 .as_ref()
@@ -202,7 +204,7 @@ impl Recipe {
 
 /// Returns whether a pattern has the channels behind the width.
 fn channels_last(pattern: &TensorPattern) -> bool {
-    pattern.from_end("W") == Some(1) && pattern.from_end("H") == Some(2)
+    pattern.place_from_end("W") == Some(1) && pattern.place_from_end("H") == Some(2)
 }
 
 impl FittedRecipe {
@@ -218,6 +220,7 @@ impl FittedRecipe {
     }
 
     /// Sets the labels that apply if the recipe's value leaves them to the package.
+    #[must_use]
     pub fn with_labels(mut self, labels: Option<Labels>) -> Self {
         self.labels = labels;
         self

@@ -10,7 +10,7 @@ mod pattern;
 mod read;
 mod step;
 
-pub use builtin::{builtin, find};
+pub use builtin::{builtin, find, of_package};
 pub use fit::{FittedRecipe, ModelFacts, ResolvedValue};
 pub use pattern::{Symbols, TensorPattern};
 pub use read::RecipeError;
@@ -50,7 +50,7 @@ pub struct Recipe {
 #[derive(Debug, Clone)]
 struct Match {
     capability: String,
-    /// Component of a multi-component variant; a variant of one file has none.
+    /// The component, in a variant with several; `None` for any.
     component: Option<String>,
     /// Method; `None` for any.
     method: Option<String>,

@@ -104,7 +104,7 @@ impl TensorPattern {
     }
 
     /// Returns the position of a symbol among the sizes, counted from the last one.
-    pub(crate) fn from_end(&self, symbol: &str) -> Option<usize> {
+    pub(crate) fn place_from_end(&self, symbol: &str) -> Option<usize> {
         let is_it = |dim: &DimPattern| matches!(dim, DimPattern::Symbol(name) if name == symbol);
         self.dims.iter().rev().position(is_it)
     }
@@ -213,7 +213,7 @@ mod tests {
         assert!(!mask.matches(&spec(DType::Float16, &[Some(6), Some(8)]), &mut symbols));
         let planes = spec(DType::Float32, &[Some(3), Some(6), Some(8)]);
         assert!(image.matches(&planes, &mut symbols));
-        assert_eq!(image.from_end("H"), Some(1));
+        assert_eq!(image.place_from_end("H"), Some(1));
         assert_eq!(image.to_string(), "float[1?, 3, H, W]");
     }
 

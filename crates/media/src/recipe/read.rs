@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -107,6 +110,20 @@ impl Faults<'_> {
 }
 
 impl Recipe {
+    /// Reads and checks the recipe of a file.
+    pub fn read(path: &Path) -> Result<Self, RecipeError> {
+        let file = path.display().to_string();
+        let faults = Faults {
+            file: &file,
+            text: "",
+        };
+        let mut text = String::new();
+        let most = MAX_BYTES as u64 + 1;
+        let read = File::open(path).and_then(|file| file.take(most).read_to_string(&mut text));
+        read.map_err(|error| faults.whole(error.to_string()))?;
+        Self::parse(&file, &text)
+    }
+
     /// Reads and checks a recipe; `file` names it in errors.
     pub fn parse(file: &str, text: &str) -> Result<Self, RecipeError> {
         let faults = Faults { file, text };
@@ -144,8 +161,8 @@ impl Recipe {
         let names = matches.inputs.iter().chain(&matches.outputs);
         let mut names: Vec<&str> = names.map(|tensor| tensor.name.as_str()).collect();
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(faults.at(at, format!("two tensors have the name `{}`", twice[0])));
+        if let Some(twice) = names.iter().zip(names.iter().skip(1)).find(|(a, b)| a == b) {
+            return Err(faults.at(at, format!("two tensors have the name `{}`", twice.0)));
         }
         let presets = presets(&faults, read.presets, &values)?;
         let check = StepCheck {

@@ -1,5 +1,6 @@
 //! `pkgtool run`.
 
+mod answer;
 mod bundled;
 mod chain;
 mod json;
@@ -32,6 +33,9 @@ pub(in super::super) struct RunArgs {
     /// Directory of a package, a config, or a model file
     #[arg(value_name = "PACKAGE|CONFIG|MODEL")]
     path: PathBuf,
+
+    #[command(flatten)]
+    answer: answer::AnswerArgs,
 
     #[command(flatten)]
     variant: VariantArgs,
@@ -88,6 +92,8 @@ pub(in super::super) struct RunArgs {
 
 const EXAMPLES: &str = "\
 Examples:
+  pkgtool run glimpse/ photo.jpg
+  pkgtool run spotter/ photo.jpg --set threshold=0.7 --save boxes.png
   pkgtool run glimpse/ --input photo.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
   pkgtool run hush/xnnpack/config.json --precision fp32 --input tokens=ids.npy --input mask=ones
   pkgtool run hush/ --text \"a red house\" --text \"a blue house\"
@@ -119,6 +125,9 @@ struct RunView<'a> {
 pub(in super::super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if args.bundled {
         return bundled::run(args);
+    }
+    if args.answer.given.is_some() {
+        return answer::run(args);
     }
     if !args.texts.texts.is_empty() {
         return texts::run(args);

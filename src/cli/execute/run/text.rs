@@ -9,6 +9,8 @@ use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::Placement;
 use pkgtool_engine::runtime::process::sandbox::Level;
+use pkgtool_engine::runtime::selection::Selection;
+use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::npy::BFLOAT16_NOTE;
 use pkgtool_engine::tensor::{DType, Summary, Tensor, TensorSpec};
 
@@ -23,6 +25,17 @@ pub(super) fn render(stages: &[CompletedRun]) -> String {
         let _ = write(&mut text, stage);
     }
     text
+}
+
+/// Names the model and the engine that ran it.
+pub(super) fn ran(selection: &Selection, started: &Started) -> String {
+    let fallback = if started.candidate.fallback {
+        " as a fallback"
+    } else {
+        ""
+    };
+    let model = defuse_line(&what(selection));
+    format!("{model}, on {}{fallback}", started.candidate)
 }
 
 /// Maximum number of feeds that are listed.

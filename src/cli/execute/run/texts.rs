@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::super::sides::what;
 use super::super::{selection_failure, start_with_notes};
 use super::{RunArgs, json, text};
 use crate::cli::exit::{Exit, Failure};
@@ -228,17 +227,7 @@ fn render(embedded: &EmbeddedTexts) -> String {
 
 fn write(out: &mut String, embedded: &EmbeddedTexts) -> std::fmt::Result {
     let (started, vectors) = (&embedded.started, &embedded.vectors);
-    writeln!(
-        out,
-        "{}, on {}{}",
-        defuse_line(&what(&embedded.selection)),
-        started.candidate,
-        if started.candidate.fallback {
-            " as a fallback"
-        } else {
-            ""
-        }
-    )?;
+    writeln!(out, "{}", text::ran(&embedded.selection, started))?;
     let dimensions = vectors.first().map_or(0, Vec::len);
     let longest = embedded.longest;
     writeln!(

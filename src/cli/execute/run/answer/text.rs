@@ -1,0 +1,138 @@
+//! Answers as text for people.
+
+use std::fmt::Write as _;
+
+use super::super::text;
+use super::Answered;
+use pkgtool_base::diagnostic::{Align, TextTable};
+use pkgtool_base::source::text::defuse_line;
+use pkgtool_media::answer::Answer;
+
+/// Width of a bar of 100 percent, in characters.
+const BAR_WIDTH: f64 = 20.0;
+
+/// Number of a vector's first values that are shown.
+const SHOWN_VALUES: usize = 8;
+
+/// Returns the text with a final newline.
+pub(super) fn render(answered: &Answered) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut out, answered);
+    out
+}
+
+fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
+    let recipe = &answered.recipe;
+    writeln!(out, "{}", text::ran(&answered.selection, &answered.started))?;
+    writeln!(
+        out,
+        "recipe {}: {}",
+        defuse_line(&recipe.name),
+        defuse_line(&recipe.summary)
+    )?;
+    match &answered.answer {
+        Answer::Labels(answer) => {
+            let mut table = TextTable::new([Align::Left, Align::Right, Align::Left]).indented();
+            for label in &answer.labels {
+                let score = f64::from(label.score);
+                table.row([defuse_line(&label.label), percent(score), bar(score)]);
+            }
+            write!(out, "{table}")?;
+            source(out, &answer.label_source)?;
+        }
+        Answer::Vector(answer) => {
+            let values = answer.vector.iter().take(SHOWN_VALUES);
+            let values: Vec<String> = values.map(|value| format!("{value:.4}")).collect();
+            let more = if answer.vector.len() > SHOWN_VALUES {
+                ", …"
+            } else {
+                ""
+            };
+            writeln!(
+                out,
+                "  {} numbers: [{}{more}]",
+                answer.vector.len(),
+                values.join(", ")
+            )?;
+        }
+        Answer::Boxes(answer) => {
+            let mut table =
+                TextTable::new([Align::Left, Align::Right, Align::Left, Align::Left]).indented();
+            for object in &answer.boxes {
+                let [left, top, right, bottom] = object.corners;
+                let mask = object.mask.as_ref().map_or_else(String::new, |mask| {
+                    let pixels = mask
+                        .mask
+                        .as_raw()
+                        .iter()
+                        .filter(|value| **value > 0)
+                        .count();
+                    format!("mask of {pixels} pixels")
+                });
+                let place = format!("{left:.0}, {top:.0} to {right:.0}, {bottom:.0}");
+                table.row([
+                    defuse_line(&object.label),
+                    percent(object.score),
+                    place,
+                    mask,
+                ]);
+            }
+            if answer.boxes.is_empty() {
+                writeln!(
+                    out,
+                    "  nothing found; `--set threshold=0.1` shows weaker objects"
+                )?;
+            }
+            write!(out, "{table}")?;
+            source(out, &answer.label_source)?;
+        }
+        Answer::Classes(answer) => {
+            let mut table = TextTable::new([Align::Left, Align::Right, Align::Left]).indented();
+            for class in &answer.classes {
+                table.row([
+                    defuse_line(&class.label),
+                    percent(class.share),
+                    bar(class.share),
+                ]);
+            }
+            write!(out, "{table}")?;
+            source(out, &answer.label_source)?;
+        }
+        Answer::Picture(answer) => {
+            let (width, height) = answer.picture.dimensions();
+            let hint = if answered.saved.is_some() {
+                ""
+            } else {
+                "; `--save FILE` writes it"
+            };
+            writeln!(out, "  a picture of {width} x {height} pixels{hint}")?;
+        }
+    }
+    if let Some(file) = &answered.saved {
+        writeln!(out, "saved {}", defuse_line(&file.display().to_string()))?;
+    }
+    let load = text::shown(answered.started.load_time);
+    writeln!(
+        out,
+        "load {load}, run {}",
+        text::shown(answered.started.first_answer.time)
+    )
+}
+
+fn source(out: &mut String, source: &str) -> std::fmt::Result {
+    writeln!(out, "labels: {}", defuse_line(source))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a bar is short"
+)]
+fn bar(share: f64) -> String {
+    "█".repeat((share.clamp(0.0, 1.0) * BAR_WIDTH).round() as usize)
+}
