@@ -21,6 +21,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("check", &["base", "model"]),
     ("remote", &["base", "model"]),
     ("engine", &["base", "model", "kernels"]),
+    ("media", &["base", "model", "engine"]),
     ("text", &["base", "model", "engine"]),
     ("serve", &["base", "model", "check", "engine", "text"]),
 ];
@@ -126,6 +127,9 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("kernels/bytes", &[]),
     ("kernels/float", &[]),
     ("kernels/rows", &[]),
+    ("media/operators", &["media/picture"]),
+    ("media/picture", &[]),
+    ("media/recipe", &["media/operators", "media/picture"]),
     ("model/coreml", &["model/executorch"]),
     ("model/executorch", &[]),
     ("model/executorch/body", &["model/executorch/xnnpack"]),

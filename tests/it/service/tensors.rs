@@ -378,7 +378,7 @@ fn a_picture_becomes_the_only_input() {
         (
             json!({"image_base64": "AAAA"}),
             "$.image_base64",
-            "neither PNG nor JPEG",
+            "neither PNG, JPEG, WebP nor GIF",
         ),
         (
             json!({"image_base64": text[..40]}),

@@ -3,7 +3,7 @@
 use super::{Array, Context, Data, DataKind, FoundBox, Operator, boxes, values};
 use crate::answer::{Answer, BoxAnswer, DetectedObject};
 use crate::labels::Labels;
-use crate::recipe::{Arguments, Parameter, ParameterKind};
+use crate::operators::{Arguments, Parameter, ParameterKind};
 
 pub(super) const FORMAT: Parameter = Parameter {
     name: "format",
@@ -284,8 +284,8 @@ fn detections(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operators::Symbols;
     use crate::picture::Geometry;
-    use crate::recipe::Symbols;
     use serde_json::json;
 
     fn array(shape: &[usize], values: &[f32]) -> Data {

@@ -3,7 +3,7 @@
 use super::boxes::{Corners, FORMAT, THRESHOLD, UNIT, best, kept};
 use super::scores::softmax;
 use super::{Context, Data, DataKind, FoundBox, Operator, values};
-use crate::recipe::{Arguments, Parameter, ParameterKind};
+use crate::operators::{Arguments, Parameter, ParameterKind};
 
 pub(super) const TABLE: &[Operator] = &[
     // Columns [4 + C, A]: four numbers and the scores of all classes, as YOLOv8 and YOLO11 give them.
@@ -175,8 +175,8 @@ fn distances(
 mod tests {
     use super::*;
     use crate::operators::Array;
+    use crate::operators::Symbols;
     use crate::picture::Geometry;
-    use crate::recipe::Symbols;
     use serde_json::json;
 
     fn found(
@@ -232,7 +232,10 @@ mod tests {
             &[(&[2, 1], vec![0.9, 0.1]), (&[2, 8], distances_of)],
             &given,
         );
-        assert_eq!(boxes[0].corners, [-4.0, -4.0, 12.0, 12.0]);
+        assert_eq!(
+            boxes[0].corners.map(f64::to_bits),
+            [-4.0_f64, -4.0, 12.0, 12.0].map(f64::to_bits)
+        );
         assert_eq!(boxes.len(), 1);
     }
 }

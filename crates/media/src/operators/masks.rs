@@ -6,7 +6,7 @@ use super::scores::{sigmoid, softmax};
 use super::{Context, Data, DataKind, FoundBox, Operator, boxes, picture_size, values};
 use crate::answer::{Answer, BoxAnswer, ClassAnswer, ClassShare, ObjectMask};
 use crate::operators::boxes::detected;
-use crate::recipe::{Arguments, Parameter, ParameterKind};
+use crate::operators::{Arguments, Parameter, ParameterKind};
 
 /// Maximum number of classes of a mask whose classes are bytes.
 const MAX_CLASSES: usize = 256;

@@ -6,10 +6,12 @@
 mod boxes;
 mod heads;
 mod masks;
+mod parameter;
 mod pictures;
 mod scores;
 mod suppress;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use image::RgbImage;
@@ -18,7 +20,7 @@ use pkgtool_engine::tensor::Tensor;
 use crate::answer::Answer;
 use crate::labels::{self, Labels};
 use crate::picture::Geometry;
-use crate::recipe::{Arguments, Parameter, Symbols};
+pub(crate) use parameter::{Arguments, Parameter, ParameterKind};
 
 /// All operators, by theme.
 const TABLES: [&[Operator]; 6] = [
@@ -70,6 +72,9 @@ pub(crate) struct Array {
     pub(crate) shape: Vec<usize>,
     pub(crate) values: Vec<f32>,
 }
+
+/// Sizes of the symbols of a recipe; `None` for a size that the model leaves open.
+pub(crate) type Symbols = BTreeMap<String, Option<u64>>;
 
 /// A box in pixels of the model's input.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -224,6 +229,23 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_lists_every_step_with_its_parameters() {
+        let page = include_str!("../../../../docs/recipes.md");
+        for operator in all() {
+            let start = format!("| `{}` |", operator.name);
+            let row = page.lines().find(|line| line.starts_with(&start));
+            let row = row.unwrap_or_else(|| panic!("no row of `{}`", operator.name));
+            for Parameter { name, .. } in operator.parameters {
+                let same = row.ends_with("| as `boxes` |");
+                assert!(same || row.contains(&format!("`{name}`")), "{start} {name}");
+            }
+        }
+        let (_, example) = page.split_once("```toml\n").expect("an example");
+        let (example, _) = example.split_once("```").expect("its end");
+        crate::recipe::Recipe::parse("recipe.toml", example).expect("a sound example");
+    }
 
     #[test]
     fn defaults_are_valid_and_names_are_unique() {

@@ -4,8 +4,8 @@ use image::{Rgb, RgbImage};
 
 use super::{Array, Context, Data, DataKind, Operator, picture_size, values};
 use crate::answer::{Answer, PictureAnswer};
+use crate::operators::{Arguments, Parameter, ParameterKind};
 use crate::picture::{Fit, Interpolation, fit, resize_planes};
-use crate::recipe::{Arguments, Parameter, ParameterKind};
 
 /// Maximum side of a model's input, in pixels.
 const MAX_SIDE: u64 = 4096;
@@ -243,9 +243,9 @@ fn paint(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operators::Symbols;
     use crate::operators::find;
     use crate::picture::Geometry;
-    use crate::recipe::Symbols;
     use serde_json::json;
 
     fn arguments(name: &str, given: &[(&'static str, serde_json::Value)]) -> Arguments {

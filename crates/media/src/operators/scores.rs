@@ -2,7 +2,7 @@
 
 use super::{Array, Context, Data, DataKind, Operator, values};
 use crate::answer::{Answer, LabelAnswer, ScoredLabel, VectorAnswer};
-use crate::recipe::{Arguments, Parameter, ParameterKind};
+use crate::operators::{Arguments, Parameter, ParameterKind};
 
 /// Largest deviation from 1 of the sum of probabilities.
 const SUM_TOLERANCE: f32 = 1e-3;
@@ -154,7 +154,7 @@ mod tests {
         assert!(!is_distribution(&[-0.5, 1.5]));
         let mut row = [1000.0, 1000.0, f32::NEG_INFINITY];
         softmax(&mut row);
-        assert_eq!(row, [0.5, 0.5, 0.0]);
+        assert_eq!(row.map(f32::to_bits), [0.5_f32, 0.5, 0.0].map(f32::to_bits));
         assert!((sigmoid(0.0) - 0.5).abs() < f32::EPSILON);
     }
 }

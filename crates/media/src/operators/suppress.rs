@@ -1,7 +1,7 @@
 //! Suppression of boxes that overlap better ones, and joining of boxes.
 
 use super::{Context, Data, DataKind, FoundBox, Operator, boxes};
-use crate::recipe::{Arguments, Parameter, ParameterKind};
+use crate::operators::{Arguments, Parameter, ParameterKind};
 
 /// Maximum number of boxes that are compared with each other; the best ones are kept.
 const MAX_COMPARED: usize = 8192;
@@ -85,8 +85,8 @@ fn join(from: &[&Data], _: &Arguments, _: &mut Context<'_>) -> Result<Data, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operators::Symbols;
     use crate::picture::Geometry;
-    use crate::recipe::Symbols;
     use serde_json::json;
 
     #[test]

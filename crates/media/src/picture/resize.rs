@@ -152,7 +152,8 @@ pub(crate) fn resize_planes(
     to: [u32; 2],
     interpolation: Interpolation,
 ) -> Vec<f32> {
-    let [across, down] = [0, 1].map(|axis| taps(from[axis], to[axis], interpolation));
+    let shrinks = [0, 1].iter().all(|axis| from[*axis] >= to[*axis]);
+    let [across, down] = [0, 1].map(|axis| taps(from[axis], to[axis], interpolation, shrinks));
     let row_length = from[0] as usize * channels;
     let mut rows: Vec<f32> = Vec::with_capacity(across.len() * channels * from[1] as usize);
     for row in values.chunks_exact(row_length.max(1)) {
@@ -186,7 +187,7 @@ pub(crate) fn resize_planes(
     clippy::cast_precision_loss,
     reason = "positions are within a side of at most 16384 pixels"
 )]
-fn taps(from: u32, to: u32, interpolation: Interpolation) -> Vec<Taps> {
+fn taps(from: u32, to: u32, interpolation: Interpolation, shrinks: bool) -> Vec<Taps> {
     let scale = f64::from(from) / f64::from(to);
     let last = i64::from(from) - 1;
     let clamped = |at: i64| at.clamp(0, last) as usize;
@@ -204,12 +205,24 @@ fn taps(from: u32, to: u32, interpolation: Interpolation) -> Vec<Taps> {
                     .map(|(weight, step)| (clamped(base + step), weight))
                     .collect()
             }
-            Interpolation::Area if scale > 1.0 => {
+            Interpolation::Area if shrinks => {
                 let (start, end) = (f64::from(target) * scale, f64::from(target + 1) * scale);
                 let places = start.floor() as i64..(end.ceil() as i64).min(last + 1);
                 let part = |at: i64| (end.min(at as f64 + 1.0) - start.max(at as f64)) / scale;
                 let parts = places.map(|at| (clamped(at), part(at) as f32));
                 parts.filter(|(_, weight)| *weight > 0.0).collect()
+            }
+            Interpolation::Area => {
+                // Each source pixel keeps its share of the target, without a blur inside of it.
+                let base = (f64::from(target) * scale).floor();
+                let rest = f64::from(target + 1) - (base + 1.0) / scale;
+                let rest = if rest > 0.0 {
+                    (rest - rest.floor()) as f32
+                } else {
+                    0.0
+                };
+                let base = base as i64;
+                vec![(clamped(base), 1.0 - rest), (clamped(base + 1), rest)]
             }
             _ => vec![(clamped(base), 1.0 - rest), (clamped(base + 1), rest)],
         }
@@ -240,7 +253,7 @@ mod tests {
     fn weights_of_every_kernel_sum_up_to_one() {
         for name in Interpolation::NAMES {
             for (from, to) in [(7, 3), (3, 7), (1, 5), (640, 224), (5, 1)] {
-                for taps in taps(from, to, Interpolation::of(name)) {
+                for taps in taps(from, to, Interpolation::of(name), from > to) {
                     let sum: f32 = taps.iter().map(|(_, weight)| weight).sum();
                     assert!((sum - 1.0).abs() < 1e-5, "{name} {from} {to} {sum}");
                 }

@@ -1,6 +1,5 @@
 //! The recipes of this crate, one for each contract of published packages.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -103,17 +102,16 @@ pub fn find<'r>(
         texts.join(", ")
     };
     let signature = model.signature;
-    let mut text = format!(
-        "no recipe fits method `{}`, {} -> {}; expected one of:",
+    let expected = meant
+        .iter()
+        .map(|recipe| format!("{} ({})", recipe.name, recipe.expected()));
+    Err(format!(
+        "no recipe fits method `{}`, {} -> {}: expected one of {}",
         signature.method,
         side(&signature.inputs),
-        side(&signature.outputs)
-    );
-    for recipe in meant {
-        // Writing to a text cannot fail.
-        let _ = write!(text, "\n  {}: {}", recipe.name, recipe.expected());
-    }
-    Err(text)
+        side(&signature.outputs),
+        expected.collect::<Vec<_>>().join("; ")
+    ))
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 
 use super::read::PICTURE;
 use super::step::{Argument, Step};
-use super::{BoundStep, Recipe, Symbols, TensorPattern};
+use super::{BoundStep, Recipe, TensorPattern};
 use crate::answer::Answer;
 use crate::labels::Labels;
-use crate::operators::{Array, Context, Data};
+use crate::operators::{Array, Context, Data, Symbols};
 use crate::picture::Geometry;
 
 /// The value whose override takes precedence over the labels of the package.

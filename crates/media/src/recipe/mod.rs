@@ -5,23 +5,19 @@
 
 mod builtin;
 mod fit;
-mod parameter;
 mod pattern;
 mod read;
 mod step;
 
 pub use builtin::{builtin, find, of_package};
 pub use fit::{FittedRecipe, ModelFacts, ResolvedValue};
-pub use pattern::{Symbols, TensorPattern};
 pub use read::RecipeError;
-
-pub(crate) use parameter::{Arguments, Parameter, ParameterKind};
-pub use step::BoundStep;
 
 use std::collections::BTreeMap;
 
+use pattern::TensorPattern;
 use serde_json::Value as Json;
-use step::Step;
+use step::{BoundStep, Step};
 
 /// Name of a package's own recipe, beside its config or in the directory above.
 pub const FILE_NAME: &str = "recipe.toml";

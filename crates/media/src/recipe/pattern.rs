@@ -4,20 +4,18 @@
 //! missing. Equal symbols stand for equal sizes. The dtype is `float` (any floating-point number), `int` (any
 //! integer), `any`, or the name of a dtype.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use pkgtool_engine::tensor::{DType, TensorSpec};
 use pkgtool_model::Dim;
 
-/// Sizes of the symbols of a recipe; `None` for a size that the model leaves open.
-pub type Symbols = BTreeMap<String, Option<u64>>;
+use crate::operators::Symbols;
 
 /// A named tensor of a recipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TensorPattern {
+pub(super) struct TensorPattern {
     /// The name by which steps refer to it.
-    pub name: String,
+    pub(super) name: String,
     dtype: DTypePattern,
     dims: Vec<DimPattern>,
 }
@@ -104,7 +102,7 @@ impl TensorPattern {
     }
 
     /// Returns the position of a symbol among the sizes, counted from the last one.
-    pub(crate) fn place_from_end(&self, symbol: &str) -> Option<usize> {
+    pub(super) fn place_from_end(&self, symbol: &str) -> Option<usize> {
         let is_it = |dim: &DimPattern| matches!(dim, DimPattern::Symbol(name) if name == symbol);
         self.dims.iter().rev().position(is_it)
     }

@@ -12,8 +12,8 @@ use toml::Spanned;
 
 use super::pattern::is_name;
 use super::step::{Argument, Step};
-use super::{Match, ParameterKind, Preset, Recipe, TensorPattern};
-use crate::operators::{self, DataKind};
+use super::{Match, Preset, Recipe, TensorPattern};
+use crate::operators::{self, DataKind, ParameterKind};
 
 /// Maximum size of a recipe, in bytes.
 const MAX_BYTES: usize = 256 << 10;

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::Arguments;
-use crate::operators::{self, Operator};
+use crate::operators::{self, Arguments, Operator};
 
 /// A step as the recipe has it.
 #[derive(Debug, Clone)]
@@ -30,10 +29,10 @@ pub(super) enum Argument {
 
 /// A step with all its values.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct BoundStep {
+pub(super) struct BoundStep {
     operator: String,
-    pub(crate) from: Vec<String>,
-    pub(crate) to: String,
+    pub(super) from: Vec<String>,
+    pub(super) to: String,
     arguments: BTreeMap<String, Json>,
 }
 
@@ -58,7 +57,7 @@ impl Step {
 
 impl BoundStep {
     /// Returns the operator and the checked values of its parameters.
-    pub(crate) fn resolved(&self) -> Result<(&'static Operator, Arguments), String> {
+    pub(super) fn resolved(&self) -> Result<(&'static Operator, Arguments), String> {
         let operator = operators::find(&self.operator)
             .ok_or_else(|| format!("unknown step `{}`", self.operator))?;
         let mut arguments = Arguments::default();

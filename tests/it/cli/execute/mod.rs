@@ -1,5 +1,6 @@
 //! Tests of commands that run models.
 
+mod answer;
 mod compare;
 mod compare_all;
 mod engines;

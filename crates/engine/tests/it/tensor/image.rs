@@ -226,9 +226,9 @@ fn what_is_no_picture_is_refused() {
     };
     let path = folder.path("x.png");
     fs::write(&path, "text").expect("the file is written");
-    assert!(refused(&path).contains("neither PNG nor JPEG"));
+    assert!(refused(&path).contains("neither PNG, JPEG, WebP nor GIF"));
     fs::write(&path, "").expect("the file is written");
-    assert!(refused(&path).contains("neither PNG nor JPEG"));
+    assert!(refused(&path).contains("neither PNG, JPEG, WebP nor GIF"));
     assert!(refused(&folder.path("none.jpg")).contains("No such file"));
     // Headers of 60000 x 60000 pixels, and of 16384 x 16384 with 16 bits per channel: both exceed
     // the limit.

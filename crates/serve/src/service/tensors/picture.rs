@@ -118,7 +118,7 @@ fn refused(fault: PictureFault) -> Refusal {
         PictureFault::Option { name, reason } => Refusal::at(format!("$.{name}"), reason),
         PictureFault::Picture { input, reason } => {
             let message = format!(
-                "{input}: {reason}; use another PNG or JPEG, or the tensor itself in `inputs`"
+                "{input}: {reason}; use another PNG, JPEG, WebP or GIF, or the tensor itself in `inputs`"
             );
             Refusal::at(PICTURE_PATH, message)
         }

@@ -9,15 +9,16 @@ use image::RgbImage;
 use serde_json::{Value as Json, json};
 
 use super::super::{selection_failure, start_with_notes};
-use super::{RunArgs, json};
+use super::{CompletedRun, RunArgs, json};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionError};
 use pkgtool_engine::runtime::target::Started;
+use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::answer::Answer;
 use pkgtool_media::draw;
 use pkgtool_media::labels::Labels;
-use pkgtool_media::picture;
+use pkgtool_media::picture::{self, Geometry};
 use pkgtool_media::recipe::{self, FittedRecipe, ModelFacts, Recipe};
 
 /// Maximum size of a picture's file, in bytes.
@@ -41,6 +42,10 @@ pub(super) struct AnswerArgs {
     #[arg(long, value_name = "FILE", requires = "given")]
     save: Option<PathBuf>,
 
+    /// Show the outputs as they are. The recipe only prepares the inputs
+    #[arg(long, requires = "given", conflicts_with_all = ["save"])]
+    raw: bool,
+
     /// Treat a model file without a package as one with this capability
     #[arg(long = "as", value_name = "CAPABILITY", requires = "given")]
     capability: Option<String>,
@@ -61,10 +66,22 @@ struct Chosen {
     recipe: FittedRecipe,
 }
 
+/// A run on a prepared picture.
+struct PreparedRun {
+    chosen: Chosen,
+    picture: RgbImage,
+    inputs: Vec<Tensor>,
+    geometry: Geometry,
+    started: Started,
+}
+
 /// Runs the model on the picture of the arguments, and prints the answer.
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let path = args.answer.given.as_ref();
     let path = path.expect("the caller has checked that there is one");
+    if args.answer.raw {
+        return raw(args, path);
+    }
     let answered = answer(args, path)?;
     if args.json {
         output::print(&format!("{:#}\n", document(&answered)))?;
@@ -74,25 +91,64 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-fn answer(args: &RunArgs, path: &Path) -> Result<Answered, Failure> {
-    let Chosen { selection, recipe } = chosen(args)?;
-    let at = path.display();
+/// Runs the model on the prepared picture, and prints the outputs.
+fn raw(args: &RunArgs, path: &Path) -> Result<Exit, Failure> {
+    let PreparedRun {
+        chosen,
+        inputs,
+        started,
+        ..
+    } = prepared(args, path)?;
+    let stages = [CompletedRun {
+        selection: chosen.selection,
+        started,
+        inputs,
+        second_run_time: None,
+        files: Vec::new(),
+    }];
+    output::print(&if args.json {
+        json::render(&stages)
+    } else {
+        super::text::render(&stages)
+    })?;
+    Ok(Exit::Clean)
+}
+
+fn prepared(args: &RunArgs, path: &Path) -> Result<PreparedRun, Failure> {
+    let chosen = chosen(args)?;
     let picture = args.target.within("reading the picture", || read(path))?;
-    let prepared = args
+    let prepare = || chosen.recipe.prepare(picture.clone());
+    let prepared = args.target.within("preparing the picture", prepare);
+    let fault = |reason| Failure::Other(format!("{}: {reason}", path.display()));
+    let (inputs, geometry) = prepared.map_err(fault)?;
+    let wish = args
         .target
-        .within("preparing the picture", || recipe.prepare(picture.clone()));
-    let (inputs, geometry) =
-        prepared.map_err(|reason| Failure::Other(format!("{at}: {reason}")))?;
-    let wish = args.target.start_request(&selection, args.variant.which());
+        .start_request(&chosen.selection, args.variant.which());
     let started = start_with_notes(&wish, &inputs, &args.target.launcher()?)?;
+    Ok(PreparedRun {
+        chosen,
+        picture,
+        inputs,
+        geometry,
+        started,
+    })
+}
+
+fn answer(args: &RunArgs, path: &Path) -> Result<Answered, Failure> {
+    let PreparedRun {
+        chosen: Chosen { selection, recipe },
+        picture,
+        geometry,
+        started,
+        ..
+    } = prepared(args, path)?;
     let outputs = &started.first_answer.outputs;
-    let answer = args.target.within("interpreting the outputs", || {
-        recipe.interpret(outputs, geometry)
-    });
+    let interpret = || recipe.interpret(outputs, geometry);
+    let answer = args.target.within("interpreting the outputs", interpret);
     let answer = answer.map_err(|reason| {
         let file = &recipe.file;
         Failure::Other(format!(
-            "{file}: {reason}; `--input {at}` shows the outputs as they are"
+            "{file}: {reason}; `--raw` shows the outputs as they are"
         ))
     })?;
     let saved = args.answer.save.clone();

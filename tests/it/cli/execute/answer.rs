@@ -1,0 +1,277 @@
+//! Tests of `pkgtool run PACKAGE PICTURE`: answers by recipes, and errors of pictures, recipes and settings.
+
+use std::fs;
+
+use image::{Rgb, RgbImage};
+
+use crate::support::run::{Ran, pkgtool};
+use tempfile::TempDir;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
+
+/// Creates a directory with a picture of 60 x 40 pixels, `photo.png`.
+fn photo() -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let picture = RgbImage::from_fn(60, 40, |x, y| {
+        Rgb([x * 4, y * 6, 90].map(|value| u8::try_from(value).expect("a byte")))
+    });
+    picture
+        .save(directory.path().join("photo.png"))
+        .expect("written");
+    directory
+}
+
+/// Runs an example package on a file of the directory.
+fn run(directory: &TempDir, package: &str, file: &str, arguments: &[&str]) -> Ran {
+    let package = format!("{EXAMPLES}/{package}");
+    let all = ["run", "--engine", "tract", &package, file];
+    pkgtool(all.iter().chain(arguments))
+        .within(directory.path())
+        .run()
+}
+
+#[test]
+fn every_capability_of_pictures_has_an_answer() {
+    let directory = photo();
+    for (package, recipe, part) in [
+        ("glimpse", "classification", "labels: none known"),
+        ("twin-view", "image-embedding", "16 numbers: ["),
+        ("mosaic", "semantic-segmentation", "class_0"),
+        (
+            "watercolor",
+            "style-transfer",
+            "a picture of 60 x 40 pixels; `--save FILE` writes it",
+        ),
+    ] {
+        let ran = run(&directory, package, "photo.png", &[]).expect_code(0);
+        let line = format!("recipe {recipe}: a picture in, ");
+        assert!(ran.stdout.contains(&line), "{package}: {}", ran.stdout);
+        assert!(ran.stdout.contains(part), "{package}: {}", ran.stdout);
+        let json = run(&directory, package, "photo.png", &["--json"])
+            .expect_code(0)
+            .json();
+        assert_eq!(json["recipe"]["name"], recipe);
+        let origin = json["recipe"]["values"]["resize"]["origin"]
+            .as_str()
+            .expect("a text");
+        assert!(origin.contains("react-native-executorch"), "{origin}");
+    }
+}
+
+#[test]
+fn scores_are_those_of_the_tensors() {
+    let directory = photo();
+    let json = run(
+        &directory,
+        "glimpse",
+        "photo.png",
+        &["--json", "--set", "top_k=10"],
+    )
+    .expect_code(0)
+    .json();
+    let labels = json["answer"]["labels"].as_array().expect("labels");
+    let sum: f64 = labels
+        .iter()
+        .map(|label| label["score"].as_f64().expect("a score"))
+        .sum();
+    assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+    let raw = run(&directory, "glimpse", "photo.png", &["--json", "--raw"])
+        .expect_code(0)
+        .json();
+    let logits = raw["outputs"][0]["data"][0].as_array().expect("logits");
+    let logits: Vec<f64> = logits
+        .iter()
+        .map(|logit| logit.as_f64().expect("a number"))
+        .collect();
+    let all: f64 = logits.iter().map(|logit| logit.exp()).sum();
+    for label in labels {
+        let index = usize::try_from(label["index"].as_u64().expect("a number")).expect("small");
+        let score = label["score"].as_f64().expect("a score");
+        assert!((score - logits[index].exp() / all).abs() < 1e-5, "{label}");
+    }
+}
+
+#[test]
+fn pictures_are_saved() {
+    let directory = photo();
+    for (package, file) in [("watercolor", "styled.png"), ("mosaic", "classes.jpg")] {
+        let ran = run(&directory, package, "photo.png", &["--save", file]).expect_code(0);
+        assert!(
+            ran.stdout.contains(&format!("saved {file}")),
+            "{}",
+            ran.stdout
+        );
+        let saved = image::open(directory.path().join(file)).expect("a picture");
+        assert_eq!((saved.width(), saved.height()), (60, 40));
+    }
+}
+
+#[test]
+fn bad_pictures_settings_and_packages_are_refused_with_a_remedy() {
+    let directory = photo();
+    let write =
+        |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).expect("written");
+    write("notes.txt", b"not a picture");
+    write("empty.png", b"");
+    write("photo.heic", b"\0\0\0\x18ftypheic\0\0\0\0");
+    // The header of a PNG with 60000 x 60000 pixels.
+    let mut bomb =
+        b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0".to_vec();
+    bomb.extend([0x3e, 0x7c, 0xa5, 0x6f]);
+    write("bomb.png", &bomb);
+    for (package, file, arguments, reason) in [
+        ("glimpse", "absent.png", &[][..], "absent.png: No such file"),
+        (
+            "glimpse",
+            "notes.txt",
+            &[],
+            "notes.txt: neither PNG, JPEG, WebP nor GIF",
+        ),
+        (
+            "glimpse",
+            "empty.png",
+            &[],
+            "empty.png: neither PNG, JPEG, WebP nor GIF",
+        ),
+        (
+            "glimpse",
+            "photo.heic",
+            &[],
+            "photo.heic: HEIC and AVIF are unsupported: convert the picture to JPEG",
+        ),
+        ("glimpse", "bomb.png", &[], "bomb.png: "),
+        ("glimpse", ".", &[], ".: "),
+        (
+            "glimpse",
+            "photo.png",
+            &["--set", "top_k"],
+            "--set top_k: expected NAME=VALUE",
+        ),
+        (
+            "glimpse",
+            "photo.png",
+            &["--set", "top_k=0"],
+            "`top_k`: expected an integer from 1",
+        ),
+        (
+            "glimpse",
+            "photo.png",
+            &["--set", "colour=red"],
+            "unknown value `colour`: recipe `classification` has",
+        ),
+        (
+            "glimpse",
+            "photo.png",
+            &["--set", "labels=[\"a\"]"],
+            "1 labels (the recipe's value `labels`) do not fit the 10 classes",
+        ),
+        (
+            "glimpse",
+            "photo.png",
+            &["--save", "x.png"],
+            "--save x.png: the answer has no places in the picture",
+        ),
+        (
+            "watercolor",
+            "photo.png",
+            &["--save", "x.txt"],
+            "--save x.txt: ",
+        ),
+        (
+            "glimpse",
+            "photo.png",
+            &["--input", "zeros"],
+            "cannot be used with",
+        ),
+        (
+            "glimpse/xnnpack/glimpse_xnnpack_fp32.pte",
+            "photo.png",
+            &[],
+            "add `--as CAPABILITY`",
+        ),
+        (
+            "spotter",
+            "photo.png",
+            &[],
+            "no recipe fits method `forward`, float32[1, 3, 64, 64] ->",
+        ),
+        (
+            "murmur-vad",
+            "photo.png",
+            &[],
+            "no recipe for the capabilities voice-activity-detection",
+        ),
+    ] {
+        let ran = run(&directory, package, file, arguments).expect_code(2);
+        assert!(
+            ran.stderr.contains(reason),
+            "{package} {file} {arguments:?}: {}",
+            ran.stderr
+        );
+    }
+    let model = "glimpse/xnnpack/glimpse_xnnpack_fp32.pte";
+    run(&directory, model, "photo.png", &["--as", "classification"]).expect_code(0);
+}
+
+#[test]
+fn a_package_brings_its_recipe_and_labels() {
+    let directory = photo();
+    let package = directory.path().join("glimpse/xnnpack");
+    fs::create_dir_all(&package).expect("a directory");
+    for file in fs::read_dir(format!("{EXAMPLES}/glimpse/xnnpack")).expect("a directory") {
+        let file = file.expect("an entry").path();
+        fs::copy(&file, package.join(file.file_name().expect("a name"))).expect("copied");
+    }
+    let run = |arguments: &[&str]| {
+        let all = ["run", "--engine", "tract", "glimpse/xnnpack", "photo.png"];
+        pkgtool(all.iter().chain(arguments))
+            .within(directory.path())
+            .run()
+    };
+    let labels: Vec<String> = (0..10).map(|class| format!("digit {class}")).collect();
+    fs::write(
+        directory.path().join("glimpse/labels.txt"),
+        labels.join("\n"),
+    )
+    .expect("written");
+    let ran = run(&[]).expect_code(0);
+    assert!(ran.stdout.contains("  digit "), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("labels: labels.txt of the package"),
+        "{}",
+        ran.stdout
+    );
+    let own = r#"
+name = "halves"
+summary = "a picture in, a vector out"
+source = "the publisher"
+[match]
+capability = "classification"
+inputs = ["image: float[1?, 3, H, W]"]
+outputs = ["logits: float[1?, N]"]
+[[prepare]]
+step = "resize"
+[[prepare]]
+step = "normalize"
+[[interpret]]
+step = "vector"
+normalize = false
+"#;
+    let path = package.join("recipe.toml");
+    fs::write(&path, own).expect("written");
+    let ran = run(&[]).expect_code(0);
+    assert!(
+        ran.stdout
+            .contains("recipe halves: a picture in, a vector out"),
+        "{}",
+        ran.stdout
+    );
+    fs::write(&path, own.replace("\"vector\"", "\"vectors\"")).expect("written");
+    let ran = run(&[]).expect_code(2);
+    assert!(
+        ran.stderr
+            .contains("recipe.toml:13:1: step 1: unknown step `vectors`; known: "),
+        "{}",
+        ran.stderr
+    );
+}
