@@ -165,8 +165,10 @@ impl Array {
 
 /// Returns the width and height of a picture that a tensor holds.
 pub(crate) fn picture_size(width: usize, height: usize) -> Result<[u32; 2], String> {
-    let side =
-        |size: usize| u32::try_from(size).map_err(|_| format!("invalid side of {size} pixels"));
+    let side = |size: usize| {
+        let side = u32::try_from(size).ok().filter(|side| *side > 0);
+        side.ok_or_else(|| format!("invalid side of {size} pixels"))
+    };
     Ok([side(width)?, side(height)?])
 }
 
