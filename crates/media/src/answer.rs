@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 /// A typed answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum TypedAnswer {
     /// Labels with scores.
     Labels(LabelAnswer),
     /// A vector.
@@ -118,7 +118,7 @@ pub struct PictureAnswer {
     pub picture: RgbImage,
 }
 
-impl Answer {
+impl TypedAnswer {
     /// Converts the answer to JSON; pictures and masks are PNG in base64.
     pub fn to_json(&self) -> Json {
         match self {

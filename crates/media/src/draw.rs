@@ -2,7 +2,7 @@
 
 use image::{Rgb, RgbImage};
 
-use crate::answer::{Answer, BoxAnswer, ClassAnswer};
+use crate::answer::{BoxAnswer, ClassAnswer, TypedAnswer};
 
 /// Share of a mask's colour in the pixels that it covers.
 const OPACITY: f32 = 0.5;
@@ -11,12 +11,12 @@ const OPACITY: f32 = 0.5;
 const HUE_STEP: f32 = 137.5;
 
 /// Draws an answer over the picture. Returns `None` for an answer without places.
-pub fn draw(answer: &Answer, picture: &RgbImage) -> Option<RgbImage> {
+pub fn draw(answer: &TypedAnswer, picture: &RgbImage) -> Option<RgbImage> {
     match answer {
-        Answer::Boxes(answer) => Some(boxes(answer, picture.clone())),
-        Answer::Classes(answer) => Some(classes(answer, picture.clone())),
-        Answer::Picture(answer) => Some(answer.picture.clone()),
-        Answer::Labels(_) | Answer::Vector(_) => None,
+        TypedAnswer::Boxes(answer) => Some(boxes(answer, picture.clone())),
+        TypedAnswer::Classes(answer) => Some(classes(answer, picture.clone())),
+        TypedAnswer::Picture(answer) => Some(answer.picture.clone()),
+        TypedAnswer::Labels(_) | TypedAnswer::Vector(_) => None,
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
             size: [10, 10],
             label_source: String::new(),
         };
-        let drawn = draw(&Answer::Boxes(answer), &RgbImage::new(10, 10)).expect("a picture");
+        let drawn = draw(&TypedAnswer::Boxes(answer), &RgbImage::new(10, 10)).expect("a picture");
         assert_ne!(drawn.get_pixel(2, 5).0, [0; 3]);
         assert_ne!(drawn.get_pixel(8, 9).0, [0; 3]);
         assert_eq!(drawn.get_pixel(5, 5).0, [0; 3]);

@@ -1,7 +1,7 @@
 //! Pictures to tensors, and tensors to answers.
 //!
 //! A recipe ([`recipe::Recipe`]) says which models it fits, how a picture becomes the model's inputs, and how
-//! the outputs become an answer ([`answer::Answer`]): labels, boxes, a mask, a vector or a picture. A recipe is
+//! the outputs become an answer ([`answer::TypedAnswer`]): labels, boxes, a mask, a vector or a picture. A recipe is
 //! data (TOML): it names operators of this crate and their parameters. Invariant: bytes of a picture are
 //! decoded with limits, and every operator checks the shapes that it reads. This crate knows no service and no
 //! terminal.

@@ -58,6 +58,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("cli/execute/compare", &[]),
     ("cli/execute/compare/all", &[]),
     ("cli/execute/run", &[]),
+    ("cli/execute/run/answer", &[]),
     ("cli/fix", &[]),
     ("cli/init", &[]),
     ("cli/inspect", &[]),

@@ -1,7 +1,7 @@
 //! Boxes that a model's graph has decoded, and the answer of boxes.
 
-use super::{Array, Context, Data, DataKind, FoundBox, Operator, boxes, values};
-use crate::answer::{Answer, BoxAnswer, DetectedObject};
+use super::{Array, Data, DataKind, FoundBox, Operator, StepContext, boxes, values};
+use crate::answer::{BoxAnswer, DetectedObject, TypedAnswer};
 use crate::labels::Labels;
 use crate::operators::{Arguments, Parameter, ParameterKind};
 
@@ -78,7 +78,7 @@ pub(super) struct Corners {
 }
 
 impl Corners {
-    pub(super) fn of(arguments: &Arguments, context: &Context<'_>) -> Self {
+    pub(super) fn of(arguments: &Arguments, context: &StepContext<'_>) -> Self {
         let is_unit = arguments.word("unit") == "unit";
         let sides = context.geometry.model.map(f64::from);
         Self {
@@ -126,7 +126,7 @@ fn class(value: f32) -> Option<usize> {
 fn collect(
     count: usize,
     arguments: &Arguments,
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     row: impl Fn(usize) -> ([f32; 4], f32, Option<usize>),
 ) -> Data {
     let corners = Corners::of(arguments, context);
@@ -169,7 +169,7 @@ fn same_count(count: usize, array: &Array) -> Result<(), String> {
 fn separate(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let (scores, classes) = (values(from, 1)?, values(from, 2)?);
     let (numbers, count) = four(values(from, 0)?)?;
@@ -182,7 +182,7 @@ fn separate(
 fn by_class(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let scores = values(from, 1)?;
     let (numbers, count) = four(values(from, 0)?)?;
@@ -215,7 +215,11 @@ pub(super) fn best(scores: &[f32]) -> (usize, f32) {
         })
 }
 
-fn pairs(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Result<Data, String> {
+fn pairs(
+    from: &[&Data],
+    arguments: &Arguments,
+    context: &mut StepContext<'_>,
+) -> Result<Data, String> {
     let pairs = values(from, 1)?;
     let (numbers, count) = four(values(from, 0)?)?;
     if pairs.last::<2>()? != [count, 2] {
@@ -234,7 +238,11 @@ fn pairs(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Re
     Ok(collect(count, arguments, context, row))
 }
 
-fn rows(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Result<Data, String> {
+fn rows(
+    from: &[&Data],
+    arguments: &Arguments,
+    context: &mut StepContext<'_>,
+) -> Result<Data, String> {
     let array = values(from, 0)?;
     let [count, 6] = array.last::<2>()? else {
         return Err(format!("expected rows of 6 numbers, got {:?}", array.shape));
@@ -248,7 +256,11 @@ fn rows(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Res
 }
 
 /// Converts a box to pixels of the picture, with its label.
-pub(super) fn detected(found: &FoundBox, names: &Labels, context: &Context<'_>) -> DetectedObject {
+pub(super) fn detected(
+    found: &FoundBox,
+    names: &Labels,
+    context: &StepContext<'_>,
+) -> DetectedObject {
     let [left, top, right, bottom] = found.corners;
     let [xmin, ymin] = context
         .geometry
@@ -268,11 +280,11 @@ pub(super) fn detected(found: &FoundBox, names: &Labels, context: &Context<'_>) 
 fn detections(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let names = context.labels(arguments.json("labels"), None)?;
     let found = boxes(from, 0)?.iter();
-    Ok(Data::Answer(Answer::Boxes(BoxAnswer {
+    Ok(Data::Answer(TypedAnswer::Boxes(BoxAnswer {
         boxes: found
             .map(|found| detected(found, &names, context))
             .collect(),
@@ -304,7 +316,7 @@ mod tests {
             scale: [0.1, 0.2],
             offset: [0.0; 2],
         };
-        let mut context = Context {
+        let mut context = StepContext {
             geometry,
             symbols: &symbols,
             labels: None,
@@ -367,7 +379,7 @@ mod tests {
     #[test]
     fn wrong_shapes_and_numbers_are_refused_or_dropped() {
         let symbols = Symbols::new();
-        let mut context = Context {
+        let mut context = StepContext {
             geometry: Geometry::same([8, 8]),
             symbols: &symbols,
             labels: None,

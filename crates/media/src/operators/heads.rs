@@ -2,7 +2,7 @@
 
 use super::boxes::{Corners, FORMAT, THRESHOLD, UNIT, best, kept};
 use super::scores::softmax;
-use super::{Context, Data, DataKind, FoundBox, Operator, values};
+use super::{Data, DataKind, FoundBox, Operator, StepContext, values};
 use crate::operators::{Arguments, Parameter, ParameterKind};
 
 pub(super) const TABLE: &[Operator] = &[
@@ -43,7 +43,7 @@ pub(super) const TABLE: &[Operator] = &[
 fn columns(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let array = values(from, 0)?;
     let [height, count] = array.last::<2>()?;
@@ -84,7 +84,7 @@ fn columns(
 fn object_rows(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let array = values(from, 0)?;
     let [_, width] = array.last::<2>()?;
@@ -117,7 +117,7 @@ fn object_rows(
 fn distances(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let (scores, distances) = (values(from, 0)?, values(from, 1)?);
     let ([count, classes], [rows, width]) = (scores.last::<2>()?, distances.last::<2>()?);
@@ -185,7 +185,7 @@ mod tests {
         given: &[(&'static str, serde_json::Value)],
     ) -> Vec<FoundBox> {
         let symbols = Symbols::new();
-        let mut context = Context {
+        let mut context = StepContext {
             geometry: Geometry::same([16, 8]),
             symbols: &symbols,
             labels: None,

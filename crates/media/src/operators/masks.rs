@@ -3,8 +3,8 @@
 use image::GrayImage;
 
 use super::scores::{sigmoid, softmax};
-use super::{Context, Data, DataKind, FoundBox, Operator, boxes, picture_size, values};
-use crate::answer::{Answer, BoxAnswer, ClassAnswer, ClassShare, ObjectMask};
+use super::{Data, DataKind, FoundBox, Operator, StepContext, boxes, picture_size, values};
+use crate::answer::{BoxAnswer, ClassAnswer, ClassShare, ObjectMask, TypedAnswer};
 use crate::operators::boxes::detected;
 use crate::operators::{Arguments, Parameter, ParameterKind};
 
@@ -62,7 +62,7 @@ pub(super) const TABLE: &[Operator] = &[
 fn pixels(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let array = values(from, 0)?;
     let [count, height, width] = array.last::<3>()?;
@@ -117,7 +117,7 @@ fn pixels(
     } else {
         mask
     };
-    Ok(Data::Answer(Answer::Classes(ClassAnswer {
+    Ok(Data::Answer(TypedAnswer::Classes(ClassAnswer {
         mask,
         classes,
         label_source: names.source.clone(),
@@ -125,7 +125,7 @@ fn pixels(
 }
 
 /// Returns the mask at the size of the picture, of the part that the picture covers in the input.
-fn enlarged(mask: &GrayImage, context: &Context<'_>) -> GrayImage {
+fn enlarged(mask: &GrayImage, context: &StepContext<'_>) -> GrayImage {
     let geometry = &context.geometry;
     let [left, top, right, bottom] = geometry.covered();
     // Masks may be smaller than the input.
@@ -185,7 +185,7 @@ fn shares(mask: &GrayImage, scores: &[f32], names: &crate::labels::Labels) -> Ve
 fn instances(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let found = boxes(from, 0)?;
     let array = values(from, 1)?;
@@ -208,7 +208,7 @@ fn instances(
         object.mask = mask(found, values, [width, height], context, logit, &mut left)?;
         objects.push(object);
     }
-    Ok(Data::Answer(Answer::Boxes(BoxAnswer {
+    Ok(Data::Answer(TypedAnswer::Boxes(BoxAnswer {
         boxes: objects,
         size: context.geometry.picture,
         label_source: names.source.clone(),
@@ -226,7 +226,7 @@ fn mask(
     found: &FoundBox,
     values: &[f32],
     [width, height]: [usize; 2],
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     logit: f32,
     left: &mut u64,
 ) -> Result<Option<ObjectMask>, String> {

@@ -17,7 +17,7 @@ use std::fmt;
 use image::RgbImage;
 use pkgtool_engine::tensor::Tensor;
 
-use crate::answer::Answer;
+use crate::answer::TypedAnswer;
 use crate::labels::{self, Labels};
 use crate::picture::Geometry;
 pub(crate) use parameter::{Arguments, Parameter, ParameterKind};
@@ -33,7 +33,7 @@ const TABLES: [&[Operator]; 6] = [
 ];
 
 /// The function of an operator.
-type Run = fn(&[&Data], &Arguments, &mut Context<'_>) -> Result<Data, String>;
+type Run = fn(&[&Data], &Arguments, &mut StepContext<'_>) -> Result<Data, String>;
 
 /// An operator.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(crate) enum Data {
     Picture(RgbImage),
     Values(Array),
     Boxes(Vec<FoundBox>),
-    Answer(Answer),
+    Answer(TypedAnswer),
 }
 
 /// Numbers with a shape.
@@ -88,7 +88,7 @@ pub(crate) struct FoundBox {
 }
 
 /// What all steps of a run share.
-pub(crate) struct Context<'a> {
+pub(crate) struct StepContext<'a> {
     /// How the picture was placed in the input.
     pub(crate) geometry: Geometry,
     pub(crate) symbols: &'a Symbols,
@@ -188,7 +188,7 @@ pub(crate) fn boxes<'d>(from: &[&'d Data], place: usize) -> Result<&'d [FoundBox
     }
 }
 
-impl Context<'_> {
+impl StepContext<'_> {
     /// Returns the labels of `count` classes, by the value of a parameter; `None` for an unknown count.
     pub(crate) fn labels(
         &self,

@@ -2,8 +2,8 @@
 
 use image::{Rgb, RgbImage};
 
-use super::{Array, Context, Data, DataKind, Operator, picture_size, values};
-use crate::answer::{Answer, PictureAnswer};
+use super::{Array, Data, DataKind, Operator, StepContext, picture_size, values};
+use crate::answer::{PictureAnswer, TypedAnswer};
 use crate::operators::{Arguments, Parameter, ParameterKind};
 use crate::picture::{Fit, Interpolation, fit, resize_planes};
 
@@ -104,7 +104,7 @@ fn picture<'d>(from: &[&'d Data]) -> Result<&'d RgbImage, String> {
 fn resize(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let picture = picture(from)?;
     let own = [picture.width(), picture.height()];
@@ -149,7 +149,11 @@ fn resize(
     clippy::cast_possible_truncation,
     reason = "a model's input has 32 bits"
 )]
-fn normalize(from: &[&Data], arguments: &Arguments, _: &mut Context<'_>) -> Result<Data, String> {
+fn normalize(
+    from: &[&Data],
+    arguments: &Arguments,
+    _: &mut StepContext<'_>,
+) -> Result<Data, String> {
     let picture = picture(from)?;
     let (mean, std) = (arguments.channels("mean"), arguments.channels("std"));
     if std.contains(&0.0) {
@@ -180,7 +184,11 @@ fn normalize(from: &[&Data], arguments: &Arguments, _: &mut Context<'_>) -> Resu
     Ok(Data::Values(Array { shape, values }))
 }
 
-fn paint(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Result<Data, String> {
+fn paint(
+    from: &[&Data],
+    arguments: &Arguments,
+    context: &mut StepContext<'_>,
+) -> Result<Data, String> {
     let array = values(from, 0)?;
     let [first, middle, last] = array.last::<3>()?;
     let (height, width, planar) = match (first, last) {
@@ -237,7 +245,9 @@ fn paint(from: &[&Data], arguments: &Arguments, context: &mut Context<'_>) -> Re
         .map(|value| value.round() as u8)
         .collect();
     let picture = RgbImage::from_raw(size[0], size[1], bytes).ok_or("the picture is too large")?;
-    Ok(Data::Answer(Answer::Picture(PictureAnswer { picture })))
+    Ok(Data::Answer(TypedAnswer::Picture(PictureAnswer {
+        picture,
+    })))
 }
 
 #[cfg(test)]
@@ -265,7 +275,7 @@ mod tests {
     fn channels_are_normalized_in_order() {
         let picture = RgbImage::from_pixel(2, 1, Rgb([255, 0, 51]));
         let symbols = Symbols::new();
-        let mut context = Context {
+        let mut context = StepContext {
             geometry: Geometry::same([2, 1]),
             symbols: &symbols,
             labels: None,
@@ -296,7 +306,7 @@ mod tests {
     #[test]
     fn open_sides_follow_the_picture() {
         let symbols = Symbols::from([("H".to_owned(), None), ("W".to_owned(), None)]);
-        let mut context = Context {
+        let mut context = StepContext {
             geometry: Geometry::same([1, 1]),
             symbols: &symbols,
             labels: None,
@@ -319,7 +329,7 @@ mod tests {
     #[test]
     fn values_become_a_picture_of_the_old_size() {
         let symbols = Symbols::new();
-        let mut context = Context {
+        let mut context = StepContext {
             geometry: Geometry::same([2, 2]),
             symbols: &symbols,
             labels: None,
@@ -336,7 +346,7 @@ mod tests {
             (vec![f32::NAN, f32::INFINITY, 0.0], [0, 255, 0]),
         ] {
             let painted = paint(&[&array(values)], &arguments("paint", &[]), &mut context);
-            let Ok(Data::Answer(Answer::Picture(answer))) = painted else {
+            let Ok(Data::Answer(TypedAnswer::Picture(answer))) = painted else {
                 panic!("a picture")
             };
             assert_eq!(answer.picture.dimensions(), (2, 2));

@@ -1,7 +1,7 @@
 //! Scores of classes, labels, and vectors.
 
-use super::{Array, Context, Data, DataKind, Operator, values};
-use crate::answer::{Answer, LabelAnswer, ScoredLabel, VectorAnswer};
+use super::{Array, Data, DataKind, Operator, StepContext, values};
+use crate::answer::{LabelAnswer, ScoredLabel, TypedAnswer, VectorAnswer};
 use crate::operators::{Arguments, Parameter, ParameterKind};
 
 /// Largest deviation from 1 of the sum of probabilities.
@@ -57,7 +57,7 @@ pub(super) const TABLE: &[Operator] = &[
 
 /// Converts the values of the last dimension to probabilities. `auto` applies softmax unless they are
 /// probabilities already.
-fn scores(from: &[&Data], arguments: &Arguments, _: &mut Context<'_>) -> Result<Data, String> {
+fn scores(from: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {
     let array = values(from, 0)?;
     let width = array.shape.last().copied().unwrap_or(1).max(1);
     let mut scores = array.values.clone();
@@ -106,7 +106,7 @@ pub(super) fn softmax(row: &mut [f32]) {
 fn labels(
     from: &[&Data],
     arguments: &Arguments,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<Data, String> {
     let array = values(from, 0)?;
     let [count] = array.last::<1>()?;
@@ -124,13 +124,13 @@ fn labels(
         score: array.values[index],
         index,
     });
-    Ok(Data::Answer(Answer::Labels(LabelAnswer {
+    Ok(Data::Answer(TypedAnswer::Labels(LabelAnswer {
         labels: labels.collect(),
         label_source: names.source.clone(),
     })))
 }
 
-fn vector(from: &[&Data], arguments: &Arguments, _: &mut Context<'_>) -> Result<Data, String> {
+fn vector(from: &[&Data], arguments: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {
     let array = values(from, 0)?;
     let [_] = array.last::<1>()?;
     let mut vector = array.values.clone();
@@ -140,7 +140,7 @@ fn vector(from: &[&Data], arguments: &Arguments, _: &mut Context<'_>) -> Result<
             *value /= length;
         }
     }
-    Ok(Data::Answer(Answer::Vector(VectorAnswer { vector })))
+    Ok(Data::Answer(TypedAnswer::Vector(VectorAnswer { vector })))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Suppression of boxes that overlap better ones, and joining of boxes.
 
-use super::{Context, Data, DataKind, FoundBox, Operator, boxes};
+use super::{Data, DataKind, FoundBox, Operator, StepContext, boxes};
 use crate::operators::{Arguments, Parameter, ParameterKind};
 
 /// Maximum number of boxes that are compared with each other; the best ones are kept.
@@ -40,7 +40,11 @@ pub(super) const TABLE: &[Operator] = &[
 ];
 
 /// Keeps the boxes that overlap no better box by more than `iou`, best first.
-fn suppress(from: &[&Data], arguments: &Arguments, _: &mut Context<'_>) -> Result<Data, String> {
+fn suppress(
+    from: &[&Data],
+    arguments: &Arguments,
+    _: &mut StepContext<'_>,
+) -> Result<Data, String> {
     let mut found = boxes(from, 0)?.to_vec();
     found.sort_by(|a, b| b.score.total_cmp(&a.score));
     found.truncate(MAX_COMPARED);
@@ -76,7 +80,7 @@ pub(crate) fn overlap(a: &[f64; 4], b: &[f64; 4]) -> f64 {
     if covered > 0.0 { common / covered } else { 0.0 }
 }
 
-fn join(from: &[&Data], _: &Arguments, _: &mut Context<'_>) -> Result<Data, String> {
+fn join(from: &[&Data], _: &Arguments, _: &mut StepContext<'_>) -> Result<Data, String> {
     let mut joined = boxes(from, 0)?.to_vec();
     joined.extend_from_slice(boxes(from, 1)?);
     Ok(Data::Boxes(joined))
@@ -104,7 +108,7 @@ mod tests {
             found(50.0, 0.3, 0),
         ]);
         let symbols = Symbols::new();
-        let mut context = Context {
+        let mut context = StepContext {
             geometry: Geometry::same([9, 9]),
             symbols: &symbols,
             labels: None,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use super::{FittedRecipe, ModelFacts, Recipe, RecipeError};
+use super::{CandidateModel, FittedRecipe, Recipe, RecipeError};
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
 const FILES: [(&str, &str); 11] = [
@@ -75,7 +75,7 @@ pub fn of_package(model: &Path) -> Result<Vec<Recipe>, RecipeError> {
 /// Returns the recipe for a model: the first of the package's own and the built-in ones that fits.
 pub fn find<'r>(
     own: &'r [Recipe],
-    model: &ModelFacts<'_>,
+    model: &CandidateModel<'_>,
 ) -> Result<(&'r Recipe, FittedRecipe), String> {
     let mut recipes = own.iter().chain(builtin());
     if let Some(found) = recipes.find_map(|recipe| Some((recipe, recipe.fit(model)?))) {

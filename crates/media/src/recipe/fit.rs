@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::read::PICTURE;
-use super::step::{Argument, Step};
+use super::step::{RecipeStep, StepArgument};
 use super::{BoundStep, Recipe, TensorPattern};
-use crate::answer::Answer;
+use crate::answer::TypedAnswer;
 use crate::labels::Labels;
-use crate::operators::{Array, Context, Data, Symbols};
+use crate::operators::{Array, Data, StepContext, Symbols};
 use crate::picture::Geometry;
 
 /// The value whose override takes precedence over the labels of the package.
@@ -20,7 +20,7 @@ const LABELS: &str = "labels";
 
 /// What is known of a model before it runs.
 #[derive(Debug, Clone, Copy)]
-pub struct ModelFacts<'a> {
+pub struct CandidateModel<'a> {
     /// Capabilities of the package.
     pub capabilities: &'a [String],
     /// Family and model token of the package.
@@ -74,7 +74,7 @@ struct InputTarget {
 
 impl Recipe {
     /// Returns the recipe for a model, or `None` if it does not fit.
-    pub fn fit(&self, model: &ModelFacts<'_>) -> Option<FittedRecipe> {
+    pub fn fit(&self, model: &CandidateModel<'_>) -> Option<FittedRecipe> {
         let matches = &self.matches;
         let signature = model.signature;
         let fits = model.capabilities.contains(&matches.capability)
@@ -128,7 +128,7 @@ impl Recipe {
         Some(fitted)
     }
 
-    fn resolved(&self, model: &ModelFacts<'_>) -> BTreeMap<String, ResolvedValue> {
+    fn resolved(&self, model: &CandidateModel<'_>) -> BTreeMap<String, ResolvedValue> {
         let is_meant = |names: &[String]| {
             let mut pairs = names
                 .iter()
@@ -180,7 +180,7 @@ impl Recipe {
             for (key, argument) in &step.arguments {
                 let mut parameters = step.operator.parameters.iter();
                 let parameter = parameters.find(|it| it.name == key);
-                if let (Argument::Named(used), Some(parameter)) = (argument, parameter)
+                if let (StepArgument::Named(used), Some(parameter)) = (argument, parameter)
                     && used == name
                 {
                     parameter
@@ -214,7 +214,7 @@ impl FittedRecipe {
                 .get(name)
                 .map_or(Json::Null, |it| it.value.clone())
         };
-        let bound = |steps: &[Step]| steps.iter().map(|step| step.bind(&value)).collect();
+        let bound = |steps: &[RecipeStep]| steps.iter().map(|step| step.bind(&value)).collect();
         let (prepare, interpret) = (bound(&recipe.prepare), bound(&recipe.interpret));
         (self.prepare, self.interpret) = (prepare, interpret);
     }
@@ -242,7 +242,7 @@ impl FittedRecipe {
     }
 
     /// Converts the model's outputs to an answer.
-    pub fn interpret(&self, outputs: &[Tensor], geometry: Geometry) -> Result<Answer, String> {
+    pub fn interpret(&self, outputs: &[Tensor], geometry: Geometry) -> Result<TypedAnswer, String> {
         let mut context = self.context(geometry);
         let named = self.outputs.iter().zip(outputs);
         let mut known: BTreeMap<String, Data> = named
@@ -255,8 +255,8 @@ impl FittedRecipe {
         }
     }
 
-    fn context(&self, geometry: Geometry) -> Context<'_> {
-        Context {
+    fn context(&self, geometry: Geometry) -> StepContext<'_> {
+        StepContext {
             geometry,
             symbols: &self.symbols,
             labels: self.labels.as_ref(),
@@ -268,7 +268,7 @@ impl FittedRecipe {
 fn run(
     steps: &[BoundStep],
     known: &mut BTreeMap<String, Data>,
-    context: &mut Context<'_>,
+    context: &mut StepContext<'_>,
 ) -> Result<String, String> {
     let mut last = String::new();
     for step in steps {

@@ -10,14 +10,14 @@ mod read;
 mod step;
 
 pub use builtin::{builtin, find, of_package};
-pub use fit::{FittedRecipe, ModelFacts, ResolvedValue};
+pub use fit::{CandidateModel, FittedRecipe, ResolvedValue};
 pub use read::RecipeError;
 
 use std::collections::BTreeMap;
 
 use pattern::TensorPattern;
 use serde_json::Value as Json;
-use step::{BoundStep, Step};
+use step::{BoundStep, RecipeStep};
 
 /// Name of a package's own recipe, beside its config or in the directory above.
 pub const FILE_NAME: &str = "recipe.toml";
@@ -38,8 +38,8 @@ pub struct Recipe {
     values: BTreeMap<String, Json>,
     /// Values for certain families, first match first.
     presets: Vec<Preset>,
-    prepare: Vec<Step>,
-    interpret: Vec<Step>,
+    prepare: Vec<RecipeStep>,
+    interpret: Vec<RecipeStep>,
 }
 
 /// The models that a recipe fits.

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use toml::Spanned;
 
 use super::pattern::is_name;
-use super::step::{Argument, Step};
+use super::step::{RecipeStep, StepArgument};
 use super::{Match, Preset, Recipe, TensorPattern};
 use crate::operators::{self, DataKind, ParameterKind};
 
@@ -253,7 +253,7 @@ impl StepCheck<'_> {
         mut known: BTreeMap<String, DataKind>,
         first: &str,
         side: &str,
-    ) -> Result<Vec<Step>, RecipeError> {
+    ) -> Result<Vec<RecipeStep>, RecipeError> {
         if tables.len() > MAX_STEPS {
             return Err(self.faults.whole(format!(
                 "too many steps in `{side}`: expected at most {MAX_STEPS}"
@@ -311,7 +311,12 @@ impl StepCheck<'_> {
         Ok(steps)
     }
 
-    fn step(&self, table: &toml::Table, previous: &str, place: usize) -> Result<Step, String> {
+    fn step(
+        &self,
+        table: &toml::Table,
+        previous: &str,
+        place: usize,
+    ) -> Result<RecipeStep, String> {
         let word = |key: &str| match table.get(key) {
             Some(value) => value
                 .as_str()
@@ -361,7 +366,7 @@ impl StepCheck<'_> {
         {
             return Err(format!("`{name}` needs `{}`", missing.name));
         }
-        Ok(Step {
+        Ok(RecipeStep {
             operator,
             from,
             to,
@@ -375,12 +380,12 @@ impl StepCheck<'_> {
         key: &str,
         value: &toml::Value,
         kind: ParameterKind,
-    ) -> Result<Argument, String> {
+    ) -> Result<StepArgument, String> {
         let Some(name) = value.as_str().and_then(|text| text.strip_prefix('$')) else {
             let json = serde_json::to_value(value).unwrap_or_default();
             kind.check(&json)
                 .map_err(|reason| format!("`{key}`: {reason}"))?;
-            return Ok(Argument::Value(json));
+            return Ok(StepArgument::Value(json));
         };
         let Some(value) = self.values.get(name) else {
             let names: Vec<&str> = self.values.keys().map(String::as_str).collect();
@@ -402,14 +407,14 @@ impl StepCheck<'_> {
                 kind.check(value).map_err(reason)?;
             }
         }
-        Ok(Argument::Named(name.to_owned()))
+        Ok(StepArgument::Named(name.to_owned()))
     }
 
     /// Checks that `prepare` makes every input. The last step makes a single input without naming it.
     fn has_inputs(
         &self,
         inputs: &[TensorPattern],
-        prepare: &[Step],
+        prepare: &[RecipeStep],
         at: usize,
     ) -> Result<(), RecipeError> {
         for input in inputs {

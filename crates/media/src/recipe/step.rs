@@ -9,19 +9,19 @@ use crate::operators::{self, Arguments, Operator};
 
 /// A step as the recipe has it.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct RecipeStep {
     pub(super) operator: &'static Operator,
     /// Names of what it reads.
     pub(super) from: Vec<String>,
     /// Name of what it makes.
     pub(super) to: String,
     /// Parameters: values, or names of the recipe's values.
-    pub(super) arguments: BTreeMap<String, Argument>,
+    pub(super) arguments: BTreeMap<String, StepArgument>,
 }
 
 /// The value of a parameter.
 #[derive(Debug, Clone)]
-pub(super) enum Argument {
+pub(super) enum StepArgument {
     Value(Json),
     /// A value of the recipe, by its name.
     Named(String),
@@ -36,13 +36,13 @@ pub(super) struct BoundStep {
     arguments: BTreeMap<String, Json>,
 }
 
-impl Step {
+impl RecipeStep {
     /// Binds the step to the values of a recipe, which are checked already.
     pub(super) fn bind(&self, value: &impl Fn(&str) -> Json) -> BoundStep {
         let arguments = self.arguments.iter().map(|(name, argument)| {
             let value = match argument {
-                Argument::Value(json) => json.clone(),
-                Argument::Named(name) => value(name),
+                StepArgument::Value(json) => json.clone(),
+                StepArgument::Named(name) => value(name),
             };
             (name.clone(), value)
         });

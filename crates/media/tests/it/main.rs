@@ -5,7 +5,7 @@ mod recipes;
 mod resize;
 
 use pkgtool_engine::tensor::{DType, Signature, TensorSpec};
-use pkgtool_media::recipe::ModelFacts;
+use pkgtool_media::recipe::CandidateModel;
 use pkgtool_model::Dim;
 
 /// Builds the signature of a method with float32 tensors of these shapes; 0 is an open size.
@@ -39,8 +39,8 @@ fn facts<'a>(
     capability: &'a [String],
     family: &'a str,
     signature: &'a Signature,
-) -> ModelFacts<'a> {
-    ModelFacts {
+) -> CandidateModel<'a> {
+    CandidateModel {
         capabilities: capability,
         names: [Some(family), None],
         component: None,

@@ -2,7 +2,7 @@
 
 use image::{Rgb, RgbImage};
 use pkgtool_engine::tensor::{DType, Tensor};
-use pkgtool_media::answer::Answer;
+use pkgtool_media::answer::TypedAnswer;
 use pkgtool_media::labels::Labels;
 use pkgtool_media::picture::Geometry;
 use pkgtool_media::recipe::{self, FittedRecipe, Recipe};
@@ -222,7 +222,7 @@ fn labels_of_a_package_must_fit() {
     let named = classifier
         .clone()
         .with_labels(Some(list(&["cat", "dog", "cow"])));
-    let Ok(Answer::Labels(answer)) = named.interpret(&outputs, geometry) else {
+    let Ok(TypedAnswer::Labels(answer)) = named.interpret(&outputs, geometry) else {
         panic!("labels")
     };
     assert_eq!(
@@ -244,7 +244,7 @@ fn labels_of_a_package_must_fit() {
     recipe
         .set(&mut two, "labels", json!(["a", "b", "c"]), "a test")
         .expect("labels");
-    let Ok(Answer::Labels(answer)) = two.interpret(&outputs, geometry) else {
+    let Ok(TypedAnswer::Labels(answer)) = two.interpret(&outputs, geometry) else {
         panic!("labels")
     };
     assert_eq!(answer.labels[0].label, "b");
@@ -270,7 +270,7 @@ fn boxes_return_to_the_picture() {
     let answer = detector
         .interpret(&[tensor(&[1, 6, 84], &values)], geometry)
         .expect("an answer");
-    let Answer::Boxes(answer) = answer else {
+    let TypedAnswer::Boxes(answer) = answer else {
         panic!("boxes")
     };
     assert_eq!(answer.boxes.len(), 1);
@@ -297,7 +297,7 @@ fn masks_cover_their_box() {
         tensor(&[1, 2, 2], &[0.1, 0.0, 0.9, 3.0]),
         tensor(&[1, 2, 4, 4], &masks),
     ];
-    let Ok(Answer::Boxes(answer)) = model.interpret(&outputs, geometry) else {
+    let Ok(TypedAnswer::Boxes(answer)) = model.interpret(&outputs, geometry) else {
         panic!("boxes")
     };
     assert_eq!(answer.boxes.len(), 1);
@@ -324,7 +324,8 @@ fn pixels_of_a_letterbox_are_cut() {
     // Class 1 in the two rows of the picture, class 0 in the borders.
     let rows = [9.0, -9.0, -9.0, 9.0].iter().flat_map(|value| [*value; 4]);
     let values: Vec<f64> = rows.chain([0.0; 16]).collect();
-    let Ok(Answer::Classes(answer)) = model.interpret(&[tensor(&[1, 2, 4, 4], &values)], geometry)
+    let Ok(TypedAnswer::Classes(answer)) =
+        model.interpret(&[tensor(&[1, 2, 4, 4], &values)], geometry)
     else {
         panic!("classes")
     };

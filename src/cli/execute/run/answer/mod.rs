@@ -15,11 +15,11 @@ use crate::cli::output;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionError};
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
-use pkgtool_media::answer::Answer;
+use pkgtool_media::answer::TypedAnswer;
 use pkgtool_media::draw;
 use pkgtool_media::labels::Labels;
 use pkgtool_media::picture::{self, Geometry};
-use pkgtool_media::recipe::{self, FittedRecipe, ModelFacts, Recipe};
+use pkgtool_media::recipe::{self, CandidateModel, FittedRecipe, Recipe};
 
 /// Maximum size of a picture's file, in bytes.
 const MAX_PICTURE_BYTES: u64 = 256 << 20;
@@ -56,7 +56,7 @@ struct Answered {
     selection: Selection,
     started: Started,
     recipe: FittedRecipe,
-    answer: Answer,
+    answer: TypedAnswer,
     saved: Option<PathBuf>,
 }
 
@@ -202,7 +202,7 @@ fn with_recipe(args: &RunArgs, selection: Selection) -> Result<Chosen, Failure> 
             "{model}: unknown capability: give the package, or add `--as CAPABILITY`, such as `--as classification`"
         )));
     }
-    let facts = ModelFacts {
+    let facts = CandidateModel {
         capabilities: &capabilities,
         names: [
             config.as_ref().and_then(|it| it.family.as_deref()),
@@ -250,7 +250,7 @@ fn read(path: &Path) -> Result<RgbImage, Failure> {
     picture::decode(&bytes).map_err(fault)
 }
 
-fn save(file: &Path, answer: &Answer, picture: &RgbImage) -> Result<(), Failure> {
+fn save(file: &Path, answer: &TypedAnswer, picture: &RgbImage) -> Result<(), Failure> {
     let at = file.display();
     let fault = |reason: String| Failure::Other(format!("--save {at}: {reason}"));
     let drawn = draw::draw(answer, picture);

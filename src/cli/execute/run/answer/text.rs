@@ -6,7 +6,7 @@ use super::super::text;
 use super::Answered;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_media::answer::Answer;
+use pkgtool_media::answer::TypedAnswer;
 
 /// Width of a bar of 100 percent, in characters.
 const BAR_WIDTH: f64 = 20.0;
@@ -32,7 +32,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
         defuse_line(&recipe.summary)
     )?;
     match &answered.answer {
-        Answer::Labels(answer) => {
+        TypedAnswer::Labels(answer) => {
             let mut table = TextTable::new([Align::Left, Align::Right, Align::Left]).indented();
             for label in &answer.labels {
                 let score = f64::from(label.score);
@@ -41,7 +41,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
             write!(out, "{table}")?;
             source(out, &answer.label_source)?;
         }
-        Answer::Vector(answer) => {
+        TypedAnswer::Vector(answer) => {
             let values = answer.vector.iter().take(SHOWN_VALUES);
             let values: Vec<String> = values.map(|value| format!("{value:.4}")).collect();
             let more = if answer.vector.len() > SHOWN_VALUES {
@@ -56,7 +56,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
                 values.join(", ")
             )?;
         }
-        Answer::Boxes(answer) => {
+        TypedAnswer::Boxes(answer) => {
             let mut table =
                 TextTable::new([Align::Left, Align::Right, Align::Left, Align::Left]).indented();
             for object in &answer.boxes {
@@ -87,7 +87,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
             write!(out, "{table}")?;
             source(out, &answer.label_source)?;
         }
-        Answer::Classes(answer) => {
+        TypedAnswer::Classes(answer) => {
             let mut table = TextTable::new([Align::Left, Align::Right, Align::Left]).indented();
             for class in &answer.classes {
                 table.row([
@@ -99,7 +99,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
             write!(out, "{table}")?;
             source(out, &answer.label_source)?;
         }
-        Answer::Picture(answer) => {
+        TypedAnswer::Picture(answer) => {
             let (width, height) = answer.picture.dimensions();
             let hint = if answered.saved.is_some() {
                 ""
