@@ -69,7 +69,7 @@ pub enum RunStart {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lanes {
     /// The lane of each row; each lane occurs once.
-    pub rows: Vec<LaneRow>,
+    pub rows: Vec<StateRow>,
     /// Forget all kept state first.
     pub anew: bool,
     /// Lanes to forget; no later run names them.
@@ -78,7 +78,7 @@ pub struct Lanes {
 
 /// A row of a run, and the state that it continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaneRow {
+pub struct StateRow {
     /// The lane.
     pub lane: u32,
     /// The number of leading positions of the lane that count; 0 starts from the initial state.

@@ -138,7 +138,7 @@ pub trait Session: Send {
     /// State of the program itself (a KV cache, a counter) also lives in the session. A run starts
     /// from the state that the previous one left, or from the initial state after
     /// [`Session::reset_state`].
-    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError>;
+    fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError>;
 
     /// Resets the state that earlier runs left: the next run starts like the first one. Free if
     /// nothing was kept.
@@ -174,7 +174,7 @@ pub trait Session: Send {
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct RunAnswer {
     /// Outputs in the signature's order.
     pub outputs: Vec<Tensor>,
     /// Time of the engine's own work, from inputs in memory to outputs in memory.

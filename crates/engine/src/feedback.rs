@@ -7,7 +7,7 @@
 //! and no model.
 
 use super::carrying::{Carrying, RunStart};
-use super::contract::{Answer, LoadRequest, Session};
+use super::contract::{LoadRequest, RunAnswer, Session};
 use super::error::EngineError;
 use super::lanes::{LaneStates, NextRun, PackedStates};
 use super::provider::Placement;
@@ -108,7 +108,7 @@ impl Feedback {
 }
 
 impl Session for Feedback {
-    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError> {
         let packed = self
             .kept
             .pack(&self.carrying, self.next.rows(), &self.begun);
@@ -134,7 +134,7 @@ impl Session for Feedback {
         let kept = (self.kept).keep(&self.carrying, self.next.rows(), &packed, states);
         kept.map_err(|reason| self.failed(reason))?;
         self.next.ran();
-        Ok(Answer {
+        Ok(RunAnswer {
             outputs: taken,
             time: answer.time,
         })

@@ -315,7 +315,7 @@ fn concat(tensors: &[Tensor], axis: usize) -> Result<Tensor, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::carrying::{CarriedTensor, LaneRow};
+    use crate::carrying::{CarriedTensor, StateRow};
 
     fn carrying() -> Carrying {
         Carrying {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     fn lanes(next: &mut NextRun, rows: &[(u32, u64)], anew: bool, gone: &[u32]) -> ForgottenLanes {
-        let rows = rows.iter().map(|(lane, held)| LaneRow {
+        let rows = rows.iter().map(|(lane, held)| StateRow {
             lane: *lane,
             held: *held,
         });

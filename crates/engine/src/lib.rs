@@ -56,8 +56,8 @@ pub mod tensor;
 pub mod tract;
 
 pub use byte_sums::ByteSums;
-pub use carrying::{CarriedTensor, Carrying, LaneRow, Lanes, RunStart, TensorAxis};
-pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, RequiredFiles, Session};
+pub use carrying::{CarriedTensor, Carrying, Lanes, RunStart, StateRow, TensorAxis};
+pub use contract::{Engine, Gaps, LoadOptions, LoadRequest, RequiredFiles, RunAnswer, Session};
 pub use error::EngineError;
 pub use offer::Offer;
 pub use ort_option::OrtOption;

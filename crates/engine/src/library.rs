@@ -10,7 +10,7 @@ use super::Provider;
 
 /// Origin of a library. The variants are in the order of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum LibraryOrigin {
     /// Named by the caller.
     Named,
     /// Named by this environment variable.
@@ -31,7 +31,7 @@ pub struct Installation {
     /// The library, or the directory of its parts.
     pub path: PathBuf,
     /// Place where the library was found.
-    pub origin: Origin,
+    pub origin: LibraryOrigin,
     /// Its version, if its name, package or symbols reveal it.
     pub version: Option<String>,
     /// Providers built into it: at least [`Provider::Cpu`], or empty if the library is unusable.
@@ -69,7 +69,7 @@ pub struct Installations {
     pub plugins: Vec<Plugin>,
 }
 
-impl Origin {
+impl LibraryOrigin {
     /// Returns a description for people.
     pub fn describe(self) -> &'static str {
         match self {

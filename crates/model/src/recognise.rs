@@ -14,7 +14,7 @@ const MAGIC_SIZE: usize = 64;
 
 /// All supported formats, in the order in which they are tried.
 pub static FORMATS: &[&dyn ModelFormat] = &[
-    &executorch::ExecuTorch,
+    &executorch::ExecuTorchFormat,
     &executorch::FlatTensor,
     &tflite::TfLite,
     &gguf::Gguf,

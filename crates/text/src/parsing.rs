@@ -5,14 +5,14 @@ use std::io;
 
 use super::template::{self, Rendering};
 use super::tokenizer::{self, EncodingWork};
-use pkgtool_engine::runtime::parsers::{self, Answer, Task};
+use pkgtool_engine::runtime::parsers::{self, JobAnswer, ParserTask};
 use pkgtool_engine::runtime::picture;
 
 /// Serves jobs of the parent process, read from standard input, until the input is closed.
 pub fn serve() -> io::Result<()> {
     let mut rendering = Rendering::default();
     let mut encoding = EncodingWork::default();
-    parsers::serve(move |task: Task| -> io::Result<Answer> {
+    parsers::serve(move |task: ParserTask| -> io::Result<JobAnswer> {
         match task.work.as_str() {
             template::WORK => rendering.work(&task),
             tokenizer::JOB_NAME => encoding.work(&task),

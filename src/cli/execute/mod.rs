@@ -17,7 +17,7 @@ use super::exit::{Exit, Failure};
 use super::output;
 use pkgtool_base::source::FileSource;
 use pkgtool_engine::EngineError;
-use pkgtool_engine::runtime::process::sandbox::Mode;
+use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 use pkgtool_engine::runtime::selection::{Selection, SelectionError};
 use pkgtool_engine::runtime::target::{self, Candidate, StartError, StartRequest, Started};
 use pkgtool_engine::runtime::worker::{self, Launcher};
@@ -79,14 +79,14 @@ pub(super) fn run(command: &ExecuteCommand) -> Result<Exit, Failure> {
 }
 
 /// Returns the sandbox mode of the processes that a command starts.
-fn sandbox(command: &ExecuteCommand) -> Mode {
+fn sandbox(command: &ExecuteCommand) -> SandboxMode {
     match command {
         ExecuteCommand::Run(args) => args.target.sandbox,
         ExecuteCommand::Chat(args) => args.target.sandbox,
         ExecuteCommand::Bench(args) => args.target.sandbox,
         ExecuteCommand::Compare(args) => args.target.sandbox,
         ExecuteCommand::Backends(args) => args.sandbox,
-        ExecuteCommand::Worker { .. } => Mode::default(),
+        ExecuteCommand::Worker { .. } => SandboxMode::default(),
     }
 }
 

@@ -9,8 +9,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use super::super::exit::Failure;
 use super::deadline;
 use pkgtool_base::package::Backend;
-use pkgtool_engine::runtime::process::sandbox::Mode;
-use pkgtool_engine::runtime::selection::{self, Choice, Selection, SelectionError};
+use pkgtool_engine::runtime::process::sandbox::SandboxMode;
+use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
 use pkgtool_engine::runtime::target::StartRequest;
 use pkgtool_engine::runtime::worker::Launcher;
 use pkgtool_engine::tensor::input::InputArgs;
@@ -101,7 +101,7 @@ pub(super) struct TargetArgs {
     /// Sandbox of the processes that run models: `auto` restricts them as far as the system can,
     /// `require` fails unless fully restricted, `off` disables it
     #[arg(long, value_name = "MODE", value_parser = sandbox_parser(), default_value = "auto", env = "PKGTOOL_SANDBOX")]
-    pub(super) sandbox: Mode,
+    pub(super) sandbox: SandboxMode,
 
     /// Time limit of each step, in seconds: generating the inputs, loading, one run, comparing the
     /// outputs of a set
@@ -136,8 +136,8 @@ impl TargetArgs {
     }
 
     /// Returns the criteria for selecting a method.
-    pub(super) fn selection_criteria(&self, which: VariantChoice<'_>) -> Choice {
-        Choice {
+    pub(super) fn selection_criteria(&self, which: VariantChoice<'_>) -> SelectionCriteria {
+        SelectionCriteria {
             precision: which.precision.map(str::to_owned),
             backend: which.backend,
             component: self.component.clone(),
@@ -200,8 +200,8 @@ impl TargetArgs {
 }
 
 /// Returns a parser for the modes of the sandbox.
-pub(super) fn sandbox_parser() -> impl TypedValueParser<Value = Mode> {
-    PossibleValuesParser::new(Mode::ALL.map(Mode::name))
+pub(super) fn sandbox_parser() -> impl TypedValueParser<Value = SandboxMode> {
+    PossibleValuesParser::new(SandboxMode::ALL.map(SandboxMode::name))
         .map(|name| name.parse().expect("only their names pass"))
 }
 

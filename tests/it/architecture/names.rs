@@ -1,22 +1,18 @@
 //! Keeps names of types apart, so that a search for a name finds one type.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use regex::Regex;
 
 use super::{SourceFile, sources};
 
-/// Crates whose types may still share names. They come later.
-const LATER: &[&str] = &["engine", "kernels"];
-
 /// End of the names of files that replace a module in builds without its feature. They define the
 /// types of that module again.
 const STAND_IN: &str = "_absent.rs";
 
-/// Names that several types may have, each with the reason. The list is empty: a type with a
-/// name of its own in the OpenAPI document has `#[schema(as = …)]`.
-const SHARED: &[(&str, &str)] = &[];
+/// Names that several types may have, each with the reason. A type with a name of its own in the
+/// OpenAPI document has `#[schema(as = …)]` instead.
+const SHARED: &[(&str, &str)] = &[("Cut", "one type for each kind of system")];
 
 /// Returns the names of the types that a source defines outside of its test modules. Associated
 /// types are indented aliases.
@@ -45,9 +41,7 @@ fn types(text: &str) -> Vec<String> {
 }
 
 fn is_compared(file: &SourceFile) -> bool {
-    let crate_name = file.path.iter().next().unwrap_or_default();
-    let is_later = LATER.iter().any(|later| Path::new(later) == crate_name);
-    !is_later && !file.path.to_string_lossy().ends_with(STAND_IN)
+    !file.path.to_string_lossy().ends_with(STAND_IN)
 }
 
 #[test]

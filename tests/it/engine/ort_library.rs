@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pkgtool_engine::Provider;
-use pkgtool_engine::library::{Installation, Installations, Origin};
+use pkgtool_engine::library::{Installation, Installations, LibraryOrigin};
 use pkgtool_engine::ort::installations_in;
 use pkgtool_engine::surroundings::Surroundings;
 use tempfile::TempDir;
@@ -73,20 +73,26 @@ fn places_come_in_their_order() {
     machine.surroundings.program = Some(machine.path("app/bin"));
     machine.surroundings.system = vec![machine.path("usr/lib")];
     for (path, origin) in [
-        ("named/libonnxruntime.so.1.31.0", Origin::Named),
-        ("wish/libonnxruntime.so", Origin::Variable("ORT_DYLIB_PATH")),
-        ("data/pkgtool/lib/libonnxruntime.so.1.26.0", Origin::Own),
+        ("named/libonnxruntime.so.1.31.0", LibraryOrigin::Named),
+        (
+            "wish/libonnxruntime.so",
+            LibraryOrigin::Variable("ORT_DYLIB_PATH"),
+        ),
+        (
+            "data/pkgtool/lib/libonnxruntime.so.1.26.0",
+            LibraryOrigin::Own,
+        ),
         (
             "data/pkgtool/lib/webgpu/onnxruntime/capi/libonnxruntime.so.1.27.0",
-            Origin::Own,
+            LibraryOrigin::Own,
         ),
-        ("app/bin/libonnxruntime.so", Origin::Program),
-        ("app/lib/libonnxruntime.so", Origin::Program),
-        ("libs/libonnxruntime.so.1", Origin::System),
-        ("usr/lib/libonnxruntime.so.1.28.0", Origin::System),
+        ("app/bin/libonnxruntime.so", LibraryOrigin::Program),
+        ("app/lib/libonnxruntime.so", LibraryOrigin::Program),
+        ("libs/libonnxruntime.so.1", LibraryOrigin::System),
+        ("usr/lib/libonnxruntime.so.1.28.0", LibraryOrigin::System),
         (
             &format!("venv/{CAPI}/libonnxruntime.so.1.29.0"),
-            Origin::Python,
+            LibraryOrigin::Python,
         ),
     ] {
         expected.push((machine.file(path, LIBRARY), origin));
@@ -103,7 +109,7 @@ fn a_directory_can_be_named() {
     let path = machine.file("lib/libonnxruntime.so.1.31.0", LIBRARY);
     let found = machine.search(Some(&machine.path("lib")));
     assert_eq!(found.libraries[0].path, path);
-    assert_eq!(found.libraries[0].origin, Origin::Named);
+    assert_eq!(found.libraries[0].origin, LibraryOrigin::Named);
 }
 
 #[test]

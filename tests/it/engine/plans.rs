@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pkgtool_engine::runtime::worker::Worker;
 use pkgtool_engine::tensor::{DType, Tensor};
-use pkgtool_engine::{Answer, EngineError, Session};
+use pkgtool_engine::{EngineError, RunAnswer, Session};
 
 use crate::support::loading::{launcher, request, written};
 use pkgtool_testing::onnx::{head, int, model as onnx, part};
@@ -189,7 +189,7 @@ fn load(path: &Path) -> Worker {
     worker.expect("the model loads")
 }
 
-fn values(answer: Result<Answer, EngineError>) -> Vec<f64> {
+fn values(answer: Result<RunAnswer, EngineError>) -> Vec<f64> {
     answer.expect("the run succeeds").outputs[0]
         .to_f64()
         .collect()

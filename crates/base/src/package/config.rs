@@ -108,15 +108,15 @@ pub struct MethodSignature {
     /// Its path in the config.
     pub path: JsonPath,
     /// Input tensors in order, under [`INPUTS`]; `None` unless it is an array.
-    pub inputs: Option<Vec<TensorSpec>>,
+    pub inputs: Option<Vec<DeclaredTensor>>,
     /// Output tensors in order, under [`OUTPUTS`]; `None` unless it is an array.
-    pub outputs: Option<Vec<TensorSpec>>,
+    pub outputs: Option<Vec<DeclaredTensor>>,
 }
 
 /// A declared tensor. Its path follows from its index: storing a path for each would dominate the
 /// cost of the view.
 #[derive(Debug, Clone)]
-pub struct TensorSpec {
+pub struct DeclaredTensor {
     /// Semantic name.
     pub name: Option<String>,
     /// Sizes, -1 for a dynamic dimension; `None` unless all are integers.
@@ -280,7 +280,7 @@ impl MethodSignature {
         let tensors = |key| {
             let value = node.get(key)?;
             let array = matches!(value.kind, crate::source::json::JsonValue::Array(_));
-            array.then(|| value.elements().iter().map(TensorSpec::read).collect())
+            array.then(|| value.elements().iter().map(DeclaredTensor::read).collect())
         };
         Self {
             name: name.to_owned(),
@@ -291,7 +291,7 @@ impl MethodSignature {
     }
 }
 
-impl TensorSpec {
+impl DeclaredTensor {
     fn read(node: &Node) -> Self {
         let shape = node.get("shape").and_then(|shape| {
             let is_array = matches!(shape.kind, crate::source::json::JsonValue::Array(_));

@@ -29,7 +29,7 @@ pub mod walked;
 
 pub use backend::Backend;
 pub use bare::BareDirectory;
-pub use config::{Config, FileRef, MethodGroup, MethodSignature, Methods, TensorSpec, Variant};
+pub use config::{Config, DeclaredTensor, FileRef, MethodGroup, MethodSignature, Methods, Variant};
 pub use discover::{Discovery, FoundFile, FoundKind, Skipped, is_inspected, is_package_config};
 pub use dtype::DType;
 pub use listing::{DirectoryListing, MarkerSet};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::size::{DimensionSize, DynamicRange};
-use pkgtool_base::package::{MethodSignature, TensorSpec};
+use pkgtool_base::package::{DeclaredTensor, MethodSignature};
 use pkgtool_model::{Dynamism, Method, ModelValue, TensorInfo};
 
 /// The signature of a method.
@@ -36,7 +36,7 @@ pub(super) enum SpecType {
 impl DeclaredSignature {
     /// Converts a declared method; an invalid list of tensors counts as empty.
     pub(super) fn declared(method: &MethodSignature) -> Self {
-        let specs = |tensors: &Option<Vec<TensorSpec>>| {
+        let specs = |tensors: &Option<Vec<DeclaredTensor>>| {
             let tensors = tensors.iter().flatten();
             tensors.map(Spec::declared).collect()
         };
@@ -67,7 +67,7 @@ impl DeclaredSignature {
 }
 
 impl Spec {
-    fn declared(tensor: &TensorSpec) -> Self {
+    fn declared(tensor: &DeclaredTensor) -> Self {
         let dims = tensor.shape.as_ref().and_then(|shape| {
             let sizes = shape.iter().map(|size| DimensionSize::declared(*size));
             sizes.collect::<Option<Vec<DimensionSize>>>()

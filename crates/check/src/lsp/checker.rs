@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::job::{CheckJob, CheckOutcome};
 use super::mailbox::{Mailbox, ServerEvent};
 use crate::policy::{self, Policy};
-use crate::validate::Session;
+use crate::validate::ValidationSession;
 use pkgtool_base::diagnostic::Diagnostic;
 use pkgtool_base::package::load::MAX_SIZE;
 use pkgtool_base::package::{FoundFile, LoadFault, LoadedFile};
@@ -44,7 +44,7 @@ struct JobQueue {
 
 impl Checker {
     /// Starts the thread, which sends outcomes to `mailbox`.
-    pub(super) fn start(session: Arc<Session>, mailbox: Mailbox) -> Self {
+    pub(super) fn start(session: Arc<ValidationSession>, mailbox: Mailbox) -> Self {
         let shared = Arc::new(SharedChecker::default());
         let theirs = Arc::clone(&shared);
         let thread = thread::spawn(move || {
@@ -114,7 +114,7 @@ impl SharedChecker {
     }
 }
 
-fn checked(session: &Session, job: CheckJob) -> CheckOutcome {
+fn checked(session: &ValidationSession, job: CheckJob) -> CheckOutcome {
     let CheckJob {
         uri,
         revision,
@@ -157,7 +157,7 @@ fn too_large(size: u64) -> LoadedFile {
 
 /// Returns the findings for the user: those about this file, as the project's settings select them.
 fn selected_findings(
-    session: &Session,
+    session: &ValidationSession,
     found: &FoundFile,
     loaded: &LoadedFile,
 ) -> Result<Vec<Diagnostic>, policy::PolicyError> {

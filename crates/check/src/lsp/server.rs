@@ -29,7 +29,7 @@ use super::text::{Position, Range, Text};
 use super::view::DocumentView;
 use super::watch::{self, Dependencies};
 use super::{Ending, ServerOptions, capabilities, completion, hover, symbol, uri};
-use crate::validate::Session;
+use crate::validate::ValidationSession;
 
 /// Idle time after which the files and the parent process are checked.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 pub(super) struct Server<'o> {
     mailbox: Mailbox,
     output: &'o mut dyn Write,
-    session: Arc<Session>,
+    session: Arc<ValidationSession>,
     checker: Checker,
     stage: SessionStage,
     client: EditorClient,
@@ -90,7 +90,7 @@ impl<'o> Server<'o> {
         output: &'o mut dyn Write,
         options: &ServerOptions,
     ) -> Self {
-        let session = Arc::new(Session::new(options.open_models));
+        let session = Arc::new(ValidationSession::new(options.open_models));
         Self {
             checker: Checker::start(Arc::clone(&session), mailbox.clone()),
             mailbox,

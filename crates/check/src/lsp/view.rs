@@ -8,7 +8,7 @@ use super::lenient::LenientTree;
 use super::shape::Subschema;
 use super::text::Text;
 use crate::policy::Policy;
-use crate::validate::{FileFacts, Session};
+use crate::validate::{FileFacts, ValidationSession};
 use pkgtool_base::diagnostic::Diagnostic;
 use pkgtool_base::package::reference::{self, ReferenceError};
 use pkgtool_base::package::{FoundFile, FoundKind, Roots, precision, roots};
@@ -33,7 +33,7 @@ pub(super) struct DocumentView<'a> {
     pub(super) tree: LenientTree,
     pub(super) found: &'a FoundFile,
     pub(super) findings: &'a [Diagnostic],
-    pub(super) session: &'a Session,
+    pub(super) session: &'a ValidationSession,
     pub(super) client: &'a EditorClient,
     /// Directory of the document.
     pub(super) directory: PathBuf,
@@ -54,7 +54,7 @@ impl<'a> DocumentView<'a> {
         text: &'a Text,
         found: &'a FoundFile,
         findings: &'a [Diagnostic],
-        (session, client): (&'a Session, &'a EditorClient),
+        (session, client): (&'a ValidationSession, &'a EditorClient),
         cursor: Option<usize>,
     ) -> Self {
         let roots = Roots::new();

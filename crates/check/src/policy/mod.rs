@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::validate::{
-    self, FileLocation, ProjectPolicy, Requirements, Session, ValidationOptions, ValidationOutcome,
-    ValidationProgress,
+    self, FileLocation, ProjectPolicy, Requirements, ValidationOptions, ValidationOutcome,
+    ValidationProgress, ValidationSession,
 };
 use pkgtool_base::diagnostic::{Report, RuleMeta};
 use pkgtool_base::package::sieve::SETTINGS_FILE;
@@ -250,7 +250,7 @@ impl Policy {
     /// Checks a text that is being edited, with the caches of `session`.
     pub fn check(
         &self,
-        session: &Session,
+        session: &ValidationSession,
         found: &FoundFile,
         loaded: &LoadedFile,
     ) -> Result<PolicyOutcome, PolicyError> {

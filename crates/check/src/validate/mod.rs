@@ -51,7 +51,7 @@ pub use recheck::Recheck;
 pub use rules::{RULES, Rule, find_rule};
 pub use rules::{baseline_stale, exception_stale, settings_invalid};
 pub use schema::{CONFIG_SCHEMA, Flaw, MAX_OVERLAY_BYTES, Overlay, PRECISIONS_SCHEMA, is_uri};
-pub use session::Session;
+pub use session::ValidationSession;
 
 /// The paths to validate and the settings of the validation.
 #[derive(Debug, Clone)]

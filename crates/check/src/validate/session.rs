@@ -1,6 +1,6 @@
 //! Successive checks of a text in an editor, while the referenced files mostly stay the same.
 //!
-//! The language server holds a [`Session`]. Invariant: a check reports what
+//! The language server holds a [`ValidationSession`]. Invariant: a check reports what
 //! [`super::validate_bytes`] would report, but reads a model header again only if the file has
 //! changed.
 
@@ -14,12 +14,12 @@ use pkgtool_base::package::{Discovery, FoundFile, LoadedFile, PrecisionList, Roo
 
 /// The state shared by successive checks.
 #[derive(Debug)]
-pub struct Session {
+pub struct ValidationSession {
     open_models: bool,
     kept: Arc<FactCache<FileFacts>>,
 }
 
-impl Session {
+impl ValidationSession {
     /// Creates an empty session. Without `open_models`, no model file is opened.
     pub fn new(open_models: bool) -> Self {
         Self {

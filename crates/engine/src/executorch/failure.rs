@@ -9,7 +9,7 @@ use crate::refusal::reports_unsupported;
 
 /// A failed call: ExecuTorch's code, and its log messages, one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct RuntimeFailure {
     /// 0 if the call failed before it reached ExecuTorch.
     pub(super) code: u32,
     pub(super) text: String,
@@ -33,7 +33,7 @@ const MAX_MESSAGES: usize = 3;
 /// Maximum length of a message, in characters.
 const MAX_MESSAGE_CHARS: usize = 300;
 
-impl Failure {
+impl RuntimeFailure {
     /// A failure before the call reached ExecuTorch.
     pub(super) fn before_call(text: &str) -> Self {
         Self {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_operator_of_a_failed_run_is_named() {
-        let failure = Failure {
+        let failure = RuntimeFailure {
             code: 0x12,
             text: "Check failed (a == b)\nKernelCall failed at instruction 0:1 in operator \
                    aten::cat.out: 0x12\n"
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn invalid_programs_blame_the_model() {
-        let failure = |code, text: &str| Failure {
+        let failure = |code, text: &str| RuntimeFailure {
             code,
             text: text.to_owned(),
         };
@@ -256,21 +256,21 @@ mod tests {
             ),
             (0x12, "XNN backend does not support this layout"),
         ] {
-            let failure = Failure {
+            let failure = RuntimeFailure {
                 code,
                 text: text.to_owned(),
             };
             let error = failure.to_run_error();
             assert!(error.is_about_the_engine(), "{error}");
         }
-        let larger = Failure {
+        let larger = RuntimeFailure {
             code: NOT_SUPPORTED,
             text:
                 "Attempted to resize a static tensor. Expected shape (2, 8), but received (2, 9)."
                     .to_owned(),
         };
         assert!(!larger.to_run_error().is_about_the_engine());
-        let broken = Failure {
+        let broken = RuntimeFailure {
             code: 0x23,
             text: "Unsupported segment; the program is corrupt".to_owned(),
         };
@@ -279,12 +279,12 @@ mod tests {
 
     #[test]
     fn a_failure_without_words_has_some() {
-        let silent = |code| Failure {
+        let silent = |code| RuntimeFailure {
             code,
             text: String::new(),
         };
         assert_eq!(silent(0x23).reason(), "the program is invalid");
         assert_eq!(silent(0x99).reason(), "code 0x99");
-        assert_eq!(Failure::before_call("no").reason(), "no");
+        assert_eq!(RuntimeFailure::before_call("no").reason(), "no");
     }
 }

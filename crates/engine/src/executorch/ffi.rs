@@ -1,6 +1,6 @@
 //! The only module of this engine with `unsafe`: opens ExecuTorch's libraries and calls `shim.cpp`.
 //!
-//! Invariant: whatever safe code does with [`Library`] and [`Method`], calls of the shim meet its
+//! Invariant: whatever safe code does with [`Library`] and [`LoadedMethod`], calls of the shim meet its
 //! preconditions. Indices exist. Values have the kind and rank of their slot, and as many bytes as
 //! their shape requires. Threads are not replaced while a method is loaded. A hostile program may
 //! still exploit ExecuTorch inside a call, so programs run in a separate process.
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
-use super::failure::Failure;
-use super::value::{self, Kind, MAX_RANK, Order, Sizes, Slot, Value, View};
+use super::failure::RuntimeFailure;
+use super::value::{self, MAX_RANK, Order, Sizes, TensorView, Value, ValueSlot, ValueType};
 use crate::library::NativeBackend;
 
 /// `PkgtoolEtValue` of the shim.
@@ -47,7 +47,7 @@ struct RawMethod {
 
 /// The shim's functions; `shim.cpp` documents each.
 #[derive(Debug)]
-struct Functions {
+struct ShimFunctions {
     start: unsafe extern "C" fn(),
     text: unsafe extern "C" fn() -> *const c_char,
     set_threads: unsafe extern "C" fn(u32) -> u32,
@@ -67,7 +67,7 @@ struct Functions {
 /// ExecuTorch, loaded until the process ends.
 #[derive(Debug)]
 pub(super) struct Library {
-    functions: Functions,
+    functions: ShimFunctions,
     threads: Mutex<Threads>,
 }
 
@@ -84,7 +84,7 @@ struct Threads {
 
 /// The source of a method.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct MethodSource {
     /// The file.
     pub(super) path: PathBuf,
     /// The offset and length of the program in the file.
@@ -99,19 +99,19 @@ pub(super) struct Source {
 
 /// A loaded method.
 #[derive(Debug)]
-pub(super) struct Method {
+pub(super) struct LoadedMethod {
     library: &'static Library,
     raw: NonNull<RawMethod>,
     /// Its inputs.
-    pub(super) inputs: Vec<Slot>,
+    pub(super) inputs: Vec<ValueSlot>,
     /// Its outputs.
-    pub(super) outputs: Vec<Slot>,
+    pub(super) outputs: Vec<ValueSlot>,
 }
 
 // SAFETY: the shim keeps nothing of a method in thread-local storage, and a method is used by one
 // thread at a time: every use of it needs the value itself or a reference that cannot be shared,
 // because `Method` is not `Sync`.
-unsafe impl Send for Method {}
+unsafe impl Send for LoadedMethod {}
 
 /// Opens a library of ExecuTorch with symbols visible to other libraries. It is never closed, so
 /// its registrations stay valid.
@@ -138,7 +138,8 @@ impl Library {
         let opened = unsafe { Opened::open(Some(shim), RTLD_NOW | RTLD_LOCAL) };
         let opened = opened.map_err(|error| open_error(&error))?;
         // SAFETY: the types are those that `shim.cpp` declares, which is what was opened.
-        let functions = unsafe { Functions::of(&opened) }.map_err(|error| open_error(&error))?;
+        let functions =
+            unsafe { ShimFunctions::of(&opened) }.map_err(|error| open_error(&error))?;
         std::mem::forget(opened);
         // SAFETY: it is called once, first, and takes nothing.
         unsafe { (functions.start)() };
@@ -183,7 +184,7 @@ impl Library {
 
     /// Registers a method that is about to be loaded, with its number of threads. Methods keep a
     /// pointer to the thread pool, so the pool is only replaced while no method is loaded.
-    fn register_method(&self, wanted: Option<u32>) -> Result<(), Failure> {
+    fn register_method(&self, wanted: Option<u32>) -> Result<(), RuntimeFailure> {
         let mut threads = self.threads();
         if threads.methods == 0 {
             // SAFETY: no method is loaded, and none can be while the lock is held.
@@ -193,10 +194,10 @@ impl Library {
         } else if wanted.is_some_and(|wanted| wanted != threads.count) {
             let count = threads.count;
             let text = format!("this process already runs another program on {count} threads");
-            return Err(Failure::before_call(&text));
+            return Err(RuntimeFailure::before_call(&text));
         }
         if threads.count == 0 {
-            return Err(Failure::before_call("cannot start threads"));
+            return Err(RuntimeFailure::before_call("cannot start threads"));
         }
         threads.methods += 1;
         Ok(())
@@ -207,21 +208,21 @@ impl Library {
     }
 
     /// Converts the return code of a call to a result.
-    fn outcome(&self, code: u32) -> Result<(), Failure> {
+    fn outcome(&self, code: u32) -> Result<(), RuntimeFailure> {
         if code == 0 {
             return Ok(());
         }
         // SAFETY: it gives a text that ends with a zero and stays until the next call on this
         // thread; it is copied before.
         let text = unsafe { CStr::from_ptr((self.functions.text)()) };
-        Err(Failure {
+        Err(RuntimeFailure {
             code,
             text: text.to_string_lossy().into_owned(),
         })
     }
 }
 
-impl Functions {
+impl ShimFunctions {
     /// Looks up the functions of an opened shim.
     ///
     /// # Safety
@@ -251,16 +252,19 @@ impl Functions {
     }
 }
 
-impl Method {
+impl LoadedMethod {
     /// Loads a method.
-    pub(super) fn load(library: &'static Library, source: &Source) -> Result<Self, Failure> {
+    pub(super) fn load(
+        library: &'static Library,
+        source: &MethodSource,
+    ) -> Result<Self, RuntimeFailure> {
         let path = c_text(source.path.as_os_str().as_bytes())?;
         let name = c_text(source.method.as_bytes())?;
         let data: Vec<(CString, bool)> = source
             .data
             .iter()
             .map(|(path, preferred)| Ok((c_text(path.as_os_str().as_bytes())?, *preferred)))
-            .collect::<Result<_, Failure>>()?;
+            .collect::<Result<_, RuntimeFailure>>()?;
         library.register_method(source.threads)?;
         let mut code = 0;
         let (offset, length) = source.place;
@@ -269,7 +273,7 @@ impl Method {
         let raw = unsafe { (library.functions.open)(path.as_ptr(), offset, length, &raw mut code) };
         let Some(raw) = NonNull::new(raw) else {
             library.unregister_method();
-            return Err(Failure::before_call("out of memory"));
+            return Err(RuntimeFailure::before_call("out of memory"));
         };
         // From here on, dropping `method` closes it.
         let mut method = Self {
@@ -293,7 +297,7 @@ impl Method {
         Ok(method)
     }
 
-    fn slots(&self, output: bool) -> Vec<Slot> {
+    fn slots(&self, output: bool) -> Vec<ValueSlot> {
         let mut all = Vec::new();
         loop {
             let mut value = RawValue::empty();
@@ -305,8 +309,8 @@ impl Method {
                 return all;
             }
             let rank = value.rank();
-            all.push(Slot {
-                kind: Kind::of(value.kind),
+            all.push(ValueSlot {
+                kind: ValueType::of(value.kind),
                 order: value.order[..rank].to_vec(),
             });
         }
@@ -314,34 +318,34 @@ impl Method {
 
     /// Sets an input to a value of its kind. A tensor must have the slot's rank and order, and as
     /// many bytes as its shape requires. ExecuTorch checks the rest.
-    pub(super) fn set(&mut self, index: usize, value: &Value<'_>) -> Result<(), Failure> {
+    pub(super) fn set(&mut self, index: usize, value: &Value<'_>) -> Result<(), RuntimeFailure> {
         let mut raw = RawValue::empty();
         let slot = self.inputs.get(index);
         match (slot.map(|slot| slot.kind), value) {
-            (Some(Kind::None), Value::None) => raw.kind = KIND_NONE,
-            (Some(Kind::Int), Value::Int(value)) => {
+            (Some(ValueType::None), Value::None) => raw.kind = KIND_NONE,
+            (Some(ValueType::Int), Value::Int(value)) => {
                 raw.kind = KIND_INT;
                 raw.integer = *value;
             }
-            (Some(Kind::Double), Value::Double(value)) => {
+            (Some(ValueType::Double), Value::Double(value)) => {
                 raw.kind = KIND_DOUBLE;
                 raw.number = *value;
             }
-            (Some(Kind::Bool), Value::Bool(value)) => {
+            (Some(ValueType::Bool), Value::Bool(value)) => {
                 raw.kind = KIND_BOOL;
                 raw.integer = i64::from(*value);
             }
-            (Some(Kind::Tensor), Value::Tensor(view)) => {
+            (Some(ValueType::Tensor), Value::Tensor(view)) => {
                 let rank = slot.map_or(0, |slot| slot.order.len());
                 let found = view.sizes.as_slice().len();
                 if found != rank {
                     let text =
                         format!("input {index} has the wrong rank: expected {rank}, got {found}");
-                    return Err(Failure::before_call(&text));
+                    return Err(RuntimeFailure::before_call(&text));
                 }
                 let expected = view.sizes.bytes(view.dtype);
                 if expected != Some(view.bytes.len()) {
-                    return Err(Failure::before_call(
+                    return Err(RuntimeFailure::before_call(
                         "the size of an input in bytes differs from that of its shape",
                     ));
                 }
@@ -349,7 +353,7 @@ impl Method {
             }
             _ => {
                 let text = format!("input {index} has the wrong kind of value");
-                return Err(Failure::before_call(&text));
+                return Err(RuntimeFailure::before_call(&text));
             }
         }
         // SAFETY: the method is loaded and has this input; the value has its kind and, if it is a
@@ -361,16 +365,16 @@ impl Method {
     }
 
     /// Runs the method. All inputs must be set.
-    pub(super) fn run(&mut self) -> Result<(), Failure> {
+    pub(super) fn run(&mut self) -> Result<(), RuntimeFailure> {
         // SAFETY: the method is loaded. An input that was never set is an error of ExecuTorch's; one
         // that was set is in memory of the method's.
         let code = unsafe { (self.library.functions.run)(self.raw.as_ptr()) };
         self.library.outcome(code)
     }
 
-    /// Like [`Method::run`], and returns the time of each instruction. After an error the method is
+    /// Like [`LoadedMethod::run`], and returns the time of each instruction. After an error the method is
     /// unusable.
-    pub(super) fn run_in_steps(&mut self) -> Result<Vec<Duration>, Failure> {
+    pub(super) fn run_in_steps(&mut self) -> Result<Vec<Duration>, RuntimeFailure> {
         let mut times = Vec::new();
         loop {
             let start = Instant::now();
@@ -385,28 +389,28 @@ impl Method {
     }
 
     /// Returns an output of the last run. The elements of a tensor are valid until the next run.
-    pub(super) fn get(&self, index: usize) -> Result<Value<'_>, Failure> {
+    pub(super) fn get(&self, index: usize) -> Result<Value<'_>, RuntimeFailure> {
         if index >= self.outputs.len() {
-            return Err(Failure::before_call("output index out of range"));
+            return Err(RuntimeFailure::before_call("output index out of range"));
         }
         let mut raw = RawValue::empty();
         // SAFETY: the method is loaded and has this output; the value can be written to.
         let code = unsafe { (self.library.functions.get)(self.raw.as_ptr(), index, &raw mut raw) };
         self.library.outcome(code)?;
-        Ok(match Kind::of(raw.kind) {
-            Kind::None => Value::None,
-            Kind::Int => Value::Int(raw.integer),
-            Kind::Double => Value::Double(raw.number),
-            Kind::Bool => Value::Bool(raw.integer != 0),
+        Ok(match ValueType::of(raw.kind) {
+            ValueType::None => Value::None,
+            ValueType::Int => Value::Int(raw.integer),
+            ValueType::Double => Value::Double(raw.number),
+            ValueType::Bool => Value::Bool(raw.integer != 0),
             // SAFETY: the shim gave the value, of this method. `&self` is borrowed for as long as the
             // view lives, so nothing can run meanwhile.
-            Kind::Tensor => unsafe { raw.view() }.map_or(Value::Other, Value::Tensor),
-            Kind::Other => Value::Other,
+            ValueType::Tensor => unsafe { raw.view() }.map_or(Value::Other, Value::Tensor),
+            ValueType::Other => Value::Other,
         })
     }
 }
 
-impl Drop for Method {
+impl Drop for LoadedMethod {
     fn drop(&mut self) {
         // SAFETY: it was opened, and nobody can use it any more.
         unsafe { (self.library.functions.close)(self.raw.as_ptr()) };
@@ -424,7 +428,7 @@ const KIND_INT: i32 = 2;
 const KIND_DOUBLE: i32 = 3;
 const KIND_BOOL: i32 = 4;
 
-impl Kind {
+impl ValueType {
     fn of(raw: i32) -> Self {
         match raw {
             KIND_NONE => Self::None,
@@ -452,7 +456,7 @@ impl RawValue {
         }
     }
 
-    fn of(view: &View<'_>) -> Self {
+    fn of(view: &TensorView<'_>) -> Self {
         Self {
             kind: KIND_TENSOR,
             dtype: value::code_of(view.dtype),
@@ -471,7 +475,7 @@ impl RawValue {
     ///
     /// The shim returned this value as an output of a method, and the method does not run again
     /// during `'a`.
-    unsafe fn view<'a>(&self) -> Option<View<'a>> {
+    unsafe fn view<'a>(&self) -> Option<TensorView<'a>> {
         let dtype = value::dtype_of(self.dtype)?;
         let sizes = Sizes::of(self.rank(), self.sizes);
         let bytes = sizes.bytes(dtype)?;
@@ -485,7 +489,7 @@ impl RawValue {
             // is not null then. They stay as they are until the method runs again.
             unsafe { std::slice::from_raw_parts(self.data.cast(), bytes) }
         };
-        Some(View {
+        Some(TensorView {
             dtype,
             sizes,
             order: self.order,
@@ -498,6 +502,6 @@ impl RawValue {
     }
 }
 
-fn c_text(bytes: &[u8]) -> Result<CString, Failure> {
-    CString::new(bytes).map_err(|_| Failure::before_call("a name contains a zero byte"))
+fn c_text(bytes: &[u8]) -> Result<CString, RuntimeFailure> {
+    CString::new(bytes).map_err(|_| RuntimeFailure::before_call("a name contains a zero byte"))
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Provider;
-use crate::library::{Installation, Origin};
+use crate::library::{Installation, LibraryOrigin};
 use crate::surroundings::{Surroundings, python, sorted_entries, with_subdirectories};
 
 /// The variable that names ExecuTorch's Python package, or a directory of its libraries.
@@ -59,7 +59,7 @@ pub fn installations_in(surroundings: &Surroundings) -> Vec<Installation> {
         found.push(inspect(
             surroundings,
             &directory,
-            Origin::Variable(DIRECTORY_VARIABLE),
+            LibraryOrigin::Variable(DIRECTORY_VARIABLE),
         ));
     }
     for (directory, origin) in directories(surroundings) {
@@ -96,21 +96,21 @@ pub(super) fn libraries(surroundings: &Surroundings, directory: &Path) -> Librar
 }
 
 /// Returns the directories to search, best first.
-fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
+fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, LibraryOrigin)> {
     let mut all = Vec::new();
     if let Some(own) = surroundings.own_libraries() {
         for folder in with_subdirectories(&own) {
-            all.push((folder.join("executorch").join("lib"), Origin::Own));
-            all.push((folder.join("lib"), Origin::Own));
-            all.push((folder, Origin::Own));
+            all.push((folder.join("executorch").join("lib"), LibraryOrigin::Own));
+            all.push((folder.join("lib"), LibraryOrigin::Own));
+            all.push((folder, LibraryOrigin::Own));
         }
     }
     let beside = surroundings.program_directories().into_iter();
-    all.extend(beside.map(|directory| (directory, Origin::Program)));
+    all.extend(beside.map(|directory| (directory, LibraryOrigin::Program)));
     let system = surroundings.library_path().into_iter();
-    all.extend(system.map(|directory| (directory, Origin::System)));
+    all.extend(system.map(|directory| (directory, LibraryOrigin::System)));
     let packages = python::package_directories(surroundings).into_iter();
-    all.extend(packages.map(|it| (it.join("executorch").join("lib"), Origin::Python)));
+    all.extend(packages.map(|it| (it.join("executorch").join("lib"), LibraryOrigin::Python)));
     all
 }
 
@@ -121,7 +121,7 @@ fn has_runtime(surroundings: &Surroundings, directory: &Path) -> bool {
 }
 
 /// Describes the installation in a directory of libraries.
-fn inspect(surroundings: &Surroundings, directory: &Path, origin: Origin) -> Installation {
+fn inspect(surroundings: &Surroundings, directory: &Path, origin: LibraryOrigin) -> Installation {
     let directory = directory
         .canonicalize()
         .unwrap_or_else(|_| directory.to_owned());

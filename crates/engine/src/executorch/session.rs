@@ -8,26 +8,26 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::failure::{Failure, OPERATOR_MISSING};
-use super::ffi::{Library, Method, Source};
+use super::failure::{OPERATOR_MISSING, RuntimeFailure};
+use super::ffi::{Library, LoadedMethod, MethodSource};
 use super::placement::CallTarget;
-use super::value::{self, Kind, Slot};
+use super::value::{self, ValueSlot, ValueType};
 use super::{NAME, delegate, missing_kernels, opened, placement};
 use crate::tensor::{DType, Tensor, TensorSpec};
-use crate::{Answer, EngineError, LoadRequest, Placement};
+use crate::{EngineError, LoadRequest, Placement, RunAnswer};
 use pkgtool_base::source::FileSource;
 use pkgtool_model::executorch::body::{MethodBody, ProgramBody, data_files};
 use pkgtool_model::{self as model, ModelInfo};
 
 /// A session.
 pub(super) struct ExecuTorchSession {
-    method: Method,
+    method: LoadedMethod,
     /// The method's input index for each input of the signature. All other inputs of the method are
     /// `None`.
     inputs: Vec<(usize, TensorSpec)>,
     outputs: Vec<(usize, TensorSpec)>,
     /// The source of the method, for reloading it.
-    source: Source,
+    source: MethodSource,
     library: &'static Library,
     placement: Placement,
     /// The method's instructions, until an observed run has measured their times.
@@ -66,7 +66,7 @@ impl ExecuTorchSession {
         let file = FileSource::open(path).map_err(|error| invalid_model(error.to_string()))?;
         let place =
             model::executorch::place(&file).map_err(|error| invalid_model(error.to_string()))?;
-        let source = Source {
+        let source = MethodSource {
             path: path.clone(),
             place,
             data: data(path, &info),
@@ -75,8 +75,8 @@ impl ExecuTorchSession {
                 .threads
                 .and_then(|threads| u32::try_from(threads).ok()),
         };
-        let method =
-            Method::load(library, &source).map_err(|failure| refused(library, known, &failure))?;
+        let method = LoadedMethod::load(library, &source)
+            .map_err(|failure| refused(library, known, &failure))?;
         let body = ProgramBody::read(&file).map_err(|error| invalid_model(error.to_string()))?;
         let body = body.method(name);
         let calls = body.and_then(placement::calls);
@@ -101,7 +101,7 @@ impl ExecuTorchSession {
     /// Sets the inputs without a value, once after loading.
     fn set_none_inputs(&mut self) -> Result<(), EngineError> {
         for index in 0..self.method.inputs.len() {
-            if self.method.inputs[index].kind == Kind::None {
+            if self.method.inputs[index].kind == ValueType::None {
                 let outcome = self.method.set(index, &value::Value::None);
                 outcome.map_err(|failure| failure.to_load_error())?;
             }
@@ -132,8 +132,8 @@ impl ExecuTorchSession {
     }
 
     fn reload(&mut self) -> Result<(), EngineError> {
-        self.method =
-            Method::load(self.library, &self.source).map_err(|failure| failure.to_load_error())?;
+        self.method = LoadedMethod::load(self.library, &self.source)
+            .map_err(|failure| failure.to_load_error())?;
         self.has_run = false;
         self.set_none_inputs()
     }
@@ -175,7 +175,7 @@ impl ExecuTorchSession {
 }
 
 impl crate::Session for ExecuTorchSession {
-    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError> {
         let start = Instant::now();
         if inputs.len() != self.inputs.len() {
             let (found, expected) = (inputs.len(), self.inputs.len());
@@ -190,7 +190,7 @@ impl crate::Session for ExecuTorchSession {
             .map(|(index, spec)| self.get(*index, spec))
             .collect::<Result<_, _>>()?;
         let time = start.elapsed();
-        Ok(Answer { outputs, time })
+        Ok(RunAnswer { outputs, time })
     }
 
     fn reset_state(&mut self) -> Result<(), EngineError> {
@@ -208,13 +208,13 @@ impl crate::Session for ExecuTorchSession {
 /// Matches the values of a signature to the method's values: to all of them, or to all that are not
 /// `None`.
 fn places(
-    slots: &[Slot],
+    slots: &[ValueSlot],
     specs: &[TensorSpec],
     side: &str,
 ) -> Result<Vec<(usize, TensorSpec)>, EngineError> {
     let mut indices: Vec<usize> = (0..slots.len()).collect();
     if indices.len() != specs.len() {
-        indices.retain(|index| slots[*index].kind != Kind::None);
+        indices.retain(|index| slots[*index].kind != ValueType::None);
     }
     if indices.len() != specs.len() {
         let (found, expected) = (indices.len(), specs.len());
@@ -227,15 +227,15 @@ fn places(
     for (index, spec) in &places {
         let name = &spec.name;
         let wanted = match slots[*index].kind {
-            Kind::Other => {
+            ValueType::Other => {
                 return Err(invalid_model(format!(
                     "`{name}` of its {side} is a string or a list"
                 )));
             }
-            Kind::Int => DType::Int64,
-            Kind::Double => DType::Float64,
-            Kind::Bool => DType::Bool,
-            Kind::None | Kind::Tensor => continue,
+            ValueType::Int => DType::Int64,
+            ValueType::Double => DType::Float64,
+            ValueType::Bool => DType::Bool,
+            ValueType::None | ValueType::Tensor => continue,
         };
         if spec.dtype != wanted {
             let found = spec.dtype;
@@ -265,7 +265,7 @@ fn data(program: &Path, info: &ModelInfo) -> Vec<(PathBuf, bool)> {
 }
 
 /// Converts a failed load to an error that names the missing operators.
-fn refused(library: &Library, method: &model::Method, failure: &Failure) -> EngineError {
+fn refused(library: &Library, method: &model::Method, failure: &RuntimeFailure) -> EngineError {
     if failure.code != OPERATOR_MISSING {
         return failure.to_load_error();
     }

@@ -1,6 +1,6 @@
 //! Conversion between tensors of this crate and the values of a method.
 //!
-//! Invariant: a [`View`] borrows its elements. Outputs are copied once. Inputs are copied only if
+//! Invariant: a [`TensorView`] borrows its elements. Outputs are copied once. Inputs are copied only if
 //! the program stores the tensor in another order than row-major, or if a boolean is neither 0 nor
 //! 1. Numbers that ExecuTorch passes as scalars are tensors of rank 0 everywhere else.
 
@@ -14,7 +14,7 @@ pub(super) const MAX_RANK: usize = 16;
 
 /// The type of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueType {
     None,
     Tensor,
     Int,
@@ -26,8 +26,8 @@ pub(super) enum Kind {
 
 /// An input or output as the program declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) kind: Kind,
+pub(super) struct ValueSlot {
+    pub(super) kind: ValueType,
     /// Dimensions of a tensor, from the outermost in memory.
     pub(super) order: Vec<u8>,
 }
@@ -39,14 +39,14 @@ pub(super) enum Value<'a> {
     Int(i64),
     Double(f64),
     Bool(bool),
-    Tensor(View<'a>),
+    Tensor(TensorView<'a>),
     /// A string, a list, or a tensor with an unsupported dtype.
     Other,
 }
 
 /// A borrowed tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct View<'a> {
+pub(super) struct TensorView<'a> {
     pub(super) dtype: DType,
     pub(super) sizes: Sizes,
     /// Dimensions from the outermost in memory. Only the first entries count, one for each size.
@@ -147,7 +147,10 @@ impl Sizes {
 }
 
 /// Returns the elements of a tensor in the memory order of the slot.
-pub(super) fn elements<'a>(tensor: &'a Tensor, slot: &Slot) -> Result<Cow<'a, [u8]>, ValueError> {
+pub(super) fn elements<'a>(
+    tensor: &'a Tensor,
+    slot: &ValueSlot,
+) -> Result<Cow<'a, [u8]>, ValueError> {
     let bytes = tensor.bytes();
     if tensor.dtype() == DType::Bool && bytes.iter().any(|byte| *byte > 1) {
         let booleans: Vec<u8> = bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
@@ -167,7 +170,7 @@ pub(super) fn elements<'a>(tensor: &'a Tensor, slot: &Slot) -> Result<Cow<'a, [u
 pub(super) fn value<'a>(
     tensor: &Tensor,
     elements: &'a [u8],
-    slot: &Slot,
+    slot: &ValueSlot,
 ) -> Result<Value<'a>, ValueError> {
     let scalar = |wanted: DType| {
         let fits = tensor.dtype() == wanted && tensor.len() == 1;
@@ -181,17 +184,17 @@ pub(super) fn value<'a>(
         u64::from_le_bytes(bytes.expect("one element of eight bytes"))
     };
     match slot.kind {
-        Kind::Int => scalar(DType::Int64).map(|()| Value::Int(bits().cast_signed())),
-        Kind::Double => scalar(DType::Float64).map(|()| Value::Double(f64::from_bits(bits()))),
-        Kind::Bool => scalar(DType::Bool).map(|()| Value::Bool(tensor.bytes() != [0])),
-        Kind::None => Ok(Value::None),
-        Kind::Other => Err(ValueError::Other),
-        Kind::Tensor => {
+        ValueType::Int => scalar(DType::Int64).map(|()| Value::Int(bits().cast_signed())),
+        ValueType::Double => scalar(DType::Float64).map(|()| Value::Double(f64::from_bits(bits()))),
+        ValueType::Bool => scalar(DType::Bool).map(|()| Value::Bool(tensor.bytes() != [0])),
+        ValueType::None => Ok(Value::None),
+        ValueType::Other => Err(ValueError::Other),
+        ValueType::Tensor => {
             let mut order = [0; MAX_RANK];
             for (place, dim) in order.iter_mut().zip(&slot.order) {
                 *place = *dim;
             }
-            Ok(Value::Tensor(View {
+            Ok(Value::Tensor(TensorView {
                 dtype: tensor.dtype(),
                 sizes: sizes_of(tensor)?,
                 order,
@@ -233,8 +236,8 @@ pub(super) fn tensor(value: &Value<'_>) -> Result<Tensor, ValueError> {
 mod tests {
     use super::*;
 
-    fn slot(kind: Kind, order: &[u8]) -> Slot {
-        Slot {
+    fn slot(kind: ValueType, order: &[u8]) -> ValueSlot {
+        ValueSlot {
             kind,
             order: order.to_vec(),
         }
@@ -245,21 +248,21 @@ mod tests {
         let given = Tensor::from_f64(DType::Int16, vec![1, 2, 3], (0_u8..6).map(f64::from));
         let given = given.expect("it is small");
         for order in [[0, 1, 2], [0, 2, 1], [2, 1, 0], [1, 2, 0]] {
-            let slot = slot(Kind::Tensor, &order);
+            let slot = slot(ValueType::Tensor, &order);
             let elements = elements(&given, &slot).expect("an order");
             let value = value(&given, &elements, &slot).expect("it fits");
             assert_eq!(tensor(&value), Ok(given.clone()), "{order:?}");
         }
-        let no_order = elements(&given, &slot(Kind::Tensor, &[0, 2, 2]));
+        let no_order = elements(&given, &slot(ValueType::Tensor, &[0, 2, 2]));
         assert_eq!(no_order, Err(ValueError::Order));
     }
 
     #[test]
     fn numbers_are_tensors_of_rank_0() {
         for (kind, dtype, number) in [
-            (Kind::Int, DType::Int64, -3.0),
-            (Kind::Double, DType::Float64, 0.5),
-            (Kind::Bool, DType::Bool, 1.0),
+            (ValueType::Int, DType::Int64, -3.0),
+            (ValueType::Double, DType::Float64, 0.5),
+            (ValueType::Bool, DType::Bool, 1.0),
         ] {
             let given = Tensor::from_f64(dtype, vec![], [number]).expect("it is small");
             let slot = slot(kind, &[]);
@@ -275,7 +278,7 @@ mod tests {
     #[test]
     fn booleans_are_0_or_1() {
         let given = Tensor::new(DType::Bool, vec![3], vec![0, 7, 1]).expect("it fits");
-        let elements = elements(&given, &slot(Kind::Tensor, &[0])).expect("an order");
+        let elements = elements(&given, &slot(ValueType::Tensor, &[0])).expect("an order");
         assert_eq!(*elements, [0, 1, 1]);
     }
 

@@ -2,8 +2,8 @@
 //! ([`PayloadCall`]), the tables of supported nodes, and the order of nodes ([`lower_nodes`]).
 
 use crate::graph::builder::Builder;
-use crate::graph::frame::Frame;
-use crate::graph::guard::{Failure, guarded};
+use crate::graph::frame::MethodFrame;
+use crate::graph::guard::{LibraryFailure, guarded};
 use pkgtool_model::executorch::body::ByteRange;
 use tract_onnx::tract_core::internal::TractResult;
 
@@ -22,12 +22,12 @@ impl<'a> PayloadCall<'a> {
     /// Splits the arguments into inputs and outputs, after checking their number.
     pub(crate) fn split(
         &self,
-        frame: &mut Frame<'_>,
+        frame: &mut MethodFrame<'_>,
         inputs: usize,
         outputs: usize,
-    ) -> Result<(&'a [usize], &'a [usize]), Failure> {
+    ) -> Result<(&'a [usize], &'a [usize]), LibraryFailure> {
         if self.args.len() != inputs + outputs {
-            return Err(Failure::new(format!(
+            return Err(LibraryFailure::new(format!(
                 "wrong number of arguments of a delegate call: expected {inputs} inputs and {outputs} outputs, got {}",
                 self.args.len()
             )));
@@ -44,7 +44,7 @@ pub(crate) fn lower_nodes<'n, L, N: 'n>(
     (scope, word): (&str, &str),
     nodes: impl Iterator<Item = (&'n str, &'n N)>,
     lower: impl Fn(&mut L, &'n N) -> TractResult<()>,
-) -> Result<(), Failure> {
+) -> Result<(), LibraryFailure> {
     for (at, (kind, node)) in nodes.enumerate() {
         builder(lowering).set_scope(format!("{scope} {kind} {at}"));
         guarded(|| lower(lowering, node))

@@ -10,7 +10,7 @@ use super::operators::einsum;
 use crate::tensor::DType;
 
 /// The inputs of an attention operator.
-pub(crate) struct Attention {
+pub(crate) struct AttentionInputs {
     /// `[batch.., heads, queries, size]`
     pub(crate) queries: Wire,
     /// `[batch.., heads, keys, size]`. With fewer heads than the queries, each head serves a group
@@ -24,7 +24,7 @@ pub(crate) struct Attention {
     pub(crate) scale: Option<f64>,
 }
 
-impl Attention {
+impl AttentionInputs {
     /// Adds the operator in float32; the result is `[batch.., heads, queries, width]`.
     pub(crate) fn wire(self, builder: &mut Builder) -> TractResult<OutletId> {
         let float = DType::Float32;
@@ -216,7 +216,7 @@ mod tests {
                 let dtype = dtype(mask);
                 builder.constant(Arc::new(mask.clone()), dtype)
             });
-            let attention = Attention {
+            let attention = AttentionInputs {
                 queries: wires[0],
                 keys: wires[1],
                 values: wires[2],

@@ -7,9 +7,9 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::builder::{Builder, Wire};
-use super::frame::{Frame, RuntimeNumber, Slot};
+use super::frame::{FrameSlot, MethodFrame, RuntimeNumber};
 use super::operators;
-use super::weights::Weights;
+use super::weights::ProgramWeights;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::{BodyValue, MethodBody, TensorBody, TensorData};
 use pkgtool_model::{Dynamism, ElementType};
@@ -53,11 +53,11 @@ pub(crate) enum CallResult {
 }
 
 /// The context of calls.
-pub(crate) struct Caller<'b, 'w> {
+pub(crate) struct CallContext<'b, 'w> {
     /// The graph under construction.
     pub(crate) builder: &'b mut Builder,
     /// The program's constants.
-    pub(crate) weights: &'w Weights,
+    pub(crate) weights: &'w ProgramWeights,
 }
 
 impl From<Wire> for CallArg {
@@ -100,7 +100,7 @@ impl<T: Into<CallArg>> From<Option<T>> for CallArg {
 #[derive(Default)]
 struct CallValues {
     bodies: Vec<BodyValue>,
-    slots: Vec<(usize, Slot)>,
+    slots: Vec<(usize, FrameSlot)>,
 }
 
 impl CallValues {
@@ -109,21 +109,21 @@ impl CallValues {
         self.bodies.len() - 1
     }
 
-    fn slot(&mut self, body: BodyValue, slot: Slot) -> usize {
+    fn slot(&mut self, body: BodyValue, slot: FrameSlot) -> usize {
         let at = self.push(body);
         self.slots.push((at, slot));
         at
     }
 
     fn tensor(&mut self, wire: Wire) -> usize {
-        self.slot(tensor_body(wire.dtype), Slot::Tensor(wire))
+        self.slot(tensor_body(wire.dtype), FrameSlot::Tensor(wire))
     }
 
     fn arg(&mut self, arg: CallArg) -> usize {
         match arg {
             CallArg::None => self.push(BodyValue::Null),
-            CallArg::Int(value) => self.slot(BodyValue::Int(0), Slot::Int(value)),
-            CallArg::Number(number) => self.slot(BodyValue::Int(0), Slot::Number(number)),
+            CallArg::Int(value) => self.slot(BodyValue::Int(0), FrameSlot::Int(value)),
+            CallArg::Number(number) => self.slot(BodyValue::Int(0), FrameSlot::Number(number)),
             CallArg::Double(value) => self.push(BodyValue::Double(value)),
             CallArg::Bool(value) => self.push(BodyValue::Bool(value)),
             CallArg::Text(text) => self.push(BodyValue::String(text)),
@@ -182,7 +182,7 @@ pub(crate) fn tensor_body(dtype: DType) -> BodyValue {
     })
 }
 
-impl Caller<'_, '_> {
+impl CallContext<'_, '_> {
     /// Calls the operator with this full name. The arguments are those of its schema, followed by
     /// the outputs.
     ///
@@ -192,7 +192,7 @@ impl Caller<'_, '_> {
         name: &str,
         args: Vec<CallArg>,
         outs: &[CallResult],
-    ) -> TractResult<Vec<Slot>> {
+    ) -> TractResult<Vec<FrameSlot>> {
         let mut values = CallValues::default();
         let mut places: Vec<usize> = args.into_iter().map(|arg| values.arg(arg)).collect();
         let mut results = Vec::new();
@@ -205,7 +205,7 @@ impl Caller<'_, '_> {
             values: values.bodies,
             ..MethodBody::default()
         };
-        let mut frame = Frame::new(&method, self.weights);
+        let mut frame = MethodFrame::new(&method, self.weights);
         std::mem::swap(&mut frame.builder, self.builder);
         frame.now.slots.extend(values.slots);
         let called = operators::lower(&mut frame, name, &places);
@@ -227,7 +227,7 @@ impl Caller<'_, '_> {
     ) -> TractResult<Wire> {
         let given = self.call(name, args, &[CallResult::Tensor(dtype)])?;
         match given.first() {
-            Some(Slot::Tensor(wire)) => Ok(*wire),
+            Some(FrameSlot::Tensor(wire)) => Ok(*wire),
             _ => bail!("`{name}` did not return a tensor"),
         }
     }

@@ -11,7 +11,7 @@ use super::builder::Builder;
 
 /// A sliding window over an image, with one number for each spatial dimension.
 #[derive(Debug, Clone)]
-pub(crate) struct Window {
+pub(crate) struct SlidingWindow {
     /// Whether channels are the last dimension.
     pub(crate) channels_last: bool,
     /// Window sizes.
@@ -28,9 +28,9 @@ pub(crate) struct Window {
 
 /// A convolution.
 #[derive(Debug, Clone)]
-pub(crate) struct Convolution {
+pub(crate) struct ImageConvolution {
     /// The sliding window.
-    pub(crate) window: Window,
+    pub(crate) window: SlidingWindow,
     /// Layout of the kernel.
     pub(crate) format: KernelFormat,
     /// Number of channel groups.
@@ -41,7 +41,7 @@ pub(crate) struct Convolution {
     pub(crate) output_channels: usize,
 }
 
-impl Window {
+impl SlidingWindow {
     fn check(&self) -> TractResult<()> {
         let n = self.kernel.len();
         let same = [&self.stride, &self.dilation, &self.before, &self.after];
@@ -129,7 +129,7 @@ impl Window {
     }
 }
 
-impl Convolution {
+impl ImageConvolution {
     /// Adds a convolution. A missing bias is 0.
     pub(crate) fn wire(
         &self,
@@ -234,7 +234,7 @@ fn known_sizes(builder: &Builder, outlet: OutletId) -> TractResult<Vec<usize>> {
 /// Computes the maximum of each window.
 pub(crate) fn max_pool(
     builder: &mut Builder,
-    window: &Window,
+    window: &SlidingWindow,
     input: OutletId,
 ) -> TractResult<OutletId> {
     let op = MaxPool {
@@ -247,7 +247,7 @@ pub(crate) fn max_pool(
 /// Computes the mean of each window; padding counts as 0 or is left out.
 pub(crate) fn average_pool(
     builder: &mut Builder,
-    window: &Window,
+    window: &SlidingWindow,
     input: OutletId,
     count_padding: bool,
 ) -> TractResult<OutletId> {

@@ -10,7 +10,7 @@ use tract_onnx::prelude::{
     Datum, DatumType, IntoArcTensor, TValue, Tensor as TractTensor, TractResult,
 };
 
-use super::guard::{Failure, guarded};
+use super::guard::{LibraryFailure, guarded};
 use crate::tensor::{DType, Tensor, TensorError, TensorSpec};
 
 /// Returns the library's element type; bfloat16 has no counterpart.
@@ -33,9 +33,10 @@ pub(crate) fn datum_type(dtype: DType) -> Option<DatumType> {
 }
 
 /// Converts a tensor for the library.
-pub(crate) fn to_tract(tensor: &Tensor) -> Result<TractTensor, Failure> {
-    let dtype = datum_type(tensor.dtype())
-        .ok_or_else(|| Failure::new(format!("the library lacks the dtype {}", tensor.dtype())))?;
+pub(crate) fn to_tract(tensor: &Tensor) -> Result<TractTensor, LibraryFailure> {
+    let dtype = datum_type(tensor.dtype()).ok_or_else(|| {
+        LibraryFailure::new(format!("the library lacks the dtype {}", tensor.dtype()))
+    })?;
     let shape = sizes(tensor.shape())?;
     guarded(|| {
         let bytes = tensor.bytes();
@@ -75,12 +76,12 @@ fn copied<T: Datum + Copy + AnyBitPattern>(
 }
 
 /// Converts a shape for the library.
-pub(crate) fn sizes(shape: &[u64]) -> Result<Vec<usize>, Failure> {
+pub(crate) fn sizes(shape: &[u64]) -> Result<Vec<usize>, LibraryFailure> {
     shape
         .iter()
         .map(|size| usize::try_from(*size))
         .collect::<Result<_, _>>()
-        .map_err(|_| Failure::new(format!("a tensor of shape {shape:?} exceeds memory")))
+        .map_err(|_| LibraryFailure::new(format!("a tensor of shape {shape:?} exceeds memory")))
 }
 
 /// Outputs below this size, in bytes, are copied: keeping the library's memory costs more than
@@ -88,7 +89,7 @@ pub(crate) fn sizes(shape: &[u64]) -> Result<Vec<usize>, Failure> {
 const MIN_SHARED_BYTES: usize = 64 << 10;
 
 /// Converts an output of the library to the tensor that `spec` declares.
-pub(crate) fn from_tract(value: TValue, spec: &TensorSpec) -> Result<Tensor, Failure> {
+pub(crate) fn from_tract(value: TValue, spec: &TensorSpec) -> Result<Tensor, LibraryFailure> {
     let mut tensor = value.into_arc_tensor();
     let shape: Vec<u64> = tensor.shape().iter().map(|size| *size as u64).collect();
     if tensor.datum_type() == DatumType::TDim {
@@ -96,7 +97,7 @@ pub(crate) fn from_tract(value: TValue, spec: &TensorSpec) -> Result<Tensor, Fai
         tensor = guarded(|| Ok(tensor.cast_to::<i64>()?.into_owned().into_arc_tensor()))?;
     }
     if datum_type(spec.dtype) != Some(tensor.datum_type().unquantized()) {
-        return Err(Failure::new(format!(
+        return Err(LibraryFailure::new(format!(
             "output `{}` has the wrong dtype {:?}: expected {}",
             spec.name,
             tensor.datum_type(),
@@ -112,7 +113,7 @@ pub(crate) fn from_tract(value: TValue, spec: &TensorSpec) -> Result<Tensor, Fai
         })
     })?;
     Tensor::of_shared(spec.dtype, shape, bytes).map_err(|error: TensorError| {
-        Failure::new(format!("output `{}` is invalid: {error}", spec.name))
+        LibraryFailure::new(format!("output `{}` is invalid: {error}", spec.name))
     })
 }
 

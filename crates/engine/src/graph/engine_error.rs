@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::guard::Failure;
+use super::guard::LibraryFailure;
 use super::watch;
 use crate::EngineError;
 use crate::refusal::reports_unsupported;
@@ -19,14 +19,14 @@ pub(crate) fn unsupported(operators: BTreeSet<String>, reason: &str) -> EngineEr
 }
 
 /// Converts a failure to an error about unsupported operators, if it is one.
-pub(crate) fn refusal(failure: &Failure) -> Option<EngineError> {
+pub(crate) fn refusal(failure: &LibraryFailure) -> Option<EngineError> {
     let operator = failure.operator.iter().cloned();
     let is_beyond =
         reports_unsupported(&failure.reason) || failure.reason.contains(watch::WRONG_RESULT);
     is_beyond.then(|| unsupported(operator.collect(), &failure.reason))
 }
 
-pub(crate) fn failed(failure: &Failure) -> EngineError {
+pub(crate) fn failed(failure: &LibraryFailure) -> EngineError {
     if let Some(refused) = refusal(failure) {
         return refused;
     }
@@ -36,7 +36,7 @@ pub(crate) fn failed(failure: &Failure) -> EngineError {
     }
 }
 
-pub(crate) fn run_failed(failure: &Failure) -> EngineError {
+pub(crate) fn run_failed(failure: &LibraryFailure) -> EngineError {
     if failure.input {
         return EngineError::Input {
             engine: NAME.to_owned(),

@@ -1,6 +1,6 @@
 //! The state of a lowering: each value of a method and its current place in the graph.
 //!
-//! Instructions write values once or more; a [`Slot`] holds the latest one. A value that is read
+//! Instructions write values once or more; a [`FrameSlot`] holds the latest one. A value that is read
 //! before it is written is a state. It becomes an input of the graph, and also an output if an
 //! instruction writes it later. This module is independent of operators, delegates and the order of
 //! instructions.
@@ -13,8 +13,8 @@ use tract_onnx::tract_core::ops::math::Add;
 
 use super::builder::{Builder, Wire};
 use super::datum_type;
-use super::guard::{Failure, guarded};
-use super::weights::Weights;
+use super::guard::{LibraryFailure, guarded};
+use super::weights::ProgramWeights;
 use crate::Rounding;
 use crate::tensor::DType;
 use pkgtool_model::ElementType;
@@ -22,7 +22,7 @@ use pkgtool_model::executorch::body::{BodyValue, MethodBody, TensorBody, TensorD
 
 /// The current content of one of the method's values.
 #[derive(Debug, Clone)]
-pub(crate) enum Slot {
+pub(crate) enum FrameSlot {
     /// No value.
     Null,
     /// An integer, which may depend on sizes known only at run time.
@@ -49,13 +49,13 @@ pub(crate) struct RuntimeNumber {
 }
 
 /// A method that is being lowered.
-pub(crate) struct Frame<'a> {
+pub(crate) struct MethodFrame<'a> {
     /// The graph under construction.
     pub(crate) builder: Builder,
     /// The method being lowered.
     pub(crate) method: &'a MethodBody,
     /// Constants of the program.
-    pub(crate) weights: &'a Weights,
+    pub(crate) weights: &'a ProgramWeights,
     /// Rounding of delegates' half-precision graphs.
     pub(crate) rounding: Rounding,
     /// Values written so far.
@@ -71,14 +71,14 @@ pub(crate) struct Frame<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CurrentValues {
     /// Latest content of each written value.
-    pub(crate) slots: HashMap<usize, Slot>,
+    pub(crate) slots: HashMap<usize, FrameSlot>,
     /// Value last written at each memory location.
     places: HashMap<(u32, u64), usize>,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> MethodFrame<'a> {
     /// Begins to lower a method.
-    pub(crate) fn new(method: &'a MethodBody, weights: &'a Weights) -> Self {
+    pub(crate) fn new(method: &'a MethodBody, weights: &'a ProgramWeights) -> Self {
         let mut frame = Self {
             builder: Builder::new(),
             method,
@@ -94,17 +94,17 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns the current content of a value.
-    pub(crate) fn slot(&mut self, value: usize) -> TractResult<Slot> {
+    pub(crate) fn slot(&mut self, value: usize) -> TractResult<FrameSlot> {
         if let Some(slot) = self.now.slots.get(&value) {
             return Ok(slot.clone());
         }
         Ok(match &self.method.values[value] {
-            BodyValue::Null => Slot::Null,
-            BodyValue::Int(value) => Slot::Int(TDim::Val(*value)),
-            BodyValue::Double(value) => Slot::Double(*value),
-            BodyValue::Bool(value) => Slot::Bool(*value),
-            BodyValue::String(text) => Slot::Text(text.clone()),
-            BodyValue::Tensor(_) => Slot::Tensor(self.tensor(value)?),
+            BodyValue::Null => FrameSlot::Null,
+            BodyValue::Int(value) => FrameSlot::Int(TDim::Val(*value)),
+            BodyValue::Double(value) => FrameSlot::Double(*value),
+            BodyValue::Bool(value) => FrameSlot::Bool(*value),
+            BodyValue::String(text) => FrameSlot::Text(text.clone()),
+            BodyValue::Tensor(_) => FrameSlot::Tensor(self.tensor(value)?),
             _ => bail!("expected a single value, got a list"),
         })
     }
@@ -122,7 +122,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Writes a value.
-    pub(crate) fn write(&mut self, value: usize, slot: Slot) {
+    pub(crate) fn write(&mut self, value: usize, slot: FrameSlot) {
         if let Some(place) = self.method.values[value]
             .tensor()
             .and_then(|tensor| tensor.memory)
@@ -171,14 +171,14 @@ impl<'a> Frame<'a> {
             }
             _ => bail!("value {value} is not a tensor"),
         };
-        self.write(value, Slot::Tensor(wire));
+        self.write(value, FrameSlot::Tensor(wire));
         Ok(())
     }
 
     /// Returns the current content of a tensor value.
     pub(crate) fn tensor(&mut self, value: usize) -> TractResult<Wire> {
         match self.now.slots.get(&value) {
-            Some(Slot::Tensor(wire)) => return Ok(*wire),
+            Some(FrameSlot::Tensor(wire)) => return Ok(*wire),
             Some(_) => bail!("value {value} is not a tensor"),
             None => {}
         }
@@ -238,7 +238,7 @@ impl<'a> Frame<'a> {
             self.own.len() - 1
         });
         let place = self.method.values.len() + at;
-        if let Some(Slot::Tensor(wire)) = self.now.slots.get(&place) {
+        if let Some(FrameSlot::Tensor(wire)) = self.now.slots.get(&place) {
             return Ok((place, *wire));
         }
         let initial = initial.map_or_else(|| zeros(dtype, shape), Ok);
@@ -269,15 +269,15 @@ impl<'a> Frame<'a> {
 }
 
 /// Returns the dtype of a tensor.
-pub(crate) fn dtype_of(tensor: &TensorBody) -> Result<DType, Failure> {
+pub(crate) fn dtype_of(tensor: &TensorBody) -> Result<DType, LibraryFailure> {
     dtype_of_element(&tensor.element)
 }
 
 /// Returns the dtype of elements of this type.
-pub(crate) fn dtype_of_element(element: &ElementType) -> Result<DType, Failure> {
-    element
-        .dtype()
-        .ok_or_else(|| Failure::new(format!("invalid dtype of a tensor: {}", element.name())))
+pub(crate) fn dtype_of_element(element: &ElementType) -> Result<DType, LibraryFailure> {
+    element.dtype().ok_or_else(|| {
+        LibraryFailure::new(format!("invalid dtype of a tensor: {}", element.name()))
+    })
 }
 
 /// Returns the position in memory of each dimension of a tensor.
@@ -297,8 +297,9 @@ fn permuted(tensor: &Arc<Tensor>, dim_order: &[usize]) -> TractResult<Arc<Tensor
     Ok(Arc::new(Tensor::clone(tensor).permute_axes(&places)?))
 }
 
-fn zeros(dtype: DType, shape: &[u64]) -> Result<Arc<Tensor>, Failure> {
-    crate::tensor::byte_size(dtype, shape).map_err(|error| Failure::new(error.to_string()))?;
+fn zeros(dtype: DType, shape: &[u64]) -> Result<Arc<Tensor>, LibraryFailure> {
+    crate::tensor::byte_size(dtype, shape)
+        .map_err(|error| LibraryFailure::new(error.to_string()))?;
     let shape = super::elements::sizes(shape)?;
     guarded(|| Ok(Arc::new(Tensor::zero_dt(datum_type(dtype), &shape)?)))
 }

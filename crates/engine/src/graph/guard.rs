@@ -1,4 +1,4 @@
-//! Calls code of the tract library and converts its panics and errors to a [`Failure`].
+//! Calls code of the tract library and converts its panics and errors to a [`LibraryFailure`].
 //!
 //! Invariant: such a panic is neither printed nor leaves this folder. [`wording`] formulates the
 //! failure. Requires `panic = "unwind"`.
@@ -23,7 +23,7 @@ thread_local! {
 
 /// A failure inside the library, with the operator that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct LibraryFailure {
     /// The operator, if known.
     pub(crate) operator: Option<String>,
     /// The node that the library named, if any.
@@ -44,7 +44,7 @@ pub(crate) struct InvalidInput {
     pub(crate) reason: String,
 }
 
-impl Failure {
+impl LibraryFailure {
     /// Creates a failure without an operator.
     pub(crate) fn new(reason: impl Into<String>) -> Self {
         Self {
@@ -70,14 +70,14 @@ impl Failure {
     }
 }
 
-impl From<Failure> for TractError {
-    fn from(failure: Failure) -> Self {
+impl From<LibraryFailure> for TractError {
+    fn from(failure: LibraryFailure) -> Self {
         Self::msg(failure.reason)
     }
 }
 
 /// Calls `work` and converts its errors and panics to failures.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, Failure> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, LibraryFailure> {
     install_hook();
     let before = WATCHED.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(work));
@@ -85,23 +85,25 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, Fai
     match result {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(of_error(&error)),
-        Err(payload) => Err(Failure::new(wording::of_panic(message(payload.as_ref())))),
+        Err(payload) => Err(LibraryFailure::new(wording::of_panic(message(
+            payload.as_ref(),
+        )))),
     }
 }
 
-fn of_error(error: &TractError) -> Failure {
+fn of_error(error: &TractError) -> LibraryFailure {
     let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
     let told = wording::of_error(texts.iter().map(|text| text.trim()));
     let mut causes = error.chain();
     if let Some(invalid) = causes.find_map(|cause| cause.downcast_ref::<InvalidInput>()) {
-        return Failure {
+        return LibraryFailure {
             operator: Some(invalid.operator.clone()),
             node: told.node,
             reason: invalid.reason.clone(),
             input: true,
         };
     }
-    Failure {
+    LibraryFailure {
         operator: None,
         node: told.node,
         reason: told.reason,

@@ -21,7 +21,7 @@ use tract_onnx::tract_core::ops::matmul::optimized::{MatMulOperand, OptMatMul, P
 use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 
 use super::kernel::Kernel;
-use super::recurrent::Run;
+use super::recurrent::RecurrentRun;
 
 /// Estimated size of a node besides constants, in bytes: its operator, its name, the facts of its
 /// outputs.
@@ -120,7 +120,7 @@ impl MemoryUse {
                 if size > 0 {
                     self.add_block(address, size);
                 }
-            } else if let Some(run) = operator.downcast_ref::<Run>() {
+            } else if let Some(run) = operator.downcast_ref::<RecurrentRun>() {
                 for product in run.products() {
                     product.turned().into_iter().for_each(|it| self.tensor(it));
                     self.graph(product.graph());

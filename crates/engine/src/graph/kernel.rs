@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tract_onnx::tract_core::internal::*;
 
-type Function = dyn Fn(&EvalContext, &[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
+type KernelFunction = dyn Fn(&EvalContext, &[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
 
 /// The outputs of a kernel.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ enum KernelOutput {
 #[derive(Clone)]
 pub(crate) struct Kernel {
     name: &'static str,
-    function: Arc<Function>,
+    function: Arc<KernelFunction>,
     gives: KernelOutput,
     binds: bool,
     held: usize,

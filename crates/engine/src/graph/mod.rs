@@ -53,7 +53,7 @@ use tract_onnx::tract_core::internal::DatumType;
 pub(crate) use engine_error::{NAME, failed, run_failed, unsupported};
 
 use crate::tensor::{DType, Tensor};
-use guard::Failure;
+use guard::LibraryFailure;
 
 /// Returns tract's datum type for a dtype.
 pub(crate) fn datum_type(dtype: DType) -> DatumType {
@@ -63,7 +63,7 @@ pub(crate) fn datum_type(dtype: DType) -> DatumType {
 }
 
 /// Converts a tensor to tract's representation of it in a graph.
-pub(crate) fn give(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor, Failure> {
+pub(crate) fn give(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor, LibraryFailure> {
     let widened = matches!(tensor.dtype(), DType::Float16 | DType::Bfloat16);
     if !widened {
         return elements::to_tract(tensor);

@@ -13,7 +13,7 @@ type FilterWeights = Vec<(usize, Vec<f32>)>;
 
 /// How an output position maps to input positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Sampling {
+pub(crate) enum ResizeSampling {
     /// The nearest input position at or below.
     Nearest {
         /// Input positions per output position; by default the ratio of the sizes.
@@ -43,7 +43,7 @@ pub(crate) fn resize(
     input: OutletId,
     axis: usize,
     sizes: &[TDim; 2],
-    sampling: [Sampling; 2],
+    sampling: [ResizeSampling; 2],
 ) -> TractResult<OutletId> {
     let mut shape = builder.shape(input)?;
     ensure!(
@@ -76,7 +76,7 @@ pub(crate) fn resize(
     clippy::cast_sign_loss,
     reason = "positions in an image"
 )]
-fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<LinearWeights> {
+fn line(from: usize, to: usize, sampling: ResizeSampling) -> TractResult<LinearWeights> {
     ensure!(from > 0, "the image is empty");
     let last = from - 1;
     let ratio = |factor: Option<f32>| factor.unwrap_or(from as f32 / to as f32);
@@ -91,18 +91,18 @@ fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<LinearWeights
     };
     let places = 0..to;
     Ok(match sampling {
-        Sampling::Nearest { factor } => {
+        ResizeSampling::Nearest { factor } => {
             let ratio = ratio(factor);
             let nearest = |at| ((at as f32 * ratio) as usize).min(last);
             places.map(|at| (nearest(at), nearest(at), 0.0)).collect()
         }
-        Sampling::AlignedCentres { factor } => {
+        ResizeSampling::AlignedCentres { factor } => {
             let ratio = ratio(factor);
             places
                 .map(|at| between((at as f32 + 0.5) * ratio - 0.5))
                 .collect()
         }
-        Sampling::AlignedCorners => {
+        ResizeSampling::AlignedCorners => {
             let ratio = if to > 1 {
                 last as f32 / (to - 1) as f32
             } else {
@@ -110,23 +110,23 @@ fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<LinearWeights
             };
             places.map(|at| between(at as f32 * ratio)).collect()
         }
-        Sampling::AlignedStarts => {
+        ResizeSampling::AlignedStarts => {
             let ratio = ratio(None);
             places.map(|at| between(at as f32 * ratio)).collect()
         }
-        Sampling::NearestCentre => {
+        ResizeSampling::NearestCentre => {
             let ratio = ratio(None);
             let nearest = |at| (((at as f32 + 0.5) * ratio) as usize).min(last);
             places.map(|at| (nearest(at), nearest(at), 0.0)).collect()
         }
-        Sampling::CornersOrMiddle => {
+        ResizeSampling::CornersOrMiddle => {
             let ratio = match to {
                 1 => return Ok(vec![between(last as f32 / 2.0)]),
                 _ => last as f32 / (to - 1) as f32,
             };
             places.map(|at| between(at as f32 * ratio)).collect()
         }
-        Sampling::EqualParts => {
+        ResizeSampling::EqualParts => {
             let part = last.max(1) as f32 / to as f32;
             places.map(|at| between((at as f32 + 0.5) * part)).collect()
         }

@@ -14,7 +14,7 @@ use tract_onnx::tract_core::internal::RunOptions;
 use tract_onnx::tract_core::plan::{SimplePlan, SimpleState, eval};
 
 use super::fast;
-use super::guard::{Failure, guarded};
+use super::guard::{LibraryFailure, guarded};
 use super::holdings::MemoryUse;
 use super::overwrite::{self, Overwrite, is_overwritten};
 use super::plans::CachedPlan;
@@ -22,18 +22,19 @@ use super::recurrence::{StateReset, reset_each_run, state_reset};
 use super::watch::{RuntimeCheck, check_for};
 use pkgtool_kernels::float::InPlace;
 
-type State = SimpleState<tract_onnx::prelude::TypedFact, Box<dyn tract_onnx::prelude::TypedOp>>;
+type RunnerState =
+    SimpleState<tract_onnx::prelude::TypedFact, Box<dyn tract_onnx::prelude::TypedOp>>;
 
 /// Why planning failed.
 pub(crate) struct PlanError {
     /// The cause.
-    pub(crate) failure: Failure,
+    pub(crate) failure: LibraryFailure,
     /// Is `true` if the graph is valid and only optimising it failed. It may run unoptimised.
     pub(crate) is_optimiser_error: bool,
 }
 
-impl From<Failure> for PlanError {
-    fn from(failure: Failure) -> Self {
+impl From<LibraryFailure> for PlanError {
+    fn from(failure: LibraryFailure) -> Self {
         Self {
             failure,
             is_optimiser_error: false,
@@ -54,7 +55,7 @@ pub(crate) struct Mending {
 
 /// A graph that can be run repeatedly.
 pub(crate) struct Runner {
-    state: State,
+    state: RunnerState,
     /// The check for each node when it runs, by the node's number.
     watched: Vec<Option<RuntimeCheck>>,
     /// Is `true` if a node has a state that must be recreated before each run but the first.
@@ -127,7 +128,7 @@ impl Runner {
         &mut self,
         values: TVec<TValue>,
         outputs: usize,
-    ) -> Result<TVec<TValue>, Failure> {
+    ) -> Result<TVec<TValue>, LibraryFailure> {
         self.forget()?;
         let current = Cell::new(None);
         // Keeps the inputs until the plan has taken all of them, which may fail.
@@ -154,7 +155,7 @@ impl Runner {
             Ok(values) => {
                 let count = values.len();
                 self.left = values.into_vec();
-                Err(Failure::new(format!(
+                Err(LibraryFailure::new(format!(
                     "the run returned {count} outputs, expected {outputs}"
                 )))
             }
@@ -188,7 +189,7 @@ impl Runner {
     pub(crate) fn undo_writes(
         &mut self,
         outputs: impl IntoIterator<Item = TValue>,
-    ) -> Result<HashMap<usize, TValue>, Failure> {
+    ) -> Result<HashMap<usize, TValue>, LibraryFailure> {
         let left = mem::take(&mut self.left).into_iter().chain(outputs);
         let places = left.filter_map(|value| Some((overwrite::address(&value)?, value)));
         let mut left = places.collect();
@@ -203,7 +204,7 @@ impl Runner {
     }
 
     /// Recreates the states that the previous run left.
-    fn forget(&mut self) -> Result<(), Failure> {
+    fn forget(&mut self) -> Result<(), LibraryFailure> {
         if self.has_run && self.has_kept_state {
             self.renew()?;
         }
@@ -212,14 +213,14 @@ impl Runner {
     }
 
     /// Recreates all states, because a failed run leaves incomplete values.
-    fn renew(&mut self) -> Result<(), Failure> {
+    fn renew(&mut self) -> Result<(), LibraryFailure> {
         let plan = Arc::clone(self.state.plan());
         self.state = guarded(|| plan.spawn())?;
         Ok(())
     }
 }
 
-fn spawned(model: TypedModel, executor: &Executor) -> TractResult<State> {
+fn spawned(model: TypedModel, executor: &Executor) -> TractResult<RunnerState> {
     let options = RunOptions {
         executor: Some(executor.clone()),
         ..RunOptions::default()
@@ -229,7 +230,7 @@ fn spawned(model: TypedModel, executor: &Executor) -> TractResult<State> {
 }
 
 /// Returns `true` if a node has a state that does not reset by itself.
-fn keeps_state(state: &State) -> Result<bool, Failure> {
+fn keeps_state(state: &RunnerState) -> Result<bool, LibraryFailure> {
     let mut keeps = false;
     for (node, kept) in state.plan().model().nodes().iter().zip(&state.op_states) {
         keeps |= kept.is_some() && guarded(|| state_reset(node.op.as_op()))? == StateReset::Keeps;
@@ -301,7 +302,7 @@ mod tests {
         kept: TValue,
         values: [f32; 2],
         position: i64,
-    ) -> Result<TValue, Failure> {
+    ) -> Result<TValue, LibraryFailure> {
         let given = tvec!(kept, floats(&values), tensor0(position).into_tvalue());
         let mut outputs = runner.run(given, 2)?;
         assert_eq!(outputs[0], outputs[1]);

@@ -44,7 +44,11 @@ pub(crate) fn check_for(operator: &dyn Op) -> Option<RuntimeCheck> {
 impl RuntimeCheck {
     /// Checks the inputs before the operator runs.
     pub(crate) fn before(self, inputs: &[TValue]) -> TractResult<()> {
-        if self == Self::Extreme && inputs.iter().any(|input| any(input, Kind::NotANumber)) {
+        if self == Self::Extreme
+            && inputs
+                .iter()
+                .any(|input| any(input, WatchedKind::NotANumber))
+        {
             return Err(TractError::msg(format!(
                 "a maximum over windows with NaN {WRONG_RESULT}"
             )));
@@ -75,10 +79,12 @@ impl RuntimeCheck {
     /// Checks the outputs after the operator ran on `inputs`.
     pub(crate) fn after(self, inputs: &[TValue], outputs: &[TValue]) -> TractResult<()> {
         if self == Self::Extreme
-            && outputs.iter().any(|output| any(output, Kind::Largest))
+            && outputs
+                .iter()
+                .any(|output| any(output, WatchedKind::Largest))
             && inputs
                 .iter()
-                .any(|input| input.len() == 0 || any(input, Kind::Infinite))
+                .any(|input| input.len() == 0 || any(input, WatchedKind::Infinite))
         {
             return Err(TractError::msg(format!(
                 "a maximum over windows with infinities {WRONG_RESULT}"
@@ -117,14 +123,14 @@ fn indices(inputs: &[TValue], axis: usize) -> TractResult<()> {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum WatchedKind {
     /// The largest finite magnitude.
     Largest,
     Infinite,
     NotANumber,
 }
 
-fn any(tensor: &Tensor, kind: Kind) -> bool {
+fn any(tensor: &Tensor, kind: WatchedKind) -> bool {
     match tensor.datum_type() {
         DatumType::F16 => any_of::<f16>(tensor, kind),
         DatumType::F32 => any_of::<f32>(tensor, kind),
@@ -133,15 +139,15 @@ fn any(tensor: &Tensor, kind: Kind) -> bool {
     }
 }
 
-fn any_of<T: Datum + Float>(tensor: &Tensor, kind: Kind) -> bool {
+fn any_of<T: Datum + Float>(tensor: &Tensor, kind: WatchedKind) -> bool {
     let Ok(view) = tensor.try_as_plain_ram() else {
         return false;
     };
     let values = view.as_slice::<T>().unwrap_or_default();
     match kind {
-        Kind::Largest => values.iter().any(|value| value.abs() == T::max_value()),
-        Kind::Infinite => values.iter().any(|value| value.is_infinite()),
-        Kind::NotANumber => values.iter().any(|value| value.is_nan()),
+        WatchedKind::Largest => values.iter().any(|value| value.abs() == T::max_value()),
+        WatchedKind::Infinite => values.iter().any(|value| value.is_infinite()),
+        WatchedKind::NotANumber => values.iter().any(|value| value.is_nan()),
     }
 }
 

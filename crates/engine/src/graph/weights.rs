@@ -11,7 +11,7 @@ use half::{bf16, f16};
 use tract_onnx::tract_core::internal::{DatumType, Tensor};
 
 use super::datum_type;
-use super::guard::{Failure, guarded};
+use super::guard::{LibraryFailure, guarded};
 use crate::tensor::{DType, byte_size};
 use pkgtool_base::source::{FileSource, ReadAt};
 use pkgtool_model::ElementType;
@@ -20,7 +20,7 @@ use pkgtool_model::executorch::body::{ByteRange, DataFile, NamedTensor};
 use pkgtool_model::executorch::coreml::PackageFunction;
 
 /// The files that hold a program's weights.
-pub(crate) struct Weights {
+pub(crate) struct ProgramWeights {
     program: FileSource,
     named: HashMap<String, ByteRange>,
     data: Vec<(PathBuf, FileSource, DataFile)>,
@@ -33,15 +33,15 @@ struct Located<'w> {
     bytes: ByteRange,
 }
 
-impl Weights {
+impl ProgramWeights {
     /// Opens the weights of the program at `path`, which are stored in the program and in the data
     /// files beside it.
     pub(crate) fn open(
         path: &Path,
         named: impl IntoIterator<Item = (String, ByteRange)>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, LibraryFailure> {
         let program = FileSource::open(path)
-            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            .map_err(|error| LibraryFailure::new(format!("{}: {error}", path.display())))?;
         Ok(Self {
             program,
             named: named.into_iter().collect(),
@@ -51,7 +51,10 @@ impl Weights {
     }
 
     /// Opens the weight file at `path` of a standalone package.
-    pub(crate) fn of_package(path: &Path, package: PackageFunction) -> Result<Self, Failure> {
+    pub(crate) fn of_package(
+        path: &Path,
+        package: PackageFunction,
+    ) -> Result<Self, LibraryFailure> {
         let mut weights = Self::open(path, [])?;
         weights.package = Some(Arc::new(package));
         Ok(weights)
@@ -63,9 +66,9 @@ impl Weights {
     }
 
     /// Adds data files and reads their headers.
-    pub(crate) fn add(&mut self, files: Vec<PathBuf>) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, files: Vec<PathBuf>) -> Result<(), LibraryFailure> {
         for path in files {
-            let fail = |error: String| Failure::new(format!("{}: {error}", path.display()));
+            let fail = |error: String| LibraryFailure::new(format!("{}: {error}", path.display()));
             let source = FileSource::open(&path).map_err(|error| fail(error.to_string()))?;
             let file = DataFile::read(&source).map_err(|error| fail(error.to_string()))?;
             self.data.push((path, source, file));
@@ -95,7 +98,7 @@ impl Weights {
         dtype: DType,
         shape: &[u64],
         bytes: ByteRange,
-    ) -> Result<Arc<Tensor>, Failure> {
+    ) -> Result<Arc<Tensor>, LibraryFailure> {
         read(&self.program, dtype, shape, bytes)
     }
 
@@ -106,7 +109,7 @@ impl Weights {
         name: &str,
         dtype: DType,
         shape: &[u64],
-    ) -> Result<Arc<Tensor>, Failure> {
+    ) -> Result<Arc<Tensor>, LibraryFailure> {
         let found = self.find(name, |entry| {
             let Some((element, sizes)) = &entry.layout else {
                 return Ok(());
@@ -115,7 +118,7 @@ impl Weights {
             if same {
                 return Ok(());
             }
-            Err(Failure::new(format!(
+            Err(LibraryFailure::new(format!(
                 "layout of `{name}` differs: the data file has {}{sizes:?}, the program has {dtype}{shape:?}",
                 element_name(element)
             )))
@@ -124,7 +127,7 @@ impl Weights {
     }
 
     /// Reads at least `size` bytes of a delegate's constant.
-    pub(crate) fn bytes(&self, data: &ConstantData, size: u64) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn bytes(&self, data: &ConstantData, size: u64) -> Result<Vec<u8>, LibraryFailure> {
         let found = match data {
             ConstantData::Payload(bytes) => Located {
                 source: &self.program,
@@ -139,7 +142,7 @@ impl Weights {
     }
 
     /// Returns the maximum number of bytes of a delegate's constant.
-    pub(crate) fn available(&self, data: &ConstantData) -> Result<u64, Failure> {
+    pub(crate) fn available(&self, data: &ConstantData) -> Result<u64, LibraryFailure> {
         Ok(match data {
             ConstantData::Payload(bytes) => bytes.size,
             ConstantData::Named(name) => self.find(name, |_| Ok(()))?.bytes.size,
@@ -152,7 +155,7 @@ impl Weights {
         data: &ConstantData,
         dtype: DType,
         shape: &[u64],
-    ) -> Result<Arc<Tensor>, Failure> {
+    ) -> Result<Arc<Tensor>, LibraryFailure> {
         match data {
             ConstantData::Payload(bytes) => read(&self.program, dtype, shape, *bytes),
             ConstantData::Named(name) => {
@@ -165,8 +168,8 @@ impl Weights {
     fn find(
         &self,
         name: &str,
-        check: impl Fn(&NamedTensor) -> Result<(), Failure>,
-    ) -> Result<Located<'_>, Failure> {
+        check: impl Fn(&NamedTensor) -> Result<(), LibraryFailure>,
+    ) -> Result<Located<'_>, LibraryFailure> {
         if let Some(bytes) = self.named.get(name) {
             return Ok(Located {
                 source: &self.program,
@@ -187,7 +190,7 @@ impl Weights {
             .iter()
             .map(|(path, ..)| path.display().to_string())
             .collect();
-        Err(Failure::new(format!(
+        Err(LibraryFailure::new(format!(
             "data `{name}` is missing in the program and in the data files (.ptd) beside it{}",
             match searched.as_slice() {
                 [] => "; no data file was found".to_owned(),
@@ -201,9 +204,9 @@ fn element_name(element: &ElementType) -> String {
     element.name().to_owned()
 }
 
-fn checked_range(bytes: ByteRange, size: u64) -> Result<ByteRange, Failure> {
+fn checked_range(bytes: ByteRange, size: u64) -> Result<ByteRange, LibraryFailure> {
     if size > bytes.size {
-        return Err(Failure::new(format!(
+        return Err(LibraryFailure::new(format!(
             "constant too short: expected {size} bytes, got {} at offset {}",
             bytes.size, bytes.offset
         )));
@@ -211,8 +214,9 @@ fn checked_range(bytes: ByteRange, size: u64) -> Result<ByteRange, Failure> {
     Ok(ByteRange { size, ..bytes })
 }
 
-fn zeros(size: u64) -> Result<Vec<u8>, Failure> {
-    let no_memory = || Failure::new(format!("not enough memory for a constant of {size} bytes"));
+fn zeros(size: u64) -> Result<Vec<u8>, LibraryFailure> {
+    let no_memory =
+        || LibraryFailure::new(format!("not enough memory for a constant of {size} bytes"));
     let size = usize::try_from(size).map_err(|_| no_memory())?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size).map_err(|_| no_memory())?;
@@ -220,9 +224,9 @@ fn zeros(size: u64) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn fill(source: &FileSource, range: ByteRange, bytes: &mut [u8]) -> Result<(), Failure> {
+fn fill(source: &FileSource, range: ByteRange, bytes: &mut [u8]) -> Result<(), LibraryFailure> {
     source.read_exact_at(range.offset, bytes).map_err(|error| {
-        Failure::new(format!(
+        LibraryFailure::new(format!(
             "cannot read {} bytes at offset {}: {error}",
             range.size, range.offset
         ))
@@ -234,8 +238,8 @@ fn read(
     dtype: DType,
     shape: &[u64],
     bytes: ByteRange,
-) -> Result<Arc<Tensor>, Failure> {
-    let size = byte_size(dtype, shape).map_err(|error| Failure::new(error.to_string()))?;
+) -> Result<Arc<Tensor>, LibraryFailure> {
+    let size = byte_size(dtype, shape).map_err(|error| LibraryFailure::new(error.to_string()))?;
     let range = checked_range(bytes, size)?;
     let sizes = super::elements::sizes(shape)?;
     let mut tensor = guarded(|| Tensor::zero_dt(datum_type(dtype), &sizes))?;

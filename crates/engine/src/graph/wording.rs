@@ -16,7 +16,7 @@ const MAX_REASON_CHARS: usize = 400;
 
 /// A failure, described for users.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Description {
+pub(crate) struct FailureDescription {
     /// The library's name of the node that failed.
     pub(crate) node: Option<String>,
     /// The cause, without a full stop.
@@ -25,7 +25,7 @@ pub(crate) struct Description {
 
 /// The phase of the library that a layer of an error belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum LibraryPhase {
     /// Inferring types, shapes and values.
     Fit,
     /// Converting a node to the library's own form.
@@ -37,17 +37,17 @@ enum Phase {
 }
 
 /// Prefixes of the layers' texts.
-const LAYER_PREFIXES: [(&str, Phase); 10] = [
-    ("Building node ", Phase::Read),
-    ("Failed analyse for node", Phase::Fit),
-    ("Infering facts", Phase::Fit),
-    ("Applying rule", Phase::Fit),
-    ("Translating node", Phase::Form),
-    ("translating", Phase::Form),
-    ("in output_facts invocation", Phase::Form),
-    ("ToTypedTranslator", Phase::Form),
-    ("Evaluating #", Phase::Run),
-    ("Evaluating node", Phase::Run),
+const LAYER_PREFIXES: [(&str, LibraryPhase); 10] = [
+    ("Building node ", LibraryPhase::Read),
+    ("Failed analyse for node", LibraryPhase::Fit),
+    ("Infering facts", LibraryPhase::Fit),
+    ("Applying rule", LibraryPhase::Fit),
+    ("Translating node", LibraryPhase::Form),
+    ("translating", LibraryPhase::Form),
+    ("in output_facts invocation", LibraryPhase::Form),
+    ("ToTypedTranslator", LibraryPhase::Form),
+    ("Evaluating #", LibraryPhase::Run),
+    ("Evaluating node", LibraryPhase::Run),
 ];
 
 /// Starts of dumps within the library's messages.
@@ -63,7 +63,7 @@ const DUMP_STARTS: [&str; 8] = [
 ];
 
 /// Describes an error by its texts, the outermost first.
-pub(crate) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Description {
+pub(crate) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> FailureDescription {
     let mut node = None;
     let mut about = None;
     let mut told: Vec<String> = Vec::new();
@@ -89,11 +89,11 @@ pub(crate) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Description 
         all => truncated(&all.join(": "), MAX_REASON_CHARS),
     };
     let reason = match about {
-        Some(Phase::Fit) => format!("its types, shapes or values are inconsistent ({said})"),
-        Some(Phase::Form) => format!("planning fails for these types and shapes ({said})"),
-        Some(Phase::Run | Phase::Read) | None => said,
+        Some(LibraryPhase::Fit) => format!("its types, shapes or values are inconsistent ({said})"),
+        Some(LibraryPhase::Form) => format!("planning fails for these types and shapes ({said})"),
+        Some(LibraryPhase::Run | LibraryPhase::Read) | None => said,
     };
-    Description { node, reason }
+    FailureDescription { node, reason }
 }
 
 /// Describes a panic by its message.
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn told(texts: &[&str]) -> (Option<String>, String) {
-        let Description { node, reason } = of_error(texts.iter().copied());
+        let FailureDescription { node, reason } = of_error(texts.iter().copied());
         (node, reason)
     }
 

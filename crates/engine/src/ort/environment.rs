@@ -14,7 +14,7 @@ use ort::logging::LogLevel;
 use super::installation::{self, too_old, version_by_name};
 use super::search::{self, FoundLibrary};
 use super::{NAME, provider};
-use crate::library::{Origin, Plugin};
+use crate::library::{LibraryOrigin, Plugin};
 use crate::surroundings::Surroundings;
 use crate::{EngineError, LoadOptions, Provider, RequiredFiles};
 
@@ -37,15 +37,15 @@ static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
 /// The libraries and plug-ins on this machine.
 #[derive(Debug)]
-struct SearchResult {
+struct OrtSearch {
     libraries: Vec<FoundLibrary>,
     plugins: Vec<Plugin>,
 }
 
 /// The result of the search before this process was sandboxed. A sandboxed process cannot search.
-static SEARCH_RESULT: OnceLock<SearchResult> = OnceLock::new();
+static SEARCH_RESULT: OnceLock<OrtSearch> = OnceLock::new();
 
-impl SearchResult {
+impl OrtSearch {
     fn look(library: Option<&Path>) -> Self {
         let surroundings = Surroundings::of_this_process();
         Self {
@@ -71,7 +71,7 @@ impl SearchResult {
 
 /// Searches for libraries and plug-ins, and returns the files that loading them reads.
 pub(super) fn prepare(options: &LoadOptions) -> RequiredFiles {
-    let search = SEARCH_RESULT.get_or_init(|| SearchResult::look(options.library.as_deref()));
+    let search = SEARCH_RESULT.get_or_init(|| OrtSearch::look(options.library.as_deref()));
     let libraries = search.libraries.iter().map(|found| &found.path);
     let plugins = search.plugins.iter();
     let plugins = plugins.filter(|plugin| plugin.provider == options.provider);
@@ -118,9 +118,9 @@ fn check_same(loaded: &Loaded, named: Option<&Path>) -> Result<(), EngineError> 
 }
 
 fn load(options: &LoadOptions) -> Result<Loaded, EngineError> {
-    let mut found = SearchResult::libraries(options.library.as_deref());
-    if found.iter().any(|it| it.origin == Origin::Named) {
-        found.retain(|it| it.origin == Origin::Named);
+    let mut found = OrtSearch::libraries(options.library.as_deref());
+    if found.iter().any(|it| it.origin == LibraryOrigin::Named) {
+        found.retain(|it| it.origin == LibraryOrigin::Named);
     }
     check_user_choices(&found)?;
     providers_first(&mut found, options.provider);
@@ -212,7 +212,7 @@ fn open(path: &Path) -> Result<Environment, String> {
 }
 
 fn plug_in(loaded: &mut Loaded, provider: Provider) -> Result<Plugin, EngineError> {
-    let plugins = SearchResult::plugins();
+    let plugins = OrtSearch::plugins();
     let plugin = plugins.into_iter().find(|it| it.provider == provider);
     let Some(plugin) = plugin else {
         return Err(provider::absent(

@@ -53,12 +53,12 @@ struct Event {
     #[serde(default)]
     dur: f64,
     #[serde(default)]
-    args: Arguments,
+    args: PlacementArguments,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Arguments {
+struct PlacementArguments {
     provider: Option<String>,
     node_index: Option<String>,
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Provider;
-use crate::library::{Origin, Plugin};
+use crate::library::{LibraryOrigin, Plugin};
 use crate::surroundings::{Surroundings, python, sorted_entries, with_subdirectories};
 
 /// The variable that names a library.
@@ -18,7 +18,7 @@ pub(super) struct FoundLibrary {
     /// The file, with links resolved.
     pub(super) path: PathBuf,
     /// Place where the file was found.
-    pub(super) origin: Origin,
+    pub(super) origin: LibraryOrigin,
 }
 
 /// Returns all libraries, best first. Files that the user named come first, even if they are
@@ -27,8 +27,8 @@ pub(super) fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Ve
     let mut found = Vec::new();
     let variable = surroundings.variable(LIBRARY_VARIABLE).map(PathBuf::from);
     for (wish, origin) in [
-        (named.map(Path::to_owned), Origin::Named),
-        (variable, Origin::Variable(LIBRARY_VARIABLE)),
+        (named.map(Path::to_owned), LibraryOrigin::Named),
+        (variable, LibraryOrigin::Variable(LIBRARY_VARIABLE)),
     ] {
         let Some(wish) = wish else { continue };
         let inside = in_directory(surroundings, &wish);
@@ -87,7 +87,7 @@ const PLUGINS: &[(&str, Provider, &str, Option<&str>)] = &[
     ),
 ];
 
-fn add(found: &mut Vec<FoundLibrary>, path: PathBuf, origin: Origin) {
+fn add(found: &mut Vec<FoundLibrary>, path: PathBuf, origin: LibraryOrigin) {
     let path = path.canonicalize().unwrap_or(path);
     if !found.iter().any(|other| other.path == path) {
         found.push(FoundLibrary { path, origin });
@@ -95,20 +95,20 @@ fn add(found: &mut Vec<FoundLibrary>, path: PathBuf, origin: Origin) {
 }
 
 /// Returns the directories to search, best first.
-fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
+fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, LibraryOrigin)> {
     let mut all = Vec::new();
     if let Some(own) = surroundings.own_libraries() {
         for folder in with_subdirectories(&own) {
-            all.push((capi(&folder), Origin::Own));
-            all.push((folder, Origin::Own));
+            all.push((capi(&folder), LibraryOrigin::Own));
+            all.push((folder, LibraryOrigin::Own));
         }
     }
     let beside = surroundings.program_directories().into_iter();
-    all.extend(beside.map(|directory| (directory, Origin::Program)));
+    all.extend(beside.map(|directory| (directory, LibraryOrigin::Program)));
     let system = surroundings.library_path().into_iter();
-    all.extend(system.map(|directory| (directory, Origin::System)));
+    all.extend(system.map(|directory| (directory, LibraryOrigin::System)));
     let packages = python::package_directories(surroundings);
-    all.extend(packages.iter().map(|it| (capi(it), Origin::Python)));
+    all.extend(packages.iter().map(|it| (capi(it), LibraryOrigin::Python)));
     all
 }
 

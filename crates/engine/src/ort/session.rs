@@ -18,7 +18,7 @@ use super::{NAME, environment, failure, output, provider, value};
 use crate::feedback;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 use crate::{
-    Answer, ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement, RunStart,
+    ByteSums, EngineError, LoadOptions, LoadRequest, OrtOption, Placement, RunAnswer, RunStart,
 };
 
 /// A session, and the placement observed in its first run.
@@ -165,7 +165,7 @@ fn input_names(session: &Session, signature: &Signature) -> Result<Vec<String>, 
 }
 
 impl crate::Session for OrtSession {
-    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError> {
         let seen = match &self.carried {
             Some(carried) => carried.given_inputs(inputs),
             None => inputs.iter().map(Some).collect(),
@@ -179,7 +179,7 @@ impl crate::Session for OrtSession {
             let outputs = carried.run(&mut self.session, sides, inputs)?;
             let time = start.elapsed();
             self.observe();
-            return Ok(Answer { outputs, time });
+            return Ok(RunAnswer { outputs, time });
         }
         let failed = |error: ort::Error| failure::of_running(&error);
         let mut values = Vec::with_capacity(inputs.len());
@@ -198,7 +198,7 @@ impl crate::Session for OrtSession {
         let time = start.elapsed();
         self.observe();
         if outputs.len() == self.outputs.len() {
-            Ok(Answer { outputs, time })
+            Ok(RunAnswer { outputs, time })
         } else {
             let (found, expected) = (outputs.len(), self.outputs.len());
             Err(output::failed(format!(

@@ -46,13 +46,13 @@ pub(super) struct SharedBuffers {
     added: TensorAxis,
     /// Maximum number of positions.
     max_positions: u64,
-    groups: Vec<Group>,
+    groups: Vec<LaneGroup>,
     /// The index of the next run's group.
     current: usize,
 }
 
 /// Lanes that run together, in the rows of the same buffers.
-struct Group {
+struct LaneGroup {
     /// The lane of each row, or `None` after it has left, and the number of its counted positions.
     rows: Vec<(Option<u32>, u64)>,
     /// Capacity of the buffers, in positions.
@@ -133,7 +133,7 @@ impl SharedBuffers {
                 self.max_positions
             )));
         }
-        let is_of = |group: &Group| {
+        let is_of = |group: &LaneGroup| {
             let lanes = group.rows.iter().map(|(lane, _)| *lane);
             lanes.eq(rows.iter().map(|row| Some(row.lane))) && need <= group.capacity
         };
@@ -182,7 +182,7 @@ impl SharedBuffers {
         let (states, options) = made.map_err(|error| failure::of_running(&error))?;
         let lanes: Vec<u32> = rows.iter().map(|row| row.lane).collect();
         self.remove_lanes(|lane| lanes.contains(&lane));
-        self.groups.push(Group {
+        self.groups.push(LaneGroup {
             rows: lanes
                 .into_iter()
                 .map(Some)

@@ -18,7 +18,7 @@ use crate::tensor::{DType, Tensor};
 
 /// Why a value cannot be converted to a tensor.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ValueError {
+pub(super) enum OrtValueError {
     #[error("{0}")]
     Ort(#[from] ort::Error),
     #[error("unsupported value: {0}")]
@@ -94,7 +94,7 @@ where
 const MIN_SHARED_BYTES: usize = 64 << 10;
 
 /// Converts a value to a tensor.
-pub(super) fn output(value: DynValue) -> Result<Tensor, ValueError> {
+pub(super) fn output(value: DynValue) -> Result<Tensor, OrtValueError> {
     let (dtype, shape, bytes) = view(&value)?;
     if bytes.len() < MIN_SHARED_BYTES {
         return Ok(Tensor::new(dtype, shape, bytes.to_vec())?);
@@ -104,15 +104,15 @@ pub(super) fn output(value: DynValue) -> Result<Tensor, ValueError> {
 }
 
 /// Copies a value to a tensor.
-pub(super) fn copied(value: &DynValue) -> Result<Tensor, ValueError> {
+pub(super) fn copied(value: &DynValue) -> Result<Tensor, OrtValueError> {
     let (dtype, shape, bytes) = view(value)?;
     Ok(Tensor::new(dtype, shape, bytes.to_vec())?)
 }
 
 /// Returns dtype, shape and elements of a value.
-fn view(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
+fn view(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), OrtValueError> {
     let Some(element) = value.dtype().tensor_type() else {
-        return Err(ValueError::Kind(value.dtype().to_string()));
+        return Err(OrtValueError::Kind(value.dtype().to_string()));
     };
     match element {
         TensorElementType::Bool => view_as::<bool>(value, DType::Bool, cast_slice),
@@ -132,7 +132,7 @@ fn view(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
         TensorElementType::Bfloat16 => view_as::<bf16>(value, DType::Bfloat16, |it| {
             cast_slice(it.reinterpret_cast())
         }),
-        other => Err(ValueError::Kind(format!("a tensor of {other}"))),
+        other => Err(OrtValueError::Kind(format!("a tensor of {other}"))),
     }
 }
 
@@ -141,7 +141,7 @@ fn view_as<T: PrimitiveTensorElementType + 'static>(
     value: &DynValue,
     dtype: DType,
     see: fn(&[T]) -> &[u8],
-) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
+) -> Result<(DType, Vec<u64>, &[u8]), OrtValueError> {
     let (shape, elements) = value.try_extract_tensor::<T>()?;
     let shape = shape.iter().map(|size| size.unsigned_abs()).collect();
     Ok((dtype, shape, see(elements)))

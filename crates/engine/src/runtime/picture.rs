@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::runtime::parsers::{Answer, Client, Job, Limits, ParserError, Task};
+use crate::runtime::parsers::{
+    JobAnswer, JobLimits, ParserClient, ParserError, ParserJob, ParserTask,
+};
 use crate::tensor::input::{self, InputArgs, InputError};
 use crate::tensor::limit::MemoryLimit;
 use crate::tensor::{DType, Signature, Tensor};
@@ -22,7 +24,7 @@ pub const MAX_PIXELS: u64 = 5120 * 5120;
 
 /// Limits for decoding one image. A progressive JPEG of the maximum size needs six bytes per pixel
 /// while it is decoded, and three afterwards.
-const LIMITS: Limits = Limits {
+const LIMITS: JobLimits = JobLimits {
     memory: 256 << 20,
     time: Duration::from_secs(20),
 };
@@ -71,7 +73,7 @@ pub enum PictureError {
 /// Converts a PNG or JPEG image to the tensor of one input, in a parser process.
 #[expect(clippy::missing_panics_doc, reason = "a signature always becomes JSON")]
 pub fn read(
-    client: &Client,
+    client: &ParserClient,
     (signature, input): (&Signature, usize),
     bytes: &[u8],
     (mean, std): (Vec<f32>, Vec<f32>),
@@ -82,7 +84,7 @@ pub fn read(
         mean,
         std,
     };
-    let job = Job {
+    let job = ParserJob {
         work: IMAGE_WORK,
         ask: serde_json::to_vec(&asked).expect("a signature becomes JSON"),
         payload: bytes,
@@ -98,14 +100,14 @@ pub fn read(
 }
 
 /// Decodes an image in the parser process: the counterpart of [`read`].
-pub fn work(task: &Task) -> io::Result<Answer> {
+pub fn work(task: &ParserTask) -> io::Result<JobAnswer> {
     let asked: DecodeRequest = task.ask()?;
     match decoded(&asked, &task.payload) {
         Ok(tensor) => {
             let head: Result<_, PictureFault> = Ok((tensor.dtype(), tensor.shape()));
-            Answer::with(&head, tensor.bytes().to_vec())
+            JobAnswer::with(&head, tensor.bytes().to_vec())
         }
-        Err(error) => Answer::of(&Err::<(DType, Vec<u64>), _>(fault(&error))),
+        Err(error) => JobAnswer::of(&Err::<(DType, Vec<u64>), _>(fault(&error))),
     }
 }
 

@@ -39,7 +39,7 @@ enum PrecisionClass {
 }
 
 /// A precision found in a file, and its evidence in words.
-type Evidence = (PrecisionClass, String);
+type PrecisionEvidence = (PrecisionClass, String);
 
 impl Precision {
     /// Returns the precision of a package's variant from its config, or of a single model file from
@@ -178,7 +178,7 @@ impl From<LoweredPrecision> for PrecisionClass {
 }
 
 /// Returns the precision of an input or output.
-fn from_value(spec: &TensorSpec) -> Option<Evidence> {
+fn from_value(spec: &TensorSpec) -> Option<PrecisionEvidence> {
     let held = match spec.dtype {
         DType::Float16 => PrecisionClass::Float16,
         DType::Bfloat16 => PrecisionClass::Bfloat16,
@@ -188,13 +188,13 @@ fn from_value(spec: &TensorSpec) -> Option<Evidence> {
 }
 
 /// Returns the precisions of the operators and stored tensors of an ONNX file.
-fn of_onnx(selection: &Selection) -> Vec<Evidence> {
+fn of_onnx(selection: &Selection) -> Vec<PrecisionEvidence> {
     let operators = selection
         .info
         .methods
         .iter()
         .flat_map(|method| &method.operators);
-    let mut seen: Vec<Evidence> = operators
+    let mut seen: Vec<PrecisionEvidence> = operators
         .filter_map(|(operator, count)| {
             let held = of_operator(operator)?;
             let held = if held == PrecisionClass::FourBits && bits(selection, operator) >= 8 {
@@ -211,7 +211,7 @@ fn of_onnx(selection: &Selection) -> Vec<Evidence> {
 }
 
 /// Returns the precisions of the operations and weights of an ML Program.
-fn of_core_ml(selection: &Selection) -> Vec<Evidence> {
+fn of_core_ml(selection: &Selection) -> Vec<PrecisionEvidence> {
     let mut seen = of_weights(selection);
     let operations = selection
         .info
@@ -234,7 +234,7 @@ fn of_core_ml(selection: &Selection) -> Vec<Evidence> {
 }
 
 /// Returns the precisions of stored tensors.
-fn of_weights(selection: &Selection) -> Vec<Evidence> {
+fn of_weights(selection: &Selection) -> Vec<PrecisionEvidence> {
     let mut seen = Vec::new();
     for (element, count) in &selection.info.weight_types {
         let held = match element.as_str() {
@@ -287,7 +287,11 @@ fn read(selection: &Selection) -> Option<(FileSource, ProgramBody)> {
 }
 
 /// Returns the precisions of the delegates of a program's method.
-fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> Vec<Evidence> {
+fn of_payloads(
+    source: &FileSource,
+    body: &ProgramBody,
+    method: &MethodBody,
+) -> Vec<PrecisionEvidence> {
     let mut seen = Vec::new();
     // An unreadable payload cannot run; loading it reports the error.
     for payload in contents(source, body, method).into_iter().flatten() {
@@ -303,7 +307,7 @@ fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> 
 }
 
 /// Returns the precisions of the instructions, values and delegates of a program's method.
-fn of_program(selection: &Selection) -> Vec<Evidence> {
+fn of_program(selection: &Selection) -> Vec<PrecisionEvidence> {
     let name = &selection.signature.method;
     let mut seen = Vec::new();
     let operators = selection.info.method(name).map(|method| &method.operators);

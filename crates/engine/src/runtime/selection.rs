@@ -18,7 +18,7 @@ use pkgtool_model::{self as model, ModelInfo, OpenError};
 
 /// The user's choices besides the path; `None` leaves one open.
 #[derive(Debug, Clone, Default)]
-pub struct Choice {
+pub struct SelectionCriteria {
     /// Precision of the variant.
     pub precision: Option<String>,
     /// Backend, for a directory with packages for several backends.
@@ -243,7 +243,7 @@ pub fn default_method(names: &[String]) -> Option<&str> {
 }
 
 /// Selects one method below `path`.
-pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
+pub fn select(path: &Path, choice: &SelectionCriteria) -> Selected<Selection> {
     if let Some((found, config)) = config_at(path, choice.backend)? {
         return in_config(&found, &config, choice);
     }
@@ -263,7 +263,7 @@ pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
 
 /// Selects a link of a chain by name: a component, or a method of the chosen component or of a
 /// model without components.
-pub fn select_link(path: &Path, choice: &Choice, name: &str) -> Selected<Selection> {
+pub fn select_link(path: &Path, choice: &SelectionCriteria, name: &str) -> Selected<Selection> {
     let mut choice = choice.clone();
     let config = config_at(path, choice.backend)?;
     let divided = match &config {
@@ -383,7 +383,7 @@ fn config_of(path: &Path, loaded: &LoadedFile) -> Selected<Config> {
     refused(path, &reason)
 }
 
-fn in_config(path: &Path, config: &Config, choice: &Choice) -> Selected<Selection> {
+fn in_config(path: &Path, config: &Config, choice: &SelectionCriteria) -> Selected<Selection> {
     let variant = variant_of(path, config, choice)?;
     let file = file_of(path, variant, choice)?;
     ModelFile::of_variant(path, config, variant, file)?.select(choice.method.as_deref())
@@ -407,7 +407,11 @@ fn tokens(config: &Config) -> Vec<String> {
 }
 
 /// Returns the variant of the chosen precision, or the first in the config.
-fn variant_of<'c>(path: &Path, config: &'c Config, choice: &Choice) -> Selected<&'c Variant> {
+fn variant_of<'c>(
+    path: &Path,
+    config: &'c Config,
+    choice: &SelectionCriteria,
+) -> Selected<&'c Variant> {
     let Some(precision) = &choice.precision else {
         let first = config.variants.first();
         return first.map_or_else(|| refused(path, "has no variants"), Ok);
@@ -434,7 +438,11 @@ fn variant_of<'c>(path: &Path, config: &'c Config, choice: &Choice) -> Selected<
     }
 }
 
-fn file_of<'v>(path: &Path, variant: &'v Variant, choice: &Choice) -> Selected<&'v FileRef> {
+fn file_of<'v>(
+    path: &Path,
+    variant: &'v Variant,
+    choice: &SelectionCriteria,
+) -> Selected<&'v FileRef> {
     let names: Vec<String> = variant
         .files
         .iter()

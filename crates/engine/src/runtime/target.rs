@@ -14,8 +14,8 @@ use super::process::sandbox::Sandbox;
 use super::worker::{Launcher, Worker};
 use crate::tensor::{Signature, Tensor};
 use crate::{
-    Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, OrtOption, Placement,
-    PortableReading, Provider, Rounding, Session,
+    Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, OrtOption, Placement,
+    PortableReading, Provider, Rounding, RunAnswer, Session,
 };
 use pkgtool_base::package::Backend;
 use pkgtool_model::ModelInfo;
@@ -74,7 +74,7 @@ pub struct Started {
     /// Candidates that were tried before and failed, with their errors.
     pub failed_candidates: Vec<(Candidate, EngineError)>,
     /// Answer of the first run.
-    pub first_answer: Answer,
+    pub first_answer: RunAnswer,
     /// Time to load the model.
     pub load_time: Duration,
     /// Placement of nodes, as far as the engine reports it.

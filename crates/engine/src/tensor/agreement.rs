@@ -223,7 +223,7 @@ pub struct Tolerances {
 
 /// A tolerance that is exceeded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Violation {
+pub struct ToleranceViolation {
     /// The figure, named like its option: `max-abs`, `min-cosine`, ….
     pub figure: &'static str,
     /// The measured value.
@@ -291,7 +291,7 @@ impl Tolerances {
 
     /// Returns the tolerances that an agreement exceeds. A missing figure (no noise, no rows)
     /// always passes.
-    pub fn violations(&self, agreement: &Agreement) -> Vec<Violation> {
+    pub fn violations(&self, agreement: &Agreement) -> Vec<ToleranceViolation> {
         let at_most = [
             ("max-abs", Some(agreement.max_abs), self.max_abs),
             ("max-rel", Some(agreement.max_rel), self.max_rel),
@@ -302,7 +302,7 @@ impl Tolerances {
             ("min-top1", agreement.top1, self.min_top1),
         ];
         let violation = |(figure, value, limit): (&'static str, Option<f64>, Option<f64>)| {
-            Some(Violation {
+            Some(ToleranceViolation {
                 figure,
                 value: value?,
                 limit: limit?,

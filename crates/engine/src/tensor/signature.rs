@@ -68,7 +68,7 @@ impl Signature {
     /// Reads the signature of a model's method. Missing names are taken from `declared`, if the
     /// number of values matches.
     pub fn of(method: &Method, declared: Option<&MethodSignature>) -> Result<Self, SignatureError> {
-        let names = |side: Option<&Vec<pkgtool_base::package::TensorSpec>>, count: usize| {
+        let names = |side: Option<&Vec<pkgtool_base::package::DeclaredTensor>>, count: usize| {
             let specs = side.filter(|specs| specs.len() == count);
             specs.map(|specs| specs.iter().map(|spec| spec.name.clone()).collect())
         };

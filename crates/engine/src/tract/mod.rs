@@ -21,9 +21,9 @@ use super::{
     ByteSums, Engine, EngineError, Gaps, LoadRequest, Offer, PortableReading, Provider, Session,
 };
 use super::{feedback, processor};
-use crate::frontends::onnx::source::Source;
+use crate::frontends::onnx::source::ModelSource;
 use crate::frontends::portable;
-use crate::graph::guard::Failure;
+use crate::graph::guard::LibraryFailure;
 use crate::graph::{NAME, elements, failed, unsupported};
 use pkgtool_base::package::Backend;
 use pkgtool_model::{Method, ModelInfo, inspect_at};
@@ -123,7 +123,7 @@ impl Engine for Tract {
         check_dtypes(request)?;
         let external = info.external.iter().filter_map(|data| data.needs_bytes);
         let external = external.fold(0_u64, u64::saturating_add);
-        let source = Source::open(&request.model, external)?;
+        let source = ModelSource::open(&request.model, external)?;
         let mut session = TractSession::new(source, request.signature.clone(), &request.options)?;
         session.byte_sums = byte_sums(&info);
         feedback::with_feedback(NAME, Box::new(session), request)
@@ -140,7 +140,7 @@ fn byte_sums(info: &ModelInfo) -> Option<ByteSums> {
 }
 
 fn header(path: &Path) -> Result<ModelInfo, EngineError> {
-    let fail = |reason: String| failed(&Failure::new(reason));
+    let fail = |reason: String| failed(&LibraryFailure::new(reason));
     inspect_at(path)
         .map_err(|error| fail(error.to_string()))?
         .ok_or_else(|| fail("unknown file format".to_owned()))

@@ -13,7 +13,7 @@ use tract_onnx::tract_hir::infer::{DimFact, Factoid, GenericFactoid, ShapeFactoi
 
 use crate::graph::corrections;
 use crate::graph::elements::{datum_type, from_tract, sizes, to_tract};
-use crate::graph::guard::{Failure, guarded};
+use crate::graph::guard::{LibraryFailure, guarded};
 use crate::graph::holdings::MemoryUse;
 use crate::graph::plans::CachedPlan;
 use crate::graph::runner::{PlanError, Runner};
@@ -22,7 +22,7 @@ use crate::tensor::{Signature, Tensor, TensorSpec};
 use pkgtool_model::Dim;
 
 /// The inputs that a plan is made for.
-pub(super) enum Inputs<'a> {
+pub(super) enum PlanInputs<'a> {
     /// These shapes, one per input.
     Shapes(&'a [Vec<u64>]),
     /// The shapes of these tensors. The values of some of them become part of the plan.
@@ -54,18 +54,18 @@ impl Plan {
     pub(super) fn new(
         mut graph: InferenceModel,
         signature: &Signature,
-        inputs: &Inputs<'_>,
+        inputs: &PlanInputs<'_>,
         executor: &Executor,
         optimise: bool,
     ) -> Result<Self, PlanError> {
         let mut constant = vec![false; signature.inputs.len()];
         match inputs {
-            Inputs::Shapes(shapes) => {
+            PlanInputs::Shapes(shapes) => {
                 for (place, (spec, shape)) in signature.inputs.iter().zip(*shapes).enumerate() {
                     set_shape(&mut graph, place, spec, shape)?;
                 }
             }
-            Inputs::Values {
+            PlanInputs::Values {
                 tensors,
                 constant: wanted,
             } => {
@@ -75,7 +75,7 @@ impl Plan {
                 constant.copy_from_slice(wanted);
                 set_constants(&mut graph, tensors, wanted)?;
             }
-            Inputs::Symbols => {
+            PlanInputs::Symbols => {
                 for (place, spec) in signature.inputs.iter().enumerate() {
                     set_symbols(&mut graph, place, spec)?;
                 }
@@ -96,7 +96,7 @@ impl Plan {
         &mut self,
         inputs: &[Tensor],
         signature: &Signature,
-    ) -> Result<Vec<Tensor>, Failure> {
+    ) -> Result<Vec<Tensor>, LibraryFailure> {
         let mut values: TVec<TValue> = TVec::new();
         for (tensor, _) in inputs
             .iter()
@@ -111,7 +111,11 @@ impl Plan {
     }
 }
 
-fn set_fact(graph: &mut InferenceModel, place: usize, fact: InferenceFact) -> Result<(), Failure> {
+fn set_fact(
+    graph: &mut InferenceModel,
+    place: usize,
+    fact: InferenceFact,
+) -> Result<(), LibraryFailure> {
     guarded(|| {
         graph.set_input_fact(place, fact)?;
         Ok(())
@@ -123,17 +127,21 @@ fn set_shape(
     place: usize,
     spec: &TensorSpec,
     shape: &[u64],
-) -> Result<(), Failure> {
+) -> Result<(), LibraryFailure> {
     let dtype = element(spec)?;
     let shape = sizes(shape)?;
     set_fact(graph, place, InferenceFact::dt_shape(dtype, shape))
 }
 
 /// Keeps the symbols that the model names; each unnamed dimension gets its own symbol.
-fn set_symbols(graph: &mut InferenceModel, place: usize, spec: &TensorSpec) -> Result<(), Failure> {
+fn set_symbols(
+    graph: &mut InferenceModel,
+    place: usize,
+    spec: &TensorSpec,
+) -> Result<(), LibraryFailure> {
     let dtype = element(spec)?;
     let Some(dims) = &spec.dims else {
-        return Err(Failure::new(format!(
+        return Err(LibraryFailure::new(format!(
             "the rank of `{}` is unknown",
             spec.name
         )));
@@ -160,7 +168,7 @@ fn set_constants(
     graph: &mut InferenceModel,
     tensors: &[Tensor],
     constant: &[bool],
-) -> Result<(), Failure> {
+) -> Result<(), LibraryFailure> {
     let places = constant.iter().enumerate().rev();
     for (place, _) in places.filter(|(_, constant)| **constant) {
         let value = Arc::new(to_tract(&tensors[place])?);
@@ -208,7 +216,7 @@ fn check_sizes(graph: &InferenceModel, outlet: OutletId, value: &TractTensor) ->
     Ok(())
 }
 
-fn element(spec: &TensorSpec) -> Result<DatumType, Failure> {
+fn element(spec: &TensorSpec) -> Result<DatumType, LibraryFailure> {
     datum_type(spec.dtype)
-        .ok_or_else(|| Failure::new(format!("the library lacks the dtype {}", spec.dtype)))
+        .ok_or_else(|| LibraryFailure::new(format!("the library lacks the dtype {}", spec.dtype)))
 }

@@ -22,15 +22,15 @@ use crate::frontends::portable::{
 use crate::graph::builder::InputSize;
 use crate::graph::corrections;
 use crate::graph::give;
-use crate::graph::guard::{Failure, guarded};
+use crate::graph::guard::{LibraryFailure, guarded};
 use crate::graph::holdings::MemoryUse;
 use crate::graph::overwrite::address;
 use crate::graph::plans::{CachedPlan, Plans};
 use crate::graph::runner::Runner;
-use crate::graph::weights::Weights;
+use crate::graph::weights::ProgramWeights;
 use crate::graph::{failed, unsupported};
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
-use crate::{Answer, EngineError, LoadRequest, Placement, Rounding, Session};
+use crate::{EngineError, LoadRequest, Placement, Rounding, RunAnswer, Session};
 use pkgtool_base::source::FileSource;
 use pkgtool_model::executorch::body::{BodyValue, MethodBody, ProgramBody, data_files};
 use pkgtool_model::{Dim, Dynamism, ModelInfo};
@@ -41,22 +41,22 @@ const REMOVED_NODE_ERROR: &str = "Dummy op";
 /// A loaded program.
 pub(crate) struct ProgramSession {
     method: MethodBody,
-    weights: Weights,
+    weights: ProgramWeights,
     signature: Signature,
     rounding: Rounding,
     executor: Executor,
-    plans: Plans<Vec<Vec<u64>>, Plan>,
+    plans: Plans<Vec<Vec<u64>>, ProgramPlan>,
     /// States after the last successful run. A missing entry has its initial value.
-    states: States,
+    states: StateValues,
     /// Initial values of the states.
     initial: HashMap<usize, InitialState>,
     nodes: u64,
 }
 
 /// Values of states, by index.
-type States = HashMap<usize, TValue>;
+type StateValues = HashMap<usize, TValue>;
 
-struct Plan {
+struct ProgramPlan {
     runner: Runner,
     given: Vec<usize>,
     outputs: Vec<DType>,
@@ -66,7 +66,7 @@ struct Plan {
     overwritable: Vec<bool>,
 }
 
-impl CachedPlan for Plan {
+impl CachedPlan for ProgramPlan {
     fn memory_use(&self) -> &MemoryUse {
         self.runner.memory_use()
     }
@@ -77,7 +77,7 @@ impl ProgramSession {
     ///
     /// Reads the data files beside the program if it needs any.
     pub(crate) fn new(request: &LoadRequest, needs_data: bool) -> Result<Self, EngineError> {
-        let fail = |reason: String| failed(&Failure::new(reason));
+        let fail = |reason: String| failed(&LibraryFailure::new(reason));
         let path = &request.model;
         let source = FileSource::open(path).map_err(|error| fail(error.to_string()))?;
         let body = ProgramBody::read(&source).map_err(|error| fail(error.to_string()))?;
@@ -106,7 +106,7 @@ impl ProgramSession {
             let reason = "tensors without an upper bound are unsupported; ExecuTorch itself does not load them";
             return Err(unsupported(BTreeSet::new(), reason));
         }
-        let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
+        let mut weights = ProgramWeights::open(path, named).map_err(|failure| failed(&failure))?;
         let files = needs_data.then(|| data_files(path));
         weights
             .add(files.unwrap_or_default())
@@ -124,7 +124,7 @@ impl ProgramSession {
     /// fixed.
     fn of(
         method: MethodBody,
-        weights: Weights,
+        weights: ProgramWeights,
         request: &LoadRequest,
     ) -> Result<Self, EngineError> {
         let missing = delegates::first_unsupported(&method.delegates, &weights);
@@ -150,7 +150,11 @@ impl ProgramSession {
         Ok(session)
     }
 
-    fn make(&mut self, shapes: &InputShapes, optimise: bool) -> Result<Plan, Failure> {
+    fn make(
+        &mut self,
+        shapes: &InputShapes,
+        optimise: bool,
+    ) -> Result<ProgramPlan, LibraryFailure> {
         let lower = || lower(&self.method, shapes, &self.weights, self.rounding);
         let Lowered {
             model,
@@ -178,7 +182,7 @@ impl ProgramSession {
         }
         let first = given.len();
         let lent = (0..states.len()).map(|at| runner.overwrites(first + at));
-        Ok(Plan {
+        Ok(ProgramPlan {
             given,
             outputs,
             overwritable: lent.collect(),
@@ -188,7 +192,7 @@ impl ProgramSession {
     }
 
     /// Makes the plan for these shapes the last one, creating it if it is missing.
-    fn prepare(&mut self, shapes: &[Vec<u64>]) -> Result<(), Failure> {
+    fn prepare(&mut self, shapes: &[Vec<u64>]) -> Result<(), LibraryFailure> {
         if self.plans.find(|known| known == shapes) {
             return Ok(());
         }
@@ -199,7 +203,7 @@ impl ProgramSession {
         Ok(())
     }
 
-    fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+    fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, LibraryFailure> {
         self.check_numbers(inputs)?;
         if let Some(plan) = self.plans.general_mut() {
             match plan.run(inputs, &self.signature, &mut self.states, &self.initial) {
@@ -237,16 +241,16 @@ impl ProgramSession {
         Ok(outputs)
     }
 
-    fn run_last(&mut self, inputs: &[Tensor]) -> Result<RunResult, Failure> {
+    fn run_last(&mut self, inputs: &[Tensor]) -> Result<ProgramResult, LibraryFailure> {
         let Some(plan) = self.plans.last_mut() else {
-            return Err(Failure::new("no plan exists"));
+            return Err(LibraryFailure::new("no plan exists"));
         };
         plan.run(inputs, &self.signature, &mut self.states, &self.initial)
     }
 
     /// Adopts a plan for all shapes if it gives the expected outputs for the same inputs and
     /// states.
-    fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor], mut states: States) {
+    fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor], mut states: StateValues) {
         self.plans.make_room();
         let shapes = any_shapes(&self.signature, inputs);
         let tried = self.make(&shapes, true).and_then(|mut plan| {
@@ -263,7 +267,7 @@ impl ProgramSession {
     }
 
     /// Rejects numbers among the inputs that differ from those fixed at export.
-    fn check_numbers(&self, inputs: &[Tensor]) -> Result<(), Failure> {
+    fn check_numbers(&self, inputs: &[Tensor]) -> Result<(), LibraryFailure> {
         let values = self.method.inputs.iter().zip(inputs);
         for ((&value, input), spec) in values.zip(&self.signature.inputs) {
             let fixed = match &self.method.values[value] {
@@ -275,7 +279,7 @@ impl ProgramSession {
             };
             let given = input.to_f64().next().unwrap_or(f64::NAN);
             if given.total_cmp(&fixed).is_ne() {
-                return Err(Failure::new(format!(
+                return Err(LibraryFailure::new(format!(
                     "input `{}` is {given}, but the program was exported for the fixed value {fixed}",
                     spec.name
                 )));
@@ -286,9 +290,9 @@ impl ProgramSession {
 }
 
 /// Outputs, and the states after the run.
-type RunResult = (Vec<Tensor>, States);
+type ProgramResult = (Vec<Tensor>, StateValues);
 
-impl Plan {
+impl ProgramPlan {
     /// Runs the plan once.
     ///
     /// States that the run may overwrite are taken out of `states`. If the run fails, they are put
@@ -297,9 +301,9 @@ impl Plan {
         &mut self,
         inputs: &[Tensor],
         signature: &Signature,
-        states: &mut States,
+        states: &mut StateValues,
         initial: &HashMap<usize, InitialState>,
-    ) -> Result<RunResult, Failure> {
+    ) -> Result<ProgramResult, LibraryFailure> {
         let mut values: TVec<TValue> = TVec::new();
         for &place in &self.given {
             values.push(give(&inputs[place])?.into_tvalue());
@@ -307,7 +311,7 @@ impl Plan {
         for place in &self.states {
             if !states.contains_key(place) {
                 let Some(initial) = initial.get(place) else {
-                    return Err(Failure::new("a state has no initial value"));
+                    return Err(LibraryFailure::new("a state has no initial value"));
                 };
                 states.insert(*place, initial.value()?);
             }
@@ -351,15 +355,15 @@ impl Plan {
     fn restore_states(
         &mut self,
         lent: &[(usize, usize)],
-        states: &mut States,
+        states: &mut StateValues,
         outputs: TVec<TValue>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LibraryFailure> {
         let mut found = self.runner.undo_writes(outputs)?;
         for (place, address) in lent {
             let Some(state) = found.remove(address) else {
                 states.clear();
                 let reason = "a failed run lost the program's states; they are reset";
-                return Err(Failure::new(reason));
+                return Err(LibraryFailure::new(reason));
             };
             states.insert(*place, state);
         }
@@ -384,7 +388,7 @@ impl InitialState {
         }
     }
 
-    fn value(&self) -> Result<TValue, Failure> {
+    fn value(&self) -> Result<TValue, LibraryFailure> {
         match self {
             Self::Zeros(dtype, shape) => guarded(|| {
                 let zeros = tract_onnx::prelude::Tensor::zero_dt(*dtype, shape)?;
@@ -396,7 +400,7 @@ impl InitialState {
 }
 
 /// Converts an output to the tensor declared by `spec`.
-fn to_output(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failure> {
+fn to_output(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, LibraryFailure> {
     if !matches!(dtype, DType::Float16 | DType::Bfloat16) || dtype != spec.dtype {
         return crate::graph::elements::from_tract(value, spec);
     }
@@ -414,7 +418,7 @@ fn to_output(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, F
         })
     })?;
     Tensor::new(dtype, shape, bytes)
-        .map_err(|error| Failure::new(format!("invalid output `{}`: {error}", spec.name)))
+        .map_err(|error| LibraryFailure::new(format!("invalid output `{}`: {error}", spec.name)))
 }
 
 fn known_shapes(shapes: &[Vec<u64>]) -> InputShapes {
@@ -459,7 +463,7 @@ fn any_shapes(signature: &Signature, inputs: &[Tensor]) -> InputShapes {
 }
 
 impl Session for ProgramSession {
-    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError> {
         let expected = self.signature.inputs.len();
         answer(inputs, expected, |inputs| self.run_any(inputs))
     }

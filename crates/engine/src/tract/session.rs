@@ -14,14 +14,14 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tract_linalg::multithread::Executor;
 
 use super::agreement::agree;
-use super::plan::{Inputs, Plan};
-use crate::frontends::onnx::source::Source;
-use crate::graph::guard::{Failure, WORKERS};
+use super::plan::{Plan, PlanInputs};
+use crate::frontends::onnx::source::ModelSource;
+use crate::graph::guard::{LibraryFailure, WORKERS};
 use crate::graph::plans::Plans;
 use crate::graph::watch::WRONG_RESULT;
 use crate::graph::{NAME, failed, run_failed};
 use crate::tensor::{Signature, Tensor, byte_size};
-use crate::{Answer, ByteSums, EngineError, LoadOptions, Placement, Session, Share};
+use crate::{ByteSums, EngineError, LoadOptions, Placement, RunAnswer, Session, Share};
 use pkgtool_model::Dim;
 
 thread_local! {
@@ -34,7 +34,7 @@ const MAX_CONSTANT_ELEMENTS: usize = 64;
 
 /// A loaded model.
 pub(super) struct TractSession {
-    source: Source,
+    source: ModelSource,
     signature: Signature,
     executor: Executor,
     constants: ConstantInputs,
@@ -80,7 +80,7 @@ enum ConstantInputs {
 impl TractSession {
     /// Creates the session, and the plan if only one is possible.
     pub(super) fn new(
-        mut source: Source,
+        mut source: ModelSource,
         signature: Signature,
         options: &LoadOptions,
     ) -> Result<Self, EngineError> {
@@ -123,8 +123,8 @@ impl TractSession {
         })
     }
 
-    fn plan_shapes(&mut self, shapes: &[Vec<u64>]) -> Result<(), Failure> {
-        let plan = self.make(&Inputs::Shapes(shapes))?;
+    fn plan_shapes(&mut self, shapes: &[Vec<u64>]) -> Result<(), LibraryFailure> {
+        let plan = self.make(&PlanInputs::Shapes(shapes))?;
         let key = PlanKey {
             shapes: shapes.to_vec(),
             values: vec![None; shapes.len()],
@@ -133,7 +133,7 @@ impl TractSession {
         Ok(())
     }
 
-    fn make(&mut self, inputs: &Inputs<'_>) -> Result<Plan, Failure> {
+    fn make(&mut self, inputs: &PlanInputs<'_>) -> Result<Plan, LibraryFailure> {
         let mut planned = |optimise| {
             let graph = self.source.graph_for_plan()?;
             Plan::new(graph, &self.signature, inputs, &self.executor, optimise)
@@ -155,7 +155,7 @@ impl TractSession {
     }
 
     /// Puts the plan for these inputs into use, and makes it if necessary.
-    fn prepare(&mut self, inputs: &[Tensor], constant: &[bool]) -> Result<(), Failure> {
+    fn prepare(&mut self, inputs: &[Tensor], constant: &[bool]) -> Result<(), LibraryFailure> {
         let key = PlanKey {
             shapes: inputs
                 .iter()
@@ -171,7 +171,7 @@ impl TractSession {
             return Ok(());
         }
         self.plans.make_room();
-        let plan = self.make(&Inputs::Values {
+        let plan = self.make(&PlanInputs::Values {
             tensors: inputs,
             constant,
         })?;
@@ -179,7 +179,7 @@ impl TractSession {
         Ok(())
     }
 
-    fn run_last(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+    fn run_last(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, LibraryFailure> {
         let plan = self.plans.last_mut().expect("it was just prepared");
         self.nodes = plan.nodes();
         plan.run(inputs, &self.signature)
@@ -188,7 +188,7 @@ impl TractSession {
 
     /// Runs with as few constant inputs as possible. If planning needs some, the next run starts
     /// with them. If only this run needs them, it does not.
-    fn run_concrete(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+    fn run_concrete(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, LibraryFailure> {
         // Fast path for most runs: the same shapes as before, found without building a key.
         let constants = self.constants;
         if self.plans.is_last(|key| key.fits(inputs, constants))
@@ -228,7 +228,7 @@ impl TractSession {
                 Err(failure) => {
                     if last
                         .as_ref()
-                        .is_none_or(|known: &Failure| known.operator.is_none())
+                        .is_none_or(|known: &LibraryFailure| known.operator.is_none())
                     {
                         last = Some(failure);
                     }
@@ -239,10 +239,10 @@ impl TractSession {
         if !planned {
             self.constants = from;
         }
-        Err(last.unwrap_or_else(|| Failure::new("no plan was attempted")))
+        Err(last.unwrap_or_else(|| LibraryFailure::new("no plan was attempted")))
     }
 
-    fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+    fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, LibraryFailure> {
         if let Some(plan) = self.plans.general_mut() {
             match plan.run(inputs, &self.signature) {
                 Ok(outputs) => return Ok(outputs),
@@ -262,7 +262,7 @@ impl TractSession {
     /// shapes.
     fn try_symbols(&mut self, inputs: &[Tensor], expected: &[Tensor]) {
         self.plans.make_room();
-        let tried = self.make(&Inputs::Symbols).and_then(|mut plan| {
+        let tried = self.make(&PlanInputs::Symbols).and_then(|mut plan| {
             let outputs = plan.run(inputs, &self.signature)?;
             Ok((plan, outputs))
         });
@@ -278,7 +278,7 @@ impl TractSession {
 
     /// Names the model's node and operator. The run or the library knows only the plan's name of
     /// the node.
-    fn named(&self, mut failure: Failure) -> Failure {
+    fn named(&self, mut failure: LibraryFailure) -> LibraryFailure {
         // An error about inputs may name an operator of this crate.
         if failure.input {
             let origin = failure
@@ -304,7 +304,7 @@ impl TractSession {
 }
 
 impl Session for TractSession {
-    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError> {
         let expected = self.signature.inputs.len();
         answer(inputs, expected, |inputs| self.run_any(inputs))
     }
@@ -327,15 +327,15 @@ fn is_part(node: &str, of: &str) -> bool {
 pub(super) fn answer(
     inputs: &[Tensor],
     expected: usize,
-    run: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>, Failure>,
-) -> Result<Answer, EngineError> {
+    run: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>, LibraryFailure>,
+) -> Result<RunAnswer, EngineError> {
     if inputs.len() != expected {
         let reason = format!("expected {expected} inputs, got {}", inputs.len());
-        return Err(run_failed(&Failure::new(reason)));
+        return Err(run_failed(&LibraryFailure::new(reason)));
     }
     let start = Instant::now();
     let outputs = run(inputs).map_err(|failure| run_failed(&failure))?;
-    Ok(Answer {
+    Ok(RunAnswer {
         outputs,
         time: start.elapsed(),
     })
@@ -383,7 +383,7 @@ fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
 
 /// Checks that the library's graph has the inputs of the signature, in its order, with possible
 /// sizes.
-fn check_inputs(source: &mut Source, signature: &Signature) -> Result<(), Failure> {
+fn check_inputs(source: &mut ModelSource, signature: &Signature) -> Result<(), LibraryFailure> {
     let graph = source.graph()?;
     let names = graph
         .inputs
@@ -395,14 +395,14 @@ fn check_inputs(source: &mut Source, signature: &Signature) -> Result<(), Failur
             let quoted = names.into_iter().map(|name| format!("`{name}`"));
             quoted.collect::<Vec<_>>().join(", ")
         };
-        return Err(Failure::new(format!(
+        return Err(LibraryFailure::new(format!(
             "the library finds the inputs {}, but the file's header has {}",
             list(names.collect()),
             list(expected.collect())
         )));
     }
     if graph.outputs.len() != signature.outputs.len() {
-        return Err(Failure::new(
+        return Err(LibraryFailure::new(
             "the library finds other outputs than the file's header",
         ));
     }
@@ -412,13 +412,13 @@ fn check_inputs(source: &mut Source, signature: &Signature) -> Result<(), Failur
             _ => None,
         });
         byte_size(spec.dtype, &sizes.collect::<Vec<_>>())
-            .map_err(|error| Failure::new(format!("`{}`: {error}", spec.name)))?;
+            .map_err(|error| LibraryFailure::new(format!("`{}`: {error}", spec.name)))?;
     }
     Ok(())
 }
 
 /// Creates the threads for runs: one per core unless a number is given.
-pub(super) fn executor(threads: Option<usize>) -> Result<Executor, Failure> {
+pub(super) fn executor(threads: Option<usize>) -> Result<Executor, LibraryFailure> {
     let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
     if threads <= 1 {
         return Ok(Executor::SingleThread);

@@ -18,7 +18,7 @@ mod peak;
 
 use std::time::{Duration, Instant};
 
-use pkgtool_kernels::float::{Activation, Channels, Convolution};
+use pkgtool_kernels::float::{Activation, Channels, FloatConvolution};
 use pkgtool_kernels::window::{Window, WindowPositions};
 use pkgtool_kernels::{Cpu, Split};
 
@@ -156,7 +156,7 @@ impl Layer {
             most: 6.0,
         };
         let convolution =
-            Convolution::new(cpu, window, self.channels, &weights, Some(&bias), limits)?;
+            FloatConvolution::new(cpu, window, self.channels, &weights, Some(&bias), limits)?;
         let pixels = self.side[0] * self.side[1];
         let image = vec![0.5; pixels * self.stride * self.stride * input];
         let mut result = vec![0.0; pixels * output];

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::dense::{self, Dense, Part, Rows};
-use super::depthwise::{self, Depthwise, View};
+use super::dense::{self, Dense, DenseRows, Part};
+use super::depthwise::{self, ByteDepthwise, WindowView};
 use super::dispatch;
-use super::tiles::{INPUTS, Target};
+use super::tiles::{INPUTS, TileTarget};
 use super::weights::{SumInputs, fit_to_bytes};
 use super::{Requantize, Sign};
 use crate::length::check_length;
@@ -21,31 +21,31 @@ const MERGE_BELOW_CHANNELS: usize = 16;
 
 /// A convolution: packed weights, and the conversion of sums to bytes.
 #[derive(Debug)]
-pub struct Convolution {
+pub struct ByteConvolution {
     window: Window,
     channels: Channels,
     /// Byte value of padding.
     zero: u8,
     /// Number of times that windows are read; see [`fit_to_bytes`].
     repeats: usize,
-    kernel: Kernel,
+    kernel: ByteKernel,
 }
 
 /// The kernel that computes a convolution.
 #[derive(Debug)]
-enum Kernel {
+enum ByteKernel {
     /// Pixels times output channels.
     Dense(Dense),
     /// The same, with all taps of a window's row read at once, from images copied into their
     /// padding.
     Merged(Dense),
     /// Each channel separately.
-    Depthwise(Depthwise),
+    Depthwise(ByteDepthwise),
 }
 
 /// Parameters of a convolution.
 #[derive(Debug, Clone)]
-pub struct Params<'a> {
+pub struct ConvolutionParams<'a> {
     /// The window.
     pub window: Window,
     /// The channels.
@@ -66,9 +66,9 @@ pub struct Params<'a> {
     pub requantize: &'a Requantize,
 }
 
-impl Convolution {
+impl ByteConvolution {
     /// Packs weights for this instruction set.
-    pub fn new(cpu: Cpu, parts: &Params<'_>) -> Result<Self, String> {
+    pub fn new(cpu: Cpu, parts: &ConvolutionParams<'_>) -> Result<Self, String> {
         let Channels {
             input,
             output,
@@ -100,7 +100,7 @@ impl Convolution {
         let merged = groups == 1 && kernel_width > 1 && parts.window.dilation[1] == 1;
         let merged = merged && (input < MERGE_BELOW_CHANNELS || !inputs.is_multiple_of(4));
         let kernel = if depthwise {
-            Kernel::Depthwise(Depthwise::new(
+            ByteKernel::Depthwise(ByteDepthwise::new(
                 cpu,
                 &depthwise::DepthwiseParams {
                     sizes: [output, taps * repeats],
@@ -130,9 +130,9 @@ impl Convolution {
                 },
             );
             if merged {
-                Kernel::Merged(dense)
+                ByteKernel::Merged(dense)
             } else {
-                Kernel::Dense(dense)
+                ByteKernel::Dense(dense)
             }
         };
         Ok(Self {
@@ -158,9 +158,9 @@ impl Convolution {
             return Ok(());
         }
         match &self.kernel {
-            Kernel::Depthwise(depthwise) => {
+            ByteKernel::Depthwise(depthwise) => {
                 let zeros = vec![self.zero; depthwise.padding(placed.input[1])];
-                let view = View {
+                let view = WindowView {
                     window: self.window,
                     placed: *placed,
                     input,
@@ -174,9 +174,9 @@ impl Convolution {
                 });
                 Ok(())
             }
-            Kernel::Dense(dense) | Kernel::Merged(dense) => {
+            ByteKernel::Dense(dense) | ByteKernel::Merged(dense) => {
                 let zeros = vec![[self.zero; INPUTS]; dense.steps];
-                let merged = matches!(self.kernel, Kernel::Merged(_));
+                let merged = matches!(self.kernel, ByteKernel::Merged(_));
                 let group_inputs = self.channels.input / self.channels.groups;
                 let padded = if merged || !group_inputs.is_multiple_of(INPUTS) {
                     Some(self.padded(placed, input)?)
@@ -207,8 +207,8 @@ impl Convolution {
     /// Returns the size of the packed weights, in bytes.
     pub fn bytes(&self) -> usize {
         match &self.kernel {
-            Kernel::Dense(dense) | Kernel::Merged(dense) => dense.bytes(),
-            Kernel::Depthwise(depthwise) => depthwise.bytes(),
+            ByteKernel::Dense(dense) | ByteKernel::Merged(dense) => dense.bytes(),
+            ByteKernel::Depthwise(depthwise) => depthwise.bytes(),
         }
     }
 
@@ -224,7 +224,7 @@ impl Convolution {
             for (block, output) in output.chunks_mut(ROWS_PER_BLOCK * channels).enumerate() {
                 let first = first + block * ROWS_PER_BLOCK;
                 let pixels = first..first + output.len() / channels;
-                let mut target = Target::Bytes(output);
+                let mut target = TileTarget::Bytes(output);
                 for group in 0..groups {
                     let rows = images.rows(dense, pixels.clone(), group * (input / groups));
                     let part = Part {
@@ -305,10 +305,10 @@ struct Images<'a> {
 
 impl<'a> Images<'a> {
     /// Returns the inputs that the windows of pixels read, starting at a channel.
-    fn rows(&self, dense: &Dense, pixels: Range<usize>, channel: usize) -> Rows<'a> {
+    fn rows(&self, dense: &Dense, pixels: Range<usize>, channel: usize) -> DenseRows<'a> {
         let [height, width] = self.placed.input;
         if self.placed.is_pixelwise(self.window) && dense.taps == 1 {
-            return Rows::new(dense, pixels.len(), |row, _| {
+            return DenseRows::new(dense, pixels.len(), |row, _| {
                 let start = (pixels.start + row) * self.channels + channel;
                 self.input[start..].as_chunks().0
             });
@@ -338,7 +338,7 @@ impl<'a> Images<'a> {
             corner
         });
         let corners: Vec<[usize; 3]> = corners.collect();
-        Rows::new(dense, pixels.len(), |row, tap| {
+        DenseRows::new(dense, pixels.len(), |row, tap| {
             let [image, y, x] = corners[row];
             let (y, x) = (y + taps[tap][0], x + taps[tap][1]);
             let y = y.wrapping_sub(self.placed.before[0]);

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::Limits;
+use super::ByteLimits;
 use super::tiles::{CHANNELS, INPUTS, Line};
 use crate::Cpu;
 use crate::cpu::Level;
@@ -22,7 +22,7 @@ pub(super) struct Dense {
     /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
     /// Range of output bytes.
-    pub(super) limits: Limits,
+    pub(super) limits: ByteLimits,
     lines: Vec<Line>,
     bias: Vec<[i32; CHANNELS]>,
     factors: Vec<[f32; CHANNELS]>,
@@ -39,7 +39,7 @@ pub(super) struct DenseParams<'a> {
     /// Scales of all output channels.
     pub(super) factors: &'a [f32],
     /// Range of output bytes.
-    pub(super) limits: Limits,
+    pub(super) limits: ByteLimits,
     /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
 }
@@ -57,7 +57,7 @@ pub(super) struct Part {
 }
 
 /// Weights of neighbouring lines.
-pub(super) struct Panel<'a> {
+pub(super) struct BytePanel<'a> {
     /// Number of lines.
     pub(super) lines: usize,
     /// Number of output channels in the lines.
@@ -73,7 +73,7 @@ pub(super) struct Panel<'a> {
 }
 
 /// Inputs for the rows of a block, ordered by tiles, taps and rows.
-pub(super) struct Rows<'a> {
+pub(super) struct DenseRows<'a> {
     /// Number of rows.
     count: usize,
     /// Number of rows in the smallest tile, and number of tiles with one more row.
@@ -82,7 +82,7 @@ pub(super) struct Rows<'a> {
     slices: Vec<&'a [[u8; 4]]>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> DenseRows<'a> {
     /// Locates inputs; `slice` returns the slice for a row and tap.
     pub(super) fn new(
         dense: &Dense,
@@ -211,7 +211,7 @@ impl Dense {
     }
 
     /// Returns the panels of a part of the output.
-    pub(super) fn panels(&self, part: &Part) -> impl Iterator<Item = Panel<'_>> {
+    pub(super) fn panels(&self, part: &Part) -> impl Iterator<Item = BytePanel<'_>> {
         let (all, together) = (self.group_lines(), most_lines(self.cpu));
         let (group, first, end) = (part.group, part.lines.start, part.lines.end.min(all));
         let column = part.column;
@@ -219,7 +219,7 @@ impl Dense {
             let lines = together.min(all - line);
             let size = self.taps * self.steps;
             let of_lines = group * all + line..group * all + line + lines;
-            Panel {
+            BytePanel {
                 lines,
                 width: (self.outputs - line * CHANNELS).min(lines * CHANNELS),
                 column: column + (line - first) * CHANNELS,

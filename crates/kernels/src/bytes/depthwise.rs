@@ -1,6 +1,6 @@
 //! Packed weights of quantised depthwise convolutions.
 
-use super::Limits;
+use super::ByteLimits;
 use super::tiles::{CHANNELS, INPUTS, Line};
 use crate::Cpu;
 use crate::cpu::Level;
@@ -9,7 +9,7 @@ use crate::window::{Window, WindowPositions};
 /// Packed weights, ordered by blocks of channels, taps in groups of four, and channels as the
 /// instructions interleave them.
 #[derive(Debug)]
-pub(super) struct Depthwise {
+pub(super) struct ByteDepthwise {
     /// Instruction set that the weights are packed for.
     pub(super) cpu: Cpu,
     /// Number of channels in a block.
@@ -23,7 +23,7 @@ pub(super) struct Depthwise {
     /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
     /// Range of output bytes.
-    pub(super) limits: Limits,
+    pub(super) limits: ByteLimits,
     /// Packed weights.
     pub(super) lines: Vec<Line>,
     /// Initial values of the sums.
@@ -32,7 +32,7 @@ pub(super) struct Depthwise {
     pub(super) factors: Vec<[f32; CHANNELS]>,
 }
 
-/// Parameters for packing [`Depthwise`].
+/// Parameters for packing [`ByteDepthwise`].
 pub(super) struct DepthwiseParams<'a> {
     /// Number of channels and taps.
     pub(super) sizes: [usize; 2],
@@ -45,13 +45,13 @@ pub(super) struct DepthwiseParams<'a> {
     /// Scales of all channels.
     pub(super) factors: &'a [f32],
     /// Range of output bytes.
-    pub(super) limits: Limits,
+    pub(super) limits: ByteLimits,
     /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
 }
 
 /// Images with the windows over them.
-pub(super) struct View<'a> {
+pub(super) struct WindowView<'a> {
     /// The window.
     pub(super) window: Window,
     /// Positions of the windows.
@@ -64,12 +64,17 @@ pub(super) struct View<'a> {
     pub(super) repeats: usize,
 }
 
-impl<'a> View<'a> {
+impl<'a> WindowView<'a> {
     /// Locates the inputs of a pixel's window: for each tap, the image from its pixel to the end.
     ///
     /// Returns the number of pixels, starting at this one, whose taps lie at the same places, each
     /// one step further to the right.
-    pub(super) fn taps(&self, depthwise: &Depthwise, pixel: usize, taps: &mut [&'a [u8]]) -> usize {
+    pub(super) fn taps(
+        &self,
+        depthwise: &ByteDepthwise,
+        pixel: usize,
+        taps: &mut [&'a [u8]],
+    ) -> usize {
         let [image, row, column] = self.placed.pixel(pixel);
         let [height, width] = self.placed.input;
         let [kernel_height, kernel_width] = self.window.kernel;
@@ -111,7 +116,7 @@ const fn width(cpu: Cpu, channels: usize, close: bool) -> usize {
     }
 }
 
-impl Depthwise {
+impl ByteDepthwise {
     /// Packs weights.
     pub(super) fn new(cpu: Cpu, parts: &DepthwiseParams<'_>) -> Self {
         let [channels, taps] = parts.sizes;
@@ -153,7 +158,7 @@ impl Depthwise {
         depthwise
     }
 
-    /// Returns the size of the padding for a row of `pixels` pixels, in bytes; see [`View::zeros`].
+    /// Returns the size of the padding for a row of `pixels` pixels, in bytes; see [`WindowView::zeros`].
     pub(super) const fn padding(&self, pixels: usize) -> usize {
         (pixels + 1) * self.channels + self.width
     }

@@ -2,7 +2,7 @@
 //!
 //! The loops are plain Rust, compiled once for each kind of register.
 
-use super::{Limits, Sign, round_to};
+use super::{ByteLimits, Sign, round_to};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::{Cpu, Split};
@@ -20,14 +20,14 @@ pub struct Grid {
 
 /// A range of stored integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub struct ByteRange {
     /// Minimum.
     pub least: i32,
     /// Maximum.
     pub most: i32,
 }
 
-impl Range {
+impl ByteRange {
     /// Returns the range of all integers that bytes of this sign can store.
     pub const fn whole(sign: Sign) -> Self {
         let (least, most) = sign.range();
@@ -37,14 +37,14 @@ impl Range {
 
 /// Converts bytes to integers: flips bits to count from 0, then subtracts the zero point.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reader {
+pub(super) struct ByteReader {
     flip: u8,
     zero: i32,
 }
 
 /// Converts integers to bytes by adding the zero point.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Writer {
+pub(super) struct ByteWriter {
     least: f32,
     most: f32,
     zero: i32,
@@ -52,23 +52,23 @@ pub(super) struct Writer {
 
 impl Grid {
     /// Returns the conversion from bytes.
-    pub(super) fn reader(self) -> Result<Reader, String> {
+    pub(super) fn reader(self) -> Result<ByteReader, String> {
         self.sign.check("zero point", self.zero_point)?;
         if !(self.scale.is_normal() && self.scale > 0.0) {
             return Err(format!("invalid scale {}", self.scale));
         }
         let flip = self.sign.flip();
-        Ok(Reader {
+        Ok(ByteReader {
             flip,
             zero: self.zero_point + i32::from(flip),
         })
     }
 
     /// Returns the conversion to bytes.
-    pub(super) fn writer(self, range: Range) -> Result<Writer, String> {
+    pub(super) fn writer(self, range: ByteRange) -> Result<ByteWriter, String> {
         self.reader()?;
-        let limits = Limits::new(self.sign, self.zero_point, [range.least, range.most])?;
-        Ok(Writer {
+        let limits = ByteLimits::new(self.sign, self.zero_point, [range.least, range.most])?;
+        Ok(ByteWriter {
             least: limits.least,
             most: limits.most,
             zero: limits.zero,
@@ -76,7 +76,7 @@ impl Grid {
     }
 }
 
-impl Reader {
+impl ByteReader {
     /// Returns the integer of a byte, minus the zero point.
     #[inline(always)]
     #[expect(
@@ -88,7 +88,7 @@ impl Reader {
     }
 }
 
-impl Writer {
+impl ByteWriter {
     /// Returns the byte for a number of steps, clamped to the range and rounded half to even.
     #[inline(always)]
     #[expect(
@@ -180,20 +180,20 @@ impl FixedSum {
 
 /// The grids of two input tensors and of the output.
 #[derive(Debug, Clone, Copy)]
-pub struct Pair {
+pub struct PairGrids {
     /// Grids of the inputs.
     pub inputs: [Grid; 2],
     /// Grid of the output.
     pub output: Grid,
     /// Range of the output.
-    pub range: Range,
+    pub range: ByteRange,
 }
 
 /// The bytes of two tensors of the same size.
-type Bytes<'a> = [&'a [u8]; 2];
+type PairBytes<'a> = [&'a [u8]; 2];
 
 compiled! {
-    fn sums(sum: FixedSum, of: ([Reader; 2], Writer), from: Bytes<'_>, to: &mut [u8]) {
+    fn sums(sum: FixedSum, of: ([ByteReader; 2], ByteWriter), from: PairBytes<'_>, to: &mut [u8]) {
         let ([left, right], writer) = of;
         for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
             *to = writer.write_integer(sum.of(left.read(*a), right.read(*b)));
@@ -202,7 +202,7 @@ compiled! {
 }
 
 compiled! {
-    fn products(factor: f32, of: ([Reader; 2], Writer), from: Bytes<'_>, to: &mut [u8]) {
+    fn products(factor: f32, of: ([ByteReader; 2], ByteWriter), from: PairBytes<'_>, to: &mut [u8]) {
         let ([left, right], writer) = of;
         for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
             #[expect(clippy::cast_precision_loss, reason = "below 2¹⁸")]
@@ -213,7 +213,7 @@ compiled! {
 }
 
 compiled! {
-    fn quantized(factor: f32, writer: Writer, from: &[f32], to: &mut [u8]) {
+    fn quantized(factor: f32, writer: ByteWriter, from: &[f32], to: &mut [u8]) {
         for (to, x) in to.iter_mut().zip(from) {
             *to = writer.write(x * factor);
         }
@@ -221,7 +221,7 @@ compiled! {
 }
 
 compiled! {
-    fn dequantized(scale: f32, reader: Reader, from: &[u8], to: &mut [f32]) {
+    fn dequantized(scale: f32, reader: ByteReader, from: &[u8], to: &mut [f32]) {
         for (to, byte) in to.iter_mut().zip(from) {
             #[expect(clippy::cast_precision_loss, reason = "nine bits")]
             let steps = reader.read(*byte) as f32;
@@ -231,7 +231,7 @@ compiled! {
 }
 
 compiled! {
-    fn moved(factors: [f32; 2], of: (Reader, Writer), from: &[u8], to: &mut [u8]) {
+    fn moved(factors: [f32; 2], of: (ByteReader, ByteWriter), from: &[u8], to: &mut [u8]) {
         for (to, byte) in to.iter_mut().zip(from) {
             #[expect(clippy::cast_precision_loss, reason = "nine bits")]
             let steps = of.0.read(*byte) as f32;
@@ -248,8 +248,8 @@ compiled! {
     }
 }
 
-impl Pair {
-    fn parts(&self) -> Result<([Reader; 2], Writer), String> {
+impl PairGrids {
+    fn parts(&self) -> Result<([ByteReader; 2], ByteWriter), String> {
         let [left, right] = self.inputs;
         let readers = [left.reader()?, right.reader()?];
         Ok((readers, self.output.writer(self.range)?))
@@ -309,7 +309,7 @@ impl Grid {
     pub fn quantize(
         self,
         cpu: Cpu,
-        range: Range,
+        range: ByteRange,
         input: &[f32],
         output: &mut [u8],
         split: Split,
@@ -344,7 +344,7 @@ impl Grid {
     pub fn requantize(
         self,
         cpu: Cpu,
-        (to, range): (Self, Range),
+        (to, range): (Self, ByteRange),
         input: &[u8],
         output: &mut [u8],
         split: Split,
@@ -362,7 +362,7 @@ impl Grid {
 /// Clamps bytes to a range of their integers.
 pub fn clamp(
     cpu: Cpu,
-    (sign, range): (Sign, Range),
+    (sign, range): (Sign, ByteRange),
     input: &[u8],
     output: &mut [u8],
     split: Split,

@@ -22,8 +22,8 @@ mod weights;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use convolution::Convolution;
-pub use product::{Product, SumProduct};
+pub use convolution::ByteConvolution;
+pub use product::{ByteProduct, SumProduct};
 
 /// The range of integers that a byte represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct Requantize {
 
 /// The range and zero point of stored integers, as the kernels use them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Limits {
+struct ByteLimits {
     /// Minimum, minus the zero point.
     least: f32,
     /// Maximum, minus the zero point.
@@ -98,7 +98,7 @@ struct Limits {
     zero: i32,
 }
 
-impl Limits {
+impl ByteLimits {
     /// Limits for sums that stay unchanged.
     const NONE: Self = Self {
         least: 0.0,
@@ -124,8 +124,8 @@ impl Limits {
 
 impl Requantize {
     /// Returns the limits, and a scale for each of the channels.
-    fn check(&self, sign: Sign, channels: usize) -> Result<(Limits, Vec<f32>), String> {
-        let limits = Limits::new(sign, self.zero_point, [self.least, self.most])?;
+    fn check(&self, sign: Sign, channels: usize) -> Result<(ByteLimits, Vec<f32>), String> {
+        let limits = ByteLimits::new(sign, self.zero_point, [self.least, self.most])?;
         if let Some(factor) = self.factors.iter().find(|factor| !factor.is_finite()) {
             return Err(format!("invalid scale {factor}"));
         }

@@ -1,10 +1,10 @@
 //! Byte kernels in plain Rust, for every processor.
 
-use super::Limits;
-use super::dense::{Dense, Panel, Part, Rows};
-use super::depthwise::{Depthwise, View};
+use super::ByteLimits;
+use super::dense::{BytePanel, Dense, DenseRows, Part};
+use super::depthwise::{ByteDepthwise, WindowView};
 use super::round_to;
-use super::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
+use super::tiles::{CHANNELS, Line, TilePlace, TileTarget, blocks, chunk, part, tiles};
 
 /// Sums of 16 channels.
 type Register = [i32; 16];
@@ -51,7 +51,12 @@ fn dot(mut sums: Register, words: [[u8; 4]; 16], weights: [i8; 64]) -> Register 
     sums
 }
 
-fn store_bytes(to: &mut [u8; 16], [sums]: [Register; PARTS], factors: &[f32; 16], limits: Limits) {
+fn store_bytes(
+    to: &mut [u8; 16],
+    [sums]: [Register; PARTS],
+    factors: &[f32; 16],
+    limits: ByteLimits,
+) {
     for ((to, sum), factor) in to.iter_mut().zip(sums).zip(factors) {
         #[expect(
             clippy::cast_possible_truncation,
@@ -70,7 +75,7 @@ fn store_wide(
     to: &mut [u8; WIDTH],
     [sums]: [[Register; PARTS]; QUAD],
     factors: &[[f32; 16]],
-    limits: Limits,
+    limits: ByteLimits,
 ) {
     store_bytes(to, sums, &factors[0], limits);
 }

@@ -3,7 +3,7 @@
 use std::ops::Range as Places;
 
 use super::Sign;
-use super::elementwise::{Grid, Range, Reader, Writer};
+use super::elementwise::{ByteRange, ByteReader, ByteWriter, Grid};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::window::{Window, WindowPositions};
@@ -20,7 +20,7 @@ compiled! {
 }
 
 compiled! {
-    fn add(reader: Reader, from: &[u8], sums: &mut [i32]) {
+    fn add(reader: ByteReader, from: &[u8], sums: &mut [i32]) {
         for pixel in from.chunks_exact(sums.len()) {
             for (sum, byte) in sums.iter_mut().zip(pixel) {
                 *sum = sum.wrapping_add(reader.read(*byte));
@@ -30,7 +30,7 @@ compiled! {
 }
 
 compiled! {
-    fn means(factor: f32, writer: Writer, sums: &[i32], to: &mut [u8]) {
+    fn means(factor: f32, writer: ByteWriter, sums: &[i32], to: &mut [u8]) {
         for (to, sum) in to.iter_mut().zip(sums) {
             #[expect(clippy::cast_precision_loss, reason = "rounds on purpose")]
             let sum = *sum as f32;
@@ -40,7 +40,7 @@ compiled! {
 }
 
 compiled! {
-    fn real_means(of: [f32; 3], writer: Writer, sums: &[i32], to: &mut [u8]) {
+    fn real_means(of: [f32; 3], writer: ByteWriter, sums: &[i32], to: &mut [u8]) {
         let [scale, count, to_scale] = of;
         for (to, sum) in to.iter_mut().zip(sums) {
             #[expect(clippy::cast_precision_loss, reason = "rounds on purpose")]
@@ -61,7 +61,7 @@ pub enum MeanRounding {
 
 /// The taps of a window that count for its mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
+pub enum CountedTaps {
     /// Only taps on the image.
     Pixels,
     /// Also taps on its padding, which is zeros.
@@ -82,7 +82,7 @@ pub struct Mean {
     /// Grid of the output.
     pub to: Grid,
     /// Range of the output.
-    pub range: Range,
+    pub range: ByteRange,
     /// Conversion of sums to bytes.
     pub rounding: MeanRounding,
 }
@@ -118,7 +118,7 @@ impl Mean {
         &self,
         cpu: Cpu,
         (window, placed): (&Window, &WindowPositions),
-        (channels, counted): (usize, Counted),
+        (channels, counted): (usize, CountedTaps),
         input: &[u8],
         output: &mut [u8],
         split: Split,
@@ -149,7 +149,7 @@ impl Mean {
     }
 
     /// Writes the means of sums over `count` pixels.
-    fn write(&self, cpu: Cpu, writer: Writer, (sums, count): (&[i32], usize), to: &mut [u8]) {
+    fn write(&self, cpu: Cpu, writer: ByteWriter, (sums, count): (&[i32], usize), to: &mut [u8]) {
         match self.rounding {
             MeanRounding::Fused => means(cpu, self.factor(count), writer, sums, to),
             MeanRounding::Real => {
@@ -208,7 +208,7 @@ pub fn max_pool(
     Ok(())
 }
 
-impl Counted {
+impl CountedTaps {
     /// Returns the number of taps that count for the window of an output pixel.
     fn of(self, (window, placed): (&Window, &WindowPositions), pixel: usize) -> usize {
         let [_, row, column] = placed.pixel(pixel);

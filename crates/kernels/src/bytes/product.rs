@@ -1,10 +1,10 @@
 //! Quantised fully connected layers: products of byte rows with packed weights.
 
-use super::dense::{self, Dense, Part, Rows};
+use super::dense::{self, Dense, DenseRows, Part};
 use super::dispatch;
-use super::tiles::{CHANNELS, INPUTS, Target};
+use super::tiles::{CHANNELS, INPUTS, TileTarget};
 use super::weights::{SumInputs, fit_to_bytes, zero_of};
-use super::{Limits, Requantize, Sign};
+use super::{ByteLimits, Requantize, Sign};
 use crate::length::check_length;
 use crate::{Cpu, Split};
 
@@ -13,7 +13,7 @@ const ROWS_PER_BLOCK: usize = 60;
 
 /// A product: packed weights, and the conversion of sums to bytes.
 #[derive(Debug)]
-pub struct Product(Packed);
+pub struct ByteProduct(PackedBytes);
 
 /// Parameters of a product.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub struct Parts<'a> {
     pub requantize: &'a Requantize,
 }
 
-impl Product {
+impl ByteProduct {
     /// Packs weights for this instruction set.
     pub fn new(cpu: Cpu, parts: &Parts<'_>) -> Result<Self, String> {
         let [_, outputs] = parts.sizes;
@@ -49,7 +49,7 @@ impl Product {
         };
         let weights = fit_to_bytes(parts.weights, parts.weight_zeros, outputs)?;
         let bias = sums.bias(&weights, parts.bias, outputs)?;
-        let packed = Packed::new(
+        let packed = PackedBytes::new(
             cpu,
             parts.sizes,
             &weights,
@@ -69,7 +69,7 @@ impl Product {
     /// Computes rows of bytes.
     pub fn run(&self, input: &[u8], output: &mut [u8], split: Split) -> Result<(), String> {
         self.0
-            .rows(input, output, split, |bytes| Target::Bytes(bytes))
+            .rows(input, output, split, |bytes| TileTarget::Bytes(bytes))
     }
 }
 
@@ -77,7 +77,7 @@ impl Product {
 /// time.
 #[derive(Debug)]
 pub struct SumProduct {
-    packed: Packed,
+    packed: PackedBytes,
     sign: Sign,
     /// Sum of each output's weights, minus their zero points.
     totals: Vec<i32>,
@@ -100,7 +100,15 @@ impl SumProduct {
         let totals = totals.collect();
         let flip = SumInputs { cpu, sign, zero: 0 }.flip();
         let (bias, factors) = (vec![0; outputs], vec![1.0; outputs]);
-        let packed = Packed::new(cpu, sizes, &weights, &bias, &factors, Limits::NONE, flip);
+        let packed = PackedBytes::new(
+            cpu,
+            sizes,
+            &weights,
+            &bias,
+            &factors,
+            ByteLimits::NONE,
+            flip,
+        );
         Ok(Self {
             packed,
             sign,
@@ -125,7 +133,7 @@ impl SumProduct {
         let dense = &self.packed.dense;
         let zero = zero_of(self.sign, dense.flip, zero);
         self.packed
-            .rows(input, output, split, |sums| Target::Sums(sums))?;
+            .rows(input, output, split, |sums| TileTarget::Sums(sums))?;
         if zero != 0 {
             let outputs = dense.outputs;
             split.rows(output, outputs, outputs, |_, output| {
@@ -152,14 +160,14 @@ fn check_weights([inputs, outputs]: [usize; 2], weights: &[i8]) -> Result<(), St
 
 /// Packed weights, and the number of inputs in a row.
 #[derive(Debug)]
-struct Packed {
+struct PackedBytes {
     dense: Dense,
     inputs: usize,
     /// Number of times that rows are read; see [`fit_to_bytes`].
     repeats: usize,
 }
 
-impl Packed {
+impl PackedBytes {
     /// Packs weights, repeated where necessary.
     fn new(
         cpu: Cpu,
@@ -167,7 +175,7 @@ impl Packed {
         weights: &[i8],
         bias: &[i32],
         factors: &[f32],
-        limits: Limits,
+        limits: ByteLimits,
         flip: bool,
     ) -> Self {
         let repeats = weights.len() / (inputs * outputs);
@@ -192,7 +200,7 @@ impl Packed {
         input: &[u8],
         output: &mut [T],
         split: Split,
-        target: impl Fn(&mut [T]) -> Target<'_> + Sync,
+        target: impl Fn(&mut [T]) -> TileTarget<'_> + Sync,
     ) -> Result<(), String> {
         let (dense, inputs, repeats) = (&self.dense, self.inputs, self.repeats);
         let outputs = dense.outputs;
@@ -216,7 +224,7 @@ impl Packed {
         if rows == 1 {
             let together = dense.panel_lines();
             let columns = (together * CHANNELS).min(outputs);
-            let rows = Rows::new(dense, 1, |_, _| slice(0));
+            let rows = DenseRows::new(dense, 1, |_, _| slice(0));
             let cost = repeats * length * columns;
             split.rows(output, columns, cost, |panel, output| {
                 let lines = panel * together;
@@ -235,7 +243,7 @@ impl Packed {
             for (block, output) in output.chunks_mut(ROWS_PER_BLOCK * outputs).enumerate() {
                 let first = first + block * ROWS_PER_BLOCK;
                 let count = output.len() / outputs;
-                let rows = Rows::new(dense, count, |row, _| slice(first + row));
+                let rows = DenseRows::new(dense, count, |row, _| slice(first + row));
                 let part = Part {
                     group: 0,
                     lines: 0..dense.group_lines(),

@@ -4,14 +4,14 @@
 //! The result is the same as that of `DequantizeLinear`, an operator and `QuantizeLinear` in
 //! float32.
 
-use super::elementwise::{Grid, Pair, Range, Reader, Writer};
+use super::elementwise::{ByteRange, ByteReader, ByteWriter, Grid, PairGrids};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::{Cpu, Split};
 
 /// An operation on two tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum RealOperation {
     /// `a + b`.
     Add,
     /// `a - b`.
@@ -65,14 +65,14 @@ pub fn extent(cpu: Cpu, numbers: &[f32], split: Split) -> [f32; 2] {
 /// Converts bytes to numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dequantizer {
-    reader: Reader,
+    reader: ByteReader,
     scale: f32,
 }
 
 /// Converts numbers to bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quantizer {
-    writer: Writer,
+    writer: ByteWriter,
     scale: f32,
 }
 
@@ -100,10 +100,10 @@ impl Quantizer {
 }
 
 /// The bytes of two tensors of the same size.
-type Bytes<'a> = [&'a [u8]; 2];
+type RealBytes<'a> = [&'a [u8]; 2];
 
 compiled! {
-    fn sums(of: [Dequantizer; 2], to_bytes: Quantizer, from: Bytes<'_>, to: &mut [u8]) {
+    fn sums(of: [Dequantizer; 2], to_bytes: Quantizer, from: RealBytes<'_>, to: &mut [u8]) {
         for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
             *to = to_bytes.of(of[0].of(*a) + of[1].of(*b));
         }
@@ -111,7 +111,7 @@ compiled! {
 }
 
 compiled! {
-    fn products(of: [Dequantizer; 2], to_bytes: Quantizer, from: Bytes<'_>, to: &mut [u8]) {
+    fn products(of: [Dequantizer; 2], to_bytes: Quantizer, from: RealBytes<'_>, to: &mut [u8]) {
         for ((to, a), b) in to.iter_mut().zip(from[0]).zip(from[1]) {
             *to = to_bytes.of(of[0].of(*a) * of[1].of(*b));
         }
@@ -142,7 +142,7 @@ impl Grid {
         })
     }
 
-    fn rounded(self, range: Range) -> Result<Quantizer, String> {
+    fn rounded(self, range: ByteRange) -> Result<Quantizer, String> {
         Ok(Quantizer {
             writer: self.writer(range)?,
             scale: self.scale,
@@ -153,7 +153,7 @@ impl Grid {
     pub fn round(
         self,
         cpu: Cpu,
-        range: Range,
+        range: ByteRange,
         input: &[f32],
         output: &mut [u8],
         split: Split,
@@ -170,7 +170,7 @@ impl Grid {
     pub fn round_again(
         self,
         cpu: Cpu,
-        (to_grid, range): (Self, Range),
+        (to_grid, range): (Self, ByteRange),
         input: &[u8],
         output: &mut [u8],
         split: Split,
@@ -184,19 +184,19 @@ impl Grid {
     }
 }
 
-impl Pair {
+impl PairGrids {
     /// Combines two tensors of the same size.
     pub fn compute(
         &self,
         cpu: Cpu,
-        operation: Operation,
-        input: Bytes<'_>,
+        operation: RealOperation,
+        input: RealBytes<'_>,
         output: &mut [u8],
         split: Split,
     ) -> Result<(), String> {
         let [left, right] = self.inputs;
         let mut of = [left.real()?, right.real()?];
-        if operation == Operation::Subtract {
+        if operation == RealOperation::Subtract {
             of[1].scale = -of[1].scale;
         }
         let rounded = self.output.rounded(self.range)?;
@@ -204,7 +204,7 @@ impl Pair {
         check_length("the second input", input[1].len(), &[output.len()])?;
         split.rows(output, 1, 1, |first, to| {
             let from = input.map(|input| &input[first..first + to.len()]);
-            if operation == Operation::Multiply {
+            if operation == RealOperation::Multiply {
                 products(cpu, of, rounded, from, to);
             } else {
                 sums(cpu, of, rounded, from, to);

@@ -1,6 +1,6 @@
 //! A function on quantised bytes, as a table of its 256 results.
 
-use super::elementwise::{Grid, Range};
+use super::elementwise::{ByteRange, Grid};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::{Cpu, Split};
@@ -15,12 +15,12 @@ compiled! {
 
 /// The result for each byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table([u8; 256]);
+pub struct ByteTable([u8; 256]);
 
-impl Table {
+impl ByteTable {
     /// Builds the table of a function from its 256 real results, which are quantised to a grid. NaN
     /// becomes the minimum.
-    pub fn new(numbers: &[f32], to: Grid, range: Range) -> Result<Self, String> {
+    pub fn new(numbers: &[f32], to: Grid, range: ByteRange) -> Result<Self, String> {
         let mut table = [0; 256];
         to.round(Cpu::PLAIN, range, numbers, &mut table, Split::ONE)?;
         Ok(Self(table))

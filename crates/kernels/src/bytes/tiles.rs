@@ -17,7 +17,7 @@ pub(super) const CHANNELS: usize = 16;
 pub(super) const INPUTS: usize = 4;
 
 /// Destination of results: whole rows, or columns of a single row.
-pub(super) enum Target<'a> {
+pub(super) enum TileTarget<'a> {
     /// Rounded to bytes.
     Bytes(&'a mut [u8]),
     /// Unchanged sums.
@@ -26,7 +26,7 @@ pub(super) enum Target<'a> {
 
 /// The columns of a panel that a tile fills.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TilePlace {
     /// Number of elements before the tile's first.
     pub(super) start: usize,
     /// Number of elements from one row to the next.
@@ -64,13 +64,13 @@ macro_rules! tiles {
         pub(in crate::bytes) fn block(
             dense: &Dense,
             part: &Part,
-            rows: &Rows<'_>,
-            target: &mut Target<'_>,
+            rows: &DenseRows<'_>,
+            target: &mut TileTarget<'_>,
         ) {
             for panel in dense.panels(part) {
                 let mut first = 0;
                 for (count, slices) in rows.tiles() {
-                    let place = Place {
+                    let place = TilePlace {
                         start: first * part.stride + panel.column,
                         stride: part.stride,
                         width: panel.width,
@@ -90,10 +90,10 @@ macro_rules! tiles {
         $(#[$attribute])*
         fn by_rows<const LINES: usize, const FLIP: bool>(
             dense: &Dense,
-            panel: &Panel<'_>,
+            panel: &BytePanel<'_>,
             (count, slices): (usize, &[&[[u8; 4]]]),
-            place: Place,
-            target: &mut Target<'_>,
+            place: TilePlace,
+            target: &mut TileTarget<'_>,
         ) {
             match count {
                 $($rows => tile::<$rows, LINES, FLIP>(dense, panel, slices, place, target),)*
@@ -104,10 +104,10 @@ macro_rules! tiles {
         $(#[$attribute])*
         fn tile<const ROWS: usize, const LINES: usize, const FLIP: bool>(
             dense: &Dense,
-            panel: &Panel<'_>,
+            panel: &BytePanel<'_>,
             slices: &[&[[u8; 4]]],
-            place: Place,
-            target: &mut Target<'_>,
+            place: TilePlace,
+            target: &mut TileTarget<'_>,
         ) {
             let mut start = [[zero(); PARTS]; LINES];
             for line in 0..LINES {
@@ -149,7 +149,7 @@ macro_rules! tiles {
                     let start = place.start + row * place.stride + line * CHANNELS;
                     let width = place.width.saturating_sub(line * CHANNELS).min(CHANNELS);
                     match target {
-                        Target::Bytes(bytes) => {
+                        TileTarget::Bytes(bytes) => {
                             let to = &mut bytes[start..start + width];
                             let factors = &panel.factors[line];
                             if let Ok(to) = <&mut [u8; CHANNELS]>::try_from(&mut *to) {
@@ -160,7 +160,7 @@ macro_rules! tiles {
                                 to.copy_from_slice(&all[..width]);
                             }
                         }
-                        Target::Sums(numbers) => {
+                        TileTarget::Sums(numbers) => {
                             numbers[start..start + width].copy_from_slice(&sums[..width]);
                         }
                     }
@@ -177,8 +177,8 @@ macro_rules! blocks {
         /// Computes the pixels of a chunk; `taps` locates the window of a pixel in the input.
         $(#[$attribute])*
         pub(in crate::bytes) fn pixels(
-            depthwise: &Depthwise,
-            view: &View<'_>,
+            depthwise: &ByteDepthwise,
+            view: &WindowView<'_>,
             first: usize,
             output: &mut [u8],
         ) {
@@ -191,8 +191,8 @@ macro_rules! blocks {
 
         $(#[$attribute])*
         fn by_sign<const FLIP: bool>(
-            depthwise: &Depthwise,
-            view: &View<'_>,
+            depthwise: &ByteDepthwise,
+            view: &WindowView<'_>,
             first: usize,
             output: &mut [u8],
         ) {
@@ -228,7 +228,7 @@ macro_rules! blocks {
         $(#[$attribute])*
         #[inline]
         fn windowed<const FLIP: bool>(
-            depthwise: &Depthwise,
+            depthwise: &ByteDepthwise,
             taps: &[&[u8]],
             (block, moved): (usize, usize),
         ) -> [[Register; PARTS]; QUAD] {

@@ -9,10 +9,10 @@ macro_rules! of_512_bits {
         #[doc = concat!("Registers of 512 bits with ", $features, ".")]
         pub(super) mod $name {
             use std::arch::x86_64::*;
-            use crate::bytes::Limits;
-            use crate::bytes::dense::{Dense, Panel, Part, Rows};
-            use crate::bytes::depthwise::{Depthwise, View};
-            use crate::bytes::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
+            use crate::bytes::ByteLimits;
+            use crate::bytes::dense::{Dense, BytePanel, Part, DenseRows};
+            use crate::bytes::depthwise::{ByteDepthwise, WindowView};
+            use crate::bytes::tiles::{CHANNELS, Line, TilePlace, TileTarget, blocks, chunk, part, tiles};
             use crate::simd::x86::*;
 
             /// Sums of 16 channels.
@@ -79,7 +79,7 @@ macro_rules! of_512_bits {
             /// Returns the numbers to store, in 32 bits each.
             #[target_feature(enable = $features)]
             #[inline]
-            fn rounded(sums: Register, factors: &[f32; 16], limits: Limits) -> Register {
+            fn rounded(sums: Register, factors: &[f32; 16], limits: ByteLimits) -> Register {
                 let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), load_floats_512(factors));
                 let raised = _mm512_max_ps(scaled, _mm512_set1_ps(limits.least));
                 let held = _mm512_min_ps(raised, _mm512_set1_ps(limits.most));
@@ -92,7 +92,7 @@ macro_rules! of_512_bits {
                 to: &mut [u8; 16],
                 [sums]: [Register; PARTS],
                 factors: &[f32; 16],
-                limits: Limits,
+                limits: ByteLimits,
             ) {
                 store_bytes_128(to, _mm512_cvtepi32_epi8(rounded(sums, factors, limits)));
             }
@@ -103,7 +103,7 @@ macro_rules! of_512_bits {
                 to: &mut [u8; WIDTH],
                 sums: [[Register; PARTS]; QUAD],
                 factors: &[[f32; 16]],
-                limits: Limits,
+                limits: ByteLimits,
             ) {
                 let low_byte = _mm512_set1_epi32(0xff);
                 let a = _mm512_and_si512(rounded(sums[0][0], &factors[0], limits), low_byte);
@@ -137,8 +137,8 @@ macro_rules! of_256_bits {
         #[doc = concat!("Registers of 256 bits with ", $features, ".")]
         pub(super) mod $name {
             use std::arch::x86_64::*;
-            use crate::bytes::Limits;
-            use crate::bytes::depthwise::{Depthwise, View};
+            use crate::bytes::ByteLimits;
+            use crate::bytes::depthwise::{ByteDepthwise, WindowView};
             use crate::bytes::tiles::{Line, blocks, chunk, part};
             use crate::simd::x86::*;
 
@@ -209,7 +209,7 @@ macro_rules! of_256_bits {
             fn rounded(
                 [low, high]: [Register; PARTS],
                 factors: &[f32; 16],
-                limits: Limits,
+                limits: ByteLimits,
             ) -> Register {
                 let [of_low, of_high] = halves(factors);
                 let low = _mm256_mul_ps(_mm256_cvtepi32_ps(low), load_floats_256(of_low));
@@ -231,7 +231,7 @@ macro_rules! of_256_bits {
                 to: &mut [u8; WIDTH],
                 [low, high]: [[Register; PARTS]; QUAD],
                 factors: &[[f32; 16]],
-                limits: Limits,
+                limits: ByteLimits,
             ) {
                 let low = rounded(low, &factors[0], limits);
                 let high = rounded(high, &factors[1], limits);
@@ -250,8 +250,8 @@ macro_rules! of_256_bits {
 /// Defines the remaining operations of tiles on 256-bit registers.
 macro_rules! tiles_of_256_bits {
     ($features:literal, rows: $rows:tt) => {
-        use crate::bytes::dense::{Dense, Panel, Part, Rows};
-        use crate::bytes::tiles::{CHANNELS, Place, Target, tiles};
+        use crate::bytes::dense::{Dense, BytePanel, Part, DenseRows};
+        use crate::bytes::tiles::{CHANNELS, TilePlace, TileTarget, tiles};
 
         #[target_feature(enable = $features)]
         #[inline]
@@ -265,7 +265,7 @@ macro_rules! tiles_of_256_bits {
             to: &mut [u8; 16],
             sums: [Register; PARTS],
             factors: &[f32; 16],
-            limits: Limits,
+            limits: ByteLimits,
         ) {
             let pairs = rounded(sums, factors, limits);
             let ordered = _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs);

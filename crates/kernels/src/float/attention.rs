@@ -4,7 +4,7 @@
 //! block: when a larger score appears, the sums so far are scaled down.
 
 use super::activate::exponential;
-use super::packed::Packed;
+use super::packed::AlignedNumbers;
 use super::{matrix, shape};
 use crate::length::check_length;
 use crate::simd::compiled;
@@ -76,7 +76,7 @@ pub struct Attention<'a> {
 }
 
 /// A row of the output, with its position.
-struct Row<'a> {
+struct AttentionRow<'a> {
     head: usize,
     query: usize,
     output: &'a mut [f32],
@@ -88,10 +88,10 @@ struct Row<'a> {
 
 /// Scratch memory: packed keys and values of a block, and scores.
 struct Room {
-    keys: Packed,
-    values: Packed,
+    keys: AlignedNumbers,
+    values: AlignedNumbers,
     scores: Vec<f32>,
-    sums: Packed,
+    sums: AlignedNumbers,
 }
 
 impl Attention<'_> {
@@ -133,14 +133,14 @@ impl Attention<'_> {
         }
         split.rows(output, width, keys * (size + width), |first, output| {
             let rows = output.chunks_exact_mut(width).zip(&places[first..]);
-            let rows = rows.map(|(output, [head, query])| Row {
+            let rows = rows.map(|(output, [head, query])| AttentionRow {
                 head: *head,
                 query: *query,
                 output,
                 most: f32::NEG_INFINITY,
                 sum: 0.0,
             });
-            let mut rows: Vec<Row<'_>> = rows.collect();
+            let mut rows: Vec<AttentionRow<'_>> = rows.collect();
             rows.sort_by_key(|row| row.head);
             self.rows(cpu, &mut rows);
         });
@@ -148,16 +148,16 @@ impl Attention<'_> {
     }
 
     /// Computes rows of the output, ordered by head.
-    fn rows(&self, cpu: Cpu, rows: &mut [Row<'_>]) {
+    fn rows(&self, cpu: Cpu, rows: &mut [AttentionRow<'_>]) {
         let [_, keys, size, width] = self.sizes;
         let most = shape::of(cpu).most;
         let across = 2 * shape::of(cpu).lanes;
         let across = width.next_multiple_of(across);
         let mut room = Room {
-            keys: Packed::zeros(size * KEYS_PER_BLOCK),
-            values: Packed::zeros(KEYS_PER_BLOCK * across),
+            keys: AlignedNumbers::zeros(size * KEYS_PER_BLOCK),
+            values: AlignedNumbers::zeros(KEYS_PER_BLOCK * across),
             scores: vec![0.0; most * KEYS_PER_BLOCK],
-            sums: Packed::zeros(most * across),
+            sums: AlignedNumbers::zeros(most * across),
         };
         for rows in rows.chunk_by_mut(|a, b| a.head == b.head) {
             for row in &mut *rows {
@@ -190,7 +190,13 @@ impl Attention<'_> {
     }
 
     /// Computes one query with a block of keys.
-    fn one(&self, cpu: Cpu, row: &mut Row<'_>, [first, count]: [usize; 2], scores: &mut [f32]) {
+    fn one(
+        &self,
+        cpu: Cpu,
+        row: &mut AttentionRow<'_>,
+        [first, count]: [usize; 2],
+        scores: &mut [f32],
+    ) {
         let [_, _, size, width] = self.sizes;
         let count = self.seen_of(row, [first, count]);
         let scores = &mut scores[..count];
@@ -214,7 +220,7 @@ impl Attention<'_> {
     fn several(
         &self,
         cpu: Cpu,
-        rows: &mut [Row<'_>],
+        rows: &mut [AttentionRow<'_>],
         block: [usize; 2],
         across: usize,
         room: &mut Room,
@@ -261,7 +267,7 @@ impl Attention<'_> {
     }
 
     /// Returns the number of keys in a block that a query sees.
-    fn seen_of(&self, row: &Row<'_>, [first, count]: [usize; 2]) -> usize {
+    fn seen_of(&self, row: &AttentionRow<'_>, [first, count]: [usize; 2]) -> usize {
         let seen = self
             .first_visible
             .map(|seen| (seen + row.query).saturating_sub(first));
@@ -273,7 +279,7 @@ impl Attention<'_> {
     fn softmax_weights(
         &self,
         cpu: Cpu,
-        row: &mut Row<'_>,
+        row: &mut AttentionRow<'_>,
         first: usize,
         scores: &mut [f32],
     ) -> f32 {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::depthwise::Depthwise;
-use super::gather::{Source, Taps};
-use super::packed::{Panel, Panels};
+use super::depthwise::FloatDepthwise;
+use super::gather::{GatherSource, WindowTaps};
+use super::packed::{FloatPanel, FloatPanels};
 use super::{Activation, Channels, check_count, shape, single, tile};
 use crate::window::{Window, WindowPositions};
 use crate::{Cpu, Split};
@@ -16,7 +16,7 @@ const TILES_PER_BLOCK: usize = 10;
 const MAX_TAPS_FOR_ALL_TILES: usize = 100;
 
 /// A convolution with weights packed for its instruction set.
-pub struct Convolution {
+pub struct FloatConvolution {
     cpu: Cpu,
     window: Window,
     channels: Channels,
@@ -24,25 +24,25 @@ pub struct Convolution {
     range: [f32; 2],
     /// Activation applied afterwards.
     rest: Activation,
-    kernel: Kernel,
+    kernel: ConvolutionKernel,
 }
 
 /// The kernel that computes a convolution.
-enum Kernel {
+enum ConvolutionKernel {
     /// A matrix product for each group.
-    Product(Taps, Panels),
+    Product(WindowTaps, FloatPanels),
     /// Each channel separately.
-    Depthwise(Depthwise),
+    Depthwise(FloatDepthwise),
 }
 
 /// One run of a product.
-struct Run<'a> {
-    taps: &'a Taps,
-    source: Source<'a>,
+struct ProductRun<'a> {
+    taps: &'a WindowTaps,
+    source: GatherSource<'a>,
     added: Option<&'a [f32]>,
 }
 
-impl Convolution {
+impl FloatConvolution {
     /// Creates a convolution from `weights` `[out][kh][kw][in / groups]` and `bias` `[out]`.
     ///
     /// Fails if they do not match the channels and the window.
@@ -64,11 +64,17 @@ impl Convolution {
         }
         let (range, rest) = activation.parts();
         let kernel = if let Some(cpu) = depthwise_with(cpu, channels) {
-            Kernel::Depthwise(Depthwise::new(cpu, window, channels.input, weights, bias))
+            ConvolutionKernel::Depthwise(FloatDepthwise::new(
+                cpu,
+                window,
+                channels.input,
+                weights,
+                bias,
+            ))
         } else {
             let depth = window.taps() * channels.inner();
-            let panels = Panels::new(shape::of(cpu), channels.groups, weights, depth, bias);
-            Kernel::Product(Taps::new(window, channels), panels)
+            let panels = FloatPanels::new(shape::of(cpu), channels.groups, weights, depth, bias);
+            ConvolutionKernel::Product(WindowTaps::new(window, channels), panels)
         };
         Ok(Self {
             cpu,
@@ -102,7 +108,7 @@ impl Convolution {
             check_count("elements to add", added.len(), output.len())?;
         }
         match &self.kernel {
-            Kernel::Depthwise(depthwise) => {
+            ConvolutionKernel::Depthwise(depthwise) => {
                 let row = placed.output[1] * outputs;
                 // A multiplication here takes about twice as long as in a matrix product.
                 let cost = row * self.window.taps() * 2;
@@ -111,10 +117,10 @@ impl Convolution {
                     super::activate(self.cpu, self.rest, rows);
                 });
             }
-            Kernel::Product(taps, panels) => {
+            ConvolutionKernel::Product(taps, panels) => {
                 let width = panels.width();
-                let source = Source::new(taps, placed, input);
-                let run = Run {
+                let source = GatherSource::new(taps, placed, input);
+                let run = ProductRun {
                     taps,
                     source,
                     added,
@@ -146,13 +152,13 @@ impl Convolution {
     /// Returns the memory used, in bytes.
     pub fn bytes(&self) -> usize {
         match &self.kernel {
-            Kernel::Product(_, panels) => panels.bytes(),
-            Kernel::Depthwise(depthwise) => depthwise.bytes(),
+            ConvolutionKernel::Product(_, panels) => panels.bytes(),
+            ConvolutionKernel::Depthwise(depthwise) => depthwise.bytes(),
         }
     }
 
     /// Computes the output pixels starting at `first`.
-    fn pixels(&self, run: &Run<'_>, panels: &Panels, first: usize, output: &mut [f32]) {
+    fn pixels(&self, run: &ProductRun<'_>, panels: &FloatPanels, first: usize, output: &mut [f32]) {
         let Channels {
             output: outputs,
             groups,
@@ -177,10 +183,10 @@ impl Convolution {
     /// `from` of the first pixel.
     fn block<'a>(
         &self,
-        run: &Run<'_>,
+        run: &ProductRun<'_>,
         group: usize,
         [first, pixels]: [usize; 2],
-        panels: impl Iterator<Item = Panel<'a>>,
+        panels: impl Iterator<Item = FloatPanel<'a>>,
         from: usize,
         output: &mut [f32],
     ) {
@@ -216,7 +222,7 @@ impl Convolution {
     }
 }
 
-impl fmt::Debug for Convolution {
+impl fmt::Debug for FloatConvolution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             window, channels, ..

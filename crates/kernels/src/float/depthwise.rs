@@ -1,24 +1,24 @@
 //! Depthwise float32 convolutions.
 
-use super::packed::Packed;
+use super::packed::AlignedNumbers;
 use crate::Cpu;
 use crate::simd::enter;
 use crate::window::{Window, WindowPositions};
 
 /// A convolution in which each output channel reads one input channel. It has at least as many
 /// channels as a register has lanes.
-pub(super) struct Depthwise {
+pub(super) struct FloatDepthwise {
     cpu: Cpu,
     window: Window,
     channels: usize,
     /// The bias of each channel, then the weights of each channel for every tap.
-    packed: Packed,
+    packed: AlignedNumbers,
     /// One zero for each channel.
     zeros: Vec<f32>,
 }
 
 /// A row of the output, with its inputs.
-pub(super) struct Row<'a> {
+pub(super) struct DepthwiseRow<'a> {
     window: Window,
     channels: usize,
     bias: &'a [f32],
@@ -33,7 +33,7 @@ pub(super) struct Row<'a> {
     range: [f32; 2],
 }
 
-impl Depthwise {
+impl FloatDepthwise {
     /// Packs weights `[channel][tap]`, whose number was checked.
     pub(super) fn new(
         cpu: Cpu,
@@ -43,7 +43,7 @@ impl Depthwise {
         bias: Option<&[f32]>,
     ) -> Self {
         let taps = window.taps();
-        let mut packed = Packed::zeros((taps + 1) * channels);
+        let mut packed = AlignedNumbers::zeros((taps + 1) * channels);
         let (first, rest) = packed.values_mut().split_at_mut(channels);
         if let Some(bias) = bias {
             first.copy_from_slice(bias);
@@ -98,7 +98,7 @@ impl Depthwise {
                     above += 1;
                 }
             }
-            let row = Row {
+            let row = DepthwiseRow {
                 window: self.window,
                 channels: self.channels,
                 bias,
@@ -119,7 +119,7 @@ impl Depthwise {
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> DepthwiseRow<'a> {
     /// Returns the pixel of an image's row at this distance in columns from the first window's
     /// start.
     fn pixel(&self, row: &'a [f32], column: usize) -> &'a [f32] {
@@ -151,14 +151,14 @@ const TOGETHER: usize = 4;
 /// Defines the functions for one instruction set.
 macro_rules! depthwise {
     (#[$set:meta] $registers:ident) => {
-        use super::{Row, TOGETHER};
+        use super::{DepthwiseRow, TOGETHER};
         use crate::float::registers::$registers::{
             LANES, Register, add, clamp, fused, load, splat, store,
         };
 
         /// Computes a row of the output.
         #[$set]
-        pub(super) fn line_of(row: &Row<'_>, output: &mut [f32]) {
+        pub(super) fn line_of(row: &DepthwiseRow<'_>, output: &mut [f32]) {
             let pixels = output.len() / row.channels;
             if pixels < TOGETHER {
                 for first in 0..pixels {
@@ -184,7 +184,7 @@ macro_rules! depthwise {
 
         /// Computes pixels of any window.
         #[$set]
-        fn any<const PIXELS: usize>(row: &Row<'_>, first: usize, output: &mut [f32]) {
+        fn any<const PIXELS: usize>(row: &DepthwiseRow<'_>, first: usize, output: &mut [f32]) {
             let [_, kernel] = row.window.kernel;
             let mut inputs: Vec<[&[f32]; PIXELS]> = Vec::with_capacity(kernel * row.rows.len());
             for line in row.rows {
@@ -214,7 +214,7 @@ macro_rules! depthwise {
         /// Computes pixels of a window whose columns are held in registers.
         #[$set]
         fn window<const KERNEL: usize, const STRIDE: usize, const COLUMNS: usize>(
-            row: &Row<'_>,
+            row: &DepthwiseRow<'_>,
             first: usize,
             output: &mut [f32],
         ) {
@@ -245,7 +245,7 @@ macro_rules! depthwise {
         /// Adds, clamps and writes one register for each pixel.
         #[$set]
         fn finish<const PIXELS: usize>(
-            row: &Row<'_>,
+            row: &DepthwiseRow<'_>,
             first: usize,
             channel: usize,
             sums: &mut [Register; PIXELS],
@@ -307,5 +307,5 @@ mod plain {
 
 enter! {
     /// Computes a row of the output.
-    fn line_of(row: &Row<'_>, output: &mut [f32]);
+    fn line_of(row: &DepthwiseRow<'_>, output: &mut [f32]);
 }

@@ -8,7 +8,7 @@ const MERGE_BELOW_CHANNELS: usize = 16;
 
 /// How the taps of a convolution's windows are read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taps {
+pub(super) struct WindowTaps {
     window: Window,
     /// Number of channels of an image.
     channels: usize,
@@ -19,16 +19,16 @@ pub(super) struct Taps {
 }
 
 /// An input, with zeros for its padding.
-pub(super) struct Source<'a> {
+pub(super) struct GatherSource<'a> {
     placed: &'a WindowPositions,
     input: &'a [f32],
     /// As many zeros as a tap has elements.
     zeros: Vec<f32>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> GatherSource<'a> {
     /// Prepares an input, whose length was checked.
-    pub(super) fn new(taps: &Taps, placed: &'a WindowPositions, input: &'a [f32]) -> Self {
+    pub(super) fn new(taps: &WindowTaps, placed: &'a WindowPositions, input: &'a [f32]) -> Self {
         let zeros = vec![0.0; taps.run];
         Self {
             placed,
@@ -38,7 +38,7 @@ impl<'a> Source<'a> {
     }
 }
 
-impl Taps {
+impl WindowTaps {
     /// Returns the taps of a convolution.
     pub(super) fn new(window: Window, channels: Channels) -> Self {
         let rows = channels.groups == 1
@@ -75,7 +75,7 @@ impl Taps {
     /// across the border are assembled in `scratch`.
     pub(super) fn gather<'a>(
         &self,
-        source: &'a Source<'_>,
+        source: &'a GatherSource<'_>,
         [first, pixels, most]: [usize; 3],
         channel: usize,
         scratch: &'a mut Vec<f32>,
@@ -186,7 +186,7 @@ impl Taps {
     /// Assembles the window rows of adjacent pixels that are partly outside of the image.
     fn put_together(
         &self,
-        source: &Source<'_>,
+        source: &GatherSource<'_>,
         [image, y, x]: [usize; 3],
         pixels: usize,
         scratch: &mut Vec<f32>,

@@ -1,6 +1,6 @@
 //! Convolutions, products, attention and normalisation in float32.
 //!
-//! [`Convolution`] and [`Product`] choose their kernel when they are created. Kernels are written
+//! [`FloatConvolution`] and [`FloatProduct`] choose their kernel when they are created. Kernels are written
 //! once, as macros over the operations of [`registers`], and compiled for each instruction set.
 
 mod activate;
@@ -23,11 +23,11 @@ mod tests;
 mod tile;
 
 pub use attention::{Attention, HeadRows};
-pub use convolution::Convolution;
+pub use convolution::FloatConvolution;
 pub use normal::{Moments, normalise_rows};
-pub use product::Product;
+pub use product::FloatProduct;
 pub use scale::scale_rows;
-pub use steps::{BinaryOperation, InPlace, Operand, Step, StepChain};
+pub use steps::{BinaryOperation, ChainStep, InPlace, StepChain, StepOperand};
 pub use sum::sum_of_rows;
 
 pub use crate::window::Channels;

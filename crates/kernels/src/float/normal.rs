@@ -25,7 +25,7 @@ pub struct Moments {
 }
 
 /// A row and its output.
-struct Row<'a> {
+struct NormalRow<'a> {
     input: &'a [f32],
     output: &'a mut [f32],
     moments: &'a mut Moments,
@@ -51,12 +51,14 @@ pub fn normalise_rows(
         return Ok(());
     }
     let rows = input.chunks_exact(row).zip(output.chunks_exact_mut(row));
-    let rows = rows.zip(moments).map(|((input, output), moments)| Row {
-        input,
-        output,
-        moments,
-    });
-    let mut rows: Vec<Row<'_>> = rows.collect();
+    let rows = rows
+        .zip(moments)
+        .map(|((input, output), moments)| NormalRow {
+            input,
+            output,
+            moments,
+        });
+    let mut rows: Vec<NormalRow<'_>> = rows.collect();
     split.rows(&mut rows, 1, row * COST, |_, rows| {
         for row in rows {
             normalise(cpu, eps, row.input, row.output, row.moments);

@@ -6,12 +6,12 @@ use super::shape::TileShape;
 const LINE: usize = 64;
 
 /// Numbers aligned to the start of a cache line.
-pub(super) struct Packed {
+pub(super) struct AlignedNumbers {
     values: Vec<f32>,
     start: usize,
 }
 
-impl Packed {
+impl AlignedNumbers {
     /// Allocates zeros.
     pub(super) fn zeros(length: usize) -> Self {
         let values = vec![0.0; length + LINE / size_of::<f32>()];
@@ -45,8 +45,8 @@ impl Packed {
 /// The last panel of a group may be one register wide, or half of one. A panel has the biases of
 /// its channels, followed by their weights for each input. Channels that fill up the last register
 /// are zeros.
-pub(super) struct Panels {
-    packed: Packed,
+pub(super) struct FloatPanels {
+    packed: AlignedNumbers,
     shape: TileShape,
     /// Number of inputs of each output.
     pub(super) depth: usize,
@@ -58,7 +58,7 @@ pub(super) struct Panels {
 
 /// A panel.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Panel<'a> {
+pub(super) struct FloatPanel<'a> {
     /// Biases and weights.
     pub(super) values: &'a [f32],
     /// Number of its first output channel, among all.
@@ -69,7 +69,7 @@ pub(super) struct Panel<'a> {
     pub(super) wide: usize,
 }
 
-impl Panels {
+impl FloatPanels {
     /// Packs weights `[out][depth]`.
     pub(super) fn new(
         shape: TileShape,
@@ -82,7 +82,7 @@ impl Panels {
         let outer = outputs / groups;
         let columns: usize = shape.panels(0, outer).map(|[_, wide]| wide).sum();
         let group = columns * (depth + 1);
-        let mut packed = Packed::zeros(groups * group);
+        let mut packed = AlignedNumbers::zeros(groups * group);
         let channels = weights.chunks_exact(depth).enumerate();
         let rest = packed.values_mut().chunks_exact_mut(group.max(1));
         for (number, values) in rest.enumerate() {
@@ -117,13 +117,13 @@ impl Panels {
         group: usize,
         from: usize,
         to: usize,
-    ) -> impl Iterator<Item = Panel<'_>> {
+    ) -> impl Iterator<Item = FloatPanel<'_>> {
         let values = &self.packed.values()[group * self.group..][..self.group];
         let of_channel = self.depth + 1;
         self.shape
             .panels(from, self.outer)
             .take_while(move |[start, _]| *start < to)
-            .map(move |[start, wide]| Panel {
+            .map(move |[start, wide]| FloatPanel {
                 values: &values[start * of_channel..][..wide * of_channel],
                 column: group * self.outer + start,
                 columns: (self.outer - start).min(wide),

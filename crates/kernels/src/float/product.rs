@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use super::{Activation, Channels, Convolution};
+use super::{Activation, Channels, FloatConvolution};
 use crate::window::{Window, WindowPositions};
 use crate::{Cpu, Split};
 
 /// A fully connected layer, implemented as a convolution of one-pixel images.
-pub struct Product {
-    convolution: Convolution,
+pub struct FloatProduct {
+    convolution: FloatConvolution,
 }
 
-impl Product {
+impl FloatProduct {
     /// Creates a product from `weights` `[out][in]` and `bias` `[out]`. Fails if they do not match
     /// the sizes.
     pub fn new(
@@ -28,7 +28,7 @@ impl Product {
             groups: 1,
         };
         let convolution =
-            Convolution::new(cpu, Window::PIXEL, channels, weights, bias, activation)?;
+            FloatConvolution::new(cpu, Window::PIXEL, channels, weights, bias, activation)?;
         Ok(Self { convolution })
     }
 
@@ -59,7 +59,7 @@ impl Product {
     }
 }
 
-impl fmt::Debug for Product {
+impl fmt::Debug for FloatProduct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Product of {:?}", self.convolution)
     }

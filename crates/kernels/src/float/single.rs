@@ -1,6 +1,6 @@
 //! Products of one pixel with several panels of output channels at a time.
 
-use super::packed::Panel;
+use super::packed::FloatPanel;
 use super::tile::Strip;
 use crate::simd::enter;
 
@@ -11,14 +11,14 @@ const TOGETHER: usize = 4;
 macro_rules! single {
     (#[$set:meta] $registers:ident) => {
         use super::{Strip, TOGETHER};
-        use crate::float::packed::Panel;
+        use crate::float::packed::FloatPanel;
         use crate::float::registers::$registers::{LANES, add, clamp, fused, load, splat, store};
 
         /// Multiplies one pixel by whole panels, several at a time.
         #[$set]
         pub(super) fn single(
             strip: &Strip<'_>,
-            panels: &[Panel<'_>],
+            panels: &[FloatPanel<'_>],
             added: Option<&[f32]>,
             output: &mut [f32],
         ) {
@@ -35,7 +35,7 @@ macro_rules! single {
         #[$set]
         fn beside<const PANELS: usize>(
             strip: &Strip<'_>,
-            panels: &[Panel<'_>; PANELS],
+            panels: &[FloatPanel<'_>; PANELS],
             added: Option<&[f32]>,
             output: &mut [f32],
         ) {
@@ -120,5 +120,5 @@ mod plain {
 enter! {
     /// Multiplies one pixel by panels without zero channels. `output` and `added` start at the
     /// strip's column.
-    fn single(strip: &Strip<'_>, panels: &[Panel<'_>], added: Option<&[f32]>, output: &mut [f32]);
+    fn single(strip: &Strip<'_>, panels: &[FloatPanel<'_>], added: Option<&[f32]>, output: &mut [f32]);
 }

@@ -23,11 +23,11 @@ const PAIR_COST: usize = 8;
 
 thread_local! {
     /// Scratch memory for pieces, reused between runs.
-    static SCRATCH: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<Vec<StepPiece>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The elements of a step in a piece.
-type Piece = Vec<f32>;
+type StepPiece = Vec<f32>;
 
 /// A function that is applied in place.
 pub type InPlace = fn(&mut [f32]) -> Result<(), String>;
@@ -47,7 +47,7 @@ pub enum BinaryOperation {
 
 /// The source of a step's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operand {
+pub enum StepOperand {
     /// An input.
     Input(usize),
     /// The result of an earlier step.
@@ -56,15 +56,15 @@ pub enum Operand {
 
 /// A step of the chain.
 #[derive(Debug, Clone, Copy)]
-pub enum Step {
+pub enum ChainStep {
     /// Combines two numbers.
-    Pair(BinaryOperation, [Operand; 2]),
+    Pair(BinaryOperation, [StepOperand; 2]),
     /// Applies a function.
-    Function(InPlace, Operand),
+    Function(InPlace, StepOperand),
 }
 
-impl Step {
-    fn operands(&self) -> &[Operand] {
+impl ChainStep {
+    fn operands(&self) -> &[StepOperand] {
         match self {
             Self::Pair(_, operands) => operands,
             Self::Function(_, operand) => std::slice::from_ref(operand),
@@ -93,7 +93,7 @@ pub struct StepChain {
 /// A step with its assigned scratch piece.
 #[derive(Debug)]
 struct ScheduledStep {
-    step: Step,
+    step: ChainStep,
     /// The piece that it writes.
     piece: usize,
     /// Index of the output, if the step is one.
@@ -109,7 +109,12 @@ struct OutputPart<'a> {
 impl StepChain {
     /// Creates steps with this number of inputs. Fails unless each step uses earlier results, and
     /// outputs are steps.
-    pub fn new(cpu: Cpu, inputs: usize, steps: &[Step], outputs: &[usize]) -> Result<Self, String> {
+    pub fn new(
+        cpu: Cpu,
+        inputs: usize,
+        steps: &[ChainStep],
+        outputs: &[usize],
+    ) -> Result<Self, String> {
         if let Some(output) = outputs.iter().find(|output| **output >= steps.len()) {
             return Err(format!(
                 "output {output} is out of range: there are {} steps",
@@ -121,8 +126,8 @@ impl StepChain {
         for (at, step) in steps.iter().enumerate() {
             for operand in step.operands() {
                 match *operand {
-                    Operand::Input(input) if input < inputs => {}
-                    Operand::Step(before) if before < at => last[before] = at,
+                    StepOperand::Input(input) if input < inputs => {}
+                    StepOperand::Step(before) if before < at => last[before] = at,
                     other => return Err(format!("step {at} uses {other:?}, which does not exist")),
                 }
             }
@@ -219,18 +224,18 @@ impl StepChain {
             } in &self.placed
             {
                 let mut to = mem::take(&mut room[*piece]);
-                let from = |operand: &Operand| match *operand {
-                    Operand::Step(step) => &room[self.placed[step].piece][..count],
-                    Operand::Input(input) if inputs[input].len() == 1 => {
+                let from = |operand: &StepOperand| match *operand {
+                    StepOperand::Step(step) => &room[self.placed[step].piece][..count],
+                    StepOperand::Input(input) if inputs[input].len() == 1 => {
                         &room[self.pieces + input][..count]
                     }
-                    Operand::Input(input) => &inputs[input][start..start + count],
+                    StepOperand::Input(input) => &inputs[input][start..start + count],
                 };
                 match step {
-                    Step::Pair(operation, [a, b]) => {
+                    ChainStep::Pair(operation, [a, b]) => {
                         pair(self.cpu, *operation, from(a), from(b), &mut to[..count]);
                     }
-                    Step::Function(function, operand) => {
+                    ChainStep::Function(function, operand) => {
                         to[..count].copy_from_slice(from(operand));
                         function(&mut to[..count])?;
                     }
@@ -263,7 +268,7 @@ compiled! {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{BinaryOperation, Operand, PART_ELEMENTS, Step, StepChain};
+    use super::{BinaryOperation, ChainStep, PART_ELEMENTS, StepChain, StepOperand};
     use crate::{Cpu, Split};
 
     const OPERATIONS: [BinaryOperation; 4] = [
@@ -274,23 +279,23 @@ mod tests {
     ];
 
     /// Computes one position after the other.
-    fn plainly(steps: &[Step], inputs: &[Vec<f32>], place: usize) -> Vec<f32> {
+    fn plainly(steps: &[ChainStep], inputs: &[Vec<f32>], place: usize) -> Vec<f32> {
         let mut given: Vec<f32> = Vec::new();
         for step in steps {
-            let of = |operand: &Operand| match *operand {
-                Operand::Step(step) => given[step],
-                Operand::Input(input) => inputs[input][place.min(inputs[input].len() - 1)],
+            let of = |operand: &StepOperand| match *operand {
+                StepOperand::Step(step) => given[step],
+                StepOperand::Input(input) => inputs[input][place.min(inputs[input].len() - 1)],
             };
             let number = match step {
-                Step::Function(function, operand) => {
+                ChainStep::Function(function, operand) => {
                     let mut one = [of(operand)];
                     function(&mut one).expect("it does not fail");
                     one[0]
                 }
-                Step::Pair(BinaryOperation::Add, [a, b]) => of(a) + of(b),
-                Step::Pair(BinaryOperation::Subtract, [a, b]) => of(a) - of(b),
-                Step::Pair(BinaryOperation::Multiply, [a, b]) => of(a) * of(b),
-                Step::Pair(BinaryOperation::Divide, [a, b]) => of(a) / of(b),
+                ChainStep::Pair(BinaryOperation::Add, [a, b]) => of(a) + of(b),
+                ChainStep::Pair(BinaryOperation::Subtract, [a, b]) => of(a) - of(b),
+                ChainStep::Pair(BinaryOperation::Multiply, [a, b]) => of(a) * of(b),
+                ChainStep::Pair(BinaryOperation::Divide, [a, b]) => of(a) / of(b),
             };
             given.push(number);
         }
@@ -318,14 +323,14 @@ mod tests {
         ) {
             let inputs = ones.len();
             let operand = |drawn: u16, at: usize| match usize::from(drawn) % (inputs + at) {
-                input if input < inputs => Operand::Input(input),
-                step => Operand::Step(step - inputs),
+                input if input < inputs => StepOperand::Input(input),
+                step => StepOperand::Step(step - inputs),
             };
             let steps = drawn.iter().enumerate().map(|(at, (kind, a, b))| {
                 let [a, b] = [*a, *b].map(|drawn| operand(drawn, at));
-                OPERATIONS.get(*kind).map_or(Step::Function(negated, a), |of| Step::Pair(*of, [a, b]))
+                OPERATIONS.get(*kind).map_or(ChainStep::Function(negated, a), |of| ChainStep::Pair(*of, [a, b]))
             });
-            let steps: Vec<Step> = steps.collect();
+            let steps: Vec<ChainStep> = steps.collect();
             let outputs: Vec<usize> = (0..steps.len()).rev().step_by(3).collect();
             let number = |at: usize| f32::from(u8::try_from(at * 7 % 251).unwrap_or(0)) + 0.5;
             let given = ones.iter().enumerate().map(|(input, one)| {
@@ -360,8 +365,8 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused() {
         let cpu = Cpu::chosen();
-        let sum = |a, b| Step::Pair(BinaryOperation::Add, [a, b]);
-        let (input, step) = (Operand::Input(0), Operand::Step(0));
+        let sum = |a, b| ChainStep::Pair(BinaryOperation::Add, [a, b]);
+        let (input, step) = (StepOperand::Input(0), StepOperand::Step(0));
         assert!(StepChain::new(cpu, 0, &[sum(input, input)], &[0]).is_err());
         assert!(StepChain::new(cpu, 1, &[sum(input, step)], &[0]).is_err());
         assert!(StepChain::new(cpu, 1, &[sum(input, input)], &[1]).is_err());
@@ -378,7 +383,7 @@ mod tests {
     #[test]
     fn a_failure_is_told() {
         let fail = |_: &mut [f32]| Err("as it should".to_owned());
-        let steps = [Step::Function(fail, Operand::Input(0))];
+        let steps = [ChainStep::Function(fail, StepOperand::Input(0))];
         let steps = StepChain::new(Cpu::chosen(), 1, &steps, &[0]).expect("steps");
         let told = steps.run(2, &[&[1.0]], &mut [&mut [0.0; 2]], Split::ONE);
         assert_eq!(told, Err("as it should".to_owned()));

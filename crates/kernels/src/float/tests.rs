@@ -5,13 +5,13 @@
 
 use proptest::prelude::*;
 
-use super::{Activation, Channels, Convolution, Product, activate};
+use super::{Activation, Channels, FloatConvolution, FloatProduct, activate};
 use crate::window::{Window, WindowPositions};
 use crate::{Cpu, Split};
 
 /// A convolution with its sizes.
 #[derive(Debug, Clone)]
-struct Case {
+struct ConvolutionCase {
     window: Window,
     channels: Channels,
     placed: WindowPositions,
@@ -63,7 +63,7 @@ fn agrees(found: f32, wanted: f64, magnitude: f64) -> bool {
     (f64::from(found) - wanted).abs() <= 1e-5 * (magnitude + 1.0)
 }
 
-impl Case {
+impl ConvolutionCase {
     /// Returns the number of elements of the input and the output.
     fn lengths(&self) -> [usize; 2] {
         let WindowPositions {
@@ -164,7 +164,7 @@ impl Case {
             .unwrap();
         for cpu in Cpu::all() {
             let bias = self.bias.then_some(&bias[..]);
-            let made = Convolution::new(
+            let made = FloatConvolution::new(
                 cpu,
                 self.window,
                 self.channels,
@@ -242,7 +242,7 @@ fn channels() -> impl Strategy<Value = Channels> {
 }
 
 /// Returns any case.
-fn cases() -> impl Strategy<Value = Case> {
+fn cases() -> impl Strategy<Value = ConvolutionCase> {
     let pair = |range: std::ops::Range<usize>| prop::array::uniform2(range);
     let window =
         (pair(1..6), pair(1..4), pair(1..3)).prop_map(|(kernel, stride, dilation)| Window {
@@ -281,7 +281,7 @@ fn cases() -> impl Strategy<Value = Case> {
         any::<u32>(),
     )
         .prop_map(
-            |(window, channels, placed, activation, [added, bias], odd, seed)| Case {
+            |(window, channels, placed, activation, [added, bias], odd, seed)| ConvolutionCase {
                 window,
                 channels,
                 placed,
@@ -309,7 +309,7 @@ proptest! {
         added: bool,
         seed: u32,
     ) {
-        let case = Case {
+        let case = ConvolutionCase {
             window: Window::PIXEL,
             channels: Channels { input: inputs, output: outputs, groups: 1 },
             placed: WindowPositions { batch: rows, input: [1, 1], output: [1, 1], before: [0, 0] },
@@ -322,7 +322,7 @@ proptest! {
         case.check();
         let [input, weights, bias, added] = case.arrays();
         for cpu in Cpu::all() {
-            let product = Product::new(cpu, inputs, outputs, &weights, Some(&bias), activation).unwrap();
+            let product = FloatProduct::new(cpu, inputs, outputs, &weights, Some(&bias), activation).unwrap();
             let mut output = vec![f32::NAN; rows * outputs];
             let added = case.added.then_some(&added[..]);
             product.run(rows, &input, added, &mut output, Split::ONE).unwrap();
@@ -349,7 +349,7 @@ proptest! {
 
 #[test]
 fn large_work_is_divided_and_gives_the_same() {
-    let pixel = |input, output, side| Case {
+    let pixel = |input, output, side| ConvolutionCase {
         window: Window::PIXEL,
         channels: Channels {
             input,
@@ -371,7 +371,7 @@ fn large_work_is_divided_and_gives_the_same() {
     pixel(100, 131, 13).check();
     // A single row is divided by its columns.
     pixel(700, 1_003, 1).check();
-    let depthwise = Case {
+    let depthwise = ConvolutionCase {
         window: Window {
             kernel: [3, 3],
             stride: [1, 1],
@@ -408,7 +408,7 @@ fn weights_that_do_not_fit_are_an_error() {
     let (window, channels) = SMALL;
     let error = |window, channels, weights: usize, bias: Option<&[f32]>| {
         let weights = vec![0.0; weights];
-        Convolution::new(
+        FloatConvolution::new(
             Cpu::best(),
             window,
             channels,
@@ -440,7 +440,7 @@ fn weights_that_do_not_fit_are_an_error() {
 #[test]
 fn images_that_do_not_fit_are_an_error() {
     let (window, channels) = SMALL;
-    let made = Convolution::new(
+    let made = FloatConvolution::new(
         Cpu::best(),
         window,
         channels,

@@ -1,7 +1,7 @@
 //! The innermost part of a product: a few pixels by one panel of output channels, held in
 //! registers.
 
-use super::packed::Panel;
+use super::packed::FloatPanel;
 use crate::simd::enter;
 
 /// Pixels that are computed together, in tiles.
@@ -30,13 +30,13 @@ pub(super) fn tiles(pixels: usize, most: usize) -> impl Iterator<Item = usize> {
 /// hold.
 macro_rules! tile {
     (#[$set:meta] $registers:ident, $most:literal: $($rows:literal)*) => {
-        use crate::float::packed::Panel;
+        use crate::float::packed::FloatPanel;
         use crate::float::registers::$registers::{LANES, clamp, fused, lane, load, splat, store};
         use crate::float::tile::Strip;
 
         /// Computes all tiles of a strip for one panel.
         #[$set]
-        pub(super) fn strip(strip: &Strip<'_>, panel: Panel<'_>, added: Option<&[f32]>, output: &mut [f32]) {
+        pub(super) fn strip(strip: &Strip<'_>, panel: FloatPanel<'_>, added: Option<&[f32]>, output: &mut [f32]) {
             let two = panel.wide > LANES;
             let (mut taps, mut first) = (strip.taps, 0);
             for rows in crate::float::tile::tiles(strip.pixels, $most) {
@@ -60,7 +60,7 @@ macro_rules! tile {
         fn tile<const ROWS: usize, const WIDE: usize>(
             strip: &Strip<'_>,
             taps: &[&[f32]],
-            panel: Panel<'_>,
+            panel: FloatPanel<'_>,
             added: Option<&[f32]>,
             output: &mut [f32],
         ) {
@@ -159,7 +159,7 @@ mod avx2 {
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use super::Strip;
-    use crate::float::packed::Panel;
+    use crate::float::packed::FloatPanel;
     use crate::float::registers::avx512::LANES;
 
     mod whole {
@@ -175,7 +175,7 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn strip(
         strip: &Strip<'_>,
-        panel: Panel<'_>,
+        panel: FloatPanel<'_>,
         added: Option<&[f32]>,
         output: &mut [f32],
     ) {
@@ -199,5 +199,5 @@ mod plain {
 enter! {
     /// Computes all tiles of a strip for one panel. `added` is added before clamping. `output` and
     /// `added` start at the strip's first pixel.
-    fn strip(strip: &Strip<'_>, panel: Panel<'_>, added: Option<&[f32]>, output: &mut [f32]);
+    fn strip(strip: &Strip<'_>, panel: FloatPanel<'_>, added: Option<&[f32]>, output: &mut [f32]);
 }

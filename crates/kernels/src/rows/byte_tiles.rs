@@ -10,10 +10,10 @@ macro_rules! byte_tiles {
         /// Multiplies `M` quantised rows by `N` registers of weights.
         $(#[$attribute])*
         fn byte_tile<const FOUR: bool, const M: usize, const N: usize>(
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             rows: &Quantized,
             [panel, row, register]: [usize; 3],
-            output: &mut [Lanes<f32>; M],
+            output: &mut [PanelLanes<f32>; M],
         ) {
             let (groups, octets) = (work.sizes.groups(), work.sizes.octets());
             let offset = offset(work.bits);
@@ -93,7 +93,7 @@ macro_rules! byte_tiles {
         /// Adds the products of a group's inputs and weights.
         $(#[$attribute])*
         fn products<const FOUR: bool, const M: usize, const N: usize>(
-            steps: &[Step],
+            steps: &[PanelStep],
             register: usize,
             inputs: [&[[i32; 2]]; M],
             mut sums: [[Ints; N]; M],

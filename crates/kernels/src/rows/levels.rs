@@ -8,43 +8,43 @@ use super::super::cpu::Level;
 use super::super::simd;
 #[cfg(target_arch = "aarch64")]
 use super::neon;
-use super::panels::Lanes;
-use super::work::Work;
+use super::panels::PanelLanes;
+use super::work::RowWork;
 
 /// Computes panels starting at `first`. The output is ordered by panels, then rows.
-pub(super) fn panels(cpu: Cpu, work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
+pub(super) fn panels(cpu: Cpu, work: &RowWork<'_>, first: usize, output: &mut [PanelLanes<f32>]) {
     match cpu.level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512Vnni => simd::inside!(
             "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni",
             avx512_vnni::panels,
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             first: usize,
-            output: &mut [Lanes<f32>]
+            output: &mut [PanelLanes<f32>]
         ),
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => simd::inside!(
             "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl",
             avx512::panels,
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             first: usize,
-            output: &mut [Lanes<f32>]
+            output: &mut [PanelLanes<f32>]
         ),
         #[cfg(target_arch = "x86_64")]
         Level::Avx2Vnni => simd::inside!(
             "avx2,fma,avxvnni",
             avx2_vnni::panels,
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             first: usize,
-            output: &mut [Lanes<f32>]
+            output: &mut [PanelLanes<f32>]
         ),
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => simd::inside!(
             "avx2,fma",
             avx2::panels,
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             first: usize,
-            output: &mut [Lanes<f32>]
+            output: &mut [PanelLanes<f32>]
         ),
         #[cfg(target_arch = "aarch64")]
         Level::NeonDot => simd::inside!(
@@ -93,13 +93,13 @@ macro_rules! registers {
 
         #[inline]
         $(#[$attribute])*
-        fn weights(step: &Step, at: usize) -> Ints {
+        fn weights(step: &PanelStep, at: usize) -> Ints {
             $load_bytes(&step.0.as_chunks::<$bytes>().0[at])
         }
 
         #[inline]
         $(#[$attribute])*
-        fn read_ints(lanes: &Lanes<i32>, at: usize) -> Ints {
+        fn read_ints(lanes: &PanelLanes<i32>, at: usize) -> Ints {
             let mut bytes = [0; $bytes];
             let lanes = &lanes.as_chunks::<$lanes>().0[at];
             for (bytes, lane) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(lanes) {
@@ -110,13 +110,13 @@ macro_rules! registers {
 
         #[inline]
         $(#[$attribute])*
-        fn read(lanes: &Lanes<f32>, at: usize) -> Floats {
+        fn read(lanes: &PanelLanes<f32>, at: usize) -> Floats {
             $load(&lanes.as_chunks::<$lanes>().0[at])
         }
 
         #[inline]
         $(#[$attribute])*
-        fn write(lanes: &mut Lanes<f32>, at: usize, x: Floats) {
+        fn write(lanes: &mut PanelLanes<f32>, at: usize, x: Floats) {
             $store(&mut lanes.as_chunks_mut::<$lanes>().0[at], x);
         }
 
@@ -310,20 +310,20 @@ mod plain {
         [x; LANES]
     }
 
-    fn weights(step: &Step, at: usize) -> Ints {
+    fn weights(step: &PanelStep, at: usize) -> Ints {
         let (words, _) = step.0.as_chunks::<4>();
         words.as_chunks::<LANES>().0[at].map(i32::from_le_bytes)
     }
 
-    fn read_ints(lanes: &Lanes<i32>, at: usize) -> Ints {
+    fn read_ints(lanes: &PanelLanes<i32>, at: usize) -> Ints {
         lanes.as_chunks::<LANES>().0[at]
     }
 
-    fn read(lanes: &Lanes<f32>, at: usize) -> Floats {
+    fn read(lanes: &PanelLanes<f32>, at: usize) -> Floats {
         lanes.as_chunks::<LANES>().0[at]
     }
 
-    fn write(lanes: &mut Lanes<f32>, at: usize, x: Floats) {
+    fn write(lanes: &mut PanelLanes<f32>, at: usize, x: Floats) {
         lanes.as_chunks_mut::<LANES>().0[at] = x;
     }
 

@@ -6,16 +6,16 @@
 /// `$alone` the number for a single row.
 macro_rules! loops {
     ($(#[$attribute:meta])* $rows:literal, $registers:literal, $alone:literal) => {
-        use crate::rows::panels::{Bits, Lanes, PANEL, Step};
+        use crate::rows::panels::{Bits, PanelLanes, PANEL, PanelStep};
         use crate::rows::quantize::Quantized;
-        use crate::rows::work::{Inputs, Reals, Work};
+        use crate::rows::work::{Inputs, Reals, RowWork};
 
         /// Number of registers in a panel.
         const REGISTERS: usize = PANEL / LANES;
 
         /// Computes panels starting at `first`.
         $(#[$attribute])*
-        pub(in crate::rows) fn panels(work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
+        pub(in crate::rows) fn panels(work: &RowWork<'_>, first: usize, output: &mut [PanelLanes<f32>]) {
             let rows = work.rows;
             let each = rows.div_ceil(rows.div_ceil($rows).max(1)).max(1);
             for (panel, output) in output.chunks_exact_mut(rows.max(1)).enumerate() {
@@ -31,10 +31,10 @@ macro_rules! loops {
         /// Computes rows of a panel, as many as `output` has.
         $(#[$attribute])*
         fn rows_of<const FOUR: bool>(
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             panel: usize,
             row: usize,
-            output: &mut [Lanes<f32>],
+            output: &mut [PanelLanes<f32>],
         ) {
             if let [output] = output {
                 for register in (0..REGISTERS).step_by($alone) {
@@ -45,15 +45,15 @@ macro_rules! loops {
             }
             for register in (0..REGISTERS).step_by($registers) {
                 let at = [panel, row, register];
-                if let Ok(output) = <&mut [Lanes<f32>; 2]>::try_from(&mut *output) {
+                if let Ok(output) = <&mut [PanelLanes<f32>; 2]>::try_from(&mut *output) {
                     tile::<FOUR, 2, $registers>(work, at, output);
-                } else if let Ok(output) = <&mut [Lanes<f32>; 3]>::try_from(&mut *output) {
+                } else if let Ok(output) = <&mut [PanelLanes<f32>; 3]>::try_from(&mut *output) {
                     tile::<FOUR, 3, $registers>(work, at, output);
-                } else if let Ok(output) = <&mut [Lanes<f32>; 4]>::try_from(&mut *output) {
+                } else if let Ok(output) = <&mut [PanelLanes<f32>; 4]>::try_from(&mut *output) {
                     tile::<FOUR, 4, $registers>(work, at, output);
-                } else if let Ok(output) = <&mut [Lanes<f32>; 5]>::try_from(&mut *output) {
+                } else if let Ok(output) = <&mut [PanelLanes<f32>; 5]>::try_from(&mut *output) {
                     tile::<FOUR, 5, $registers>(work, at, output);
-                } else if let Ok(output) = <&mut [Lanes<f32>; 6]>::try_from(&mut *output) {
+                } else if let Ok(output) = <&mut [PanelLanes<f32>; 6]>::try_from(&mut *output) {
                     tile::<FOUR, 6, $registers>(work, at, output);
                 }
             }
@@ -62,9 +62,9 @@ macro_rules! loops {
         /// Computes `M` rows by `N` registers.
         $(#[$attribute])*
         fn tile<const FOUR: bool, const M: usize, const N: usize>(
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             at: [usize; 3],
-            output: &mut [Lanes<f32>; M],
+            output: &mut [PanelLanes<f32>; M],
         ) {
             match work.inputs {
                 Inputs::Rounded(rows) => byte_tile::<FOUR, M, N>(work, rows, at, output),

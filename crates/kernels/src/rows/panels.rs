@@ -1,7 +1,7 @@
 //! Packs low-bit weights in the order in which kernels read them.
 //!
 //! A panel is 32 outputs; missing outputs have weights of 0. Weights are stored unsigned, with 8 or
-//! 128 added, since dot products of bytes take one unsigned and one signed operand. A [`Step`] has
+//! 128 added, since dot products of bytes take one unsigned and one signed operand. A [`PanelStep`] has
 //! 32 bits of each output. These are either two inputs in a byte (input `i` in the lower half, `i +
 //! 4` in the higher), or one.
 
@@ -9,12 +9,12 @@
 pub(super) const PANEL: usize = 32;
 
 /// One number for each output of a panel.
-pub(super) type Lanes<T> = [T; PANEL];
+pub(super) type PanelLanes<T> = [T; PANEL];
 
 /// The unit of a panel's weights that is read at once.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
-pub(super) struct Step(pub(super) [u8; 4 * PANEL]);
+pub(super) struct PanelStep(pub(super) [u8; 4 * PANEL]);
 
 /// Width of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,21 +98,21 @@ impl MatrixSizes {
 }
 
 /// Packed weights with their scales, sums and biases.
-pub(super) struct Panels {
+pub(super) struct RowPanels {
     /// For each panel and each group of its inputs: one step for every eight 4-bit inputs, or two
     /// for 8-bit inputs.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PanelStep>,
     /// Scales for each panel and group.
-    pub(super) scales: Vec<Lanes<f32>>,
+    pub(super) scales: Vec<PanelLanes<f32>>,
     /// Sums of the weights for each panel, if there is a single group.
-    pub(super) sums: Vec<Lanes<i32>>,
+    pub(super) sums: Vec<PanelLanes<i32>>,
     /// Sums of the weights times their scales for each panel, if there are several groups.
-    pub(super) weighted: Vec<Lanes<f32>>,
+    pub(super) weighted: Vec<PanelLanes<f32>>,
     /// Biases for each panel.
-    pub(super) bias: Vec<Lanes<f32>>,
+    pub(super) bias: Vec<PanelLanes<f32>>,
 }
 
-impl Panels {
+impl RowPanels {
     /// Packs weights; `weight` returns the weight of an output and an input. Sizes must be checked
     /// before.
     #[expect(clippy::cast_precision_loss, reason = "as XNNPACK rounds")]
@@ -126,8 +126,8 @@ impl Panels {
         let groups = sizes.groups();
         let per_group = sizes.octets() * if bits == Bits::Four { 1 } else { 2 };
         let nothing = match bits {
-            Bits::Four => Step([0x88; 4 * PANEL]),
-            Bits::Eight => Step([0x80; 4 * PANEL]),
+            Bits::Four => PanelStep([0x88; 4 * PANEL]),
+            Bits::Eight => PanelStep([0x80; 4 * PANEL]),
         };
         let panels = sizes.panels();
         let whole = if groups == 1 { panels } else { 0 };
@@ -175,7 +175,7 @@ impl Panels {
 }
 
 /// Writes a weight of a group.
-fn write_weight(bits: Bits, steps: &mut [Step], [lane, input]: [usize; 2], weight: i8) {
+fn write_weight(bits: Bits, steps: &mut [PanelStep], [lane, input]: [usize; 2], weight: i8) {
     match bits {
         Bits::Four => {
             let byte = &mut steps[input / 8].0[4 * lane + input % 4];

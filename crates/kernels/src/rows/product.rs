@@ -2,19 +2,19 @@
 
 use super::super::{Cpu, Split};
 use super::levels::panels;
-use super::panels::{Bits, Lanes, MatrixSizes, PANEL, Panels};
+use super::panels::{Bits, MatrixSizes, PANEL, PanelLanes, RowPanels};
 use super::quantize::Quantized;
-use super::work::{Inputs, Reals, Work};
+use super::work::{Inputs, Reals, RowWork};
 
 /// Weights, with the instruction set that they are multiplied with.
-struct Packed {
+struct PackedRows {
     cpu: Cpu,
     bits: Bits,
     sizes: MatrixSizes,
-    panels: Panels,
+    panels: RowPanels,
 }
 
-impl Packed {
+impl PackedRows {
     fn new(
         cpu: Cpu,
         bits: Bits,
@@ -34,7 +34,7 @@ impl Packed {
             cpu,
             bits,
             sizes,
-            panels: Panels::pack(bits, sizes, weight, scales, biases),
+            panels: RowPanels::pack(bits, sizes, weight, scales, biases),
         })
     }
 
@@ -60,14 +60,14 @@ impl Packed {
         if rows == 0 {
             return;
         }
-        let work = Work {
+        let work = RowWork {
             bits: self.bits,
             sizes: self.sizes,
             panels: &self.panels,
             rows,
             inputs,
         };
-        let mut sums: Vec<Lanes<f32>> = vec![[0.0; PANEL]; self.sizes.panels() * rows];
+        let mut sums: Vec<PanelLanes<f32>> = vec![[0.0; PANEL]; self.sizes.panels() * rows];
         let cost = rows * self.sizes.inputs * PANEL;
         split.rows(&mut sums, rows, cost, |first, sums| {
             panels(self.cpu, &work, first, sums);
@@ -92,7 +92,7 @@ impl Packed {
 /// quantisation.
 ///
 /// Shapes: `[rows, inputs] × [outputs, inputs] → [rows, outputs]`, in float32.
-pub struct QuantizedRowProduct(Packed);
+pub struct QuantizedRowProduct(PackedRows);
 
 impl QuantizedRowProduct {
     /// Packs weights; `weight` returns the weight of an output and an input. `scales` are those of
@@ -105,7 +105,7 @@ impl QuantizedRowProduct {
         scales: &[f32],
         biases: Option<&[f32]>,
     ) -> Result<Self, String> {
-        Packed::new(cpu, bits, sizes, weight, scales, biases).map(Self)
+        PackedRows::new(cpu, bits, sizes, weight, scales, biases).map(Self)
     }
 
     /// Computes `rows` rows.
@@ -139,8 +139,8 @@ impl QuantizedRowProduct {
 ///
 /// Shapes: `[rows, inputs] × [outputs, inputs] → [rows, outputs]`, in float32.
 pub struct FloatRowProduct {
-    packed: Packed,
-    zeros: Vec<Lanes<u8>>,
+    packed: PackedRows,
+    zeros: Vec<PanelLanes<u8>>,
 }
 
 impl FloatRowProduct {
@@ -170,7 +170,7 @@ impl FloatRowProduct {
                 Bits::Eight => (weight ^ 0x80).cast_signed(),
             }
         };
-        let packed = Packed::new(cpu, bits, sizes, signed, scales, None)?;
+        let packed = PackedRows::new(cpu, bits, sizes, signed, scales, None)?;
         let mut of_panels = Vec::new();
         if let Some(zeros) = zeros {
             if zeros.len() != scales.len() {

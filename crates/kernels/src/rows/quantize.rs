@@ -130,8 +130,8 @@ impl Quantized {
             .zip(quantized.sums.chunks_exact_mut(groups))
             .zip(&mut quantized.steps);
         let rows = places.zip(input.chunks_exact(inputs));
-        let mut rows: Vec<Row<'_>> = rows
-            .map(|(((octets, sums), steps), input)| Row {
+        let mut rows: Vec<QuantizeRow<'_>> = rows
+            .map(|(((octets, sums), steps), input)| QuantizeRow {
                 input,
                 octets,
                 sums,
@@ -148,7 +148,7 @@ impl Quantized {
 }
 
 /// A row and its output.
-pub(super) struct Row<'a> {
+pub(super) struct QuantizeRow<'a> {
     input: &'a [f32],
     octets: &'a mut [[i32; 2]],
     sums: &'a mut [i32],
@@ -156,7 +156,7 @@ pub(super) struct Row<'a> {
 }
 
 compiled! {
-    fn rounded(row: &mut Row<'_>, group: usize) {
+    fn rounded(row: &mut QuantizeRow<'_>, group: usize) {
         *row.steps = RowQuantization::of(row.input);
         let groups = row.input.chunks_exact(group);
         let octets = row.octets.chunks_exact_mut(group.div_ceil(8));

@@ -10,10 +10,10 @@ macro_rules! real_tiles {
         /// Multiplies `M` float32 rows by `N` registers of weights.
         $(#[$attribute])*
         fn real_tile<const FOUR: bool, const M: usize, const N: usize>(
-            work: &Work<'_>,
+            work: &RowWork<'_>,
             rows: &Reals<'_>,
             [panel, row, register]: [usize; 3],
-            output: &mut [Lanes<f32>; M],
+            output: &mut [PanelLanes<f32>; M],
         ) {
             let (groups, group) = (work.sizes.groups(), work.sizes.group);
             let offset = offset_of(work.bits);
@@ -65,7 +65,7 @@ macro_rules! real_tiles {
         /// Loads a register of unsigned bytes.
         #[inline]
         $(#[$attribute])*
-        fn read_bytes(bytes: &Lanes<u8>, at: usize) -> Floats {
+        fn read_bytes(bytes: &PanelLanes<u8>, at: usize) -> Floats {
             let mut lanes = [0.0; PANEL];
             for (lane, byte) in lanes.iter_mut().zip(bytes) {
                 *lane = f32::from(*byte);
@@ -76,7 +76,7 @@ macro_rules! real_tiles {
         /// Computes products of a group's inputs and weights; the weights are unsigned.
         $(#[$attribute])*
         fn real_products<const FOUR: bool, const M: usize, const N: usize>(
-            steps: &[Step],
+            steps: &[PanelStep],
             register: usize,
             inputs: [&[[f32; 8]]; M],
         ) -> [[Floats; N]; M] {

@@ -7,14 +7,14 @@ use crate::{Cpu, Split};
 
 /// A product, with its method of computation.
 #[derive(Debug)]
-struct Case {
+struct ProductCase {
     bits: Bits,
     sizes: MatrixSizes,
     rows: usize,
     seed: u64,
 }
 
-impl Case {
+impl ProductCase {
     /// Returns numbers from -1 to 1.
     fn reals(&self, count: usize, salt: u64) -> Vec<f32> {
         let mut state = self.seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -41,7 +41,7 @@ impl Case {
     }
 }
 
-fn cases() -> impl Strategy<Value = Case> {
+fn cases() -> impl Strategy<Value = ProductCase> {
     let groups = prop_oneof![
         (1..300_usize).prop_map(|inputs| (inputs, inputs)),
         (
@@ -52,7 +52,7 @@ fn cases() -> impl Strategy<Value = Case> {
     ];
     let bits = prop_oneof![Just(Bits::Four), Just(Bits::Eight)];
     (groups, bits, 1..100_usize, 0..20_usize, any::<u64>()).prop_map(
-        |((inputs, group), bits, outputs, rows, seed)| Case {
+        |((inputs, group), bits, outputs, rows, seed)| ProductCase {
             bits,
             sizes: MatrixSizes {
                 inputs,
@@ -90,7 +90,7 @@ fn rounded(row: &[f32]) -> (Vec<f64>, f64) {
 }
 
 /// Returns the expected results, with their tolerances.
-fn expected(case: &Case, input: &[f32], scales: &[f32], bias: &[f32]) -> Vec<(f64, f64)> {
+fn expected(case: &ProductCase, input: &[f32], scales: &[f32], bias: &[f32]) -> Vec<(f64, f64)> {
     let MatrixSizes {
         inputs,
         outputs,
@@ -115,7 +115,7 @@ fn expected(case: &Case, input: &[f32], scales: &[f32], bias: &[f32]) -> Vec<(f6
     expected
 }
 
-fn product(case: &Case, cpu: Cpu, scales: &[f32], bias: &[f32]) -> QuantizedRowProduct {
+fn product(case: &ProductCase, cpu: Cpu, scales: &[f32], bias: &[f32]) -> QuantizedRowProduct {
     let (weights, inputs) = (case.weights(), case.sizes.inputs);
     let weight = |output: usize, input: usize| weights[output * inputs + input];
     QuantizedRowProduct::new(cpu, case.bits, case.sizes, weight, scales, Some(bias))
@@ -205,7 +205,7 @@ fn work_is_divided_among_threads() {
         outputs: 1000,
         group: 128,
     };
-    let case = Case {
+    let case = ProductCase {
         bits: Bits::Four,
         sizes,
         rows: 3,

@@ -1,16 +1,16 @@
 //! The data that all tiles of a run share.
 
-use super::panels::{Bits, Lanes, MatrixSizes, Panels};
+use super::panels::{Bits, MatrixSizes, PanelLanes, RowPanels};
 use super::quantize::Quantized;
 
 /// A product to compute.
-pub(super) struct Work<'w> {
+pub(super) struct RowWork<'w> {
     /// Width of the weights.
     pub(super) bits: Bits,
     /// Sizes of the weights.
     pub(super) sizes: MatrixSizes,
     /// The packed weights.
-    pub(super) panels: &'w Panels,
+    pub(super) panels: &'w RowPanels,
     /// Number of rows.
     pub(super) rows: usize,
     /// The rows.
@@ -33,5 +33,5 @@ pub(super) struct Reals<'w> {
     /// Sums of the numbers of each group, row after row.
     pub(super) sums: Vec<f32>,
     /// Zero points of the weights for each panel and group; by default the offset of the bits.
-    pub(super) zeros: &'w [Lanes<u8>],
+    pub(super) zeros: &'w [PanelLanes<u8>],
 }

@@ -62,9 +62,9 @@ use pkgtool_base::source::ReadAt;
 
 /// The ExecuTorch program format.
 #[derive(Debug)]
-pub struct ExecuTorch;
+pub struct ExecuTorchFormat;
 
-impl ModelFormat for ExecuTorch {
+impl ModelFormat for ExecuTorchFormat {
     fn name(&self) -> &'static str {
         "executorch"
     }

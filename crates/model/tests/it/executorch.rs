@@ -20,7 +20,7 @@ mod xnnpack;
 use std::path::PathBuf;
 
 use pkgtool_base::source::ReadAt;
-use pkgtool_model::executorch::ExecuTorch;
+use pkgtool_model::executorch::ExecuTorchFormat;
 use pkgtool_model::{FormatError, ModelError, ModelFormat, ModelInfo};
 
 /// The programs stored as headers, with their full lengths.
@@ -41,10 +41,12 @@ fn bytes_of(name: &str) -> Vec<u8> {
 }
 
 fn inspect(source: &dyn ReadAt) -> Result<ModelInfo, FormatError> {
-    ExecuTorch.inspect(source).map_err(|error| match error {
-        ModelError::Broken(error) => error,
-        ModelError::Io(error) => panic!("{error}"),
-    })
+    ExecuTorchFormat
+        .inspect(source)
+        .map_err(|error| match error {
+            ModelError::Broken(error) => error,
+            ModelError::Io(error) => panic!("{error}"),
+        })
 }
 
 fn read(bytes: &[u8]) -> ModelInfo {

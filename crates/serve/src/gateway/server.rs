@@ -37,7 +37,7 @@ use super::settings::GatewaySettings;
 use super::stopping::{Deadline, ShutdownStage};
 use super::tls::{HTTP2, ServerCertificate};
 use super::unread::lend;
-use super::wire::{ErrorAnswer, ExchangeGuard, ExchangeState, RejectReason, Wire};
+use super::wire::{ErrorAnswer, ExchangeGuard, ExchangeState, HttpWire, RejectReason};
 use super::{Gateway, routes};
 
 /// Pause after a connection could not be accepted, most likely because too many files are open.
@@ -270,7 +270,7 @@ impl Serving {
         let instead = Arc::clone(&self.instead);
         let serve = async move {
             let Some(tls) = tls else {
-                let io = TokioIo::new(Wire::new(stream, exchange, instead));
+                let io = TokioIo::new(HttpWire::new(stream, exchange, instead));
                 let connection = http1.serve_connection(io, service);
                 return watcher.watch(connection.into_owned()).await;
             };
@@ -279,7 +279,7 @@ impl Serving {
                 let connection = http2.serve_connection(TokioIo::new(stream), service);
                 return watcher.watch(connection.into_owned()).await;
             }
-            let io = TokioIo::new(Wire::new(stream, exchange, instead));
+            let io = TokioIo::new(HttpWire::new(stream, exchange, instead));
             let connection = http1.serve_connection(io, service);
             watcher.watch(connection.into_owned()).await
         };

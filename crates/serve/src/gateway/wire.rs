@@ -1,6 +1,6 @@
 //! The byte stream of an HTTP/1 connection, between the socket and the HTTP library.
 //!
-//! [`Wire`] replaces error answers that the HTTP library writes by itself with the error body of
+//! [`HttpWire`] replaces error answers that the HTTP library writes by itself with the error body of
 //! the gateway. It also drains a client that still sends before it closes the connection.
 //!
 //! Invariant: bytes of answers that handlers made pass unchanged. Bytes count as the library's own
@@ -60,7 +60,7 @@ pub(super) struct ExchangeState {
 pub(super) struct ExchangeGuard(Arc<ExchangeState>);
 
 /// An HTTP/1 connection.
-pub(super) struct Wire<S> {
+pub(super) struct HttpWire<S> {
     inner: S,
     exchange: Arc<ExchangeState>,
     instead: ErrorAnswer,
@@ -108,7 +108,7 @@ impl Drop for ExchangeGuard {
     }
 }
 
-impl<S> Wire<S> {
+impl<S> HttpWire<S> {
     /// Wraps a new connection.
     pub(super) fn new(inner: S, exchange: Arc<ExchangeState>, instead: ErrorAnswer) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl<S> Wire<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncWrite + Unpin> HttpWire<S> {
     fn poll_pending(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.pending.is_empty() {
             let written = Pin::new(&mut self.inner).poll_write(context, &self.pending);
@@ -155,7 +155,7 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Wire<S> {
+impl<S: AsyncRead + Unpin> HttpWire<S> {
     /// Answers a request that arrived after the library decided to close an idle connection.
     fn reject_late_request(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let mut bytes = [0; DRAIN_BUFFER_BYTES];
@@ -170,7 +170,7 @@ impl<S: AsyncRead + Unpin> Wire<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for HttpWire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -189,7 +189,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HttpWire<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::turns::ResourceTurns;
 use super::{CallError, Request};
 use crate::account::AccountId;
-use pkgtool_engine::runtime::parsers::{Client, MOST_WAITING, ParserError};
+use pkgtool_engine::runtime::parsers::{MOST_WAITING, ParserClient, ParserError};
 
 /// Maximum size of a body that is decoded on the connection's thread, in bytes. The slowest JSON of
 /// this size takes less than a millisecond.
@@ -69,7 +69,7 @@ impl Decoding {
 
 /// Cancels a client's parser jobs when dropped.
 #[derive(Debug)]
-pub(super) struct CancelOnDrop(pub(super) Client);
+pub(super) struct CancelOnDrop(pub(super) ParserClient);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -80,8 +80,8 @@ impl Drop for CancelOnDrop {
 /// Runs work that uses parser processes on a blocking thread. Dropping the future cancels their
 /// jobs.
 pub(super) async fn with_parsers<T: Send + 'static>(
-    client: Client,
-    work: impl FnOnce(&Client) -> T + Send + 'static,
+    client: ParserClient,
+    work: impl FnOnce(&ParserClient) -> T + Send + 'static,
 ) -> Result<T, CallError> {
     let leaving = CancelOnDrop(client.clone());
     let done = tokio::task::spawn_blocking(move || work(&client)).await;

@@ -40,7 +40,7 @@ impl DecoderModel {
     ) -> Result<Vec<Vec<Tensor>>, StepError> {
         let fed: Vec<StepTokens<'_>> = rows.iter().map(|row| row.fed).collect();
         let inputs = self.inputs(&fed).map_err(StepError::failed)?;
-        let of_row = |row: &LaneRow<'_>| engine::LaneRow {
+        let of_row = |row: &LaneRow<'_>| engine::StateRow {
             lane: row.lane,
             held: row.fed.held as u64,
         };

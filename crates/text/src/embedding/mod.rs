@@ -28,7 +28,7 @@ pub use settings::EmbeddingSettings;
 pub use siblings::EncoderSettings;
 
 use super::tokenizer::{EncodedText, OverlongPolicy, TokenLimit, Tokenizer};
-use pkgtool_engine::runtime::parsers::Client;
+use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_engine::tensor::{Signature, Tensor};
 
 /// Capability name of text embedding models.
@@ -122,7 +122,7 @@ impl Embedder {
 
     /// Returns a copy for one request, whose texts are encoded on behalf of that client.
     #[must_use]
-    pub fn on_behalf(&self, client: Client) -> Self {
+    pub fn on_behalf(&self, client: ParserClient) -> Self {
         Self {
             tokenizer: Arc::new(self.tokenizer.on_behalf(client)),
             ..self.clone()

@@ -16,7 +16,7 @@ const NUCLEUS_BINS: usize = 1024;
 
 /// A candidate token.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate {
+pub(super) struct CandidateToken {
     pub(super) token: u32,
     logit: f32,
     /// Unnormalised probability: 1 for the most likely token.
@@ -24,7 +24,7 @@ pub(super) struct Candidate {
 }
 
 /// Orders by descending logit, then by id.
-fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
+fn by_logit(a: &CandidateToken, b: &CandidateToken) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token))
 }
 
@@ -33,7 +33,7 @@ pub(super) fn select_candidates(
     settings: &Sampling,
     logits: &[f32],
     most: f32,
-    kept: &mut Vec<Candidate>,
+    kept: &mut Vec<CandidateToken>,
 ) {
     kept.clear();
     let least = min_p_logit(settings, most);
@@ -64,15 +64,15 @@ pub(super) fn min_p_logit(settings: &Sampling, most: f32) -> f32 {
     least.min(most)
 }
 
-fn candidate(token: usize, logit: f32) -> Candidate {
-    Candidate {
+fn candidate(token: usize, logit: f32) -> CandidateToken {
+    CandidateToken {
         token: u32::try_from(token).expect("token ids fit in 32 bits"),
         logit,
         weight: 0.0,
     }
 }
 
-fn gather(logits: &[f32], least: f32, kept: &mut Vec<Candidate>) {
+fn gather(logits: &[f32], least: f32, kept: &mut Vec<CandidateToken>) {
     for (token, logit) in logits.iter().enumerate() {
         if *logit >= least && *logit > f32::NEG_INFINITY {
             kept.push(candidate(token, *logit));
@@ -82,7 +82,7 @@ fn gather(logits: &[f32], least: f32, kept: &mut Vec<Candidate>) {
 
 /// Collects the `count` most likely tokens, unordered. Tokens below the worst of the best so far
 /// are skipped. The buffer is reduced when it holds twice as many as wanted.
-fn likeliest(logits: &[f32], count: usize, kept: &mut Vec<Candidate>) {
+fn likeliest(logits: &[f32], count: usize, kept: &mut Vec<CandidateToken>) {
     let room = count.saturating_mul(2).max(MIN_SELECTION_BUFFER);
     let mut least = f32::NEG_INFINITY;
     for (token, logit) in logits.iter().enumerate() {
@@ -126,7 +126,7 @@ fn top_p_logit(settings: &Sampling, logits: &[f32], most: f32) -> f32 {
 
 /// Keeps the most likely tokens whose weights sum up to `share` of the total, including the one
 /// that reaches it. Their order is preserved.
-fn nucleus(share: f32, most: f32, kept: &mut Vec<Candidate>) {
+fn nucleus(share: f32, most: f32, kept: &mut Vec<CandidateToken>) {
     let total: f64 = kept.iter().map(|one| f64::from(one.weight)).sum();
     let mut wanted = total * f64::from(share);
     // A coarse histogram by logit; only tokens in the bin of the threshold are compared one by one.
@@ -156,7 +156,7 @@ fn nucleus(share: f32, most: f32, kept: &mut Vec<Candidate>) {
     let Some(edge) = edge else {
         return;
     };
-    let mut about: Vec<Candidate> = Vec::new();
+    let mut about: Vec<CandidateToken> = Vec::new();
     about.extend(kept.iter().filter(|one| step(one.logit) == edge));
     about.sort_unstable_by(by_logit);
     let reaching = about.iter().find(|one| {

@@ -9,7 +9,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::exponential::exponential;
 use super::history::History;
-use super::keep::{self, Candidate};
+use super::keep::{self, CandidateToken};
 use super::likelihood::{self, Likelihood};
 use super::{Sampling, SamplingError};
 
@@ -25,7 +25,7 @@ pub struct Sampler {
     settings: Sampling,
     history: History,
     chance: ChaCha8Rng,
-    kept: Vec<Candidate>,
+    kept: Vec<CandidateToken>,
     sums: Vec<f64>,
     top: Vec<Likelihood>,
     raw: Vec<f32>,

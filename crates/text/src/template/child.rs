@@ -9,7 +9,7 @@ use minijinja::{Error, ErrorKind};
 
 use super::environment::{ParsedTemplate, RaisedMessage};
 use super::protocol::{RenderReply, RenderRequest, TemplateFailure};
-use pkgtool_engine::runtime::parsers::{Answer, ContentCache, ContentId, Task};
+use pkgtool_engine::runtime::parsers::{ContentCache, ContentId, JobAnswer, ParserTask};
 use pkgtool_engine::runtime::process::frame::MAX_HEAD_BYTES;
 
 /// Maximum number of cached templates.
@@ -32,20 +32,20 @@ impl Default for Rendering {
 
 impl Rendering {
     /// Executes one rendering job.
-    pub fn work(&mut self, task: &Task) -> io::Result<Answer> {
+    pub fn work(&mut self, task: &ParserTask) -> io::Result<JobAnswer> {
         let id = task.id.ok_or(io::ErrorKind::InvalidData)?;
         let request: RenderRequest = task.ask()?;
         if self.0.get(id).is_none() {
             let Some(text) = &task.content else {
-                return Ok(Answer::Unknown);
+                return Ok(JobAnswer::Unknown);
             };
             if let Err(error) = self.parse(id, text, request.steps) {
-                return Answer::of(&failed(&error, true));
+                return JobAnswer::of(&failed(&error, true));
             }
         }
         match self.0.get(id) {
-            Some(ready) => Answer::of(&rendered(ready, &request)),
-            None => Ok(Answer::Unknown),
+            Some(ready) => JobAnswer::of(&rendered(ready, &request)),
+            None => Ok(JobAnswer::Unknown),
         }
     }
 

@@ -13,7 +13,9 @@ use super::error::TemplateError;
 use super::find::Template;
 use super::protocol::{RenderReply, RenderRequest, TemplateFailure};
 use super::takes::{TemplateTakes, probe};
-use pkgtool_engine::runtime::parsers::{self, Client, Content, Job, ParserError, Parsers};
+use pkgtool_engine::runtime::parsers::{
+    self, JobContent, ParserClient, ParserError, ParserJob, Parsers,
+};
 use pkgtool_engine::runtime::process::frame::MAX_HEAD_BYTES;
 
 /// Maximum size of a conversation, in bytes of JSON. It fits one frame together with any template.
@@ -45,7 +47,7 @@ impl Default for RenderLimits {
 /// Renders templates on behalf of one caller. It can be used from any thread.
 #[derive(Debug, Clone)]
 pub struct Renderer {
-    client: Client,
+    client: ParserClient,
     limits: RenderLimits,
 }
 
@@ -64,7 +66,7 @@ impl Renderer {
     }
 
     /// Creates a renderer with worker processes that are shared with other callers.
-    pub fn by(client: Client) -> Self {
+    pub fn by(client: ParserClient) -> Self {
         Self {
             client,
             limits: RenderLimits::default(),
@@ -126,19 +128,19 @@ impl Renderer {
             });
         }
         let text = || Ok(Cow::Borrowed(template.text().as_bytes()));
-        let job = Job {
+        let job = ParserJob {
             work: WORK,
             ask,
             payload: &[],
-            content: Some(Content {
+            content: Some(JobContent {
                 id: template.id(),
                 bytes: &text,
-                limits: parsers::Limits {
+                limits: parsers::JobLimits {
                     memory: 0,
                     time: Duration::ZERO,
                 },
             }),
-            limits: parsers::Limits {
+            limits: parsers::JobLimits {
                 memory: self.limits.memory,
                 time: self.limits.time,
             },

@@ -15,7 +15,8 @@ use super::{
     EncodedText, SpecialTokens, TokenLimit, Tokenizer, TokenizerError, TokenizerFiles, load, read,
 };
 use pkgtool_engine::runtime::parsers::{
-    Answer, Client, Content, ContentCache, ContentId, Job, Limits, ParserError, Task,
+    ContentCache, ContentId, JobAnswer, JobContent, JobLimits, ParserClient, ParserError,
+    ParserJob, ParserTask,
 };
 
 /// The name of this kind of job.
@@ -87,7 +88,7 @@ impl TokenizerSource {
     /// Encodes texts in a worker process.
     pub(super) fn encode(
         &self,
-        client: &Client,
+        client: &ParserClient,
         texts: &[&str],
         (specials, bound): (SpecialTokens, Option<TokenLimit>),
     ) -> Result<Vec<EncodedText>, TokenizerError> {
@@ -103,19 +104,19 @@ impl TokenizerSource {
         };
         let (factor, beside) = LOADING_MEMORY;
         let content = || self.content();
-        let job = Job {
+        let job = ParserJob {
             work: JOB_NAME,
             ask: serde_json::to_vec(&asked).map_err(|error| worker_failure(&error))?,
             payload: payload.as_bytes(),
-            content: Some(Content {
+            content: Some(JobContent {
                 id: self.id,
                 bytes: &content,
-                limits: Limits {
+                limits: JobLimits {
                     memory: (self.bytes.saturating_mul(factor) + beside).min(MAX_TOKENIZER_MEMORY),
                     time: LOADING_TIMEOUT,
                 },
             }),
-            limits: Limits {
+            limits: JobLimits {
                 memory: (((payload.len() as u64 * ENCODING_MEMORY.0) >> 20) + ENCODING_MEMORY.1)
                     << 20,
                 time: ENCODING_TIMEOUT,
@@ -186,25 +187,25 @@ impl Default for EncodingWork {
 
 impl EncodingWork {
     /// Executes one encoding job.
-    pub fn work(&mut self, task: &Task) -> io::Result<Answer> {
+    pub fn work(&mut self, task: &ParserTask) -> io::Result<JobAnswer> {
         let id = task.id.ok_or(io::ErrorKind::InvalidData)?;
         let asked: EncodingRequest = task.ask()?;
         if self.0.get(id).is_none() {
             let Some(content) = &task.content else {
-                return Ok(Answer::Unknown);
+                return Ok(JobAnswer::Unknown);
             };
             match load_tokenizer(&asked.files, content) {
                 Ok(tokenizer) => self.0.put(id, tokenizer),
-                Err(error) => return Answer::of(&Err::<EncodingReply, _>(error)),
+                Err(error) => return JobAnswer::of(&Err::<EncodingReply, _>(error)),
             }
         }
         let Some(tokenizer) = self.0.get(id) else {
-            return Ok(Answer::Unknown);
+            return Ok(JobAnswer::Unknown);
         };
         let texts = asked.split(&task.payload)?;
         match tokenizer.encode_all(&texts, asked.specials, asked.bound) {
             Ok(rows) => answer(&rows),
-            Err(error) => Answer::of(&Err::<EncodingReply, _>(error)),
+            Err(error) => JobAnswer::of(&Err::<EncodingReply, _>(error)),
         }
     }
 }
@@ -234,7 +235,7 @@ fn load_tokenizer(files: &TokenizerFiles, content: &[u8]) -> Result<Tokenizer, T
     Tokenizer::parse(&files.tokenizer, tokenizer, config)
 }
 
-fn answer(rows: &[EncodedText]) -> io::Result<Answer> {
+fn answer(rows: &[EncodedText]) -> io::Result<JobAnswer> {
     let is_typed = rows.iter().flat_map(|row| &row.type_ids).any(|id| *id != 0);
     let ids = rows.iter().flat_map(|row| &row.ids);
     let type_ids = rows.iter().flat_map(|row| &row.type_ids);
@@ -244,5 +245,5 @@ fn answer(rows: &[EncodedText]) -> io::Result<Answer> {
         tokens: rows.iter().map(|row| row.ids.len()).collect(),
         is_typed,
     };
-    Answer::with(&Ok::<_, TokenizerError>(reply), payload)
+    JobAnswer::with(&Ok::<_, TokenizerError>(reply), payload)
 }

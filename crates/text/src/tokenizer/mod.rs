@@ -36,7 +36,7 @@ pub use vocabulary::Vocabulary;
 use elsewhere::TokenizerSource;
 use guard::catch_panic;
 use load::ParsedTokenizer;
-use pkgtool_engine::runtime::parsers::Client;
+use pkgtool_engine::runtime::parsers::ParserClient;
 use vocabulary::ByteSpelling;
 
 /// Maximum size of a text, in bytes: more than a million tokens. Encoding temporarily takes about
@@ -51,7 +51,7 @@ const MIN_PARALLEL_TEXTS: usize = 8;
 pub struct Tokenizer {
     shared: Arc<SharedTokenizer>,
     /// The client of the worker processes that encode, if this process does not.
-    client: Option<Client>,
+    client: Option<ParserClient>,
 }
 
 #[derive(Debug)]
@@ -134,7 +134,10 @@ impl Tokenizer {
 
     /// Loads a tokenizer that encodes texts in worker processes. Decoding runs in this process,
     /// within limits.
-    pub fn with_worker(files: &TokenizerFiles, client: &Client) -> Result<Self, TokenizerError> {
+    pub fn with_worker(
+        files: &TokenizerFiles,
+        client: &ParserClient,
+    ) -> Result<Self, TokenizerError> {
         let (source, [tokenizer, config]) = TokenizerSource::read(files)?;
         let config = match &files.config {
             Some(path) => TokenizerConfig::parse(path, &config)?,
@@ -151,7 +154,7 @@ impl Tokenizer {
 
     /// Returns a copy for one request, whose texts are encoded on behalf of that client.
     #[must_use]
-    pub fn on_behalf(&self, client: Client) -> Self {
+    pub fn on_behalf(&self, client: ParserClient) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             client: Some(client),

@@ -22,7 +22,7 @@ use operators::LoweredOperators;
 use pkgtool_base::package::Backend;
 use pkgtool_engine::library::{Installation, Installations, Plugin};
 use pkgtool_engine::runtime::machine::Machine;
-use pkgtool_engine::runtime::process::sandbox::{Mode, Sandbox};
+use pkgtool_engine::runtime::process::sandbox::{Sandbox, SandboxMode};
 use pkgtool_engine::runtime::target::{self, Candidate, StartError, StartRequest, Started};
 use pkgtool_engine::runtime::worker::Launcher;
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
@@ -46,7 +46,7 @@ pub(in super::super) struct BackendsArgs {
 
     /// Sandbox of the processes that run the tests: `auto`, `require` or `off`
     #[arg(long, value_name = "MODE", value_parser = sandbox_parser(), default_value = "auto", env = "PKGTOOL_SANDBOX")]
-    pub(super) sandbox: Mode,
+    pub(super) sandbox: SandboxMode,
 
     /// Print one JSON document
     #[arg(long)]

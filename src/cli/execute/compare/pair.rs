@@ -15,7 +15,7 @@ use pkgtool_engine::tensor::agreement::{Comparison, Tolerances};
 use pkgtool_engine::tensor::input::{
     self, Generator, InputArgs, InputError, JointSignature, match_values,
 };
-use pkgtool_engine::{Answer, EngineError, Session};
+use pkgtool_engine::{EngineError, RunAnswer, Session};
 
 /// Compares two sides on the input sets of the arguments, with sizes that A accepts.
 pub(super) fn compare_sides(
@@ -155,7 +155,7 @@ struct Pair<'a> {
 }
 
 /// The outputs of both sides for one input set.
-type Answers = [Result<Answer, EngineError>; 2];
+type Answers = [Result<RunAnswer, EngineError>; 2];
 
 impl Pair<'_> {
     fn compare(

@@ -13,7 +13,7 @@ use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::precision::Precision;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
-use pkgtool_engine::tensor::agreement::{Agreement, Tolerances, Violation};
+use pkgtool_engine::tensor::agreement::{Agreement, ToleranceViolation, Tolerances};
 
 /// A comparison of two sides. Version 1 of the document; later versions only add fields.
 #[derive(Debug, Serialize)]
@@ -100,7 +100,7 @@ pub(super) struct OutputResult {
     /// The reason why the output could not be compared.
     pub(super) incomparable: Option<String>,
     /// Violated tolerances.
-    pub(super) violations: Vec<Violation>,
+    pub(super) violations: Vec<ToleranceViolation>,
 }
 
 impl SideInfo {
@@ -184,7 +184,7 @@ impl OutputResult {
         name: &str,
         a: &Tensor,
         agreement: Agreement,
-        violations: Vec<Violation>,
+        violations: Vec<ToleranceViolation>,
     ) -> Self {
         Self {
             name: name.to_owned(),

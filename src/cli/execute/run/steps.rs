@@ -10,9 +10,9 @@ use super::super::target_args::GENERATING_INPUTS;
 use super::{CompletedRun, RunArgs, RunView, describe_not_finite, json, text};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
-use pkgtool_engine::tensor::input::{StepArgs, Steps};
+use pkgtool_engine::tensor::input::{RunSteps, StepArgs};
 use pkgtool_engine::tensor::{Tensor, write_outputs};
-use pkgtool_engine::{Answer, Session};
+use pkgtool_engine::{RunAnswer, Session};
 
 /// The rendered steps so far.
 #[derive(Default)]
@@ -35,9 +35,9 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         feeds: args.feeds.clone(),
     };
     let given = args.target.limit_memory(args.inputs.to_args());
-    let steps = args
-        .target
-        .within(GENERATING_INPUTS, || Steps::of(&signature, &given, &wanted));
+    let steps = args.target.within(GENERATING_INPUTS, || {
+        RunSteps::of(&signature, &given, &wanted)
+    });
     let steps = steps.map_err(|error| fail(&error))?;
     let first = args
         .target
@@ -93,7 +93,7 @@ impl RenderedSteps {
         args: &RunArgs,
         stage: &CompletedRun,
         inputs: &[Tensor],
-        answer: &Answer,
+        answer: &RunAnswer,
     ) -> Result<(), Failure> {
         let number = self.texts.len().max(self.documents.len()) + 1;
         let signature = &stage.selection.signature;

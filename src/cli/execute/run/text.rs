@@ -8,7 +8,7 @@ use crate::cli::execute::sides::what;
 use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::Placement;
-use pkgtool_engine::runtime::process::sandbox::Level;
+use pkgtool_engine::runtime::process::sandbox::SandboxLevel;
 use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::npy::BFLOAT16_NOTE;
@@ -63,7 +63,9 @@ fn head(text: &mut String, stage: &CompletedRun) -> std::fmt::Result {
         writeln!(text, "  {sums}")?;
     }
     match &started.sandbox {
-        Some(sandbox) if sandbox.level != Level::Full => writeln!(text, "  sandbox: {sandbox}"),
+        Some(sandbox) if sandbox.level != SandboxLevel::Full => {
+            writeln!(text, "  sandbox: {sandbox}")
+        }
         _ => Ok(()),
     }
 }

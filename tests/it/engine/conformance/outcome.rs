@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use pkgtool_engine::runtime::selection::{Choice, SelectionError, select};
+use pkgtool_engine::runtime::selection::{SelectionCriteria, SelectionError, select};
 use pkgtool_engine::runtime::worker::Launcher;
-use pkgtool_engine::tensor::limit::Limit;
+use pkgtool_engine::tensor::limit::ExceededLimit;
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
 use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
 
@@ -96,7 +96,7 @@ pub(in crate::engine) fn of(case: &Case, setting: &Setting<'_>) -> Told {
     if let Some(what) = case.not_tensors() {
         return (Outcome::NotTensors, what.to_owned());
     }
-    let selection = match select(&case.model(), &Choice::default()) {
+    let selection = match select(&case.model(), &SelectionCriteria::default()) {
         Ok(selection) => selection,
         Err(error @ SelectionError::Signature { .. }) => {
             return (Outcome::NotTensors, error.to_string());
@@ -176,7 +176,7 @@ fn of_error(error: &EngineError) -> Told {
         | EngineError::Run { .. }
         | EngineError::Input { .. } => Outcome::Failed,
         EngineError::Limit {
-            limit: Limit::Time(_),
+            limit: ExceededLimit::Time(_),
             ..
         } => Outcome::Hang,
         EngineError::Died { .. } | EngineError::Limit { .. } => Outcome::Crash,
@@ -189,7 +189,7 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
-    use pkgtool_engine::{Answer, Placement};
+    use pkgtool_engine::{Placement, RunAnswer};
     use pkgtool_model::Dim;
     use serde_json::json;
     use tempfile::TempDir;
@@ -201,10 +201,10 @@ mod tests {
     struct Fake(Result<Vec<Tensor>, EngineError>);
 
     impl Session for Fake {
-        fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError> {
             assert_eq!(inputs[0].dtype(), DType::Bool, "inputs must be in order");
             let time = Duration::ZERO;
-            self.0.clone().map(|outputs| Answer { outputs, time })
+            self.0.clone().map(|outputs| RunAnswer { outputs, time })
         }
 
         fn placement(&mut self) -> Placement {
@@ -216,12 +216,12 @@ mod tests {
     struct Leaking(u8);
 
     impl Session for Leaking {
-        fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+        fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError> {
             let bytes = inputs[1].bytes();
             let bytes = bytes.iter().map(|byte| byte + self.0).collect();
             self.0 += inputs[1].bytes()[0];
             let output = Tensor::new(DType::Int8, vec![2], bytes).expect("two bytes");
-            Ok(Answer {
+            Ok(RunAnswer {
                 outputs: vec![output],
                 time: Duration::ZERO,
             })
@@ -303,7 +303,7 @@ mod tests {
                 EngineError::Limit {
                     engine: engine(),
                     doing: "running".to_owned(),
-                    limit: Limit::Time(Duration::from_mins(1)),
+                    limit: ExceededLimit::Time(Duration::from_mins(1)),
                 },
                 Outcome::Hang,
             ),

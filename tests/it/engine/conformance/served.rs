@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use pkgtool_engine::Carrying;
-use pkgtool_engine::runtime::selection::{Choice, select};
+use pkgtool_engine::runtime::selection::{SelectionCriteria, select};
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
 use pkgtool_model as model;
 use pkgtool_serve::account::AccountId;
@@ -138,7 +138,7 @@ async fn serve(case: &Case, engines: &Arc<Engines>) -> Served {
 }
 
 fn endpoint(engines: &Arc<Engines>, path: PathBuf) -> Option<Arc<Endpoint>> {
-    let selection = select(&path, &Choice::default()).ok()?;
+    let selection = select(&path, &SelectionCriteria::default()).ok()?;
     let (info, _) = model::open(&path).ok()?;
     let model = EndpointModel {
         service: "case".to_owned(),

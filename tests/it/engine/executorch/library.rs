@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pkgtool_engine::Provider;
 use pkgtool_engine::executorch::{VERSION, installations_in};
-use pkgtool_engine::library::{Installation, Origin};
+use pkgtool_engine::library::{Installation, LibraryOrigin};
 use pkgtool_engine::surroundings::Surroundings;
 use tempfile::TempDir;
 
@@ -89,7 +89,7 @@ fn places_are_looked_into_in_order() {
     machine.set("PYTHONPATH", "packages");
     machine.set("VIRTUAL_ENV", "venv");
     machine.surroundings.program = Some(machine.path("app/bin"));
-    let found: Vec<(PathBuf, Origin)> = machine
+    let found: Vec<(PathBuf, LibraryOrigin)> = machine
         .search()
         .into_iter()
         .map(|it| (it.path, it.origin))
@@ -97,13 +97,16 @@ fn places_are_looked_into_in_order() {
     let expected = [
         (
             "named/executorch/lib",
-            Origin::Variable("PKGTOOL_EXECUTORCH_DIR"),
+            LibraryOrigin::Variable("PKGTOOL_EXECUTORCH_DIR"),
         ),
-        ("data/pkgtool/lib/mine/executorch/lib", Origin::Own),
-        ("app/lib", Origin::Program),
-        ("libs/lib", Origin::System),
-        ("packages/executorch/lib", Origin::Python),
-        (&format!("venv/{SITE}/executorch/lib"), Origin::Python),
+        ("data/pkgtool/lib/mine/executorch/lib", LibraryOrigin::Own),
+        ("app/lib", LibraryOrigin::Program),
+        ("libs/lib", LibraryOrigin::System),
+        ("packages/executorch/lib", LibraryOrigin::Python),
+        (
+            &format!("venv/{SITE}/executorch/lib"),
+            LibraryOrigin::Python,
+        ),
     ];
     let expected = expected.map(|(path, origin)| (machine.path(path), origin));
     assert_eq!(found, expected);

@@ -69,13 +69,13 @@ impl SourceCode for Snippet {
         _lines_before: usize,
         _lines_after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        Ok(Box::new(Window(self)))
+        Ok(Box::new(SnippetWindow(self)))
     }
 }
 
-struct Window<'a>(&'a Snippet);
+struct SnippetWindow<'a>(&'a Snippet);
 
-impl<'a> SpanContents<'a> for Window<'a> {
+impl<'a> SpanContents<'a> for SnippetWindow<'a> {
     fn data(&self) -> &'a [u8] {
         self.0.data.as_bytes()
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use super::arrange;
-use super::file::ModelFile;
+use super::file::InitModel;
 use super::home::{ExistingConfig, ModelDirectory};
 use super::kept;
 use super::sketch::{Inferred, Sketch};
@@ -300,7 +300,7 @@ impl DraftWriter<'_> {
     ) -> (Option<u64>, Map<String, Json>) {
         let sketch = self.sketch;
         variant.insert("file".to_owned(), Json::Null);
-        let mut models: Vec<(&str, &ModelFile)> = group
+        let mut models: Vec<(&str, &InitModel)> = group
             .files
             .iter()
             .map(|index| (names[*index].as_str(), &sketch.files[*index]))
@@ -348,7 +348,7 @@ impl DraftWriter<'_> {
     fn methods(
         &mut self,
         pointer: String,
-        file: &ModelFile,
+        file: &InitModel,
         component: Option<&str>,
     ) -> Map<String, Json> {
         let declared = match &file.info {

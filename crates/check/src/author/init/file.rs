@@ -7,7 +7,7 @@ use pkgtool_model::{self as model, ModelInfo, OpenError};
 
 /// A model file.
 #[derive(Debug)]
-pub(super) struct ModelFile {
+pub(super) struct InitModel {
     /// The file name in the directory.
     pub(super) name: String,
     /// Size in bytes: the total for a directory, the real file's size for a Git LFS pointer.
@@ -16,7 +16,7 @@ pub(super) struct ModelFile {
     pub(super) info: Result<ModelInfo, String>,
 }
 
-impl ModelFile {
+impl InitModel {
     /// Opens a file of the directory.
     pub(super) fn open(directory: &Path, name: &str) -> Self {
         let path = directory.join(name);

@@ -7,13 +7,13 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::beside::NeighbourFile;
-use super::file::ModelFile;
+use super::file::InitModel;
 use super::home::{ExistingConfig, ModelDirectory};
 use super::names;
 use pkgtool_base::package::leftover::is_placeholder;
 use pkgtool_base::package::reference::resolve;
 use pkgtool_base::package::roots::depth_below;
-use pkgtool_base::package::{Config, TensorSpec};
+use pkgtool_base::package::{Config, DeclaredTensor};
 use pkgtool_model::{Dim, ModelValue, TensorInfo};
 
 /// Evidence for a preserved value.
@@ -76,7 +76,7 @@ pub(super) fn beside(home: &ModelDirectory, key: &str) -> Option<NeighbourFile> 
 /// the variant.
 pub(super) fn tensors(
     there: &ExistingConfig,
-    file: &ModelFile,
+    file: &InitModel,
     component: Option<&str>,
     methods: &mut Map<String, Json>,
 ) -> PreservedFacts {
@@ -109,7 +109,7 @@ pub(super) fn tensors(
 
 fn keep_all(
     tensors: &mut [Json],
-    specs: &[TensorSpec],
+    specs: &[DeclaredTensor],
     values: &[ModelValue],
     kept: &mut PreservedFacts,
 ) {
@@ -133,7 +133,7 @@ fn keep_all(
 
 /// Copies the author's shape of a bounded tensor if the header does not record which dimension is
 /// dynamic and the shape fits.
-fn keep_dims(tensor: &mut Json, spec: &TensorSpec, info: &TensorInfo) -> bool {
+fn keep_dims(tensor: &mut Json, spec: &DeclaredTensor, info: &TensorInfo) -> bool {
     let (Some(shape), Some(dims)) = (&spec.shape, &info.dims) else {
         return false;
     };

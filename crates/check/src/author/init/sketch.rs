@@ -3,7 +3,7 @@
 use super::arrange::{self, Arrangement, NameHints};
 use super::beside::{self, NearbyPlaces, NeighbourFile, Sibling};
 use super::capability::{self, Proposal, VariantModel};
-use super::file::ModelFile;
+use super::file::InitModel;
 use super::home::{ExistingConfig, ModelDirectory};
 use super::names::{self, NameParts};
 use super::precision;
@@ -15,7 +15,7 @@ use pkgtool_base::package::{Backend, PrecisionList, Roots};
 pub(super) struct Sketch {
     pub(super) home: ModelDirectory,
     pub(super) list: PrecisionList,
-    pub(super) files: Vec<ModelFile>,
+    pub(super) files: Vec<InitModel>,
     pub(super) backend: Option<Inferred<Backend>>,
     /// Precisions of the files, in their order.
     pub(super) precisions: Vec<Option<Inferred<String>>>,
@@ -56,8 +56,8 @@ impl Sketch {
         roots: &Roots,
     ) -> Self {
         let names = home.files.iter();
-        let files: Vec<ModelFile> = names
-            .map(|name| ModelFile::open(&home.directory, name))
+        let files: Vec<InitModel> = names
+            .map(|name| InitModel::open(&home.directory, name))
             .collect();
         let parts: Vec<NameParts> = files
             .iter()
@@ -249,7 +249,7 @@ fn is_placeholder(text: &str) -> bool {
 fn backend(
     home: &ModelDirectory,
     parts: &[NameParts],
-    files: &[ModelFile],
+    files: &[InitModel],
     options: &InitOptions,
 ) -> Option<Inferred<Backend>> {
     if let Some(named) = home.named {
@@ -266,7 +266,7 @@ fn backend(
     }
     let mut delegates: Vec<Backend> = files
         .iter()
-        .filter_map(ModelFile::model)
+        .filter_map(InitModel::model)
         .flat_map(|info| info.methods.iter().flat_map(|method| &method.delegates))
         .filter_map(|delegate| Backend::of_delegate(&delegate.id))
         .collect();
@@ -283,7 +283,7 @@ fn backend(
 fn precisions(
     home: &ModelDirectory,
     parts: &[NameParts],
-    files: &[ModelFile],
+    files: &[InitModel],
     list: &PrecisionList,
     options: &InitOptions,
 ) -> Vec<Option<Inferred<String>>> {

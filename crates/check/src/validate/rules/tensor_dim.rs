@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pkgtool_base::diagnostic::{Anchor, Applicability, Finding};
 use pkgtool_base::package::config::{INPUTS, OUTPUTS};
-use pkgtool_base::package::{MethodSignature, Methods, TensorSpec};
+use pkgtool_base::package::{MethodSignature, Methods, DeclaredTensor};
 use pkgtool_base::source::JsonPath;
 use crate::validate::context::Context;
 use crate::validate::signature::DifferenceKind;
@@ -63,7 +63,7 @@ impl TensorLocation<'_> {
     }
 }
 
-fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = (&'a TensorSpec, TensorLocation<'a>)> {
+fn tensors<'a>(context: &'a Context<'_>) -> impl Iterator<Item = (&'a DeclaredTensor, TensorLocation<'a>)> {
     let methods = context.variants().iter().flat_map(|variant| {
         let groups = match &variant.methods {
             Methods::Absent => &[][..],

@@ -8,7 +8,7 @@ use super::{DifferenceKind, Mismatch, may_fix_tensors};
 use crate::validate::listing::listed;
 use crate::validate::mend::ValueChange;
 use pkgtool_base::package::config::{INPUTS, OUTPUTS};
-use pkgtool_base::package::{DType, MethodSignature, TensorSpec};
+use pkgtool_base::package::{DType, DeclaredTensor, MethodSignature};
 use pkgtool_base::source::JsonPath;
 use pkgtool_model::{Dim, Dynamism, ElementType, Method, ModelValue, TensorInfo};
 
@@ -20,7 +20,7 @@ enum MethodSide {
 }
 
 /// A declared tensor: path of its method, side, index among the tensors, and the model file.
-struct DeclaredTensor<'a> {
+struct TensorPlace<'a> {
     method: &'a JsonPath,
     side: MethodSide,
     index: usize,
@@ -56,7 +56,7 @@ pub(super) fn method(
 
 fn compare_side(
     side: MethodSide,
-    specs: &[TensorSpec],
+    specs: &[DeclaredTensor],
     (values, optional): (&[ModelValue], &BTreeSet<usize>),
     method: &JsonPath,
     file: &str,
@@ -100,7 +100,7 @@ fn compare_side(
         });
     }
     for (index, (spec, (value, info))) in specs.iter().zip(tensors).enumerate() {
-        let place = DeclaredTensor {
+        let place = TensorPlace {
             method,
             side,
             index,
@@ -113,7 +113,7 @@ fn compare_side(
 /// Returns the model's tensors that the config declares: all, or all but the optional ones that it
 /// leaves out.
 fn declared_tensors<'v>(
-    specs: &[TensorSpec],
+    specs: &[DeclaredTensor],
     values: &'v [ModelValue],
     optional: &BTreeSet<usize>,
 ) -> Vec<(&'v ModelValue, &'v TensorInfo)> {
@@ -184,7 +184,7 @@ fn count_mismatch(
 /// tensor fits, in order.
 fn corrected_list(
     side: MethodSide,
-    specs: &[TensorSpec],
+    specs: &[DeclaredTensor],
     tensors: &[(&ModelValue, &TensorInfo)],
 ) -> Option<Json> {
     let mut rest = specs;
@@ -213,9 +213,9 @@ fn corrected_list(
 }
 
 /// Returns whether the declared tensor agrees with the model's tensor.
-fn fits(side: MethodSide, spec: &TensorSpec, value: &ModelValue, info: &TensorInfo) -> bool {
+fn fits(side: MethodSide, spec: &DeclaredTensor, value: &ModelValue, info: &TensorInfo) -> bool {
     let mut differences = Vec::new();
-    let place = DeclaredTensor {
+    let place = TensorPlace {
         method: &JsonPath::root(),
         side,
         index: 0,
@@ -241,7 +241,7 @@ impl MethodSide {
     }
 }
 
-impl DeclaredTensor<'_> {
+impl TensorPlace<'_> {
     /// Returns the path of a field of the tensor.
     fn path(&self, key: &str) -> JsonPath {
         self.method.key(self.side.key()).index(self.index).key(key)
@@ -249,7 +249,7 @@ impl DeclaredTensor<'_> {
 
     fn compare(
         &self,
-        spec: &TensorSpec,
+        spec: &DeclaredTensor,
         value: &ModelValue,
         info: &TensorInfo,
         out: &mut Vec<Mismatch>,
@@ -261,7 +261,7 @@ impl DeclaredTensor<'_> {
         }
     }
 
-    fn compare_name(&self, spec: &TensorSpec, value: &ModelValue, out: &mut Vec<Mismatch>) {
+    fn compare_name(&self, spec: &DeclaredTensor, value: &ModelValue, out: &mut Vec<Mismatch>) {
         if let (Some(declared), Some(real)) = (&spec.name, &value.name)
             && declared != real
         {
@@ -275,7 +275,7 @@ impl DeclaredTensor<'_> {
         }
     }
 
-    fn compare_dtype(&self, spec: &TensorSpec, info: &TensorInfo, out: &mut Vec<Mismatch>) {
+    fn compare_dtype(&self, spec: &DeclaredTensor, info: &TensorInfo, out: &mut Vec<Mismatch>) {
         let Some(declared) = spec.dtype else { return };
         let path = || self.path("dtype");
         match &info.element {

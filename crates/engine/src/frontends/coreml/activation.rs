@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::Wire;
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -110,7 +110,7 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// Returns the arguments `alpha` and `beta`.
-fn factors(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<(f64, f64)> {
+fn factors(lowering: &CoremlLowering<'_, '_>, operation: &Operation) -> TractResult<(f64, f64)> {
     let factors = ["alpha", "beta"].map(|name| {
         let held = lowering.optional(operation, name)?;
         ensure!(held.is_some(), "missing argument `{name}`");
@@ -120,14 +120,14 @@ fn factors(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<(f
     Ok((alpha?, beta?))
 }
 
-fn leaky(lowering: &mut Lowering<'_, '_>, x: Wire, alpha: f64) -> TractResult<Wire> {
+fn leaky(lowering: &mut CoremlLowering<'_, '_>, x: Wire, alpha: f64) -> TractResult<Wire> {
     let args = vec![x.into(), alpha.into()];
     lowering.aten("aten::leaky_relu.out", args, DType::Float32)
 }
 
 /// Returns numbers for each channel, which is the second dimension.
 fn channel_factors(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     name: &str,
     x: Wire,
@@ -141,7 +141,7 @@ fn channel_factors(
 }
 
 /// Computes `alpha · x + beta`, clamped to the range 0 to 1.
-fn hard_sigmoid(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn hard_sigmoid(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let alpha = lowering.float(operation, "alpha", 0.2)?;
     let beta = lowering.float(operation, "beta", 0.5)?;
@@ -154,7 +154,7 @@ fn hard_sigmoid(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Resul
 }
 
 /// Computes `log(1 + exp(x))` without overflow: `max(x, 0) + log1p(exp(-|x|))`.
-fn softplus(lowering: &mut Lowering<'_, '_>, x: Wire) -> TractResult<Wire> {
+fn softplus(lowering: &mut CoremlLowering<'_, '_>, x: Wire) -> TractResult<Wire> {
     let float = DType::Float32;
     let mut apply = |name: &str, x: Wire| lowering.aten(name, vec![x.into()], float);
     let small = apply("aten::abs.out", x)?;

@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Lowering, dtype_of};
+use super::{CoremlLowering, dtype_of};
 use crate::graph::builder::Wire;
 use crate::graph::weights::widen;
 use crate::tensor::DType;
@@ -12,7 +12,7 @@ use pkgtool_model::executorch::coreml::{MilType, TypedValue, ValueContent};
 /// Maximum number of elements of a constant.
 const MAX_ELEMENTS: u64 = 1 << 32;
 
-impl Lowering<'_, '_> {
+impl CoremlLowering<'_, '_> {
     /// Adds a constant as a tensor.
     pub(super) fn constant(&mut self, value: &TypedValue) -> TractResult<Wire> {
         let stored = dtype_of(value.ty.kind)?;

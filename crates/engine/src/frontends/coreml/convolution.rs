@@ -3,8 +3,8 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::shape::padded;
-use super::window::Window;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::window::CoremlWindow;
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::Wire;
 use crate::graph::calling::CallArg;
 
@@ -14,7 +14,7 @@ pub(super) const TABLE: OperationTable = &[
     (&["conv_transpose"], transposed_convolution),
 ];
 
-fn spatial(lowering: &Lowering<'_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
+fn spatial(lowering: &CoremlLowering<'_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
     let shape = lowering.shape(weight)?;
     ensure!(
         shape.len() > 2,
@@ -25,7 +25,7 @@ fn spatial(lowering: &Lowering<'_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
 }
 
 /// The tensors of a convolution.
-struct Operands {
+struct ConvolutionOperands {
     x: Wire,
     weight: Wire,
     bias: Option<Wire>,
@@ -35,8 +35,8 @@ struct Operands {
     sizes: Vec<TDim>,
 }
 
-impl Operands {
-    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
+impl ConvolutionOperands {
+    fn read(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let [x, weight] = lowering.pair(operation, ["x", "weight"])?;
         let bias = lowering.optional_tensor(operation, "bias")?;
         let kernel = spatial(lowering, weight)?;
@@ -55,17 +55,21 @@ impl Operands {
         })
     }
 
-    fn window(&self, lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Window> {
-        Window::read(lowering, operation, &self.kernel, &self.sizes[2..])
+    fn window(
+        &self,
+        lowering: &CoremlLowering<'_, '_>,
+        operation: &Operation,
+    ) -> TractResult<CoremlWindow> {
+        CoremlWindow::read(lowering, operation, &self.kernel, &self.sizes[2..])
     }
 
     /// Returns the arguments of `aten::convolution`. A transposed convolution extends its result by
     /// `more`.
     fn args(
         &self,
-        lowering: &Lowering<'_, '_>,
+        lowering: &CoremlLowering<'_, '_>,
         operation: &Operation,
-        window: &Window,
+        window: &CoremlWindow,
         (pads, more): (&[i64], Option<&[i64]>),
     ) -> TractResult<Vec<CallArg>> {
         let none = vec![0; self.kernel.len()];
@@ -83,8 +87,8 @@ impl Operands {
     }
 }
 
-fn convolution(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let mut operands = Operands::read(lowering, operation)?;
+fn convolution(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let mut operands = ConvolutionOperands::read(lowering, operation)?;
     let window = operands.window(lowering, operation)?;
     let pads = if let Some(pads) = window.symmetric_padding() {
         pads
@@ -98,12 +102,12 @@ fn convolution(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Result
 
 /// Crop of a transposed convolution along one dimension: elements removed before, and the resulting
 /// size.
-struct Cut {
+struct TransposedCrop {
     before: i64,
     size: i64,
 }
 
-impl Cut {
+impl TransposedCrop {
     /// Computes the crop of a `full` size from strides and padding; `wanted` is the requested size.
     fn new(kind: &str, full: i64, even: i64, pads: [i64; 2], wanted: Option<i64>) -> Self {
         let size = wanted.unwrap_or(match kind {
@@ -122,9 +126,9 @@ impl Cut {
 
 /// Lowers a transposed convolution. Padding is cropped from the full result; `output_shape` may
 /// extend it at the end.
-fn transposed_convolution(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let operands = Operands::read(lowering, operation)?;
-    let Operands { kernel, sizes, .. } = &operands;
+fn transposed_convolution(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let operands = ConvolutionOperands::read(lowering, operation)?;
+    let ConvolutionOperands { kernel, sizes, .. } = &operands;
     let kind = lowering.text(operation, "pad_type", "valid")?;
     let window = operands.window(lowering, operation)?;
     let wanted = lowering.ints(operation, "output_shape")?;
@@ -150,7 +154,7 @@ fn transposed_convolution(lowering: &mut Lowering<'_, '_>, operation: &Operation
             continue;
         };
         let full = (size - 1) * window.strides[at] + reach;
-        let cut = Cut::new(&kind, full, size * window.strides[at], pads, wanted);
+        let cut = TransposedCrop::new(&kind, full, size * window.strides[at], pads, wanted);
         let end = cut.before + cut.size;
         ensure!(
             cut.before >= 0 && cut.size > 0 && end - full < window.strides[at].max(reach),

@@ -2,10 +2,10 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Operand;
+use super::held::CoremlOperand;
 use super::real::check_size;
 use super::shape::INDEX;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::{Wire, axis_of};
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -47,14 +47,14 @@ pub(super) const TABLE: OperationTable = &[
     (&["shape"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let sizes = lowering.shape(x)?;
-        Ok(vec![Operand::Sizes {
+        Ok(vec![CoremlOperand::Sizes {
             sizes,
             is_number: false,
         }])
     }),
 ];
 
-fn filled(lowering: &mut Lowering<'_, '_>, operation: &Operation, shape: &[TDim]) -> Results {
+fn filled(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation, shape: &[TDim]) -> Results {
     check_size(shape)?;
     let value = number(lowering, operation, "value", 0.0)?;
     let outlet = lowering.frame.builder.expand(value.outlet, shape)?;
@@ -63,7 +63,7 @@ fn filled(lowering: &mut Lowering<'_, '_>, operation: &Operation, shape: &[TDim]
 
 /// Returns a number as a tensor of the result's dtype.
 fn number(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     name: &str,
     default: f64,
@@ -77,7 +77,7 @@ fn number(
 
 /// Lowers one-hot encoding: one value where the position in a new dimension equals the index,
 /// another value elsewhere.
-fn one_hot(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn one_hot(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let indices = lowering.tensor(operation, "indices")?;
     let mut indices = lowering.frame.builder.cast(indices, INDEX)?;
     let mut shape = lowering.shape(indices)?;
@@ -101,7 +101,7 @@ fn one_hot(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 }
 
 /// Lowers a range of integers, which may be known only at run time, or of constant floats.
-fn range(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn range(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = lowering.dtype(operation)?;
     let parts = ["start", "end", "step"].map(|name| -> TractResult<CallArg> {
         if dtype.is_float() {

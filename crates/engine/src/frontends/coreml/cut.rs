@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::shape::INDEX;
-use super::{Lowering, Operation, Results, one};
+use super::{CoremlLowering, Operation, Results, one};
 use crate::graph::builder::Wire;
 use crate::graph::datum_type;
 use crate::graph::kernel::Kernel;
@@ -20,7 +20,7 @@ pub(super) enum SliceEnd {
 
 /// The parts of a slice that are known before a run.
 #[derive(Debug, Clone)]
-struct Rules {
+struct SliceParts {
     ends: SliceEnd,
     stride: Vec<i64>,
     /// `begin_mask`, `end_mask` and `squeeze_mask`: start at the first position, end at the last
@@ -28,7 +28,7 @@ struct Rules {
     masks: [Vec<bool>; 3],
 }
 
-impl Rules {
+impl SliceParts {
     /// Returns the positions of a slice along one dimension, counted as in Python.
     fn places(&self, at: usize, size: usize, begin: i64, end: i64) -> TractResult<Vec<usize>> {
         let is = |mask: usize| self.masks[mask].get(at) == Some(&true);
@@ -90,7 +90,7 @@ impl Rules {
 /// Lowers a slice whose positions are computed at run time. Its sizes are those declared in the
 /// program.
 pub(super) fn runtime_slice(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     x: Wire,
     ends: SliceEnd,
@@ -113,7 +113,7 @@ pub(super) fn runtime_slice(
     }
     let [begin, end, single] =
         ["begin_mask", "end_mask", "squeeze_mask"].map(|name| lowering.bools(operation, name));
-    let rules = Rules {
+    let rules = SliceParts {
         ends,
         stride: lowering.ints(operation, "stride")?.unwrap_or_default(),
         masks: [begin?, end?, single?],

@@ -3,14 +3,14 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::constant::first_float;
-use super::{Lowering, Results, TypedValue};
+use super::{CoremlLowering, Results, TypedValue};
 use crate::graph::builder::{Wire, axes_of, axis_of};
 use crate::tensor::DType;
 use pkgtool_model::executorch::coreml::{Argument, Operation, ValueContent};
 
 /// A value of a Core ML program.
 #[derive(Debug, Clone)]
-pub(super) enum Operand {
+pub(super) enum CoremlOperand {
     /// A tensor.
     Tensor(Wire),
     /// Integers that may depend on sizes known only at run time: a number or a list.
@@ -24,7 +24,7 @@ pub(super) enum Operand {
     Constant(TypedValue),
 }
 
-impl Lowering<'_, '_> {
+impl CoremlLowering<'_, '_> {
     /// Returns the values of an argument; a missing argument is empty.
     pub(super) fn all(&self, operation: &Operation, name: &str) -> Results {
         let Some(arguments) = operation.inputs.get(name) else {
@@ -32,12 +32,12 @@ impl Lowering<'_, '_> {
             let attribute = operation.attributes.get(name);
             return Ok(attribute
                 .cloned()
-                .map(Operand::Constant)
+                .map(CoremlOperand::Constant)
                 .into_iter()
                 .collect());
         };
         let held = arguments.iter().map(|argument| match argument {
-            Argument::Value(value) => Ok(Operand::Constant(value.clone())),
+            Argument::Value(value) => Ok(CoremlOperand::Constant(value.clone())),
             Argument::Name(name) => {
                 let held = self.values.get(name).cloned();
                 held.with_context(|| format!("value `{name}` is not computed"))
@@ -51,22 +51,22 @@ impl Lowering<'_, '_> {
         &self,
         operation: &Operation,
         name: &str,
-    ) -> TractResult<Option<Operand>> {
+    ) -> TractResult<Option<CoremlOperand>> {
         Ok(self.all(operation, name)?.into_iter().next())
     }
 
     /// Returns an argument.
-    pub(super) fn held_arg(&self, operation: &Operation, name: &str) -> TractResult<Operand> {
+    pub(super) fn held_arg(&self, operation: &Operation, name: &str) -> TractResult<CoremlOperand> {
         let held = self.optional(operation, name)?;
         held.with_context(|| format!("missing argument `{name}`"))
     }
 
     /// Returns a value as a tensor.
-    pub(super) fn wire(&mut self, held: &Operand) -> TractResult<Wire> {
+    pub(super) fn wire(&mut self, held: &CoremlOperand) -> TractResult<Wire> {
         match held {
-            Operand::Tensor(wire) => Ok(*wire),
-            Operand::Constant(value) => self.constant(value),
-            Operand::Sizes { sizes, is_number } => {
+            CoremlOperand::Tensor(wire) => Ok(*wire),
+            CoremlOperand::Constant(value) => self.constant(value),
+            CoremlOperand::Sizes { sizes, is_number } => {
                 let dtype = DType::Int32;
                 let builder = &mut self.frame.builder;
                 if sizes.is_empty() {
@@ -99,10 +99,11 @@ impl Lowering<'_, '_> {
     pub(super) fn tensor(&mut self, operation: &Operation, name: &str) -> TractResult<Wire> {
         let held = self.held_arg(operation, name)?;
         let wire = self.wire(&held)?;
-        if let (Operand::Constant(_), Some([Argument::Name(constant)])) =
+        if let (CoremlOperand::Constant(_), Some([Argument::Name(constant)])) =
             (&held, operation.inputs.get(name).map(Vec::as_slice))
         {
-            self.values.insert(constant.clone(), Operand::Tensor(wire));
+            self.values
+                .insert(constant.clone(), CoremlOperand::Tensor(wire));
         }
         Ok(wire)
     }
@@ -130,18 +131,18 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the number of dimensions of a value.
-    pub(super) fn rank_of(&self, held: &Operand) -> TractResult<usize> {
+    pub(super) fn rank_of(&self, held: &CoremlOperand) -> TractResult<usize> {
         match held {
-            Operand::Sizes { is_number, .. } => Ok(usize::from(!is_number)),
-            Operand::Constant(value) => Ok(value.ty.dims.len()),
-            Operand::Tensor(wire) => self.frame.builder.rank(wire.outlet),
+            CoremlOperand::Sizes { is_number, .. } => Ok(usize::from(!is_number)),
+            CoremlOperand::Constant(value) => Ok(value.ty.dims.len()),
+            CoremlOperand::Tensor(wire) => self.frame.builder.rank(wire.outlet),
         }
     }
 
     /// Returns the integers of a number or list, if they are known before the run or are sizes.
     ///
     /// Returns `None` for values with more dimensions, whose shape would get lost in a list.
-    pub(super) fn as_sizes(&self, held: &Operand) -> TractResult<Option<Vec<TDim>>> {
+    pub(super) fn as_sizes(&self, held: &CoremlOperand) -> TractResult<Option<Vec<TDim>>> {
         if self.rank_of(held)? > 1 {
             return Ok(None);
         }
@@ -149,11 +150,11 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the integers of a value, if they are known before the run or are sizes.
-    pub(super) fn sizes_of(&self, held: &Operand) -> TractResult<Option<Vec<TDim>>> {
+    pub(super) fn sizes_of(&self, held: &CoremlOperand) -> TractResult<Option<Vec<TDim>>> {
         let ints = |ints: &[i64]| Some(ints.iter().map(ToDim::to_dim).collect());
         Ok(match held {
-            Operand::Sizes { sizes, .. } => Some(sizes.clone()),
-            Operand::Constant(value) => match &value.content {
+            CoremlOperand::Sizes { sizes, .. } => Some(sizes.clone()),
+            CoremlOperand::Constant(value) => match &value.content {
                 ValueContent::Ints(values) => {
                     // An all-zero constant has no stored elements.
                     let count = usize::try_from(value.ty.count().unwrap_or(0))?;
@@ -171,7 +172,7 @@ impl Lowering<'_, '_> {
                 ),
                 _ => None,
             },
-            Operand::Tensor(wire) => {
+            CoremlOperand::Tensor(wire) => {
                 let known = self.frame.builder.constant_value(wire.outlet)?;
                 let known = known.filter(|known| known.len() < 64 && !wire.dtype.is_float());
                 known
@@ -236,19 +237,19 @@ impl Lowering<'_, '_> {
 
     /// Returns a number known before the run.
     #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
-    fn number(&self, held: &Operand) -> TractResult<f64> {
+    fn number(&self, held: &CoremlOperand) -> TractResult<f64> {
         Ok(match held {
-            Operand::Constant(value) => match &value.content {
+            CoremlOperand::Constant(value) => match &value.content {
                 ValueContent::Floats(floats) => floats.first().copied().unwrap_or(0.0),
                 ValueContent::Ints(ints) => ints.first().copied().unwrap_or(0) as f64,
                 ValueContent::Bytes(bytes) => first_float(value, bytes)?,
                 _ => bail!("expected a number, got another constant"),
             },
-            Operand::Sizes { sizes, .. } => match sizes.first() {
+            CoremlOperand::Sizes { sizes, .. } => match sizes.first() {
                 Some(size) => size.to_i64()? as f64,
                 None => bail!("expected a number, got an empty list"),
             },
-            Operand::Tensor(wire) => {
+            CoremlOperand::Tensor(wire) => {
                 let known = self.frame.builder.constant_value(wire.outlet)?;
                 let known = known.context("a number is known only at run time")?;
                 known.cast_to_scalar::<f64>()?
@@ -260,7 +261,7 @@ impl Lowering<'_, '_> {
     pub(super) fn bools(&self, operation: &Operation, name: &str) -> TractResult<Vec<bool>> {
         match self.optional(operation, name)? {
             None => Ok(Vec::new()),
-            Some(Operand::Constant(value)) => match value.content {
+            Some(CoremlOperand::Constant(value)) => match value.content {
                 ValueContent::Bools(bools) if bools.is_empty() => {
                     let count = value.ty.count().unwrap_or(0).min(64);
                     Ok(vec![false; usize::try_from(count)?])
@@ -292,7 +293,7 @@ impl Lowering<'_, '_> {
     ) -> TractResult<String> {
         match self.optional(operation, name)? {
             None => Ok(default.to_owned()),
-            Some(Operand::Constant(TypedValue {
+            Some(CoremlOperand::Constant(TypedValue {
                 content: ValueContent::Texts(texts),
                 ..
             })) => Ok(texts.into_iter().next().unwrap_or_default()),

@@ -2,11 +2,11 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Operand;
+use super::held::CoremlOperand;
 use super::real::check_size;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::Wire;
-use crate::graph::resize::{Sampling, resize};
+use crate::graph::resize::{ResizeSampling, resize};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -17,42 +17,44 @@ pub(super) const TABLE: OperationTable = &[
         resize_to_target(lowering, operation, sampling)
     }),
     (&["resize_nearest_neighbor"], |lowering, operation| {
-        resize_to_target(lowering, operation, Sampling::NearestCentre)
+        resize_to_target(lowering, operation, ResizeSampling::NearestCentre)
     }),
     (&["upsample_bilinear"], |lowering, operation| {
         let corners = lowering.bool(operation, "align_corners", true)?;
         let centres = lowering.bool(operation, "half_pixel_centers", !corners)?;
         let sampling = match (corners, centres) {
-            (true, false) => Sampling::AlignedCorners,
-            (false, true) => Sampling::AlignedCentres { factor: None },
-            (false, false) => Sampling::AlignedStarts,
+            (true, false) => ResizeSampling::AlignedCorners,
+            (false, true) => ResizeSampling::AlignedCentres { factor: None },
+            (false, false) => ResizeSampling::AlignedStarts,
             (true, true) => bail!("`align_corners` and `half_pixel_centers` cannot both be true"),
         };
         resize_by_factors(lowering, operation, |_| sampling)
     }),
     (&["upsample_nearest_neighbor"], |lowering, operation| {
-        resize_by_factors(lowering, operation, |factor| Sampling::Nearest { factor })
+        resize_by_factors(lowering, operation, |factor| ResizeSampling::Nearest {
+            factor,
+        })
     }),
 ];
 
 /// Returns the mapping of output positions to input positions for Core ML's name of it.
-fn sampling(name: &str) -> TractResult<Sampling> {
+fn sampling(name: &str) -> TractResult<ResizeSampling> {
     Ok(match name {
-        "DEFAULT" => Sampling::AlignedStarts,
-        "STRICT_ALIGN_CORNERS" => Sampling::AlignedCorners,
-        "ALIGN_CORNERS" => Sampling::CornersOrMiddle,
-        "UNALIGN_CORNERS" => Sampling::AlignedCentres { factor: None },
-        "OFFSET_CORNERS" => Sampling::EqualParts,
+        "DEFAULT" => ResizeSampling::AlignedStarts,
+        "STRICT_ALIGN_CORNERS" => ResizeSampling::AlignedCorners,
+        "ALIGN_CORNERS" => ResizeSampling::CornersOrMiddle,
+        "UNALIGN_CORNERS" => ResizeSampling::AlignedCentres { factor: None },
+        "OFFSET_CORNERS" => ResizeSampling::EqualParts,
         other => bail!("unsupported sampling mode `{other}`"),
     })
 }
 
 /// Resizes the last two dimensions.
 fn apply(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     x: Wire,
     sizes: &[TDim; 2],
-    sampling: [Sampling; 2],
+    sampling: [ResizeSampling; 2],
 ) -> Results {
     let dtype = DType::Float32;
     let x = lowering.frame.builder.cast(x, dtype)?;
@@ -70,9 +72,9 @@ fn apply(
 }
 
 fn resize_to_target(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
-    sampling: Sampling,
+    sampling: ResizeSampling,
 ) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let sizes = ["target_size_height", "target_size_width"]
@@ -82,9 +84,9 @@ fn resize_to_target(
 }
 
 fn resize_by_factors(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
-    sampling: impl Fn(Option<f32>) -> Sampling,
+    sampling: impl Fn(Option<f32>) -> ResizeSampling,
 ) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
@@ -122,7 +124,7 @@ fn resize_by_factors(
     }
     let (sizes, samplings) = (
         <[TDim; 2]>::try_from(sizes),
-        <[Sampling; 2]>::try_from(samplings),
+        <[ResizeSampling; 2]>::try_from(samplings),
     );
     let (Ok(sizes), Ok(samplings)) = (sizes, samplings) else {
         bail!("expected two scale factors");
@@ -131,14 +133,14 @@ fn resize_by_factors(
 }
 
 /// Resizes the last one or two dimensions to the end of `shape`; a size of 0 keeps the dimension.
-fn resized(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn resized(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let mode = lowering.text(operation, "sampling_mode", "DEFAULT")?;
     let kind = lowering.text(operation, "interpolation_mode", "LINEAR")?;
     let sampling = match kind.as_str() {
         "LINEAR" => sampling(&mode)?,
         // The positions follow from coremltools only for this mode: half-pixel centres in
         // TensorFlow's terms.
-        "NEAREST_NEIGHBOR" if mode == "DEFAULT" => Sampling::NearestCentre,
+        "NEAREST_NEIGHBOR" if mode == "DEFAULT" => ResizeSampling::NearestCentre,
         _ => bail!("unsupported interpolation {kind} with sampling mode `{mode}`"),
     };
     let count = lowering.int(operation, "resized_dims", 0)?;
@@ -172,12 +174,12 @@ fn resized(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
         bail!("expected two sizes");
     };
     let first = if count == 1 {
-        Sampling::AlignedCorners
+        ResizeSampling::AlignedCorners
     } else {
         sampling
     };
     let held = apply(lowering, x, &sizes, [first, sampling])?;
-    let Some(Operand::Tensor(wire)) = held.first() else {
+    let Some(CoremlOperand::Tensor(wire)) = held.first() else {
         bail!("resizing returned no tensor");
     };
     lowering.reshaped(*wire, &given).map(one)

@@ -3,10 +3,10 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::cut::{SliceEnd, runtime_slice};
-use super::held::Operand;
+use super::held::CoremlOperand;
 use super::scatter::gather_in_batches;
 use super::shape::INDEX;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::{Wire, axis_of};
 use crate::graph::calling::CallArg;
 use pkgtool_model::executorch::coreml::Argument;
@@ -39,7 +39,7 @@ pub(super) const TABLE: OperationTable = &[
 
 /// Returns the state that an operation reads or writes.
 fn state<'l>(
-    lowering: &'l mut Lowering<'_, '_>,
+    lowering: &'l mut CoremlLowering<'_, '_>,
     operation: &Operation,
 ) -> TractResult<&'l mut (usize, Wire)> {
     let Some([Argument::Name(name)]) = operation.inputs.get("input").map(Vec::as_slice) else {
@@ -58,7 +58,7 @@ struct SliceBounds {
 
 impl SliceBounds {
     fn read(
-        lowering: &Lowering<'_, '_>,
+        lowering: &CoremlLowering<'_, '_>,
         operation: &Operation,
         shape: &[TDim],
     ) -> TractResult<Option<Self>> {
@@ -111,8 +111,8 @@ impl SliceBounds {
     }
 }
 
-fn slice(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+fn slice(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    if let CoremlOperand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && let Some(part) = SliceBounds::read(lowering, operation, &[sizes.len().to_dim()])?
     {
         let (begin, end) = (part.begin[0].to_usize()?, part.end[0].to_usize()?);
@@ -122,7 +122,7 @@ fn slice(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
         let step = usize::try_from(part.stride[0])?;
         let sizes = sizes.iter().step_by(step).cloned().collect();
         let is_number = lowering.bools(operation, "squeeze_mask")?.first() == Some(&true);
-        return Ok(vec![Operand::Sizes { sizes, is_number }]);
+        return Ok(vec![CoremlOperand::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
@@ -156,7 +156,7 @@ fn slice(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 
 /// Lowers a slice of the given sizes from a start position; a size of -1 takes the remaining
 /// elements.
-fn by_size(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn by_size(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [begin, size] = ["begin", "size"].map(|name| -> TractResult<_> {
@@ -191,7 +191,7 @@ fn by_size(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 
 /// Converts negative indices, which count from the end, to non-negative ones.
 fn non_negative_indices(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     indices: Wire,
     size: &TDim,
 ) -> TractResult<Wire> {
@@ -216,7 +216,7 @@ fn non_negative_indices(
 
 /// Lowers a slice update: replaces a part of a tensor. The start may be known only at run time, and
 /// the size is that of the update.
-fn update(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn update(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let part = lowering.tensor(operation, "update")?;
@@ -296,8 +296,8 @@ fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
 }
 
 /// Gathers rows of a tensor along a dimension; the dimensions of the indices replace it.
-fn gather(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+fn gather(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    if let CoremlOperand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && let indices = lowering.held_arg(operation, "indices")?
         && let rank = lowering.rank_of(&indices)?
         && rank <= 1
@@ -309,7 +309,7 @@ fn gather(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
         });
         let sizes = chosen.collect::<TractResult<_>>()?;
         let is_number = rank == 0;
-        return Ok(vec![Operand::Sizes { sizes, is_number }]);
+        return Ok(vec![CoremlOperand::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
     let indices = lowering.tensor(operation, "indices")?;

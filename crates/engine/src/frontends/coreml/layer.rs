@@ -2,8 +2,8 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Lowering, Operation, OperationTable, Results, one};
-use crate::graph::attention::Attention;
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
+use crate::graph::attention::AttentionInputs;
 use crate::graph::builder::Wire;
 use crate::graph::operators::einsum;
 use crate::graph::product::matrix_product;
@@ -21,7 +21,7 @@ pub(super) const TABLE: OperationTable = &[
     }),
     (&["matmul"], matmul),
     (&["scaled_dot_product_attention"], |lowering, operation| {
-        let attention = Attention {
+        let attention = AttentionInputs {
             queries: lowering.tensor(operation, "query")?,
             keys: lowering.tensor(operation, "key")?,
             values: lowering.tensor(operation, "value")?,
@@ -35,7 +35,7 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// Multiplies matrices with broadcast leading dimensions; a vector on the left is a row.
-fn matmul(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn matmul(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = DType::Float32;
     let [x, y] = ["x", "y"].map(|name| lowering.tensor(operation, name));
     let swapped = ["transpose_x", "transpose_y"].map(|name| lowering.bool(operation, name, false));
@@ -57,7 +57,7 @@ fn matmul(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 }
 
 /// Lowers an einsum formula; dimensions of size 1 broadcast.
-fn einsum_formula(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn einsum_formula(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = DType::Float32;
     let text = lowering.text(operation, "equation", "")?;
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();

@@ -1,6 +1,6 @@
 //! Lowers Core ML ML Programs: their operations, through the operator table.
 //!
-//! Most operations are lowered to calls of `ATen` operators ([`Lowering::aten`]). Values declared
+//! Most operations are lowered to calls of `ATen` operators ([`CoremlLowering::aten`]). Values declared
 //! as float16 are computed in float32, or rounded where the program declares them ([`Rounding`]).
 //! Sizes known only at run time stay symbolic instead of becoming tensors.
 
@@ -34,22 +34,22 @@ use tract_onnx::tract_core::internal::*;
 use super::payload::{PayloadCall, lower_nodes};
 use crate::Rounding;
 use crate::graph::builder::{Builder, Wire};
-use crate::graph::calling::{CallArg, CallResult, Caller};
-use crate::graph::frame::{Frame, Slot};
-use crate::graph::guard::{Failure, guarded};
+use crate::graph::calling::{CallArg, CallContext, CallResult};
+use crate::graph::frame::{FrameSlot, MethodFrame};
+use crate::graph::guard::{LibraryFailure, guarded};
 use crate::graph::table::{NodeTable, find};
-use crate::graph::weights::Weights;
+use crate::graph::weights::ProgramWeights;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::coreml::{MilType, Operation, PackageFunction, Type, TypedValue};
 
-use held::Operand;
+use held::CoremlOperand;
 
 /// Lowers an operation and returns its results, one for each output.
-type LowerOperation = fn(&mut Lowering<'_, '_>, &Operation) -> Results;
+type LowerOperation = fn(&mut CoremlLowering<'_, '_>, &Operation) -> Results;
 
 /// The results of an operation, one for each output.
-type Results = TractResult<Vec<Operand>>;
+type Results = TractResult<Vec<CoremlOperand>>;
 
 /// Operations by type.
 type OperationTable = NodeTable<LowerOperation>;
@@ -80,28 +80,34 @@ pub(crate) fn is_supported(kind: &str) -> bool {
 }
 
 /// A function being lowered.
-struct Lowering<'f, 'm> {
-    frame: &'f mut Frame<'m>,
+struct CoremlLowering<'f, 'm> {
+    frame: &'f mut MethodFrame<'m>,
     package: &'f PackageFunction,
     rounding: Rounding,
-    values: HashMap<String, Operand>,
+    values: HashMap<String, CoremlOperand>,
     /// States by name: their index and current content.
     states: BTreeMap<String, (usize, Wire)>,
 }
 
 /// Reads the package in a payload, or returns the standalone package.
-fn read(weights: &Weights, payload: ByteRange) -> Result<Arc<PackageFunction>, Failure> {
+fn read(
+    weights: &ProgramWeights,
+    payload: ByteRange,
+) -> Result<Arc<PackageFunction>, LibraryFailure> {
     if let Some(package) = weights.package() {
         return Ok(package);
     }
     let named = |key: &str| weights.place(key);
     PackageFunction::read(weights.program(), payload, &named)
         .map(Arc::new)
-        .map_err(|error| Failure::new(error.to_string()))
+        .map_err(|error| LibraryFailure::new(error.to_string()))
 }
 
 /// Returns the types of a payload's unsupported operations.
-pub(crate) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
+pub(crate) fn missing(
+    weights: &ProgramWeights,
+    payload: ByteRange,
+) -> Result<BTreeSet<String>, LibraryFailure> {
     let package = read(weights, payload)?;
     let operations = &package.function.block.operations;
     let unknown = operations.iter().filter(|operation| {
@@ -112,11 +118,14 @@ pub(crate) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
 }
 
 /// Lowers the call of a payload's function.
-pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+pub(crate) fn lower(
+    frame: &mut MethodFrame<'_>,
+    call: PayloadCall<'_>,
+) -> Result<(), LibraryFailure> {
     let scope = call.scope;
     let package = read(frame.weights, call.payload)?;
     let (inputs, outputs) = call.split(frame, package.inputs.len(), package.outputs.len())?;
-    let mut lowering = Lowering {
+    let mut lowering = CoremlLowering {
         rounding: frame.rounding,
         frame,
         package: &package,
@@ -128,10 +137,10 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
     let operations = operations.map(|operation| (operation.kind.as_str(), operation));
     lower_nodes(
         &mut lowering,
-        Lowering::builder,
+        CoremlLowering::builder,
         (scope, "operation"),
         operations,
-        Lowering::operation,
+        CoremlLowering::operation,
     )?;
     lowering.frame.builder.set_scope(scope.to_owned());
     for (name, &value) in package.outputs.iter().zip(outputs) {
@@ -141,12 +150,12 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
         })?;
     }
     for (value, wire) in lowering.states.into_values() {
-        frame.now.slots.insert(value, Slot::Tensor(wire));
+        frame.now.slots.insert(value, FrameSlot::Tensor(wire));
     }
     Ok(())
 }
 
-impl Lowering<'_, '_> {
+impl CoremlLowering<'_, '_> {
     /// Reads the inputs as the function declares them, and the current states.
     fn inputs(&mut self, scope: &str, args: &[usize]) -> TractResult<()> {
         let declared: HashMap<&String, &Type> = self
@@ -157,13 +166,14 @@ impl Lowering<'_, '_> {
             .map(|(name, ty)| (name, ty))
             .collect();
         for (name, &value) in self.package.inputs.iter().zip(args) {
-            let Slot::Tensor(wire) = self.frame.slot(value)? else {
+            let FrameSlot::Tensor(wire) = self.frame.slot(value)? else {
                 bail!("input `{name}` is not a tensor");
             };
             let ty = declared.get(name);
             let ty = ty.with_context(|| format!("the function has no input `{name}`"))?;
             let wire = self.frame.builder.cast(wire, self.stored_dtype(ty)?)?;
-            self.values.insert(name.clone(), Operand::Tensor(wire));
+            self.values
+                .insert(name.clone(), CoremlOperand::Tensor(wire));
         }
         for (name, ty) in &self.package.function.inputs {
             if !ty.is_state {
@@ -193,7 +203,7 @@ impl Lowering<'_, '_> {
                 .context("a constant has no value")?;
             for (name, _) in &operation.outputs {
                 self.values
-                    .insert(name.clone(), Operand::Constant(value.clone()));
+                    .insert(name.clone(), CoremlOperand::Constant(value.clone()));
             }
             return Ok(());
         }
@@ -207,9 +217,9 @@ impl Lowering<'_, '_> {
         );
         for ((name, ty), held) in operation.outputs.iter().zip(given) {
             let held = match held {
-                Operand::Tensor(wire) => {
+                CoremlOperand::Tensor(wire) => {
                     let dtype = self.stored_dtype(ty)?;
-                    Operand::Tensor(self.frame.builder.cast(wire, dtype)?)
+                    CoremlOperand::Tensor(self.frame.builder.cast(wire, dtype)?)
                 }
                 other => other,
             };
@@ -224,8 +234,8 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the context for calling operators of the table.
-    fn caller(&mut self) -> Caller<'_, '_> {
-        Caller {
+    fn caller(&mut self) -> CallContext<'_, '_> {
+        CallContext {
             builder: &mut self.frame.builder,
             weights: self.frame.weights,
         }
@@ -254,7 +264,7 @@ impl Lowering<'_, '_> {
             .map(|dtype| CallResult::Tensor(*dtype))
             .collect();
         match self.caller().call(name, args, &outs)?.first() {
-            Some(Slot::Tensor(wire)) => Ok(*wire),
+            Some(FrameSlot::Tensor(wire)) => Ok(*wire),
             _ => bail!("`{name}` did not return a tensor"),
         }
     }
@@ -270,8 +280,8 @@ impl Lowering<'_, '_> {
 }
 
 /// Returns one tensor as the result of an operation.
-fn one(wire: Wire) -> Vec<Operand> {
-    vec![Operand::Tensor(wire)]
+fn one(wire: Wire) -> Vec<CoremlOperand> {
+    vec![CoremlOperand::Tensor(wire)]
 }
 
 /// Returns the dtype of a type's elements; elements narrower than a byte are stored in a byte.
@@ -307,7 +317,7 @@ pub(crate) fn names() -> Vec<&'static str> {
 
 /// Returns the types of a payload's operations.
 #[cfg(test)]
-pub(crate) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
+pub(crate) fn met(weights: &ProgramWeights, payload: ByteRange) -> Vec<String> {
     let package = read(weights, payload).expect("fixtures can be read");
     let operations = package.function.block.operations.iter();
     operations.map(|operation| operation.kind.clone()).collect()

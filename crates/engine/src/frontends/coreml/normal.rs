@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::shape::padded;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::Wire;
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -26,7 +26,7 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// Lowers layer normalisation over any dimensions, which are moved to the end.
-fn layer_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn layer_norm(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let mut x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
     let mut axes = lowering
@@ -57,7 +57,7 @@ fn layer_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results
     lowering.permuted(wire, &back).map(one)
 }
 
-fn batch_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn batch_norm(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let gamma = lowering.optional_tensor(operation, "gamma")?;
     let beta = lowering.optional_tensor(operation, "beta")?;
@@ -80,7 +80,7 @@ fn batch_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results
 
 /// Returns the argument `x`, its shape, and the number of positions of a channel.
 fn image(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
 ) -> TractResult<(Wire, Vec<TDim>, TDim)> {
     let x = lowering.tensor(operation, "x")?;
@@ -95,7 +95,7 @@ fn image(
 }
 
 /// Lowers instance normalisation, as group normalisation with a group for each channel.
-fn instance_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn instance_norm(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let (x, shape, area) = image(lowering, operation)?;
     let gamma = lowering.optional_tensor(operation, "gamma")?;
     let beta = lowering.optional_tensor(operation, "beta")?;
@@ -117,7 +117,7 @@ fn instance_norm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Resu
 }
 
 /// Divides by a power of the scaled mean square of `size` neighbouring channels plus `k`.
-fn local(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn local(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let (x, shape, area) = image(lowering, operation)?;
     let size = lowering.int(operation, "size", 1)?;
     ensure!(

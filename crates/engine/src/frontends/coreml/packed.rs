@@ -5,8 +5,8 @@
 use half::{bf16, f16};
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::held::CoremlOperand;
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::axis_of;
 use crate::graph::datum_type;
 use crate::tensor::DType;
@@ -28,19 +28,19 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// The elements of a constant; all types of packed weights fit into float32.
-struct Array {
+struct PackedArray {
     shape: Vec<usize>,
     values: Vec<f32>,
 }
 
-impl Array {
+impl PackedArray {
     fn read(
-        lowering: &mut Lowering<'_, '_>,
+        lowering: &mut CoremlLowering<'_, '_>,
         operation: &Operation,
         name: &str,
     ) -> TractResult<Self> {
         let held = lowering.held_arg(operation, name)?;
-        if let Operand::Constant(value) = &held
+        if let CoremlOperand::Constant(value) = &held
             && let Some(values) = lowering.codes(value)?
         {
             let dims = value.ty.dims.iter();
@@ -61,7 +61,7 @@ impl Array {
     }
 
     fn optional(
-        lowering: &mut Lowering<'_, '_>,
+        lowering: &mut CoremlLowering<'_, '_>,
         operation: &Operation,
         name: &str,
     ) -> TractResult<Option<Self>> {
@@ -109,10 +109,10 @@ impl Array {
     /// Adds the array as an operation's result.
     fn write_result(
         self,
-        lowering: &mut Lowering<'_, '_>,
+        lowering: &mut CoremlLowering<'_, '_>,
         operation: &Operation,
         at: usize,
-    ) -> TractResult<Operand> {
+    ) -> TractResult<CoremlOperand> {
         let (_, ty) = operation
             .outputs
             .get(at)
@@ -135,7 +135,7 @@ impl Array {
         let tensor = Tensor::from_shape(&self.shape, &values)?;
         let tensor = tensor.cast_to_dt(datum_type(dtype))?.into_owned();
         let wire = lowering.frame.builder.constant(Arc::new(tensor), dtype)?;
-        Ok(Operand::Tensor(wire))
+        Ok(CoremlOperand::Tensor(wire))
     }
 }
 
@@ -180,14 +180,14 @@ impl BlockIndices {
 
 /// Scales of blocks, and offsets subtracted before scaling.
 struct BlockScales {
-    scale: Array,
-    offset: Option<Array>,
+    scale: PackedArray,
+    offset: Option<PackedArray>,
 }
 
 impl BlockScales {
-    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
-        let scale = Array::read(lowering, operation, "scale")?;
-        let offset = Array::optional(lowering, operation, "offset")?;
+    fn read(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
+        let scale = PackedArray::read(lowering, operation, "scale")?;
+        let offset = PackedArray::optional(lowering, operation, "offset")?;
         ensure!(
             offset
                 .as_ref()
@@ -204,9 +204,10 @@ impl BlockScales {
 }
 
 /// Computes `scale · (data − zero point)`, with one scale or one for each position of a dimension.
-fn affine_dequantise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let mut data = Array::read(lowering, operation, "quantized_data")?;
-    let [scale, zero] = ["scale", "zero_point"].map(|name| Array::read(lowering, operation, name));
+fn affine_dequantise(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let mut data = PackedArray::read(lowering, operation, "quantized_data")?;
+    let [scale, zero] =
+        ["scale", "zero_point"].map(|name| PackedArray::read(lowering, operation, name));
     let (scale, zero) = (scale?, zero?);
     let rank = data.shape.len();
     let axis = lowering.axis(operation, "axis", rank)?;
@@ -221,7 +222,7 @@ fn affine_dequantise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> 
     let inner: usize = data.shape[axis + 1..].iter().product();
     for (at, value) in data.values.iter_mut().enumerate() {
         let place = at / inner % size;
-        let of = |part: &Array| part.values[if part.shape.is_empty() { 0 } else { place }];
+        let of = |part: &PackedArray| part.values[if part.shape.is_empty() { 0 } else { place }];
         *value = (*value - of(&zero)) * of(&scale);
     }
     Ok(vec![data.write_result(lowering, operation, 0)?])
@@ -229,8 +230,8 @@ fn affine_dequantise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> 
 
 /// Computes `scale · (data − offset)`, with a scale and offset for each block of the data, along
 /// any dimension.
-fn blockwise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let mut data = Array::read(lowering, operation, "data")?;
+fn blockwise(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let mut data = PackedArray::read(lowering, operation, "data")?;
     let scales = BlockScales::read(lowering, operation)?;
     let mut blocks = BlockIndices::new(&data.shape, &scales.scale.shape)?;
     for value in &mut data.values {
@@ -240,9 +241,9 @@ fn blockwise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results 
 }
 
 /// Computes the same for the elements selected by a mask.
-fn sparse_blockwise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let mask = Array::read(lowering, operation, "data_mask")?;
-    let mut data = Array::read(lowering, operation, "nonzero_data")?;
+fn sparse_blockwise(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let mask = PackedArray::read(lowering, operation, "data_mask")?;
+    let mut data = PackedArray::read(lowering, operation, "nonzero_data")?;
     let scales = BlockScales::read(lowering, operation)?;
     let blocks = BlockIndices::new(&mask.shape, &scales.scale.shape)?;
     data.change_selected(&mask, blocks, |value, block| Ok(scales.apply(value, block)))?;
@@ -251,10 +252,10 @@ fn sparse_blockwise(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> R
 
 /// Returns the results of an operation on sparse elements: their mask, and the elements.
 fn sparse_results(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
-    mask: Array,
-    elements: Array,
+    mask: PackedArray,
+    elements: PackedArray,
 ) -> Results {
     Ok(vec![
         mask.write_result(lowering, operation, 0)?,
@@ -263,7 +264,7 @@ fn sparse_results(
 }
 
 /// Returns the sizes in the argument `shape`.
-fn shape(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Vec<usize>> {
+fn shape(lowering: &CoremlLowering<'_, '_>, operation: &Operation) -> TractResult<Vec<usize>> {
     let shape = lowering.required_ints(operation, "shape")?;
     let shape = shape.into_iter().map(|size| Ok(usize::try_from(size)?));
     shape.collect()
@@ -271,11 +272,11 @@ fn shape(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Vec<
 
 /// Looks up elements in a palette. Codes are packed in bytes, or have a low-bit type themselves
 /// (iOS18).
-fn palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn palette(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     if lowering.optional(operation, "shape")?.is_none() {
         return grouped_palette(lowering, operation);
     }
-    let table = Array::read(lowering, operation, "lut")?;
+    let table = PackedArray::read(lowering, operation, "lut")?;
     let count = table.values.len();
     ensure!(
         table.shape.len() == 1 && count.is_power_of_two() && (2..=256).contains(&count),
@@ -286,19 +287,19 @@ fn palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let bits = count.trailing_zeros() as usize;
     let codes = unpack_bits(lowering, operation, "indices", bits, &shape)?;
     let values = codes.map(|code| table.values[code]).collect();
-    let dense = Array::new(shape, values)?;
+    let dense = PackedArray::new(shape, values)?;
     Ok(vec![dense.write_result(lowering, operation, 0)?])
 }
 
 /// Unpacks `bits`-bit numbers from the bytes of an argument, lowest bits first.
 fn unpack_bits(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     name: &str,
     bits: usize,
     shape: &[usize],
 ) -> TractResult<impl Iterator<Item = usize> + use<>> {
-    let bytes = Array::read(lowering, operation, name)?.values;
+    let bytes = PackedArray::read(lowering, operation, name)?.values;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -332,8 +333,8 @@ struct Palettes {
 }
 
 impl Palettes {
-    fn read(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
-        let table = Array::read(lowering, operation, "lut")?;
+    fn read(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
+        let table = PackedArray::read(lowering, operation, "lut")?;
         let Some((blocks, &[count, width])) = table.shape.split_last_chunk::<2>() else {
             bail!("invalid shape of a palette: {:?}", table.shape);
         };
@@ -363,8 +364,8 @@ impl Palettes {
     }
 }
 
-fn grouped_palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let codes = Array::read(lowering, operation, "indices")?;
+fn grouped_palette(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let codes = PackedArray::read(lowering, operation, "indices")?;
     let table = Palettes::read(lowering, operation)?;
     let mut blocks = BlockIndices::new(&codes.shape, &table.blocks)?;
     let rank = codes.shape.len();
@@ -382,13 +383,13 @@ fn grouped_palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Re
             values[(outer * table.width + part) * inner + rest] = *value;
         }
     }
-    let dense = Array::new(shape, values)?;
+    let dense = PackedArray::new(shape, values)?;
     Ok(vec![dense.write_result(lowering, operation, 0)?])
 }
 
-fn sparse_palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let mask = Array::read(lowering, operation, "indices_mask")?;
-    let mut codes = Array::read(lowering, operation, "indices_nonzero_data")?;
+fn sparse_palette(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let mask = PackedArray::read(lowering, operation, "indices_mask")?;
+    let mut codes = PackedArray::read(lowering, operation, "indices_nonzero_data")?;
     let table = Palettes::read(lowering, operation)?;
     ensure!(
         table.width == 1,
@@ -400,19 +401,19 @@ fn sparse_palette(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Res
 }
 
 /// Expands sparse elements: zero except where the mask is set.
-fn sparse_to_dense(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn sparse_to_dense(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let (shape, mask): (_, Vec<bool>) = if lowering.optional(operation, "shape")?.is_some() {
         let shape = shape(lowering, operation)?;
         let bits = unpack_bits(lowering, operation, "mask", 1, &shape)?;
         (shape, bits.map(|bit| bit != 0).collect())
     } else {
-        let mask = Array::read(lowering, operation, "mask")?;
+        let mask = PackedArray::read(lowering, operation, "mask")?;
         (
             mask.shape,
             mask.values.iter().map(|bit| *bit != 0.0).collect(),
         )
     };
-    let data = Array::read(lowering, operation, "nonzero_data")?;
+    let data = PackedArray::read(lowering, operation, "nonzero_data")?;
     let there = mask.iter().filter(|there| **there).count();
     ensure!(
         there == data.values.len(),
@@ -424,6 +425,6 @@ fn sparse_to_dense(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Re
         true => values.next().copied().unwrap_or(0.0),
         false => 0.0,
     });
-    let dense = Array::new(shape, values.collect())?;
+    let dense = PackedArray::new(shape, values.collect())?;
     Ok(vec![dense.write_result(lowering, operation, 0)?])
 }

@@ -2,8 +2,8 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::held::CoremlOperand;
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::calling::CallArg;
 use crate::graph::table::{look_up, names_of};
 use crate::tensor::DType;
@@ -83,7 +83,7 @@ pub(super) const TABLE: OperationTable = &[
         let held = lowering.held_arg(operation, "x")?;
         let dtype = lowering.dtype(operation)?;
         let is_whole = !dtype.is_float() && dtype != DType::Bool;
-        if is_whole && matches!(held, Operand::Sizes { .. }) {
+        if is_whole && matches!(held, CoremlOperand::Sizes { .. }) {
             return Ok(vec![held]);
         }
         lowering.tensor(operation, "x").map(one)
@@ -128,15 +128,15 @@ pub(super) const TABLE: OperationTable = &[
 ///
 /// Values with more than one dimension stay tensors, regardless of their number of elements.
 fn sizes(
-    lowering: &Lowering<'_, '_>,
+    lowering: &CoremlLowering<'_, '_>,
     operation: &Operation,
     compute: fn(TDim, TDim) -> TDim,
-) -> TractResult<Option<Operand>> {
+) -> TractResult<Option<CoremlOperand>> {
     let (x, y) = (
         lowering.held_arg(operation, "x")?,
         lowering.held_arg(operation, "y")?,
     );
-    let is_size = |held: &Operand| matches!(held, Operand::Sizes { .. });
+    let is_size = |held: &CoremlOperand| matches!(held, CoremlOperand::Sizes { .. });
     if !is_size(&x) && !is_size(&y) {
         return Ok(None);
     }
@@ -152,11 +152,11 @@ fn sizes(
     };
     let pairs = (0..count).map(|at| (a[at % a.len()].clone(), b[at % b.len()].clone()));
     let sizes = pairs.map(|(a, b)| compute(a, b).reduce()).collect();
-    Ok(Some(Operand::Sizes { sizes, is_number }))
+    Ok(Some(CoremlOperand::Sizes { sizes, is_number }))
 }
 
 fn sum(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     name: &str,
     compute: fn(TDim, TDim) -> TDim,
@@ -169,7 +169,7 @@ fn sum(
 }
 
 /// Computes the remainder of a division that rounds down; it has the divisor's sign.
-fn modulo(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn modulo(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let dtype = lowering.dtype(operation)?;
     let [x, y] = lowering.pair(operation, ["x", "y"])?;
     if dtype.is_float() {
@@ -187,7 +187,7 @@ fn modulo(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 
 /// Applies a function to the argument plus epsilon.
 fn with_epsilon(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     name: &str,
     default: f64,
@@ -200,7 +200,12 @@ fn with_epsilon(
     lowering.aten_result(name, vec![x.into()], dtype)
 }
 
-fn clamped(lowering: &mut Lowering<'_, '_>, operation: &Operation, low: f64, high: f64) -> Results {
+fn clamped(
+    lowering: &mut CoremlLowering<'_, '_>,
+    operation: &Operation,
+    low: f64,
+    high: f64,
+) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let limit = |limit: f64| Some(limit).filter(|limit| limit.is_finite());
     let args = vec![x.into(), limit(low).into(), limit(high).into()];

@@ -6,8 +6,8 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::shape::padded;
-use super::window::Window;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::window::CoremlWindow;
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::Wire;
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -16,16 +16,16 @@ use crate::tensor::DType;
 pub(super) const TABLE: OperationTable = &[
     (&["avg_pool"], |lowering, operation| {
         let without = lowering.bool(operation, "exclude_padding_from_average", false)?;
-        pool(lowering, operation, Kind::Mean { without })
+        pool(lowering, operation, PoolFunction::Mean { without })
     }),
     (&["max_pool"], |lowering, operation| {
-        pool(lowering, operation, Kind::Largest)
+        pool(lowering, operation, PoolFunction::Largest)
     }),
 ];
 
 /// The value computed from a window.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum PoolFunction {
     Largest,
     Mean {
         /// Whether padding is left out of the mean.
@@ -44,7 +44,7 @@ struct PlanePool {
 
 impl PlanePool {
     /// Creates pooling over these axes of a window; a missing axis has size 1.
-    fn new(kernel: &[i64], window: &Window, axes: [Option<usize>; 2], ceil: bool) -> Self {
+    fn new(kernel: &[i64], window: &CoremlWindow, axes: [Option<usize>; 2], ceil: bool) -> Self {
         let of = |numbers: &[i64]| axes.map(|axis| axis.map_or(1, |axis| numbers[axis]));
         let pad = |at: usize| axes[at / 2].map_or(0, |axis| window.pads[2 * axis + at % 2]);
         Self {
@@ -59,17 +59,22 @@ impl PlanePool {
         self.pads[0] == self.pads[1] && self.pads[2] == self.pads[3]
     }
 
-    fn apply(&self, lowering: &mut Lowering<'_, '_>, x: Wire, kind: Kind) -> TractResult<Wire> {
+    fn apply(
+        &self,
+        lowering: &mut CoremlLowering<'_, '_>,
+        x: Wire,
+        kind: PoolFunction,
+    ) -> TractResult<Wire> {
         if self.is_even() {
             return self.call(lowering, x, kind, [self.pads[0], self.pads[2]]);
         }
         let border = match kind {
-            Kind::Largest => f64::NEG_INFINITY,
-            Kind::Mean { .. } => 0.0,
+            PoolFunction::Largest => f64::NEG_INFINITY,
+            PoolFunction::Mean { .. } => 0.0,
         };
         let wide = padded(lowering, x, &self.pads, border)?;
         let given = self.call(lowering, wide, kind, [0, 0])?;
-        if !matches!(kind, Kind::Mean { without: true }) {
+        if !matches!(kind, PoolFunction::Mean { without: true }) {
             return Ok(given);
         }
         // The mean over ones is the share of a window outside of the padding.
@@ -85,9 +90,9 @@ impl PlanePool {
 
     fn call(
         &self,
-        lowering: &mut Lowering<'_, '_>,
+        lowering: &mut CoremlLowering<'_, '_>,
         x: Wire,
-        kind: Kind,
+        kind: PoolFunction,
         pads: [i64; 2],
     ) -> TractResult<Wire> {
         let mut args = vec![
@@ -97,12 +102,12 @@ impl PlanePool {
             pads.as_slice().into(),
         ];
         match kind {
-            Kind::Largest => {
+            PoolFunction::Largest => {
                 args.extend([[1, 1].as_slice().into(), self.ceil.into()]);
                 let outs = [x.dtype, DType::Int64];
                 lowering.first("aten::max_pool2d_with_indices.out", args, &outs)
             }
-            Kind::Mean { without } => {
+            PoolFunction::Mean { without } => {
                 args.extend([self.ceil.into(), (!without).into(), CallArg::None]);
                 lowering.aten("aten::avg_pool2d.out", args, x.dtype)
             }
@@ -110,7 +115,11 @@ impl PlanePool {
     }
 }
 
-fn pool(lowering: &mut Lowering<'_, '_>, operation: &Operation, kind: Kind) -> Results {
+fn pool(
+    lowering: &mut CoremlLowering<'_, '_>,
+    operation: &Operation,
+    kind: PoolFunction,
+) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let kernel = lowering.required_ints(operation, "kernel_sizes")?;
     let sizes = lowering.shape(x)?;
@@ -120,7 +129,7 @@ fn pool(lowering: &mut Lowering<'_, '_>, operation: &Operation, kind: Kind) -> R
         kernel.len(),
         sizes.len()
     );
-    let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
+    let window = CoremlWindow::read(lowering, operation, &kernel, &sizes[2..])?;
     let ceil = lowering.bool(operation, "ceil_mode", false)?;
     let plane = |axes| PlanePool::new(&kernel, &window, axes, ceil);
     let dims = |dims: &[&TDim]| dims.iter().map(|dim| (*dim).clone()).collect::<Vec<_>>();

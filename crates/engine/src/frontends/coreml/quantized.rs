@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Lowering, Operation, OperationTable, one};
+use super::{CoremlLowering, Operation, OperationTable, one};
 use crate::graph::builder::Wire;
 use crate::tensor::DType;
 
@@ -41,7 +41,7 @@ pub(super) const TABLE: OperationTable = &[
 
 /// Returns scales or zero points as float32: one, or one for each position of a dimension.
 fn broadcast_param(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     name: &str,
     x: Wire,

@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Lowering, Operation};
+use super::{CoremlLowering, Operation};
 use crate::graph::builder::Wire;
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -10,7 +10,7 @@ use crate::tensor::DType;
 /// Maximum number of elements of a tensor created from numbers or from a smaller tensor.
 const MAX_CREATED_ELEMENTS: i64 = 1 << 30;
 
-impl Lowering<'_, '_> {
+impl CoremlLowering<'_, '_> {
     /// Applies a function to a tensor (for example `exp`).
     pub(super) fn function(&mut self, name: &str, x: Wire) -> TractResult<Wire> {
         self.aten(&format!("aten::{name}.out"), vec![x.into()], DType::Float32)

@@ -2,9 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Operand;
+use super::held::CoremlOperand;
 use super::shape::{INDEX, padded};
-use super::{Lowering, Operation, OperationTable, Results, TypedValue, one};
+use super::{CoremlLowering, Operation, OperationTable, Results, TypedValue, one};
 use crate::graph::builder::Wire;
 use crate::graph::operators::{gather_elements, ints, strides};
 use pkgtool_model::executorch::coreml::ValueContent;
@@ -162,7 +162,7 @@ impl Divide for TDim {
 }
 
 /// Returns the sizes of an image.
-fn image_sizes(lowering: &Lowering<'_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
+fn image_sizes(lowering: &CoremlLowering<'_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
     let shape = lowering.shape(x)?;
     let rank = shape.len();
     <[TDim; 4]>::try_from(shape)
@@ -170,14 +170,14 @@ fn image_sizes(lowering: &Lowering<'_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
 }
 
 /// Returns the side of a block.
-fn block(lowering: &Lowering<'_, '_>, operation: &Operation, name: &str) -> TractResult<i64> {
+fn block(lowering: &CoremlLowering<'_, '_>, operation: &Operation, name: &str) -> TractResult<i64> {
     let block = lowering.int(operation, name, 1)?;
     ensure!((1..=1 << 12).contains(&block), "invalid `{name}`: {block}");
     Ok(block)
 }
 
 fn block_sizes(
-    lowering: &Lowering<'_, '_>,
+    lowering: &CoremlLowering<'_, '_>,
     operation: &Operation,
     name: &str,
 ) -> TractResult<[i64; 2]> {
@@ -190,7 +190,7 @@ fn block_sizes(
 
 /// Splits dimensions, permutes them and merges them.
 fn split_and_permute(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     x: Wire,
     split: &[TDim],
     order: &[usize],
@@ -202,7 +202,7 @@ fn split_and_permute(
 }
 
 /// Reshapes to a shape composed of parts of other tensors' shapes.
-fn reshape_like(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn reshape_like(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let references = lowering.all(operation, "ref_tensors")?;
     let numbers = |name: &str| -> TractResult<Vec<i64>> {
@@ -221,7 +221,7 @@ fn reshape_like(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Resul
     let masks: Vec<bool> = masks
         .iter()
         .map(|held| match held {
-            Operand::Constant(TypedValue {
+            CoremlOperand::Constant(TypedValue {
                 content: ValueContent::Bools(bools),
                 ..
             }) => Ok(bools.first() == Some(&true)),
@@ -261,7 +261,7 @@ fn reshape_like(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Resul
 
 /// Reverses the first positions along a dimension. Their number is listed for each position along
 /// another dimension.
-fn reverse_sequence(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn reverse_sequence(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let [along, batch] =

@@ -1,7 +1,7 @@
 //! Core ML recurrent layers (LSTM, GRU, RNN).
 //!
 //! The product with the input sequence is computed for all steps at once. The recurrence of the
-//! vocabulary runs the steps ([`Run`]).
+//! vocabulary runs the steps ([`RecurrentRun`]).
 //!
 //! The order of gates is that of the weights: input, forget, output, cell for LSTM; reset, output,
 //! update for GRU. The code reorders them for the vocabulary. Where the documentation is silent, the
@@ -10,13 +10,13 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, Results};
+use super::held::CoremlOperand;
+use super::{CoremlLowering, Operation, OperationTable, Results};
 use crate::graph::builder::{Wire, ranked};
 use crate::graph::calling::CallArg;
-use crate::graph::recurrent::cell::{Activation, Cell, Kind};
+use crate::graph::recurrent::cell::{Cell, CellKind, GateActivation};
 use crate::graph::recurrent::product::products;
-use crate::graph::recurrent::run::{Run, RunSide};
+use crate::graph::recurrent::run::{RecurrentRun, RunSide};
 use crate::tensor::DType;
 
 /// The operations of this file.
@@ -36,7 +36,7 @@ pub(super) const TABLE: OperationTable = &[
         let layer = Layer {
             cell: Cell {
                 linear_before_reset: after,
-                ..Cell::new(Kind::Gru)
+                ..Cell::new(CellKind::Gru)
             },
             activations: vec![
                 activation(lowering, operation, "recurrent_activation", "sigmoid")?,
@@ -48,7 +48,7 @@ pub(super) const TABLE: OperationTable = &[
     (&["rnn"], |lowering, operation| {
         let bias = lowering.optional_tensor(operation, "bias")?;
         let layer = Layer {
-            cell: Cell::new(Kind::Rnn),
+            cell: Cell::new(CellKind::Rnn),
             activations: vec![activation(lowering, operation, "activation", "tanh")?],
         };
         single_direction(lowering, operation, &layer, [bias, None])
@@ -58,7 +58,7 @@ pub(super) const TABLE: OperationTable = &[
 /// A recurrent layer: the settings that all directions and steps share.
 struct Layer {
     cell: Cell,
-    activations: Vec<Activation>,
+    activations: Vec<GateActivation>,
 }
 
 /// The weights of one direction.
@@ -75,33 +75,33 @@ impl Layer {
     /// Returns, for each gate of the vocabulary, its place in Core ML's order.
     fn gates(&self) -> &'static [usize] {
         match self.cell.kind {
-            Kind::Rnn => &[0],
-            Kind::Gru => &[2, 0, 1],
-            Kind::Lstm => &[0, 2, 1, 3],
+            CellKind::Rnn => &[0],
+            CellKind::Gru => &[2, 0, 1],
+            CellKind::Lstm => &[0, 2, 1, 3],
         }
     }
 }
 
 fn activation(
-    lowering: &Lowering<'_, '_>,
+    lowering: &CoremlLowering<'_, '_>,
     operation: &Operation,
     name: &str,
     default: &str,
-) -> TractResult<Activation> {
+) -> TractResult<GateActivation> {
     let found = lowering.text(operation, name, default)?;
     Ok(match found.to_ascii_lowercase().as_str() {
-        "hard_sigmoid" | "sigmoid_hard" => Activation::HardSigmoid(0.2, 0.5),
-        "linear" => Activation::Affine(1.0, 0.0),
-        "relu" => Activation::Relu,
-        "sigmoid" => Activation::Sigmoid,
+        "hard_sigmoid" | "sigmoid_hard" => GateActivation::HardSigmoid(0.2, 0.5),
+        "linear" => GateActivation::Affine(1.0, 0.0),
+        "relu" => GateActivation::Relu,
+        "sigmoid" => GateActivation::Sigmoid,
         // Its factors are 1 where they cannot be set.
-        "tanh" | "scaled_tanh" => Activation::Tanh,
+        "tanh" | "scaled_tanh" => GateActivation::Tanh,
         _ => bail!("unsupported activation `{found}`"),
     })
 }
 
 fn sum_of_biases(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     a: Option<Wire>,
     b: Option<Wire>,
 ) -> TractResult<Option<Wire>> {
@@ -113,7 +113,7 @@ fn sum_of_biases(
 
 /// Lowers a recurrence in one direction without a memory besides its state.
 fn single_direction(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     layer: &Layer,
     bias: [Option<Wire>; 2],
@@ -134,10 +134,10 @@ fn single_direction(
     let states = [lowering.tensor(operation, "initial_h")?];
     let every = lowering.bool(operation, "output_sequence", false)?;
     let given = run(lowering, layer, &side, x, &states, every)?;
-    Ok(given.into_iter().map(Operand::Tensor).collect())
+    Ok(given.into_iter().map(CoremlOperand::Tensor).collect())
 }
 
-fn lstm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn lstm(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let clip = lowering.optional(operation, "clip")?;
     let clip = match clip {
         #[expect(clippy::cast_possible_truncation, reason = "clamps only")]
@@ -147,7 +147,7 @@ fn lstm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let layer = Layer {
         cell: Cell {
             memory_clip: clip,
-            ..Cell::new(Kind::Lstm)
+            ..Cell::new(CellKind::Lstm)
         },
         activations: vec![
             activation(lowering, operation, "recurrent_activation", "sigmoid")?,
@@ -197,14 +197,14 @@ fn lstm(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     for (parts, axis) in parts.iter().zip([2, 1, 1]) {
         let outlet = lowering.frame.builder.concat(parts, axis)?;
         let dtype = DType::Float32;
-        given.push(Operand::Tensor(Wire { outlet, dtype }));
+        given.push(CoremlOperand::Tensor(Wire { outlet, dtype }));
     }
     Ok(given)
 }
 
 /// Returns the size of a state.
 fn hidden(
-    lowering: &Lowering<'_, '_>,
+    lowering: &CoremlLowering<'_, '_>,
     layer: &Layer,
     side: &DirectionWeights,
 ) -> TractResult<usize> {
@@ -220,7 +220,7 @@ fn hidden(
 
 /// Returns parts of equal size along the first dimension in the order of the vocabulary's gates.
 fn reordered(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     order: &[usize],
     wire: Wire,
     size: usize,
@@ -235,7 +235,7 @@ fn reordered(
 }
 
 /// Checks the size of a bias or peephole, which has this many elements.
-fn check_vector(lowering: &Lowering<'_, '_>, part: Wire, count: usize) -> TractResult<()> {
+fn check_vector(lowering: &CoremlLowering<'_, '_>, part: Wire, count: usize) -> TractResult<()> {
     let found = lowering.shape(part)?;
     ensure!(
         found == [count.to_dim()],
@@ -247,7 +247,7 @@ fn check_vector(lowering: &Lowering<'_, '_>, part: Wire, count: usize) -> TractR
 /// Runs all steps in one direction. Returns each step's output (or the last one), then the final
 /// states.
 fn run(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     layer: &Layer,
     side: &DirectionWeights,
     x: Wire,
@@ -308,7 +308,7 @@ fn run(
     let builder = &mut lowering.frame.builder;
     let fact = builder.model.outlet_fact(recurrent)?;
     let (product, last) = products(&layer.cell, fact, batch)?;
-    let run = Run {
+    let run = RecurrentRun {
         cell: layer.cell.clone(),
         sides: vec![RunSide {
             is_reverse: side.is_reverse,

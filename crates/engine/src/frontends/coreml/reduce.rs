@@ -2,8 +2,8 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Operand;
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::held::CoremlOperand;
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::Wire;
 use crate::graph::calling::CallArg;
 use crate::graph::table::{look_up, names_of};
@@ -89,7 +89,7 @@ pub(super) const TABLE: OperationTable = &[
         let outs = [x.dtype, DType::Int64].map(super::CallResult::Tensor);
         let given = lowering.caller().call("aten::sort.values", args, &outs)?;
         match given.get(1) {
-            Some(super::Slot::Tensor(wire)) => Ok(one(*wire)),
+            Some(super::FrameSlot::Tensor(wire)) => Ok(one(*wire)),
             _ => bail!("sorting returned no positions"),
         }
     }),
@@ -99,7 +99,7 @@ pub(super) const TABLE: OperationTable = &[
 
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn reduction_args(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     x: Wire,
     with_dtype: bool,
@@ -115,7 +115,7 @@ fn reduction_args(
 
 /// Sums over an operation's dimensions, in its dtype.
 fn sum_over_axes(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     x: Wire,
 ) -> TractResult<Wire> {
@@ -125,7 +125,7 @@ fn sum_over_axes(
 }
 
 fn square_sum(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     dtype: DType,
 ) -> TractResult<Wire> {
@@ -136,7 +136,7 @@ fn square_sum(
 }
 
 /// Lowers a cumulative sum, possibly exclusive or in reverse.
-fn cumulative_sum(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn cumulative_sum(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let mut x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -165,7 +165,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Res
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
-fn log_sum_exp(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn log_sum_exp(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let float = DType::Float32;
     let x = lowering.tensor(operation, "x")?;
     let axes = lowering.ints(operation, "axes")?.unwrap_or_default();
@@ -180,7 +180,7 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Result
     Ok(one(Wire::new(outlet, float)))
 }
 
-fn extreme(lowering: &mut Lowering<'_, '_>, operation: &Operation, name: &str) -> Results {
+fn extreme(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation, name: &str) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let keep = lowering.bool(operation, "keep_dims", false)?;
@@ -188,7 +188,7 @@ fn extreme(lowering: &mut Lowering<'_, '_>, operation: &Operation, name: &str) -
     lowering.aten_result(name, args, DType::Int64)
 }
 
-fn top_k(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn top_k(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let axis = lowering.int(operation, "axis", -1)?;
     let count = lowering.int(operation, "k", 1)?;
@@ -203,9 +203,9 @@ fn top_k(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     let outs = [x.dtype, DType::Int64].map(super::CallResult::Tensor);
     let given = lowering.caller().call("aten::topk.values", args, &outs)?;
     let given = given.into_iter().map(|slot| match slot {
-        super::Slot::Tensor(wire) => Ok(Operand::Tensor(wire)),
+        super::FrameSlot::Tensor(wire) => Ok(CoremlOperand::Tensor(wire)),
         _ => bail!("an output is not a tensor"),
     });
-    let given: Vec<Operand> = given.collect::<TractResult<_>>()?;
+    let given: Vec<CoremlOperand> = given.collect::<TractResult<_>>()?;
     Ok(given.into_iter().take(operation.outputs.len()).collect())
 }

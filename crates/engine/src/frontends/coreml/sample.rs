@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::real::check_size;
-use super::{Lowering, Operation, OperationTable, Results};
+use super::{CoremlLowering, Operation, OperationTable, Results};
 use crate::graph::builder::{Wire, check_rank};
 use crate::graph::operators::einsum;
 use crate::tensor::DType;
@@ -12,14 +12,14 @@ use crate::tensor::DType;
 pub(super) const TABLE: OperationTable = &[(&["affine"], affine), (&["resample"], resample)];
 
 /// Interpolation and padding modes, as numbers of `ATen`'s operator.
-struct Sampling {
+struct SampleModes {
     mode: i64,
     padding: i64,
     corners: bool,
 }
 
-impl Sampling {
-    fn read(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
+impl SampleModes {
+    fn read(lowering: &CoremlLowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let text = |name: &str| lowering.text(operation, name, "");
         let unnormalized = text("coordinates_mode")? == "unnormalized";
         let corners = unnormalized || lowering.bool(operation, "align_corners", false)?;
@@ -49,7 +49,7 @@ impl Sampling {
         })
     }
 
-    fn apply(&self, lowering: &mut Lowering<'_, '_>, x: Wire, places: Wire) -> Results {
+    fn apply(&self, lowering: &mut CoremlLowering<'_, '_>, x: Wire, places: Wire) -> Results {
         let args = vec![
             x.into(),
             places.into(),
@@ -62,8 +62,8 @@ impl Sampling {
 }
 
 /// Samples at the positions in a tensor, `(x, y)` each.
-fn resample(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let sampling = Sampling::read(lowering, operation)?;
+fn resample(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let sampling = SampleModes::read(lowering, operation)?;
     let x = lowering.tensor(operation, "x")?;
     let places = lowering.tensor(operation, "coordinates")?;
     let mut places = lowering.frame.builder.cast(places, DType::Float32)?;
@@ -95,8 +95,8 @@ fn resample(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 }
 
 /// Samples at the positions of a regular grid transformed by matrices.
-fn affine(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    let sampling = Sampling::read(lowering, operation)?;
+fn affine(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    let sampling = SampleModes::read(lowering, operation)?;
     let mode = lowering.text(operation, "coordinates_mode", "")?;
     ensure!(
         mode == "normalized_minus_one_to_one" && sampling.corners,

@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Lowering, Operation, OperationTable, Results, one};
+use super::{CoremlLowering, Operation, OperationTable, Results, one};
 use crate::graph::builder::{Wire, axis_of};
 use crate::graph::operators::{
     IndexCheck, floats, gather_elements, ints, strides, tensor_of_floats, tensor_of_ints,
@@ -75,7 +75,7 @@ enum ScatterMode {
 }
 
 impl ScatterMode {
-    fn read(lowering: &Lowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
+    fn read(lowering: &CoremlLowering<'_, '_>, operation: &Operation) -> TractResult<Self> {
         let mode = lowering.text(operation, "mode", "add")?;
         Ok(match mode.as_str() {
             "add" => Self::Add,
@@ -153,7 +153,7 @@ fn starts(
     Ok((starts, block))
 }
 
-fn gather_nd(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn gather_nd(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let indices = lowering.tensor(operation, "indices")?;
     let indices = lowering.frame.builder.cast(indices, DType::Int64)?;
@@ -187,7 +187,7 @@ fn gather_nd(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results 
 /// Gathers rows along a dimension by indices whose leading batch dimensions are those of the
 /// tensor.
 pub(super) fn gather_in_batches(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     (x, indices): (Wire, Wire),
     axis: usize,
     batch: usize,
@@ -234,7 +234,7 @@ pub(super) fn gather_in_batches(
 /// Combines updates into a tensor. Their positions follow from its shape and the indices, one for
 /// each update.
 fn scatter_with(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     operation: &Operation,
     places: impl Fn(&[usize], &Tensor, &IndexCheck) -> TractResult<Vec<usize>> + Send + Sync + 'static,
 ) -> Results {

@@ -2,9 +2,9 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::held::Operand;
+use super::held::CoremlOperand;
 use super::real::check_size;
-use super::{Lowering, Operation, OperationTable, Results, Slot, one};
+use super::{CoremlLowering, FrameSlot, Operation, OperationTable, Results, one};
 use crate::graph::builder::{Wire, axes_of};
 use crate::graph::calling::{CallArg, CallResult};
 use crate::tensor::DType;
@@ -63,7 +63,7 @@ pub(super) const TABLE: OperationTable = &[
 ];
 
 /// Returns the tensors of `values`.
-fn wires(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<Vec<Wire>> {
+fn wires(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> TractResult<Vec<Wire>> {
     let held = lowering.all(operation, "values")?;
     held.iter().map(|held| lowering.wire(held)).collect()
 }
@@ -72,7 +72,7 @@ fn wires(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> TractResult<
 /// remaining elements.
 ///
 /// Before iOS17, shapes with a 0 keep the number of dimensions.
-fn reshape(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn reshape(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let from = lowering.shape(x)?;
     let mut wanted = lowering.sizes(operation, "shape")?.unwrap_or_default();
@@ -86,16 +86,16 @@ fn reshape(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     lowering.aten_result("aten::view_copy.out", args, x.dtype)
 }
 
-fn expand(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn expand(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let axes = lowering.required_ints(operation, "axes")?;
-    if let Operand::Sizes {
+    if let CoremlOperand::Sizes {
         sizes,
         is_number: true,
     } = lowering.held_arg(operation, "x")?
         && axes.len() == 1
     {
         let is_number = false;
-        return Ok(vec![Operand::Sizes { sizes, is_number }]);
+        return Ok(vec![CoremlOperand::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len() + axes.len();
@@ -108,12 +108,12 @@ fn expand(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn squeeze(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
-    if let Operand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
+fn squeeze(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
+    if let CoremlOperand::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && sizes.len() == 1
     {
         let is_number = true;
-        return Ok(vec![Operand::Sizes { sizes, is_number }]);
+        return Ok(vec![CoremlOperand::Sizes { sizes, is_number }]);
     }
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
@@ -127,7 +127,7 @@ fn squeeze(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
     Ok(one(Wire { outlet, ..x }))
 }
 
-fn transpose(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn transpose(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
     let order = lowering.required_ints(operation, "perm")?;
@@ -138,13 +138,13 @@ fn transpose(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results 
 
 /// Stacks sizes or known numbers into a list.
 fn stacked_sizes(
-    lowering: &Lowering<'_, '_>,
+    lowering: &CoremlLowering<'_, '_>,
     operation: &Operation,
-) -> TractResult<Option<Operand>> {
+) -> TractResult<Option<CoremlOperand>> {
     let held = lowering.all(operation, "values")?;
     let has_sizes = held
         .iter()
-        .any(|held| matches!(held, Operand::Sizes { .. }));
+        .any(|held| matches!(held, CoremlOperand::Sizes { .. }));
     let mut list = Vec::new();
     for held in held.iter().filter(|_| has_sizes) {
         if lowering.rank_of(held)? > 0 {
@@ -156,27 +156,27 @@ fn stacked_sizes(
         list.extend(sizes);
     }
     let is_number = false;
-    Ok(has_sizes.then_some(Operand::Sizes {
+    Ok(has_sizes.then_some(CoremlOperand::Sizes {
         sizes: list,
         is_number,
     }))
 }
 
 /// Concatenates tensors or sizes.
-fn concat(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn concat(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     if lowering.bool(operation, "interleave", false)? {
         return interleaved(lowering, operation);
     }
     let held = lowering.all(operation, "values")?;
     if held
         .iter()
-        .any(|held| matches!(held, Operand::Sizes { .. }))
+        .any(|held| matches!(held, CoremlOperand::Sizes { .. }))
     {
         let parts = held.iter().map(|held| lowering.as_sizes(held));
         let parts: Option<Vec<Vec<TDim>>> = parts.collect::<TractResult<_>>()?;
         if let Some(parts) = parts {
             let (sizes, is_number) = (parts.concat(), false);
-            return Ok(vec![Operand::Sizes { sizes, is_number }]);
+            return Ok(vec![CoremlOperand::Sizes { sizes, is_number }]);
         }
     }
     let dtype = lowering.dtype(operation)?;
@@ -195,7 +195,7 @@ fn concat(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 
 /// Interleaves tensors along a dimension: the first positions of all tensors, then the second ones,
 /// and so on.
-fn interleaved(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn interleaved(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let wires = wires(lowering, operation)?;
     let first = *wires.first().context("no tensors to join")?;
     let mut shape = lowering.shape(first)?;
@@ -207,7 +207,7 @@ fn interleaved(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Result
     lowering.reshaped(wire, &shape).map(one)
 }
 
-fn split(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn split(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
@@ -228,7 +228,7 @@ fn split(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
         .caller()
         .call("aten::split_with_sizes_copy.out", args, &outs)?;
     let given = given.into_iter().map(|slot| match slot {
-        Slot::Tensor(wire) => Ok(Operand::Tensor(wire)),
+        FrameSlot::Tensor(wire) => Ok(CoremlOperand::Tensor(wire)),
         _ => bail!("an output is not a tensor"),
     });
     given.collect()
@@ -236,7 +236,7 @@ fn split(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 
 /// Lowers padding. The pairs are for the last dimensions, outermost first; `ATen` expects innermost
 /// first.
-fn pad(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn pad(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let mode = lowering.text(operation, "mode", "constant")?;
     let x = lowering.tensor(operation, "x")?;
     let pads = lowering.required_ints(operation, "pad")?;
@@ -271,7 +271,7 @@ fn pad(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
 
 /// Pads a dimension with reflected elements, without repeating the edges.
 fn reflected(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     x: Wire,
     axis: usize,
     before: i64,
@@ -299,7 +299,7 @@ fn reflected(
 
 /// Pads a dimension by repeating its edges.
 fn replicated(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     x: Wire,
     axis: usize,
     before: i64,
@@ -321,7 +321,7 @@ fn replicated(
 
 /// Pads the last dimensions with a number.
 pub(super) fn padded(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut CoremlLowering<'_, '_>,
     x: Wire,
     pads: &[i64],
     value: f64,
@@ -338,7 +338,7 @@ pub(super) fn padded(
 }
 
 /// Crops rows and columns on both sides.
-fn crop(lowering: &mut Lowering<'_, '_>, operation: &Operation) -> Results {
+fn crop(lowering: &mut CoremlLowering<'_, '_>, operation: &Operation) -> Results {
     let x = lowering.tensor(operation, "x")?;
     let mut wire = x;
     for (name, from_end) in [("crop_height", 2), ("crop_width", 1)] {

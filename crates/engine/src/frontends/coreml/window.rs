@@ -2,13 +2,13 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Lowering, Operation};
+use super::{CoremlLowering, Operation};
 
 /// Maximum size, stride, dilation or padding.
 const MAX_WINDOW_PARAM: i64 = 1 << 24;
 
 /// Parameters of a sliding window.
-pub(super) struct Window {
+pub(super) struct CoremlWindow {
     /// Strides.
     pub(super) strides: Vec<i64>,
     /// Dilations: distances between elements within a window.
@@ -17,10 +17,10 @@ pub(super) struct Window {
     pub(super) pads: Vec<i64>,
 }
 
-impl Window {
+impl CoremlWindow {
     /// Reads a window of the given kernel sizes over the given spatial sizes.
     pub(super) fn read(
-        lowering: &Lowering<'_, '_>,
+        lowering: &CoremlLowering<'_, '_>,
         operation: &Operation,
         kernel: &[i64],
         sizes: &[TDim],

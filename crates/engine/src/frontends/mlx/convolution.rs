@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{InstructionTable, Lowering, MlxInstruction};
+use super::{InstructionTable, MlxInstruction, MlxLowering};
 use crate::graph::builder::Builder;
 use crate::graph::calling::CallArg;
 
@@ -33,7 +33,7 @@ pub(super) const TABLE: InstructionTable = &[
 
 /// Lowers a convolution of `[batch, .., channels]` by `[out, .., in / groups]`.
 fn convolution(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
     axes: &[&str],
     transposed: bool,

@@ -2,8 +2,8 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::joined::Arithmetic;
-use super::{InstructionTable, Lowering, MlxInstruction, float_dtype, joint_dtype};
+use super::joined::JoinedArithmetic;
+use super::{InstructionTable, MlxInstruction, MlxLowering, float_dtype, joint_dtype};
 use crate::graph::builder::Wire;
 use crate::graph::calling::CallArg;
 use crate::graph::table::{look_up, names_of};
@@ -109,7 +109,7 @@ pub(super) const TABLE: InstructionTable = &[
     (BINARY_KINDS, |lowering, node| {
         let [a, b] = lowering.pair(node)?;
         let simpler = match node.kind {
-            "Multiply" => lowering.fuse_arithmetic(Arithmetic::Multiply, a, b)?,
+            "Multiply" => lowering.fuse_arithmetic(JoinedArithmetic::Multiply, a, b)?,
             kind => clamp_by_constant(lowering, kind, a, b)?,
         };
         if let Some(wire) = simpler {
@@ -124,10 +124,10 @@ pub(super) const TABLE: InstructionTable = &[
         lowering.call(node, operator_of(&COMPARISONS, node)?, args, DType::Bool)
     }),
     (&["Add"], |lowering, node| {
-        sum(lowering, node, Arithmetic::Add, "aten::add.out")
+        sum(lowering, node, JoinedArithmetic::Add, "aten::add.out")
     }),
     (&["Subtract"], |lowering, node| {
-        sum(lowering, node, Arithmetic::Subtract, "aten::sub.out")
+        sum(lowering, node, JoinedArithmetic::Subtract, "aten::sub.out")
     }),
     (&["Divide"], |lowering, node| {
         let [a, b] = lowering.pair(node)?;
@@ -202,7 +202,7 @@ pub(super) const TABLE: InstructionTable = &[
 /// Computes the maximum or minimum of a value and a constant number without a tensor for the
 /// number.
 fn clamp_by_constant(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     kind: &str,
     x: Wire,
     by: Wire,
@@ -225,9 +225,9 @@ fn clamp_by_constant(
 }
 
 fn sum(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
-    step: Arithmetic,
+    step: JoinedArithmetic,
     name: &str,
 ) -> TractResult<()> {
     let [a, b] = lowering.pair(node)?;
@@ -239,7 +239,7 @@ fn sum(
 }
 
 /// Rounds to `decimals` decimals; negative numbers round to a power of ten. Ties go to even.
-fn round(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn round(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let decimals = i32::try_from(lowering.int(node, "decimals")?)?;
     if decimals == 0 || (decimals > 0 && !x.dtype.is_float()) {
@@ -266,7 +266,7 @@ fn round(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<
 }
 
 /// Computes `log(exp(a) + exp(b))`.
-fn log_add_exp(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn log_add_exp(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let [a, b] = lowering.pair(node)?;
     let dtype = float_dtype(joint_dtype(a, b));
     let builder = &mut lowering.frame.builder;

@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::quantized::real;
-use super::{InstructionTable, Lowering, MlxInstruction, Wire, joint_dtype};
+use super::{InstructionTable, MlxInstruction, MlxLowering, Wire, joint_dtype};
 use crate::graph::product::matrix_product;
 use crate::tensor::DType;
 
@@ -28,7 +28,7 @@ pub(super) const TABLE: InstructionTable = &[
 
 /// Gathers matrices of a batch by row-major indices. Without indices, returns all of them.
 fn gather_matrices(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
     x: Wire,
     name: &str,
@@ -53,7 +53,7 @@ fn gather_matrices(
 }
 
 fn product(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
     left: Wire,
     (right, swapped): (Wire, bool),

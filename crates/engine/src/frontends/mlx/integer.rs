@@ -3,10 +3,10 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{InstructionField, InstructionTable, Lowering, MlxInstruction};
+use super::{InstructionField, InstructionTable, MlxInstruction, MlxLowering};
 use crate::graph::builder::axis_of;
 use crate::graph::calling::{CallArg, CallResult};
-use crate::graph::frame::{RuntimeNumber, Slot};
+use crate::graph::frame::{FrameSlot, RuntimeNumber};
 use crate::tensor::DType;
 
 /// The instructions of this file.
@@ -15,7 +15,7 @@ pub(super) const TABLE: InstructionTable = &[
         let a = lowering.tensor(node, "a")?;
         let shape = lowering.shape(a)?;
         let axis = axis_of(lowering.int(node, "dim")?, shape.len())?;
-        value(lowering, node, Slot::Int(shape[axis].clone()))
+        value(lowering, node, FrameSlot::Int(shape[axis].clone()))
     }),
     (&["ItemInt"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -39,19 +39,19 @@ pub(super) const TABLE: InstructionTable = &[
     }),
 ];
 
-impl Lowering<'_, '_> {
+impl MlxLowering<'_, '_> {
     /// Returns an integer as a tensor without dimensions.
-    pub(super) fn as_tensor(&mut self, slot: &Slot) -> TractResult<OutletId> {
+    pub(super) fn as_tensor(&mut self, slot: &FrameSlot) -> TractResult<OutletId> {
         let wire = match slot {
-            Slot::Int(dim) => return self.frame.builder.size(dim, DType::Int64),
-            Slot::Number(number) => self.frame.number_as_tensor(number)?,
+            FrameSlot::Int(dim) => return self.frame.builder.size(dim, DType::Int64),
+            FrameSlot::Number(number) => self.frame.number_as_tensor(number)?,
             _ => bail!("expected an integer"),
         };
         Ok(self.frame.builder.cast(wire, DType::Int64)?.outlet)
     }
 
     /// Returns the number in a field: a literal, or the content of a value slot.
-    pub(super) fn given(&self, node: &MlxInstruction, name: &str) -> TractResult<Slot> {
+    pub(super) fn given(&self, node: &MlxInstruction, name: &str) -> TractResult<FrameSlot> {
         match node.fields.get(name) {
             Some(InstructionField::Number(number)) => self.number(*number),
             _ => bail!("missing field `{name}`"),
@@ -67,17 +67,21 @@ impl Lowering<'_, '_> {
 }
 
 /// Returns the distance between two integers, if it is known before the run.
-pub(super) fn distance(start: &Slot, stop: &Slot) -> Option<TDim> {
+pub(super) fn distance(start: &FrameSlot, stop: &FrameSlot) -> Option<TDim> {
     match (start, stop) {
-        (Slot::Int(start), Slot::Int(stop)) => Some((stop.clone() - start).reduce()),
-        (Slot::Number(start), Slot::Number(stop)) if start.wire == stop.wire => {
+        (FrameSlot::Int(start), FrameSlot::Int(stop)) => Some((stop.clone() - start).reduce()),
+        (FrameSlot::Number(start), FrameSlot::Number(stop)) if start.wire == stop.wire => {
             Some((stop.offset.clone() - &start.offset).reduce())
         }
         _ => None,
     }
 }
 
-fn binary(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, name: &str) -> TractResult<()> {
+fn binary(
+    lowering: &mut MlxLowering<'_, '_>,
+    node: &MlxInstruction,
+    name: &str,
+) -> TractResult<()> {
     let (a, b) = (lowering.given(node, "a")?, lowering.given(node, "b")?);
     let args = vec![argument(a)?, argument(b)?];
     called(lowering, node, name, args)
@@ -85,13 +89,13 @@ fn binary(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, name: &str) ->
 
 /// Divides sizes or numbers computed at run time, always rounding down.
 fn divided(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
     name: &str,
     divide: fn(i64, i64) -> Option<i64>,
 ) -> TractResult<()> {
     let (a, b) = (lowering.given(node, "a")?, lowering.given(node, "b")?);
-    if let (Slot::Int(_), Slot::Int(by)) = (&a, &b)
+    if let (FrameSlot::Int(_), FrameSlot::Int(by)) = (&a, &b)
         && by.to_i64().is_ok()
     {
         return called(lowering, node, name, vec![argument(a)?, argument(b)?]);
@@ -109,7 +113,7 @@ fn divided(
     value(
         lowering,
         node,
-        Slot::Number(RuntimeNumber { wire, offset: plus }),
+        FrameSlot::Number(RuntimeNumber { wire, offset: plus }),
     )
 }
 
@@ -123,17 +127,17 @@ fn remainder(a: i64, b: i64) -> Option<i64> {
     Some(a - quotient(a, b)? * b)
 }
 
-pub(super) fn argument(slot: Slot) -> TractResult<CallArg> {
+pub(super) fn argument(slot: FrameSlot) -> TractResult<CallArg> {
     match slot {
-        Slot::Int(dim) => Ok(CallArg::Int(dim)),
-        Slot::Number(number) => Ok(CallArg::Number(number)),
+        FrameSlot::Int(dim) => Ok(CallArg::Int(dim)),
+        FrameSlot::Number(number) => Ok(CallArg::Number(number)),
         _ => bail!("expected an integer"),
     }
 }
 
 /// Calls an operator that returns a number, and writes it.
 fn called(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
     name: &str,
     args: Vec<CallArg>,
@@ -147,7 +151,11 @@ fn called(
 }
 
 /// Writes a value slot.
-fn value(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, given: Slot) -> TractResult<()> {
+fn value(
+    lowering: &mut MlxLowering<'_, '_>,
+    node: &MlxInstruction,
+    given: FrameSlot,
+) -> TractResult<()> {
     match node.fields.get("out") {
         Some(InstructionField::Value(slot)) => {
             lowering.values.insert(*slot, given);

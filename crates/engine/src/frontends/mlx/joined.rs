@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use tract_onnx::tract_core::internal::*;
 
-use super::Lowering;
+use super::MlxLowering;
 use crate::Rounding;
 use crate::graph::builder::{Builder, Wire};
 use crate::graph::calling::CallArg;
@@ -46,13 +46,13 @@ struct FusedConvolution {
 
 /// An arithmetic step with two operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arithmetic {
+pub(super) enum JoinedArithmetic {
     Add,
     Subtract,
     Multiply,
 }
 
-impl Lowering<'_, '_> {
+impl MlxLowering<'_, '_> {
     /// Permutes the dimensions of a value. Permutations that cancel each other return the original
     /// value.
     pub(super) fn permute(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
@@ -136,7 +136,7 @@ impl Lowering<'_, '_> {
     /// each channel.
     pub(super) fn fuse_arithmetic(
         &mut self,
-        step: Arithmetic,
+        step: JoinedArithmetic,
         a: Wire,
         b: Wire,
     ) -> TractResult<Option<Wire>> {
@@ -155,13 +155,13 @@ impl Lowering<'_, '_> {
         let channels = convolved.scale.iter_mut().zip(&mut convolved.shift);
         for ((scale, shift), value) in channels.zip(values) {
             match step {
-                Arithmetic::Add => *shift += value,
-                Arithmetic::Subtract if is_first => *shift -= value,
-                Arithmetic::Subtract => (*scale, *shift) = (-*scale, value - *shift),
-                Arithmetic::Multiply => (*scale, *shift) = (*scale * value, *shift * value),
+                JoinedArithmetic::Add => *shift += value,
+                JoinedArithmetic::Subtract if is_first => *shift -= value,
+                JoinedArithmetic::Subtract => (*scale, *shift) = (-*scale, value - *shift),
+                JoinedArithmetic::Multiply => (*scale, *shift) = (*scale * value, *shift * value),
             }
         }
-        if step == Arithmetic::Multiply || (step == Arithmetic::Subtract && !is_first) {
+        if step == JoinedArithmetic::Multiply || (step == JoinedArithmetic::Subtract && !is_first) {
             convolved.scaled = self.scaled_kernel(&convolved)?;
         }
         let outlet = self.add_fused_convolution(&convolved)?;

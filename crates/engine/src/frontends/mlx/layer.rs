@@ -3,8 +3,8 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::{InstructionTable, Lowering, MlxInstruction, Slot, float_dtype};
-use crate::graph::attention::Attention;
+use super::{FrameSlot, InstructionTable, MlxInstruction, MlxLowering, float_dtype};
+use crate::graph::attention::AttentionInputs;
 use crate::graph::builder::{Builder, Wire};
 use crate::graph::calling::{CallArg, CallResult};
 use crate::graph::product::matrix_product;
@@ -38,7 +38,7 @@ pub(super) const TABLE: InstructionTable = &[
             .caller()
             .call("aten::native_layer_norm.out", args, &outs)?;
         match given.first() {
-            Some(Slot::Tensor(wire)) => lowering.write_output(node, *wire),
+            Some(FrameSlot::Tensor(wire)) => lowering.write_output(node, *wire),
             _ => bail!("the layer norm returned nothing"),
         }
     }),
@@ -54,7 +54,7 @@ pub(super) const TABLE: InstructionTable = &[
 ];
 
 /// Computes `alpha · (mat1 · mat2) + beta · bias`.
-fn addmm(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn addmm(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let (a, b) = (
         lowering.tensor(node, "mat1")?,
         lowering.tensor(node, "mat2")?,
@@ -85,7 +85,7 @@ fn addmm(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<
     lowering.write_output(node, wire)
 }
 
-fn attention(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn attention(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let queries = lowering.tensor(node, "q")?;
     let (keys, values) = (lowering.tensor(node, "k")?, lowering.tensor(node, "v")?);
     let mask = lowering.optional(node, "mask")?;
@@ -98,7 +98,7 @@ fn attention(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractRes
     } else {
         mask
     };
-    let attention = Attention {
+    let attention = AttentionInputs {
         queries,
         keys,
         values,

@@ -24,12 +24,12 @@ use tract_onnx::tract_core::internal::*;
 use super::payload::{PayloadCall, lower_nodes};
 use crate::Rounding;
 use crate::graph::builder::{Builder, Wire};
-use crate::graph::calling::{CallArg, Caller};
-use crate::graph::frame::{Frame, Slot, dtype_of_element};
-use crate::graph::guard::{Failure, guarded};
+use crate::graph::calling::{CallArg, CallContext};
+use crate::graph::frame::{FrameSlot, MethodFrame, dtype_of_element};
+use crate::graph::guard::{LibraryFailure, guarded};
 use crate::graph::operators::promoted;
 use crate::graph::table::{NodeTable, find};
-use crate::graph::weights::Weights;
+use crate::graph::weights::ProgramWeights;
 use crate::tensor::DType;
 use joined::FusionState;
 use pkgtool_model::executorch::ConstantData;
@@ -37,7 +37,7 @@ use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::mlx::{self, InstructionField, MlxGraph, MlxInstruction, Number};
 
 /// Lowers an instruction and writes its output slots.
-type LowerInstruction = fn(&mut Lowering<'_, '_>, &MlxInstruction) -> TractResult<()>;
+type LowerInstruction = fn(&mut MlxLowering<'_, '_>, &MlxInstruction) -> TractResult<()>;
 
 /// Instructions by kind.
 type InstructionTable = NodeTable<LowerInstruction>;
@@ -57,21 +57,25 @@ const INSTRUCTION_TABLES: [InstructionTable; 11] = [
 ];
 
 /// A graph being lowered.
-struct Lowering<'f, 'm> {
-    frame: &'f mut Frame<'m>,
+struct MlxLowering<'f, 'm> {
+    frame: &'f mut MethodFrame<'m>,
     graph: &'f MlxGraph,
     rounding: Rounding,
     tensors: HashMap<u32, Wire>,
-    values: HashMap<u32, Slot>,
+    values: HashMap<u32, FrameSlot>,
     joined: FusionState,
 }
 
-fn read(weights: &Weights, payload: ByteRange) -> Result<MlxGraph, Failure> {
-    MlxGraph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
+fn read(weights: &ProgramWeights, payload: ByteRange) -> Result<MlxGraph, LibraryFailure> {
+    MlxGraph::read(weights.program(), payload)
+        .map_err(|error| LibraryFailure::new(error.to_string()))
 }
 
 /// Returns the kinds of a payload's unsupported instructions.
-pub(crate) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
+pub(crate) fn missing(
+    weights: &ProgramWeights,
+    payload: ByteRange,
+) -> Result<BTreeSet<String>, LibraryFailure> {
     let graph = read(weights, payload)?;
     let kinds = graph.init.iter().chain(&graph.main).map(|node| node.kind);
     Ok(kinds
@@ -81,11 +85,14 @@ pub(crate) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
 }
 
 /// Lowers the call of a payload's graph.
-pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+pub(crate) fn lower(
+    frame: &mut MethodFrame<'_>,
+    call: PayloadCall<'_>,
+) -> Result<(), LibraryFailure> {
     let scope = call.scope;
     let graph = read(frame.weights, call.payload)?;
     let (inputs, outputs) = call.split(frame, graph.inputs.len(), graph.outputs.len())?;
-    let mut lowering = Lowering {
+    let mut lowering = MlxLowering {
         rounding: frame.rounding,
         frame,
         graph: &graph,
@@ -99,7 +106,7 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
     let nodes = nodes.map(|node| (node.kind, node));
     lower_nodes(
         &mut lowering,
-        Lowering::builder,
+        MlxLowering::builder,
         (scope, "instruction"),
         nodes,
         |lowering, node| {
@@ -115,19 +122,23 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
         guarded(|| {
             let wire = lowering.slot(slot)?;
             let wire = lowering.frame.builder.cast(wire, dtype)?;
-            lowering.frame.now.slots.insert(place, Slot::Tensor(wire));
+            lowering
+                .frame
+                .now
+                .slots
+                .insert(place, FrameSlot::Tensor(wire));
             Ok(())
         })?;
     }
     Ok(())
 }
 
-impl Lowering<'_, '_> {
+impl MlxLowering<'_, '_> {
     fn inputs(&mut self, args: &[usize]) -> TractResult<()> {
         for (slot, &value) in self.graph.inputs.iter().zip(args) {
             let given = self.frame.slot(value)?;
             match (slot, given) {
-                (mlx::MlxSlot::Tensor(slot), Slot::Tensor(wire)) => {
+                (mlx::MlxSlot::Tensor(slot), FrameSlot::Tensor(wire)) => {
                     let (dtype, _) = self.declared(*slot)?;
                     let dtype = self.rounding.computed_dtype(dtype);
                     let wire = self.builder().cast(wire, dtype)?;
@@ -237,10 +248,10 @@ impl Lowering<'_, '_> {
         }
     }
 
-    fn number(&self, number: Number) -> TractResult<Slot> {
+    fn number(&self, number: Number) -> TractResult<FrameSlot> {
         Ok(match number {
-            Number::Int(int) => Slot::Int(int.to_dim()),
-            Number::Float(float) => Slot::Double(float),
+            Number::Int(int) => FrameSlot::Int(int.to_dim()),
+            Number::Float(float) => FrameSlot::Double(float),
             Number::Value(slot) => {
                 let value = self.values.get(&slot).cloned();
                 value.with_context(|| format!("value {slot} is read before it is written"))?
@@ -259,7 +270,7 @@ impl Lowering<'_, '_> {
 
     fn dim_of(&self, number: Number) -> TractResult<TDim> {
         match self.number(number)? {
-            Slot::Int(dim) => Ok(dim),
+            FrameSlot::Int(dim) => Ok(dim),
             _ => bail!("unsupported integer computed at run time"),
         }
     }
@@ -281,8 +292,8 @@ impl Lowering<'_, '_> {
             bail!("missing field `{name}`");
         };
         match self.number(*number)? {
-            Slot::Double(float) => Ok(float),
-            Slot::Int(dim) => Ok(dim.to_i64()? as f64),
+            FrameSlot::Double(float) => Ok(float),
+            FrameSlot::Int(dim) => Ok(dim.to_i64()? as f64),
             _ => bail!("unsupported number computed at run time"),
         }
     }
@@ -333,8 +344,8 @@ impl Lowering<'_, '_> {
     }
 
     /// Returns the context for calling operators of the table.
-    fn caller(&mut self) -> Caller<'_, '_> {
-        Caller {
+    fn caller(&mut self) -> CallContext<'_, '_> {
+        CallContext {
             builder: &mut self.frame.builder,
             weights: self.frame.weights,
         }
@@ -408,7 +419,7 @@ pub(crate) fn names() -> Vec<&'static str> {
 
 /// Returns the kinds of a payload's instructions.
 #[cfg(test)]
-pub(crate) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
+pub(crate) fn met(weights: &ProgramWeights, payload: ByteRange) -> Vec<String> {
     let graph = read(weights, payload).expect("fixtures can be read");
     let nodes = graph.init.iter().chain(&graph.main);
     nodes.map(|node| node.kind.to_owned()).collect()

@@ -5,11 +5,11 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::integer::{argument, distance};
-use super::{InstructionField, InstructionTable, Lowering, MlxInstruction};
+use super::{InstructionField, InstructionTable, MlxInstruction, MlxLowering};
 use crate::graph::builder::{Wire, axis_of};
 use crate::graph::calling::{CallArg, CallResult};
 use crate::graph::datum_type;
-use crate::graph::frame::Slot;
+use crate::graph::frame::FrameSlot;
 use crate::graph::guard::InvalidInput;
 use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
@@ -25,7 +25,7 @@ pub(super) const TABLE: InstructionTable = &[
     (&["ARange"], range),
 ];
 
-fn split(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn split(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let mut sizes = lowering.dims(node, "sizes")?;
     let Some(InstructionField::Tensors(slots)) = node.fields.get("outs") else {
@@ -56,7 +56,7 @@ fn split(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<
         .caller()
         .call("aten::split_with_sizes_copy.out", args, &outs)?;
     for (slot, given) in slots.iter().zip(given) {
-        if let Slot::Tensor(wire) = given {
+        if let FrameSlot::Tensor(wire) = given {
             lowering.tensors.insert(*slot, wire);
         }
     }
@@ -76,7 +76,7 @@ fn resolve_position(place: i64, size: usize) -> TractResult<usize> {
 }
 
 /// Lowers a slice of a dimension, possibly backwards.
-fn slice(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn slice(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
@@ -85,7 +85,7 @@ fn slice(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<
         lowering.given(node, "stop")?,
     ];
     let step = lowering.int(node, "step")?;
-    if let [Slot::Int(start), Slot::Int(stop)] = slots {
+    if let [FrameSlot::Int(start), FrameSlot::Int(stop)] = slots {
         let wire = constant_slice(lowering, x, axis, [start, stop], step)?;
         return lowering.write_output(node, wire);
     }
@@ -123,7 +123,7 @@ fn slice(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<
 }
 
 fn constant_slice(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     x: Wire,
     axis: usize,
     [mut start, mut stop]: [TDim; 2],
@@ -156,7 +156,7 @@ fn constant_slice(
 }
 
 /// Replaces a part of one dimension of a tensor by another tensor.
-fn update(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn update(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let into = lowering.tensor(node, "dst")?;
     let part = lowering.tensor(node, "update")?;
     let shape = lowering.shape(into)?;
@@ -221,19 +221,19 @@ fn copy_rows(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Ten
 }
 
 /// Lowers a range of integers.
-fn range(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn range(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let [start, stop, step] = ["start", "stop", "step"].map(|name| lowering.given(node, name));
     let (start, stop, step) = (start?, stop?, step?);
     let dtype = lowering.dtype_field(node, "scalar_type")?;
     let dtype = dtype.unwrap_or(DType::Int32);
-    let known = |slot: &Slot| matches!(slot, Slot::Int(dim) if dim.to_i64().is_ok());
+    let known = |slot: &FrameSlot| matches!(slot, FrameSlot::Int(dim) if dim.to_i64().is_ok());
     if [&start, &stop, &step].into_iter().all(known) {
         let args = [start, stop, step].map(argument);
         let args = args.into_iter().collect::<TractResult<_>>()?;
         let wire = lowering.aten("aten::arange.start_out", args, dtype)?;
         return lowering.write_output(node, wire);
     }
-    let by_one = matches!(&step, Slot::Int(step) if step.is_one());
+    let by_one = matches!(&step, FrameSlot::Int(step) if step.is_one());
     let length = match distance(&start, &stop) {
         Some(length) if by_one => length,
         _ => lowering.runtime_size(),

@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::integer::argument;
-use super::{InstructionField, InstructionTable, Lowering, MlxInstruction, Number};
+use super::{InstructionField, InstructionTable, MlxInstruction, MlxLowering, Number};
 use crate::graph::builder::{Wire, axes_of, axis_of};
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -31,7 +31,7 @@ pub(super) const TABLE: InstructionTable = &[
 ];
 
 /// Lowers selection of one position of a dimension, or of the positions in a tensor.
-fn take(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn take(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let rank = lowering.shape(x)?.len();
     let axis = axis_of(lowering.int(node, "axis")?, rank)?;
@@ -51,7 +51,7 @@ fn take(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<(
 }
 
 /// Lowers writing rows to the given positions of a dimension.
-fn copy(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn copy(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let into = lowering.tensor(node, "dst")?;
     let part = lowering.tensor(node, "update")?;
     let indices = lowering.tensor(node, "indices")?;
@@ -99,7 +99,7 @@ fn copy_rows(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> Tract
 }
 
 /// Lowers gathering by several index tensors; dimensions without an index are taken whole.
-fn gather(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn gather(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let indices = lowering.tensors(node, "indices")?;
     let shape = lowering.shape(x)?;

@@ -5,7 +5,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::{InstructionTable, Lowering, MlxInstruction};
+use super::{InstructionTable, MlxInstruction, MlxLowering};
 use crate::graph::builder::Wire;
 use crate::graph::product::matrix_product;
 use crate::tensor::DType;
@@ -139,7 +139,7 @@ fn unpack_codes(words: &Tensor, bits: usize, mode: QuantMode) -> TractResult<Ten
 }
 
 /// Dequantises words: `code · scale + bias`, in float32.
-pub(super) fn real(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<Wire> {
+pub(super) fn real(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<Wire> {
     let bits = usize::try_from(lowering.int(node, "bits")?)?;
     let mode = QuantMode::read(super::text(node, "mode")?, bits)?;
     let group = lowering.int(node, "group_size")?;
@@ -186,7 +186,7 @@ pub(super) fn real(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> Tr
 
 /// Decodes scales stored as bytes.
 fn decode_scales(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     scales: Wire,
     mode: QuantMode,
 ) -> TractResult<Wire> {
@@ -203,7 +203,7 @@ fn decode_scales(
 
 /// Multiplies groups by a number for each, or adds it.
 fn by_groups(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     groups: OutletId,
     numbers: Wire,
     axis: usize,

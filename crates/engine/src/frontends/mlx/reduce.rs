@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{InstructionTable, Lowering, MlxInstruction, Slot, float_dtype};
+use super::{FrameSlot, InstructionTable, MlxInstruction, MlxLowering, float_dtype};
 use crate::graph::builder::{Wire, axes_of, axis_of};
 use crate::graph::calling::{CallArg, CallResult};
 use crate::graph::table::{look_up, names_of};
@@ -67,7 +67,7 @@ pub(super) const TABLE: InstructionTable = &[
 
 /// Returns the dimensions to reduce; all dimensions if the field is empty.
 fn all_axes(
-    lowering: &Lowering<'_, '_>,
+    lowering: &MlxLowering<'_, '_>,
     node: &MlxInstruction,
     x: Wire,
 ) -> TractResult<Vec<usize>> {
@@ -99,7 +99,7 @@ fn sum_dtype(dtype: DType) -> DType {
     }
 }
 
-fn variance(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<Wire> {
+fn variance(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<Wire> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let less = lowering.int(node, "ddof")?;
@@ -108,7 +108,7 @@ fn variance(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResu
     lowering.aten("aten::var.correction_out", args, float_dtype(x.dtype))
 }
 
-fn product(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn product(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let dtype = sum_dtype(x.dtype);
@@ -125,7 +125,7 @@ fn product(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResul
 }
 
 /// Computes the median, or the mean of the middle two elements; NaN if any element is NaN.
-fn median(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn median(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
     let keep = lowering.flag(node, "keepdims")?;
@@ -177,7 +177,7 @@ fn median_of(line: &[f32]) -> f32 {
 }
 
 /// Lowers a cumulative sum, possibly in reverse or exclusive.
-fn cumulative_sum(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn cumulative_sum(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
@@ -188,7 +188,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> Tra
     } else {
         x.dtype
     };
-    let turned = |lowering: &mut Lowering<'_, '_>, wire: Wire| {
+    let turned = |lowering: &mut MlxLowering<'_, '_>, wire: Wire| {
         let args = vec![wire.into(), CallArg::from([at].as_slice())];
         lowering.aten("aten::flip.out", args, wire.dtype)
     };
@@ -213,7 +213,7 @@ fn cumulative_sum(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> Tra
 
 /// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn reduction_args(
-    lowering: &Lowering<'_, '_>,
+    lowering: &MlxLowering<'_, '_>,
     node: &MlxInstruction,
     x: Wire,
     with_dtype: bool,
@@ -227,7 +227,11 @@ fn reduction_args(
     Ok(args)
 }
 
-fn extreme(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, name: &str) -> TractResult<()> {
+fn extreme(
+    lowering: &mut MlxLowering<'_, '_>,
+    node: &MlxInstruction,
+    name: &str,
+) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let keep = lowering.flag(node, "keepdims")?;
@@ -236,7 +240,7 @@ fn extreme(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, name: &str) -
 }
 
 /// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
-fn log_sum_exp(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn log_sum_exp(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let float = float_dtype(x.dtype);
     let axes = lowering.ints(node, "axes")?;
@@ -254,14 +258,18 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractR
 }
 
 /// Sorts a tensor. Returns the sorted values, or the positions of their elements before sorting.
-fn sorted(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction, which: usize) -> TractResult<()> {
+fn sorted(
+    lowering: &mut MlxLowering<'_, '_>,
+    node: &MlxInstruction,
+    which: usize,
+) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axis = lowering.int(node, "axis")?;
     let args = vec![x.into(), axis.into(), false.into()];
     let outs = [x.dtype, DType::Int64].map(CallResult::Tensor);
     let given = lowering.caller().call("aten::sort.values", args, &outs)?;
     match given.get(which) {
-        Some(Slot::Tensor(wire)) => lowering.write_output(node, *wire),
+        Some(FrameSlot::Tensor(wire)) => lowering.write_output(node, *wire),
         _ => bail!("sorting returned nothing"),
     }
 }

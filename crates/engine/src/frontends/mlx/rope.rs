@@ -3,7 +3,7 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{InstructionField, InstructionTable, Lowering, MlxInstruction, Number};
+use super::{InstructionField, InstructionTable, MlxInstruction, MlxLowering, Number};
 use crate::tensor::DType;
 
 /// The instructions of this file.
@@ -22,7 +22,7 @@ struct Rotation {
     base: f32,
 }
 
-fn rope(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn rope(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
     #[expect(

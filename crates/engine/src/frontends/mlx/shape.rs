@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
-use super::{InstructionTable, Lowering, MlxInstruction, Slot, joint_dtype};
+use super::{FrameSlot, InstructionTable, MlxInstruction, MlxLowering, joint_dtype};
 use crate::graph::builder::{Wire, axes_of, axis_of};
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
@@ -122,7 +122,7 @@ pub(super) const TABLE: InstructionTable = &[
 
 /// Keeps the part of a matrix below or above a diagonal.
 fn triangle(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
     x: Wire,
     name: &str,
@@ -132,7 +132,7 @@ fn triangle(
 }
 
 /// Lowers padding by a constant number or by the border elements.
-fn pad(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn pad(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let pads = lowering.ints(node, "pad_width")?;
     let (pairs, _) = pads.as_chunks::<2>();
@@ -164,7 +164,7 @@ fn pad(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()
 }
 
 fn filled(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
     shape: &[TDim],
 ) -> TractResult<()> {
@@ -178,7 +178,7 @@ fn filled(
         (None, None) => bail!("the dtype is missing"),
     };
     let value = match value {
-        Slot::Double(value) => lowering.frame.builder.scalar(value, dtype, 0)?,
+        FrameSlot::Double(value) => lowering.frame.builder.scalar(value, dtype, 0)?,
         given => {
             let outlet = lowering.as_tensor(&given)?;
             let wide = DType::Int64;
@@ -191,7 +191,7 @@ fn filled(
 }
 
 fn join_tensors(
-    lowering: &mut Lowering<'_, '_>,
+    lowering: &mut MlxLowering<'_, '_>,
     node: &MlxInstruction,
     name: &str,
 ) -> TractResult<()> {
@@ -209,7 +209,7 @@ fn join_tensors(
 }
 
 /// Repeats each element along a dimension.
-fn repeat(lowering: &mut Lowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
+fn repeat(lowering: &mut MlxLowering<'_, '_>, node: &MlxInstruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let times = lowering.dim(node, "repeats")?;
     let mut shape = lowering.shape(x)?;

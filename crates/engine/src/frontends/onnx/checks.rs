@@ -11,7 +11,7 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
 use super::graph::{Stored, each_graph, each_node, each_tensor_mut, node_name, operator};
 use super::known_wrong::known_wrong;
 use crate::EngineError;
-use crate::graph::guard::Failure;
+use crate::graph::guard::LibraryFailure;
 use crate::graph::{failed, unsupported};
 use crate::tensor::MAX_TENSOR_BYTES;
 
@@ -166,7 +166,7 @@ fn check_types(model: &mut ModelProto) -> Result<(), EngineError> {
 }
 
 /// Rejects an output that nothing computes: the library would panic.
-fn check_outputs(graph: &GraphProto) -> Result<(), Failure> {
+fn check_outputs(graph: &GraphProto) -> Result<(), LibraryFailure> {
     let inputs = graph.input.iter().map(|input| input.name.as_str());
     let stored = graph.initializer.iter().map(|tensor| tensor.name.as_str());
     let made = graph.node.iter().flat_map(|node| &node.output);
@@ -184,7 +184,7 @@ fn check_outputs(graph: &GraphProto) -> Result<(), Failure> {
         .collect();
     for output in &graph.output {
         if output.name.is_empty() || !known.contains(output.name.as_str()) {
-            return Err(Failure::new(format!(
+            return Err(LibraryFailure::new(format!(
                 "no node of the graph `{}` computes its output `{}`",
                 graph.name, output.name
             )));
@@ -195,10 +195,10 @@ fn check_outputs(graph: &GraphProto) -> Result<(), Failure> {
 
 /// Rejects attributes that make the library fail: it counts up to any axis, loops forever on an
 /// invalid permutation, and subtracts one from the size of a window.
-fn check_attributes(node: &NodeProto) -> Result<(), Failure> {
+fn check_attributes(node: &NodeProto) -> Result<(), LibraryFailure> {
     let fail = |reason: String| {
         let name = node_name(node).unwrap_or_default();
-        Err(Failure::new(format!("node `{name}`: {reason}")).at(Some(operator(node))))
+        Err(LibraryFailure::new(format!("node `{name}`: {reason}")).at(Some(operator(node))))
     };
     for attribute in &node.attribute {
         let is_of_windows = matches!(
@@ -232,12 +232,12 @@ fn check_attributes(node: &NodeProto) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_size(tensor: &mut TensorProto) -> Result<(), Failure> {
+fn check_size(tensor: &mut TensorProto) -> Result<(), LibraryFailure> {
     let mut sizes = tensor.dims.iter().map(|size| u64::try_from(*size).ok());
     let elements = sizes.try_fold(1_u64, |product, size| product.checked_mul(size?));
     match elements {
         Some(elements) if elements <= MAX_TENSOR_BYTES => Ok(()),
-        _ => Err(Failure::new(format!(
+        _ => Err(LibraryFailure::new(format!(
             "the stored tensor `{}` has the invalid shape {:?}",
             tensor.name, tensor.dims
         ))),

@@ -12,7 +12,7 @@ use tract_onnx::tract_hir::internal::*;
 pub(crate) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Builds the operator of a node.
-pub(crate) type Builder = fn(&ParsingContext<'_>, &NodeProto) -> Built;
+pub(crate) type BuildNode = fn(&ParsingContext<'_>, &NodeProto) -> Built;
 
 /// The inputs and the outputs of an operator whose facts are inferred.
 pub(crate) type Tensors<'r> = [&'r [TensorProxy]; 2];
@@ -42,17 +42,17 @@ pub(crate) fn operator(
     of: impl NodeOperator,
 ) -> Built {
     let (name, inputs) = (name.into(), inputs.into());
-    Ok((expand(Row { name, inputs, of }), vec![]))
+    Ok((expand(OperatorRow { name, inputs, of }), vec![]))
 }
 
 #[derive(Debug, Clone)]
-struct Row<T> {
+struct OperatorRow<T> {
     name: StaticName,
     inputs: Option<usize>,
     of: T,
 }
 
-impl<T: NodeOperator> Expansion for Row<T> {
+impl<T: NodeOperator> Expansion for OperatorRow<T> {
     fn name(&self) -> StaticName {
         self.name.clone()
     }

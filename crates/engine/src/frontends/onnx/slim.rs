@@ -9,7 +9,7 @@
 //! Invariant: only large tensor data differs from the file. Lengths are checked before data is
 //! read.
 
-use crate::graph::guard::Failure;
+use crate::graph::guard::LibraryFailure;
 use pkgtool_base::source::{Pages, ReadAt};
 use pkgtool_model::onnx::write::{put_bytes, put_varint};
 
@@ -30,7 +30,7 @@ const FIXED32: u64 = 5;
 
 /// Protobuf messages on the path from a model to its tensors.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Message {
+enum ProtobufMessage {
     Model,
     Graph,
     Node,
@@ -39,7 +39,7 @@ enum Message {
     Tensor,
 }
 
-impl Message {
+impl ProtobufMessage {
     fn child(self, field: u64) -> Option<Self> {
         Some(match (self, field) {
             (Self::Model, 7) | (Self::Attribute, 6 | 11) => Self::Graph,
@@ -53,7 +53,7 @@ impl Message {
 }
 
 /// A field: the offsets of its tag and of its content.
-struct Field {
+struct ProtobufField {
     number: u64,
     wire: u64,
     start: u64,
@@ -62,34 +62,34 @@ struct Field {
 }
 
 /// Returns the model in `source` without its large tensors, as a protobuf message.
-pub(crate) fn slim(source: &dyn ReadAt) -> Result<Vec<u8>, Failure> {
-    let reader = Reader {
+pub(crate) fn slim(source: &dyn ReadAt) -> Result<Vec<u8>, LibraryFailure> {
+    let reader = ProtobufReader {
         pages: Pages::new(source),
         source,
     };
     let mut out = Vec::new();
-    reader.message(Message::Model, 0, source.len(), 0, &mut out)?;
+    reader.message(ProtobufMessage::Model, 0, source.len(), 0, &mut out)?;
     Ok(out)
 }
 
-struct Reader<'a> {
+struct ProtobufReader<'a> {
     pages: Pages<'a>,
     source: &'a dyn ReadAt,
 }
 
-impl Reader<'_> {
+impl ProtobufReader<'_> {
     fn message(
         &self,
-        message: Message,
+        message: ProtobufMessage,
         start: u64,
         end: u64,
         depth: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LibraryFailure> {
         if depth > MAX_DEPTH {
-            return Err(Failure::new("graphs are nested too deeply"));
+            return Err(LibraryFailure::new("graphs are nested too deeply"));
         }
-        if message == Message::Tensor {
+        if message == ProtobufMessage::Tensor {
             return self.tensor(start, end, out);
         }
         let mut at = start;
@@ -109,7 +109,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn tensor(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
+    fn tensor(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<(), LibraryFailure> {
         let mut data_type = 0;
         let mut data = Vec::new();
         let mut rest = Vec::new();
@@ -148,7 +148,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn field(&self, start: u64, end: u64) -> Result<Field, Failure> {
+    fn field(&self, start: u64, end: u64) -> Result<ProtobufField, LibraryFailure> {
         let (tag, mut at) = self.varint(start)?;
         let content = match tag & 7 {
             VARINT => {
@@ -167,17 +167,17 @@ impl Reader<'_> {
                 content
             }
             other => {
-                return Err(Failure::new(format!(
+                return Err(LibraryFailure::new(format!(
                     "invalid wire type {other} at offset {start}"
                 )));
             }
         };
         if at > end {
-            return Err(Failure::new(format!(
+            return Err(LibraryFailure::new(format!(
                 "the field at offset {start} exceeds its message"
             )));
         }
-        Ok(Field {
+        Ok(ProtobufField {
             number: tag >> 3,
             wire: tag & 7,
             start,
@@ -187,33 +187,35 @@ impl Reader<'_> {
     }
 
     /// Reads a number and returns it with the offset after it.
-    fn varint(&self, start: u64) -> Result<(u64, u64), Failure> {
+    fn varint(&self, start: u64) -> Result<(u64, u64), LibraryFailure> {
         let mut value = 0;
         for place in 0..10 {
             let [byte] = self
                 .pages
                 .array(start + place)
-                .map_err(|error| Failure::new(error.to_string()))?;
+                .map_err(|error| LibraryFailure::new(error.to_string()))?;
             value |= u64::from(byte & 0x7f) << (7 * place);
             if byte < 0x80 {
                 return Ok((value, start + place + 1));
             }
         }
-        Err(Failure::new(format!(
+        Err(LibraryFailure::new(format!(
             "the number at offset {start} exceeds 64 bits"
         )))
     }
 
-    fn copy(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<(), Failure> {
+    fn copy(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<(), LibraryFailure> {
         let size = usize::try_from(end - start).unwrap_or(usize::MAX);
         if size > MAX_SLIM_BYTES - out.len().min(MAX_SLIM_BYTES) {
-            return Err(Failure::new("the model without its weights is too large"));
+            return Err(LibraryFailure::new(
+                "the model without its weights is too large",
+            ));
         }
         let old = out.len();
         out.resize(old + size, 0);
         self.source
             .read_exact_at(start, &mut out[old..])
-            .map_err(|error| Failure::new(error.to_string()))
+            .map_err(|error| LibraryFailure::new(error.to_string()))
     }
 }
 

@@ -17,18 +17,18 @@ use super::exact;
 use super::graph::{node_name, operator, opset};
 use super::repair::repair;
 use super::slim::slim;
-use super::weights::Weights;
+use super::weights::OnnxWeights;
 use super::{checks, functions, names, operators, quantised, scaled};
 use crate::EngineError;
 use crate::graph::failed;
-use crate::graph::guard::{Failure, guarded};
+use crate::graph::guard::{LibraryFailure, guarded};
 use pkgtool_base::source::FileSource;
 
 /// Maximum size of the weights of a graph that is kept for further plans, in bytes.
 const MAX_KEPT_BYTES: u64 = 256 << 20;
 
 /// A model that the library can build.
-pub(crate) struct Source {
+pub(crate) struct ModelSource {
     library: Onnx,
     proto: ModelProto,
     folder: String,
@@ -37,10 +37,10 @@ pub(crate) struct Source {
     built: Option<InferenceModel>,
 }
 
-impl Source {
+impl ModelSource {
     /// Reads and checks the model at `path`, whose external data has `external` bytes.
     pub(crate) fn open(path: &Path, external: u64) -> Result<Self, EngineError> {
-        let load = |reason: String| failed(&Failure::new(reason));
+        let load = |reason: String| failed(&LibraryFailure::new(reason));
         let folder = folder_of(path)
             .ok_or_else(|| load("the path of its folder is not UTF-8".to_owned()))?;
         let file = FileSource::open(path).map_err(|error| load(error.to_string()))?;
@@ -51,7 +51,7 @@ impl Source {
             .with_ignore_output_types(true);
         exact::register(&mut library);
         quantised::register(&mut library);
-        library.provider = Arc::new(Weights {
+        library.provider = Arc::new(OnnxWeights {
             model: path.to_owned(),
         });
         let mut proto = guarded(|| {
@@ -85,7 +85,7 @@ impl Source {
     }
 
     /// Returns the library's graph, with weights, for inspection.
-    pub(crate) fn graph(&mut self) -> Result<&InferenceModel, Failure> {
+    pub(crate) fn graph(&mut self) -> Result<&InferenceModel, LibraryFailure> {
         let built = match self.built.take() {
             Some(built) => built,
             None => self.build()?,
@@ -96,7 +96,7 @@ impl Source {
     /// Returns the library's graph, with weights, for making a plan. It shares the weights with the
     /// kept graph. The graph of a large model is not kept, because planning copies weights one by
     /// one.
-    pub(crate) fn graph_for_plan(&mut self) -> Result<InferenceModel, Failure> {
+    pub(crate) fn graph_for_plan(&mut self) -> Result<InferenceModel, LibraryFailure> {
         self.graph()?;
         let is_kept = self.bytes < MAX_KEPT_BYTES;
         let given = if is_kept {
@@ -124,7 +124,7 @@ impl Source {
             .map(|(name, operator)| (name.to_owned(), operator))
     }
 
-    fn build(&self) -> Result<InferenceModel, Failure> {
+    fn build(&self) -> Result<InferenceModel, LibraryFailure> {
         guarded(|| {
             let parsed = self.library.parse(&self.proto, Some(&self.folder))?;
             if parsed.unresolved_inputs.is_empty() {

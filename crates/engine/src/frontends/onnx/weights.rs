@@ -9,12 +9,12 @@ use tract_onnx::prelude::{TractError, TractResult};
 use pkgtool_base::source::{FileSource, ReadAt};
 
 /// Reads the bytes of tensors from files.
-pub(crate) struct Weights {
+pub(crate) struct OnnxWeights {
     /// The model file, which `MODEL_FILE` refers to.
     pub(crate) model: PathBuf,
 }
 
-impl ModelDataResolver for Weights {
+impl ModelDataResolver for OnnxWeights {
     /// The library has resolved `path`: it is inside the model's folder, with symlinks resolved.
     fn read_bytes_from_path(
         &self,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::frontends::payload::PayloadCall;
 use crate::frontends::{coreml, mlx, vulkan, xnnpack};
-use crate::graph::frame::Frame;
-use crate::graph::guard::Failure;
-use crate::graph::weights::Weights;
+use crate::graph::frame::MethodFrame;
+use crate::graph::guard::LibraryFailure;
+use crate::graph::weights::ProgramWeights;
 use pkgtool_base::package::Backend;
 use pkgtool_model::executorch::body::{ByteRange, DelegateBody};
 
@@ -24,10 +24,10 @@ struct PortableBackend {
 }
 
 /// Reads a payload and lowers the call of its graph.
-type LowerCall = fn(&mut Frame<'_>, PayloadCall<'_>) -> Result<(), Failure>;
+type LowerCall = fn(&mut MethodFrame<'_>, PayloadCall<'_>) -> Result<(), LibraryFailure>;
 
 /// Returns the names of the operators in a payload that cannot be lowered.
-type FindUnsupported = fn(&Weights, ByteRange) -> Result<BTreeSet<String>, Failure>;
+type FindUnsupported = fn(&ProgramWeights, ByteRange) -> Result<BTreeSet<String>, LibraryFailure>;
 
 /// All backends whose graphs can be lowered.
 static PORTABLE_BACKENDS: &[PortableBackend] = &[
@@ -90,8 +90,8 @@ pub(crate) fn may_miss(id: &str) -> bool {
 /// Returns the unsupported operators of the first delegate payload that has any, with the reason.
 pub(crate) fn first_unsupported(
     delegates: &[DelegateBody],
-    weights: &Weights,
-) -> Result<Option<(BTreeSet<String>, String)>, Failure> {
+    weights: &ProgramWeights,
+) -> Result<Option<(BTreeSet<String>, String)>, LibraryFailure> {
     for delegate in delegates {
         let portable = find(&delegate.id).and_then(|portable| portable.missing);
         let (Some(missing), Some(payload)) = (portable, delegate.payload) else {
@@ -116,17 +116,17 @@ fn unsupported_reason(id: &str, missing: &BTreeSet<String>) -> String {
 
 /// Lowers a call of a delegate's graph.
 pub(crate) fn call(
-    frame: &mut Frame<'_>,
+    frame: &mut MethodFrame<'_>,
     (id, scope): (&str, &str),
     payload: Option<ByteRange>,
     args: &[usize],
-) -> Result<(), Failure> {
+) -> Result<(), LibraryFailure> {
     let Some(portable) = find(id) else {
         let reason = format!("delegate {id} has no portable form");
-        return Err(Failure::new(reason));
+        return Err(LibraryFailure::new(reason));
     };
     let Some(payload) = payload else {
-        return Err(Failure::new("the delegate has no payload"));
+        return Err(LibraryFailure::new("the delegate has no payload"));
     };
     let call = PayloadCall {
         scope,
@@ -156,7 +156,7 @@ mod tests {
     use pkgtool_model::executorch::body::ProgramBody;
 
     /// Returns the names of the operators in a payload.
-    type Met = fn(&Weights, ByteRange) -> Vec<String>;
+    type Met = fn(&ProgramWeights, ByteRange) -> Vec<String>;
 
     /// Collects the names of all operators in a backend's fixture payloads, read with `read`.
     fn met(backend: Backend, read: Met) -> BTreeSet<String> {
@@ -169,7 +169,7 @@ mod tests {
             }
             let source = FileSource::open(&path).expect("fixtures can be read");
             let body = ProgramBody::read(&source).expect("fixtures can be read");
-            let weights = Weights::open(&path, body.named).expect("fixtures can be read");
+            let weights = ProgramWeights::open(&path, body.named).expect("fixtures can be read");
             let delegates = body.methods.iter().flat_map(|method| &method.delegates);
             for delegate in delegates.filter(|found| found.id == backend.delegate_id()) {
                 names.extend(read(&weights, delegate.payload.expect("a payload")));

@@ -22,7 +22,7 @@ pub(crate) use walk::lower;
 
 use crate::graph::builder::InputSize;
 use crate::graph::operators;
-use crate::graph::weights::Weights;
+use crate::graph::weights::ProgramWeights;
 use crate::tensor::DType;
 use pkgtool_base::package::Backend;
 use pkgtool_base::source::FileSource;
@@ -39,11 +39,11 @@ pub(crate) struct Lowered {
     /// Dtypes of the outputs.
     pub(crate) outputs: Vec<DType>,
     /// State that the method keeps between runs.
-    pub(crate) states: Vec<StateTensor>,
+    pub(crate) states: Vec<CarriedTensor>,
 }
 
 /// A tensor that a method keeps between runs.
-pub(crate) struct StateTensor {
+pub(crate) struct CarriedTensor {
     /// Index of the value in the method.
     pub(crate) value: usize,
     /// Content before the first run.
@@ -82,7 +82,7 @@ pub(crate) fn unsupported_in_payloads(
 ) -> Option<(BTreeSet<String>, String)> {
     let source = FileSource::open(model).ok()?;
     let body = ProgramBody::read(&source).ok()?;
-    let weights = Weights::open(model, body.named).ok()?;
+    let weights = ProgramWeights::open(model, body.named).ok()?;
     let method = body
         .methods
         .into_iter()

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use super::delegates::CORE_ML;
 use crate::frontends::coreml;
 use crate::graph::calling::tensor_body;
-use crate::graph::guard::Failure;
-use crate::graph::weights::Weights;
+use crate::graph::guard::LibraryFailure;
+use crate::graph::weights::ProgramWeights;
 use crate::graph::{failed, unsupported};
 use crate::{EngineError, LoadRequest};
 use pkgtool_model::ModelInfo;
@@ -49,7 +49,7 @@ pub(crate) fn missing<'a>(
 pub(crate) fn read(
     request: &LoadRequest,
     info: &ModelInfo,
-) -> Result<(MethodBody, Weights), EngineError> {
+) -> Result<(MethodBody, ProgramWeights), EngineError> {
     let signature = &request.signature;
     let found = if info.names_methods {
         info.method(&signature.method)
@@ -64,16 +64,17 @@ pub(crate) fn read(
         if error.is_unsupported() {
             unsupported(BTreeSet::new(), &format!("it is {error}"))
         } else {
-            failed(&Failure::new(error.to_string()))
+            failed(&LibraryFailure::new(error.to_string()))
         }
     })?;
     let StandaloneProgram { package, weights } = whole;
     let counts = (package.inputs.len(), package.outputs.len());
     if counts != (signature.inputs.len(), signature.outputs.len()) {
         let reason = "the inputs and outputs in the model's description have changed";
-        return Err(failed(&Failure::new(reason)));
+        return Err(failed(&LibraryFailure::new(reason)));
     }
-    let weights = Weights::of_package(&weights, package).map_err(|failure| failed(&failure))?;
+    let weights =
+        ProgramWeights::of_package(&weights, package).map_err(|failure| failed(&failure))?;
     let values = signature.inputs.iter().chain(&signature.outputs);
     // Inputs bring their sizes with each run; the sizes of outputs follow from them.
     let values: Vec<BodyValue> = values.map(|spec| tensor_body(spec.dtype)).collect();

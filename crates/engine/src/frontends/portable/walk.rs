@@ -8,13 +8,13 @@ use std::collections::{BTreeSet, HashMap};
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::logic::Iff;
 
-use super::{InputShapes, Lowered, StateTensor, delegates};
+use super::{CarriedTensor, InputShapes, Lowered, delegates};
 use crate::Rounding;
 use crate::graph::builder::Wire;
-use crate::graph::frame::{Frame, Slot, dtype_of};
-use crate::graph::guard::{Failure, guarded};
+use crate::graph::frame::{FrameSlot, MethodFrame, dtype_of};
+use crate::graph::guard::{LibraryFailure, guarded};
 use crate::graph::operators;
-use crate::graph::weights::Weights;
+use crate::graph::weights::ProgramWeights;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::{BodyValue, Instruction, MethodBody};
 
@@ -22,27 +22,27 @@ use pkgtool_model::executorch::body::{BodyValue, Instruction, MethodBody};
 const MAX_BRANCHES: usize = 6;
 
 /// A walk over a method's instructions.
-struct Walk<'a> {
-    frame: Frame<'a>,
+struct MethodWalk<'a> {
+    frame: MethodFrame<'a>,
 }
 
 /// Lowers a method for inputs of these shapes.
 pub(crate) fn lower(
     method: &MethodBody,
     shapes: &InputShapes,
-    weights: &Weights,
+    weights: &ProgramWeights,
     rounding: Rounding,
-) -> Result<Lowered, Failure> {
-    let mut frame = Frame::new(method, weights);
+) -> Result<Lowered, LibraryFailure> {
+    let mut frame = MethodFrame::new(method, weights);
     frame.rounding = rounding;
-    let mut walk = Walk { frame };
+    let mut walk = MethodWalk { frame };
     let given = walk.inputs(shapes)?;
     walk.run(0, 0)?;
     walk.finish(given)
 }
 
-impl Walk<'_> {
-    fn inputs(&mut self, shapes: &InputShapes) -> Result<Vec<usize>, Failure> {
+impl MethodWalk<'_> {
+    fn inputs(&mut self, shapes: &InputShapes) -> Result<Vec<usize>, LibraryFailure> {
         let mut given = Vec::new();
         let inputs = self.frame.method.inputs.iter().zip(shapes);
         for (place, (&value, shape)) in inputs.enumerate() {
@@ -56,21 +56,21 @@ impl Walk<'_> {
                 let shape = shape.collect::<TractResult<Vec<_>>>()?;
                 self.frame.builder.source(name, dtype, &shape)
             })?;
-            self.frame.write(value, Slot::Tensor(wire));
+            self.frame.write(value, FrameSlot::Tensor(wire));
             given.push(place);
         }
         Ok(given)
     }
 
     /// Follows the instructions from `at` to the end.
-    fn run(&mut self, at: usize, branches: usize) -> Result<(), Failure> {
+    fn run(&mut self, at: usize, branches: usize) -> Result<(), LibraryFailure> {
         let method = self.frame.method;
         let mut at = at;
         while let Some(instruction) = method.instructions.get(at) {
             let next = self.step(at, instruction, branches)?;
             let Some(next) = next else { return Ok(()) };
             if next <= at {
-                return Err(Failure::new(format!(
+                return Err(LibraryFailure::new(format!(
                     "instruction {at} jumps backwards: loops are not supported"
                 )));
             }
@@ -86,7 +86,7 @@ impl Walk<'_> {
         at: usize,
         instruction: &Instruction,
         branches: usize,
-    ) -> Result<Option<usize>, Failure> {
+    ) -> Result<Option<usize>, LibraryFailure> {
         match instruction {
             Instruction::Kernel { operator, args } => {
                 let name = &self.frame.method.operators[*operator];
@@ -112,7 +112,12 @@ impl Walk<'_> {
         Ok(Some(at + 1))
     }
 
-    fn delegate(&mut self, at: usize, delegate: usize, args: &[usize]) -> Result<(), Failure> {
+    fn delegate(
+        &mut self,
+        at: usize,
+        delegate: usize,
+        args: &[usize],
+    ) -> Result<(), LibraryFailure> {
         let found = &self.frame.method.delegates[delegate];
         let scope = format!("{} (instruction {at})", found.id);
         delegates::call(&mut self.frame, (&found.id, &scope), found.payload, args)
@@ -124,21 +129,21 @@ impl Walk<'_> {
         condition: usize,
         destination: usize,
         branches: usize,
-    ) -> Result<Option<usize>, Failure> {
+    ) -> Result<Option<usize>, LibraryFailure> {
         let condition = match guarded(|| self.frame.slot(condition))? {
-            Slot::Bool(true) => return Ok(Some(at + 1)),
-            Slot::Bool(false) => return Ok(Some(destination)),
-            Slot::Tensor(wire) => wire,
-            Slot::Number(number) => guarded(|| self.frame.number_as_tensor(&number))?,
+            FrameSlot::Bool(true) => return Ok(Some(at + 1)),
+            FrameSlot::Bool(false) => return Ok(Some(destination)),
+            FrameSlot::Tensor(wire) => wire,
+            FrameSlot::Number(number) => guarded(|| self.frame.number_as_tensor(&number))?,
             _ => {
-                return Err(Failure::new(format!(
+                return Err(LibraryFailure::new(format!(
                     "condition of the jump at instruction {at} is not a boolean"
                 )));
             }
         };
         if branches >= MAX_BRANCHES {
             let reason = format!("too many nested branches: at most {MAX_BRANCHES} are supported");
-            return Err(Failure::new(reason));
+            return Err(LibraryFailure::new(reason));
         }
         let before = self.frame.now.clone();
         self.run(at + 1, branches + 1)?;
@@ -152,7 +157,7 @@ impl Walk<'_> {
     }
 
     /// Selects the method's outputs and states from one branch or the other.
-    fn join(&mut self, condition: Wire, then: &HashMap<usize, Slot>) -> TractResult<()> {
+    fn join(&mut self, condition: Wire, then: &HashMap<usize, FrameSlot>) -> TractResult<()> {
         let states: HashMap<usize, Wire> = self
             .frame
             .states
@@ -167,14 +172,17 @@ impl Walk<'_> {
         let values: BTreeSet<usize> = outputs.chain(states.keys().copied()).collect();
         for value in values {
             // A value that a branch does not write keeps its content from before.
-            let before = || states.get(&value).copied().map(Slot::Tensor);
+            let before = || states.get(&value).copied().map(FrameSlot::Tensor);
             let yes = then.get(&value).cloned().or_else(before);
             let no = self.frame.now.slots.get(&value).cloned().or_else(before);
             match (yes, no) {
-                (Some(Slot::Tensor(yes)), Some(Slot::Tensor(no))) => {
+                (Some(FrameSlot::Tensor(yes)), Some(FrameSlot::Tensor(no))) => {
                     if yes != no {
                         let chosen = self.choose(condition, yes, no)?;
-                        self.frame.now.slots.insert(value, Slot::Tensor(chosen));
+                        self.frame
+                            .now
+                            .slots
+                            .insert(value, FrameSlot::Tensor(chosen));
                     }
                 }
                 (None, None) => {}
@@ -197,7 +205,7 @@ impl Walk<'_> {
         Ok(Wire::new(outlet, yes.dtype))
     }
 
-    fn finish(mut self, given: Vec<usize>) -> Result<Lowered, Failure> {
+    fn finish(mut self, given: Vec<usize>) -> Result<Lowered, LibraryFailure> {
         self.frame.builder.set_scope("outputs".to_owned());
         let mut outlets = Vec::new();
         let mut outputs = Vec::new();
@@ -209,11 +217,11 @@ impl Walk<'_> {
         let mut states = Vec::new();
         for (value, source, initial) in std::mem::take(&mut self.frame.states) {
             let last = match self.frame.now.slots.get(&value) {
-                Some(Slot::Tensor(wire)) => *wire,
+                Some(FrameSlot::Tensor(wire)) => *wire,
                 _ => source,
             };
             outlets.push(last.outlet);
-            states.push(StateTensor { value, initial });
+            states.push(CarriedTensor { value, initial });
         }
         let mut model = self.frame.builder.model;
         guarded(|| model.select_output_outlets(&outlets))?;
@@ -227,18 +235,20 @@ impl Walk<'_> {
 
     fn output(&mut self, value: usize) -> TractResult<Wire> {
         Ok(match self.frame.slot(value)? {
-            Slot::Tensor(wire) => wire,
-            Slot::Number(number) => self.frame.number_as_tensor(&number)?,
-            Slot::Int(value) => {
+            FrameSlot::Tensor(wire) => wire,
+            FrameSlot::Number(number) => self.frame.number_as_tensor(&number)?,
+            FrameSlot::Int(value) => {
                 Wire::new(self.frame.builder.size(&value, DType::Int64)?, DType::Int64)
             }
-            Slot::Double(value) => self.frame.builder.scalar(value, DType::Float64, 0)?,
-            Slot::Bool(value) => {
+            FrameSlot::Double(value) => self.frame.builder.scalar(value, DType::Float64, 0)?,
+            FrameSlot::Bool(value) => {
                 self.frame
                     .builder
                     .scalar(f64::from(u8::from(value)), DType::Bool, 0)?
             }
-            Slot::Null | Slot::Text(_) => bail!("an output is neither a tensor nor a number"),
+            FrameSlot::Null | FrameSlot::Text(_) => {
+                bail!("an output is neither a tensor nor a number")
+            }
         })
     }
 }

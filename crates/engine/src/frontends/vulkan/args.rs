@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
-use super::Lowering;
+use super::VulkanLowering;
 use crate::tensor::DType;
 
 /// Returns the value of an argument; trailing arguments may be absent.
@@ -14,7 +14,7 @@ pub(super) fn at(args: &[usize], place: usize) -> TractResult<usize> {
 
 /// Adds a bias to the last dimension, if there is one.
 pub(super) fn with_bias(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     outlet: OutletId,
     bias: Option<Arc<Tensor>>,
 ) -> TractResult<OutletId> {

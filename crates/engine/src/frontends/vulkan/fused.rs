@@ -4,21 +4,21 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::args::at;
-use super::quantized::{self, Kind};
-use super::{Lowering, Written};
+use super::quantized::{self, WeightLayout};
+use super::{VulkanLowering, WrittenResult};
 use super::{language, rotary, weights};
 use crate::graph::builder::{Wire, map_float32};
 use crate::graph::calling::{CallArg, CallResult};
-use crate::graph::frame::Slot;
+use crate::graph::frame::FrameSlot;
 use crate::graph::table::{NodeTable, find as find_row};
 use crate::tensor::DType;
 use pkgtool_model::executorch::vulkan::VulkanValue;
 
 /// Lowers a call. Receives the arguments, then the result.
-type LowerCall = fn(&mut Lowering<'_>, &[usize], usize) -> Written;
+type LowerFusedCall = fn(&mut VulkanLowering<'_>, &[usize], usize) -> WrittenResult;
 
 /// The operators by name.
-const FUSED_OPERATORS: NodeTable<LowerCall> = &[
+const FUSED_OPERATORS: NodeTable<LowerFusedCall> = &[
     (
         &[
             "et_vk.prepack.default",
@@ -51,14 +51,14 @@ const FUSED_OPERATORS: NodeTable<LowerCall> = &[
     ),
     (
         &["et_vk.q8ta_conv2d.default", "et_vk.q8ta_conv2d_pw.default"],
-        |lowering, args, out| quantized::convolution(lowering, args, out, Kind::General),
+        |lowering, args, out| quantized::convolution(lowering, args, out, WeightLayout::General),
     ),
     (&["et_vk.q8ta_conv2d_dw.default"], |lowering, args, out| {
-        quantized::convolution(lowering, args, out, Kind::Depthwise)
+        quantized::convolution(lowering, args, out, WeightLayout::Depthwise)
     }),
     (
         &["et_vk.q8ta_conv2d_transposed.default"],
-        |lowering, args, out| quantized::convolution(lowering, args, out, Kind::Transposed),
+        |lowering, args, out| quantized::convolution(lowering, args, out, WeightLayout::Transposed),
     ),
     (&["et_vk.q8ta_add.default"], quantized::add),
     (&["et_vk.q8ta_relu.default"], quantized::relu),
@@ -132,7 +132,7 @@ const FUSED_OPERATORS: NodeTable<LowerCall> = &[
 ];
 
 /// Returns the lowering function of an operator in this table.
-pub(super) fn find(name: &str) -> Option<LowerCall> {
+pub(super) fn find(name: &str) -> Option<LowerFusedCall> {
     find_row(&[FUSED_OPERATORS], name)
 }
 
@@ -145,12 +145,12 @@ pub(super) fn overwritten_args(name: &str) -> &'static [usize] {
     }
 }
 
-fn same(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+fn same(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     let wire = lowering.tensor(at(args, 0)?)?;
     lowering.set(out, wire)
 }
 
-fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+fn conv_with_clamp(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     let dtype = lowering.dtype(out)?;
     ensure!(
         args.len() == 11,
@@ -169,7 +169,7 @@ fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> W
 
 /// Calls an operator that returns one tensor, and writes the result.
 fn called(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     name: &str,
     args: Vec<CallArg>,
     out: usize,
@@ -180,7 +180,7 @@ fn called(
 }
 
 /// Lowers a convolution of `[batch, channels, positions]` with optional limits.
-fn convolution_1d(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+fn convolution_1d(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     ensure!(
         args.len() == 9,
         "wrong number of arguments: got {}, expected 9",
@@ -200,7 +200,7 @@ fn convolution_1d(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Wr
 }
 
 /// Computes the column and row of each cell of an image, shifted and scaled.
-fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+fn grid_priors(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     let x = lowering.tensor(at(args, 0)?)?;
     let shape = lowering.builder.shape(x.outlet)?;
     let [.., height, width] = shape.as_slice() else {
@@ -226,7 +226,7 @@ fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Writt
 }
 
 /// Sets elements to zero whose absolute value is at most the limit.
-fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+fn hardshrink(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     #[expect(clippy::cast_possible_truncation, reason = "computed in float32")]
     let limit = lowering.double(at(args, 1)?)? as f32;
     let x = lowering.tensor(at(args, 0)?)?;
@@ -242,7 +242,7 @@ fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Writte
 }
 
 /// Computes the maximum of each window, without its position.
-fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+fn max_pool(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     let dtype = lowering.dtype(out)?;
     let given = args.iter().map(|&arg| lowering.arg(arg));
     let given: Vec<CallArg> = given.collect::<TractResult<_>>()?;
@@ -250,7 +250,7 @@ fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written 
     let name = "aten::max_pool2d_with_indices.out";
     let pooled = lowering.caller().call(name, given, &outs)?;
     match pooled.first() {
-        Some(Slot::Tensor(wire)) => lowering.set(out, *wire),
+        Some(FrameSlot::Tensor(wire)) => lowering.set(out, *wire),
         _ => bail!("max pooling returned nothing"),
     }
 }
@@ -263,7 +263,7 @@ fn limit(arg: CallArg) -> CallArg {
     }
 }
 
-fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+fn rms_norm(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     let (input, weight) = (
         lowering.tensor(at(args, 0)?)?,
         lowering.tensor(at(args, 1)?)?,

@@ -3,14 +3,18 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::args::at;
-use super::{Lowering, VulkanValue, Written};
-use crate::graph::attention::Attention;
+use super::{VulkanLowering, VulkanValue, WrittenResult};
+use crate::graph::attention::AttentionInputs;
 use crate::graph::builder::Wire;
 use crate::graph::calling::{CallArg, CallResult};
 use crate::tensor::DType;
 
 /// Lowers attention over keys and values `[batch, heads, positions, size]`; the mask is added.
-pub(super) fn attention(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn attention(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let [queries, keys, values] = [0, 1, 2].map(|place| lowering.tensor(at(args, place)?));
     let mask = match lowering.arg(at(args, 3)?)? {
         CallArg::None => None,
@@ -18,7 +22,7 @@ pub(super) fn attention(lowering: &mut Lowering<'_>, args: &[usize], out: usize)
         _ => bail!("the mask is not a tensor"),
     };
     let scale = at(args, 4)?;
-    let attention = Attention {
+    let attention = AttentionInputs {
         queries: queries?,
         keys: keys?,
         values: values?,
@@ -34,7 +38,7 @@ pub(super) fn attention(lowering: &mut Lowering<'_>, args: &[usize], out: usize)
 
 /// Writes a value into a cache, starting at a position. Arguments: value, cache, position.
 pub(super) fn update(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     [given, cache, place]: [usize; 3],
 ) -> TractResult<Wire> {
     let kept = lowering.tensor(cache)?;
@@ -51,7 +55,7 @@ pub(super) fn update(
 /// `places` are the argument positions of queries, keys, values, start position, mask, causal flag
 /// and scale.
 pub(super) fn cache_attention(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     args: &[usize],
     out: usize,
     places: [usize; 7],
@@ -84,7 +88,11 @@ pub(super) fn cache_attention(
 }
 
 /// Reads one element of a tensor as a number.
-pub(super) fn number(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn number(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let x = lowering.tensor(at(args, 0)?)?;
     let given = vec![
         x.into(),

@@ -19,28 +19,31 @@ use tract_onnx::tract_core::internal::*;
 use super::payload::{PayloadCall, lower_nodes};
 use crate::Rounding;
 use crate::graph::builder::{Builder, Wire};
-use crate::graph::calling::{CallArg, CallResult, Caller};
-use crate::graph::frame::{Frame, Slot, dtype_of_element};
-use crate::graph::guard::{Failure, guarded};
-use crate::graph::weights::Weights;
+use crate::graph::calling::{CallArg, CallContext, CallResult};
+use crate::graph::frame::{FrameSlot, MethodFrame, dtype_of_element};
+use crate::graph::guard::{LibraryFailure, guarded};
+use crate::graph::weights::ProgramWeights;
 use crate::tensor::DType;
 use pkgtool_model::executorch::body::ByteRange;
 use pkgtool_model::executorch::vulkan::{VulkanCall, VulkanGraph, VulkanValue};
 
 /// The result of lowering a call, which writes the call's results itself.
-type Written = TractResult<()>;
+type WrittenResult = TractResult<()>;
 
 /// A graph being lowered.
-struct Lowering<'g> {
+struct VulkanLowering<'g> {
     graph: &'g VulkanGraph,
-    weights: &'g Weights,
+    weights: &'g ProgramWeights,
     builder: &'g mut Builder,
     rounding: Rounding,
-    slots: HashMap<usize, Slot>,
+    slots: HashMap<usize, FrameSlot>,
 }
 
 /// Returns the names of a payload's unsupported operators.
-pub(crate) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
+pub(crate) fn missing(
+    weights: &ProgramWeights,
+    payload: ByteRange,
+) -> Result<BTreeSet<String>, LibraryFailure> {
     let graph = read(weights, payload)?;
     let names = graph.calls.iter().map(|call| call.name.as_str());
     Ok(names
@@ -49,8 +52,9 @@ pub(crate) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
         .collect())
 }
 
-fn read(weights: &Weights, payload: ByteRange) -> Result<VulkanGraph, Failure> {
-    VulkanGraph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
+fn read(weights: &ProgramWeights, payload: ByteRange) -> Result<VulkanGraph, LibraryFailure> {
+    VulkanGraph::read(weights.program(), payload)
+        .map_err(|error| LibraryFailure::new(error.to_string()))
 }
 
 fn is_supported(name: &str) -> bool {
@@ -58,7 +62,10 @@ fn is_supported(name: &str) -> bool {
 }
 
 /// Lowers the call of a payload's graph.
-pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+pub(crate) fn lower(
+    frame: &mut MethodFrame<'_>,
+    call: PayloadCall<'_>,
+) -> Result<(), LibraryFailure> {
     let scope = call.scope;
     let graph = read(frame.weights, call.payload)?;
     let (inputs, outputs) = call.split(frame, graph.inputs.len(), graph.outputs.len())?;
@@ -71,9 +78,9 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
     slots.extend(
         caches
             .iter()
-            .map(|cache| (cache.value, Slot::Tensor(cache.wire))),
+            .map(|cache| (cache.value, FrameSlot::Tensor(cache.wire))),
     );
-    let mut lowering = Lowering {
+    let mut lowering = VulkanLowering {
         graph: &graph,
         weights: frame.weights,
         rounding: frame.rounding,
@@ -87,22 +94,22 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
         |lowering| lowering.builder,
         (scope, "call"),
         calls,
-        Lowering::call,
+        VulkanLowering::call,
     )?;
     let given = graph
         .outputs
         .iter()
         .map(|id| guarded(|| lowering.slot(*id)));
-    let given: Vec<Slot> = given.collect::<Result<_, _>>()?;
+    let given: Vec<FrameSlot> = given.collect::<Result<_, _>>()?;
     let updated = caches.into_iter().map(|cache| {
         let slot = guarded(|| lowering.slot(cache.value))?;
         Ok((cache.place, slot))
     });
-    let updated: Vec<(usize, Slot)> = updated.collect::<Result<_, Failure>>()?;
+    let updated: Vec<(usize, FrameSlot)> = updated.collect::<Result<_, LibraryFailure>>()?;
     frame.now.slots.extend(updated);
     for (slot, &value) in given.into_iter().zip(outputs) {
         guarded(|| match slot {
-            Slot::Tensor(wire) => frame.set_tensor(value, wire),
+            FrameSlot::Tensor(wire) => frame.set_tensor(value, wire),
             other => {
                 frame.write(value, other);
                 Ok(())
@@ -113,7 +120,7 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
 }
 
 /// A constant that calls write to, and that is kept between runs.
-struct Cache {
+struct CallCache {
     value: usize,
     /// Its index among the method's values and states.
     place: usize,
@@ -123,11 +130,11 @@ struct Cache {
 
 /// Returns the constants of a graph that are kept between runs.
 fn overwritten_constants(
-    frame: &mut Frame<'_>,
+    frame: &mut MethodFrame<'_>,
     scope: &str,
     graph: &VulkanGraph,
-) -> TractResult<Vec<Cache>> {
-    let mut caches: Vec<Cache> = Vec::new();
+) -> TractResult<Vec<CallCache>> {
+    let mut caches: Vec<CallCache> = Vec::new();
     for call in &graph.calls {
         for &at in fused::overwritten_args(&call.name) {
             let value = args::at(&call.args, at)?;
@@ -151,20 +158,20 @@ fn overwritten_constants(
             let name = format!("{scope} {value}");
             let (place, wire) =
                 frame.delegate_state(&name, (dtype, &tensor.dims), Some(initial))?;
-            caches.push(Cache { value, place, wire });
+            caches.push(CallCache { value, place, wire });
         }
     }
     Ok(caches)
 }
 
-impl Lowering<'_> {
+impl VulkanLowering<'_> {
     /// Reads the inputs, converted to the graph's integer dtypes, which are narrower than the
     /// method's.
     fn inputs(&mut self) -> TractResult<()> {
         for id in self.graph.inputs.clone() {
-            if let Some(Slot::Tensor(wire)) = self.slots.get(&id).cloned() {
+            if let Some(FrameSlot::Tensor(wire)) = self.slots.get(&id).cloned() {
                 let wire = self.builder.cast(wire, self.dtype(id)?)?;
-                self.slots.insert(id, Slot::Tensor(wire));
+                self.slots.insert(id, FrameSlot::Tensor(wire));
             }
         }
         Ok(())
@@ -180,7 +187,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the current content of a value.
-    fn slot(&mut self, value: usize) -> TractResult<Slot> {
+    fn slot(&mut self, value: usize) -> TractResult<FrameSlot> {
         if let Some(slot) = self.slots.get(&value) {
             return Ok(slot.clone());
         }
@@ -198,14 +205,14 @@ impl Lowering<'_> {
         let read = self.weights.constant(data, stored, &tensor.dims);
         let read = read?;
         let dtype = self.dtype(value)?;
-        let slot = Slot::Tensor(self.builder.constant(read, dtype)?);
+        let slot = FrameSlot::Tensor(self.builder.constant(read, dtype)?);
         self.slots.insert(value, slot.clone());
         Ok(slot)
     }
 
     fn tensor(&mut self, value: usize) -> TractResult<Wire> {
         match self.slot(value)? {
-            Slot::Tensor(wire) => Ok(wire),
+            FrameSlot::Tensor(wire) => Ok(wire),
             _ => bail!("value {value} is not a tensor"),
         }
     }
@@ -232,12 +239,12 @@ impl Lowering<'_> {
             }
             VulkanValue::Values(values) => self.list(values)?,
             VulkanValue::Tensor(_) | VulkanValue::Symbol(_) => match self.slot(value)? {
-                Slot::Tensor(wire) => CallArg::Tensor(wire),
-                Slot::Int(dim) => CallArg::Int(dim),
-                Slot::Number(number) => CallArg::Number(number),
-                Slot::Double(double) => CallArg::Double(double),
-                Slot::Bool(bool) => CallArg::Bool(bool),
-                Slot::Null | Slot::Text(_) => bail!("value {value} is not a number"),
+                FrameSlot::Tensor(wire) => CallArg::Tensor(wire),
+                FrameSlot::Int(dim) => CallArg::Int(dim),
+                FrameSlot::Number(number) => CallArg::Number(number),
+                FrameSlot::Double(double) => CallArg::Double(double),
+                FrameSlot::Bool(bool) => CallArg::Bool(bool),
+                FrameSlot::Null | FrameSlot::Text(_) => bail!("value {value} is not a number"),
             },
         })
     }
@@ -255,7 +262,7 @@ impl Lowering<'_> {
             let sizes = values.iter().map(|&value| match &graph.values[value] {
                 VulkanValue::Int(int) => Ok(int.to_dim()),
                 _ => match self.slot(value)? {
-                    Slot::Int(dim) => Ok(dim),
+                    FrameSlot::Int(dim) => Ok(dim),
                     _ => bail!("value {value} is known only at run time"),
                 },
             });
@@ -269,8 +276,8 @@ impl Lowering<'_> {
     }
 
     /// Returns the context for calling operators of the table.
-    fn caller(&mut self) -> Caller<'_, '_> {
-        Caller {
+    fn caller(&mut self) -> CallContext<'_, '_> {
+        CallContext {
             builder: self.builder,
             weights: self.weights,
         }
@@ -327,7 +334,7 @@ impl Lowering<'_> {
     fn set(&mut self, value: usize, wire: Wire) -> TractResult<()> {
         let dtype = self.dtype(value)?;
         let wire = self.builder.cast(wire, dtype)?;
-        self.slots.insert(value, Slot::Tensor(wire));
+        self.slots.insert(value, FrameSlot::Tensor(wire));
         Ok(())
     }
 }
@@ -357,7 +364,7 @@ pub(crate) fn names() -> Vec<&'static str> {
 
 /// Returns the names of a payload's operators.
 #[cfg(test)]
-pub(crate) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
+pub(crate) fn met(weights: &ProgramWeights, payload: ByteRange) -> Vec<String> {
     let graph = read(weights, payload).expect("fixtures can be read");
     graph.calls.into_iter().map(|call| call.name).collect()
 }

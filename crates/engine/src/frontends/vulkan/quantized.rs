@@ -9,7 +9,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::args::{at, with_bias};
-use super::{Lowering, VulkanValue, Written};
+use super::{VulkanLowering, VulkanValue, WrittenResult};
 use crate::graph::builder::{Builder, Wire, check_rank, ranked};
 use crate::graph::calling::CallArg;
 use crate::graph::kernel::Kernel;
@@ -23,7 +23,7 @@ struct QuantParams {
     zero: i64,
 }
 
-impl Lowering<'_> {
+impl VulkanLowering<'_> {
     pub(super) fn double(&self, value: usize) -> TractResult<f64> {
         match self.graph.values[value] {
             VulkanValue::Double(double) => Ok(double),
@@ -178,7 +178,7 @@ fn unpack_4_bits(
 /// bias. `rows` are the positions of the scales and zero points by which input rows are rounded to
 /// 8 bits.
 pub(super) fn linear4(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     args: &[usize],
     out: usize,
     places: [usize; 5],
@@ -210,7 +210,7 @@ pub(super) fn linear4(
 
 /// Multiplies by the rows of a matrix, without its padding columns beyond the input's size.
 pub(super) fn linear(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     wire: Wire,
     weights: OutletId,
 ) -> TractResult<OutletId> {
@@ -234,7 +234,7 @@ pub(super) fn linear(
 
 /// Rounds rows to 8 bits and returns them as real numbers.
 fn round_rows(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     wire: Wire,
     scale: Wire,
     zero: Wire,
@@ -276,7 +276,11 @@ fn round_rows(
 /// Computes scale and zero point of each row: 255 steps over a range that includes 0.
 ///
 /// Matches `torchao.choose_qparams_affine`, asymmetric.
-pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn choose(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let mapping = at(args, 1)?;
     let VulkanValue::Text(mapping) = &lowering.graph.values[mapping] else {
         bail!("the mapping is missing");
@@ -357,7 +361,7 @@ pub(super) fn dequantise_8_bits(
 
 /// Computes a linear layer on 8-bit rows. Weights are argument 3, scales argument 5.
 fn product8(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     args: &[usize],
     wire: Wire,
     bias: Option<usize>,
@@ -378,7 +382,11 @@ fn product8(
 }
 
 /// Lowers a linear layer with 8-bit input and output.
-pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn linear8(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let wire = product8(lowering, args, wire, Some(at(args, 8)?))?;
@@ -389,7 +397,7 @@ pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -
 
 /// Layouts of convolution weights.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum WeightLayout {
     /// Rows of kernel height, width, channels, padded at their ends.
     General,
     /// `[height, width, channels]`.
@@ -400,12 +408,12 @@ pub(super) enum Kind {
 
 /// Lowers a convolution with 8-bit input and output.
 pub(super) fn convolution(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     args: &[usize],
     out: usize,
-    kind: Kind,
+    kind: WeightLayout,
 ) -> TractResult<()> {
-    let transposed = kind == Kind::Transposed;
+    let transposed = kind == WeightLayout::Transposed;
     // Only transposed convolutions have an extra output size, after the padding.
     let (wanted, behind) = if transposed { (16, 13) } else { (15, 12) };
     ensure!(
@@ -424,7 +432,7 @@ pub(super) fn convolution(
     let &[height, width] = ranked(kernel, "a kernel")?;
     let (height, width) = (usize::try_from(height)?, usize::try_from(width)?);
     let groups = usize::try_from(lowering.int(groups_at)?)?.max(1);
-    let codes = if kind == Kind::Depthwise {
+    let codes = if kind == WeightLayout::Depthwise {
         depthwise_weights(codes)?
     } else {
         let channels = lowering.builder.shape(wire.outlet)?;
@@ -534,7 +542,7 @@ fn general_weights(
 }
 
 /// Adds two 8-bit tensors; the second one is multiplied by a factor.
-pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn add(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     let steps = lowering.quant_params(args, 2)?;
     let a = lowering.real(at(args, 0)?, steps)?;
     let steps = lowering.quant_params(args, 4)?;
@@ -551,7 +559,7 @@ pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Wr
 }
 
 /// Sets negative 8-bit values to zero.
-pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn relu(lowering: &mut VulkanLowering<'_>, args: &[usize], out: usize) -> WrittenResult {
     let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let name = "aten::relu.out";
@@ -561,7 +569,11 @@ pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> W
 }
 
 /// Lowers an 8-bit pixel shuffle. The output's scale is passed as its reciprocal.
-pub(super) fn pixel_shuffle(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn pixel_shuffle(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let steps = lowering.quant_params(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
     let given = vec![wire.into(), lowering.int(at(args, 5)?)?.into()];

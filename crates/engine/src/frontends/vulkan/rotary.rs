@@ -3,14 +3,14 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::args::at;
-use super::{Lowering, VulkanValue, Written};
+use super::{VulkanLowering, VulkanValue, WrittenResult};
 use crate::graph::builder::{Wire, check_rank, ranked};
 use crate::graph::calling::CallArg;
 use crate::tensor::DType;
 
 /// Rotation of rows `[batch, position, head, size]` by angles `[position, head or 1, number]`.
 #[derive(Clone, Copy)]
-struct Turn {
+struct RotaryTurn {
     /// Number of elements of a row that are rotated.
     size: usize,
     /// Whether neighbours form pairs, with one angle each. Otherwise element i pairs with element i
@@ -21,10 +21,10 @@ struct Turn {
 /// Rotates queries and keys by neighbouring pairs; angles are `[position, pair]` or `[position,
 /// head, pair]`.
 pub(super) fn rotate_neighbours(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     args: &[usize],
     out: usize,
-) -> Written {
+) -> WrittenResult {
     let angles = [2, 3].map(|place| lowering.tensor(at(args, place)?));
     let [cos, sin] = angles;
     let angles = [
@@ -34,7 +34,7 @@ pub(super) fn rotate_neighbours(
     for (place, result) in two_results(lowering, out)?.into_iter().enumerate() {
         let x = lowering.tensor(at(args, place)?)?;
         let width = width(lowering, x)?;
-        let turn = Turn {
+        let turn = RotaryTurn {
             size: width,
             neighbours: true,
         };
@@ -45,7 +45,11 @@ pub(super) fn rotate_neighbours(
 }
 
 /// Rotates queries and keys by halves; angles are rows of a table, starting at a position.
-pub(super) fn rotate_halves(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn rotate_halves(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let x = lowering.tensor(at(args, 0)?)?;
     let shape = lowering.builder.shape(x.outlet)?;
     let count = shape
@@ -72,7 +76,7 @@ pub(super) fn rotate_halves(lowering: &mut Lowering<'_>, args: &[usize], out: us
     let size = width(lowering, cos)?;
     for (place, result) in two_results(lowering, out)?.into_iter().enumerate() {
         let x = lowering.tensor(at(args, place)?)?;
-        let turn = Turn {
+        let turn = RotaryTurn {
             size,
             neighbours: false,
         };
@@ -85,10 +89,10 @@ pub(super) fn rotate_halves(lowering: &mut Lowering<'_>, args: &[usize], out: us
 /// Rotates rows `[batch, position, size]` by neighbouring pairs; angles are pairs of cosine and
 /// sine.
 pub(super) fn rotate_interleaved(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     args: &[usize],
     out: usize,
-) -> Written {
+) -> WrittenResult {
     let x = lowering.tensor(at(args, 0)?)?;
     let table = lowering.tensor(at(args, 1)?)?;
     let builder = &mut *lowering.builder;
@@ -106,7 +110,7 @@ pub(super) fn rotate_interleaved(
         outlet: builder.wire(AxisOp::Add(2), &[x.outlet])?,
         ..x
     };
-    let turn = Turn {
+    let turn = RotaryTurn {
         size,
         neighbours: true,
     };
@@ -116,7 +120,7 @@ pub(super) fn rotate_interleaved(
 }
 
 /// Returns both results of a call.
-fn two_results(lowering: &Lowering<'_>, out: usize) -> TractResult<[usize; 2]> {
+fn two_results(lowering: &VulkanLowering<'_>, out: usize) -> TractResult<[usize; 2]> {
     match &lowering.graph.values[out] {
         VulkanValue::Values(values) => match values.as_slice() {
             &[first, second] => Ok([first, second]),
@@ -130,7 +134,7 @@ fn two_results(lowering: &Lowering<'_>, out: usize) -> TractResult<[usize; 2]> {
 }
 
 /// Returns the size of a row.
-fn width(lowering: &Lowering<'_>, wire: Wire) -> TractResult<usize> {
+fn width(lowering: &VulkanLowering<'_>, wire: Wire) -> TractResult<usize> {
     let shape = lowering.builder.shape(wire.outlet)?;
     Ok(shape
         .last()
@@ -139,7 +143,7 @@ fn width(lowering: &Lowering<'_>, wire: Wire) -> TractResult<usize> {
 }
 
 /// Adds a dimension for heads to angles `[position, number]`, if it is missing.
-fn with_head_dim(lowering: &mut Lowering<'_>, angles: Wire) -> TractResult<Wire> {
+fn with_head_dim(lowering: &mut VulkanLowering<'_>, angles: Wire) -> TractResult<Wire> {
     let rank = lowering.builder.rank(angles.outlet)?;
     ensure!(
         (2..=3).contains(&rank),
@@ -152,8 +156,13 @@ fn with_head_dim(lowering: &mut Lowering<'_>, angles: Wire) -> TractResult<Wire>
     Ok(Wire { outlet, ..angles })
 }
 
-impl Turn {
-    fn wire(self, lowering: &mut Lowering<'_>, x: Wire, angles: [Wire; 2]) -> TractResult<Wire> {
+impl RotaryTurn {
+    fn wire(
+        self,
+        lowering: &mut VulkanLowering<'_>,
+        x: Wire,
+        angles: [Wire; 2],
+    ) -> TractResult<Wire> {
         let builder = &mut *lowering.builder;
         let float = DType::Float32;
         let [cos, sin] = angles;

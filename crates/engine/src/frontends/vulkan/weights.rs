@@ -4,29 +4,33 @@ use tract_onnx::tract_core::internal::*;
 
 use super::args::{at, with_bias};
 use super::quantized::{constant, dequantise_8_bits, linear, numbers_of};
-use super::{Lowering, Written};
+use super::{VulkanLowering, WrittenResult};
 use crate::graph::builder::{Wire, check_rank, ranked};
 use crate::tensor::DType;
 
 /// Lowers a linear layer with 8-bit weights and a scale for each row.
-pub(super) fn linear_8_bit(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn linear_8_bit(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let wire = lowering.tensor(at(args, 0)?)?;
     product(lowering, wire, [at(args, 1)?, at(args, 2)?], None, out)
 }
 
 /// Lowers a linear layer with 8-bit weights, on an input in 8 bits or rounded to 8 bits.
 pub(super) fn linear_8_bit_quantised_input(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     args: &[usize],
     out: usize,
-) -> Written {
+) -> WrittenResult {
     let wire = lowering.rounded_to_8_bits(args, 1)?;
     let bias = args.get(6).copied();
     product(lowering, wire, [at(args, 3)?, at(args, 5)?], bias, out)
 }
 
 fn product(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut VulkanLowering<'_>,
     wire: Wire,
     [weights, scales]: [usize; 2],
     bias: Option<usize>,
@@ -62,7 +66,11 @@ fn unpack_4_bits(
 
 /// Lowers a linear layer with 4-bit weights and a scale for each row; the high half of a byte comes
 /// first.
-pub(super) fn linear_4_bit(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn linear_4_bit(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let bytes = lowering.floats(at(args, 1)?)?;
     let (numbers, shape) = unpack_4_bits(&bytes, true)?;
     let (scales, _) = lowering.floats(at(args, 2)?)?;
@@ -74,7 +82,11 @@ pub(super) fn linear_4_bit(lowering: &mut Lowering<'_>, args: &[usize], out: usi
 }
 
 /// Gathers rows of a 4-bit table, with a scale for each group of a row.
-pub(super) fn embedding(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Written {
+pub(super) fn embedding(
+    lowering: &mut VulkanLowering<'_>,
+    args: &[usize],
+    out: usize,
+) -> WrittenResult {
     let as_layer = match args.get(4) {
         Some(flag) => lowering.int(*flag)? != 0,
         None => false,

@@ -7,24 +7,24 @@
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
-use super::{Held, Lowering, effective_clamp, grid};
+use super::{Held, XnnpackLowering, effective_clamp, grid};
 use crate::graph::builder::{Builder, Wire, ranked};
 use crate::graph::images::{over_images, window};
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::computed;
 use crate::tensor::DType;
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
+use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid, PairGrids, clamp};
 use pkgtool_kernels::bytes::pool::{Mean, MeanRounding, max_pool};
 use pkgtool_kernels::window::WindowPositions;
 use pkgtool_kernels::{Cpu, Split};
 use pkgtool_model::executorch::xnnpack::{BinaryKind, PoolWindow};
 
 /// Returns the integers of a grid to which a node's result is clamped.
-pub(super) fn clamp_range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
+pub(super) fn clamp_range(grid: Grid, clamp: Option<(f32, f32)>) -> ByteRange {
     let (least, most) = grid.sign.range();
     let Some(real) = effective_clamp(clamp) else {
-        return Range::whole(grid.sign);
+        return ByteRange::whole(grid.sign);
     };
     let place = |x: f32| {
         let place = (f64::from(x) / f64::from(grid.scale)).round_ties_even();
@@ -33,7 +33,7 @@ pub(super) fn clamp_range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
         (place + grid.zero_point).clamp(least, most)
     };
     let most = place(real.1);
-    Range {
+    ByteRange {
         least: place(real.0).min(most),
         most,
     }
@@ -109,7 +109,7 @@ pub(super) fn real(builder: &mut Builder, outlet: OutletId, grid: Grid) -> Tract
 pub(super) fn rounded(
     builder: &mut Builder,
     outlet: OutletId,
-    (grid, range): (Grid, Range),
+    (grid, range): (Grid, ByteRange),
 ) -> TractResult<OutletId> {
     let cpu = Cpu::chosen();
     let work =
@@ -117,7 +117,7 @@ pub(super) fn rounded(
     elementwise_kernel(builder, "ToGrid", &[outlet], work)
 }
 
-impl Lowering<'_> {
+impl XnnpackLowering<'_> {
     /// Returns a value as bytes with its grid, if it is quantised.
     pub(super) fn bytes(&self, id: u32) -> TractResult<Option<(OutletId, Grid)>> {
         let Some(Held::Bytes(outlet)) = self.held.get(&id).copied() else {
@@ -143,7 +143,7 @@ impl Lowering<'_> {
         &mut self,
         outlet: OutletId,
         (from, to): (Grid, Grid),
-        range: Range,
+        range: ByteRange,
     ) -> TractResult<OutletId> {
         let cpu = Cpu::chosen();
         if from != to {
@@ -152,7 +152,7 @@ impl Lowering<'_> {
             };
             return elementwise_kernel(self.builder, "Regrid", &[outlet], work);
         }
-        if range == Range::whole(to.sign) {
+        if range == ByteRange::whole(to.sign) {
             return Ok(outlet);
         }
         let work = move |bytes: &[&[u8]], output: &mut [u8], split| {
@@ -189,7 +189,7 @@ impl Lowering<'_> {
         else {
             return Ok(false);
         };
-        let pair = Pair {
+        let pair = PairGrids {
             inputs: [of_left, of_right],
             output: to,
             range: clamp_range(to, clamp),

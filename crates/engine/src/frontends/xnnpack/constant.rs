@@ -3,13 +3,13 @@
 use tract_onnx::tract_core::internal::*;
 
 use crate::graph::elements::sizes;
-use crate::graph::weights::Weights;
+use crate::graph::weights::ProgramWeights;
 use crate::tensor::{DType, byte_size};
 use pkgtool_kernels::rows::Bits;
 use pkgtool_model::executorch::xnnpack::{Datatype, Quantization, Scales, XnnpackValue};
 
 /// Reads a constant.
-pub(super) fn read(weights: &Weights, value: &XnnpackValue) -> TractResult<Arc<Tensor>> {
+pub(super) fn read(weights: &ProgramWeights, value: &XnnpackValue) -> TractResult<Arc<Tensor>> {
     let Some(data) = &value.data else {
         bail!("a constant has no data")
     };
@@ -32,7 +32,7 @@ pub(super) fn read(weights: &Weights, value: &XnnpackValue) -> TractResult<Arc<T
 }
 
 /// Reads the bytes of an integer constant, as many as its sizes require.
-fn stored(weights: &Weights, value: &XnnpackValue) -> TractResult<Vec<u8>> {
+fn stored(weights: &ProgramWeights, value: &XnnpackValue) -> TractResult<Vec<u8>> {
     let Some(data) = &value.data else {
         bail!("a constant has no data")
     };
@@ -48,7 +48,7 @@ fn stored(weights: &Weights, value: &XnnpackValue) -> TractResult<Vec<u8>> {
 }
 
 /// Quantised 8-bit weights.
-pub(super) struct Bytes {
+pub(super) struct ByteWeights {
     /// Elements in row-major order. Unsigned elements are stored minus 128.
     pub(super) values: Vec<i8>,
     /// Zero point of the elements.
@@ -59,7 +59,10 @@ pub(super) struct Bytes {
 
 /// Reads an 8-bit constant with one scale, or one for each channel. Returns `None` for other
 /// constants.
-pub(super) fn read_bytes(weights: &Weights, value: &XnnpackValue) -> TractResult<Option<Bytes>> {
+pub(super) fn read_bytes(
+    weights: &ProgramWeights,
+    value: &XnnpackValue,
+) -> TractResult<Option<ByteWeights>> {
     let (flip, moved) = match value.datatype {
         Datatype::Qint8 | Datatype::Qcint8 => (0, 0),
         Datatype::Quint8 => (0x80, 128),
@@ -73,7 +76,7 @@ pub(super) fn read_bytes(weights: &Weights, value: &XnnpackValue) -> TractResult
     };
     let raw = stored(weights, value)?;
     let values = raw.into_iter().map(|byte| (byte ^ flip).cast_signed());
-    Ok(Some(Bytes {
+    Ok(Some(ByteWeights {
         values: values.collect(),
         zero_point: zero_point.saturating_sub(moved),
         scales,
@@ -81,7 +84,10 @@ pub(super) fn read_bytes(weights: &Weights, value: &XnnpackValue) -> TractResult
 }
 
 /// Reads a 32-bit constant with zero point 0. Returns `None` for other constants.
-pub(super) fn read_int32(weights: &Weights, value: &XnnpackValue) -> TractResult<Option<Vec<i32>>> {
+pub(super) fn read_int32(
+    weights: &ProgramWeights,
+    value: &XnnpackValue,
+) -> TractResult<Option<Vec<i32>>> {
     let wide = matches!(value.datatype, Datatype::Qint32 | Datatype::Qcint32);
     if !wide || value.data.is_none() || channel_scales(weights, value)?.is_none() {
         return Ok(None);
@@ -94,7 +100,7 @@ pub(super) fn read_int32(weights: &Weights, value: &XnnpackValue) -> TractResult
 }
 
 /// Returns the scales of a constant with zero point 0: one, or one for each channel.
-fn channel_scales(weights: &Weights, value: &XnnpackValue) -> TractResult<Option<Vec<f32>>> {
+fn channel_scales(weights: &ProgramWeights, value: &XnnpackValue) -> TractResult<Option<Vec<f32>>> {
     Ok(match &value.quantization {
         Some(Quantization::PerTensor {
             scale,
@@ -110,7 +116,7 @@ fn channel_scales(weights: &Weights, value: &XnnpackValue) -> TractResult<Option
 /// Returns `None` unless the zero point is 0 and channels are the first dimension, or the last one
 /// for a depthwise filter.
 pub(super) fn read_integers(
-    weights: &Weights,
+    weights: &ProgramWeights,
     value: &XnnpackValue,
 ) -> TractResult<Option<(Arc<Tensor>, Vec<f32>)>> {
     let Some(scales) = channel_scales(weights, value)? else {
@@ -160,7 +166,7 @@ impl PackedMatrix {
 
 /// Reads a constant as a matrix of 4-bit or 8-bit integers. Returns `None` for other constants.
 pub(super) fn read_packed(
-    weights: &Weights,
+    weights: &ProgramWeights,
     value: &XnnpackValue,
 ) -> TractResult<Option<PackedMatrix>> {
     let (Some(data), &[rows, columns]) = (&value.data, value.dims.as_slice()) else {
@@ -257,7 +263,7 @@ impl ElementScales {
         (q - self.zero_point) as f32 * scale
     }
 
-    fn of(weights: &Weights, value: &XnnpackValue) -> TractResult<Self> {
+    fn of(weights: &ProgramWeights, value: &XnnpackValue) -> TractResult<Self> {
         let inner = |dim: usize| {
             let mut sizes = value.dims.iter().skip(dim + 1);
             sizes
@@ -331,7 +337,7 @@ impl ElementScales {
     }
 }
 
-fn read_scales(weights: &Weights, scales: &Scales) -> TractResult<Vec<f32>> {
+fn read_scales(weights: &ProgramWeights, scales: &Scales) -> TractResult<Vec<f32>> {
     let (data, count) = match scales {
         Scales::Inline(scales) => return Ok(scales.clone()),
         Scales::Stored { data, count } => (data, *count),

@@ -5,9 +5,11 @@ use tract_onnx::tract_core::ops::cnn::KernelFormat;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::Reducer;
 
-use super::Lowering;
+use super::XnnpackLowering;
 use crate::graph::builder::check_rank;
-use crate::graph::convolution::{Convolution, Window, average_pool, max_pool, same_padding};
+use crate::graph::convolution::{
+    ImageConvolution, SlidingWindow, average_pool, max_pool, same_padding,
+};
 use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
 use pkgtool_model::executorch::xnnpack::{Conv, ConvKind, PoolWindow};
@@ -19,7 +21,7 @@ fn pair(numbers: [u64; 2]) -> TractResult<Vec<usize>> {
         .collect()
 }
 
-impl Lowering<'_> {
+impl XnnpackLowering<'_> {
     /// Returns a window with padding `[top, right, bottom, left]`.
     fn window(
         &self,
@@ -27,9 +29,9 @@ impl Lowering<'_> {
         padding: [u64; 4],
         [kernel, stride, dilation]: [[u64; 2]; 3],
         same: bool,
-    ) -> TractResult<Window> {
+    ) -> TractResult<SlidingWindow> {
         let [top, right, bottom, left] = padding;
-        let mut window = Window {
+        let mut window = SlidingWindow {
             channels_last: true,
             kernel: pair(kernel)?,
             stride: pair(stride)?,
@@ -55,7 +57,11 @@ impl Lowering<'_> {
     }
 
     /// Describes a convolution of this input.
-    pub(super) fn convolution(&self, conv: &Conv, input: OutletId) -> TractResult<Convolution> {
+    pub(super) fn convolution(
+        &self,
+        conv: &Conv,
+        input: OutletId,
+    ) -> TractResult<ImageConvolution> {
         let groups = usize::try_from(conv.groups)?;
         let sizes = [conv.kernel, conv.stride, conv.dilation];
         let window = self.window(input, conv.padding, sizes, conv.same_padding)?;
@@ -64,7 +70,7 @@ impl Lowering<'_> {
             let all = all.and_then(|all| usize::try_from(all).ok());
             all.context("too many channels")
         };
-        Ok(Convolution {
+        Ok(ImageConvolution {
             window,
             format: KernelFormat::OIHW,
             groups,
@@ -95,7 +101,11 @@ impl Lowering<'_> {
     }
 
     /// Returns the windows of pooling this input.
-    pub(super) fn pool_window(&self, input: OutletId, pool: &PoolWindow) -> TractResult<Window> {
+    pub(super) fn pool_window(
+        &self,
+        input: OutletId,
+        pool: &PoolWindow,
+    ) -> TractResult<SlidingWindow> {
         let sizes = [
             pool.size,
             pool.stride,
@@ -141,7 +151,7 @@ impl Lowering<'_> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "places in a window")]
-fn places(input: &Tensor, shape: &[usize], window: &Window) -> TractResult<Tensor> {
+fn places(input: &Tensor, shape: &[usize], window: &SlidingWindow) -> TractResult<Tensor> {
     let image = input.to_plain_array_view::<f32>()?;
     let from = input.shape();
     let mut places = tract_onnx::prelude::tract_ndarray::ArrayD::<f32>::zeros(shape);

@@ -20,10 +20,10 @@ use tract_onnx::tract_core::ops::math;
 
 use super::payload::{PayloadCall, lower_nodes};
 use crate::graph::builder::{Builder, Wire};
-use crate::graph::frame::Frame;
-use crate::graph::guard::{Failure, guarded};
+use crate::graph::frame::MethodFrame;
+use crate::graph::guard::{LibraryFailure, guarded};
 use crate::graph::kernel::Kernel;
-use crate::graph::weights::Weights;
+use crate::graph::weights::ProgramWeights;
 use crate::tensor::DType;
 use pkgtool_kernels::bytes::Sign;
 use pkgtool_kernels::bytes::elementwise::Grid;
@@ -31,9 +31,9 @@ use pkgtool_kernels::rows::RowQuantization;
 use pkgtool_model::executorch::xnnpack::{Datatype, Quantization, XnnpackGraph, XnnpackValue};
 
 /// A graph being lowered.
-struct Lowering<'g> {
+struct XnnpackLowering<'g> {
     graph: &'g XnnpackGraph,
-    weights: &'g Weights,
+    weights: &'g ProgramWeights,
     builder: &'g mut Builder,
     held: HashMap<u32, Held>,
     /// Real numbers of values that are stored in another form.
@@ -59,10 +59,13 @@ enum Held {
 }
 
 /// Lowers the call of a payload's graph.
-pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), Failure> {
+pub(crate) fn lower(
+    frame: &mut MethodFrame<'_>,
+    call: PayloadCall<'_>,
+) -> Result<(), LibraryFailure> {
     let scope = call.scope;
     let graph = XnnpackGraph::read(frame.weights.program(), call.payload)
-        .map_err(|error| Failure::new(error.to_string()))?;
+        .map_err(|error| LibraryFailure::new(error.to_string()))?;
     let graph = &ranges::fuse_clamps(graph);
     let (inputs, outputs) = call.split(frame, graph.inputs.len(), graph.outputs.len())?;
     let mut held = HashMap::new();
@@ -74,7 +77,7 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
         held.insert(*id, outlet);
     }
     let weights = frame.weights;
-    let mut lowering = Lowering {
+    let mut lowering = XnnpackLowering {
         graph,
         weights,
         builder: &mut frame.builder,
@@ -87,7 +90,7 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
         |lowering| lowering.builder,
         (scope, "node"),
         nodes,
-        Lowering::node,
+        XnnpackLowering::node,
     )?;
     lowering.builder.set_scope(scope.to_owned());
     let mut outlets = Vec::new();
@@ -111,14 +114,14 @@ pub(crate) fn lower(frame: &mut Frame<'_>, call: PayloadCall<'_>) -> Result<(), 
 }
 
 /// Returns the dimensions in memory order, which is the order that a delegate uses.
-fn memory_order(frame: &Frame<'_>, value: usize) -> Vec<usize> {
+fn memory_order(frame: &MethodFrame<'_>, value: usize) -> Vec<usize> {
     let tensor = frame.method.values[value].tensor();
     tensor.map_or_else(Vec::new, |tensor| tensor.dim_order.clone())
 }
 
 /// Converts a value of the method to the graph's representation.
 fn to_graph(
-    frame: &mut Frame<'_>,
+    frame: &mut MethodFrame<'_>,
     wire: Wire,
     value: usize,
     to: &XnnpackValue,
@@ -135,7 +138,7 @@ fn to_graph(
 
 /// Writes a value of the graph to the method; bytes become integers.
 fn write_output(
-    frame: &mut Frame<'_>,
+    frame: &mut MethodFrame<'_>,
     outlet: OutletId,
     value: usize,
     from: &XnnpackValue,
@@ -182,7 +185,7 @@ fn grid(value: &XnnpackValue) -> TractResult<Option<Grid>> {
     }))
 }
 
-impl Lowering<'_> {
+impl XnnpackLowering<'_> {
     fn value(&self, id: u32) -> &XnnpackValue {
         &self.graph.values[&id]
     }

@@ -7,14 +7,14 @@ use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::gelu_exact::gelu_exact;
 use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind, hard_swish, leaky_relu, sigmoid};
 
-use super::{Held, Lowering, grid};
+use super::{Held, XnnpackLowering, grid};
 use crate::graph::operators::einsum;
 use crate::graph::pointwise::Pointwise;
-use crate::graph::resize::{Sampling, resize};
+use crate::graph::resize::{ResizeSampling, resize};
 use crate::tensor::DType;
 use pkgtool_model::executorch::xnnpack::{BinaryKind, NodeKind, UnaryKind, XnnpackNode};
 
-impl Lowering<'_> {
+impl XnnpackLowering<'_> {
     /// Lowers a node and writes its outputs.
     #[expect(clippy::too_many_lines, reason = "a line or two for each kind of node")]
     pub(super) fn node(&mut self, node: &XnnpackNode) -> TractResult<()> {
@@ -67,9 +67,9 @@ impl Lowering<'_> {
                 legacy,
             } => {
                 let sampling = match (align_corners, legacy) {
-                    (true, _) => Sampling::AlignedCorners,
-                    (_, true) => Sampling::AlignedStarts,
-                    _ => Sampling::AlignedCentres { factor: None },
+                    (true, _) => ResizeSampling::AlignedCorners,
+                    (_, true) => ResizeSampling::AlignedStarts,
+                    _ => ResizeSampling::AlignedCentres { factor: None },
                 };
                 let input = self.input(*input)?;
                 let sizes = [

@@ -2,12 +2,12 @@
 
 use tract_onnx::tract_core::internal::*;
 
-use super::{Held, Lowering, constant};
+use super::{Held, XnnpackLowering, constant};
 use crate::graph::rows::product_of_rows;
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::rows::{MatrixSizes, QuantizedRowProduct};
 
-impl Lowering<'_> {
+impl XnnpackLowering<'_> {
     /// Lowers a product with constant weights. Returns whether a kernel supports it.
     pub(super) fn packed(
         &mut self,

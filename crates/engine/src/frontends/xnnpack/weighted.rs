@@ -3,12 +3,12 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::bytes::clamp_range;
-use super::{Held, Lowering, constant, grid};
+use super::{Held, XnnpackLowering, constant, grid};
 use crate::graph::images::{over_images, window};
 use crate::graph::rows::{product_of_rows, turned};
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::bytes::elementwise::Grid;
-use pkgtool_kernels::bytes::{Convolution, Product, Requantize, convolution, product};
+use pkgtool_kernels::bytes::{ByteConvolution, ByteProduct, Requantize, convolution, product};
 use pkgtool_kernels::window::{Channels, WindowPositions};
 use pkgtool_model::executorch::xnnpack::{Conv, ConvKind};
 
@@ -24,7 +24,7 @@ struct WeightedParams {
     requantize: Requantize,
 }
 
-impl Lowering<'_> {
+impl XnnpackLowering<'_> {
     /// Collects the parameters of a node. Returns `None` unless all values are quantised and the
     /// weights are constant.
     fn weighted(
@@ -103,7 +103,7 @@ impl Lowering<'_> {
             ConvKind::Depthwise => return Ok(false),
             _ => weighted.weights,
         };
-        let parts = convolution::Params {
+        let parts = convolution::ConvolutionParams {
             window,
             channels,
             weights: &weights,
@@ -114,7 +114,7 @@ impl Lowering<'_> {
             sign_out: weighted.to.sign,
             requantize: &weighted.requantize,
         };
-        let Ok(kernel) = Convolution::new(Cpu::chosen(), &parts) else {
+        let Ok(kernel) = ByteConvolution::new(Cpu::chosen(), &parts) else {
             return Ok(false);
         };
         let bytes = kernel.bytes();
@@ -166,7 +166,7 @@ impl Lowering<'_> {
             sign_out: weighted.to.sign,
             requantize: &weighted.requantize,
         };
-        let Ok(kernel) = Product::new(Cpu::chosen(), &parts) else {
+        let Ok(kernel) = ByteProduct::new(Cpu::chosen(), &parts) else {
             return Ok(false);
         };
         let bytes = kernel.bytes();

@@ -9,7 +9,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::bytes::{clamp_range, real, rounded};
-use super::{Held, Lowering, constant, grid};
+use super::{Held, XnnpackLowering, constant, grid};
 use crate::tensor::DType;
 use pkgtool_kernels::bytes::elementwise::Grid;
 
@@ -26,7 +26,7 @@ fn unit_grid(grid: Grid) -> Grid {
     Grid { scale: 1.0, ..grid }
 }
 
-impl Lowering<'_> {
+impl XnnpackLowering<'_> {
     /// Returns a quantised value as integers.
     pub(super) fn as_integers(&mut self, id: u32) -> TractResult<Option<(OutletId, Grid)>> {
         let Some((bytes, grid)) = self.bytes(id)? else {

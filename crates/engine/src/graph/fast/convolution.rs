@@ -7,7 +7,7 @@ use tract_onnx::tract_core::ops::nn::DataFormat;
 use super::chain::Chain;
 use crate::graph::images::{over_images, window};
 use pkgtool_kernels::Cpu;
-use pkgtool_kernels::float::{Channels, Convolution};
+use pkgtool_kernels::float::{Channels, FloatConvolution};
 use pkgtool_kernels::window::WindowPositions;
 
 /// Returns the replacement of this node and of the chain after it, if it is a float32 convolution
@@ -20,7 +20,7 @@ pub(super) fn replaced(
     let Some(conv) = node.op_as::<Conv>() else {
         return Ok(None);
     };
-    let Some(weights) = Weights::of(model, node, conv)? else {
+    let Some(weights) = ConvolutionWeights::of(model, node, conv)? else {
         return Ok(None);
     };
     let input = model.outlet_fact(node.inputs[0])?;
@@ -82,12 +82,12 @@ pub(super) fn replaced(
 }
 
 /// Weights `[o, h, w, i]`, and the bias of each channel.
-struct Weights {
+struct ConvolutionWeights {
     kernel: Vec<f32>,
     bias: Vec<f32>,
 }
 
-impl Weights {
+impl ConvolutionWeights {
     /// Returns the weights of a convolution, if they are float32 constants.
     fn of(model: &TypedModel, node: &TypedNode, conv: &Conv) -> TractResult<Option<Self>> {
         if conv.q_params.is_some() || node.inputs.len() != 3 {
@@ -122,7 +122,7 @@ impl Weights {
     }
 
     /// Returns the packed convolution, with the chain applied to its channels.
-    fn kernel(mut self, conv: &Conv, chain: &Chain, cpu: Cpu) -> Result<Convolution, String> {
+    fn kernel(mut self, conv: &Conv, chain: &Chain, cpu: Cpu) -> Result<FloatConvolution, String> {
         let each = self.kernel.len() / self.bias.len();
         let channels = self.kernel.chunks_exact_mut(each.max(1));
         for (((factor, summand), bias), weights) in
@@ -141,6 +141,6 @@ impl Weights {
             groups: conv.group,
         };
         let bias = Some(&*self.bias);
-        Convolution::new(cpu, window, channels, &self.kernel, bias, chain.activation)
+        FloatConvolution::new(cpu, window, channels, &self.kernel, bias, chain.activation)
     }
 }

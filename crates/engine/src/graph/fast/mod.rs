@@ -71,10 +71,10 @@ fn rewrite(mut model: TypedModel, cpu: Cpu) -> TractResult<TypedModel> {
 }
 
 /// Returns the replacement of a node, if there is one.
-type Rule = fn(&TypedModel, &TypedNode, Cpu) -> TractResult<Option<TypedModelPatch>>;
+type FastRule = fn(&TypedModel, &TypedNode, Cpu) -> TractResult<Option<TypedModelPatch>>;
 
 /// Replaces each node by the result of the first matching rule.
-fn replace(model: &mut TypedModel, cpu: Cpu, rules: &[Rule]) -> TractResult<()> {
+fn replace(model: &mut TypedModel, cpu: Cpu, rules: &[FastRule]) -> TractResult<()> {
     let mut replaced = false;
     for node in model.eval_order()? {
         for rule in rules {

@@ -6,7 +6,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use super::chain::Chain;
 use crate::graph::rows::{product_of_rows, turned};
 use pkgtool_kernels::Cpu;
-use pkgtool_kernels::float::Product;
+use pkgtool_kernels::float::FloatProduct;
 
 /// Returns the replacement of this node and of the chain after it, if it is a float32 product of
 /// rows with a constant matrix.
@@ -105,7 +105,7 @@ impl Matrix {
             }
         }
         let bias: Vec<f32> = chain.scaled.iter().map(|(_, summand)| *summand).collect();
-        let kernel = Product::new(
+        let kernel = FloatProduct::new(
             cpu,
             self.inputs,
             self.outputs,

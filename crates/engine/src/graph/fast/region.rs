@@ -20,14 +20,14 @@ use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::computed_together;
 use pkgtool_kernels::Cpu;
-use pkgtool_kernels::float::{BinaryOperation, InPlace, Operand, Step, StepChain};
+use pkgtool_kernels::float::{BinaryOperation, ChainStep, InPlace, StepChain, StepOperand};
 
 /// Maximum number of operators in a region: that many blocks of elements stay in the nearest cache.
 const MAX_REGION_OPERATORS: usize = 64;
 
 /// The operation of an elementwise operator.
 #[derive(Clone, Copy)]
-enum Kind {
+enum RegionOperation {
     Pair(BinaryOperation),
     Function(InPlace),
 }
@@ -43,7 +43,7 @@ pub(super) fn join(
     let regions = regions(model, &order, &kinds)?;
     let mut joined = false;
     for members in regions {
-        if let Some(patch) = Region::of(model, &members, &kinds)?.patch(model, cpu)? {
+        if let Some(patch) = FusedRegion::of(model, &members, &kinds)?.patch(model, cpu)? {
             patch.apply(model)?;
             joined = true;
         }
@@ -115,7 +115,7 @@ fn regions(
 }
 
 /// The operations of elementwise operators, by their nodes.
-type ElementOperations = HashMap<usize, Kind>;
+type ElementOperations = HashMap<usize, RegionOperation>;
 
 fn kinds(
     model: &TypedModel,
@@ -136,18 +136,18 @@ fn kind(
     model: &TypedModel,
     node: &TypedNode,
     functions: fn(&str) -> Option<InPlace>,
-) -> TractResult<Option<Kind>> {
+) -> TractResult<Option<RegionOperation>> {
     let kind = if let Some(op) = node.op_as::<TypedBinOp>().filter(|op| op.1.is_none()) {
         match op.0.name() {
-            "Add" => Kind::Pair(BinaryOperation::Add),
-            "Sub" => Kind::Pair(BinaryOperation::Subtract),
-            "Mul" => Kind::Pair(BinaryOperation::Multiply),
-            "Div" => Kind::Pair(BinaryOperation::Divide),
+            "Add" => RegionOperation::Pair(BinaryOperation::Add),
+            "Sub" => RegionOperation::Pair(BinaryOperation::Subtract),
+            "Mul" => RegionOperation::Pair(BinaryOperation::Multiply),
+            "Div" => RegionOperation::Pair(BinaryOperation::Divide),
             _ => return Ok(None),
         }
     } else if let Some(function) = node.op_as::<ElementWiseOp>().filter(|op| op.1.is_none()) {
         match functions(&function.0.name()) {
-            Some(function) => Kind::Function(function),
+            Some(function) => RegionOperation::Function(function),
             None => return Ok(None),
         }
     } else {
@@ -168,17 +168,17 @@ fn kind(
 }
 
 /// The inputs and computations of a region.
-struct Region {
+struct FusedRegion {
     members: Vec<usize>,
     shape: ShapeFact,
     /// Tensors, with the range of elements that are read, unless it is all.
     inputs: Vec<(OutletId, Option<Range<usize>>)>,
-    steps: Vec<Step>,
+    steps: Vec<ChainStep>,
     /// The steps that operators outside read.
     outputs: Vec<usize>,
 }
 
-impl Region {
+impl FusedRegion {
     fn of(model: &TypedModel, members: &[usize], kinds: &ElementOperations) -> TractResult<Self> {
         let mut region = Self {
             members: members.to_vec(),
@@ -193,16 +193,16 @@ impl Region {
                 .iter()
                 .position(|member| *member == outlet.node)
             {
-                Some(step) => Ok(Operand::Step(step)),
-                None => region.input(model, outlet).map(Operand::Input),
+                Some(step) => Ok(StepOperand::Step(step)),
+                None => region.input(model, outlet).map(StepOperand::Input),
             };
             let step = match (kinds.get(id).copied(), &*node.inputs) {
-                (Some(Kind::Pair(operation)), &[a, b]) => Step::Pair(
+                (Some(RegionOperation::Pair(operation)), &[a, b]) => ChainStep::Pair(
                     operation,
                     [operand(a, &mut region)?, operand(b, &mut region)?],
                 ),
-                (Some(Kind::Function(function)), &[from]) => {
-                    Step::Function(function, operand(from, &mut region)?)
+                (Some(RegionOperation::Function(function)), &[from]) => {
+                    ChainStep::Function(function, operand(from, &mut region)?)
                 }
                 _ => bail!("{node} is not an elementwise operator"),
             };

@@ -11,7 +11,7 @@ use super::{attention, replace};
 use pkgtool_kernels::Cpu;
 
 /// An attention: the axes of both products, and the shapes of queries, keys, values and of a mask.
-struct Case {
+struct AttentionCase {
     scores: &'static str,
     output: &'static str,
     shapes: [&'static [usize]; 3],
@@ -20,7 +20,7 @@ struct Case {
     swapped: bool,
 }
 
-const CASE: Case = Case {
+const CASE: AttentionCase = AttentionCase {
     scores: "bhmk,bhnk->bhmn",
     output: "bhmn,bhnv->bhmv",
     shapes: [&[2, 3, 5, 4], &[2, 3, 7, 4], &[2, 3, 7, 6]],
@@ -37,7 +37,7 @@ fn numbers(shape: &[usize], seed: usize) -> TractResult<TValue> {
     Ok(Tensor::from_shape(shape, &numbers)?.into_tvalue())
 }
 
-impl Case {
+impl AttentionCase {
     fn model(&self) -> TractResult<TypedModel> {
         let mut model = TypedModel::default();
         let mut inputs = Vec::new();
@@ -117,35 +117,35 @@ impl Case {
 fn attentions_are_found_however_their_axes_stand() -> TractResult<()> {
     let cases = [
         CASE,
-        Case {
+        AttentionCase {
             scale: Some(0.5),
             ..CASE
         },
-        Case {
+        AttentionCase {
             mask: Some(&[2, 3, 5, 7]),
             ..CASE
         },
-        Case {
+        AttentionCase {
             mask: Some(&[1, 1, 1, 7]),
             scale: Some(0.5),
             ..CASE
         },
-        Case {
+        AttentionCase {
             mask: Some(&[2, 1, 5, 7]),
             ..CASE
         },
-        Case {
+        AttentionCase {
             mask: Some(&[1, 3, 1, 7]),
             ..CASE
         },
         // Heads that are adjacent within a row.
-        Case {
+        AttentionCase {
             scores: "bmhk,bnhk->bhmn",
             output: "bhmn,bnhv->bmhv",
             shapes: [&[2, 5, 3, 4], &[2, 7, 3, 4], &[2, 7, 3, 6]],
             ..CASE
         },
-        Case {
+        AttentionCase {
             scores: "bnhk,bmhk->bhmn",
             output: "bnhv,bhmn->hbmv",
             shapes: [&[2, 7, 3, 4], &[2, 5, 3, 4], &[2, 7, 3, 6]],
@@ -153,19 +153,19 @@ fn attentions_are_found_however_their_axes_stand() -> TractResult<()> {
             ..CASE
         },
         // Keys and values shared by all heads, and axes of size 1 in only one operand.
-        Case {
+        AttentionCase {
             scores: "bhmk,bnk->bhmn",
             output: "bhmn,bnv->bhmv",
             shapes: [&[2, 3, 5, 4], &[2, 7, 4], &[2, 7, 6]],
             ..CASE
         },
-        Case {
+        AttentionCase {
             scores: "cmak,dnak->bamn",
             output: "bamn,enav->famv",
             shapes: [&[1, 5, 3, 4], &[1, 7, 3, 4], &[1, 7, 3, 6]],
             ..CASE
         },
-        Case {
+        AttentionCase {
             scores: "mk,nk->mn",
             output: "mn,nv->mv",
             shapes: [&[5, 4], &[7, 4], &[7, 6]],
@@ -183,32 +183,32 @@ fn attentions_are_found_however_their_axes_stand() -> TractResult<()> {
 fn what_is_no_attention_stays() -> TractResult<()> {
     let cases = [
         // Sums that do not go along the last axis, or not along the keys.
-        Case {
+        AttentionCase {
             scores: "bhkm,bhkn->bhmn",
             shapes: [&[2, 3, 4, 5], &[2, 3, 4, 7], &[2, 3, 7, 6]],
             ..CASE
         },
-        Case {
+        AttentionCase {
             output: "bhnm,bhnv->bhmv",
             shapes: [&[2, 3, 5, 4], &[2, 3, 7, 4], &[2, 3, 5, 6]],
             ..CASE
         },
-        Case {
+        AttentionCase {
             output: "bhmn,bhvn->bhmv",
             shapes: [&[2, 3, 5, 4], &[2, 3, 7, 4], &[2, 3, 6, 7]],
             ..CASE
         },
-        Case {
+        AttentionCase {
             output: "bhmn,bhnv->bhvm",
             ..CASE
         },
         // A mask per query, not per key.
-        Case {
+        AttentionCase {
             mask: Some(&[1, 1, 5, 1]),
             ..CASE
         },
         // A sum over heads.
-        Case {
+        AttentionCase {
             output: "bhmn,bhnv->bmv",
             ..CASE
         },

@@ -6,13 +6,13 @@ use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{broadcast_strides, floats, ints, places, tensor_of_floats, tensor_of_ints};
 use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::add.out", "aten::add.Scalar_out"], |call| {
         sum(call, SumKind::Add)
     }),

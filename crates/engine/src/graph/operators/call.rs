@@ -7,7 +7,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
 
 use super::super::builder::{Builder, Wire, axis_within};
-use super::super::frame::{Frame, RuntimeNumber, Slot};
+use super::super::frame::{FrameSlot, MethodFrame, RuntimeNumber};
 use super::elements::IndexCheck;
 use crate::graph::table::NodeTable;
 use crate::tensor::DType;
@@ -17,12 +17,12 @@ use pkgtool_model::executorch::body::BodyValue;
 pub(super) type LowerOperator = fn(&mut OperatorCall<'_, '_>) -> TractResult<()>;
 
 /// Operators by full name; the operators of a row share one lowering function.
-pub(super) type OperatorTable = NodeTable<LowerOperator>;
+pub(super) type LoweringTable = NodeTable<LowerOperator>;
 
 /// A call being lowered.
 pub(super) struct OperatorCall<'f, 'm> {
     /// The lowering of the method.
-    pub(super) frame: &'f mut Frame<'m>,
+    pub(super) frame: &'f mut MethodFrame<'m>,
     /// The operator's full name.
     pub(super) name: &'f str,
     /// Arguments: indices of values in the method.
@@ -37,7 +37,7 @@ impl OperatorCall<'_, '_> {
         Ok(*value)
     }
 
-    pub(super) fn slot(&mut self, at: usize) -> TractResult<Slot> {
+    pub(super) fn slot(&mut self, at: usize) -> TractResult<FrameSlot> {
         let value = self.arg(at)?;
         self.frame.slot(value)
     }
@@ -136,9 +136,9 @@ impl OperatorCall<'_, '_> {
     /// Returns a size or another integer, which may depend on sizes known only at run time.
     pub(super) fn dim(&mut self, at: usize) -> TractResult<TDim> {
         match self.slot(at)? {
-            Slot::Int(value) => Ok(value),
-            Slot::Bool(value) => Ok(i64::from(value).to_dim()),
-            Slot::Number(_) => bail!("argument {at} is known only at run time"),
+            FrameSlot::Int(value) => Ok(value),
+            FrameSlot::Bool(value) => Ok(i64::from(value).to_dim()),
+            FrameSlot::Number(_) => bail!("argument {at} is known only at run time"),
             _ => bail!("argument {at} is not an integer"),
         }
     }
@@ -162,10 +162,10 @@ impl OperatorCall<'_, '_> {
     #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
     pub(super) fn double(&mut self, at: usize) -> TractResult<f64> {
         Ok(match self.slot(at)? {
-            Slot::Int(value) => value.to_i64()? as f64,
-            Slot::Double(value) => value,
-            Slot::Bool(value) => f64::from(u8::from(value)),
-            Slot::Number(_) => bail!("argument {at} is known only at run time"),
+            FrameSlot::Int(value) => value.to_i64()? as f64,
+            FrameSlot::Double(value) => value,
+            FrameSlot::Bool(value) => f64::from(u8::from(value)),
+            FrameSlot::Number(_) => bail!("argument {at} is known only at run time"),
             _ => bail!("argument {at} is not a number"),
         })
     }
@@ -182,9 +182,9 @@ impl OperatorCall<'_, '_> {
     /// Returns a boolean.
     pub(super) fn bool(&mut self, at: usize) -> TractResult<bool> {
         Ok(match self.slot(at)? {
-            Slot::Bool(value) => value,
-            Slot::Int(value) => value != TDim::Val(0),
-            Slot::Null => false,
+            FrameSlot::Bool(value) => value,
+            FrameSlot::Int(value) => value != TDim::Val(0),
+            FrameSlot::Null => false,
             _ => bail!("argument {at} is not a boolean"),
         })
     }
@@ -192,8 +192,8 @@ impl OperatorCall<'_, '_> {
     /// Returns a string, if it is present.
     pub(super) fn text(&mut self, at: usize) -> TractResult<Option<String>> {
         Ok(match self.slot(at)? {
-            Slot::Text(text) => Some(text),
-            Slot::Null => None,
+            FrameSlot::Text(text) => Some(text),
+            FrameSlot::Null => None,
             _ => bail!("argument {at} is not a string"),
         })
     }
@@ -209,8 +209,8 @@ impl OperatorCall<'_, '_> {
         let dims = values
             .into_iter()
             .map(|value| match self.frame.slot(value)? {
-                Slot::Int(dim) => Ok(dim),
-                Slot::Number(_) => bail!("argument {at} is known only at run time"),
+                FrameSlot::Int(dim) => Ok(dim),
+                FrameSlot::Number(_) => bail!("argument {at} is known only at run time"),
                 _ => bail!("argument {at} is not a list of integers"),
             });
         dims.collect()
@@ -261,12 +261,12 @@ impl OperatorCall<'_, '_> {
 
     /// Returns a number as a tensor of one element, even if it is known only at run time.
     pub(super) fn scalar(&mut self, at: usize, dtype: DType, rank: usize) -> TractResult<OutletId> {
-        if let Slot::Number(number) = self.slot(at)? {
+        if let FrameSlot::Number(number) = self.slot(at)? {
             let wire = self.frame.number_as_tensor(&number)?;
             let wire = self.frame.builder.cast(wire, dtype)?;
             return self.frame.builder.with_rank(wire.outlet, rank);
         }
-        if let Slot::Int(dim) = self.slot(at)? {
+        if let FrameSlot::Int(dim) = self.slot(at)? {
             let outlet = self.frame.builder.size(&dim, dtype)?;
             return self.frame.builder.with_rank(outlet, rank);
         }
@@ -277,10 +277,10 @@ impl OperatorCall<'_, '_> {
     /// Returns the kind of a number argument, as the dtype that stands for the kind.
     pub(super) fn scalar_kind(&mut self, at: usize) -> TractResult<DType> {
         Ok(match self.slot(at)? {
-            Slot::Int(_) => DType::Int64,
-            Slot::Bool(_) => DType::Bool,
-            Slot::Number(RuntimeNumber { wire, .. }) => wire.dtype,
-            Slot::Double(_) => DType::Float32,
+            FrameSlot::Int(_) => DType::Int64,
+            FrameSlot::Bool(_) => DType::Bool,
+            FrameSlot::Number(RuntimeNumber { wire, .. }) => wire.dtype,
+            FrameSlot::Double(_) => DType::Float32,
             _ => bail!("argument {at} is not a number"),
         })
     }

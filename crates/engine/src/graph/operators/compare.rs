@@ -10,13 +10,13 @@ use tract_onnx::tract_core::ops::logic::{
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{broadcast_strides, floats, places, strides};
 use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::eq.Tensor_out", "aten::eq.Scalar_out"], |call| {
         compared(call, comp_eq())
     }),

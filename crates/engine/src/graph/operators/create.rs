@@ -4,12 +4,12 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{tensor_of_floats, tensor_of_ints};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::full.out", "aten::full.names_out"], |call| {
         let shape = call.dims(0)?;
         filled(call, 1, &shape)

@@ -10,7 +10,7 @@ use super::super::builder::Wire;
 use super::super::datum_type;
 use super::super::pointwise::Pointwise;
 use super::arithmetic::extreme_of;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{floats, ints, tensor_of_floats, tensor_of_ints};
 use super::promotion::{promoted, widened};
 use crate::graph::error_function::erf;
@@ -69,7 +69,7 @@ const KEEPING_FUNCTIONS: [(&str, KeepingFunction); 5] = [
 const KEEPING_NAMES: &[&str] = &names_of(&KEEPING_FUNCTIONS);
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (KEEPING_NAMES, |call| {
         let function = look_up(&KEEPING_FUNCTIONS, call.name).context("unsupported operator")?;
         same(call, function)

@@ -4,20 +4,24 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::{Wire, check_rank};
-use super::super::resize::{Sampling, resize, resize_antialiased};
-use super::call::{OperatorCall, OperatorTable};
+use super::super::resize::{ResizeSampling, resize, resize_antialiased};
+use super::call::{LoweringTable, OperatorCall};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::upsample_nearest2d.vec_out"], |call| {
-        upsample(call, 2, [|factor| Sampling::Nearest { factor }; 2])
+        upsample(call, 2, [|factor| ResizeSampling::Nearest { factor }; 2])
     }),
     (&["aten::upsample_bilinear2d.vec_out"], |call| {
         if call.bool(2)? {
-            upsample(call, 3, [|_| Sampling::AlignedCorners; 2])
+            upsample(call, 3, [|_| ResizeSampling::AlignedCorners; 2])
         } else {
-            upsample(call, 3, [|factor| Sampling::AlignedCentres { factor }; 2])
+            upsample(
+                call,
+                3,
+                [|factor| ResizeSampling::AlignedCentres { factor }; 2],
+            )
         }
     }),
     (&["aten::_upsample_bilinear2d_aa.out"], upsample_antialiased),
@@ -44,7 +48,7 @@ pub(super) const TABLE: OperatorTable = &[
 fn upsample(
     call: &mut OperatorCall<'_, '_>,
     factors: usize,
-    sampling: [fn(Option<f32>) -> Sampling; 2],
+    sampling: [fn(Option<f32>) -> ResizeSampling; 2],
 ) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
@@ -113,7 +117,7 @@ fn upsample_antialiased(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
 
 /// Sampling of images between their pixels and outside of them.
 #[derive(Clone, Copy)]
-struct Sampler {
+struct ImageSampler {
     /// 0 bilinear, 1 nearest, 2 bicubic.
     mode: i64,
     /// 0 zeros, 1 border, 2 reflection.
@@ -124,7 +128,7 @@ struct Sampler {
 fn grid(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let grid = call.tensor_as(1, DType::Float32)?;
-    let sampler = Sampler {
+    let sampler = ImageSampler {
         mode: call.int(2)?,
         padding: call.int(3)?,
         corners: call.bool(4)?,
@@ -187,7 +191,7 @@ fn grid(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     clippy::manual_midpoint,
     reason = "positions in an image, computed as the runtime does"
 )]
-impl Sampler {
+impl ImageSampler {
     /// Returns the value at a position; both coordinates are from -1 to 1.
     fn at(self, plane: &[f32], size: [usize; 2], place: [f32; 2]) -> f32 {
         let mut found = [0.0; 2];

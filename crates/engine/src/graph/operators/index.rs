@@ -6,8 +6,8 @@ use tract_onnx::tract_core::ops::logic::Iff;
 
 use super::super::builder::Wire;
 use super::super::datum_type;
-use super::super::frame::Slot;
-use super::call::{OperatorCall, OperatorTable};
+use super::super::frame::FrameSlot;
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{
     IndexCheck, broadcast_strides, floats, gather_elements, ints, places, strides,
     tensor_of_floats, tensor_of_ints,
@@ -16,7 +16,7 @@ use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::index.Tensor_out"], index),
     (&["aten::index_put.out"], |call| index_put(call, false)),
     (&["aten::index_put_"], |call| index_put(call, true)),
@@ -492,7 +492,7 @@ fn slice_scatter(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     };
     for at in [3, 4] {
         ensure!(
-            !matches!(call.slot(at)?, Slot::Number(_)),
+            !matches!(call.slot(at)?, FrameSlot::Number(_)),
             "slice bounds must be known before the run"
         );
     }

@@ -3,8 +3,8 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::frame::Slot;
-use super::call::{OperatorCall, OperatorTable};
+use super::super::frame::FrameSlot;
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::IndexCheck;
 use crate::graph::overwrite::Overwrite;
 use crate::graph::pool::computed_anew;
@@ -13,7 +13,7 @@ use pkgtool_kernels::Cpu;
 use pkgtool_kernels::float::{Attention, HeadRows};
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["llama::update_cache.out"], |call| {
         let position = position(call, 2)?;
         update(call, 0, 1, position, 3)
@@ -171,7 +171,7 @@ fn attention(call: &mut OperatorCall<'_, '_>, at: AttentionArgs) -> TractResult<
     let keys = call.tensor_as(at.keys, float)?;
     let values = call.tensor_as(at.values, float)?;
     let start = match call.slot(at.position)? {
-        Slot::Int(_) | Slot::Number(_) => position(call, at.position)?,
+        FrameSlot::Int(_) | FrameSlot::Number(_) => position(call, at.position)?,
         _ => bail!("the position is not an integer"),
     };
     let causal = call.bool(at.causal)?;

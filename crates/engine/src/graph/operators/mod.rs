@@ -36,13 +36,13 @@ pub(crate) use promotion::promoted;
 
 use tract_onnx::tract_core::internal::*;
 
-use call::{LowerOperator, OperatorCall, OperatorTable};
+use call::{LowerOperator, LoweringTable, OperatorCall};
 
-use super::frame::Frame;
-use super::guard::{Failure, guarded};
+use super::frame::MethodFrame;
+use super::guard::{LibraryFailure, guarded};
 
 /// The tables of all themes.
-const OPERATOR_TABLES: [OperatorTable; 17] = [
+const OPERATOR_TABLES: [LoweringTable; 17] = [
     arithmetic::TABLE,
     compare::TABLE,
     create::TABLE,
@@ -79,12 +79,16 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 /// Lowers a call of the operator of this name. A panic becomes an error.
-pub(crate) fn call(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> Result<(), Failure> {
+pub(crate) fn call(
+    frame: &mut MethodFrame<'_>,
+    name: &str,
+    args: &[usize],
+) -> Result<(), LibraryFailure> {
     guarded(|| lower(frame, name, args))
 }
 
 /// Lowers a call of the operator of this name, for callers that handle panics themselves.
-pub(crate) fn lower(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> TractResult<()> {
+pub(crate) fn lower(frame: &mut MethodFrame<'_>, name: &str, args: &[usize]) -> TractResult<()> {
     let Some(lower) = LOWERINGS.get(name) else {
         bail!("unsupported operator");
     };

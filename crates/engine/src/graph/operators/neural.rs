@@ -8,15 +8,15 @@ use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind, sigmoid};
 
 use super::super::builder::{Builder, Wire};
-use super::super::convolution::{Convolution, Window};
+use super::super::convolution::{ImageConvolution, SlidingWindow};
 use super::super::datum_type;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{floats, ints, tensor_of_floats, tensor_of_ints};
 use super::promotion::widened;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::mm.out"], |call| product(call, "mk,kn->mn")),
     (&["aten::bmm.out"], |call| product(call, "bmk,bkn->bmn")),
     (&["aten::addmm.out"], addmm),
@@ -183,7 +183,7 @@ fn convolution(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
         _ => numbers,
     };
     let padding = each(call.sizes(4)?);
-    let window = Window {
+    let window = SlidingWindow {
         channels_last: false,
         kernel: sizes[2..].to_vec(),
         stride: each(call.sizes(3)?),
@@ -196,7 +196,7 @@ fn convolution(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     } else {
         (sizes[1] * groups, sizes[0])
     };
-    let convolution = Convolution {
+    let convolution = ImageConvolution {
         window,
         format: KernelFormat::OIHW,
         groups,

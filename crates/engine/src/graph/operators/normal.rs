@@ -4,7 +4,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::computed_anew;
 use crate::tensor::DType;
@@ -12,7 +12,7 @@ use pkgtool_kernels::Cpu;
 use pkgtool_kernels::float::{Moments, normalise_rows};
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::native_layer_norm.out"], layer_norm),
     (&["aten::native_group_norm.out"], group_norm),
     (

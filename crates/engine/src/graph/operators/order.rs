@@ -4,13 +4,13 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::{Wire, check_rank};
 use super::super::datum_type;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{floats, gather_elements, tensor_of_floats};
 use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::max.dim_max"], |call| {
         extreme_with_position(call, true)
     }),

@@ -3,13 +3,13 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::frame::{RuntimeNumber, Slot};
-use super::call::{OperatorCall, OperatorTable};
+use super::super::frame::{FrameSlot, RuntimeNumber};
+use super::call::{LoweringTable, OperatorCall};
 use super::shape::set_only_output;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::split_copy.Tensor_out"], split),
     (&["aten::split_with_sizes_copy.out"], split_with_sizes),
     (&["aten::unbind_copy.int_out"], unbind),
@@ -107,7 +107,10 @@ fn slice(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
     let slots = [call.slot(2)?, call.slot(3)?];
-    if slots.iter().any(|slot| matches!(slot, Slot::Number(_))) {
+    if slots
+        .iter()
+        .any(|slot| matches!(slot, FrameSlot::Number(_)))
+    {
         ensure!(
             call.int(4)? == 1,
             "slices with a step need bounds that are known before the run"
@@ -151,18 +154,18 @@ fn runtime_slice(
     call: &mut OperatorCall<'_, '_>,
     input: Wire,
     axis: usize,
-    [start, end]: [Slot; 2],
+    [start, end]: [FrameSlot; 2],
 ) -> TractResult<()> {
     let start = match start {
-        Slot::Number(start) => start,
-        Slot::Int(plus) => {
+        FrameSlot::Number(start) => start,
+        FrameSlot::Int(plus) => {
             let wire = call.frame.builder.scalar(0.0, DType::Int64, 0)?;
             RuntimeNumber { wire, offset: plus }
         }
         _ => bail!("the start of a slice is missing"),
     };
     let length = match end {
-        Slot::Number(end) if end.wire == start.wire => (end.offset - &start.offset).reduce(),
+        FrameSlot::Number(end) if end.wire == start.wire => (end.offset - &start.offset).reduce(),
         _ => bail!("the length of a slice must be known before the run"),
     };
     slice_at(call, input, axis, &start, &length)
@@ -210,7 +213,7 @@ fn narrow(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
     let length = call.dim(3)?;
-    if let Slot::Number(start) = call.slot(2)? {
+    if let FrameSlot::Number(start) = call.slot(2)? {
         return slice_at(call, input, axis, &start, &length);
     }
     let start = bound(call.dim(2)?, &shape[axis]);
@@ -223,7 +226,7 @@ fn select(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let shape = call.shape(input)?;
     let axis = call.axis(1, shape.len())?;
-    if let Slot::Number(start) = call.slot(2)? {
+    if let FrameSlot::Number(start) = call.slot(2)? {
         slice_at(call, input, axis, &start, &TDim::Val(1))?;
         let out = call.out();
         let part = call.tensor(out)?;

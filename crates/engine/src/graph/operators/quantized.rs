@@ -4,13 +4,13 @@ use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::{Wire, check_rank};
 use super::super::datum_type;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{floats, ints, strides, tensor_of_floats, tensor_of_ints};
 use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (
         &[
             "quantized_decomposed::quantize_per_tensor.out",

@@ -3,13 +3,13 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{gather_elements, places, strides};
 use super::shape::set_only_output;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::flip.out"], flip),
     (&["aten::roll.out"], roll),
     (&["aten::as_strided_copy.out"], as_strided),

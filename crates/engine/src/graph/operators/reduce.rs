@@ -6,7 +6,7 @@ use tract_onnx::tract_core::ops::nn::Reducer;
 
 use super::super::builder::{Builder, Wire};
 use super::super::datum_type;
-use super::call::{OperatorCall, OperatorTable};
+use super::call::{LoweringTable, OperatorCall};
 use super::elements::{floats, ints, tensor_of_floats, tensor_of_ints};
 use super::order::first_extreme;
 use super::promotion::widened;
@@ -14,7 +14,7 @@ use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::sum.IntList_out"], |call| sum(call, false)),
     (&["aten::mean.out"], |call| sum(call, true)),
     (&["aten::mean.dtype_out"], |call| {

@@ -4,11 +4,11 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
 
 use super::super::builder::Wire;
-use super::call::{OperatorCall, OperatorTable, axis_of};
+use super::call::{LoweringTable, OperatorCall, axis_of};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (
         &[
             "aten::view_copy.out",

@@ -6,22 +6,22 @@ use tract_onnx::tract_core::ops::logic::{comp_eq, comp_gt, comp_gte, comp_lt, co
 use tract_onnx::tract_core::ops::math;
 
 use super::super::builder::Wire;
-use super::super::frame::{RuntimeNumber, Slot};
-use super::call::{OperatorCall, OperatorTable};
+use super::super::frame::{FrameSlot, RuntimeNumber};
+use super::call::{LoweringTable, OperatorCall};
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::sym_size.int"], |call| {
         let input = call.tensor(0)?;
         let shape = call.shape(input)?;
         let axis = call.axis(1, shape.len())?;
-        set(call, Slot::Int(shape[axis].clone()))
+        set(call, FrameSlot::Int(shape[axis].clone()))
     }),
     (&["aten::sym_numel"], |call| {
         let input = call.tensor(0)?;
         let count = call.shape(input)?.into_iter().product::<TDim>();
-        set(call, Slot::Int(count.reduce()))
+        set(call, FrameSlot::Int(count.reduce()))
     }),
     (&["aten::_local_scalar_dense"], read),
     (&["executorch_prim::add.Scalar"], |call| sum(call, false)),
@@ -77,7 +77,7 @@ pub(super) const TABLE: OperatorTable = &[
     }),
     (&["executorch_prim::truediv.Scalar"], |call| {
         let quotient = call.double(0)? / call.double(1)?;
-        set(call, Slot::Double(quotient))
+        set(call, FrameSlot::Double(quotient))
     }),
     (&["executorch_prim::eq.Scalar"], |call| {
         compared(call, |a, b| a == b, comp_eq)
@@ -95,15 +95,15 @@ pub(super) const TABLE: OperatorTable = &[
         compared(call, |a, b| a >= b, comp_gte)
     }),
     (&["executorch_prim::neg.Scalar"], |call| {
-        if let Slot::Int(value) = call.slot(0)? {
-            return set(call, Slot::Int((-value).reduce()));
+        if let FrameSlot::Int(value) = call.slot(0)? {
+            return set(call, FrameSlot::Int((-value).reduce()));
         }
         let value = call.double(0)?;
-        set(call, Slot::Double(-value))
+        set(call, FrameSlot::Double(-value))
     }),
     (&["executorch_prim::sym_float.Scalar"], |call| {
         let value = call.double(0)?;
-        set(call, Slot::Double(value))
+        set(call, FrameSlot::Double(value))
     }),
     (
         &[
@@ -120,7 +120,7 @@ pub(super) const TABLE: OperatorTable = &[
     }),
     (&["executorch_prim::sym_not.Scalar"], |call| {
         let value = call.bool(0)?;
-        set(call, Slot::Bool(!value))
+        set(call, FrameSlot::Bool(!value))
     }),
     (&["executorch_prim::sym_ite.Scalar"], |call| {
         let chosen = if call.bool(0)? { 1 } else { 2 };
@@ -129,7 +129,7 @@ pub(super) const TABLE: OperatorTable = &[
     }),
 ];
 
-fn set(call: &mut OperatorCall<'_, '_>, slot: Slot) -> TractResult<()> {
+fn set(call: &mut OperatorCall<'_, '_>, slot: FrameSlot) -> TractResult<()> {
     let out = call.arg(call.out())?;
     call.frame.write(out, slot);
     Ok(())
@@ -147,15 +147,15 @@ fn read(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
         return match dtype {
             DType::Bool => {
                 let value = known.cast_to_scalar::<bool>()?;
-                set(call, Slot::Bool(value))
+                set(call, FrameSlot::Bool(value))
             }
             DType::Float64 => {
                 let value = known.cast_to_scalar::<f64>()?;
-                set(call, Slot::Double(value))
+                set(call, FrameSlot::Double(value))
             }
             _ => {
                 let value = known.cast_to_scalar::<i64>()?;
-                set(call, Slot::Int(value.to_dim()))
+                set(call, FrameSlot::Int(value.to_dim()))
             }
         };
     }
@@ -164,7 +164,7 @@ fn read(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
     let wire = Wire { outlet, dtype };
     set(
         call,
-        Slot::Number(RuntimeNumber {
+        FrameSlot::Number(RuntimeNumber {
             wire,
             offset: TDim::Val(0),
         }),
@@ -174,28 +174,30 @@ fn read(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
 fn sum(call: &mut OperatorCall<'_, '_>, minus: bool) -> TractResult<()> {
     let signed = |dim: TDim| if minus { -dim } else { dim };
     match (call.slot(0)?, call.slot(1)?) {
-        (Slot::Number(number), Slot::Int(dim)) if number.wire.dtype == DType::Int64 => {
+        (FrameSlot::Number(number), FrameSlot::Int(dim)) if number.wire.dtype == DType::Int64 => {
             let plus = (number.offset + signed(dim)).reduce();
             set(
                 call,
-                Slot::Number(RuntimeNumber {
+                FrameSlot::Number(RuntimeNumber {
                     offset: plus,
                     ..number
                 }),
             )
         }
-        (Slot::Int(dim), Slot::Number(number)) if !minus && number.wire.dtype == DType::Int64 => {
+        (FrameSlot::Int(dim), FrameSlot::Number(number))
+            if !minus && number.wire.dtype == DType::Int64 =>
+        {
             let plus = (number.offset + dim).reduce();
             set(
                 call,
-                Slot::Number(RuntimeNumber {
+                FrameSlot::Number(RuntimeNumber {
                     offset: plus,
                     ..number
                 }),
             )
         }
-        (Slot::Number(a), Slot::Number(b)) if minus && a.wire == b.wire => {
-            set(call, Slot::Int((a.offset - b.offset).reduce()))
+        (FrameSlot::Number(a), FrameSlot::Number(b)) if minus && a.wire == b.wire => {
+            set(call, FrameSlot::Int((a.offset - b.offset).reduce()))
         }
         _ if minus => two(
             call,
@@ -219,20 +221,20 @@ fn two(
     op: fn() -> Box<dyn BinMiniOp>,
 ) -> TractResult<()> {
     match (call.slot(0)?, call.slot(1)?) {
-        (Slot::Int(a), Slot::Int(b)) => {
+        (FrameSlot::Int(a), FrameSlot::Int(b)) => {
             let Some(value) = int(a.clone(), b.clone()) else {
                 bail!("cannot combine {a} and {b}");
             };
-            set(call, Slot::Int(value.reduce()))
+            set(call, FrameSlot::Int(value.reduce()))
         }
-        (Slot::Number(_), _) | (_, Slot::Number(_)) => {
+        (FrameSlot::Number(_), _) | (_, FrameSlot::Number(_)) => {
             let a = call.scalar(0, DType::Int64, 0)?;
             let b = call.scalar(1, DType::Int64, 0)?;
             let outlet = call.binary(op(), a, b)?;
             let wire = Wire::new(outlet, DType::Int64);
             set(
                 call,
-                Slot::Number(RuntimeNumber {
+                FrameSlot::Number(RuntimeNumber {
                     wire,
                     offset: TDim::Val(0),
                 }),
@@ -240,7 +242,7 @@ fn two(
         }
         _ => {
             let value = float(call.double(0)?, call.double(1)?);
-            set(call, Slot::Double(value))
+            set(call, FrameSlot::Double(value))
         }
     }
 }
@@ -279,7 +281,7 @@ fn compared(
     op: fn() -> Box<dyn BinMiniOp>,
 ) -> TractResult<()> {
     if let (Ok(a), Ok(b)) = (call.double(0), call.double(1)) {
-        return set(call, Slot::Bool(test(a, b)));
+        return set(call, FrameSlot::Bool(test(a, b)));
     }
     let a = call.scalar(0, DType::Int64, 0)?;
     let b = call.scalar(1, DType::Int64, 0)?;
@@ -287,7 +289,7 @@ fn compared(
     let wire = Wire::new(outlet, DType::Bool);
     set(
         call,
-        Slot::Number(RuntimeNumber {
+        FrameSlot::Number(RuntimeNumber {
             wire,
             offset: TDim::Val(0),
         }),
@@ -296,9 +298,9 @@ fn compared(
 
 #[expect(clippy::cast_possible_truncation, reason = "sizes fit")]
 fn rounded(call: &mut OperatorCall<'_, '_>, round: fn(f64) -> f64) -> TractResult<()> {
-    if let Slot::Int(value) = call.slot(0)? {
-        return set(call, Slot::Int(value));
+    if let FrameSlot::Int(value) = call.slot(0)? {
+        return set(call, FrameSlot::Int(value));
     }
     let value = round(call.double(0)?);
-    set(call, Slot::Int((value as i64).to_dim()))
+    set(call, FrameSlot::Int((value as i64).to_dim()))
 }

@@ -3,13 +3,13 @@
 use tract_onnx::tract_core::internal::*;
 
 use super::super::builder::Wire;
-use super::super::convolution::{Window, average_pool, max_pool};
-use super::call::{OperatorCall, OperatorTable};
+use super::super::convolution::{SlidingWindow, average_pool, max_pool};
+use super::call::{LoweringTable, OperatorCall};
 use crate::graph::kernel::Kernel;
 use crate::tensor::DType;
 
 /// The operators of this file.
-pub(super) const TABLE: OperatorTable = &[
+pub(super) const TABLE: LoweringTable = &[
     (&["aten::max_pool2d_with_indices.out"], lower_max_pool),
     (&["aten::avg_pool2d.out"], lower_average_pool),
     (&["aten::_adaptive_avg_pool2d.out"], lower_adaptive_pool),
@@ -45,7 +45,7 @@ fn window(
     input: OutletId,
     dilation: Option<usize>,
     ceil: usize,
-) -> TractResult<Window> {
+) -> TractResult<SlidingWindow> {
     let pair = |numbers: Vec<usize>, absent: &[usize]| match numbers.as_slice() {
         [] => absent.to_vec(),
         [one] => vec![*one, *one],
@@ -76,7 +76,7 @@ fn window(
             after[at] = (padding[at] + (count - 1) * stride[at] + span).saturating_sub(size);
         }
     }
-    Ok(Window {
+    Ok(SlidingWindow {
         channels_last: false,
         kernel,
         stride,
@@ -102,7 +102,7 @@ fn lower_max_pool(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
 }
 
 /// Returns the position of each window's largest element within its plane.
-fn places(input: &Tensor, shape: &[usize], window: &Window) -> TractResult<Tensor> {
+fn places(input: &Tensor, shape: &[usize], window: &SlidingWindow) -> TractResult<Tensor> {
     let view = input.try_as_plain_ram()?;
     let image = view.as_slice::<f32>()?;
     let (height, width) = (input.shape()[2], input.shape()[3]);
@@ -154,7 +154,7 @@ fn lower_average_pool(call: &mut OperatorCall<'_, '_>) -> TractResult<()> {
 fn counted_mean(
     call: &mut OperatorCall<'_, '_>,
     input: OutletId,
-    window: &Window,
+    window: &SlidingWindow,
     count_padding: bool,
     divisor: Option<i64>,
 ) -> TractResult<OutletId> {
@@ -205,7 +205,12 @@ fn counted_mean(
 }
 
 /// Returns the elements of a line inside a window, and the window's size including padding.
-fn span(at: usize, axis: usize, size: usize, window: &Window) -> (std::ops::Range<usize>, usize) {
+fn span(
+    at: usize,
+    axis: usize,
+    size: usize,
+    window: &SlidingWindow,
+) -> (std::ops::Range<usize>, usize) {
     let start = at * window.stride[axis];
     let end = (start + window.kernel[axis]).min(size + 2 * window.before[axis]);
     let inside = |place: usize| place.saturating_sub(window.before[axis]).min(size);

@@ -9,13 +9,13 @@ use tract_onnx::tract_hir::tract_num_traits::Float;
 
 /// The type of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CellKind {
     Rnn,
     Gru,
     Lstm,
 }
 
-impl Kind {
+impl CellKind {
     /// Returns the number of gates; each has its own rows in W and R.
     pub(crate) fn gates(self) -> usize {
         match self {
@@ -38,7 +38,7 @@ impl Kind {
 /// The settings that all directions and steps share.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
-    pub(crate) kind: Kind,
+    pub(crate) kind: CellKind,
     /// Bound of the inputs of activations.
     pub(crate) clip: Option<f32>,
     /// The forget gate is one minus the input gate.
@@ -51,7 +51,7 @@ pub(crate) struct Cell {
 
 /// An activation function of a gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Activation {
+pub(crate) enum GateActivation {
     Sigmoid,
     Tanh,
     Relu,
@@ -65,7 +65,7 @@ pub(crate) enum Activation {
     HardSigmoid(f32, f32),
 }
 
-impl Activation {
+impl GateActivation {
     /// Returns the activation of this name, in any case. Activations with parameters take the next
     /// ones from the lists, as the standard specifies. Missing ones get the default of the ONNX
     /// operator of this name, if it exists.
@@ -93,19 +93,19 @@ impl Activation {
     }
 }
 
-type Map<T> = Box<dyn Fn(&mut [T]) -> TractResult<()>>;
+type NumberMap<T> = Box<dyn Fn(&mut [T]) -> TractResult<()>>;
 
 /// An element type in which recurrences are computed.
-pub(crate) trait Number: Datum + Float {
+pub(crate) trait RecurrentNumber: Datum + Float {
     /// Returns the fastest functions over slices: the logistic function and the hyperbolic tangent.
-    fn maps() -> TractResult<[Map<Self>; 2]>;
+    fn maps() -> TractResult<[NumberMap<Self>; 2]>;
 
     /// Converts an attribute's value.
     fn of(value: f32) -> Self;
 }
 
-impl Number for f32 {
-    fn maps() -> TractResult<[Map<Self>; 2]> {
+impl RecurrentNumber for f32 {
+    fn maps() -> TractResult<[NumberMap<Self>; 2]> {
         Ok([keeping_nan(Func::Sigmoid)?, keeping_nan(Func::Tanh)?])
     }
 
@@ -116,7 +116,7 @@ impl Number for f32 {
 
 /// Wraps a fast function so that it keeps NaN. The function itself clamps its input, which turns
 /// NaN into a number.
-fn keeping_nan(function: Func) -> TractResult<Map<f32>> {
+fn keeping_nan(function: Func) -> TractResult<NumberMap<f32>> {
     let fast = function.ew_f32()?;
     Ok(Box::new(move |values| {
         // Without an early exit this takes a few instructions.
@@ -134,9 +134,9 @@ fn keeping_nan(function: Func) -> TractResult<Map<f32>> {
     }))
 }
 
-impl Number for f64 {
-    fn maps() -> TractResult<[Map<Self>; 2]> {
-        fn each(function: fn(f64) -> f64) -> Map<f64> {
+impl RecurrentNumber for f64 {
+    fn maps() -> TractResult<[NumberMap<Self>; 2]> {
+        fn each(function: fn(f64) -> f64) -> NumberMap<f64> {
             Box::new(move |values| {
                 for value in values {
                     *value = function(*value);
@@ -153,13 +153,13 @@ impl Number for f64 {
 }
 
 /// A direction's activations, ready to be applied.
-pub(crate) struct Functions<T> {
-    maps: [Map<T>; 2],
-    activations: Vec<Activation>,
+pub(crate) struct GateFunctions<T> {
+    maps: [NumberMap<T>; 2],
+    activations: Vec<GateActivation>,
 }
 
-impl<T: Number> Functions<T> {
-    pub(crate) fn new(activations: &[Activation]) -> TractResult<Self> {
+impl<T: RecurrentNumber> GateFunctions<T> {
+    pub(crate) fn new(activations: &[GateActivation]) -> TractResult<Self> {
         Ok(Self {
             maps: T::maps()?,
             activations: activations.to_vec(),
@@ -179,30 +179,32 @@ impl<T: Number> Functions<T> {
         let [sigmoid, tanh] = &self.maps;
         let activation = self.activations.get(place);
         match *activation.ok_or_else(|| TractError::msg("an activation is missing"))? {
-            Activation::Sigmoid => sigmoid(values),
-            Activation::Tanh => tanh(values),
-            Activation::Relu => each(values, &|x| if x < zero { zero } else { x }),
-            Activation::Softsign => each(values, &|x| x / (one + x.abs())),
+            GateActivation::Sigmoid => sigmoid(values),
+            GateActivation::Tanh => tanh(values),
+            GateActivation::Relu => each(values, &|x| if x < zero { zero } else { x }),
+            GateActivation::Softsign => each(values, &|x| x / (one + x.abs())),
             // Equals log(1 + exp(x)), which would overflow.
-            Activation::Softplus => each(values, &|x| x.max(zero) + (-x.abs()).exp().ln_1p()),
-            Activation::LeakyRelu(alpha) => {
+            GateActivation::Softplus => each(values, &|x| x.max(zero) + (-x.abs()).exp().ln_1p()),
+            GateActivation::LeakyRelu(alpha) => {
                 each(values, &|x| if x < zero { x * T::of(alpha) } else { x })
             }
-            Activation::ThresholdedRelu(alpha) => {
+            GateActivation::ThresholdedRelu(alpha) => {
                 each(values, &|x| if x > T::of(alpha) { x } else { zero })
             }
-            Activation::Elu(alpha) => each(values, &|x| {
+            GateActivation::Elu(alpha) => each(values, &|x| {
                 if x < zero {
                     T::of(alpha) * x.exp_m1()
                 } else {
                     x
                 }
             }),
-            Activation::Affine(alpha, beta) => each(values, &|x| x * T::of(alpha) + T::of(beta)),
-            Activation::ScaledTanh(alpha, beta) => {
+            GateActivation::Affine(alpha, beta) => {
+                each(values, &|x| x * T::of(alpha) + T::of(beta))
+            }
+            GateActivation::ScaledTanh(alpha, beta) => {
                 each(values, &|x| T::of(alpha) * (x * T::of(beta)).tanh())
             }
-            Activation::HardSigmoid(alpha, beta) => each(values, &|x| {
+            GateActivation::HardSigmoid(alpha, beta) => each(values, &|x| {
                 bound(x * T::of(alpha) + T::of(beta), zero, one)
             }),
         }
@@ -210,7 +212,7 @@ impl<T: Number> Functions<T> {
 }
 
 /// One row of a batch during a step.
-pub(crate) struct Row<'a, T> {
+pub(crate) struct CellRow<'a, T> {
     /// The contribution of the input, with its bias; becomes the gates.
     pub(crate) gates: &'a mut [T],
     /// The contribution of the state, with its bias.
@@ -225,7 +227,7 @@ pub(crate) struct Row<'a, T> {
 
 impl Cell {
     /// Returns a cell of this kind without bounds.
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: CellKind) -> Self {
         Self {
             kind,
             clip: None,
@@ -236,19 +238,19 @@ impl Cell {
     }
 
     /// Computes a whole step, except for a `GRU` that resets before the product.
-    pub(crate) fn step<T: Number>(
+    pub(crate) fn step<T: RecurrentNumber>(
         &self,
-        row: Row<'_, T>,
-        functions: &Functions<T>,
+        row: CellRow<'_, T>,
+        functions: &GateFunctions<T>,
     ) -> TractResult<()> {
         match self.kind {
-            Kind::Rnn => {
+            CellKind::Rnn => {
                 add(row.gates, row.recurrent);
                 self.activate(functions, 0, row.gates)?;
                 row.hidden.copy_from_slice(row.gates);
                 Ok(())
             }
-            Kind::Gru => {
+            CellKind::Gru => {
                 let size = row.hidden.len();
                 let (first, last) = row.recurrent.split_at(2 * size);
                 self.open(row.gates, first, functions)?;
@@ -258,16 +260,16 @@ impl Cell {
                 }
                 self.close(row.gates, row.hidden, functions)
             }
-            Kind::Lstm => self.lstm(row, functions),
+            CellKind::Lstm => self.lstm(row, functions),
         }
     }
 
     /// Computes the update and reset gates of a `GRU`.
-    pub(crate) fn open<T: Number>(
+    pub(crate) fn open<T: RecurrentNumber>(
         &self,
         gates: &mut [T],
         recurrent: &[T],
-        functions: &Functions<T>,
+        functions: &GateFunctions<T>,
     ) -> TractResult<()> {
         let open = &mut gates[..recurrent.len()];
         add(open, recurrent);
@@ -275,11 +277,11 @@ impl Cell {
     }
 
     /// Computes the new state of a `GRU` from its last gate before the activation.
-    pub(crate) fn close<T: Number>(
+    pub(crate) fn close<T: RecurrentNumber>(
         &self,
         gates: &mut [T],
         hidden: &mut [T],
-        functions: &Functions<T>,
+        functions: &GateFunctions<T>,
     ) -> TractResult<()> {
         let size = hidden.len();
         let (open, new) = gates.split_at_mut(2 * size);
@@ -290,8 +292,12 @@ impl Cell {
         Ok(())
     }
 
-    fn lstm<T: Number>(&self, row: Row<'_, T>, functions: &Functions<T>) -> TractResult<()> {
-        let Row {
+    fn lstm<T: RecurrentNumber>(
+        &self,
+        row: CellRow<'_, T>,
+        functions: &GateFunctions<T>,
+    ) -> TractResult<()> {
+        let CellRow {
             gates,
             recurrent,
             hidden,
@@ -334,9 +340,9 @@ impl Cell {
         Ok(())
     }
 
-    fn activate<T: Number>(
+    fn activate<T: RecurrentNumber>(
         &self,
-        functions: &Functions<T>,
+        functions: &GateFunctions<T>,
         place: usize,
         values: &mut [T],
     ) -> TractResult<()> {

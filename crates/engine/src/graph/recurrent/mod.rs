@@ -6,4 +6,4 @@ pub(crate) mod product;
 pub(crate) mod quantised;
 pub(crate) mod run;
 
-pub(crate) use run::Run;
+pub(crate) use run::RecurrentRun;

@@ -17,7 +17,7 @@ use tract_onnx::tract_core::plan::SimplePlan;
 use tract_onnx::tract_core::tract_data::itertools::izip;
 
 use super::super::fast;
-use super::cell::{Cell, Kind, Number};
+use super::cell::{Cell, CellKind, RecurrentNumber};
 
 /// Maximum number of multiplications of a small product, which is faster to compute than to plan.
 const MAX_SMALL_MULTIPLICATIONS: usize = 1 << 12;
@@ -26,7 +26,7 @@ const ROWS_AT_ONCE: usize = 4;
 
 /// A product with some rows of R.
 #[derive(Debug, Clone)]
-pub(crate) struct Product {
+pub(crate) struct RecurrentProduct {
     plan: Arc<TypedSimplePlan>,
     /// Number of rows of R.
     rows: usize,
@@ -55,18 +55,18 @@ pub(crate) fn products(
     cell: &Cell,
     weights: &TypedFact,
     batch: &TDim,
-) -> TractResult<(Product, Option<Product>)> {
+) -> TractResult<(RecurrentProduct, Option<RecurrentProduct>)> {
     let size = weights.shape[1].to_usize()?;
     let all = cell.kind.gates() * size;
-    if cell.kind == Kind::Gru && !cell.linear_before_reset {
-        let first = Product::new(weights, 0..2 * size, batch)?;
-        let last = Product::new(weights, 2 * size..all, batch)?;
+    if cell.kind == CellKind::Gru && !cell.linear_before_reset {
+        let first = RecurrentProduct::new(weights, 0..2 * size, batch)?;
+        let last = RecurrentProduct::new(weights, 2 * size..all, batch)?;
         return Ok((first, Some(last)));
     }
-    Ok((Product::new(weights, 0..all, batch)?, None))
+    Ok((RecurrentProduct::new(weights, 0..all, batch)?, None))
 }
 
-impl Product {
+impl RecurrentProduct {
     /// Creates the product of a batch of states with these rows of R.
     pub(crate) fn new(weights: &TypedFact, rows: Range<usize>, batch: &TDim) -> TractResult<Self> {
         let (dtype, stored) = (weights.datum_type, weights.konst.as_ref());
@@ -119,7 +119,7 @@ impl Product {
 
     /// Multiplies states of this size with R. `weights` is the whole R; it is used only if R is not
     /// stored.
-    pub(crate) fn multiply<T: Number>(
+    pub(crate) fn multiply<T: RecurrentNumber>(
         &self,
         states: &[T],
         size: usize,
@@ -155,7 +155,7 @@ impl Product {
     }
 }
 
-fn all_finite<T: Number>(weights: &Tensor) -> TractResult<bool> {
+fn all_finite<T: RecurrentNumber>(weights: &Tensor) -> TractResult<bool> {
     let view = weights.try_as_plain_ram()?;
     Ok(view
         .as_slice::<T>()?
@@ -165,7 +165,7 @@ fn all_finite<T: Number>(weights: &Tensor) -> TractResult<bool> {
 
 /// Computes the product with a transposed R of at least one element: sums over its rows, computed
 /// side by side.
-fn small<T: Number>(states: &[T], size: usize, turned: &[T]) -> Vec<T> {
+fn small<T: RecurrentNumber>(states: &[T], size: usize, turned: &[T]) -> Vec<T> {
     let width = turned.len() / size;
     let mut sums = vec![T::zero(); states.len() / size * width];
     for (state, sums) in states.chunks_exact(size).zip(sums.chunks_exact_mut(width)) {
@@ -209,7 +209,12 @@ mod tests {
         TypedFact::try_from(&weights).expect("every tensor has a fact")
     }
 
-    fn run(product: &Product, weights: &TypedFact, states: &[f32], size: usize) -> Vec<f32> {
+    fn run(
+        product: &RecurrentProduct,
+        weights: &TypedFact,
+        states: &[f32],
+        size: usize,
+    ) -> Vec<f32> {
         let whole = weights.konst.clone().expect("it is stored").into_tvalue();
         let found = product.multiply(states, size, &whole);
         found.expect("it can be multiplied")
@@ -260,7 +265,7 @@ mod tests {
             let known = batch.to_dim();
             let unknown = SymbolScope::default().sym("n").to_dim();
             for batch_size in [known, unknown] {
-                let product = Product::new(&weights, part.clone(), &batch_size);
+                let product = RecurrentProduct::new(&weights, part.clone(), &batch_size);
                 let product = product.expect("it can be planned");
                 let mut planned = product.clone();
                 planned.turned = None;
@@ -281,14 +286,14 @@ mod tests {
     fn zeros_times_anything_finite_are_zeros() {
         let batch = 2.to_dim();
         let weights = stored(9, 3);
-        let product = Product::new(&weights, 0..9, &batch).expect("it can be planned");
+        let product = RecurrentProduct::new(&weights, 0..9, &batch).expect("it can be planned");
         assert_eq!(run(&product, &weights, &[-0.0; 6], 3), [0.0; 18]);
         for infinite in [f32::INFINITY, f32::NAN] {
             let mut numbers = numbers(27, 101);
             numbers[4] = infinite;
             let weights = Tensor::from_shape(&[9, 3], &numbers).expect("it has as many elements");
             let weights = TypedFact::try_from(&weights.into_arc_tensor()).expect("it has a fact");
-            let product = Product::new(&weights, 0..9, &batch).expect("it can be planned");
+            let product = RecurrentProduct::new(&weights, 0..9, &batch).expect("it can be planned");
             let found = run(&product, &weights, &[0.0; 6], 3);
             for (at, found) in found.iter().enumerate() {
                 assert_eq!(found.is_nan(), at % 9 == 1, "{infinite} at {at}");

@@ -1,17 +1,17 @@
-//! [`Run`]: all steps of a recurrence as one operator.
+//! [`RecurrentRun`]: all steps of a recurrence as one operator.
 //!
 //! Invariant: the state starts from the inputs and ends with the run. Rows of a batch may have
 //! different lengths; a row is unchanged after its last step.
 
 use tract_onnx::tract_core::internal::*;
 
-use super::cell::{Activation, Cell, Functions, Kind, Number, Row, add};
-use super::product::Product;
+use super::cell::{Cell, CellKind, CellRow, GateActivation, GateFunctions, RecurrentNumber, add};
+use super::product::RecurrentProduct;
 use super::quantised;
 
 /// The operator. The numbers are input indices.
 #[derive(Debug, Clone)]
-pub(crate) struct Run {
+pub(crate) struct RecurrentRun {
     pub(crate) cell: Cell,
     pub(crate) sides: Vec<RunSide>,
     /// The number of steps of each row.
@@ -30,26 +30,26 @@ pub(crate) struct Run {
 #[derive(Debug, Clone)]
 pub(crate) struct RunSide {
     pub(crate) is_reverse: bool,
-    pub(crate) activations: Vec<Activation>,
+    pub(crate) activations: Vec<GateActivation>,
     /// The product of the sequence with W.
     pub(crate) from_input: usize,
     /// R.
     pub(crate) weights: usize,
     pub(crate) bias: Option<usize>,
     pub(crate) peepholes: Option<usize>,
-    pub(crate) product: Product,
+    pub(crate) product: RecurrentProduct,
     /// The product of the reset state, for a `GRU` that resets before the product.
-    pub(crate) last: Option<Product>,
+    pub(crate) last: Option<RecurrentProduct>,
 }
 
-impl Run {
+impl RecurrentRun {
     /// Returns the products of states with R.
-    pub(crate) fn products(&self) -> impl Iterator<Item = &Product> {
+    pub(crate) fn products(&self) -> impl Iterator<Item = &RecurrentProduct> {
         let sides = self.sides.iter();
         sides.flat_map(|side| std::iter::once(&side.product).chain(&side.last))
     }
 
-    fn compute<T: Number>(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
+    fn compute<T: RecurrentNumber>(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
         let [steps, batch] = [inputs[0].shape()[0], inputs[0].shape()[1]];
         let lengths = self.lengths(inputs, steps, batch)?;
         let (sides, size) = (self.sides.len(), self.hidden);
@@ -76,7 +76,7 @@ impl Run {
             all.into_tvalue(),
             Tensor::from_shape(&shape, &hidden)?.into_tvalue()
         );
-        if self.cell.kind == Kind::Lstm {
+        if self.cell.kind == CellKind::Lstm {
             outputs.push(Tensor::from_shape(&shape, &memory)?.into_tvalue());
         }
         Ok(outputs)
@@ -105,7 +105,7 @@ impl Run {
     }
 
     /// Returns the initial state of one direction.
-    fn state<T: Number>(
+    fn state<T: RecurrentNumber>(
         &self,
         input: Option<usize>,
         side: usize,
@@ -118,9 +118,9 @@ impl Run {
         }
     }
 
-    fn multiply<T: Number>(
+    fn multiply<T: RecurrentNumber>(
         &self,
-        by: &Product,
+        by: &RecurrentProduct,
         states: &[T],
         weights: &TValue,
     ) -> TractResult<Vec<T>> {
@@ -135,15 +135,15 @@ impl Run {
 }
 
 /// One direction's iteration over the sequence.
-struct DirectionWalk<'a, T: Number> {
-    run: &'a Run,
+struct DirectionWalk<'a, T: RecurrentNumber> {
+    run: &'a RecurrentRun,
     /// The index of the direction.
     at: usize,
     lengths: &'a [usize],
     from_input: &'a [T],
     bias: Option<Vec<T>>,
     peepholes: Option<Vec<T>>,
-    functions: Functions<T>,
+    functions: GateFunctions<T>,
     /// R.
     weights: &'a TValue,
     /// Rows that have not reached their end.
@@ -153,9 +153,9 @@ struct DirectionWalk<'a, T: Number> {
     memory: Vec<T>,
 }
 
-impl<'a, T: Number> DirectionWalk<'a, T> {
+impl<'a, T: RecurrentNumber> DirectionWalk<'a, T> {
     fn new(
-        run: &'a Run,
+        run: &'a RecurrentRun,
         at: usize,
         inputs: &'a [TValue],
         lengths: &'a [usize],
@@ -180,7 +180,7 @@ impl<'a, T: Number> DirectionWalk<'a, T> {
             from_input,
             bias: vector(side.bias, 2 * width)?,
             peepholes: vector(side.peepholes, 3 * run.hidden)?,
-            functions: Functions::new(&side.activations)?,
+            functions: GateFunctions::new(&side.activations)?,
             weights: &inputs[side.weights],
             active: Vec::with_capacity(lengths.len()),
             gates: vec![T::zero(); lengths.len() * width],
@@ -227,7 +227,7 @@ impl<'a, T: Number> DirectionWalk<'a, T> {
         }
         for &row in &self.active {
             let states = row * size..(row + 1) * size;
-            let row = Row {
+            let row = CellRow {
                 gates: &mut self.gates[row * width..(row + 1) * width],
                 recurrent: &recurrent[row * each..(row + 1) * each],
                 hidden: &mut self.hidden[states.clone()],
@@ -241,7 +241,7 @@ impl<'a, T: Number> DirectionWalk<'a, T> {
 
     /// Completes a step of a `GRU` that resets the state before its last product. `recurrent` is
     /// the state's contribution to the first two gates.
-    fn reset_first(&mut self, recurrent: &[T], last: &Product) -> TractResult<()> {
+    fn reset_first(&mut self, recurrent: &[T], last: &RecurrentProduct) -> TractResult<()> {
         let (cell, size) = (&self.run.cell, self.run.hidden);
         let width = 3 * size;
         let mut reset = self.hidden.clone();
@@ -294,13 +294,13 @@ impl<'a, T: Number> DirectionWalk<'a, T> {
 }
 
 /// Returns the elements of a tensor.
-fn elements<T: Number>(tensor: &Tensor) -> TractResult<&[T]> {
+fn elements<T: RecurrentNumber>(tensor: &Tensor) -> TractResult<&[T]> {
     let view = tensor.try_as_plain_ram()?;
     view.as_slice::<T>()
 }
 
 /// Returns part number `at` of a tensor of parts of this length.
-fn part<T: Number>(tensor: &Tensor, at: usize, length: usize) -> TractResult<Vec<T>> {
+fn part<T: RecurrentNumber>(tensor: &Tensor, at: usize, length: usize) -> TractResult<Vec<T>> {
     let values = tensor.try_as_plain_ram()?;
     let values = values.as_slice::<T>()?;
     let found = values.get(at * length..(at + 1) * length);
@@ -313,15 +313,15 @@ fn part<T: Number>(tensor: &Tensor, at: usize, length: usize) -> TractResult<Vec
     Ok(found.to_vec())
 }
 
-impl PartialEq for Run {
+impl PartialEq for RecurrentRun {
     fn eq(&self, _: &Self) -> bool {
         false
     }
 }
 
-impl Eq for Run {}
+impl Eq for RecurrentRun {}
 
-impl Op for Run {
+impl Op for RecurrentRun {
     fn name(&self) -> StaticName {
         "Recurrence".into()
     }
@@ -329,7 +329,7 @@ impl Op for Run {
     op_as_typed_op!();
 }
 
-impl EvalOp for Run {
+impl EvalOp for RecurrentRun {
     op_out_of_plan!();
 
     fn eval(&self, _: &EvalContext, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -341,7 +341,7 @@ impl EvalOp for Run {
     }
 }
 
-impl TypedOp for Run {
+impl TypedOp for RecurrentRun {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let x = inputs[0];
         let (sides, size) = (self.sides.len().to_dim(), self.hidden.to_dim());
@@ -358,7 +358,7 @@ impl TypedOp for Run {
             x.datum_type.fact([steps, sides, batch.clone(), size]),
             last.clone()
         );
-        if self.cell.kind == Kind::Lstm {
+        if self.cell.kind == CellKind::Lstm {
             facts.push(last);
         }
         Ok(facts)

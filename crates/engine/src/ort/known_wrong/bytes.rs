@@ -122,7 +122,7 @@ impl ByteNeeds {
 }
 
 /// A product of bytes.
-struct Product {
+struct WrongProduct {
     operator: String,
     unsigned: Option<String>,
     /// The signed sides, each with its zero point or an empty name.
@@ -146,7 +146,7 @@ struct Converted {
 
 /// The facts about bytes that the walk over the model collects.
 #[derive(Default)]
-pub(super) struct Bytes {
+pub(super) struct ByteFacts {
     types: HashMap<String, i64>,
     /// For a value, the name of another value of the same type.
     like: HashMap<String, String>,
@@ -159,13 +159,13 @@ pub(super) struct Bytes {
     quantised: HashMap<String, String>,
     converted: HashMap<String, Converted>,
     uses: HashMap<String, u32>,
-    products: Vec<Product>,
+    products: Vec<WrongProduct>,
     fused: Vec<Fused>,
     ir: i64,
     opset: i64,
 }
 
-impl Bytes {
+impl ByteFacts {
     /// Records the dtypes in the signature.
     pub(super) fn start(&mut self, signature: &Signature) {
         for spec in &signature.inputs {
@@ -279,7 +279,7 @@ impl Bytes {
         let operator = node.operator.as_str();
         let input = |place: usize| node.inputs.get(place).cloned().unwrap_or_default();
         if let Some((_, unsigned, signed)) = PRODUCTS.iter().find(|it| it.0 == operator) {
-            self.products.push(Product {
+            self.products.push(WrongProduct {
                 operator: operator.to_owned(),
                 unsigned: unsigned.map(input),
                 signed: signed
@@ -325,7 +325,7 @@ impl Bytes {
     }
 
     /// Returns `true` if the library's option rewrites these weights.
-    fn is_rewritten(&self, product: &Product, name: &str, zero_point: &str) -> bool {
+    fn is_rewritten(&self, product: &WrongProduct, name: &str, zero_point: &str) -> bool {
         let covers = match product.operator.as_str() {
             "ConvInteger" => false,
             "QLinearMatMul" => self.opset < 21,
@@ -444,7 +444,7 @@ mod tests {
     /// Returns the needs of nodes where `a` has unsigned bytes, and `w` and `zero` are stored as
     /// signed ones.
     fn needs(opset: i64, nodes: &[OnnxNode]) -> ByteNeeds {
-        let mut bytes = Bytes::default();
+        let mut bytes = ByteFacts::default();
         bytes.ir(10);
         bytes.opset(opset);
         bytes.types.insert("a".to_owned(), UINT8);

@@ -38,7 +38,7 @@ pub(super) struct Workarounds {
 }
 
 /// Small tensors that the model stores, by name.
-type Values = HashMap<String, StoredTensor>;
+type StoredValues = HashMap<String, StoredTensor>;
 
 /// Operators that are computed wrongly, with the cause.
 type WrongOperators = BTreeMap<String, &'static str>;
@@ -46,13 +46,13 @@ type WrongOperators = BTreeMap<String, &'static str>;
 /// The facts that the walk collects. Names are resolved at the end, because a file may list them in
 /// any order.
 #[derive(Default)]
-struct Walk {
-    values: Values,
+struct ModelWalk {
+    values: StoredValues,
     found: WrongOperators,
     resizes: Vec<resize::Resize>,
     reductions: Vec<reduction::Reduction>,
     rewrites: rewrites::BrokenPasses,
-    bytes: bytes::Bytes,
+    bytes: bytes::ByteFacts,
 }
 
 /// Checks a model. Rejects it if the provider is known to compute one of its nodes wrongly.
@@ -62,7 +62,7 @@ pub(super) fn check(request: &LoadRequest) -> Result<Workarounds, EngineError> {
         return Ok(Workarounds::default());
     };
     let provider = request.options.provider;
-    let mut walk = Walk::default();
+    let mut walk = ModelWalk::default();
     walk.rewrites.start(&request.signature);
     walk.bytes.start(&request.signature);
     let walked = each_item(&Pages::new(&source), &mut |part| walk.part(part, provider));
@@ -75,7 +75,7 @@ pub(super) fn check(request: &LoadRequest) -> Result<Workarounds, EngineError> {
     walk.finish(&request.signature, provider)
 }
 
-impl Walk {
+impl ModelWalk {
     fn part(&mut self, part: ModelItem<'_>, provider: Provider) {
         match part {
             ModelItem::Node(node) => self.node(node, provider),

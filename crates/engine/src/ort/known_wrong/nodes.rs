@@ -8,7 +8,7 @@ use crate::Provider;
 use pkgtool_model::onnx::OnnxNode;
 
 /// A node that is computed wrongly.
-struct KnownWrong {
+struct WrongNode {
     operator: &'static str,
     /// The affected providers. The CPU's code also runs the nodes that other providers leave to it.
     providers: &'static [Provider],
@@ -19,38 +19,38 @@ struct KnownWrong {
 const CPU: &[Provider] = &[Provider::Cpu];
 const QNN: &[Provider] = &[Provider::Qnn];
 
-const KNOWN_WRONG: &[KnownWrong] = &[
-    KnownWrong {
+const KNOWN_WRONG: &[WrongNode] = &[
+    WrongNode {
         operator: "Attention",
         providers: CPU,
         condition: |node| node.has_output(3) && node.int("is_causal") != 0,
         cause: "its score output has the least finite float instead of minus infinity at causally masked positions",
     },
-    KnownWrong {
+    WrongNode {
         operator: "MaxUnpool",
         providers: CPU,
         condition: |node| node.has_input(2),
         cause: "with an output shape, indices refer to another shape than ONNX specifies",
     },
-    KnownWrong {
+    WrongNode {
         operator: "AveragePool",
         providers: QNN,
         condition: overhangs,
         cause: "pooling with padding returns zeros, or crashes",
     },
-    KnownWrong {
+    WrongNode {
         operator: "LpPool",
         providers: QNN,
         condition: overhangs,
         cause: "pooling with padding returns zeros, or crashes",
     },
-    KnownWrong {
+    WrongNode {
         operator: "GridSample",
         providers: QNN,
         condition: |node| node.is("mode", "nearest"),
         cause: "coordinates halfway between two elements are rounded to another one than ONNX specifies",
     },
-    KnownWrong {
+    WrongNode {
         operator: "STFT",
         providers: QNN,
         condition: |_| true,

@@ -4,7 +4,7 @@
 //! time if the input is always empty, otherwise at each run. Intermediate tensors that become empty
 //! are not detected.
 
-use super::{Values, refused};
+use super::{StoredValues, refused};
 use crate::EngineError;
 use crate::tensor::{Signature, Tensor};
 
@@ -52,7 +52,7 @@ impl Reduction {
     /// axes are non-negative.
     pub(super) fn over_input(
         self,
-        values: &Values,
+        values: &StoredValues,
         signature: &Signature,
     ) -> Option<InputReduction> {
         let stored = self.axes.as_ref().and_then(|name| values.get(name));

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a crop is rejected unless the file proves that it is computed correctly.
 
-use super::Values;
+use super::StoredValues;
 use crate::tensor::Signature;
 use pkgtool_model::Dim;
 use pkgtool_model::onnx::OnnxNode;
@@ -33,7 +33,11 @@ impl Resize {
     }
 
     /// Returns the reason why it is computed wrongly, unless the file proves the opposite.
-    pub(super) fn cause(&self, values: &Values, signature: &Signature) -> Option<&'static str> {
+    pub(super) fn cause(
+        &self,
+        values: &StoredValues,
+        signature: &Signature,
+    ) -> Option<&'static str> {
         if self.crops {
             return (!self.changes_what_it_crops(values, signature)).then_some(UNCROPPED_AXIS);
         }
@@ -45,13 +49,13 @@ impl Resize {
         (!fits).then_some(FRACTIONAL_SCALES)
     }
 
-    fn floats<'a>(&self, place: usize, values: &'a Values) -> Option<&'a [f32]> {
+    fn floats<'a>(&self, place: usize, values: &'a StoredValues) -> Option<&'a [f32]> {
         let stored = values.get(self.inputs.get(place)?)?;
         stored.floats.as_deref()
     }
 
     /// Returns `true` if every axis either changes its size or is not cropped.
-    fn changes_what_it_crops(&self, values: &Values, signature: &Signature) -> bool {
+    fn changes_what_it_crops(&self, values: &StoredValues, signature: &Signature) -> bool {
         let sizes = self.inputs.get(3).and_then(|name| values.get(name));
         let sizes = sizes.and_then(|stored| stored.ints.as_deref());
         let input = self.inputs.first();

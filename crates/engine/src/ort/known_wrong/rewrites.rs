@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::Values;
+use super::StoredValues;
 use crate::Provider;
 use crate::tensor::{DType, Signature};
 use pkgtool_model::onnx::OnnxNode;
@@ -213,7 +213,7 @@ impl BrokenPasses {
     }
 
     /// Returns the names of the passes to disable.
-    pub(super) fn wrong(mut self, values: &Values, provider: Provider) -> Vec<String> {
+    pub(super) fn wrong(mut self, values: &StoredValues, provider: Provider) -> Vec<String> {
         let is_zero = |name: &String| {
             let stored = values.get(name).and_then(|stored| stored.ints.as_deref());
             stored.is_some_and(|sizes| sizes.contains(&0))

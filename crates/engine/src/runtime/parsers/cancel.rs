@@ -8,10 +8,10 @@ use crate::runtime::process::Stopper;
 
 /// The cancellation state of a request, and the process that works for it.
 #[derive(Debug, Default)]
-pub(super) struct Cancel(Mutex<State>);
+pub(super) struct Cancel(Mutex<CancelState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CancelState {
     is_cancelled: bool,
     running: Option<Stopper>,
 }
@@ -43,7 +43,7 @@ impl Cancel {
         self.state().running = None;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CancelState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

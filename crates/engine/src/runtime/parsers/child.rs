@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::job::ContentId;
 use super::protocol::{self, AnswerHead, JobHead};
-use crate::runtime::process::sandbox::Allowed;
+use crate::runtime::process::sandbox::SandboxPermissions;
 use crate::runtime::process::{self, frame, limit_further_memory, panic_text};
 
 /// Maximum length of a panic message, in bytes.
@@ -18,7 +18,7 @@ const MAX_PANIC_MESSAGE_BYTES: usize = 4096;
 
 /// A job, as the process receives it.
 #[derive(Debug)]
-pub struct Task {
+pub struct ParserTask {
     /// Name of the work.
     pub work: String,
     /// Id of the content that the job needs.
@@ -32,7 +32,7 @@ pub struct Task {
 
 /// The answer to a job.
 #[derive(Debug)]
-pub enum Answer {
+pub enum JobAnswer {
     /// The process does not have the content.
     Unknown,
     /// The work is done.
@@ -44,7 +44,7 @@ pub enum Answer {
     },
 }
 
-impl Task {
+impl ParserTask {
     /// Parses the request.
     pub fn ask<T: DeserializeOwned>(&self) -> io::Result<T> {
         Ok(serde_json::from_slice(&self.ask)?)
@@ -68,7 +68,7 @@ impl Task {
     }
 }
 
-impl Answer {
+impl JobAnswer {
     /// Creates an answer without binary data.
     pub fn of(head: &impl Serialize) -> io::Result<Self> {
         Self::with(head, Vec::new())
@@ -82,14 +82,14 @@ impl Answer {
 }
 
 /// Does jobs for the parent at the other end of standard input until it exits.
-pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()> {
-    let ((), sandbox) = process::confined(|()| Allowed::default())?;
+pub fn serve(mut work: impl FnMut(ParserTask) -> io::Result<JobAnswer>) -> io::Result<()> {
+    let ((), sandbox) = process::confined(|()| SandboxPermissions::default())?;
     sandbox.map_err(|missing| {
         io::Error::other(format!(
             "it has no full sandbox, which is required: {missing}"
         ))
     })?;
-    let (tasks, mut to_parent) = process::requests(Task::receive)?;
+    let (tasks, mut to_parent) = process::requests(ParserTask::receive)?;
     for task in tasks {
         match catch_unwind(AssertUnwindSafe(|| work(task))) {
             Ok(answer) => send(&mut to_parent, answer?)?,
@@ -103,10 +103,10 @@ pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()>
     Ok(())
 }
 
-fn send(stream: &mut impl Write, answer: Answer) -> io::Result<()> {
+fn send(stream: &mut impl Write, answer: JobAnswer) -> io::Result<()> {
     match answer {
-        Answer::Unknown => frame::send(stream, &AnswerHead::Unknown),
-        Answer::Done { head, payload } => {
+        JobAnswer::Unknown => frame::send(stream, &AnswerHead::Unknown),
+        JobAnswer::Done { head, payload } => {
             let lengths = AnswerHead::Done {
                 head: head.len(),
                 payload: payload.len(),

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use super::WORK;
 use super::cancel::Cancel;
 use super::error::ParserError;
-use super::job::{Done, Job, Limits};
-use super::pool::{Pool, PooledProcess};
+use super::job::{Done, JobLimits, ParserJob};
+use super::pool::{ParserPool, PooledProcess};
 use super::protocol::{self, AnswerHead, JobHead};
-use crate::runtime::process::sandbox::Allowed;
+use crate::runtime::process::sandbox::SandboxPermissions;
 use crate::runtime::process::{self, Process, Purpose, frame};
 use crate::tensor::limit::{format_bytes, reports_shortage};
 
@@ -37,12 +37,12 @@ const ALLOCATOR_VARIABLES: [(&str, &str); 3] = [
 #[derive(Debug)]
 pub struct Parsers {
     program: PathBuf,
-    pool: Pool,
+    pool: ParserPool,
 }
 
 /// A client for one request of a caller. Clones belong to the same request.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct ParserClient {
     parsers: Arc<Parsers>,
     caller: i64,
     cancel: Arc<Cancel>,
@@ -68,13 +68,13 @@ impl Parsers {
         let processors = processors.map_or(1, std::num::NonZeroUsize::get);
         Arc::new(Self {
             program,
-            pool: Pool::new(processors.clamp(2, MAX_PROCESSES)),
+            pool: ParserPool::new(processors.clamp(2, MAX_PROCESSES)),
         })
     }
 
     /// Returns a client for one request; `caller` identifies the caller among others.
-    pub fn client(self: &Arc<Self>, caller: i64) -> Client {
-        Client {
+    pub fn client(self: &Arc<Self>, caller: i64) -> ParserClient {
+        ParserClient {
             parsers: Arc::clone(self),
             caller,
             cancel: Arc::default(),
@@ -93,7 +93,7 @@ impl Parsers {
             .envs(ALLOCATOR_VARIABLES);
         let purpose = Purpose {
             setup: &(),
-            allowed: &Allowed::default,
+            allowed: &SandboxPermissions::default,
             devices: false,
             scratch: None,
         };
@@ -104,7 +104,7 @@ impl Parsers {
     }
 }
 
-impl Client {
+impl ParserClient {
     /// Returns a client for another request of the same caller.
     #[must_use]
     pub fn new_request(&self) -> Self {
@@ -118,7 +118,7 @@ impl Client {
     }
 
     /// Does a job.
-    pub fn ask(&self, job: &Job<'_>) -> Result<Done, ParserError> {
+    pub fn ask(&self, job: &ParserJob<'_>) -> Result<Done, ParserError> {
         let content = job.content.as_ref().map(|content| content.id);
         let until = Instant::now() + MAX_WAIT;
         let is_cancelled = || self.cancel.is_cancelled();
@@ -151,7 +151,7 @@ impl Client {
     fn exchange(
         &self,
         seat: &mut PooledProcess,
-        job: &Job<'_>,
+        job: &ParserJob<'_>,
     ) -> Result<ExchangeResult, ExchangeError> {
         if !self.cancel.begin(seat.process.stopper()) {
             return Ok(ExchangeResult::Failed(ParserError::Cancelled));
@@ -162,11 +162,11 @@ impl Client {
     }
 }
 
-impl Job<'_> {
+impl ParserJob<'_> {
     /// Returns the limits of the job, including those for reading its content.
-    fn total_limits(&self) -> Limits {
+    fn total_limits(&self) -> JobLimits {
         let content = self.content.as_ref().map(|content| content.limits);
-        content.map_or(self.limits, |content| Limits {
+        content.map_or(self.limits, |content| JobLimits {
             memory: self.limits.memory.saturating_add(content.memory),
             time: self.limits.time + content.time,
         })
@@ -182,7 +182,10 @@ impl ExchangeError {
 }
 
 /// Sends the job without the content first: usually the process has it.
-fn exchange(seat: &mut PooledProcess, job: &Job<'_>) -> Result<ExchangeResult, ExchangeError> {
+fn exchange(
+    seat: &mut PooledProcess,
+    job: &ParserJob<'_>,
+) -> Result<ExchangeResult, ExchangeError> {
     let (answered, done) = send(&mut seat.process, job, None)?;
     let AnswerHead::Unknown = answered else {
         return Ok(exchange_result(answered, done));
@@ -216,7 +219,7 @@ fn exchange_result(answered: AnswerHead, done: Done) -> ExchangeResult {
 
 fn send(
     process: &mut Process,
-    job: &Job<'_>,
+    job: &ParserJob<'_>,
     content: Option<&[u8]>,
 ) -> Result<(AnswerHead, Done), ExchangeError> {
     let broken = |sending| move |error| ExchangeError { sending, error };
@@ -249,7 +252,7 @@ fn send(
 }
 
 /// Ends a process whose exchange failed, and returns the reason.
-fn ended(process: &mut Process, job: &Job<'_>, error: &io::Error) -> ParserError {
+fn ended(process: &mut Process, job: &ParserJob<'_>, error: &io::Error) -> ParserError {
     match process.end_after(error) {
         None => ParserError::Limit(format!(
             "the time limit of {} s",

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Resource limits of one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct JobLimits {
     /// Maximum memory beyond what the process already has, in bytes.
     pub memory: u64,
     /// Maximum time.
@@ -44,17 +44,17 @@ impl ContentId {
 }
 
 /// A content that a job needs and a process may have cached.
-pub struct Content<'j> {
+pub struct JobContent<'j> {
     /// Id of the content.
     pub id: ContentId,
     /// Reads the bytes of the content; called only if the process does not have it.
     pub bytes: &'j dyn Fn() -> io::Result<Cow<'j, [u8]>>,
     /// Additional limits for reading it.
-    pub limits: Limits,
+    pub limits: JobLimits,
 }
 
 /// A job for a parser process.
-pub struct Job<'j> {
+pub struct ParserJob<'j> {
     /// Name of the work.
     pub work: &'static str,
     /// The request, as JSON.
@@ -62,9 +62,9 @@ pub struct Job<'j> {
     /// Binary data of the request.
     pub payload: &'j [u8],
     /// The content that the job needs, if any.
-    pub content: Option<Content<'j>>,
+    pub content: Option<JobContent<'j>>,
     /// Resource limits of the job.
-    pub limits: Limits,
+    pub limits: JobLimits,
 }
 
 /// The answer to a job.

@@ -23,10 +23,10 @@ const MAX_REMEMBERED_CONTENTS: usize = 32;
 
 /// Idle processes, and jobs that wait for one.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct ParserPool {
     most: usize,
     each: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     changed: Condvar,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct PooledProcess {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     idle: Vec<PooledProcess>,
     /// Number of processes that each caller occupies.
     lent: HashMap<i64, usize>,
@@ -59,12 +59,12 @@ struct Waiting {
 /// A borrowed process, or the slot for a new one, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Loan<'p> {
-    pool: &'p Pool,
+    pool: &'p ParserPool,
     caller: i64,
     seat: Option<PooledProcess>,
 }
 
-impl Pool {
+impl ParserPool {
     /// Creates a pool of `most` processes, of which one caller may occupy half.
     pub(super) fn new(most: usize) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Pool {
 
     fn leave<T>(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, PoolState>,
         ticket: u64,
         error: ParserError,
     ) -> Result<T, ParserError> {
@@ -138,12 +138,12 @@ impl Pool {
         Err(error)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PoolState {
     fn queue(&mut self, caller: i64) -> Result<u64, ParserError> {
         let own = self.waiting.iter().filter(|it| it.caller == caller).count();
         if own >= MAX_WAITING_PER_CALLER || self.waiting.len() >= MAX_WAITING {
@@ -263,13 +263,13 @@ mod tests {
         Instant::now() + Duration::from_millis(50)
     }
 
-    fn lend(pool: &Pool, caller: i64) -> Result<Loan<'_>, ParserError> {
+    fn lend(pool: &ParserPool, caller: i64) -> Result<Loan<'_>, ParserError> {
         pool.lend(caller, None, soon(), || false)
     }
 
     #[test]
     fn one_caller_never_holds_every_place() {
-        let pool = Pool::new(2);
+        let pool = ParserPool::new(2);
         let first = lend(&pool, 1).expect("it is free");
         assert!(matches!(lend(&pool, 1), Err(ParserError::Busy { .. })));
         let other = lend(&pool, 2).expect("there is one for another caller");
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn who_was_served_longest_ago_is_next() {
-        let pool = Arc::new(Pool::new(1));
+        let pool = Arc::new(ParserPool::new(1));
         let first = lend(&pool, 1).expect("it is free");
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut threads = Vec::new();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn who_is_cancelled_leaves_the_queue() {
-        let pool = Pool::new(1);
+        let pool = ParserPool::new(1);
         let _first = lend(&pool, 1).expect("it is free");
         let cancelled = pool.lend(1, None, soon(), || true);
         assert!(matches!(cancelled, Err(ParserError::Cancelled)));

@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Read, Write};
 
 use serde::de::DeserializeOwned;
 
-use super::sandbox::{self, Allowed, Sandbox};
+use super::sandbox::{self, Sandbox, SandboxPermissions};
 use super::{FirstMessage, channel, frame};
 
 /// Reads one request from the channel.
@@ -18,7 +18,7 @@ pub type Next<R> = fn(&mut dyn Read) -> io::Result<R>;
 ///
 /// Call this before [`requests`], and before reading untrusted data.
 pub fn confined<S: DeserializeOwned>(
-    allowed: impl FnOnce(&S) -> Allowed,
+    allowed: impl FnOnce(&S) -> SandboxPermissions,
 ) -> io::Result<(S, Result<Sandbox, String>)> {
     let told: FirstMessage<S> = {
         let (mut from_parent, _) = channel::join()?;

@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use channel::{Channel, Cut};
-use sandbox::{Allowed, Mode};
+use sandbox::{SandboxMode, SandboxPermissions};
 use serde::{Deserialize, Serialize};
 
 pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, requests};
@@ -63,7 +63,7 @@ pub struct Purpose<'a, S> {
     pub setup: &'a S,
     /// Computes the permissions, if the starting command confines the process. Elsewhere the
     /// process computes them from `setup`.
-    pub allowed: &'a dyn Fn() -> Allowed,
+    pub allowed: &'a dyn Fn() -> SandboxPermissions,
     /// `true` if it may use devices, whose drivers read variables of their own.
     pub devices: bool,
     /// Folder for its temporary files.
@@ -73,7 +73,7 @@ pub struct Purpose<'a, S> {
 /// The first message to a child process.
 #[derive(Debug, Serialize, Deserialize)]
 struct FirstMessage<S> {
-    mode: Mode,
+    mode: SandboxMode,
     setup: S,
 }
 
@@ -104,7 +104,7 @@ impl Process {
     /// Starts a command that calls [`confined`], with a reduced environment.
     pub fn start<S: Serialize>(mut command: Command, purpose: &Purpose<'_, S>) -> io::Result<Self> {
         clear_environment(&mut command, purpose.devices, purpose.scratch);
-        let mode = Mode::chosen();
+        let mode = SandboxMode::chosen();
         if sandbox::IS_WRAPPED {
             command = sandbox::wrapped(command, mode, &(purpose.allowed)());
         }

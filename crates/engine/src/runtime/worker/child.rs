@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::super::peak_memory;
-use super::protocol::{Reply, Request, TensorHead, receive_tensors, send};
+use super::protocol::{TensorHead, WorkerReply, WorkerRequest, receive_tensors, send};
 use super::setup::Setup;
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
@@ -21,7 +21,7 @@ use pkgtool_base::source::bounds;
 pub fn serve() -> std::io::Result<()> {
     let (_, sandbox) = confined(Setup::prepare)?;
     let (requests, mut to_parent) = requests(next)?;
-    let mut state = State {
+    let mut state = WorkerState {
         engine: String::new(),
         session: None,
         inputs: Vec::new(),
@@ -37,14 +37,14 @@ pub fn serve() -> std::io::Result<()> {
     Ok(())
 }
 
-type ReceivedRequest = (Request, Result<Vec<Tensor>, NoMemory>);
+type ReceivedRequest = (WorkerRequest, Result<Vec<Tensor>, NoMemory>);
 
 /// The memory for tensors of this size, in bytes, is unavailable.
 struct NoMemory(u64);
 
 fn next(stream: &mut dyn Read) -> std::io::Result<ReceivedRequest> {
-    let request = receive::<Request>(stream)?;
-    let (Request::Inputs(heads) | Request::Run { inputs: heads, .. }) = &request else {
+    let request = receive::<WorkerRequest>(stream)?;
+    let (WorkerRequest::Inputs(heads) | WorkerRequest::Run { inputs: heads, .. }) = &request else {
         return Ok((request, Ok(Vec::new())));
     };
     let size = TensorHead::bytes(heads)?;
@@ -60,24 +60,28 @@ fn next(stream: &mut dyn Read) -> std::io::Result<ReceivedRequest> {
     Ok((request, tensors))
 }
 
-struct State {
+struct WorkerState {
     engine: String,
     session: Option<Box<dyn Session>>,
     inputs: Vec<Tensor>,
     sandbox: Result<Sandbox, String>,
 }
 
-impl State {
-    fn no_memory(&mut self, bytes: u64) -> Reply {
+impl WorkerState {
+    fn no_memory(&mut self, bytes: u64) -> WorkerReply {
         self.inputs = Vec::new();
-        Reply::Failed(EngineError::Run {
+        WorkerReply::Failed(EngineError::Run {
             engine: self.engine.clone(),
             operator: None,
             reason: format!("not enough memory for its inputs, {}", format_bytes(bytes)),
         })
     }
 
-    fn answer(&mut self, request: Request, tensors: Vec<Tensor>) -> (Reply, Vec<Tensor>) {
+    fn answer(
+        &mut self,
+        request: WorkerRequest,
+        tensors: Vec<Tensor>,
+    ) -> (WorkerReply, Vec<Tensor>) {
         let name = self.engine.clone();
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work(request, tensors)));
         let outcome = outcome.unwrap_or_else(|panic| {
@@ -87,20 +91,20 @@ impl State {
                 reason: format!("it panicked: {}", panic_text(panic.as_ref())),
             })
         });
-        outcome.unwrap_or_else(|error| (Reply::Failed(error), Vec::new()))
+        outcome.unwrap_or_else(|error| (WorkerReply::Failed(error), Vec::new()))
     }
 
     fn work(
         &mut self,
-        request: Request,
+        request: WorkerRequest,
         tensors: Vec<Tensor>,
-    ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+    ) -> Result<(WorkerReply, Vec<Tensor>), EngineError> {
         let sandbox = self
             .sandbox
             .clone()
             .map_err(|reason| not_confined(&reason))?;
         let reply = match request {
-            Request::Load {
+            WorkerRequest::Load {
                 engine,
                 request,
                 memory_limit,
@@ -113,37 +117,37 @@ impl State {
                 bounds::choose(&request.model);
                 let start = Instant::now();
                 self.session = Some(named(&engine)?.load(&request)?);
-                Reply::Loaded(nanoseconds(start.elapsed()))
+                WorkerReply::Loaded(nanoseconds(start.elapsed()))
             }
-            Request::Inputs(_) => {
+            WorkerRequest::Inputs(_) => {
                 self.inputs = tensors;
-                Reply::Kept
+                WorkerReply::Kept
             }
-            Request::Run { begins, .. } => {
+            WorkerRequest::Run { begins, .. } => {
                 self.inputs = tensors;
                 let session = session(&mut self.session, &self.engine)?;
                 session.begin(begins)?;
                 let answer = session.run(&self.inputs)?;
-                let reply = Reply::Ran {
+                let reply = WorkerReply::Ran {
                     outputs: TensorHead::of(&answer.outputs),
                     nanoseconds: nanoseconds(answer.time),
                 };
                 return Ok((reply, answer.outputs));
             }
-            Request::Repeat {
+            WorkerRequest::Repeat {
                 begins,
                 runs,
                 nanoseconds,
             } => {
                 session(&mut self.session, &self.engine)?.begin(begins)?;
-                Reply::Repeated(self.repeat(runs, Duration::from_nanos(nanoseconds))?)
+                WorkerReply::Repeated(self.repeat(runs, Duration::from_nanos(nanoseconds))?)
             }
-            Request::Placement => {
-                Reply::Placement(session(&mut self.session, &self.engine)?.placement())
+            WorkerRequest::Placement => {
+                WorkerReply::Placement(session(&mut self.session, &self.engine)?.placement())
             }
-            Request::PeakMemory => Reply::PeakMemory(peak_memory::of_this_process()),
-            Request::Sandbox => Reply::Sandbox(sandbox),
-            Request::Backends(engine) => Reply::Backends(named(&engine)?.backends()?),
+            WorkerRequest::PeakMemory => WorkerReply::PeakMemory(peak_memory::of_this_process()),
+            WorkerRequest::Sandbox => WorkerReply::Sandbox(sandbox),
+            WorkerRequest::Backends(engine) => WorkerReply::Backends(named(&engine)?.backends()?),
         };
         Ok((reply, Vec::new()))
     }

@@ -5,7 +5,7 @@
 //!
 //! Invariant: dropping a [`Worker`] ends its process. A crashed worker returns
 //! [`EngineError::Died`] with the reason that the system reports; a worker that exceeded a limit
-//! returns [`EngineError::Limit`].
+//! returns [`EngineError::ExceededLimit`].
 
 mod child;
 mod protocol;
@@ -25,9 +25,9 @@ use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{self, Process, Purpose, Stopper};
 use crate::tensor::Tensor;
-use crate::tensor::limit::{Limit, MemoryLimit, reports_shortage};
-use crate::{Answer, EngineError, LoadRequest, Placement, RunStart, Session};
-use protocol::{Reply, Request, TensorHead, receive_tensors, send};
+use crate::tensor::limit::{ExceededLimit, MemoryLimit, reports_shortage};
+use crate::{EngineError, LoadRequest, Placement, RunAnswer, RunStart, Session};
+use protocol::{TensorHead, WorkerReply, WorkerRequest, receive_tensors, send};
 use setup::Setup;
 
 /// Environment variables for glibc's allocator: the block size from which freed memory returns to
@@ -70,7 +70,7 @@ pub struct Worker {
     _scratch: Option<TempDir>,
     engine: String,
     timeout: Option<Duration>,
-    memory_limit: Option<Limit>,
+    memory_limit: Option<ExceededLimit>,
     load_time: Duration,
     /// The inputs that the worker currently has, if known.
     kept: Option<Vec<Tensor>>,
@@ -98,9 +98,9 @@ impl Launcher {
     /// Asks a worker which backends an engine's library contains.
     pub fn backends(&self, engine: &str) -> Result<Vec<NativeBackend>, EngineError> {
         let mut worker = self.start_for(Setup::of_library(engine))?;
-        let request = Request::Backends(engine.to_owned());
+        let request = WorkerRequest::Backends(engine.to_owned());
         match worker.ask(&request, &[], "opening its library")?.0 {
-            Reply::Backends(backends) => Ok(backends),
+            WorkerReply::Backends(backends) => Ok(backends),
             other => Err(worker.unexpected_reply(&other)),
         }
     }
@@ -155,13 +155,13 @@ impl Worker {
 
     /// Loads a model in a worker that was only started.
     pub fn load(&mut self, request: &LoadRequest) -> Result<(), EngineError> {
-        let load = Request::Load {
+        let load = WorkerRequest::Load {
             engine: self.engine.clone(),
             request: request.clone(),
-            memory_limit: self.memory_limit.and_then(Limit::bytes),
+            memory_limit: self.memory_limit.and_then(ExceededLimit::bytes),
         };
         match self.ask(&load, &[], "loading the model")?.0 {
-            Reply::Loaded(nanoseconds) => {
+            WorkerReply::Loaded(nanoseconds) => {
                 self.load_time = Duration::from_nanos(nanoseconds);
                 Ok(())
             }
@@ -190,9 +190,9 @@ impl Worker {
             return Ok(());
         }
         self.kept = None;
-        let request = Request::Inputs(TensorHead::of(inputs));
+        let request = WorkerRequest::Inputs(TensorHead::of(inputs));
         match self.ask(&request, inputs, "receiving its inputs")?.0 {
-            Reply::Kept => {
+            WorkerReply::Kept => {
                 self.kept = Some(inputs.to_vec());
                 Ok(())
             }
@@ -203,7 +203,7 @@ impl Worker {
     /// Runs `runs` times or until `time` has passed, at least once, and returns the time of each
     /// run. The inputs are those of the last run or of [`Worker::set_inputs`].
     pub fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<Duration>, EngineError> {
-        let request = Request::Repeat {
+        let request = WorkerRequest::Repeat {
             begins: self.begins.clone(),
             runs,
             nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
@@ -214,7 +214,7 @@ impl Worker {
             one.saturating_mul(runs).min(time.saturating_add(one))
         });
         match self.ask_within(limit, &request, &[], "running")?.0 {
-            Reply::Repeated(times) => {
+            WorkerReply::Repeated(times) => {
                 self.begins = RunStart::AsLeft;
                 Ok(times.into_iter().map(Duration::from_nanos).collect())
             }
@@ -224,38 +224,38 @@ impl Worker {
 
     /// Returns the sandbox of the process.
     pub fn sandbox(&mut self) -> Option<Sandbox> {
-        match self.ask(&Request::Sandbox, &[], "reporting its sandbox") {
-            Ok((Reply::Sandbox(sandbox), _)) => Some(sandbox),
+        match self.ask(&WorkerRequest::Sandbox, &[], "reporting its sandbox") {
+            Ok((WorkerReply::Sandbox(sandbox), _)) => Some(sandbox),
             _ => None,
         }
     }
 
     /// Returns the peak memory of the worker's process, in bytes, if the system reports it.
     pub fn peak_memory(&mut self) -> Option<u64> {
-        match self.ask(&Request::PeakMemory, &[], "reporting its memory") {
-            Ok((Reply::PeakMemory(bytes), _)) => bytes,
+        match self.ask(&WorkerRequest::PeakMemory, &[], "reporting its memory") {
+            Ok((WorkerReply::PeakMemory(bytes), _)) => bytes,
             _ => None,
         }
     }
 
     fn ask(
         &mut self,
-        request: &Request,
+        request: &WorkerRequest,
         tensors: &[Tensor],
         doing: &str,
-    ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+    ) -> Result<(WorkerReply, Vec<Tensor>), EngineError> {
         self.ask_within(self.timeout, request, tensors, doing)
     }
 
     fn ask_within(
         &mut self,
         limit: Option<Duration>,
-        request: &Request,
+        request: &WorkerRequest,
         tensors: &[Tensor],
         doing: &str,
-    ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+    ) -> Result<(WorkerReply, Vec<Tensor>), EngineError> {
         match self.exchange(limit, request, tensors) {
-            Ok((Reply::Failed(error), _)) => Err(self.by_limit(error, doing)),
+            Ok((WorkerReply::Failed(error), _)) => Err(self.by_limit(error, doing)),
             Ok(reply) => Ok(reply),
             Err(error) => Err(self.died(&error, doing)),
         }
@@ -264,14 +264,14 @@ impl Worker {
     fn exchange(
         &mut self,
         limit: Option<Duration>,
-        request: &Request,
+        request: &WorkerRequest,
         tensors: &[Tensor],
-    ) -> io::Result<(Reply, Vec<Tensor>)> {
+    ) -> io::Result<(WorkerReply, Vec<Tensor>)> {
         let channel = self.process.channel(limit)?;
         send(channel.get_mut(), request, tensors)?;
-        let reply = receive::<Reply>(channel)?;
+        let reply = receive::<WorkerReply>(channel)?;
         let outputs = match &reply {
-            Reply::Ran { outputs, .. } => receive_tensors(channel, outputs.clone())?,
+            WorkerReply::Ran { outputs, .. } => receive_tensors(channel, outputs.clone())?,
             _ => Vec::new(),
         };
         Ok((reply, outputs))
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    fn reached(&self, limit: Limit, doing: &str) -> EngineError {
+    fn reached(&self, limit: ExceededLimit, doing: &str) -> EngineError {
         EngineError::Limit {
             engine: self.engine.clone(),
             doing: doing.to_owned(),
@@ -299,7 +299,7 @@ impl Worker {
 
     fn died(&mut self, error: &io::Error, doing: &str) -> EngineError {
         let Some(mut reason) = self.process.end_after(error) else {
-            return self.reached(Limit::Time(self.timeout.unwrap_or_default()), doing);
+            return self.reached(ExceededLimit::Time(self.timeout.unwrap_or_default()), doing);
         };
         match self.memory_limit {
             Some(limit) if reports_shortage(&reason) => return self.reached(limit, doing),
@@ -316,7 +316,7 @@ impl Worker {
         }
     }
 
-    fn unexpected_reply(&mut self, reply: &Reply) -> EngineError {
+    fn unexpected_reply(&mut self, reply: &WorkerReply) -> EngineError {
         self.process.stop();
         EngineError::Died {
             engine: self.engine.clone(),
@@ -327,18 +327,18 @@ impl Worker {
 }
 
 impl Session for Worker {
-    fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<RunAnswer, EngineError> {
         // The worker keeps the inputs; a copy here would waste memory.
         self.kept = None;
-        let request = Request::Run {
+        let request = WorkerRequest::Run {
             inputs: TensorHead::of(inputs),
             begins: self.begins.clone(),
         };
         match self.ask(&request, inputs, "running")? {
-            (Reply::Ran { nanoseconds, .. }, outputs) => {
+            (WorkerReply::Ran { nanoseconds, .. }, outputs) => {
                 // Reset only on success: after a failure the next run must begin the same way.
                 self.begins = RunStart::AsLeft;
-                Ok(Answer {
+                Ok(RunAnswer {
                     outputs,
                     time: Duration::from_nanos(nanoseconds),
                 })
@@ -381,8 +381,8 @@ impl Session for Worker {
     }
 
     fn placement(&mut self) -> Placement {
-        match self.ask(&Request::Placement, &[], "reporting its placement") {
-            Ok((Reply::Placement(placement), _)) => placement,
+        match self.ask(&WorkerRequest::Placement, &[], "reporting its placement") {
+            Ok((WorkerReply::Placement(placement), _)) => placement,
             _ => Placement::default(),
         }
     }

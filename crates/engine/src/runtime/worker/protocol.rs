@@ -16,7 +16,7 @@ use crate::{EngineError, LoadRequest, Placement, RunStart};
 /// A request of the parent.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "a model is loaded once")]
-pub(super) enum Request {
+pub(super) enum WorkerRequest {
     /// Load a model with an engine.
     Load {
         /// Name of the engine.
@@ -56,7 +56,7 @@ pub(super) enum Request {
 
 /// A reply of the worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(super) enum WorkerReply {
     /// The model is loaded; holds the load time in nanoseconds.
     Loaded(u64),
     /// The inputs are stored.
@@ -151,10 +151,10 @@ mod tests {
             Tensor::zeros(DType::Uint8, vec![8192]).expect("it is small"),
         ];
         let mut bytes = Vec::new();
-        let head = Request::Inputs(TensorHead::of(&tensors));
+        let head = WorkerRequest::Inputs(TensorHead::of(&tensors));
         send(&mut bytes, &head, &tensors).expect("memory can be written");
         let mut stream = &bytes[..];
-        let Request::Inputs(heads) = frame::receive(&mut stream).expect("it is whole") else {
+        let WorkerRequest::Inputs(heads) = frame::receive(&mut stream).expect("it is whole") else {
             panic!("another request");
         };
         let received = receive_tensors(&mut stream, heads).expect("they are whole");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::runtime::process::sandbox::{Allowed, Mode};
+use crate::runtime::process::sandbox::{SandboxMode, SandboxPermissions};
 use crate::surroundings::Surroundings;
 use crate::{LoadOptions, LoadRequest, Provider};
 use pkgtool_base::package::Backend;
@@ -72,7 +72,7 @@ impl Setup {
         let engine = crate::engine(&self.engine);
         let writes = engine.is_some_and(|engine| engine.writes_files(&self.options));
         // Drivers of devices write compiled code.
-        if Mode::chosen() == Mode::Off || !writes && self.devices.is_none() {
+        if SandboxMode::chosen() == SandboxMode::Off || !writes && self.devices.is_none() {
             return Ok(None);
         }
         let scratch = tempfile::Builder::new().prefix("pkgtool-").tempdir()?;
@@ -81,17 +81,17 @@ impl Setup {
     }
 
     /// Adopts the parent's surroundings in this process, and computes its permissions.
-    pub(super) fn prepare(&self) -> Allowed {
+    pub(super) fn prepare(&self) -> SandboxPermissions {
         self.surroundings.clone().set_for_process();
         self.allowed()
     }
 
     /// Returns the permissions of the worker.
-    pub(super) fn allowed(&self) -> Allowed {
+    pub(super) fn allowed(&self) -> SandboxPermissions {
         let engine = crate::engine(&self.engine);
         let needs = engine.map(|engine| engine.prepare(&self.options));
         let needs = needs.unwrap_or_default();
-        let mut allowed = Allowed {
+        let mut allowed = SandboxPermissions {
             read: needs.read,
             list: needs.list,
             scratch: self.scratch.clone(),
@@ -105,7 +105,7 @@ impl Setup {
 
     /// Allows the model's folder, and the folder to which a link of a hub's cache leads. In a
     /// folder such as the user's home, only the model's own files are allowed.
-    fn allow_model(&self, allowed: &mut Allowed) {
+    fn allow_model(&self, allowed: &mut SandboxPermissions) {
         let model = &self.model;
         let Ok(real) = model.canonicalize() else {
             return;

@@ -31,12 +31,12 @@ pub(super) struct GivenValue {
     /// The value as the user wrote it.
     pub(super) origin: String,
     /// The parsed value.
-    pub(super) value: Value,
+    pub(super) value: ArgumentValue,
 }
 
 /// A parsed value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum ArgumentValue {
     /// A NumPy array file.
     Npy(PathBuf),
     /// A NumPy archive with arrays for all inputs.
@@ -60,7 +60,7 @@ pub(super) enum InputValues {
     Each(Vec<Option<GivenValue>>),
 }
 
-impl Value {
+impl ArgumentValue {
     fn is_for_all(&self) -> bool {
         match self {
             Self::Npz(_) => true,
@@ -92,7 +92,7 @@ pub(super) fn read(
             }
             Some(input) => place(signature, &mut each, input, given)?,
             None if given.value.is_for_all() => all = Some(given),
-            None if matches!(given.value, Value::Generate(..)) => generators.push(given),
+            None if matches!(given.value, ArgumentValue::Generate(..)) => generators.push(given),
             None => files.push(given),
         }
     }
@@ -214,21 +214,21 @@ fn split<'t>(signature: &Signature, text: &'t str) -> Result<(Option<usize>, &'t
 }
 
 /// Parses a value: by its extension, or else as a generator, or else as JSON.
-fn parse(argument: &str, text: &str) -> Result<Value, InputError> {
+fn parse(argument: &str, text: &str) -> Result<ArgumentValue, InputError> {
     let path = PathBuf::from(text);
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     match extension.to_ascii_lowercase().as_str() {
-        "npy" => return Ok(Value::Npy(path)),
-        "npz" => return Ok(Value::Npz(path)),
-        "bin" => return Ok(Value::Raw(path)),
-        "png" | "jpg" | "jpeg" => return Ok(Value::Image(path)),
+        "npy" => return Ok(ArgumentValue::Npy(path)),
+        "npz" => return Ok(ArgumentValue::Npz(path)),
+        "bin" => return Ok(ArgumentValue::Raw(path)),
+        "png" | "jpg" | "jpeg" => return Ok(ArgumentValue::Image(path)),
         "json" => {
             let text = read_text(&path).map_err(|reason| InputError::Source {
                 origin: text.to_owned(),
                 reason,
                 help: "give a readable JSON file".to_owned(),
             })?;
-            return Ok(Value::Json(text));
+            return Ok(ArgumentValue::Json(text));
         }
         _ => {}
     }
@@ -242,11 +242,11 @@ fn parse(argument: &str, text: &str) -> Result<Value, InputError> {
         let generator =
             generator.map_err(|reason: String| refused(argument, &reason, VALUE_HELP))?;
         let shape = shape.map(|shape| read_shape(argument, shape)).transpose()?;
-        return Ok(Value::Generate(generator, shape));
+        return Ok(ArgumentValue::Generate(generator, shape));
     }
     let is_json = text.starts_with(|c: char| "[{\"-".contains(c) || c.is_ascii_digit());
     if is_json || matches!(text, "true" | "false") {
-        return Ok(Value::Json(text.to_owned()));
+        return Ok(ArgumentValue::Json(text.to_owned()));
     }
     let reason = if path.exists() {
         format!("`{text}` has an unsupported file extension")

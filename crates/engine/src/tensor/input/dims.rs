@@ -7,8 +7,8 @@
 
 use super::error::{InputLabel, names};
 use super::expression::{PAST_PREFIX, symbol};
-use super::relation::Relations;
-use super::slot::Slot;
+use super::relation::DimRelations;
+use super::slot::DimSlot;
 use super::{InputError, OpenDim};
 use crate::tensor::{DType, Signature};
 use pkgtool_base::source::suggest::nearest;
@@ -20,10 +20,10 @@ const DIM_OPTION: &str = "--dim";
 #[derive(Debug)]
 pub(super) struct DimSizes<'s> {
     signature: &'s Signature,
-    slots: Vec<Slot>,
+    slots: Vec<DimSlot>,
     /// The axes of each input; `None` if its rank is unknown.
     axes: Vec<Option<Vec<AxisSize>>>,
-    relations: Relations,
+    relations: DimRelations,
 }
 
 /// The size of an axis.
@@ -42,7 +42,7 @@ impl<'s> DimSizes<'s> {
             signature,
             slots: Vec::new(),
             axes: Vec::new(),
-            relations: Relations::default(),
+            relations: DimRelations::default(),
         };
         for input in &signature.inputs {
             let axes = input.dims.as_ref().map(|axes| {
@@ -53,7 +53,7 @@ impl<'s> DimSizes<'s> {
             dims.axes.push(axes);
         }
         let labels: Vec<&str> = dims.slots.iter().map(|slot| slot.label.as_str()).collect();
-        dims.relations = Relations::of(&labels);
+        dims.relations = DimRelations::of(&labels);
         dims
     }
 
@@ -72,7 +72,7 @@ impl<'s> DimSizes<'s> {
             self.slots[slot].allowed.extend(allowed);
             return AxisSize::Slot(slot);
         }
-        self.slots.push(Slot {
+        self.slots.push(DimSlot {
             label: symbol.map_or_else(|| format!("{input}[{axis}]"), str::to_owned),
             bound,
             allowed: allowed.into_iter().collect(),
@@ -102,7 +102,7 @@ impl<'s> DimSizes<'s> {
                 return Err(self.refused(text, &format!("this dimension is always {fixed}")));
             }
         };
-        let Slot { bound, .. } = self.slots[slot];
+        let DimSlot { bound, .. } = self.slots[slot];
         if let Some(bound) = bound.filter(|bound| *bound < size) {
             let reason = format!("the model's upper bound is {bound}");
             return Err(self.refused(text, &reason));
@@ -406,7 +406,7 @@ impl<'s> DimSizes<'s> {
 
     /// Returns the dynamic dimensions without a size, except for those that follow from others.
     pub(super) fn open(&self) -> Vec<OpenDim> {
-        let open = |(place, slot): &(usize, &Slot)| {
+        let open = |(place, slot): &(usize, &DimSlot)| {
             slot.listed && slot.size.is_none() && !self.relations.defines(*place)
         };
         let slots = self.slots.iter().enumerate().filter(open);

@@ -16,7 +16,7 @@ const MAX_SUGGESTED_SIZE: u64 = 1 << 20;
 
 /// A suggested size, and the evidence for it in the graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suggestion {
+pub struct SizeSuggestion {
     /// The size.
     pub size: u64,
     /// The evidence: ``the weights of `MatMul` have 6 rows``.
@@ -25,11 +25,11 @@ pub struct Suggestion {
 
 /// Suggestions for the open dimensions, by label.
 #[derive(Debug, Default)]
-pub struct Evidence {
+pub struct SizeEvidence {
     /// The first size that the graph requires.
-    pub exact: BTreeMap<String, Suggestion>,
+    pub exact: BTreeMap<String, SizeSuggestion>,
     /// A divisor of the size, where strides divide the dimension.
-    pub divisor: BTreeMap<String, Suggestion>,
+    pub divisor: BTreeMap<String, SizeSuggestion>,
 }
 
 /// The dimension at one axis of a tensor.
@@ -44,8 +44,8 @@ enum AxisDim {
 }
 
 /// Follows the open dimensions of the inputs; `inputs` holds their names and axes.
-pub(super) fn of_onnx(model: &Path, inputs: &[(String, Option<Vec<Axis>>)]) -> Evidence {
-    let mut walk = Walk::default();
+pub(super) fn of_onnx(model: &Path, inputs: &[(String, Option<Vec<Axis>>)]) -> SizeEvidence {
+    let mut walk = EvidenceWalk::default();
     for (name, axes) in inputs {
         let Some(axes) = axes else { continue };
         let axes = axes.iter().map(|axis| match axis {
@@ -70,13 +70,13 @@ pub(super) fn of_onnx(model: &Path, inputs: &[(String, Option<Vec<Axis>>)]) -> E
 }
 
 #[derive(Default)]
-struct Walk {
+struct EvidenceWalk {
     tensors: HashMap<String, Vec<AxisDim>>,
     stored: HashMap<String, StoredTensor>,
-    evidence: Evidence,
+    evidence: SizeEvidence,
 }
 
-impl Walk {
+impl EvidenceWalk {
     fn node(&mut self, node: &OnnxNode) {
         if node.operator == "Constant" {
             let tensor = node.attribute("value").and_then(|it| it.tensor.clone());
@@ -128,7 +128,9 @@ impl Walk {
         for (label, size) in split_product(axes, size) {
             if size > 1 && size <= MAX_SUGGESTED_SIZE && !self.evidence.exact.contains_key(&label) {
                 let why = why.clone();
-                self.evidence.exact.insert(label, Suggestion { size, why });
+                self.evidence
+                    .exact
+                    .insert(label, SizeSuggestion { size, why });
             }
         }
     }
@@ -212,7 +214,7 @@ impl Walk {
                             1 => format!("a filter of {extent} slides over it"),
                             by => format!("filters slide over it and strides divide it by {by}"),
                         };
-                        let suggestion = Suggestion { size, why };
+                        let suggestion = SizeSuggestion { size, why };
                         self.evidence.divisor.insert(label.clone(), suggestion);
                     }
                 }

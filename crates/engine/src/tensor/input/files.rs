@@ -12,7 +12,7 @@ use zip::ZipArchive;
 use super::dims::{AxisSize, DimSizes};
 use super::error::{InputLabel, names};
 use super::{Assembly, InputError};
-use crate::tensor::npy::{Header, NpyError};
+use crate::tensor::npy::{NpyError, NpyHeader};
 use crate::tensor::{DType, Signature, Tensor, TensorSpec, byte_size};
 
 /// Remedy for a file that cannot be read.
@@ -53,7 +53,7 @@ fn array(
     let place = || InputLabel::of(assembly.signature, input);
     let unreadable = |error: NpyError| place().value(origin, error, ANOTHER_FILE_HELP);
     let dtype = assembly.signature.inputs[input].dtype;
-    let header = Header::read(reader).map_err(unreadable)?;
+    let header = NpyHeader::read(reader).map_err(unreadable)?;
     let found = if header.gives(dtype) {
         dtype
     } else {

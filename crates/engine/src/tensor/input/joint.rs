@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::dims::DimSizes;
 use super::expression::{self, LinearExpression, symbol};
-use super::relation::Relations;
+use super::relation::DimRelations;
 use super::{InputArgs, InputError};
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
 use pkgtool_model::Dim;
@@ -61,16 +61,16 @@ pub enum JointError {
 }
 
 /// An axis of an input of the joint signature.
-type Axis = (usize, usize);
+type JointAxis = (usize, usize);
 
 /// Axes that share one size, with the models' requirements.
 #[derive(Debug, Default)]
 struct AxisClass {
-    axes: Vec<Axis>,
+    axes: Vec<JointAxis>,
     /// The fixed size, the party that fixes it, and the axis.
-    fixed: Option<(u64, usize, Axis)>,
+    fixed: Option<(u64, usize, JointAxis)>,
     /// The smallest bound, the party that states it, and the axis.
-    bound: Option<(u64, usize, Axis)>,
+    bound: Option<(u64, usize, JointAxis)>,
     symbol: Option<String>,
     dynamic: bool,
     likely_dynamic: Option<bool>,
@@ -158,7 +158,7 @@ impl JointSignature {
 
     /// Returns the joint axes that `--dim` names. An index counts the open dimensions of the first
     /// party that has enough of them; in other parties the same index could mean another dimension.
-    fn resolve(&self, text: &str) -> BTreeSet<Axis> {
+    fn resolve(&self, text: &str) -> BTreeSet<JointAxis> {
         let name = text.rsplit_once('=').map_or(text, |(name, _)| name);
         let parties = self.parties.iter().zip(&self.places);
         let axes = parties.filter_map(|(party, places)| {
@@ -174,7 +174,7 @@ impl JointSignature {
     }
 
     /// Returns whether an axis is open to this size; `false` if it already has the size.
-    fn is_open(&self, axis: Axis, text: &str, size: u64) -> Result<bool, InputError> {
+    fn is_open(&self, axis: JointAxis, text: &str, size: u64) -> Result<bool, InputError> {
         let refused = |party: Option<usize>, what: &str, limit: u64| {
             let who = &self.parties[party.unwrap_or(0)].label;
             let name = &self.signature.inputs[axis.0].name;
@@ -214,7 +214,7 @@ impl JointSignature {
     }
 
     /// Returns a party's own dimension at a joint axis.
-    fn dim(&self, party: usize, (input, axis): Axis) -> Option<&Dim> {
+    fn dim(&self, party: usize, (input, axis): JointAxis) -> Option<&Dim> {
         let place = self.places[party][input];
         self.parties[party].signature.inputs[place]
             .dims
@@ -323,8 +323,8 @@ impl JointSignature {
     }
 
     /// Returns the symbols of a party with their axes.
-    fn symbols(&self, party: usize) -> BTreeMap<String, Vec<Axis>> {
-        let mut symbols: BTreeMap<String, Vec<Axis>> = BTreeMap::new();
+    fn symbols(&self, party: usize) -> BTreeMap<String, Vec<JointAxis>> {
+        let mut symbols: BTreeMap<String, Vec<JointAxis>> = BTreeMap::new();
         for input in 0..self.signature.inputs.len() {
             let dims = self.spec(party, input).dims.iter().flatten();
             for (axis, dim) in dims.enumerate() {
@@ -340,7 +340,12 @@ impl JointSignature {
     }
 
     /// Adds a party's requirement on one axis.
-    fn learn(&self, class: &mut AxisClass, party: usize, axis: Axis) -> Result<(), JointError> {
+    fn learn(
+        &self,
+        class: &mut AxisClass,
+        party: usize,
+        axis: JointAxis,
+    ) -> Result<(), JointError> {
         let Some(dim) = self.dim(party, axis) else {
             return Ok(());
         };
@@ -372,7 +377,7 @@ impl JointSignature {
         }
         match (class.fixed, class.bound) {
             (Some((size, a, at)), Some((bound, b, other))) if size > bound => {
-                let name = |party: usize, (input, axis): Axis| {
+                let name = |party: usize, (input, axis): JointAxis| {
                     let spec = self.spec(party, input);
                     format!("dimension {axis} of `{}`", spec.name)
                 };
@@ -389,8 +394,8 @@ impl JointSignature {
         }
     }
 
-    fn conflict(&self, a: (u64, usize, Axis), b: (u64, usize, Axis)) -> JointError {
-        let shown = |(size, party, (input, axis)): (u64, usize, Axis)| {
+    fn conflict(&self, a: (u64, usize, JointAxis), b: (u64, usize, JointAxis)) -> JointError {
+        let shown = |(size, party, (input, axis)): (u64, usize, JointAxis)| {
             let label = &self.parties[party].label;
             format!(
                 "dimension {axis} of `{}` is {size} in {label}",
@@ -423,7 +428,7 @@ impl JointSignature {
             let terms = parts.iter().map(|(part, name)| (*part, sum.terms[name]));
             (terms.chain([(*whole, -1)]).collect(), sum.constant)
         });
-        let relations = Relations::new(relations.collect());
+        let relations = DimRelations::new(relations.collect());
         let sizes = classes
             .iter()
             .map(|class| class.fixed.map(|(size, ..)| size));
@@ -501,13 +506,13 @@ fn remaining_sum(
 }
 
 /// Returns the index of the class that contains an axis.
-fn class_of(classes: &[AxisClass], axis: Axis) -> usize {
+fn class_of(classes: &[AxisClass], axis: JointAxis) -> usize {
     let found = classes.iter().position(|class| class.axes.contains(&axis));
     found.expect("every axis of the joint signature has a class")
 }
 
 /// Merges the classes of these axes.
-fn unite(classes: &mut Vec<AxisClass>, axes: &[Axis]) {
+fn unite(classes: &mut Vec<AxisClass>, axes: &[JointAxis]) {
     let mut of_all: Vec<usize> = axes.iter().map(|axis| class_of(classes, *axis)).collect();
     of_all.sort_unstable();
     of_all.dedup();

@@ -25,7 +25,7 @@ pub struct JsonTensorError {
 
 /// Parses one array or scalar; its shape follows from the nesting.
 pub fn array(text: &str, dtype: DType) -> Result<Tensor, JsonTensorError> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = TensorReader { text, at: 0 };
     let tensor = reader.array(dtype)?;
     reader.end()?;
     Ok(tensor)
@@ -44,7 +44,7 @@ pub(super) fn object(
     text: &str,
     mut dtype: impl FnMut(&str) -> Result<DType, String>,
 ) -> Result<Vec<(String, Tensor)>, JsonTensorError> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = TensorReader { text, at: 0 };
     let mut members: Vec<(String, Tensor)> = Vec::new();
     reader.expect(b'{')?;
     if !reader.accept(b'}') {
@@ -78,7 +78,7 @@ fn at_byte(at: usize, reason: impl Into<String>) -> JsonTensorError {
     }
 }
 
-struct Reader<'a> {
+struct TensorReader<'a> {
     text: &'a str,
     at: usize,
 }
@@ -95,7 +95,7 @@ struct ArrayBuilder {
     place: Vec<u64>,
 }
 
-impl Reader<'_> {
+impl TensorReader<'_> {
     fn array(&mut self, dtype: DType) -> Result<Tensor, JsonTensorError> {
         let mut growing = ArrayBuilder {
             dtype,

@@ -24,7 +24,7 @@ mod trial_sizes;
 
 use std::path::Path;
 
-use argument::{GivenValue, InputValues, Value};
+use argument::{ArgumentValue, GivenValue, InputValues};
 use dims::{AxisSize, DimSizes};
 use memory::MemoryBudget;
 
@@ -33,14 +33,14 @@ use super::{Signature, Tensor, byte_size};
 use pkgtool_model::Allowed;
 
 pub use error::{InputError, InputLabel};
-pub use evidence::{Evidence, Suggestion};
+pub use evidence::{SizeEvidence, SizeSuggestion};
 pub use extent::{Extent, extents};
 pub use generator::Generator;
 pub use image::{OpenSides, decode_image};
 pub use indices::table_rows;
 pub use joint::{JointError, JointModel, JointSignature, match_values};
 pub use json::{JsonTensorError, array as json_array};
-pub use steps::{FEED_HELP, Feed, MAX_STEPS, STEP_INPUT_HELP, StepArgs, Steps};
+pub use steps::{FEED_HELP, Feed, MAX_STEPS, RunSteps, STEP_INPUT_HELP, StepArgs};
 pub use trial_sizes::{TrialSize, trial_sizes};
 
 /// Help text of `--input`.
@@ -127,8 +127,8 @@ pub fn assemble_around(
         InputValues::All(given) => {
             assembly.scale.require_none(NO_IMAGE)?;
             match &given.value {
-                Value::Json(text) => assembly.json_object(text, &given.origin)?,
-                Value::Npz(path) => files::npz(&mut assembly, path, &given.origin)?,
+                ArgumentValue::Json(text) => assembly.json_object(text, &given.origin)?,
+                ArgumentValue::Npz(path) => files::npz(&mut assembly, path, &given.origin)?,
                 _ => {}
             }
             let each = assembly.begun(vec![None; signature.inputs.len()]);
@@ -136,7 +136,7 @@ pub fn assemble_around(
             assembly.require_all(&given.origin)?;
         }
         InputValues::Each(each) => {
-            let is_image = |given: &GivenValue| matches!(given.value, Value::Image(_));
+            let is_image = |given: &GivenValue| matches!(given.value, ArgumentValue::Image(_));
             if !each.iter().flatten().any(is_image) {
                 assembly.scale.require_none(NO_IMAGE)?;
             }
@@ -247,7 +247,7 @@ pub fn axes(signature: &Signature) -> Vec<Option<Vec<Axis>>> {
 
 /// Returns the sizes that a model's graph suggests for its open dimensions; empty unless it is an
 /// ONNX model.
-pub fn evidence(model: &Path, signature: &Signature) -> Evidence {
+pub fn evidence(model: &Path, signature: &Signature) -> SizeEvidence {
     let names = signature.inputs.iter().map(|spec| spec.name.clone());
     let inputs: Vec<_> = names.zip(axes(signature)).collect();
     evidence::of_onnx(model, &inputs)
@@ -264,7 +264,7 @@ pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>
         InputValues::All(_) => return Ok(Vec::new()),
         InputValues::Each(each) => each,
     };
-    let has_shape = |given: &GivenValue| !matches!(given.value, Value::Generate(_, None));
+    let has_shape = |given: &GivenValue| !matches!(given.value, ArgumentValue::Generate(_, None));
     if given.iter().flatten().any(has_shape) {
         return Ok(Vec::new());
     }
@@ -328,13 +328,13 @@ impl<'s> Assembly<'s> {
             if let Some(held) = self.held(input) {
                 return Some(GivenValue {
                     origin: held.origin.clone(),
-                    value: Value::Generate(Generator::Zeros, None),
+                    value: ArgumentValue::Generate(Generator::Zeros, None),
                 });
             }
             let fixed = self.signature.inputs[input].fixed.as_ref()?;
             Some(GivenValue {
                 origin: "the number the program was exported for".to_owned(),
-                value: Value::Json(fixed.clone()),
+                value: ArgumentValue::Json(fixed.clone()),
             })
         });
         each.collect()
@@ -370,7 +370,7 @@ impl<'s> Assembly<'s> {
                 for input in missing {
                     each[input] = Some(GivenValue {
                         origin: default.to_string(),
-                        value: Value::Generate(default, None),
+                        value: ArgumentValue::Generate(default, None),
                     });
                 }
             }
@@ -387,14 +387,14 @@ impl<'s> Assembly<'s> {
         for (input, given) in some() {
             let origin = &given.origin;
             match &given.value {
-                Value::Npy(path) => {
+                ArgumentValue::Npy(path) => {
                     self.tensors[input] = Some(files::npy(self, input, path, origin)?);
                 }
-                Value::Json(text) => {
+                ArgumentValue::Json(text) => {
                     let tensor = self.json(input, text, origin)?;
                     self.keep(input, tensor, origin)?;
                 }
-                Value::Generate(_, Some(shape)) => {
+                ArgumentValue::Generate(_, Some(shape)) => {
                     let dtype = self.signature.inputs[input].dtype;
                     self.dims.fit(input, dtype, shape, origin)?;
                 }
@@ -403,10 +403,10 @@ impl<'s> Assembly<'s> {
         }
         for (input, given) in some() {
             match &given.value {
-                Value::Raw(path) => {
+                ArgumentValue::Raw(path) => {
                     self.tensors[input] = Some(files::raw(self, input, path, &given.origin)?);
                 }
-                Value::Image(path) => {
+                ArgumentValue::Image(path) => {
                     let open = || files::open(path);
                     self.tensors[input] = Some(image::read(self, input, open, &given.origin)?);
                 }
@@ -419,7 +419,9 @@ impl<'s> Assembly<'s> {
             }
         }
         let plans = some().filter_map(|(input, given)| match &given.value {
-            Value::Generate(generator, shape) => Some((input, *generator, shape, &given.origin)),
+            ArgumentValue::Generate(generator, shape) => {
+                Some((input, *generator, shape, &given.origin))
+            }
             _ => None,
         });
         self.generate(plans)

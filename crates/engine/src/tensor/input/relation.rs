@@ -10,16 +10,16 @@ use super::expression;
 /// Multiples of dimensions plus a constant, whose sum is 0. The last dimension is the one that the
 /// others define.
 #[derive(Debug, Clone)]
-struct Relation {
+struct DimRelation {
     terms: Vec<(usize, i64)>,
     constant: i64,
 }
 
 /// All relations between dimensions.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Relations(Vec<Relation>);
+pub(super) struct DimRelations(Vec<DimRelation>);
 
-impl Relations {
+impl DimRelations {
     /// Derives relations from the symbols of dimensions; dimensions are indices into the list.
     pub(super) fn of(labels: &[&str]) -> Self {
         let symbols: BTreeSet<&str> = labels.iter().copied().collect();
@@ -42,7 +42,7 @@ impl Relations {
     /// constant.
     pub(super) fn new(sums: Vec<(Vec<(usize, i64)>, i64)>) -> Self {
         let sums = sums.into_iter();
-        let relations = sums.map(|(terms, constant)| Relation { terms, constant });
+        let relations = sums.map(|(terms, constant)| DimRelation { terms, constant });
         Self(relations.collect())
     }
 
@@ -84,7 +84,7 @@ impl Relations {
     }
 }
 
-impl Relation {
+impl DimRelation {
     /// Returns the only dimension without a size and its derived size, if that is valid.
     fn solve(&self, sizes: &[Option<u64>]) -> Option<(usize, u64)> {
         let mut open = self.terms.iter().filter(|(dim, _)| sizes[*dim].is_none());

@@ -6,7 +6,7 @@ use pkgtool_model::Allowed;
 
 /// An open dimension; axes with the same symbol share one.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct DimSlot {
     /// The symbol, or `input[axis]`.
     pub(super) label: String,
     /// Largest size.
@@ -23,7 +23,7 @@ pub(super) struct Slot {
     pub(super) derived: bool,
 }
 
-impl Slot {
+impl DimSlot {
     /// Returns the largest declared size, or else the upper bound, or else 1.
     pub(super) fn default_size(&self) -> u64 {
         let bound = self.bound.unwrap_or(1);

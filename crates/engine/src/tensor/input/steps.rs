@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::argument::{self, GivenValue, InputValues, Value};
+use super::argument::{self, ArgumentValue, GivenValue, InputValues};
 use super::dims::DimSizes;
 use super::error::names;
 use super::expression::symbol;
@@ -80,7 +80,7 @@ pub struct Feed {
 
 /// The steps of a method.
 #[derive(Debug)]
-pub struct Steps<'s> {
+pub struct RunSteps<'s> {
     signature: &'s Signature,
     /// The arguments of the first step, and those of later ones, without values for fed inputs.
     first: InputArgs,
@@ -92,7 +92,7 @@ pub struct Steps<'s> {
     count: usize,
 }
 
-impl<'s> Steps<'s> {
+impl<'s> RunSteps<'s> {
     /// Parses the arguments.
     pub fn of(
         signature: &'s Signature,
@@ -406,7 +406,7 @@ fn values_of_steps(
     };
     let spec = &signature.inputs[input];
     let tensors = match &given.value {
-        Value::Json(json) => of_json(signature, input, json, &given, budget)?,
+        ArgumentValue::Json(json) => of_json(signature, input, json, &given, budget)?,
         _ => of_array(signature, spec, given, budget)?,
     };
     Ok((input, tensors))
@@ -432,7 +432,7 @@ fn of_json(
     let elements = elements.into_iter().enumerate().map(|(step, element)| {
         let given = GivenValue {
             origin: format!("step {} of {}", step + 1, given.origin),
-            value: Value::Json(element.to_owned()),
+            value: ArgumentValue::Json(element.to_owned()),
         };
         single_tensor(signature, spec.clone(), given, budget)
     });

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::{Axis, Evidence, OpenDim, Suggestion, axes, evidence};
+use super::{Axis, OpenDim, SizeEvidence, SizeSuggestion, axes, evidence};
 use crate::tensor::Signature;
 
 /// Common sizes, most likely first.
@@ -41,7 +41,7 @@ fn leading(signature: &Signature, open: &[OpenDim]) -> Vec<bool> {
 }
 
 /// Returns combinations of sizes for all open dimensions, most likely first.
-fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<TrialSize>> {
+fn ordered(open: &[OpenDim], evidence: &SizeEvidence, leading: &[bool]) -> Vec<Vec<TrialSize>> {
     let mut trials: Vec<Vec<TrialSize>> = Vec::new();
     let rounds = std::iter::once(None).chain(COMMON_SIZES.map(Some));
     for common in rounds {
@@ -80,10 +80,10 @@ fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<T
 /// multiple of its strides.
 fn suggested_size(
     dim: &OpenDim,
-    evidence: &Evidence,
+    evidence: &SizeEvidence,
     common: Option<u64>,
 ) -> (u64, Option<String>) {
-    let why = |found: &Suggestion| Some(found.why.clone());
+    let why = |found: &SizeSuggestion| Some(found.why.clone());
     if let Some(exact) = evidence.exact.get(&dim.label) {
         return (exact.size, why(exact));
     }
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn what_the_graph_says_comes_first() {
-        let mut evidence = Evidence::default();
-        let suggestion = |size, why: &str| Suggestion {
+        let mut evidence = SizeEvidence::default();
+        let suggestion = |size, why: &str| SizeSuggestion {
             size,
             why: why.to_owned(),
         };

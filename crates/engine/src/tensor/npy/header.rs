@@ -2,7 +2,7 @@
 //! of three entries.
 //!
 //! Invariant: only the dictionary that NumPy writes is accepted, in any order and spacing; nothing
-//! is evaluated. A [`Header`] never has more than [`MAX_RANK`] dimensions or [`MAX_HEADER`] bytes.
+//! is evaluated. A [`NpyHeader`] never has more than [`MAX_RANK`] dimensions or [`MAX_HEADER`] bytes.
 
 use std::io::Read;
 
@@ -23,9 +23,9 @@ const ALIGNMENT: usize = 64;
 
 /// A parsed header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub struct NpyHeader {
     /// Type of the elements.
-    pub element: Element,
+    pub element: NpyElement,
     /// True if the elements are big-endian.
     pub big_endian: bool,
     /// True if the first axis varies fastest (column-major).
@@ -38,14 +38,14 @@ pub struct Header {
 
 /// Type of the elements in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Element {
+pub enum NpyElement {
     /// A type that NumPy supports.
     Of(DType),
     /// Two bytes without a type, as which NumPy stores bfloat16.
     TwoBytes,
 }
 
-impl Header {
+impl NpyHeader {
     /// Reads the header, and leaves the reader at the data.
     pub fn read(reader: &mut dyn Read) -> Result<Self, NpyError> {
         let magic: [u8; 6] = array(reader).map_err(|_| NpyError::NotNpy)?;
@@ -77,8 +77,8 @@ impl Header {
     /// Returns the dtype of the data's tensor; two bytes without a type are bfloat16.
     pub fn dtype(&self) -> DType {
         match self.element {
-            Element::Of(dtype) => dtype,
-            Element::TwoBytes => DType::Bfloat16,
+            NpyElement::Of(dtype) => dtype,
+            NpyElement::TwoBytes => DType::Bfloat16,
         }
     }
 }
@@ -150,7 +150,7 @@ fn descr(dtype: DType) -> &'static str {
 }
 
 /// Parses the element type of a `descr`, and whether it is big-endian.
-fn element(descr: &str) -> Result<(Element, bool), NpyError> {
+fn element(descr: &str) -> Result<(NpyElement, bool), NpyError> {
     let order = descr.chars().next();
     let big_endian = order == Some('>');
     let code = match order {
@@ -158,27 +158,27 @@ fn element(descr: &str) -> Result<(Element, bool), NpyError> {
         _ => descr,
     };
     let known = match code {
-        "b1" | "?" => Some(Element::Of(DType::Bool)),
-        "i1" => Some(Element::Of(DType::Int8)),
-        "u1" => Some(Element::Of(DType::Uint8)),
-        "V2" => Some(Element::TwoBytes),
+        "b1" | "?" => Some(NpyElement::Of(DType::Bool)),
+        "i1" => Some(NpyElement::Of(DType::Int8)),
+        "u1" => Some(NpyElement::Of(DType::Uint8)),
+        "V2" => Some(NpyElement::TwoBytes),
         // Elements of several bytes cannot be read without a byte order.
         _ if !matches!(order, Some('<' | '>')) => None,
-        "i2" => Some(Element::Of(DType::Int16)),
-        "i4" => Some(Element::Of(DType::Int32)),
-        "i8" => Some(Element::Of(DType::Int64)),
-        "u2" => Some(Element::Of(DType::Uint16)),
-        "u4" => Some(Element::Of(DType::Uint32)),
-        "u8" => Some(Element::Of(DType::Uint64)),
-        "f2" => Some(Element::Of(DType::Float16)),
-        "f4" => Some(Element::Of(DType::Float32)),
-        "f8" => Some(Element::Of(DType::Float64)),
+        "i2" => Some(NpyElement::Of(DType::Int16)),
+        "i4" => Some(NpyElement::Of(DType::Int32)),
+        "i8" => Some(NpyElement::Of(DType::Int64)),
+        "u2" => Some(NpyElement::Of(DType::Uint16)),
+        "u4" => Some(NpyElement::Of(DType::Uint32)),
+        "u8" => Some(NpyElement::Of(DType::Uint64)),
+        "f2" => Some(NpyElement::Of(DType::Float16)),
+        "f4" => Some(NpyElement::Of(DType::Float32)),
+        "f8" => Some(NpyElement::Of(DType::Float64)),
         _ => None,
     };
     let Some(element) = known else {
         return Err(unsupported(descr, code.chars().next()));
     };
-    Ok((element, big_endian && element != Element::TwoBytes))
+    Ok((element, big_endian && element != NpyElement::TwoBytes))
 }
 
 fn unsupported(descr: &str, kind: Option<char>) -> NpyError {
@@ -213,7 +213,7 @@ struct Literal<'a> {
 }
 
 impl Literal<'_> {
-    fn header(mut self) -> Result<Header, NpyError> {
+    fn header(mut self) -> Result<NpyHeader, NpyError> {
         let (mut descr, mut order, mut shape) = (None, None, None);
         self.expect(b'{')?;
         while !self.accept(b'}') {
@@ -242,7 +242,7 @@ impl Literal<'_> {
         else {
             return self.fault(self.at, "descr, fortran_order or shape is missing");
         };
-        Ok(Header {
+        Ok(NpyHeader {
             element,
             big_endian,
             fortran_order,
@@ -251,7 +251,7 @@ impl Literal<'_> {
         })
     }
 
-    fn descr(&mut self) -> Result<(Element, bool), NpyError> {
+    fn descr(&mut self) -> Result<(NpyElement, bool), NpyError> {
         self.skip_space();
         if matches!(self.peek(), Some(b'[' | b'(')) {
             let rest = String::from_utf8_lossy(&self.text[self.at..]);
@@ -372,7 +372,7 @@ impl Literal<'_> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Header, NpyError> {
+    fn parse(text: &str) -> Result<NpyHeader, NpyError> {
         let literal = Literal {
             text: text.as_bytes(),
             at: 0,
@@ -385,7 +385,7 @@ mod tests {
         let header = parse("{\"shape\":(2L,3), 'fortran_order' : True,'descr':'>f4'} \n");
         let header = header.expect("it is a dictionary");
         assert_eq!(header.shape, [2, 3]);
-        assert_eq!(header.element, Element::Of(DType::Float32));
+        assert_eq!(header.element, NpyElement::Of(DType::Float32));
         assert!(header.big_endian && header.fortran_order);
     }
 

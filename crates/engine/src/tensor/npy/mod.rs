@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 
 use super::{DType, Tensor, TensorError, byte_size};
 
-pub use header::{Element, Header, MAX_HEADER, MAX_RANK};
+pub use header::{MAX_HEADER, MAX_RANK, NpyElement, NpyHeader};
 
 /// The first bytes of every file.
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
@@ -98,7 +98,7 @@ pub enum NpyError {
 
 /// Reads a whole file. Elements of two raw bytes (`|V2`, as NumPy stores bfloat16) become bfloat16.
 pub fn read(reader: &mut dyn Read) -> Result<Tensor, NpyError> {
-    let header = Header::read(reader)?;
+    let header = NpyHeader::read(reader)?;
     header.read_data(reader, header.dtype(), 0)
 }
 
@@ -108,7 +108,7 @@ pub fn write(writer: &mut dyn Write, tensor: &Tensor) -> io::Result<()> {
     writer.write_all(tensor.bytes())
 }
 
-impl Header {
+impl NpyHeader {
     /// Returns the size of the data that follows the header, in bytes.
     pub fn data_size(&self) -> Result<u64, TensorError> {
         byte_size(self.dtype(), &self.shape)
@@ -118,7 +118,7 @@ impl Header {
     /// are accepted.
     pub fn gives(&self, dtype: DType) -> bool {
         self.dtype() == dtype
-            || (dtype == DType::Bfloat16 && self.element == Element::Of(DType::Uint16))
+            || (dtype == DType::Bfloat16 && self.element == NpyElement::Of(DType::Uint16))
     }
 
     /// Reads the data after the header, up to the reader's end. `present` is the number of bytes

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use pkgtool_engine::tensor::input::{
-    Generator, InitialValue, InputArgs, JointModel, JointSignature, StepArgs, Steps, assemble,
+    Generator, InitialValue, InputArgs, JointModel, JointSignature, RunSteps, StepArgs, assemble,
     assemble_around, match_values,
 };
 use pkgtool_engine::tensor::{DType, Signature, Tensor, TensorSpec};
@@ -319,7 +319,7 @@ fn steps_are_fed_by_the_usual_names() {
             count: Some(2),
             ..StepArgs::default()
         };
-        let steps = Steps::of(&signature, &InputArgs::default(), &wanted).expect("two steps");
+        let steps = RunSteps::of(&signature, &InputArgs::default(), &wanted).expect("two steps");
         let feeds = steps.feeds().iter();
         let feeds: Vec<(usize, usize)> = feeds.map(|feed| (feed.output, feed.input)).collect();
         assert_eq!(feeds, expected, "{outputs:?} {inputs:?}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pkgtool_engine::tensor::npy::{self, Header, NpyError};
+use pkgtool_engine::tensor::npy::{self, NpyError, NpyHeader};
 use pkgtool_engine::tensor::{DType, Tensor};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -67,13 +67,13 @@ fn bfloat16_is_written_as_its_raw_bits() {
     assert_eq!(raw.dtype(), DType::Uint16);
     assert_eq!(raw.bytes(), tensor.bytes());
     let mut reader = &file[..];
-    let header = Header::read(&mut reader).expect("the header was just written");
+    let header = NpyHeader::read(&mut reader).expect("the header was just written");
     assert_eq!(
         header.read_data(&mut reader, DType::Bfloat16, 0),
         Ok(tensor)
     );
     let mut reader = &file[..];
-    let header = Header::read(&mut reader).expect("the header was just written");
+    let header = NpyHeader::read(&mut reader).expect("the header was just written");
     let error = header.read_data(&mut reader, DType::Float16, 0);
     assert!(matches!(error, Err(NpyError::DType { .. })), "{error:?}");
 }
@@ -190,7 +190,7 @@ proptest! {
     fn every_tensor_survives(tensor in tensor()) {
         let file = written(&tensor);
         let mut reader = &file[..];
-        let header = Header::read(&mut reader).expect("the header was just written");
+        let header = NpyHeader::read(&mut reader).expect("the header was just written");
         prop_assert_eq!(header.size % 64, 0);
         let back = header.read_data(&mut reader, tensor.dtype(), 0);
         prop_assert_eq!(back, Ok(tensor));

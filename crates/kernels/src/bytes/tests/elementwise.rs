@@ -5,18 +5,18 @@ use proptest::prelude::*;
 use super::{bytes, number, numbers, on_threads, signs};
 use crate::Cpu;
 use crate::bytes::Sign;
-use crate::bytes::elementwise::{FixedSum, Grid, Pair, Range, clamp};
-use crate::bytes::real::{Operation, extent};
-use crate::bytes::table::Table;
+use crate::bytes::elementwise::{ByteRange, FixedSum, Grid, PairGrids, clamp};
+use crate::bytes::real::{RealOperation, extent};
+use crate::bytes::table::ByteTable;
 
 /// Grids, each with a range of its integers.
-pub(super) fn grids() -> impl Strategy<Value = (Grid, Range)> {
+pub(super) fn grids() -> impl Strategy<Value = (Grid, ByteRange)> {
     let grids = signs().prop_flat_map(|sign| {
         let numbers = (numbers(sign), numbers(sign), numbers(sign));
         (Just(sign), 0.004_f32..0.9, numbers)
     });
     grids.prop_map(|(sign, scale, (zero_point, a, b))| {
-        let range = Range {
+        let range = ByteRange {
             least: a.min(b),
             most: a.max(b),
         };
@@ -42,7 +42,7 @@ pub(super) fn steps(grid: Grid, byte: u8) -> i32 {
     clippy::cast_sign_loss,
     reason = "the rule"
 )]
-pub(super) fn byte((grid, range): (Grid, Range), steps: f32, moved: bool) -> u8 {
+pub(super) fn byte((grid, range): (Grid, ByteRange), steps: f32, moved: bool) -> u8 {
     let zero = grid.zero_point;
     let bounds = [range.least, range.most].map(|number| (number - zero) as f32);
     if moved {
@@ -60,10 +60,10 @@ fn sums_are_rounded_half_up() {
         scale,
         zero_point: 0,
     };
-    let pair = Pair {
+    let pair = PairGrids {
         inputs: [grid(0.5), grid(0.5)],
         output: grid(1.0),
-        range: Range {
+        range: ByteRange {
             least: -128,
             most: 127,
         },
@@ -83,7 +83,7 @@ proptest! {
     #[test]
     fn pairs_are_exact(a in grids(), b in grids(), to in grids(), count in 0_usize..300, seed: u64) {
         let input = [bytes(seed, count), bytes(seed.wrapping_add(1), count)];
-        let pair = Pair { inputs: [a.0, b.0], output: to.0, range: to.1 };
+        let pair = PairGrids { inputs: [a.0, b.0], output: to.0, range: to.1 };
         let each: Vec<[i32; 2]> = input[0].iter().zip(&input[1])
             .map(|(left, right)| [steps(a.0, *left), steps(b.0, *right)])
             .collect();
@@ -122,7 +122,7 @@ proptest! {
         a in grids(), b in grids(), to in grids(), count in 0_usize..300, seed: u64,
     ) {
         let input = [bytes(seed, count), bytes(seed.wrapping_add(1), count)];
-        let pair = Pair { inputs: [a.0, b.0], output: to.0, range: to.1 };
+        let pair = PairGrids { inputs: [a.0, b.0], output: to.0, range: to.1 };
         #[expect(clippy::cast_precision_loss, reason = "numbers of nine bits")]
         let real = |grid: Grid, bytes: &[u8]| -> Vec<f32> {
             bytes.iter().map(|byte| steps(grid, *byte) as f32 * grid.scale).collect()
@@ -131,9 +131,9 @@ proptest! {
         let rounded = |operation| -> Vec<u8> {
             let each = numbers[0].iter().zip(&numbers[1]);
             let each = each.map(|(a, b)| match operation {
-                Operation::Add => a + b,
-                Operation::Subtract => a - b,
-                Operation::Multiply => a * b,
+                RealOperation::Add => a + b,
+                RealOperation::Subtract => a - b,
+                RealOperation::Multiply => a * b,
             });
             each.map(|number| byte(to, number / to.0.scale, false)).collect()
         };
@@ -142,7 +142,7 @@ proptest! {
             on_threads(|split| {
                 let mut output = vec![0; count];
                 let bytes = [input[0].as_slice(), input[1].as_slice()];
-                for operation in [Operation::Add, Operation::Subtract, Operation::Multiply] {
+                for operation in [RealOperation::Add, RealOperation::Subtract, RealOperation::Multiply] {
                     pair.compute(cpu, operation, bytes, &mut output, split).expect("bytes");
                     assert!(output == rounded(operation), "{:?} differs", cpu.level());
                     assert!(pair.compute(cpu, operation, [bytes[0], &[0; 400]], &mut output, split).is_err());
@@ -217,7 +217,7 @@ proptest! {
             .iter()
             .map(|from| byte(to, numbers[usize::from(*from)] / to.0.scale, false))
             .collect();
-        let table = Table::new(&numbers, to.0, to.1).expect("a table");
+        let table = ByteTable::new(&numbers, to.0, to.1).expect("a table");
         for cpu in Cpu::all() {
             on_threads(|split| {
                 let mut output = vec![7; count];
@@ -227,7 +227,7 @@ proptest! {
             });
         }
         numbers[9] = f32::NAN;
-        prop_assert!(Table::new(&numbers, to.0, to.1).is_ok());
-        prop_assert!(Table::new(&numbers[1..], to.0, to.1).is_err());
+        prop_assert!(ByteTable::new(&numbers, to.0, to.1).is_ok());
+        prop_assert!(ByteTable::new(&numbers[1..], to.0, to.1).is_err());
     }
 }

@@ -5,8 +5,8 @@ mod pool;
 
 use proptest::prelude::*;
 
-use super::convolution::{self, Convolution};
-use super::product::{self, Product, SumProduct};
+use super::convolution::{self, ByteConvolution};
+use super::product::{self, ByteProduct, SumProduct};
 use super::{Requantize, Sign};
 use crate::window::{Channels, Window, WindowPositions};
 use crate::{Cpu, Split};
@@ -184,7 +184,7 @@ fn convolution(
         }
     }
     for cpu in Cpu::all() {
-        let parts = convolution::Params {
+        let parts = convolution::ConvolutionParams {
             window,
             channels,
             weights: &weights,
@@ -195,7 +195,7 @@ fn convolution(
             sign_out,
             requantize: &requantize,
         };
-        let convolution = Convolution::new(cpu, &parts).expect("a convolution");
+        let convolution = ByteConvolution::new(cpu, &parts).expect("a convolution");
         assert!(convolution.bytes() >= weights.len());
         on_threads(|split| {
             let mut output = vec![0; expected.len()];
@@ -341,7 +341,7 @@ proptest! {
                 sign_out,
                 requantize: &requantize,
             };
-            let product = Product::new(cpu, &parts).expect("a product");
+            let product = ByteProduct::new(cpu, &parts).expect("a product");
             let of_sums = SumProduct::new(cpu, sizes, &weights, &zeros, sign_in).expect("a product");
             on_threads(|split| {
                 let mut output = vec![0; expected.len()];

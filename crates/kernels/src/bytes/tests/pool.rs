@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::elementwise::{byte, grids, steps};
 use super::{bytes, number, on_threads, windows};
 use crate::bytes::Sign;
-use crate::bytes::elementwise::{Grid, Range};
-use crate::bytes::pool::{self, Counted, Mean, MeanRounding};
+use crate::bytes::elementwise::{ByteRange, Grid};
+use crate::bytes::pool::{self, CountedTaps, Mean, MeanRounding};
 use crate::window::{Window, WindowPositions};
 use crate::{Cpu, Split};
 
 /// The part of an image that the window of an output pixel covers.
-struct View {
+struct CoveredPart {
     /// Numbers of the covered input pixels.
     pixels: Vec<usize>,
     /// Number of taps on the image or its padding.
@@ -19,9 +19,13 @@ struct View {
 }
 
 /// Computed tap by tap; `after` is the padding below and on the right.
-fn view((window, placed): (&Window, &WindowPositions), after: [usize; 2], pixel: usize) -> View {
+fn view(
+    (window, placed): (&Window, &WindowPositions),
+    after: [usize; 2],
+    pixel: usize,
+) -> CoveredPart {
     let [image, row, column] = placed.pixel(pixel);
-    let mut view = View {
+    let mut view = CoveredPart {
         pixels: Vec::new(),
         padded: 0,
     };
@@ -70,7 +74,7 @@ proptest! {
         let input = bytes(seed, placed.batch * height * width * channels);
         let pixels = placed.batch * placed.output[0] * placed.output[1];
         let windows = (&window, &placed);
-        let views: Vec<View> = (0..pixels).map(|pixel| view(windows, after, pixel)).collect();
+        let views: Vec<CoveredPart> = (0..pixels).map(|pixel| view(windows, after, pixel)).collect();
         let of_channel = |at: usize| {
             let pixels = views[at / channels].pixels.iter();
             pixels.map(move |pixel| pixel * channels + at % channels)
@@ -90,15 +94,15 @@ proptest! {
                 assert!(output == largest, "{:?} differs", cpu.level());
                 for rounding in [MeanRounding::Fused, MeanRounding::Real] {
                     let mean = Mean { from: from.0, to: to.0, range: to.1, rounding };
-                    for counted in [Counted::Pixels, Counted::Padded(after)] {
+                    for counted in [CountedTaps::Pixels, CountedTaps::Padded(after)] {
                         output.fill(7);
                         mean.of_windows(cpu, windows, (channels, counted), &input, &mut output, split)
                             .expect("means");
                         let expected = sums.iter().enumerate().map(|(at, sum)| {
                             let view = &views[at / channels];
                             let count = match counted {
-                                Counted::Pixels => view.pixels.len(),
-                                Counted::Padded(_) => view.padded,
+                                CountedTaps::Pixels => view.pixels.len(),
+                                CountedTaps::Padded(_) => view.padded,
                             };
                             averaged(&mean, *sum, count)
                         });
@@ -129,7 +133,7 @@ fn sizes_that_are_none_are_told() {
     let mean = Mean {
         from: grid,
         to: grid,
-        range: Range::whole(grid.sign),
+        range: ByteRange::whole(grid.sign),
         rounding: MeanRounding::Real,
     };
     let placed = WindowPositions {
@@ -144,7 +148,7 @@ fn sizes_that_are_none_are_told() {
             ..Window::PIXEL
         };
         let mut output = vec![0; placed.batch * placed.output.iter().product::<usize>()];
-        let counted = (1, Counted::Pixels);
+        let counted = (1, CountedTaps::Pixels);
         let windows = (&window, &placed);
         let made = mean.of_windows(Cpu::PLAIN, windows, counted, input, &mut output, Split::ONE);
         made.map(|()| output)

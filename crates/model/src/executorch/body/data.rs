@@ -123,7 +123,7 @@ struct DataHeader<'a> {
 }
 
 /// The positions of a data file's parts.
-struct Extent {
+struct DataExtent {
     /// End of the FlatBuffer.
     flatbuffer: u64,
     /// Start of the segments.
@@ -144,7 +144,7 @@ impl DataHeader<'_> {
         Ok(bytes.escape_ascii().to_string())
     }
 
-    fn extent(&self) -> Result<Extent, FormatError> {
+    fn extent(&self) -> Result<DataExtent, FormatError> {
         let len = self.pages.len();
         if len < HEADER_BYTES || self.text(8)? != EXTENDED_HEADER_MAGIC {
             return Err(place("header.magic", 8).expected(
@@ -170,7 +170,7 @@ impl DataHeader<'_> {
             ));
         };
         match base.checked_add(data).filter(|end| *end <= len) {
-            Some(end) => Ok(Extent {
+            Some(end) => Ok(DataExtent {
                 flatbuffer,
                 base,
                 end,
@@ -184,7 +184,7 @@ fn place(field: &str, offset: u64) -> FieldPosition {
     FieldPosition::new(format_args!("FlatTensor {field}"), offset)
 }
 
-fn read_segments(root: &Table<'_>, extent: &Extent) -> Result<Vec<ByteRange>, FormatError> {
+fn read_segments(root: &Table<'_>, extent: &DataExtent) -> Result<Vec<ByteRange>, FormatError> {
     let (base, len) = (extent.base, extent.end);
     let mut segments = Vec::new();
     for segment in root.tables(SEGMENTS)?.iter_tables() {

@@ -1,7 +1,7 @@
 //! Broken ExecuTorch programs: each violated invariant yields an error that names the place, the
 //! expected and the actual value.
 
-use pkgtool_model::executorch::ExecuTorch;
+use pkgtool_model::executorch::ExecuTorchFormat;
 use pkgtool_model::{ElementType, ModelFormat, TensorInfo, ValueKind};
 use std::path::Path;
 
@@ -65,7 +65,7 @@ fn other_files_are_named_for_what_they_are() {
 
 #[test]
 fn a_format_is_matched_by_name_or_magic() {
-    let matches = |path: &str, first: &[u8]| ExecuTorch.matches(Path::new(path), first);
+    let matches = |path: &str, first: &[u8]| ExecuTorchFormat.matches(Path::new(path), first);
     assert!(matches("model.pte", b""));
     assert!(matches("model.BPTE", b"junk"));
     assert!(matches("model", b"\0\0\0\0ET99"));

@@ -66,7 +66,7 @@ pub(super) fn routes() -> Routes {
 /// A provider of models: a backend that serves a model here, or an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Provider {
+struct ModelProvider {
     /// Unique identifier.
     name: String,
     /// Display name.
@@ -76,7 +76,7 @@ struct Provider {
 /// All providers.
 #[derive(Debug, Serialize, ToSchema)]
 struct Providers {
-    providers: Vec<Provider>,
+    providers: Vec<ModelProvider>,
 }
 
 /// The models of a provider.
@@ -93,7 +93,7 @@ struct Model {
     name: String,
     /// Display name.
     display_name: String,
-    provider: Provider,
+    provider: ModelProvider,
     /// `true` if an engine can run it with this provider; requests are rejected otherwise.
     is_active: bool,
     /// The reason why it is inactive with this provider.
@@ -121,7 +121,7 @@ struct Parameters {
 }
 
 async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<Providers> {
-    let mut providers: Vec<Provider> = Vec::new();
+    let mut providers: Vec<ModelProvider> = Vec::new();
     let visible = visible(&gateway, viewer);
     // If a backend and an upstream share a name, the backend is shown.
     let (devices, proxies): (Vec<_>, Vec<_>) =
@@ -169,7 +169,7 @@ async fn model(
 fn of_provider<'v>(
     visible: &'v [VisibleService],
     provider: &str,
-) -> Result<Vec<(&'v VisibleService, Provider)>, GatewayError> {
+) -> Result<Vec<(&'v VisibleService, ModelProvider)>, GatewayError> {
     let offers = |seen: &'v VisibleService| {
         let mut providers = providers_of(seen).into_iter();
         let found = providers.find(|found| found.name == provider);
@@ -182,9 +182,9 @@ fn of_provider<'v>(
     Ok(offered)
 }
 
-fn providers_of(seen: &VisibleService) -> Vec<Provider> {
+fn providers_of(seen: &VisibleService) -> Vec<ModelProvider> {
     if let ServiceKind::Proxy(upstream) = &seen.service.kind {
-        return vec![Provider {
+        return vec![ModelProvider {
             name: seen.name.clone(),
             display_name: upstream.display_name().to_owned(),
         }];
@@ -194,7 +194,7 @@ fn providers_of(seen: &VisibleService) -> Vec<Provider> {
         .map_or(&[][..], |it| &it.description().backends[..]);
     backends
         .iter()
-        .map(|backend| Provider {
+        .map(|backend| ModelProvider {
             name: backend.clone(),
             display_name: DISPLAY_NAMES
                 .iter()
@@ -204,7 +204,7 @@ fn providers_of(seen: &VisibleService) -> Vec<Provider> {
         .collect()
 }
 
-fn of_service(seen: &VisibleService, provider: Provider) -> Model {
+fn of_service(seen: &VisibleService, provider: ModelProvider) -> Model {
     let name = seen.name.clone();
     match &seen.service.kind {
         ServiceKind::Device(device) => {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::operators::{Admin, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
 use super::{Cors, GatewaySettings, Limits, Log, LogFormat, Sources, Tasks, Timeouts, Tls};
 use crate::service::ServiceSettings;
-use pkgtool_engine::runtime::process::sandbox::Mode;
+use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 
 impl Default for GatewaySettings {
     fn default() -> Self {
@@ -17,7 +17,7 @@ impl Default for GatewaySettings {
             packages: Vec::new(),
             memory_budget: 0,
             ort_library: PathBuf::new(),
-            sandbox: Mode::Auto,
+            sandbox: SandboxMode::Auto,
             sources: Sources::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -33,7 +33,7 @@ pub use operators::{
 };
 use pkgtool_base::source::redact::{redact, redact_quoted};
 use pkgtool_engine::OrtOption;
-use pkgtool_engine::runtime::process::sandbox::Mode;
+use pkgtool_engine::runtime::process::sandbox::SandboxMode;
 pub use proxy::{Addresses, Proxy};
 pub use sources::Sources;
 
@@ -67,7 +67,7 @@ pub struct GatewaySettings {
     /// Path of ONNX Runtime's library; empty: search for it.
     pub ort_library: PathBuf,
     /// Sandbox for the processes that run models and parse clients' data.
-    pub sandbox: Mode,
+    pub sandbox: SandboxMode,
     /// Filters for packages on servers.
     pub sources: Sources,
     /// Limits.

@@ -16,7 +16,7 @@ use super::super::engine::{Endpoint, EndpointModel};
 use super::super::{CallError, texts};
 use crate::account::AccountId;
 use pkgtool_base::package::Config;
-use pkgtool_engine::runtime::parsers::Client;
+use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_engine::tensor::Signature;
 use pkgtool_model as model;
 use pkgtool_text::embedding::{
@@ -83,7 +83,11 @@ pub struct Embedded {
 
 impl Tokenizers {
     /// Returns the tokenizer of these files, loading it at its first use.
-    async fn get(&self, files: &TokenizerFiles, client: &Client) -> Result<Arc<Tokenizer>, String> {
+    async fn get(
+        &self,
+        files: &TokenizerFiles,
+        client: &ParserClient,
+    ) -> Result<Arc<Tokenizer>, String> {
         let cell = {
             let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(loaded.entry(files.clone()).or_default())
@@ -167,7 +171,7 @@ impl TextFiles {
         cell: &EmbedderCell,
         tokenizers: &Tokenizers,
         model: &EndpointModel,
-        client: &Client,
+        client: &ParserClient,
     ) -> Result<Arc<Embedder>, CallError> {
         let make = || async {
             let tokenizer = tokenizers.get(&self.tokenizer, client).await?;
@@ -200,7 +204,7 @@ impl Embedding {
         endpoint: Arc<Endpoint>,
         embedder: Arc<Embedder>,
         (given, options): (EmbeddingInput, EmbeddingOptions),
-        client: Client,
+        client: ParserClient,
     ) -> Result<Self, CallError> {
         let planned = with_parsers(client, move |client| {
             embedder.on_behalf(client.clone()).plan(&given, &options)
@@ -257,7 +261,7 @@ impl Embedding {
 pub(super) async fn try_text(
     endpoint: Arc<Endpoint>,
     embedder: Arc<Embedder>,
-    client: Client,
+    client: ParserClient,
 ) -> Result<(), CallError> {
     let asked = (
         EmbeddingInput::Texts(vec!["a".to_owned()]),

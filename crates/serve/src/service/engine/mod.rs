@@ -33,7 +33,7 @@ use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
 use pkgtool_engine::ByteSums;
-use pkgtool_engine::runtime::parsers::{Client, Parsers};
+use pkgtool_engine::runtime::parsers::{ParserClient, Parsers};
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::tensor::{Signature, Tensor};
@@ -122,7 +122,7 @@ impl Engines {
     }
 
     /// Returns a client of the parser processes for one request of a caller.
-    pub fn parsers(&self, caller: AccountId) -> Client {
+    pub fn parsers(&self, caller: AccountId) -> ParserClient {
         self.parsers.client(caller.0)
     }
 

@@ -9,7 +9,7 @@ use super::super::json::{self, kind, shown};
 use super::super::{CallError, Refusal};
 use super::data::BASE64;
 use super::names;
-use pkgtool_engine::runtime::parsers::{Client, ParserError};
+use pkgtool_engine::runtime::parsers::{ParserClient, ParserError};
 use pkgtool_engine::runtime::picture::{self, PictureError, PictureFault};
 use pkgtool_engine::tensor::input;
 use pkgtool_engine::tensor::{Signature, Tensor};
@@ -59,7 +59,7 @@ pub(super) fn read<'a>(
 
 impl Picture {
     /// Decodes the picture in a parser process. Blocks until it is done.
-    pub fn tensor(self, client: &Client) -> Result<Tensor, CallError> {
+    pub fn tensor(self, client: &ParserClient) -> Result<Tensor, CallError> {
         let input = (&self.signature, self.input);
         let scale = (self.mean, self.std);
         picture::read(client, input, &self.bytes, scale).map_err(|error| match error {

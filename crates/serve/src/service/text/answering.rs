@@ -24,7 +24,7 @@ use super::slots::SessionSlot;
 use super::wire::AnswerWriter;
 use super::{CONTEXT_LENGTH_EXCEEDED, LoadedText, TextEndpoint, refused};
 use crate::account::AccountId;
-use pkgtool_engine::runtime::parsers::Client;
+use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_text::decoder::DecodeError;
 use pkgtool_text::generation::{
     DetokenizeError, Generated, GenerationError, GenerationEvent, GenerationUsage, Transcripts,
@@ -69,7 +69,7 @@ struct GenerationWork {
     reader: ReaderChannel,
     spent: Arc<TokenUsage>,
     /// Client of the parser processes for this request.
-    client: Client,
+    client: ParserClient,
     _turn: Turn,
 }
 

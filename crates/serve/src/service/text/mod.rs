@@ -20,7 +20,7 @@ use super::engine::{Endpoint, EndpointModel, Engines};
 use super::turns::ResourceTurns;
 use super::{CallError, Refusal, ServiceSettings};
 use crate::account::AccountId;
-use pkgtool_engine::runtime::parsers::Client;
+use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_text::decoder::DecoderModel;
 use pkgtool_text::model::{TextError, TextModel};
 use pkgtool_text::tokenizer::{Tokenizer, TokenizerError, TokenizerFiles};
@@ -120,7 +120,7 @@ impl TextEndpoint {
     }
 
     /// Loads the tokenizer and the model's description at the first call, which takes seconds.
-    fn loaded(&self, client: &Client) -> Result<&LoadedText, CallError> {
+    fn loaded(&self, client: &ParserClient) -> Result<&LoadedText, CallError> {
         let load = || {
             let loaded = self.load(client);
             if let Err(reason) = &loaded {
@@ -138,7 +138,7 @@ impl TextEndpoint {
         self.without_paths(CallError::NoInstances(reason.to_owned()))
     }
 
-    fn load(&self, client: &Client) -> Result<LoadedText, String> {
+    fn load(&self, client: &ParserClient) -> Result<LoadedText, String> {
         // Others wait for the tokenizer too, so the first request's cancellation must not stop the
         // load.
         let tokenizer = Tokenizer::with_worker(&self.files, &client.new_request());

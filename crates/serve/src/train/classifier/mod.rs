@@ -13,7 +13,7 @@ use ndarray::{Array2, ArrayView2};
 pub use choose::{ChosenPenalty, DEFAULT_L2, choose};
 pub use fit::{FitError, Fitted, fit};
 pub use metrics::{LabelMetrics, Metrics};
-pub use split::{Split, split};
+pub use split::{DatasetSplit, split};
 
 /// Vectors with their labels.
 #[derive(Debug, Clone, Copy)]

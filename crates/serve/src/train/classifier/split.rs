@@ -7,7 +7,7 @@ use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 
 /// Row indices of both parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Split {
+pub struct DatasetSplit {
     /// Training rows.
     pub training: Vec<usize>,
     /// Validation rows.
@@ -15,13 +15,13 @@ pub struct Split {
 }
 
 /// Reserves a fraction of each label's rows for validation, chosen by the seed.
-pub fn split(labels: &[u32], count: usize, fraction: f64, seed: u64) -> Split {
+pub fn split(labels: &[u32], count: usize, fraction: f64, seed: u64) -> DatasetSplit {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut by_label: Vec<Vec<usize>> = vec![Vec::new(); count];
     for (row, label) in labels.iter().enumerate() {
         by_label[*label as usize].push(row);
     }
-    let mut split = Split {
+    let mut split = DatasetSplit {
         training: Vec::new(),
         validation: Vec::new(),
     };

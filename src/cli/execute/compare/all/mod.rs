@@ -43,7 +43,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
         )));
     }
     let reference = reference::choose(&variants, args.reference.as_deref())?;
-    let comparison = Comparison {
+    let comparison = ComparisonInputs {
         args,
         variants: &variants,
         engines: &engines,
@@ -69,14 +69,14 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, Failure> {
 }
 
 /// The inputs of the comparison.
-struct Comparison<'a> {
+struct ComparisonInputs<'a> {
     args: &'a CompareArgs,
     variants: &'a [PackageVariant],
     engines: &'a [Option<&'a str>],
     reference: &'a PackageVariant,
 }
 
-impl Comparison<'_> {
+impl ComparisonInputs<'_> {
     /// Compares every variant on every engine, part by part of the reference. Parts that the
     /// reference lacks come last.
     fn rows(&self) -> Result<Vec<ComparisonRow>, Failure> {

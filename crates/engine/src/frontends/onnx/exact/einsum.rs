@@ -143,7 +143,7 @@ impl NodeOperator for Einsum {
             let fact = dtype.fact(result(&sums, &shapes)?);
             return model.wire_node(prefix, sums.kernel(fact), inputs);
         }
-        let mut wiring = Wiring {
+        let mut wiring = EinsumWiring {
             prefix,
             model,
             dtype,
@@ -204,14 +204,14 @@ struct LabelledTensor {
     labels: Vec<char>,
 }
 
-struct Wiring<'a> {
+struct EinsumWiring<'a> {
     prefix: &'a str,
     model: &'a mut TypedModel,
     dtype: DatumType,
     steps: usize,
 }
 
-impl Wiring<'_> {
+impl EinsumWiring<'_> {
     fn step(
         &mut self,
         op: impl Into<Box<dyn TypedOp>>,

@@ -119,9 +119,9 @@ fn kept(axes: &[usize], shape: &[usize]) -> TVec<usize> {
 
 /// `Mean`.
 #[derive(Debug, Clone)]
-pub(crate) struct Mean;
+pub(crate) struct MeanOperator;
 
-impl NodeOperator for Mean {
+impl NodeOperator for MeanOperator {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         ensure!(!inputs.is_empty(), "Mean needs an input");
         for input in inputs {

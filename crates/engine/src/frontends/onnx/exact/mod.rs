@@ -31,7 +31,7 @@ pub(crate) use sequences::FULL_SEQUENCES;
 
 use tract_onnx::Onnx;
 
-use super::node_operator::{Builder, operator};
+use super::node_operator::{BuildNode, operator};
 
 /// Replaces builders of the library by those of this module.
 pub(crate) fn register(library: &mut Onnx) {
@@ -45,7 +45,7 @@ pub(crate) fn register(library: &mut Onnx) {
 }
 
 /// The corrected operators by name.
-const CORRECTED_OPERATORS: [(&str, Builder); 26] = [
+const CORRECTED_OPERATORS: [(&str, BuildNode); 26] = [
     (CAST_TO_INT64, |_, _| cast::to_dimensions()),
     ("Compress", compress::compress),
     ("CumSum", scalar::cumsum),
@@ -54,7 +54,7 @@ const CORRECTED_OPERATORS: [(&str, Builder); 26] = [
     ("GlobalLpPool", pool::global_lp_pool),
     ("MatMul", |_, _| gemm::matmul()),
     ("MatMulInteger", gemm::matmul_integer),
-    ("Mean", |_, _| operator("Mean", None, mean::Mean)),
+    ("Mean", |_, _| operator("Mean", None, mean::MeanOperator)),
     (ADDITIVE_MASK, mask::additive),
     ("Mod", modulo::modulo),
     ("Pow", |_, _| operator("Pow", 2, numbers::Pow)),

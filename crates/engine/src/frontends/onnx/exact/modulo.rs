@@ -62,7 +62,7 @@ impl NodeOperator for Modulo {
 }
 
 /// The operations of a number type for a remainder.
-trait Remainder: Datum + Copy {
+trait RemainderNumber: Datum + Copy {
     /// Returns the remainder with the dividend's sign; `None` for a division by zero.
     fn truncated(self, other: Self) -> Option<Self>;
     /// Returns the remainder with the divisor's sign.
@@ -71,7 +71,7 @@ trait Remainder: Datum + Copy {
 
 macro_rules! whole {
     ($($t:ty),*) => {$(
-        impl Remainder for $t {
+        impl RemainderNumber for $t {
             fn truncated(self, other: Self) -> Option<Self> {
                 (other != 0).then(|| self.wrapping_rem(other))
             }
@@ -88,7 +88,7 @@ whole!(i8, i16, i32, i64, u8, u16, u32, u64);
 
 macro_rules! real {
     ($($t:ty: $zero:expr),*) => {$(
-        impl Remainder for $t {
+        impl RemainderNumber for $t {
             fn truncated(self, other: Self) -> Option<Self> {
                 Some(self % other)
             }
@@ -107,7 +107,11 @@ macro_rules! real {
 real!(f16: f16::ZERO, f32: 0.0, f64: 0.0);
 
 fn remainder(left: &Tensor, right: &Tensor, truncates: bool) -> TractResult<Tensor> {
-    fn of<T: Remainder>(left: &Tensor, right: &Tensor, truncates: bool) -> TractResult<Tensor> {
+    fn of<T: RemainderNumber>(
+        left: &Tensor,
+        right: &Tensor,
+        truncates: bool,
+    ) -> TractResult<Tensor> {
         let shape = multi_broadcast(&[left.shape(), right.shape()])?;
         let left = left.broadcast_to_shape(&shape)?;
         let right = right.broadcast_to_shape(&shape)?;

@@ -16,7 +16,7 @@ use crate::graph::kernel::Kernel;
 
 /// The function of the numbers along the axes.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ReduceFunction {
     /// The logarithm of the sum of exponentials.
     Exponents,
     /// A reducer of the library.
@@ -28,16 +28,22 @@ enum Kind {
 /// Builds a reduction, whose axes are an attribute or an input.
 pub(crate) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let (name, kind) = match node.op_type.as_str() {
-        "ReduceL1" => ("ReduceL1", Kind::Along(AxisReduction::Absolute)),
-        "ReduceL2" => ("ReduceL2", Kind::Along(AxisReduction::Root)),
-        "ReduceLogSum" => ("ReduceLogSum", Kind::Along(AxisReduction::Logarithm)),
-        "ReduceLogSumExp" => ("ReduceLogSumExp", Kind::Exponents),
+        "ReduceL1" => ("ReduceL1", ReduceFunction::Along(AxisReduction::Absolute)),
+        "ReduceL2" => ("ReduceL2", ReduceFunction::Along(AxisReduction::Root)),
+        "ReduceLogSum" => (
+            "ReduceLogSum",
+            ReduceFunction::Along(AxisReduction::Logarithm),
+        ),
+        "ReduceLogSumExp" => ("ReduceLogSumExp", ReduceFunction::Exponents),
         // The library computes these three for empty tensors while it builds the graph.
-        "ReduceMax" => ("ReduceMax", Kind::Extreme(Reducer::Max)),
-        "ReduceMin" => ("ReduceMin", Kind::Extreme(Reducer::Min)),
-        "ReduceSum" => ("ReduceSum", Kind::Extreme(Reducer::Sum)),
-        "ReduceMean" => ("ReduceMean", Kind::Along(AxisReduction::Mean)),
-        "ReduceSumSquare" => ("ReduceSumSquare", Kind::Along(AxisReduction::Squares)),
+        "ReduceMax" => ("ReduceMax", ReduceFunction::Extreme(Reducer::Max)),
+        "ReduceMin" => ("ReduceMin", ReduceFunction::Extreme(Reducer::Min)),
+        "ReduceSum" => ("ReduceSum", ReduceFunction::Extreme(Reducer::Sum)),
+        "ReduceMean" => ("ReduceMean", ReduceFunction::Along(AxisReduction::Mean)),
+        "ReduceSumSquare" => (
+            "ReduceSumSquare",
+            ReduceFunction::Along(AxisReduction::Squares),
+        ),
         other => bail!("{other} is not a known reduction"),
     };
     let takes_axes = node.input.len() > 1 && !node.input[1].is_empty();
@@ -48,7 +54,7 @@ pub(crate) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     } else {
         node.get_attr_opt_vec::<i64>("axes")?
     };
-    let reduction = Reduction {
+    let reduction = ReduceOperator {
         name,
         kind,
         axes,
@@ -82,16 +88,16 @@ fn of_exponents(values: &[f64]) -> f64 {
 }
 
 #[derive(Debug, Clone)]
-struct Reduction {
+struct ReduceOperator {
     name: &'static str,
-    kind: Kind,
+    kind: ReduceFunction,
     axes: Option<Vec<i64>>,
     takes_axes: bool,
     keeps: bool,
     is_noop: bool,
 }
 
-impl Reduction {
+impl ReduceOperator {
     /// Returns, for each axis of a tensor of this rank, `true` if it is reduced.
     fn reduced(&self, given: Option<&[i64]>, rank: usize) -> TractResult<Vec<bool>> {
         let given = given
@@ -115,7 +121,7 @@ impl Reduction {
     }
 }
 
-impl NodeOperator for Reduction {
+impl NodeOperator for ReduceOperator {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
         if self.takes_axes {
@@ -143,10 +149,10 @@ impl NodeOperator for Reduction {
         let fact = model.outlet_fact(inputs[0])?;
         let dtype = fact.datum_type;
         let reduced = self.reduced(given.as_deref(), fact.rank())?;
-        if let Kind::Extreme(reducer) = self.kind {
+        if let ReduceFunction::Extreme(reducer) = self.kind {
             return self.wire_extreme(reducer, &reduced, prefix, model, inputs[0]);
         }
-        if let Kind::Along(along) = self.kind {
+        if let ReduceFunction::Along(along) = self.kind {
             let axes = (0..reduced.len()).filter(|axis| reduced[*axis]).collect();
             let wire = along.wire(axes, prefix, model, inputs[0])?;
             return self.without(&reduced, prefix, model, wire);
@@ -164,7 +170,7 @@ impl NodeOperator for Reduction {
     }
 }
 
-impl Reduction {
+impl ReduceOperator {
     fn wire_extreme(
         &self,
         reducer: Reducer,

@@ -14,7 +14,8 @@ use crate::frontends::onnx::library::library_expansion;
 use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 
 /// Infers the facts of outputs from those of inputs.
-type Rules = for<'r> fn(&mut Solver<'r>, &'r [TensorProxy], &'r [TensorProxy]) -> InferenceResult;
+type FactRules =
+    for<'r> fn(&mut Solver<'r>, &'r [TensorProxy], &'r [TensorProxy]) -> InferenceResult;
 
 /// Builds `CumSum`.
 pub(crate) fn cumsum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
@@ -35,7 +36,7 @@ fn build(
     context: &ParsingContext<'_>,
     node: &NodeProto,
     scalars: Range<usize>,
-    rules: Rules,
+    rules: FactRules,
 ) -> Built {
     let inner = library_expansion(context, node)?;
     let lenient = ScalarInputs {
@@ -51,7 +52,7 @@ fn build(
 struct ScalarInputs {
     inner: Box<dyn Expansion>,
     scalars: Range<usize>,
-    rules: Rules,
+    rules: FactRules,
 }
 
 impl NodeOperator for ScalarInputs {

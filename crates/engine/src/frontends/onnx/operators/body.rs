@@ -1,4 +1,4 @@
-//! A subgraph inside a node ([`Body`]), such as the body of a `Loop` or a branch of an `If`: infers
+//! A subgraph inside a node ([`SubgraphBody`]), such as the body of a `Loop` or a branch of an `If`: infers
 //! the facts of its outputs, and runs it.
 //!
 //! A subgraph is planned when it runs, for the shapes of that run. Errors in a branch that is never
@@ -18,7 +18,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::attribute;
 use crate::graph::corrections;
-use crate::graph::guard::Failure;
+use crate::graph::guard::LibraryFailure;
 use crate::graph::plans::Plans;
 use crate::graph::runner::Runner;
 
@@ -27,7 +27,7 @@ const MAX_CONSTANT_ELEMENTS: usize = 64;
 
 /// A subgraph inside a node.
 #[derive(Clone)]
-pub(super) struct Body {
+pub(super) struct SubgraphBody {
     graph: Arc<InferenceModel>,
     /// Names of the outer tensors that it uses: its last inputs.
     pub(super) captured: Vec<String>,
@@ -36,21 +36,21 @@ pub(super) struct Body {
 
 /// The plans made so far.
 struct BodyPlans {
-    known: Plans<Key, Runner>,
+    known: Plans<PlanKey, Runner>,
     /// Is `true` if planning needs values of integers.
     needs_values: bool,
 }
 
 /// The inputs that a plan was made for: types, shapes and the values that are part of it.
-type Key = Vec<(DatumType, TVec<usize>, Option<Vec<u8>>)>;
+type PlanKey = Vec<(DatumType, TVec<usize>, Option<Vec<u8>>)>;
 
-impl fmt::Debug for Body {
+impl fmt::Debug for SubgraphBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "graph of {} nodes", self.graph.nodes().len())
     }
 }
 
-impl Body {
+impl SubgraphBody {
     /// Reads the subgraph in this attribute of a node.
     pub(super) fn read(
         context: &ParsingContext,
@@ -161,7 +161,7 @@ impl Body {
         } else {
             &[false, true]
         };
-        let mut first: Option<Failure> = None;
+        let mut first: Option<LibraryFailure> = None;
         for with_values in stages {
             match self.attempt(&mut plans, inputs, *with_values) {
                 Ok(outputs) => {
@@ -183,7 +183,7 @@ impl Body {
         plans: &mut BodyPlans,
         inputs: &[TValue],
         with_values: bool,
-    ) -> Result<TVec<TValue>, Failure> {
+    ) -> Result<TVec<TValue>, LibraryFailure> {
         let is_constant = |value: &TValue| {
             let is_number = value.datum_type().is_float();
             with_values && !is_number && value.len() <= MAX_CONSTANT_ELEMENTS
@@ -192,7 +192,7 @@ impl Body {
             let bytes = is_constant(value).then(|| value.as_bytes().to_vec());
             (value.datum_type(), value.shape().into(), bytes)
         });
-        let key: Key = key.collect();
+        let key: PlanKey = key.collect();
         if !plans.known.find(|known| *known == key) {
             plans.known.make_room();
             let planned = |optimise| {

@@ -8,7 +8,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::body::{Body, plain_inputs};
+use super::body::{SubgraphBody, plain_inputs};
 use super::facts::{common, facts_of, outer_fact, without_sizes};
 use super::subgraph::{SubgraphOperator, subgraph_operator};
 use crate::frontends::onnx::node_operator::{Built, Wired};
@@ -23,7 +23,7 @@ struct If {
 
 #[derive(Debug, Clone)]
 struct Branch {
-    body: Body,
+    body: SubgraphBody,
     /// For each input of the graph, the index of the node's input.
     inputs: Vec<usize>,
     /// The last inferred facts of its outputs, with the facts of the inputs they were inferred
@@ -34,8 +34,8 @@ struct Branch {
 /// Builds the operator of a node.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     let bodies = [
-        Body::read(context, node, "then_branch")?.0,
-        Body::read(context, node, "else_branch")?.0,
+        SubgraphBody::read(context, node, "then_branch")?.0,
+        SubgraphBody::read(context, node, "else_branch")?.0,
     ];
     ensure!(
         bodies[0].outputs() == bodies[1].outputs(),

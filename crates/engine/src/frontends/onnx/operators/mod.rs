@@ -15,11 +15,11 @@ mod table;
 
 use tract_onnx::Onnx;
 
-use super::node_operator::Builder;
+use super::node_operator::BuildNode;
 use super::recurrent;
 
 /// The operators of this crate by name.
-const OPERATORS: [(&str, Builder); 12] = [
+const OPERATORS: [(&str, BuildNode); 12] = [
     ("RNN", recurrent::build),
     ("GRU", recurrent::build),
     ("LSTM", recurrent::build),

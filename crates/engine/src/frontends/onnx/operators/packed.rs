@@ -25,7 +25,7 @@ pub(super) const NAME: &str = "MatMulNBits";
 
 /// Builds a `MatMulNBits`.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
-    if let Some(product) = Product::of(node) {
+    if let Some(product) = PackedProduct::of(node) {
         return operator(NAME, None, product);
     }
     library_operator(context, node)
@@ -72,14 +72,14 @@ impl StoredBits {
 }
 
 #[derive(Debug, Clone)]
-struct Product {
+struct PackedProduct {
     stored: StoredBits,
     sizes: MatrixSizes,
     zeros: Option<usize>,
     bias: Option<usize>,
 }
 
-impl Product {
+impl PackedProduct {
     /// Returns the product in a node, if it is supported here.
     fn of(node: &NodeProto) -> Option<Self> {
         let stored = StoredBits::of(node)?;
@@ -163,7 +163,7 @@ impl Product {
     }
 }
 
-impl NodeOperator for Product {
+impl NodeOperator for PackedProduct {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
         rules_of_rows(

@@ -13,7 +13,7 @@ use crate::frontends::onnx::node_operator::{
 /// A `Pad` node of the model.
 #[derive(Debug, Clone)]
 struct Pad {
-    mode: Mode,
+    mode: OnnxPadMode,
     /// The pads, if they are an attribute.
     pads: Option<Vec<i64>>,
     /// The value, if it is an attribute.
@@ -23,7 +23,7 @@ struct Pad {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum OnnxPadMode {
     Constant,
     Reflect,
     Edge,
@@ -32,9 +32,9 @@ enum Mode {
 /// Builds the operator of a node.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let mode = match text(node, "mode") {
-        b"" | b"constant" => Mode::Constant,
-        b"reflect" => Mode::Reflect,
-        b"edge" => Mode::Edge,
+        b"" | b"constant" => OnnxPadMode::Constant,
+        b"reflect" => OnnxPadMode::Reflect,
+        b"edge" => OnnxPadMode::Edge,
         other => bail!(
             "the mode `{}` is not supported",
             String::from_utf8_lossy(other)
@@ -136,7 +136,7 @@ impl NodeOperator for Pad {
                 let name = format!("{prefix}.crop.{axis}");
                 outlet = model.wire_node(name, slice, &[outlet])?[0];
             }
-            if self.mode == Mode::Reflect
+            if self.mode == OnnxPadMode::Reflect
                 && let Ok(size) = shape[axis].to_i64()
                 && let size = size + start.min(0) + end.min(0)
                 && start.max(end) >= size.max(1)
@@ -149,9 +149,9 @@ impl NodeOperator for Pad {
             added.push((usize::try_from(start.max(0))?, usize::try_from(end.max(0))?));
         }
         let mode = match self.mode {
-            Mode::Reflect => PadMode::Reflect,
-            Mode::Edge => PadMode::Edge,
-            Mode::Constant => {
+            OnnxPadMode::Reflect => PadMode::Reflect,
+            OnnxPadMode::Edge => PadMode::Edge,
+            OnnxPadMode::Constant => {
                 let value = value.map_or_else(|| tensor0(self.value), Arc::unwrap_or_clone);
                 ensure!(
                     value.len() == 1,

@@ -8,7 +8,7 @@ use tract_onnx::pb::{GraphProto, NodeProto, type_proto};
 use tract_onnx::tensor::translate_inference_fact;
 use tract_onnx::tract_hir::internal::*;
 
-use super::body::{Body, plain_inputs};
+use super::body::{SubgraphBody, plain_inputs};
 use super::facts::{common, facts_of, outer_fact, without_sizes};
 use super::subgraph::{SubgraphOperator, subgraph_operator};
 use crate::frontends::onnx::node_operator::{Built, Wired};
@@ -18,7 +18,7 @@ use crate::graph::kernel::Kernel;
 /// tensors.
 #[derive(Debug, Clone)]
 struct Loop {
-    body: Body,
+    body: SubgraphBody,
     /// The input with the maximum number of iterations.
     turns: Option<usize>,
     /// The input with the condition for the first iteration.
@@ -35,7 +35,7 @@ struct Loop {
 
 /// Builds the operator of a node.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
-    let (body, graph) = Body::read(context, node, "body")?;
+    let (body, graph) = SubgraphBody::read(context, node, "body")?;
     let given: Vec<Option<usize>> = optional_inputs(node).take(node.input.len()).collect();
     let carried = given
         .iter()

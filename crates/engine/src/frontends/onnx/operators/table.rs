@@ -26,7 +26,7 @@ pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     let Some(form) = TableForm::of(node) else {
         return library_operator(context, node);
     };
-    let rows = Rows {
+    let rows = TableRows {
         form,
         // The library reports errors of nodes that are not of these forms.
         library: library_expansion(context, node).ok(),
@@ -58,13 +58,13 @@ impl TableForm {
 }
 
 #[derive(Debug, Clone)]
-struct Rows {
+struct TableRows {
     form: TableForm,
     library: Option<Box<dyn Expansion>>,
 }
 
 /// The data that a run reads.
-struct Table {
+struct LookupData {
     stored: StoredBits,
     block: usize,
     columns: usize,
@@ -74,7 +74,7 @@ struct Table {
     zeros: Option<Arc<Tensor>>,
 }
 
-impl Table {
+impl LookupData {
     /// Creates the table of these stored tensors, if they are consistent.
     fn new(
         form: &TableForm,
@@ -159,7 +159,7 @@ impl Table {
     }
 }
 
-impl NodeOperator for Rows {
+impl NodeOperator for TableRows {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&outputs[0].datum_type, &inputs[2].datum_type)?;
         s.equals(&inputs[0].rank, 2)?;
@@ -189,7 +189,7 @@ impl NodeOperator for Rows {
             data.datum_type()
         );
         let dtype = scales.datum_type();
-        let table = Table::new(&self.form, data, &scales, zeros.flatten())?;
+        let table = LookupData::new(&self.form, data, &scales, zeros.flatten())?;
         let mut shape = model.outlet_fact(inputs[1])?.shape.to_tvec();
         shape.push(table.columns.to_dim());
         let name = format!("{prefix}.places");

@@ -2,11 +2,11 @@
 
 use tract_onnx::pb::NodeProto;
 
-use super::constants::Constants;
+use super::constants::StoredConstants;
 use crate::frontends::onnx::graph::{attribute, has_input};
 
 /// Returns the axes of a `ReduceMean`, in order; `None` if they are unknown or not adjacent.
-pub(super) fn axes_of(constants: &Constants, node: &NodeProto) -> Option<Vec<i64>> {
+pub(super) fn axes_of(constants: &StoredConstants, node: &NodeProto) -> Option<Vec<i64>> {
     let mut axes = if has_input(node, 1) {
         constants.integers(&node.input[1])?
     } else {

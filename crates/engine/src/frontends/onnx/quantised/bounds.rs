@@ -1,7 +1,7 @@
 //! Bounds of the activations between an operator and its quantisation, as ranges of quantised
 //! numbers.
 
-use pkgtool_kernels::bytes::elementwise::{Grid, Range};
+use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
 
 /// Bounds of real numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,9 +38,9 @@ impl Bounds {
     }
 
     /// Returns the bounds as quantised numbers.
-    pub(super) fn on(self, grid: Grid) -> Range {
+    pub(super) fn on(self, grid: Grid) -> ByteRange {
         let most = place(grid, self.most);
-        Range {
+        ByteRange {
             least: place(grid, self.least).min(most),
             most,
         }
@@ -61,9 +61,9 @@ pub(super) fn place(grid: Grid, number: f32) -> i32 {
 }
 
 /// Combines two ranges that are applied one after the other.
-pub(super) fn narrowed(first: Range, then: Range) -> Range {
+pub(super) fn narrowed(first: ByteRange, then: ByteRange) -> ByteRange {
     let most = first.most.max(then.least).min(then.most);
-    Range {
+    ByteRange {
         least: first.least.max(then.least).min(most),
         most,
     }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn ranges_narrow() {
         let of = |[a, b]: [i32; 2], [c, d]: [i32; 2]| {
-            let range = |least, most| Range { least, most };
+            let range = |least, most| ByteRange { least, most };
             let both = narrowed(range(a, b), range(c, d));
             [both.least, both.most]
         };

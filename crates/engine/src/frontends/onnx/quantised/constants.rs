@@ -20,7 +20,7 @@ const INT64: i32 = 7;
 const MAX_LIST_ELEMENTS: usize = 1 << 20;
 
 /// Reads a tensor's elements, which may be outside of the model file.
-pub(crate) type Load<'a> = dyn Fn(&TensorProto) -> Option<Tensor> + 'a;
+pub(crate) type LoadTensor<'a> = dyn Fn(&TensorProto) -> Option<Tensor> + 'a;
 
 /// The element type of a stored tensor, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +56,11 @@ pub(super) struct Constant {
 /// The stored tensors of a model, by name. `None` for a name that two graphs use for different
 /// tensors.
 #[derive(Debug, Default)]
-pub(super) struct Constants(HashMap<String, Option<Constant>>);
+pub(super) struct StoredConstants(HashMap<String, Option<Constant>>);
 
-impl Constants {
+impl StoredConstants {
     /// Collects the initializers and constants of all graphs of `model`.
-    pub(super) fn of(model: &ModelProto, load: &Load<'_>) -> Self {
+    pub(super) fn of(model: &ModelProto, load: &LoadTensor<'_>) -> Self {
         let mut found = HashMap::new();
         let mut add = |name: &str, tensor| match found.entry(name.to_owned()) {
             Entry::Vacant(entry) => {
@@ -115,7 +115,7 @@ impl Constants {
 }
 
 impl Constant {
-    fn of(tensor: &TensorProto, load: &Load<'_>) -> Option<Self> {
+    fn of(tensor: &TensorProto, load: &LoadTensor<'_>) -> Option<Self> {
         let dims = tensor.dims.iter().map(|size| usize::try_from(*size).ok());
         let dims: Vec<usize> = dims.collect::<Option<_>>()?;
         let element = match tensor.data_type {
@@ -141,7 +141,7 @@ impl Constant {
 }
 
 /// Returns the elements of a tensor, wherever they are stored.
-fn values(tensor: &TensorProto, load: &Load<'_>) -> Option<Vec<f64>> {
+fn values(tensor: &TensorProto, load: &LoadTensor<'_>) -> Option<Vec<f64>> {
     let tensor = load(tensor)?;
     let wide = tensor.cast_to::<f64>().ok()?;
     let view = wide.try_as_plain_ram().ok()?;

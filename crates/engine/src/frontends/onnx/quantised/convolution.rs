@@ -7,14 +7,14 @@ use tract_onnx::tract_core::ops::nn::DataFormat;
 use tract_onnx::tract_hir::internal::*;
 
 use super::node;
-use super::product::Weights;
+use super::product::ProductWeights;
 use crate::frontends::onnx::graph::{attribute, integer, text};
 use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use crate::graph::images::{over_images_of_bytes, window};
 use crate::graph::kernel::Kernel;
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::bytes::elementwise::Grid;
-use pkgtool_kernels::bytes::{Convolution, Sign, convolution};
+use pkgtool_kernels::bytes::{ByteConvolution, Sign, convolution};
 use pkgtool_kernels::window::{Channels, WindowPositions};
 
 /// Builds a convolution.
@@ -33,12 +33,12 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
         output_channels: *outputs,
         ..spec(node, window, padding)?
     };
-    let convolution = Operator {
+    let convolution = QuantisedConvolution {
         spec,
         groups,
         from: node::grid(node, "x")?,
         sign: node::grid(node, "y")?.sign,
-        weights: Weights::of(node)?,
+        weights: ProductWeights::of(node)?,
     };
     operator(node::CONVOLUTION, 2, convolution)
 }
@@ -104,16 +104,16 @@ pub(super) fn channels_last(spec: &PoolSpec) -> PoolSpec {
 }
 
 #[derive(Debug, Clone)]
-struct Operator {
+struct QuantisedConvolution {
     spec: PoolSpec,
     groups: usize,
     from: Grid,
     sign: Sign,
-    weights: Weights,
+    weights: ProductWeights,
 }
 
-impl Operator {
-    fn kernel(&self, weights: &[i8]) -> TractResult<Convolution> {
+impl QuantisedConvolution {
+    fn kernel(&self, weights: &[i8]) -> TractResult<ByteConvolution> {
         let channels = Channels {
             input: self.spec.input_channels,
             output: self.spec.output_channels,
@@ -128,7 +128,7 @@ impl Operator {
                 turned.extend(weights.iter().skip(tap).step_by(taps));
             }
         }
-        let parts = convolution::Params {
+        let parts = convolution::ConvolutionParams {
             window: window(&self.spec).map_err(TractError::msg)?,
             channels,
             weights: &turned,
@@ -139,11 +139,11 @@ impl Operator {
             sign_out: self.sign,
             requantize: &self.weights.requantize,
         };
-        Convolution::new(Cpu::chosen(), &parts).map_err(TractError::msg)
+        ByteConvolution::new(Cpu::chosen(), &parts).map_err(TractError::msg)
     }
 }
 
-impl NodeOperator for Operator {
+impl NodeOperator for QuantisedConvolution {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         node::byte_dtypes(s, [self.from.sign, self.sign], [inputs, outputs])?;
         image_ranks(s, &self.spec, [inputs, outputs])?;

@@ -7,21 +7,21 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::place;
 use super::node;
-use super::product::{Bytes, matrix_sizes};
+use super::product::{StoredBytes, matrix_sizes};
 use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::{computed_from_bytes, computed_to_bytes};
 use crate::graph::rows::{rules_of_rows, turned, with_last};
-use pkgtool_kernels::bytes::elementwise::{Grid, Range};
+use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
 use pkgtool_kernels::bytes::real::extent;
 use pkgtool_kernels::bytes::{Sign, SumProduct};
 use pkgtool_kernels::{Cpu, Split};
 
 /// Builds a product.
 pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
-    let product = Product {
+    let product = DynamicProduct {
         sizes: matrix_sizes(node)?,
-        weights: Bytes::of(node)?,
+        weights: StoredBytes::of(node)?,
     };
     operator(node::SUMS, None, product)
 }
@@ -48,9 +48,9 @@ fn grid([least, most]: [f32; 2]) -> Grid {
 
 /// A `DynamicQuantizeLinear`.
 #[derive(Debug, Clone)]
-pub(super) struct Quantization;
+pub(super) struct DynamicQuantization;
 
-impl NodeOperator for Quantization {
+impl NodeOperator for DynamicQuantization {
     fn outputs(&self) -> usize {
         3
     }
@@ -84,7 +84,7 @@ impl NodeOperator for Quantization {
                     });
                     return Ok(());
                 }
-                of_run.round(cpu, Range::whole(of_run.sign), from[0], to, split)
+                of_run.round(cpu, ByteRange::whole(of_run.sign), from[0], to, split)
             };
             let bytes = computed_to_bytes(DatumType::U8, inputs[0].shape(), inputs, work)?;
             let zero = of_run.sign.byte(of_run.zero_point);
@@ -96,13 +96,13 @@ impl NodeOperator for Quantization {
 }
 
 #[derive(Debug, Clone)]
-struct Product {
+struct DynamicProduct {
     /// Inputs and outputs of a row.
     sizes: [usize; 2],
-    weights: Bytes,
+    weights: StoredBytes,
 }
 
-impl NodeOperator for Product {
+impl NodeOperator for DynamicProduct {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         s.equals(&outputs[0].datum_type, i32::datum_type())?;
         if let Some(zero) = inputs.get(2) {

@@ -14,14 +14,14 @@ use crate::frontends::onnx::node_operator::{
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::{computed_bytes, computed_to_bytes};
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::{Pair, Range, clamp};
-use pkgtool_kernels::bytes::real::Operation;
+use pkgtool_kernels::bytes::elementwise::{ByteRange, PairGrids, clamp};
+use pkgtool_kernels::bytes::real::RealOperation;
 use pkgtool_kernels::{Cpu, Split};
 
 /// Builds an operator that quantises numbers.
 pub(super) fn build_rounded(_: &ParsingContext, node: &NodeProto) -> Built {
     let (to, cpu) = (node::grid(node, "y")?, Cpu::chosen());
-    let range = Range::whole(to.sign);
+    let range = ByteRange::whole(to.sign);
     let dtype = node::datum_type(to.sign);
     let dtypes = [f32::datum_type(), dtype].map(Some);
     same_shape(node::ROUNDED, 1, dtypes, move |prefix, model, inputs| {
@@ -70,12 +70,12 @@ pub(super) fn byte_function(
 pub(super) fn build_pair(_: &ParsingContext, node: &NodeProto) -> Built {
     let is = |name| integer(node, name, 0) != 0;
     let operation = match () {
-        () if is("add") => Operation::Add,
-        () if is("subtract") => Operation::Subtract,
-        () if is("multiply") => Operation::Multiply,
+        () if is("add") => RealOperation::Add,
+        () if is("subtract") => RealOperation::Subtract,
+        () if is("multiply") => RealOperation::Multiply,
         () => bail!("the operation on two tensors is missing"),
     };
-    let pair = Pair {
+    let pair = PairGrids {
         inputs: [node::grid(node, "a")?, node::grid(node, "b")?],
         output: node::grid(node, "y")?,
         range: node::range(node)?,
@@ -102,8 +102,8 @@ pub(super) fn of_elements(
 
 #[derive(Debug, Clone)]
 struct Paired {
-    pair: Pair,
-    operation: Operation,
+    pair: PairGrids,
+    operation: RealOperation,
 }
 
 impl NodeOperator for Paired {

@@ -13,10 +13,10 @@ use pkgtool_kernels::bytes::elementwise::Grid;
 use pkgtool_kernels::{Cpu, Split};
 
 /// An elementwise function.
-pub(super) type Function = Box<dyn Fn(f32) -> f32>;
+pub(super) type ElementFunction = Box<dyn Fn(f32) -> f32>;
 
 /// Returns the function of a node of the default domain, if it is elementwise.
-pub(super) fn function_of(node: &NodeProto) -> Option<Function> {
+pub(super) fn function_of(node: &NodeProto) -> Option<ElementFunction> {
     let number = |name: &str, absent: f32| attribute(node, name).map_or(absent, |found| found.f);
     let alpha = |absent| number("alpha", absent);
     Some(match node.op_type.as_str() {
@@ -71,7 +71,7 @@ pub(super) fn numbers(grid: Grid) -> Option<Vec<f32>> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "rounded once, at the end")]
-fn in_double(function: impl Fn(f64) -> f64 + 'static) -> Function {
+fn in_double(function: impl Fn(f64) -> f64 + 'static) -> ElementFunction {
     Box::new(move |x| function(f64::from(x)) as f32)
 }
 

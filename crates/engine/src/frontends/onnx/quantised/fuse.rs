@@ -5,19 +5,19 @@ use std::collections::{HashMap, HashSet};
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
 use super::bounds::{Bounds, narrowed};
-use super::constants::{Constants, Element, Load};
-use super::function::{Function, function_of, numbers};
+use super::constants::{Element, LoadTensor, StoredConstants};
+use super::function::{ElementFunction, function_of, numbers};
 use super::graph::{drop_unread, makers, outputs, readers};
-use super::groups::{QuantisedTensor, Target, group, group_of_qlinear, sums};
+use super::groups::{GroupTarget, QuantisedTensor, group, group_of_qlinear, sums};
 use super::node;
 use crate::frontends::onnx::graph::{
     attribute, each_graph_mut, each_node, has_input, integer, is_default,
 };
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::{Grid, Range};
+use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
 
 /// Replaces groups around quantised tensors by nodes of this module.
-pub(crate) fn fuse(model: &mut ModelProto, load: &Load<'_>) {
+pub(crate) fn fuse(model: &mut ModelProto, load: &LoadTensor<'_>) {
     let mut quantises = false;
     each_node(model, &mut |node| {
         quantises |= matches!(
@@ -26,12 +26,12 @@ pub(crate) fn fuse(model: &mut ModelProto, load: &Load<'_>) {
         );
     });
     if quantises {
-        let constants = Constants::of(model, load);
+        let constants = StoredConstants::of(model, load);
         each_graph_mut(model, &mut |graph| fuse_graph(graph, &constants));
     }
 }
 
-fn fuse_graph(graph: &mut GraphProto, constants: &Constants) {
+fn fuse_graph(graph: &mut GraphProto, constants: &StoredConstants) {
     let nodes = std::mem::take(&mut graph.node);
     let outputs = outputs(graph);
     let mut pass = Pass {
@@ -59,7 +59,7 @@ fn fuse_graph(graph: &mut GraphProto, constants: &Constants) {
 
 /// One pass over a graph, in the order of its nodes.
 struct Pass<'c> {
-    constants: &'c Constants,
+    constants: &'c StoredConstants,
     nodes: Vec<NodeProto>,
     /// Number of readers of each tensor.
     readers: HashMap<String, usize>,
@@ -193,7 +193,7 @@ impl Pass<'_> {
                 value.clone_from(found.input.first()?);
                 continue;
             }
-            let target = Target {
+            let target = GroupTarget {
                 grid,
                 range: bounds.on(grid),
                 output: &output,
@@ -225,7 +225,8 @@ impl Pass<'_> {
                 return None;
             }
             let bounds = self.activation(found);
-            let bounded = bounds.map(|bounds| -> Function { Box::new(move |x| bounds.hold(x)) });
+            let bounded =
+                bounds.map(|bounds| -> ElementFunction { Box::new(move |x| bounds.hold(x)) });
             functions.push(bounded.or_else(|| function_of(found))?);
             parts.push(maker);
             value = found.input.first()?;
@@ -240,7 +241,7 @@ impl Pass<'_> {
         let mut made = node::new(node::TABLE, &node.name, &[&held.bytes], output);
         node::put_sign(&mut made, "x", from.sign);
         node::put_grid(&mut made, "y", grid);
-        node::put_range(&mut made, Range::whole(grid.sign));
+        node::put_range(&mut made, ByteRange::whole(grid.sign));
         node::put_floats(&mut made, "numbers", &numbers);
         Some(FusedGroup {
             nodes: vec![made],
@@ -291,12 +292,12 @@ impl Pass<'_> {
         &mut self,
         value: &str,
         grid: Grid,
-        range: Range,
+        range: ByteRange,
         [name, output]: [&str; 2],
     ) -> Option<NodeProto> {
         let held = self.held.get(value)?;
         let (from, bytes) = (held.grid()?, held.bytes.clone());
-        let mut same = from == grid && range == Range::whole(grid.sign);
+        let mut same = from == grid && range == ByteRange::whole(grid.sign);
         let alone = |name: &str| self.readers.get(name) == Some(&1);
         if from == grid && !same && alone(&bytes) && alone(value) {
             let maker = self.ours.get(&bytes);

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use tract_onnx::pb::NodeProto;
 
 use super::axes::axes_of;
-use super::constants::{Constants, Element};
+use super::constants::{Element, StoredConstants};
 use super::node;
 use super::windows::are_supported;
 use crate::frontends::onnx::graph::{attribute, has_input, integer};
-use pkgtool_kernels::bytes::elementwise::{Grid, Range};
+use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
 
 /// Operators that only move elements, with one such input.
 const MOVES: [&str; 12] = [
@@ -59,10 +59,10 @@ impl QuantisedTensor {
 
 /// The quantised output of a group.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct GroupTarget<'a> {
     pub(super) grid: Grid,
     /// The range to which it is clamped.
-    pub(super) range: Range,
+    pub(super) range: ByteRange,
     /// The name of its bytes.
     pub(super) output: &'a str,
 }
@@ -79,12 +79,12 @@ enum Bias {
 /// Returns the nodes that replace an operator with the dequantised inputs `held` and a quantised
 /// output.
 pub(super) fn group(
-    constants: &Constants,
+    constants: &StoredConstants,
     held: &HashMap<String, QuantisedTensor>,
     operator: &NodeProto,
-    target: Target<'_>,
+    target: GroupTarget<'_>,
 ) -> Option<Vec<NodeProto>> {
-    let group = Group {
+    let group = QuantisedGroup {
         constants,
         held,
         operator,
@@ -118,7 +118,10 @@ pub(super) fn group(
 }
 
 /// Returns the nodes that replace a `QLinearConv` or `QLinearMatMul` with stored weights.
-pub(super) fn group_of_qlinear(constants: &Constants, word: &NodeProto) -> Option<Vec<NodeProto>> {
+pub(super) fn group_of_qlinear(
+    constants: &StoredConstants,
+    word: &NodeProto,
+) -> Option<Vec<NodeProto>> {
     let [x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, ..] = word.input.as_slice()
     else {
         return None;
@@ -140,13 +143,13 @@ pub(super) fn group_of_qlinear(constants: &Constants, word: &NodeProto) -> Optio
     let weights = held(w, w_scale, w_zero)?;
     let output = word.output.first()?;
     let grid = held(output, y_scale, y_zero)?.grid()?;
-    let group = Group {
+    let group = QuantisedGroup {
         constants,
         held: &HashMap::new(),
         operator: word,
-        target: Target {
+        target: GroupTarget {
             grid,
-            range: Range::whole(grid.sign),
+            range: ByteRange::whole(grid.sign),
             output,
         },
     };
@@ -165,7 +168,7 @@ pub(super) fn group_of_qlinear(constants: &Constants, word: &NodeProto) -> Optio
 
 /// Returns the node that replaces a `MatMulInteger` with a stored matrix.
 pub(super) fn sums(
-    constants: &Constants,
+    constants: &StoredConstants,
     product: &NodeProto,
     [rows, matrix]: [&str; 2],
 ) -> Option<NodeProto> {
@@ -199,14 +202,14 @@ pub(super) fn sums(
     Some(made)
 }
 
-struct Group<'a> {
-    constants: &'a Constants,
+struct QuantisedGroup<'a> {
+    constants: &'a StoredConstants,
     held: &'a HashMap<String, QuantisedTensor>,
     operator: &'a NodeProto,
-    target: Target<'a>,
+    target: GroupTarget<'a>,
 }
 
-impl Group<'_> {
+impl QuantisedGroup<'_> {
     fn input(&self, place: usize) -> Option<&QuantisedTensor> {
         self.held.get(self.operator.input.get(place)?)
     }
@@ -469,7 +472,7 @@ impl Group<'_> {
 
     /// Returns `true` if bytes of this grid already have the target's grid and range.
     fn is_kept(&self, grid: Grid) -> bool {
-        grid == self.target.grid && self.target.range == Range::whole(grid.sign)
+        grid == self.target.grid && self.target.range == ByteRange::whole(grid.sign)
     }
 
     /// Returns an operator that keeps the grid of its input, followed by the conversion to the

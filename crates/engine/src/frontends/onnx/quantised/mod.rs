@@ -40,17 +40,19 @@ mod windows;
 
 use tract_onnx::Onnx;
 
-use super::node_operator::{Builder, operator};
-use dynamic::Quantization;
+use super::node_operator::{BuildNode, operator};
+use dynamic::DynamicQuantization;
 pub(crate) use fuse::fuse;
 pub(crate) use unfold::unfold;
 
 /// The operators of this module by name.
-const OPERATORS: [(&str, Builder); 11] = [
+const OPERATORS: [(&str, BuildNode); 11] = [
     (node::CONVOLUTION, convolution::build),
     (node::PRODUCT, product::build),
     (node::SUMS, dynamic::build_product),
-    (QUANTIZATION, |_, _| operator(QUANTIZATION, 1, Quantization)),
+    (QUANTIZATION, |_, _| {
+        operator(QUANTIZATION, 1, DynamicQuantization)
+    }),
     (node::ELEMENTS, elements::build),
     (node::ROUNDED, elements::build_rounded),
     (node::PAIR, elements::build_pair),

@@ -17,14 +17,14 @@ use crate::graph::kernel::Kernel;
 use crate::graph::pool::computed_bytes;
 use crate::graph::watch::WRONG_RESULT;
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::pool::{Counted, Mean, MeanRounding, max_pool};
+use pkgtool_kernels::bytes::pool::{CountedTaps, Mean, MeanRounding, max_pool};
 use pkgtool_kernels::window::{Window, WindowPositions};
 use pkgtool_kernels::{Cpu, Split};
 
 /// Builds a maximum pool.
 pub(super) fn build_largest(_: &ParsingContext, node: &NodeProto) -> Built {
     let (cpu, sign) = (Cpu::chosen(), node::sign(node, "x"));
-    let pool = Pool {
+    let pool = ImagePool {
         kernel: "LargestBytes",
         spec: windows(node)?,
         signs: [sign; 2],
@@ -39,7 +39,7 @@ pub(super) fn build_largest(_: &ParsingContext, node: &NodeProto) -> Built {
 pub(super) fn build_average(_: &ParsingContext, node: &NodeProto) -> Built {
     let spec = windows(node)?;
     let (cpu, mean, counted) = (Cpu::chosen(), mean(node)?, counted(node, &spec)?);
-    let pool = Pool {
+    let pool = ImagePool {
         kernel: "AverageBytes",
         spec,
         signs: [mean.from.sign, mean.to.sign],
@@ -51,13 +51,13 @@ pub(super) fn build_average(_: &ParsingContext, node: &NodeProto) -> Built {
 }
 
 /// Returns the divisor of a window's sum.
-fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<Counted> {
+fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<CountedTaps> {
     let is = |name| integer(node, name, 0) != 0;
     if !is("count_include_pad") {
-        return Ok(Counted::Pixels);
+        return Ok(CountedTaps::Pixels);
     }
     let window = window(spec).map_err(TractError::msg)?;
-    Ok(Counted::Padded(match &spec.padding {
+    Ok(CountedTaps::Padded(match &spec.padding {
         PaddingSpec::ExplicitOnnxPool(_, after, _) if !is(node::COUNTS_WHOLE_WINDOWS) => {
             match **after {
                 [height, width] => [height, width],
@@ -104,7 +104,7 @@ type Placed<'a> = (&'a Window, &'a WindowPositions);
 
 /// A function of the windows over images.
 #[derive(Clone)]
-struct Pool<F> {
+struct ImagePool<F> {
     /// The name of its kernel.
     kernel: &'static str,
     spec: PoolSpec,
@@ -113,13 +113,13 @@ struct Pool<F> {
     work: F,
 }
 
-impl<F> fmt::Debug for Pool<F> {
+impl<F> fmt::Debug for ImagePool<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kernel)
     }
 }
 
-impl<F> NodeOperator for Pool<F>
+impl<F> NodeOperator for ImagePool<F>
 where
     F: Fn(Placed<'_>, usize, &[u8], &mut [u8], Split) -> Result<(), String>,
     F: Clone + Send + Sync + 'static,

@@ -10,29 +10,29 @@ use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired,
 use crate::graph::rows::{product_of_byte_rows, rules_of_rows, turned};
 use pkgtool_kernels::Cpu;
 use pkgtool_kernels::bytes::elementwise::Grid;
-use pkgtool_kernels::bytes::{Product, Requantize, Sign, product};
+use pkgtool_kernels::bytes::{ByteProduct, Requantize, Sign, product};
 
 /// Stored bytes and their zero points.
 #[derive(Debug, Clone)]
-pub(super) struct Bytes {
+pub(super) struct StoredBytes {
     sign: Sign,
     zero_points: Vec<i32>,
 }
 
 /// The weights of a product, and the quantisation of its sums.
 #[derive(Debug, Clone)]
-pub(super) struct Weights {
-    pub(super) bytes: Bytes,
+pub(super) struct ProductWeights {
+    pub(super) bytes: StoredBytes,
     pub(super) bias: Option<Vec<i32>>,
     pub(super) requantize: Requantize,
 }
 
-impl Weights {
+impl ProductWeights {
     /// Reads them from a node of this module.
     pub(super) fn of(node: &NodeProto) -> TractResult<Self> {
         let (range, grid) = (node::range(node)?, node::grid(node, "y")?);
         Ok(Self {
-            bytes: Bytes::of(node)?,
+            bytes: StoredBytes::of(node)?,
             bias: node::integers(node, "bias")?,
             requantize: Requantize {
                 factors: node::floats(node, "factors"),
@@ -44,7 +44,7 @@ impl Weights {
     }
 }
 
-impl Bytes {
+impl StoredBytes {
     /// Reads them from a node of this module.
     pub(super) fn of(node: &NodeProto) -> TractResult<Self> {
         Ok(Self {
@@ -93,29 +93,29 @@ pub(super) fn matrix_sizes(node: &NodeProto) -> TractResult<[usize; 2]> {
 
 /// Builds a product.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
-    let product = Operator {
+    let product = QuantisedProduct {
         sizes: matrix_sizes(node)?,
         is_turned: integer(node, "is_turned", 0) != 0,
         from: node::grid(node, "x")?,
         sign: node::grid(node, "y")?.sign,
-        weights: Weights::of(node)?,
+        weights: ProductWeights::of(node)?,
     };
     operator(node::PRODUCT, 2, product)
 }
 
 #[derive(Debug, Clone)]
-struct Operator {
+struct QuantisedProduct {
     /// Inputs and outputs of a row.
     sizes: [usize; 2],
     /// Is `true` if the matrix has a row for each output.
     is_turned: bool,
     from: Grid,
     sign: Sign,
-    weights: Weights,
+    weights: ProductWeights,
 }
 
-impl Operator {
-    fn kernel(&self, mut weights: Vec<i8>) -> TractResult<Product> {
+impl QuantisedProduct {
+    fn kernel(&self, mut weights: Vec<i8>) -> TractResult<ByteProduct> {
         if !self.is_turned {
             weights = turned(&weights, self.sizes[1]);
         }
@@ -129,11 +129,11 @@ impl Operator {
             sign_out: self.sign,
             requantize: &self.weights.requantize,
         };
-        Product::new(Cpu::chosen(), &parts).map_err(TractError::msg)
+        ByteProduct::new(Cpu::chosen(), &parts).map_err(TractError::msg)
     }
 }
 
-impl NodeOperator for Operator {
+impl NodeOperator for QuantisedProduct {
     fn rules<'r>(&'r self, s: &mut Solver<'r>, [inputs, outputs]: Tensors<'r>) -> InferenceResult {
         node::byte_dtypes(s, [self.from.sign, self.sign], [inputs, outputs])?;
         rules_of_rows(s, [&inputs[0], &outputs[0]], self.sizes)

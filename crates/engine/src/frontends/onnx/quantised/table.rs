@@ -8,12 +8,12 @@ use super::elements::{byte_function, of_elements};
 use super::node;
 use crate::frontends::onnx::node_operator::Built;
 use pkgtool_kernels::Cpu;
-use pkgtool_kernels::bytes::table::Table;
+use pkgtool_kernels::bytes::table::ByteTable;
 
 /// Builds a function.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let to = node::grid(node, "y")?;
-    let table = Table::new(&node::floats(node, "numbers"), to, node::range(node)?);
+    let table = ByteTable::new(&node::floats(node, "numbers"), to, node::range(node)?);
     let (table, cpu) = (table.map_err(TractError::msg)?, Cpu::chosen());
     let signs = [node::sign(node, "x"), to.sign];
     byte_function(node::TABLE, signs, move || {

@@ -6,7 +6,7 @@
 
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::constants::{Constants, Element, Load};
+use super::constants::{Element, LoadTensor, StoredConstants};
 use super::node;
 use crate::frontends::onnx::graph::{
     attribute, each_graph_mut, each_node, has_input, integer, opset,
@@ -24,14 +24,14 @@ const AXES_AS_INPUT: i64 = 18;
 const SOFTMAX_OF_ONE_AXIS: i64 = 13;
 
 /// The tensors of an operator. Each is followed by its scale and zero point.
-struct Form {
+struct OperatorForm {
     word: &'static str,
     plain: &'static str,
     /// Number of input tensors. The scale and zero point of the output follow them.
     tensors: usize,
 }
 
-const FORMS: [Form; 8] = [
+const FORMS: [OperatorForm; 8] = [
     form("QLinearAdd", "Add", 2),
     form("QLinearMul", "Mul", 2),
     form("QLinearAveragePool", "AveragePool", 1),
@@ -42,8 +42,8 @@ const FORMS: [Form; 8] = [
     form("QLinearSoftmax", "Softmax", 1),
 ];
 
-const fn form(word: &'static str, plain: &'static str, tensors: usize) -> Form {
-    Form {
+const fn form(word: &'static str, plain: &'static str, tensors: usize) -> OperatorForm {
+    OperatorForm {
         word,
         plain,
         tensors,
@@ -51,7 +51,7 @@ const fn form(word: &'static str, plain: &'static str, tensors: usize) -> Form {
 }
 
 /// Rewrites all operators without a plain form.
-pub(crate) fn unfold(model: &mut ModelProto, load: &Load<'_>) {
+pub(crate) fn unfold(model: &mut ModelProto, load: &LoadTensor<'_>) {
     let mut has_one = false;
     each_node(model, &mut |node| {
         let named = node.op_type.starts_with("QLinear") || node.op_type == "QGemm";
@@ -60,7 +60,7 @@ pub(crate) fn unfold(model: &mut ModelProto, load: &Load<'_>) {
     if !has_one {
         return;
     }
-    let (constants, version) = (Constants::of(model, load), opset(model));
+    let (constants, version) = (StoredConstants::of(model, load), opset(model));
     each_graph_mut(model, &mut |graph| {
         for node in std::mem::take(&mut graph.node) {
             let unfolded = (node.domain == DOMAIN)
@@ -145,7 +145,7 @@ impl Unfolded {
     }
 }
 
-fn unfolded(node: &NodeProto, constants: &Constants, version: i64) -> Option<Unfolded> {
+fn unfolded(node: &NodeProto, constants: &StoredConstants, version: i64) -> Option<Unfolded> {
     if integer(node, "channels_last", 0) != 0 {
         return None;
     }
@@ -156,7 +156,7 @@ fn unfolded(node: &NodeProto, constants: &Constants, version: i64) -> Option<Unf
     }
 }
 
-fn plain(form: &Form, node: &NodeProto, version: i64) -> Option<Unfolded> {
+fn plain(form: &OperatorForm, node: &NodeProto, version: i64) -> Option<Unfolded> {
     let mut unfolded = Unfolded::new(node);
     let numbers = (0..form.tensors).map(|tensor| unfolded.number(3 * tensor, 1));
     let numbers: Vec<String> = numbers.collect::<Option<_>>()?;
@@ -209,7 +209,7 @@ fn joined(node: &NodeProto) -> Option<Unfolded> {
 }
 
 /// Rewrites a product of matrices; its bias is in steps of its sums.
-fn gemm(node: &NodeProto, constants: &Constants) -> Option<Unfolded> {
+fn gemm(node: &NodeProto, constants: &StoredConstants) -> Option<Unfolded> {
     let mut unfolded = Unfolded::new(node);
     let turned = integer(node, "transB", 0) != 0;
     let a = unfolded.number(0, 1)?;

@@ -13,7 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::graph::{attribute, integer, text};
 use super::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
-use crate::graph::recurrent::cell::{Activation, Cell, Kind};
+use crate::graph::recurrent::cell::{Cell, CellKind, GateActivation};
 
 /// Positions of a recurrence's inputs in the standard.
 const W: usize = 1;
@@ -49,16 +49,16 @@ struct Recurrence {
 #[derive(Debug, Clone)]
 struct Side {
     is_reverse: bool,
-    activations: Vec<Activation>,
+    activations: Vec<GateActivation>,
 }
 
 /// Builds the operator of a recurrent node.
 pub(crate) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let is_quantised = node.op_type == "DynamicQuantizeLSTM";
     let kind = match node.op_type.as_str() {
-        "RNN" => Kind::Rnn,
-        "GRU" => Kind::Gru,
-        _ => Kind::Lstm,
+        "RNN" => CellKind::Rnn,
+        "GRU" => CellKind::Gru,
+        _ => CellKind::Lstm,
     };
     let directions: &[bool] = match text(node, "direction") {
         b"" | b"forward" => &[false],
@@ -88,7 +88,7 @@ pub(crate) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
 }
 
 /// Returns the directions with their activations. All directions share the list of parameters.
-fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<Side>> {
+fn sides(node: &NodeProto, kind: CellKind, directions: &[bool]) -> TractResult<Vec<Side>> {
     let names: Vec<String> = attribute(node, "activations").map_or_else(Vec::new, |found| {
         let names = found.strings.iter();
         names
@@ -113,7 +113,7 @@ fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<S
             let name = names
                 .get(place)
                 .map_or(usual[place % usual.len()], String::as_str);
-            let activation = Activation::named(name, &mut alphas, &mut betas);
+            let activation = GateActivation::named(name, &mut alphas, &mut betas);
             activations.push(activation.with_context(|| {
                 format!(
                     "the activation `{name}` of a recurrence is not supported, or lacks its \

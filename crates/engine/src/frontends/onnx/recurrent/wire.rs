@@ -11,15 +11,15 @@ use super::{
 };
 use crate::graph::recurrent::product::products;
 use crate::graph::recurrent::quantised;
-use crate::graph::recurrent::run::{Run, RunSide};
+use crate::graph::recurrent::run::{RecurrentRun, RunSide};
 
 /// A graph under construction, with the name prefix of its new nodes.
-struct Writer<'a> {
+struct RecurrentWriter<'a> {
     model: &'a mut TypedModel,
     prefix: &'a str,
 }
 
-impl Writer<'_> {
+impl RecurrentWriter<'_> {
     fn node(
         &mut self,
         name: &str,
@@ -69,7 +69,7 @@ pub(crate) fn wire(
         dtype == f32::datum_type() || dtype == f64::datum_type(),
         "a recurrence over {given:?} is not supported"
     );
-    let mut writer = Writer { model, prefix };
+    let mut writer = RecurrentWriter { model, prefix };
     let mut inputs: TVec<OutletId> = inputs.into();
     for (at, input) in inputs.iter_mut().enumerate() {
         if writer.model.outlet_fact(*input)?.datum_type == f16::datum_type() {
@@ -122,7 +122,7 @@ pub(crate) fn wire(
         });
     }
     let hidden = &writer.model.outlet_fact(given_to[sides[0].weights])?.shape[1];
-    let run = Run {
+    let run = RecurrentRun {
         cell: recurrence.cell.clone(),
         sides,
         lengths,
@@ -138,7 +138,7 @@ pub(crate) fn wire(
 /// Returns a state with the directions as its first dimension.
 fn state_first(
     recurrence: &Recurrence,
-    writer: &mut Writer<'_>,
+    writer: &mut RecurrentWriter<'_>,
     state: OutletId,
     place: usize,
 ) -> TractResult<OutletId> {
@@ -152,7 +152,7 @@ fn state_first(
 /// integers.
 fn sequence(
     recurrence: &Recurrence,
-    writer: &mut Writer<'_>,
+    writer: &mut RecurrentWriter<'_>,
     mut x: OutletId,
 ) -> TractResult<OutletId> {
     if recurrence.batch_first {
@@ -168,7 +168,7 @@ fn sequence(
 /// Returns W and R.
 fn weights(
     recurrence: &Recurrence,
-    writer: &mut Writer<'_>,
+    writer: &mut RecurrentWriter<'_>,
     inputs: &[OutletId],
 ) -> TractResult<[OutletId; 2]> {
     if !recurrence.is_quantised {
@@ -195,7 +195,7 @@ fn weights(
 }
 
 /// Returns all steps of all rows as one matrix.
-fn rows(writer: &mut Writer<'_>, x: OutletId) -> TractResult<OutletId> {
+fn rows(writer: &mut RecurrentWriter<'_>, x: OutletId) -> TractResult<OutletId> {
     let shape = &writer.model.outlet_fact(x)?.shape;
     let from: TVec<TDim> = tvec![shape[0].clone(), shape[1].clone()];
     let to: TVec<TDim> = tvec![shape[0].clone() * &shape[1]];
@@ -205,7 +205,7 @@ fn rows(writer: &mut Writer<'_>, x: OutletId) -> TractResult<OutletId> {
 /// Returns the outputs of the node, in the layout of the model.
 fn outputs(
     recurrence: &Recurrence,
-    writer: &mut Writer<'_>,
+    writer: &mut RecurrentWriter<'_>,
     made: &[OutletId],
     dtype: DatumType,
 ) -> TractResult<TVec<OutletId>> {

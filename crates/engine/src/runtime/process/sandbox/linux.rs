@@ -11,7 +11,7 @@ use landlock::{
 };
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 
-use super::{Allowed, Sandbox, syscalls};
+use super::{Sandbox, SandboxPermissions, syscalls};
 
 /// Paths that every process may read: system libraries, its own state, information about the
 /// processor, the local time.
@@ -68,7 +68,7 @@ const REQUIRED_ABI: ABI = ABI::V3;
 /// The newest Landlock version that is used if the system supports it.
 const NEWEST_ABI: ABI = ABI::V6;
 
-pub(super) fn confine(allowed: &Allowed) -> Sandbox {
+pub(super) fn confine(allowed: &SandboxPermissions) -> Sandbox {
     let mut missing = Vec::new();
     let mut attempt = |done: Result<(), String>| missing.extend(done.err());
     attempt(close_inherited());
@@ -103,7 +103,7 @@ fn drop_capabilities() -> Result<(), String> {
     set_capabilities(None, none).map_err(|error| format!("it keeps its capabilities ({error})"))
 }
 
-fn restrict_files(allowed: &Allowed) -> Result<(), String> {
+fn restrict_files(allowed: &SandboxPermissions) -> Result<(), String> {
     let failed = |error: RulesetError| format!("it can read and write all files ({error})");
     let rules = rules(allowed).map_err(failed)?;
     let status = rules.restrict_self().map_err(failed)?;
@@ -130,7 +130,7 @@ fn can_restrict_files() -> bool {
     required.is_ok()
 }
 
-fn rules(allowed: &Allowed) -> Result<RulesetCreated, RulesetError> {
+fn rules(allowed: &SandboxPermissions) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST_ABI))?
         .handle_access(AccessNet::from_all(NEWEST_ABI))?

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use super::Allowed;
+use super::SandboxPermissions;
 
 /// Path of the system's sandbox program.
 const PROGRAM: &str = "/usr/bin/sandbox-exec";
@@ -25,7 +25,7 @@ const PROFILE: &str = r#"(version 1)
 "#;
 
 /// Wraps a command so that the system's sandbox program starts it.
-pub(super) fn wrapped(command: &Command, allowed: &Allowed) -> Command {
+pub(super) fn wrapped(command: &Command, allowed: &SandboxPermissions) -> Command {
     let program = Path::new(command.get_program());
     let mut outer = Command::new(PROGRAM);
     outer.arg("-p").arg(profile(program, allowed));
@@ -36,7 +36,7 @@ pub(super) fn wrapped(command: &Command, allowed: &Allowed) -> Command {
     outer
 }
 
-fn profile(program: &Path, allowed: &Allowed) -> String {
+fn profile(program: &Path, allowed: &SandboxPermissions) -> String {
     let mut profile = PROFILE.to_owned();
     let mut add = |what: &str, within: &str, path: &Path| {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_profile_closes_first_and_opens_what_is_allowed() {
-        let allowed = Allowed {
+        let allowed = SandboxPermissions {
             read: vec!["/Users/me/a \"model\"".into()],
             list: vec!["/Users/me/lib".into()],
             scratch: Some("/private/tmp/scratch".into()),
@@ -94,7 +94,7 @@ mod tests {
     fn the_command_keeps_its_arguments_and_loses_the_rest_of_the_environment() {
         let mut command = Command::new("/bin/pkgtool");
         command.arg("worker").env_clear().env("TZ", "UTC");
-        let outer = wrapped(&command, &Allowed::default());
+        let outer = wrapped(&command, &SandboxPermissions::default());
         let arguments: Vec<_> = outer.get_args().skip(2).collect();
         assert_eq!(arguments, ["/bin/pkgtool", "worker"]);
         let set: Vec<_> = outer.get_envs().collect();

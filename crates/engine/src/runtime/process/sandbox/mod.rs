@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// The sandbox mode of child processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum SandboxMode {
     /// Confine processes as far as the system can.
     #[default]
     Auto,
@@ -34,7 +34,7 @@ pub enum Mode {
 
 /// The permissions of a process, besides those that every process needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Allowed {
+pub struct SandboxPermissions {
     /// Files and folders that it may read.
     pub read: Vec<PathBuf>,
     /// Folders that it may list.
@@ -48,7 +48,7 @@ pub struct Allowed {
 /// The level of confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum SandboxLevel {
     /// Only the granted permissions are left.
     Full,
     /// A part of the protection is missing.
@@ -61,7 +61,7 @@ pub enum Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     /// Level of confinement.
-    pub level: Level,
+    pub level: SandboxLevel,
     /// Missing protections, with reasons.
     pub missing: Vec<String>,
     /// Name of the provider whose devices it may use.
@@ -69,9 +69,9 @@ pub struct Sandbox {
 }
 
 /// The mode for child processes of this program.
-static CHOSEN_MODE: OnceLock<Mode> = OnceLock::new();
+static CHOSEN_MODE: OnceLock<SandboxMode> = OnceLock::new();
 
-impl Mode {
+impl SandboxMode {
     /// Every mode.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Require, Self::Off];
 
@@ -96,7 +96,7 @@ impl Mode {
     }
 }
 
-impl FromStr for Mode {
+impl FromStr for SandboxMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -106,7 +106,7 @@ impl FromStr for Mode {
     }
 }
 
-impl Level {
+impl SandboxLevel {
     /// Lower-case name.
     pub fn name(self) -> &'static str {
         match self {
@@ -121,7 +121,7 @@ impl Sandbox {
     /// Returns the description of a process without a sandbox.
     pub fn none(why: &str) -> Self {
         Self {
-            level: Level::None,
+            level: SandboxLevel::None,
             missing: vec![why.to_owned()],
             exception: None,
         }
@@ -130,9 +130,9 @@ impl Sandbox {
     /// Returns the description of a sandbox with these missing protections.
     fn without(missing: Vec<String>, exception: Option<String>) -> Self {
         let level = if missing.is_empty() {
-            Level::Full
+            SandboxLevel::Full
         } else {
-            Level::Reduced
+            SandboxLevel::Reduced
         };
         Self {
             level,
@@ -158,13 +158,13 @@ impl fmt::Display for Sandbox {
 
 /// Confines this process. It must have only one thread: others would keep their rights.
 ///
-/// With [`Mode::Require`], a missing protection is an error.
-pub fn enter(mode: Mode, allowed: &Allowed) -> Result<Sandbox, String> {
-    if mode == Mode::Off {
+/// With [`SandboxMode::Require`], a missing protection is an error.
+pub fn enter(mode: SandboxMode, allowed: &SandboxPermissions) -> Result<Sandbox, String> {
+    if mode == SandboxMode::Off {
         return Ok(Sandbox::none("it is switched off"));
     }
     let sandbox = confine(allowed);
-    if mode == Mode::Require && sandbox.level != Level::Full {
+    if mode == SandboxMode::Require && sandbox.level != SandboxLevel::Full {
         return Err(sandbox.missing.join("; "));
     }
     Ok(sandbox)
@@ -185,8 +185,8 @@ fn confine(_: &Allowed) -> Sandbox {
 }
 
 /// Wraps the command on systems where a process cannot confine itself.
-pub fn wrapped(command: Command, mode: Mode, allowed: &Allowed) -> Command {
-    if cfg!(target_os = "macos") && mode != Mode::Off {
+pub fn wrapped(command: Command, mode: SandboxMode, allowed: &SandboxPermissions) -> Command {
+    if cfg!(target_os = "macos") && mode != SandboxMode::Off {
         return macos::wrapped(&command, allowed);
     }
     command
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn modes_are_read_by_their_names() {
-        for mode in Mode::ALL {
+        for mode in SandboxMode::ALL {
             assert_eq!(mode.name().parse(), Ok(mode));
         }
-        assert!("on".parse::<Mode>().is_err());
+        assert!("on".parse::<SandboxMode>().is_err());
     }
 }

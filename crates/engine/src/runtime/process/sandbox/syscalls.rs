@@ -175,9 +175,9 @@ fn apply(program: &BpfProgram) -> Result<(), String> {
     seccompiler::apply_filter_all_threads(program).map_err(|error| error.to_string())
 }
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn program(rules: Rules, error: i32) -> Result<BpfProgram, String> {
+fn program(rules: SyscallRules, error: i32) -> Result<BpfProgram, String> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH);
     let architecture = architecture.map_err(|error| error.to_string())?;
     let denied = SeccompAction::Errno(error.unsigned_abs());
@@ -218,9 +218,9 @@ fn without_x32(program: BpfProgram) -> BpfProgram {
     program
 }
 
-fn denied() -> Result<Rules, String> {
+fn denied() -> Result<SyscallRules, String> {
     let all = DENIED.iter().chain(DENIED_HERE);
-    let mut rules: Rules = all.map(|number| (*number, Vec::new())).collect();
+    let mut rules: SyscallRules = all.map(|number| (*number, Vec::new())).collect();
     let own = u64::from(std::process::id());
     let is_other = |argument| is(argument, SeccompCmpOp::Ne, own);
     let is_not_zero = |argument| is(argument, SeccompCmpOp::Ne, 0);
