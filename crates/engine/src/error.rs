@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tensor::limit::ExceededLimit;
+use crate::tensor::limit::RunLimit;
 
 /// An error of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub enum EngineError {
         /// `loading the model` or `running`.
         doing: String,
         /// The limit.
-        limit: ExceededLimit,
+        limit: RunLimit,
     },
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::cli::exit::Exit;
 use crate::cli::output;
-use pkgtool_engine::tensor::limit::ExceededLimit;
+use pkgtool_engine::tensor::limit::RunLimit;
 
 /// Runs `work`, and ends the command if it takes longer than `limit`. `doing` describes the work in
 /// the error.
@@ -25,7 +25,7 @@ pub(super) fn within<T>(limit: Option<Duration>, doing: &str, work: impl FnOnce(
         .name("time limit".to_owned())
         .spawn(move || {
             if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                let limit = ExceededLimit::Time(limit);
+                let limit = RunLimit::Time(limit);
                 output::error(&format!("{doing} reached {limit}; {}", limit.help()));
                 process::exit(Exit::Failure.code().into());
             }

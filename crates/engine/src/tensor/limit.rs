@@ -23,7 +23,7 @@ pub enum MemoryLimit {
 
 /// A limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ExceededLimit {
+pub enum RunLimit {
     /// Maximum duration of one step.
     Time(Duration),
     /// Maximum memory in bytes, and the source of this limit.
@@ -32,16 +32,16 @@ pub enum ExceededLimit {
 
 impl MemoryLimit {
     /// Returns the current limit; `None` for the default if the system does not report free memory.
-    pub fn now(self) -> Option<ExceededLimit> {
+    pub fn now(self) -> Option<RunLimit> {
         let bytes = match self {
             Self::Option(bytes) | Self::Setting(bytes) => bytes,
             Self::OfFree => free_memory()? / 4 * 3,
         };
-        Some(ExceededLimit::Memory(bytes, self))
+        Some(RunLimit::Memory(bytes, self))
     }
 }
 
-impl ExceededLimit {
+impl RunLimit {
     /// Returns the bytes of a memory limit.
     pub fn bytes(self) -> Option<u64> {
         match self {
@@ -68,7 +68,7 @@ impl ExceededLimit {
 }
 
 /// `the memory limit of 512 MiB (--max-memory)`.
-impl fmt::Display for ExceededLimit {
+impl fmt::Display for RunLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Time(time) => {
@@ -166,7 +166,7 @@ mod tests {
         );
         assert!(named(MemoryLimit::OfFree).contains("three quarters of the free memory"));
         assert_eq!(
-            ExceededLimit::Time(Duration::from_millis(2500)).to_string(),
+            RunLimit::Time(Duration::from_millis(2500)).to_string(),
             "the time limit of 2.5 s (--timeout)"
         );
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn three_quarters_of_what_is_free_are_the_default() {
         let free = free_memory().expect("the system reports free memory");
-        let limit = MemoryLimit::OfFree.now().and_then(ExceededLimit::bytes);
+        let limit = MemoryLimit::OfFree.now().and_then(RunLimit::bytes);
         let limit = limit.expect("the system reports free memory");
         // The amount of free memory changes between the two measurements.
         assert!(

@@ -45,7 +45,7 @@ pub(crate) struct ProgramSession {
     signature: Signature,
     rounding: Rounding,
     executor: Executor,
-    plans: Plans<Vec<Vec<u64>>, ProgramPlan>,
+    plans: Plans<Vec<Vec<u64>>, PlannedMethod>,
     /// States after the last successful run. A missing entry has its initial value.
     states: StateValues,
     /// Initial values of the states.
@@ -56,7 +56,7 @@ pub(crate) struct ProgramSession {
 /// Values of states, by index.
 type StateValues = HashMap<usize, TValue>;
 
-struct ProgramPlan {
+struct PlannedMethod {
     runner: Runner,
     given: Vec<usize>,
     outputs: Vec<DType>,
@@ -66,7 +66,7 @@ struct ProgramPlan {
     overwritable: Vec<bool>,
 }
 
-impl CachedPlan for ProgramPlan {
+impl CachedPlan for PlannedMethod {
     fn memory_use(&self) -> &MemoryUse {
         self.runner.memory_use()
     }
@@ -150,11 +150,7 @@ impl ProgramSession {
         Ok(session)
     }
 
-    fn make(
-        &mut self,
-        shapes: &InputShapes,
-        optimise: bool,
-    ) -> Result<ProgramPlan, LibraryFailure> {
+    fn make(&mut self, shapes: &InputShapes, optimise: bool) -> Result<PlannedMethod, LibraryFailure> {
         let lower = || lower(&self.method, shapes, &self.weights, self.rounding);
         let Lowered {
             model,
@@ -182,7 +178,7 @@ impl ProgramSession {
         }
         let first = given.len();
         let lent = (0..states.len()).map(|at| runner.overwrites(first + at));
-        Ok(ProgramPlan {
+        Ok(PlannedMethod {
             given,
             outputs,
             overwritable: lent.collect(),
@@ -292,7 +288,7 @@ impl ProgramSession {
 /// Outputs, and the states after the run.
 type ProgramResult = (Vec<Tensor>, StateValues);
 
-impl ProgramPlan {
+impl PlannedMethod {
     /// Runs the plan once.
     ///
     /// States that the run may overwrite are taken out of `states`. If the run fails, they are put

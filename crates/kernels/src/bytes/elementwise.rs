@@ -20,14 +20,14 @@ pub struct Grid {
 
 /// A range of stored integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ByteRange {
+pub struct IntegerRange {
     /// Minimum.
     pub least: i32,
     /// Maximum.
     pub most: i32,
 }
 
-impl ByteRange {
+impl IntegerRange {
     /// Returns the range of all integers that bytes of this sign can store.
     pub const fn whole(sign: Sign) -> Self {
         let (least, most) = sign.range();
@@ -65,7 +65,7 @@ impl Grid {
     }
 
     /// Returns the conversion to bytes.
-    pub(super) fn writer(self, range: ByteRange) -> Result<ByteWriter, String> {
+    pub(super) fn writer(self, range: IntegerRange) -> Result<ByteWriter, String> {
         self.reader()?;
         let limits = ByteLimits::new(self.sign, self.zero_point, [range.least, range.most])?;
         Ok(ByteWriter {
@@ -186,7 +186,7 @@ pub struct PairGrids {
     /// Grid of the output.
     pub output: Grid,
     /// Range of the output.
-    pub range: ByteRange,
+    pub range: IntegerRange,
 }
 
 /// The bytes of two tensors of the same size.
@@ -309,7 +309,7 @@ impl Grid {
     pub fn quantize(
         self,
         cpu: Cpu,
-        range: ByteRange,
+        range: IntegerRange,
         input: &[f32],
         output: &mut [u8],
         split: Split,
@@ -344,7 +344,7 @@ impl Grid {
     pub fn requantize(
         self,
         cpu: Cpu,
-        (to, range): (Self, ByteRange),
+        (to, range): (Self, IntegerRange),
         input: &[u8],
         output: &mut [u8],
         split: Split,
@@ -362,7 +362,7 @@ impl Grid {
 /// Clamps bytes to a range of their integers.
 pub fn clamp(
     cpu: Cpu,
-    (sign, range): (Sign, ByteRange),
+    (sign, range): (Sign, IntegerRange),
     input: &[u8],
     output: &mut [u8],
     split: Split,

@@ -3,7 +3,7 @@
 use std::ops::Range as Places;
 
 use super::Sign;
-use super::elementwise::{ByteRange, ByteReader, ByteWriter, Grid};
+use super::elementwise::{ByteReader, ByteWriter, Grid, IntegerRange};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::window::{Window, WindowPositions};
@@ -82,7 +82,7 @@ pub struct Mean {
     /// Grid of the output.
     pub to: Grid,
     /// Range of the output.
-    pub range: ByteRange,
+    pub range: IntegerRange,
     /// Conversion of sums to bytes.
     pub rounding: MeanRounding,
 }

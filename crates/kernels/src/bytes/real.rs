@@ -4,7 +4,7 @@
 //! The result is the same as that of `DequantizeLinear`, an operator and `QuantizeLinear` in
 //! float32.
 
-use super::elementwise::{ByteRange, ByteReader, ByteWriter, Grid, PairGrids};
+use super::elementwise::{ByteReader, ByteWriter, Grid, IntegerRange, PairGrids};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::{Cpu, Split};
@@ -142,7 +142,7 @@ impl Grid {
         })
     }
 
-    fn rounded(self, range: ByteRange) -> Result<Quantizer, String> {
+    fn rounded(self, range: IntegerRange) -> Result<Quantizer, String> {
         Ok(Quantizer {
             writer: self.writer(range)?,
             scale: self.scale,
@@ -153,7 +153,7 @@ impl Grid {
     pub fn round(
         self,
         cpu: Cpu,
-        range: ByteRange,
+        range: IntegerRange,
         input: &[f32],
         output: &mut [u8],
         split: Split,
@@ -170,7 +170,7 @@ impl Grid {
     pub fn round_again(
         self,
         cpu: Cpu,
-        (to_grid, range): (Self, ByteRange),
+        (to_grid, range): (Self, IntegerRange),
         input: &[u8],
         output: &mut [u8],
         split: Split,

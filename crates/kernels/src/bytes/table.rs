@@ -1,6 +1,6 @@
 //! A function on quantised bytes, as a table of its 256 results.
 
-use super::elementwise::{ByteRange, Grid};
+use super::elementwise::{Grid, IntegerRange};
 use crate::length::check_length;
 use crate::simd::compiled;
 use crate::{Cpu, Split};
@@ -20,7 +20,7 @@ pub struct ByteTable([u8; 256]);
 impl ByteTable {
     /// Builds the table of a function from its 256 real results, which are quantised to a grid. NaN
     /// becomes the minimum.
-    pub fn new(numbers: &[f32], to: Grid, range: ByteRange) -> Result<Self, String> {
+    pub fn new(numbers: &[f32], to: Grid, range: IntegerRange) -> Result<Self, String> {
         let mut table = [0; 256];
         to.round(Cpu::PLAIN, range, numbers, &mut table, Split::ONE)?;
         Ok(Self(table))

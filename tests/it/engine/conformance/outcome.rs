@@ -4,7 +4,7 @@ use std::fmt;
 
 use pkgtool_engine::runtime::selection::{SelectionCriteria, SelectionError, select};
 use pkgtool_engine::runtime::worker::Launcher;
-use pkgtool_engine::tensor::limit::ExceededLimit;
+use pkgtool_engine::tensor::limit::RunLimit;
 use pkgtool_engine::tensor::{DType, Signature, Tensor};
 use pkgtool_engine::{EngineError, LoadOptions, LoadRequest, Session};
 
@@ -176,7 +176,7 @@ fn of_error(error: &EngineError) -> Told {
         | EngineError::Run { .. }
         | EngineError::Input { .. } => Outcome::Failed,
         EngineError::Limit {
-            limit: ExceededLimit::Time(_),
+            limit: RunLimit::Time(_),
             ..
         } => Outcome::Hang,
         EngineError::Died { .. } | EngineError::Limit { .. } => Outcome::Crash,
@@ -303,7 +303,7 @@ mod tests {
                 EngineError::Limit {
                     engine: engine(),
                     doing: "running".to_owned(),
-                    limit: ExceededLimit::Time(Duration::from_mins(1)),
+                    limit: RunLimit::Time(Duration::from_mins(1)),
                 },
                 Outcome::Hang,
             ),

@@ -39,11 +39,11 @@ pub(crate) struct Lowered {
     /// Dtypes of the outputs.
     pub(crate) outputs: Vec<DType>,
     /// State that the method keeps between runs.
-    pub(crate) states: Vec<CarriedTensor>,
+    pub(crate) states: Vec<KeptTensor>,
 }
 
 /// A tensor that a method keeps between runs.
-pub(crate) struct CarriedTensor {
+pub(crate) struct KeptTensor {
     /// Index of the value in the method.
     pub(crate) value: usize,
     /// Content before the first run.

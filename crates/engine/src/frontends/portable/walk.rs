@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::logic::Iff;
 
-use super::{CarriedTensor, InputShapes, Lowered, delegates};
+use super::{InputShapes, KeptTensor, Lowered, delegates};
 use crate::Rounding;
 use crate::graph::builder::Wire;
 use crate::graph::frame::{FrameSlot, MethodFrame, dtype_of};
@@ -221,7 +221,7 @@ impl MethodWalk<'_> {
                 _ => source,
             };
             outlets.push(last.outlet);
-            states.push(CarriedTensor { value, initial });
+            states.push(KeptTensor { value, initial });
         }
         let mut model = self.frame.builder.model;
         guarded(|| model.select_output_outlets(&outlets))?;

@@ -14,17 +14,17 @@ use crate::graph::kernel::Kernel;
 use crate::graph::pool::computed;
 use crate::tensor::DType;
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid, PairGrids, clamp};
+use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange, PairGrids, clamp};
 use pkgtool_kernels::bytes::pool::{Mean, MeanRounding, max_pool};
 use pkgtool_kernels::window::WindowPositions;
 use pkgtool_kernels::{Cpu, Split};
 use pkgtool_model::executorch::xnnpack::{BinaryKind, PoolWindow};
 
 /// Returns the integers of a grid to which a node's result is clamped.
-pub(super) fn clamp_range(grid: Grid, clamp: Option<(f32, f32)>) -> ByteRange {
+pub(super) fn clamp_range(grid: Grid, clamp: Option<(f32, f32)>) -> IntegerRange {
     let (least, most) = grid.sign.range();
     let Some(real) = effective_clamp(clamp) else {
-        return ByteRange::whole(grid.sign);
+        return IntegerRange::whole(grid.sign);
     };
     let place = |x: f32| {
         let place = (f64::from(x) / f64::from(grid.scale)).round_ties_even();
@@ -33,7 +33,7 @@ pub(super) fn clamp_range(grid: Grid, clamp: Option<(f32, f32)>) -> ByteRange {
         (place + grid.zero_point).clamp(least, most)
     };
     let most = place(real.1);
-    ByteRange {
+    IntegerRange {
         least: place(real.0).min(most),
         most,
     }
@@ -109,7 +109,7 @@ pub(super) fn real(builder: &mut Builder, outlet: OutletId, grid: Grid) -> Tract
 pub(super) fn rounded(
     builder: &mut Builder,
     outlet: OutletId,
-    (grid, range): (Grid, ByteRange),
+    (grid, range): (Grid, IntegerRange),
 ) -> TractResult<OutletId> {
     let cpu = Cpu::chosen();
     let work =
@@ -143,7 +143,7 @@ impl XnnpackLowering<'_> {
         &mut self,
         outlet: OutletId,
         (from, to): (Grid, Grid),
-        range: ByteRange,
+        range: IntegerRange,
     ) -> TractResult<OutletId> {
         let cpu = Cpu::chosen();
         if from != to {
@@ -152,7 +152,7 @@ impl XnnpackLowering<'_> {
             };
             return elementwise_kernel(self.builder, "Regrid", &[outlet], work);
         }
-        if range == ByteRange::whole(to.sign) {
+        if range == IntegerRange::whole(to.sign) {
             return Ok(outlet);
         }
         let work = move |bytes: &[&[u8]], output: &mut [u8], split| {

@@ -26,7 +26,7 @@ const MAX_REMEMBERED_CONTENTS: usize = 32;
 pub(super) struct ParserPool {
     most: usize,
     each: usize,
-    state: Mutex<PoolState>,
+    state: Mutex<ParserPoolState>,
     changed: Condvar,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct PooledProcess {
 }
 
 #[derive(Debug, Default)]
-struct PoolState {
+struct ParserPoolState {
     idle: Vec<PooledProcess>,
     /// Number of processes that each caller occupies.
     lent: HashMap<i64, usize>,
@@ -128,7 +128,7 @@ impl ParserPool {
 
     fn leave<T>(
         &self,
-        mut state: MutexGuard<'_, PoolState>,
+        mut state: MutexGuard<'_, ParserPoolState>,
         ticket: u64,
         error: ParserError,
     ) -> Result<T, ParserError> {
@@ -138,12 +138,12 @@ impl ParserPool {
         Err(error)
     }
 
-    fn state(&self) -> MutexGuard<'_, PoolState> {
+    fn state(&self) -> MutexGuard<'_, ParserPoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl PoolState {
+impl ParserPoolState {
     fn queue(&mut self, caller: i64) -> Result<u64, ParserError> {
         let own = self.waiting.iter().filter(|it| it.caller == caller).count();
         if own >= MAX_WAITING_PER_CALLER || self.waiting.len() >= MAX_WAITING {

@@ -5,7 +5,7 @@
 //!
 //! Invariant: dropping a [`Worker`] ends its process. A crashed worker returns
 //! [`EngineError::Died`] with the reason that the system reports; a worker that exceeded a limit
-//! returns [`EngineError::ExceededLimit`].
+//! returns [`EngineError::RunLimit`].
 
 mod child;
 mod protocol;
@@ -25,7 +25,7 @@ use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{self, Process, Purpose, Stopper};
 use crate::tensor::Tensor;
-use crate::tensor::limit::{ExceededLimit, MemoryLimit, reports_shortage};
+use crate::tensor::limit::{MemoryLimit, RunLimit, reports_shortage};
 use crate::{EngineError, LoadRequest, Placement, RunAnswer, RunStart, Session};
 use protocol::{TensorHead, WorkerReply, WorkerRequest, receive_tensors, send};
 use setup::Setup;
@@ -70,7 +70,7 @@ pub struct Worker {
     _scratch: Option<TempDir>,
     engine: String,
     timeout: Option<Duration>,
-    memory_limit: Option<ExceededLimit>,
+    memory_limit: Option<RunLimit>,
     load_time: Duration,
     /// The inputs that the worker currently has, if known.
     kept: Option<Vec<Tensor>>,
@@ -158,7 +158,7 @@ impl Worker {
         let load = WorkerRequest::Load {
             engine: self.engine.clone(),
             request: request.clone(),
-            memory_limit: self.memory_limit.and_then(ExceededLimit::bytes),
+            memory_limit: self.memory_limit.and_then(RunLimit::bytes),
         };
         match self.ask(&load, &[], "loading the model")?.0 {
             WorkerReply::Loaded(nanoseconds) => {
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    fn reached(&self, limit: ExceededLimit, doing: &str) -> EngineError {
+    fn reached(&self, limit: RunLimit, doing: &str) -> EngineError {
         EngineError::Limit {
             engine: self.engine.clone(),
             doing: doing.to_owned(),
@@ -299,7 +299,7 @@ impl Worker {
 
     fn died(&mut self, error: &io::Error, doing: &str) -> EngineError {
         let Some(mut reason) = self.process.end_after(error) else {
-            return self.reached(ExceededLimit::Time(self.timeout.unwrap_or_default()), doing);
+            return self.reached(RunLimit::Time(self.timeout.unwrap_or_default()), doing);
         };
         match self.memory_limit {
             Some(limit) if reports_shortage(&reason) => return self.reached(limit, doing),

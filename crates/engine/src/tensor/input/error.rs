@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::tensor::limit::{ExceededLimit, format_bytes};
+use crate::tensor::limit::{RunLimit, format_bytes};
 use crate::tensor::{DType, Signature};
 use pkgtool_base::source::text::defuse_line;
 
@@ -136,7 +136,7 @@ pub enum InputError {
         /// Available memory, in bytes.
         available: u64,
         /// The exceeded limit; `None` if the machine's memory is exhausted.
-        limit: Option<ExceededLimit>,
+        limit: Option<RunLimit>,
     },
 }
 
@@ -189,7 +189,7 @@ fn list(places: &[InputLabel]) -> String {
     texts.join(", ")
 }
 
-fn shortage(needed: u64, available: u64, limit: Option<ExceededLimit>) -> String {
+fn shortage(needed: u64, available: u64, limit: Option<RunLimit>) -> String {
     let needed = format_bytes(needed);
     match limit {
         Some(limit) => format!(

@@ -2,7 +2,7 @@
 
 use super::InputError;
 use crate::tensor::MAX_TENSOR_BYTES;
-use crate::tensor::limit::{ExceededLimit, MemoryLimit, free_memory};
+use crate::tensor::limit::{MemoryLimit, RunLimit, free_memory};
 
 /// The remaining memory budget.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub(super) struct MemoryBudget {
     bytes: u64,
     taken: u64,
     /// The limit behind `bytes`; `None` if it is all free memory.
-    limit: Option<ExceededLimit>,
+    limit: Option<RunLimit>,
 }
 
 impl MemoryBudget {
@@ -25,8 +25,8 @@ impl MemoryBudget {
             .min(MAX_TENSOR_BYTES);
         let limit = limit.and_then(MemoryLimit::now);
         let limit = limit.filter(|limit| limit.bytes().is_some_and(|bytes| bytes <= free));
-        let bytes = limit.and_then(ExceededLimit::bytes).unwrap_or(free);
-        let is_chosen = limit.is_some_and(ExceededLimit::is_chosen);
+        let bytes = limit.and_then(RunLimit::bytes).unwrap_or(free);
+        let is_chosen = limit.is_some_and(RunLimit::is_chosen);
         Self {
             bytes,
             taken: if is_chosen { held.min(bytes) } else { 0 },

@@ -5,18 +5,18 @@ use proptest::prelude::*;
 use super::{bytes, number, numbers, on_threads, signs};
 use crate::Cpu;
 use crate::bytes::Sign;
-use crate::bytes::elementwise::{ByteRange, FixedSum, Grid, PairGrids, clamp};
+use crate::bytes::elementwise::{FixedSum, Grid, IntegerRange, PairGrids, clamp};
 use crate::bytes::real::{RealOperation, extent};
 use crate::bytes::table::ByteTable;
 
 /// Grids, each with a range of its integers.
-pub(super) fn grids() -> impl Strategy<Value = (Grid, ByteRange)> {
+pub(super) fn grids() -> impl Strategy<Value = (Grid, IntegerRange)> {
     let grids = signs().prop_flat_map(|sign| {
         let numbers = (numbers(sign), numbers(sign), numbers(sign));
         (Just(sign), 0.004_f32..0.9, numbers)
     });
     grids.prop_map(|(sign, scale, (zero_point, a, b))| {
-        let range = ByteRange {
+        let range = IntegerRange {
             least: a.min(b),
             most: a.max(b),
         };
@@ -42,7 +42,7 @@ pub(super) fn steps(grid: Grid, byte: u8) -> i32 {
     clippy::cast_sign_loss,
     reason = "the rule"
 )]
-pub(super) fn byte((grid, range): (Grid, ByteRange), steps: f32, moved: bool) -> u8 {
+pub(super) fn byte((grid, range): (Grid, IntegerRange), steps: f32, moved: bool) -> u8 {
     let zero = grid.zero_point;
     let bounds = [range.least, range.most].map(|number| (number - zero) as f32);
     if moved {
@@ -63,7 +63,7 @@ fn sums_are_rounded_half_up() {
     let pair = PairGrids {
         inputs: [grid(0.5), grid(0.5)],
         output: grid(1.0),
-        range: ByteRange {
+        range: IntegerRange {
             least: -128,
             most: 127,
         },

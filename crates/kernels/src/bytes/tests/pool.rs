@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::elementwise::{byte, grids, steps};
 use super::{bytes, number, on_threads, windows};
 use crate::bytes::Sign;
-use crate::bytes::elementwise::{ByteRange, Grid};
+use crate::bytes::elementwise::{Grid, IntegerRange};
 use crate::bytes::pool::{self, CountedTaps, Mean, MeanRounding};
 use crate::window::{Window, WindowPositions};
 use crate::{Cpu, Split};
@@ -133,7 +133,7 @@ fn sizes_that_are_none_are_told() {
     let mean = Mean {
         from: grid,
         to: grid,
-        range: ByteRange::whole(grid.sign),
+        range: IntegerRange::whole(grid.sign),
         rounding: MeanRounding::Real,
     };
     let placed = WindowPositions {

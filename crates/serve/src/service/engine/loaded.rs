@@ -15,7 +15,7 @@ use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::runtime::target::Candidate;
 use pkgtool_engine::runtime::worker::{Launcher, Worker};
 use pkgtool_engine::tensor::Tensor;
-use pkgtool_engine::tensor::limit::{ExceededLimit, MemoryLimit};
+use pkgtool_engine::tensor::limit::{MemoryLimit, RunLimit};
 use pkgtool_engine::{
     EngineError, LoadOptions, LoadRequest, Placement, Provider, RunStart, Session, engine,
 };
@@ -173,9 +173,9 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
         EngineError::Limit { doing, limit, .. } => {
             let text = format!("it reached {} while it was {doing}", limit_text(*limit));
             match limit {
-                ExceededLimit::Time(_) => CallError::Crashed(text),
+                RunLimit::Time(_) => CallError::Crashed(text),
                 // A retry would need the same memory.
-                ExceededLimit::Memory(..) => CallError::Failed(text),
+                RunLimit::Memory(..) => CallError::Failed(text),
             }
         }
         EngineError::Unavailable { .. } => CallError::NoInstances(error.to_string()),
@@ -192,10 +192,10 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
 }
 
 /// Formats a limit; time limits are described as the server's own.
-fn limit_text(limit: ExceededLimit) -> String {
+fn limit_text(limit: RunLimit) -> String {
     match limit {
-        ExceededLimit::Time(time) => format!("the server's time limit of {} s", time.as_secs_f64()),
-        ExceededLimit::Memory(..) => limit.to_string(),
+        RunLimit::Time(time) => format!("the server's time limit of {} s", time.as_secs_f64()),
+        RunLimit::Memory(..) => limit.to_string(),
     }
 }
 
@@ -211,7 +211,7 @@ pub(super) fn for_log(error: &EngineError) -> &str {
             reason.split("; its last words").next().unwrap_or_default()
         }
         EngineError::Limit {
-            limit: ExceededLimit::Time(_),
+            limit: RunLimit::Time(_),
             ..
         } => "it reached its time limit",
         EngineError::Limit { .. } => "it reached its memory limit",

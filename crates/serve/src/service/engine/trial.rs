@@ -11,7 +11,7 @@ use pkgtool_engine::EngineError;
 use pkgtool_engine::tensor::input::{
     Generator, InputArgs, OpenDim, assemble, open_dims, trial_sizes,
 };
-use pkgtool_engine::tensor::limit::ExceededLimit;
+use pkgtool_engine::tensor::limit::RunLimit;
 use pkgtool_engine::tensor::{Signature, Tensor};
 
 /// Time after which no further input is tried.
@@ -46,7 +46,7 @@ pub(super) fn of(
         let by_time = matches!(
             error,
             EngineError::Limit {
-                limit: ExceededLimit::Time(_),
+                limit: RunLimit::Time(_),
                 ..
             }
         );

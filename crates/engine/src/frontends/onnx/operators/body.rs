@@ -36,13 +36,13 @@ pub(super) struct SubgraphBody {
 
 /// The plans made so far.
 struct BodyPlans {
-    known: Plans<PlanKey, Runner>,
+    known: Plans<SubgraphKey, Runner>,
     /// Is `true` if planning needs values of integers.
     needs_values: bool,
 }
 
 /// The inputs that a plan was made for: types, shapes and the values that are part of it.
-type PlanKey = Vec<(DatumType, TVec<usize>, Option<Vec<u8>>)>;
+type SubgraphKey = Vec<(DatumType, TVec<usize>, Option<Vec<u8>>)>;
 
 impl fmt::Debug for SubgraphBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,7 +192,7 @@ impl SubgraphBody {
             let bytes = is_constant(value).then(|| value.as_bytes().to_vec());
             (value.datum_type(), value.shape().into(), bytes)
         });
-        let key: PlanKey = key.collect();
+        let key: SubgraphKey = key.collect();
         if !plans.known.find(|known| *known == key) {
             plans.known.make_room();
             let planned = |optimise| {

@@ -1,7 +1,7 @@
 //! Bounds of the activations between an operator and its quantisation, as ranges of quantised
 //! numbers.
 
-use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
+use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
 
 /// Bounds of real numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,9 +38,9 @@ impl Bounds {
     }
 
     /// Returns the bounds as quantised numbers.
-    pub(super) fn on(self, grid: Grid) -> ByteRange {
+    pub(super) fn on(self, grid: Grid) -> IntegerRange {
         let most = place(grid, self.most);
-        ByteRange {
+        IntegerRange {
             least: place(grid, self.least).min(most),
             most,
         }
@@ -61,9 +61,9 @@ pub(super) fn place(grid: Grid, number: f32) -> i32 {
 }
 
 /// Combines two ranges that are applied one after the other.
-pub(super) fn narrowed(first: ByteRange, then: ByteRange) -> ByteRange {
+pub(super) fn narrowed(first: IntegerRange, then: IntegerRange) -> IntegerRange {
     let most = first.most.max(then.least).min(then.most);
-    ByteRange {
+    IntegerRange {
         least: first.least.max(then.least).min(most),
         most,
     }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn ranges_narrow() {
         let of = |[a, b]: [i32; 2], [c, d]: [i32; 2]| {
-            let range = |least, most| ByteRange { least, most };
+            let range = |least, most| IntegerRange { least, most };
             let both = narrowed(range(a, b), range(c, d));
             [both.least, both.most]
         };

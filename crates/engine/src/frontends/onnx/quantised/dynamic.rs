@@ -7,12 +7,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::place;
 use super::node;
-use super::product::{StoredBytes, matrix_sizes};
+use super::product::{QuantisedBytes, matrix_sizes};
 use crate::frontends::onnx::node_operator::{Built, NodeOperator, Tensors, Wired, operator};
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::{computed_from_bytes, computed_to_bytes};
 use crate::graph::rows::{rules_of_rows, turned, with_last};
-use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
+use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
 use pkgtool_kernels::bytes::real::extent;
 use pkgtool_kernels::bytes::{Sign, SumProduct};
 use pkgtool_kernels::{Cpu, Split};
@@ -21,7 +21,7 @@ use pkgtool_kernels::{Cpu, Split};
 pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
     let product = DynamicProduct {
         sizes: matrix_sizes(node)?,
-        weights: StoredBytes::of(node)?,
+        weights: QuantisedBytes::of(node)?,
     };
     operator(node::SUMS, None, product)
 }
@@ -84,7 +84,7 @@ impl NodeOperator for DynamicQuantization {
                     });
                     return Ok(());
                 }
-                of_run.round(cpu, ByteRange::whole(of_run.sign), from[0], to, split)
+                of_run.round(cpu, IntegerRange::whole(of_run.sign), from[0], to, split)
             };
             let bytes = computed_to_bytes(DatumType::U8, inputs[0].shape(), inputs, work)?;
             let zero = of_run.sign.byte(of_run.zero_point);
@@ -99,7 +99,7 @@ impl NodeOperator for DynamicQuantization {
 struct DynamicProduct {
     /// Inputs and outputs of a row.
     sizes: [usize; 2],
-    weights: StoredBytes,
+    weights: QuantisedBytes,
 }
 
 impl NodeOperator for DynamicProduct {

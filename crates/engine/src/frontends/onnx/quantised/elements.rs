@@ -14,14 +14,14 @@ use crate::frontends::onnx::node_operator::{
 use crate::graph::kernel::Kernel;
 use crate::graph::pool::{computed_bytes, computed_to_bytes};
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::{ByteRange, PairGrids, clamp};
+use pkgtool_kernels::bytes::elementwise::{IntegerRange, PairGrids, clamp};
 use pkgtool_kernels::bytes::real::RealOperation;
 use pkgtool_kernels::{Cpu, Split};
 
 /// Builds an operator that quantises numbers.
 pub(super) fn build_rounded(_: &ParsingContext, node: &NodeProto) -> Built {
     let (to, cpu) = (node::grid(node, "y")?, Cpu::chosen());
-    let range = ByteRange::whole(to.sign);
+    let range = IntegerRange::whole(to.sign);
     let dtype = node::datum_type(to.sign);
     let dtypes = [f32::datum_type(), dtype].map(Some);
     same_shape(node::ROUNDED, 1, dtypes, move |prefix, model, inputs| {

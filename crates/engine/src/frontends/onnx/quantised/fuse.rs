@@ -14,7 +14,7 @@ use crate::frontends::onnx::graph::{
     attribute, each_graph_mut, each_node, has_input, integer, is_default,
 };
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
+use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
 
 /// Replaces groups around quantised tensors by nodes of this module.
 pub(crate) fn fuse(model: &mut ModelProto, load: &LoadTensor<'_>) {
@@ -241,7 +241,7 @@ impl Pass<'_> {
         let mut made = node::new(node::TABLE, &node.name, &[&held.bytes], output);
         node::put_sign(&mut made, "x", from.sign);
         node::put_grid(&mut made, "y", grid);
-        node::put_range(&mut made, ByteRange::whole(grid.sign));
+        node::put_range(&mut made, IntegerRange::whole(grid.sign));
         node::put_floats(&mut made, "numbers", &numbers);
         Some(FusedGroup {
             nodes: vec![made],
@@ -292,12 +292,12 @@ impl Pass<'_> {
         &mut self,
         value: &str,
         grid: Grid,
-        range: ByteRange,
+        range: IntegerRange,
         [name, output]: [&str; 2],
     ) -> Option<NodeProto> {
         let held = self.held.get(value)?;
         let (from, bytes) = (held.grid()?, held.bytes.clone());
-        let mut same = from == grid && range == ByteRange::whole(grid.sign);
+        let mut same = from == grid && range == IntegerRange::whole(grid.sign);
         let alone = |name: &str| self.readers.get(name) == Some(&1);
         if from == grid && !same && alone(&bytes) && alone(value) {
             let maker = self.ours.get(&bytes);

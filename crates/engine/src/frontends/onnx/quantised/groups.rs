@@ -9,7 +9,7 @@ use super::constants::{Element, StoredConstants};
 use super::node;
 use super::windows::are_supported;
 use crate::frontends::onnx::graph::{attribute, has_input, integer};
-use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
+use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
 
 /// Operators that only move elements, with one such input.
 const MOVES: [&str; 12] = [
@@ -62,7 +62,7 @@ impl QuantisedTensor {
 pub(super) struct GroupTarget<'a> {
     pub(super) grid: Grid,
     /// The range to which it is clamped.
-    pub(super) range: ByteRange,
+    pub(super) range: IntegerRange,
     /// The name of its bytes.
     pub(super) output: &'a str,
 }
@@ -149,7 +149,7 @@ pub(super) fn group_of_qlinear(
         operator: word,
         target: GroupTarget {
             grid,
-            range: ByteRange::whole(grid.sign),
+            range: IntegerRange::whole(grid.sign),
             output,
         },
     };
@@ -472,7 +472,7 @@ impl QuantisedGroup<'_> {
 
     /// Returns `true` if bytes of this grid already have the target's grid and range.
     fn is_kept(&self, grid: Grid) -> bool {
-        grid == self.target.grid && self.target.range == ByteRange::whole(grid.sign)
+        grid == self.target.grid && self.target.range == IntegerRange::whole(grid.sign)
     }
 
     /// Returns an operator that keeps the grid of its input, followed by the conversion to the

@@ -9,7 +9,7 @@ use tract_onnx::tract_hir::infer::Solver;
 use crate::frontends::onnx::graph::{attribute, integer, step};
 use crate::frontends::onnx::node_operator::Tensors;
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::{ByteRange, Grid};
+use pkgtool_kernels::bytes::elementwise::{Grid, IntegerRange};
 
 /// Operators of these nodes. Their names contain spaces, which no model uses.
 pub(super) const CONVOLUTION: &str = "Conv on bytes";
@@ -88,7 +88,7 @@ pub(super) fn rounded(
     name: &str,
     bytes: &str,
     [from, to]: [Grid; 2],
-    range: ByteRange,
+    range: IntegerRange,
     output: &str,
 ) -> NodeProto {
     let mut made = new(ELEMENTS, name, &[bytes], output);
@@ -117,7 +117,7 @@ pub(super) fn put_sign(node: &mut NodeProto, of: &str, sign: Sign) {
 }
 
 /// Sets the range to which the output is clamped.
-pub(super) fn put_range(node: &mut NodeProto, range: ByteRange) {
+pub(super) fn put_range(node: &mut NodeProto, range: IntegerRange) {
     node.attribute
         .retain(|it| it.name != "least" && it.name != "most");
     put_integer(node, "least", range.least.into());
@@ -145,8 +145,8 @@ pub(super) fn sign(node: &NodeProto, of: &str) -> Sign {
 }
 
 /// Returns the range to which the output is clamped.
-pub(super) fn range(node: &NodeProto) -> TractResult<ByteRange> {
-    Ok(ByteRange {
+pub(super) fn range(node: &NodeProto) -> TractResult<IntegerRange> {
+    Ok(IntegerRange {
         least: i32::try_from(integer(node, "least", 0))?,
         most: i32::try_from(integer(node, "most", 0))?,
     })

@@ -14,7 +14,7 @@ use pkgtool_kernels::bytes::{ByteProduct, Requantize, Sign, product};
 
 /// Stored bytes and their zero points.
 #[derive(Debug, Clone)]
-pub(super) struct StoredBytes {
+pub(super) struct QuantisedBytes {
     sign: Sign,
     zero_points: Vec<i32>,
 }
@@ -22,7 +22,7 @@ pub(super) struct StoredBytes {
 /// The weights of a product, and the quantisation of its sums.
 #[derive(Debug, Clone)]
 pub(super) struct ProductWeights {
-    pub(super) bytes: StoredBytes,
+    pub(super) bytes: QuantisedBytes,
     pub(super) bias: Option<Vec<i32>>,
     pub(super) requantize: Requantize,
 }
@@ -32,7 +32,7 @@ impl ProductWeights {
     pub(super) fn of(node: &NodeProto) -> TractResult<Self> {
         let (range, grid) = (node::range(node)?, node::grid(node, "y")?);
         Ok(Self {
-            bytes: StoredBytes::of(node)?,
+            bytes: QuantisedBytes::of(node)?,
             bias: node::integers(node, "bias")?,
             requantize: Requantize {
                 factors: node::floats(node, "factors"),
@@ -44,7 +44,7 @@ impl ProductWeights {
     }
 }
 
-impl StoredBytes {
+impl QuantisedBytes {
     /// Reads them from a node of this module.
     pub(super) fn of(node: &NodeProto) -> TractResult<Self> {
         Ok(Self {

@@ -7,7 +7,7 @@ use tract_onnx::tensor::load_tensor;
 use super::node;
 use super::{fuse, unfold};
 use pkgtool_kernels::bytes::Sign;
-use pkgtool_kernels::bytes::elementwise::ByteRange;
+use pkgtool_kernels::bytes::elementwise::IntegerRange;
 
 const FLOAT: i32 = 1;
 const UINT8: i32 = 2;
@@ -131,7 +131,7 @@ fn a_convolution_takes_what_is_around_it() {
     let range = node::range(made).expect("a range");
     assert_eq!(
         range,
-        ByteRange { least: 3, most: 3 },
+        IntegerRange { least: 3, most: 3 },
         "6 is below half a step of 100"
     );
     let bias: Option<Vec<i32>> = node::integers(made, "bias").expect("whole numbers");
@@ -208,7 +208,7 @@ fn a_clip_of_bytes_becomes_part_of_what_makes_them() {
         (node::CONVOLUTION, "Identity")
     );
     let range = node::range(made).expect("a range");
-    assert_eq!(range, ByteRange { least: 3, most: 27 });
+    assert_eq!(range, IntegerRange { least: 3, most: 27 });
 }
 
 #[test]
