@@ -1,4 +1,4 @@
-//! Decodes untrusted PNG and JPEG images into tensors, in a parser process with limits.
+//! Decodes untrusted images (PNG, JPEG, WebP, GIF) into tensors, in a parser process with limits.
 //!
 //! Invariant: the size in an image's header is checked before anything is decoded. The limit is
 //! [`MAX_PIXELS`] or the size of the model's input, if that is larger.
@@ -70,7 +70,7 @@ pub enum PictureError {
     Parser(#[from] ParserError),
 }
 
-/// Converts a PNG or JPEG image to the tensor of one input, in a parser process.
+/// Converts an image to the tensor of one input, in a parser process.
 #[expect(clippy::missing_panics_doc, reason = "a signature always becomes JSON")]
 pub fn read(
     client: &ParserClient,

@@ -150,7 +150,11 @@ impl ProgramSession {
         Ok(session)
     }
 
-    fn make(&mut self, shapes: &InputShapes, optimise: bool) -> Result<PlannedMethod, LibraryFailure> {
+    fn make(
+        &mut self,
+        shapes: &InputShapes,
+        optimise: bool,
+    ) -> Result<PlannedMethod, LibraryFailure> {
         let lower = || lower(&self.method, shapes, &self.weights, self.rounding);
         let Lowered {
             model,

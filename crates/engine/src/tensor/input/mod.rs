@@ -184,7 +184,7 @@ pub fn open_sides(signature: &Signature) -> Option<OpenSides> {
     image::open_sides(&DimSizes::of(signature), input)
 }
 
-/// Converts a PNG or JPEG image to a tensor for one input, as [`IMAGE_HELP`] describes. `args`
+/// Converts an image to a tensor for one input, as [`IMAGE_HELP`] describes. `args`
 /// holds `mean` and `std`; `origin` names the image in error messages.
 pub fn picture(
     signature: &Signature,

@@ -21,7 +21,7 @@ use pkgtool_text::tokenizer::TokenizerFiles;
 pub enum ContentKind {
     /// Texts.
     Text,
-    /// Pictures: PNG or JPEG, as base64.
+    /// Pictures, as base64.
     Image,
 }
 
