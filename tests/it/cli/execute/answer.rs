@@ -106,11 +106,22 @@ fn pictures_are_saved() {
     }
 }
 
+/// Checks that runs fail with these reasons.
+#[track_caller]
+fn refused(directory: &TempDir, cases: &[(&str, &str, &[&str], &str)]) {
+    for (package, file, arguments, reason) in cases {
+        let ran = run(directory, package, file, arguments).expect_code(2);
+        let what = format!("{package} {file} {arguments:?}");
+        assert!(ran.stderr.contains(reason), "{what}: {}", ran.stderr);
+    }
+}
+
 #[test]
-fn bad_pictures_settings_and_packages_are_refused_with_a_remedy() {
+fn bad_pictures_are_refused_with_a_remedy() {
     let directory = photo();
-    let write =
-        |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).expect("written");
+    let write = |name: &str, bytes: &[u8]| {
+        fs::write(directory.path().join(name), bytes).expect("written");
+    };
     write("notes.txt", b"not a picture");
     write("empty.png", b"");
     write("photo.heic", b"\0\0\0\x18ftypheic\0\0\0\0");
@@ -119,98 +130,91 @@ fn bad_pictures_settings_and_packages_are_refused_with_a_remedy() {
         b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0".to_vec();
     bomb.extend([0x3e, 0x7c, 0xa5, 0x6f]);
     write("bomb.png", &bomb);
-    for (package, file, arguments, reason) in [
-        ("glimpse", "absent.png", &[][..], "absent.png: No such file"),
-        (
-            "glimpse",
-            "notes.txt",
-            &[],
-            "notes.txt: neither PNG, JPEG, WebP nor GIF",
-        ),
-        (
-            "glimpse",
-            "empty.png",
-            &[],
-            "empty.png: neither PNG, JPEG, WebP nor GIF",
-        ),
-        (
-            "glimpse",
-            "photo.heic",
-            &[],
-            "photo.heic: HEIC and AVIF are unsupported: convert the picture to JPEG",
-        ),
-        ("glimpse", "bomb.png", &[], "bomb.png: "),
-        ("glimpse", ".", &[], ".: "),
-        (
-            "glimpse",
-            "photo.png",
-            &["--set", "top_k"],
-            "--set top_k: expected NAME=VALUE",
-        ),
-        (
-            "glimpse",
-            "photo.png",
-            &["--set", "top_k=0"],
-            "`top_k`: expected an integer from 1",
-        ),
-        (
-            "glimpse",
-            "photo.png",
-            &["--set", "colour=red"],
-            "unknown value `colour`: recipe `classification` has",
-        ),
-        (
-            "glimpse",
-            "photo.png",
-            &["--set", "labels=[\"a\"]"],
-            "1 labels (the recipe's value `labels`) do not fit the 10 classes",
-        ),
-        (
-            "glimpse",
-            "photo.png",
-            &["--save", "x.png"],
-            "--save x.png: the answer has no places in the picture",
-        ),
-        (
-            "watercolor",
-            "photo.png",
-            &["--save", "x.txt"],
-            "--save x.txt: ",
-        ),
-        (
-            "glimpse",
-            "photo.png",
-            &["--input", "zeros"],
-            "cannot be used with",
-        ),
-        (
-            "glimpse/xnnpack/glimpse_xnnpack_fp32.pte",
-            "photo.png",
-            &[],
-            "add `--as CAPABILITY`",
-        ),
-        (
-            "spotter",
-            "photo.png",
-            &[],
-            "no recipe fits method `forward`, float32[1, 3, 64, 64] ->",
-        ),
-        (
-            "murmur-vad",
-            "photo.png",
-            &[],
-            "no recipe for the capabilities voice-activity-detection",
-        ),
-    ] {
-        let ran = run(&directory, package, file, arguments).expect_code(2);
-        assert!(
-            ran.stderr.contains(reason),
-            "{package} {file} {arguments:?}: {}",
-            ran.stderr
-        );
-    }
+    refused(
+        &directory,
+        &[
+            ("glimpse", "absent.png", &[], "absent.png: No such file"),
+            (
+                "glimpse",
+                "notes.txt",
+                &[],
+                "notes.txt: neither PNG, JPEG, WebP nor GIF",
+            ),
+            (
+                "glimpse",
+                "empty.png",
+                &[],
+                "empty.png: neither PNG, JPEG, WebP nor GIF",
+            ),
+            (
+                "glimpse",
+                "photo.heic",
+                &[],
+                "HEIC and AVIF are unsupported: convert the picture to JPEG",
+            ),
+            ("glimpse", "bomb.png", &[], "bomb.png: "),
+            ("glimpse", ".", &[], ".: "),
+        ],
+    );
+}
+
+#[test]
+fn bad_settings_and_packages_are_refused_with_a_remedy() {
+    let labels = "1 labels (the recipe's value `labels`) do not fit the 10 classes";
     let model = "glimpse/xnnpack/glimpse_xnnpack_fp32.pte";
-    run(&directory, model, "photo.png", &["--as", "classification"]).expect_code(0);
+    let file = "photo.png";
+    let directory = photo();
+    refused(
+        &directory,
+        &[
+            (
+                "glimpse",
+                file,
+                &["--set", "top_k"],
+                "--set top_k: expected NAME=VALUE",
+            ),
+            (
+                "glimpse",
+                file,
+                &["--set", "top_k=0"],
+                "`top_k`: expected an integer from 1",
+            ),
+            (
+                "glimpse",
+                file,
+                &["--set", "colour=red"],
+                "unknown value `colour`: recipe `classification` has",
+            ),
+            ("glimpse", file, &["--set", "labels=[\"a\"]"], labels),
+            (
+                "glimpse",
+                file,
+                &["--save", "x.png"],
+                "--save x.png: the answer has no places in the picture",
+            ),
+            ("watercolor", file, &["--save", "x.txt"], "--save x.txt: "),
+            (
+                "glimpse",
+                file,
+                &["--input", "zeros"],
+                "cannot be used with",
+            ),
+            (model, file, &[], "add `--as CAPABILITY`"),
+            (
+                "spotter",
+                file,
+                &[],
+                "no recipe fits method `forward`, float32[1, 3, 64, 64] ->",
+            ),
+            (
+                "murmur-vad",
+                file,
+                &[],
+                "no recipe for the capabilities voice-activity-detection",
+            ),
+        ],
+    );
+    run(&directory, model, file, &["--as", "classification"]).expect_code(0);
 }
 
 #[test]
