@@ -1,7 +1,6 @@
 //! Checks that the fuzz targets share.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Operators: the steps that recipes are made of.
 //!
-//! Each operator is a row of [`OPERATORS`] and a function. Invariant: an operator checks the shapes that it
+//! Each operator is a row of a table and a function. Invariant: an operator checks the shapes that it
 //! reads, and its work is bounded by their size.
 
 mod boxes;
