@@ -3,7 +3,7 @@
 //!
 //! The speed of a machine changes during a measurement. So the sessions take turns in short slices,
 //! each round in another order, and ratios are computed within a round. Times are the engines' own
-//! ([`Answer::time`](crate::Answer::time)), measured in the worker without using the
+//! ([`Answer::time`](crate::RunAnswer::time)), measured in the worker without using the
 //! channel between two runs of a slice.
 
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@
 //!
 //! Invariant: dropping a [`Worker`] ends its process. A crashed worker returns
 //! [`EngineError::Died`] with the reason that the system reports; a worker that exceeded a limit
-//! returns [`EngineError::RunLimit`].
+//! returns [`EngineError::Limit`].
 
 mod child;
 mod protocol;
