@@ -12,7 +12,8 @@ use pkgtool_serve::database::{DatabaseError, Day, Timestamp};
 
 use super::{NOW, block_on, empty};
 
-/// A store that counts the reads of its version, the first step of every lookup.
+/// A store that counts the reads of its version, the first step of every lookup. Other tasks run
+/// during such a read.
 struct Counting {
     store: Arc<dyn AccountStore>,
     looks: AtomicUsize,
@@ -60,6 +61,7 @@ impl AccountStore for Counting {
 
     async fn version(&self) -> Result<i64, DatabaseError> {
         self.looks.fetch_add(1, Ordering::SeqCst);
+        tokio::task::yield_now().await;
         self.store.version().await
     }
 
@@ -136,6 +138,34 @@ fn a_new_key_is_known_when_it_is_asked_for() {
             directory.refresh_for(secret.reveal()).await;
             assert!(is_known());
             assert!(directory.snapshot().account(&account).is_some());
+        }
+    });
+}
+
+#[test]
+fn requests_at_once_all_know_a_new_key() {
+    block_on(async {
+        let (_directory, store, accounts) = empty().await;
+        let watched = Arc::new(Counting {
+            store,
+            looks: AtomicUsize::new(0),
+        });
+        let directory = Directory::watch(watched).await.expect("it works");
+        accounts.create("a", 5, NOW).await.expect("it is new");
+        for round in 0..3 {
+            let name = format!("k{round}");
+            let made = accounts.create_key("a", &name, Permissions::ALL, None, NOW);
+            let (_, secret) = made.await.expect("it is new");
+            let request = || {
+                let (directory, secret) = (Arc::clone(&directory), secret.reveal().to_owned());
+                tokio::spawn(async move {
+                    directory.refresh_for(&secret).await;
+                    directory.snapshot().authenticate(&secret, NOW).is_some()
+                })
+            };
+            for request in [request(), request(), request()] {
+                assert!(request.await.expect("it ends"), "round {round}");
+            }
         }
     });
 }

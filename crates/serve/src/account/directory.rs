@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio::task::AbortHandle;
 
 use super::key::{ApiKey, Secret};
@@ -80,13 +80,16 @@ impl Directory {
 
     /// Refreshes the snapshot for an unknown secret. Does nothing if this secret was looked up
     /// recently, or if there are too many look-ups.
+    ///
+    /// Waits for a look-up that another request began: the key is known after it.
     pub async fn refresh_for(&self, secret: &str) {
         let hash = Secret::hash(secret);
+        let seen = self.view.seen.lock().await;
         let is_known = self.snapshot().keys.contains_key(&hash);
         if is_known || !self.strangers.admit(hash, Instant::now()) {
             return;
         }
-        if let Err(error) = self.view.refresh().await {
+        if let Err(error) = self.view.refresh(seen).await {
             tracing::warn!(%error, "an unknown key could not be looked up");
         }
     }
@@ -99,9 +102,8 @@ impl Drop for Directory {
 }
 
 impl View {
-    /// Replaces the snapshot if something changed.
-    async fn refresh(&self) -> DatabaseResult<()> {
-        let mut seen = self.seen.lock().await;
+    /// Replaces the snapshot if something changed since the version that was seen.
+    async fn refresh(&self, mut seen: MutexGuard<'_, i64>) -> DatabaseResult<()> {
         // The version is read before the data: the next refresh sees a change in between.
         let now = self.store.version().await?;
         if now != *seen {
@@ -127,12 +129,16 @@ impl fmt::Debug for View {
 async fn follow(view: Arc<View>, wake: Arc<Notify>) {
     let mut warned = false;
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(REFRESH_INTERVAL) => {}
-            // No store has this version, so the next refresh reads everything.
-            () = wake.notified() => *view.seen.lock().await = i64::MIN,
+        let is_requested = tokio::select! {
+            () = tokio::time::sleep(REFRESH_INTERVAL) => false,
+            () = wake.notified() => true,
+        };
+        let mut seen = view.seen.lock().await;
+        if is_requested {
+            // No store has this version, so the refresh reads everything.
+            *seen = i64::MIN;
         }
-        match view.refresh().await {
+        match view.refresh(seen).await {
             Ok(()) => warned = false,
             Err(error) if !warned => {
                 tracing::warn!(%error, "accounts and keys could not be refreshed");
