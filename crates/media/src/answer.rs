@@ -7,7 +7,7 @@ use std::io::Cursor;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use image::{GrayImage, ImageFormat, RgbImage};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 /// A typed answer.
@@ -23,6 +23,88 @@ pub enum TypedAnswer {
     Classes(ClassAnswer),
     /// A picture.
     Picture(PictureAnswer),
+}
+
+/// The kind of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnswerKind {
+    /// Labels with scores.
+    Labels,
+    /// A vector.
+    Vector,
+    /// Boxes, perhaps with masks.
+    Boxes,
+    /// A class for each pixel.
+    Classes,
+    /// A picture.
+    Picture,
+}
+
+impl AnswerKind {
+    /// Returns whether an answer can be given as a picture.
+    pub fn is_drawn(self) -> bool {
+        matches!(self, Self::Boxes | Self::Classes | Self::Picture)
+    }
+
+    /// Describes it for people.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Self::Labels => "labels with scores",
+            Self::Vector => "a vector",
+            Self::Boxes => "boxes in the picture",
+            Self::Classes => "a class for each pixel",
+            Self::Picture => "a picture",
+        }
+    }
+
+    /// Returns the JSON Schema of answers.
+    pub fn schema(self) -> Json {
+        let number = json!({"type": "number"});
+        let size = json!({"type": "integer", "minimum": 0});
+        let text = json!({"type": "string"});
+        let png =
+            json!({"type": "string", "contentEncoding": "base64", "contentMediaType": "image/png"});
+        let list = |item: Json| json!({"type": "array", "items": item});
+        let object = |properties: Json, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
+        match self {
+            Self::Labels => {
+                let label = json!({"label": text, "score": number, "index": size});
+                let label = object(label, &["label", "score", "index"]);
+                object(
+                    json!({"labels": list(label), "label_source": text}),
+                    &["labels", "label_source"],
+                )
+            }
+            Self::Vector => object(json!({"vector": list(number)}), &["vector"]),
+            Self::Boxes => {
+                let corners = ["xmin", "ymin", "xmax", "ymax"];
+                let sides = json!({"xmin": number, "ymin": number, "xmax": number, "ymax": number});
+                let found = json!({
+                    "label": text, "score": number, "index": size,
+                    "box": object(sides, &corners),
+                    "mask": png, "mask_origin": list(size.clone()),
+                });
+                let found = object(found, &["label", "score", "index", "box"]);
+                object(
+                    json!({"boxes": list(found), "width": size, "height": size, "label_source": text}),
+                    &["boxes", "width", "height", "label_source"],
+                )
+            }
+            Self::Classes => {
+                let class = json!({"label": text, "index": size, "share": number, "score": number});
+                let class = object(class, &["label", "index", "share", "score"]);
+                object(
+                    json!({"classes": list(class), "mask": png, "width": size, "height": size,
+                        "label_source": text}),
+                    &["classes", "mask", "width", "height", "label_source"],
+                )
+            }
+            Self::Picture => object(
+                json!({"image": png, "width": size, "height": size}),
+                &["image", "width", "height"],
+            ),
+        }
+    }
 }
 
 /// Labels, best first.

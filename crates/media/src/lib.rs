@@ -12,3 +12,4 @@ pub mod labels;
 mod operators;
 pub mod picture;
 pub mod recipe;
+pub mod worker;

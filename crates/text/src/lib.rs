@@ -14,7 +14,6 @@ pub mod embedding;
 pub mod ends;
 pub mod generation;
 pub mod model;
-pub mod parsing;
 pub mod sampling;
 pub mod stop;
 pub mod template;

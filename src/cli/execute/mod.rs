@@ -6,6 +6,7 @@ mod chat;
 mod compare;
 mod deadline;
 mod input_args;
+mod parsing;
 mod run;
 mod sides;
 mod sizes;
@@ -24,7 +25,6 @@ use pkgtool_engine::runtime::worker::{self, Launcher};
 use pkgtool_engine::runtime::{parsers, process};
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_model::executorch::body::{ProgramBody, known_defects};
-use pkgtool_text::parsing;
 use target_args::{TargetArgs, VariantChoice};
 
 /// The commands `run`, `chat`, `bench`, `compare` and `backends`.

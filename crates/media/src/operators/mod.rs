@@ -17,7 +17,7 @@ use std::fmt;
 use image::RgbImage;
 use pkgtool_engine::tensor::Tensor;
 
-use crate::answer::TypedAnswer;
+use crate::answer::{AnswerKind, TypedAnswer};
 use crate::labels::{self, Labels};
 use crate::picture::Geometry;
 pub(crate) use parameter::{Arguments, Parameter, ParameterKind};
@@ -54,7 +54,7 @@ pub(crate) enum DataKind {
     Picture,
     Values,
     Boxes,
-    Answer,
+    Answer(AnswerKind),
 }
 
 /// What a step made.
@@ -109,9 +109,9 @@ pub(crate) fn names() -> String {
         .join(", ")
 }
 
-/// Returns the names of the operators that make data of a kind, for errors.
-pub(crate) fn makers(kind: DataKind) -> String {
-    let makers = all().filter(|operator| operator.to == kind);
+/// Returns the names of the operators that make answers, for errors.
+pub(crate) fn answering() -> String {
+    let makers = all().filter(|operator| matches!(operator.to, DataKind::Answer(_)));
     makers
         .map(|operator| operator.name)
         .collect::<Vec<_>>()
@@ -128,7 +128,7 @@ impl fmt::Display for DataKind {
             Self::Picture => "a picture",
             Self::Values => "a tensor",
             Self::Boxes => "boxes",
-            Self::Answer => "an answer",
+            Self::Answer(_) => "an answer",
         })
     }
 }

@@ -3,7 +3,11 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use super::{CandidateModel, FittedRecipe, Recipe, RecipeError};
+use pkgtool_model::ModelInfo;
+use serde_json::Value as Json;
+
+use super::{CandidateModel, FittedRecipe, Recipe, RecipeError, RecipeSetting};
+use crate::labels::Labels;
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
 const FILES: [(&str, &str); 11] = [
@@ -60,6 +64,37 @@ static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
 /// Returns the built-in recipes, the preferred ones first.
 pub fn builtin() -> &'static [Recipe] {
     &RECIPES
+}
+
+/// The recipe for one model, with the values that apply.
+#[derive(Debug, Clone)]
+pub struct ModelRecipe {
+    recipe: Recipe,
+    /// The recipe with its values.
+    pub fitted: FittedRecipe,
+}
+
+impl ModelRecipe {
+    /// Finds the recipe for a model: the package's own or a built-in one. Reads the package's recipe and labels.
+    pub fn of(path: &Path, info: &ModelInfo, model: &CandidateModel<'_>) -> Result<Self, String> {
+        let own = of_package(path).map_err(|error| error.to_string())?;
+        let (recipe, fitted) =
+            find(&own, model).map_err(|reason| format!("{}: {reason}", path.display()))?;
+        Ok(Self {
+            recipe: recipe.clone(),
+            fitted: fitted.with_labels(Labels::of_package(path, info)?),
+        })
+    }
+
+    /// Describes the values that a request may override.
+    pub fn settings(&self) -> Vec<RecipeSetting> {
+        self.recipe.settings(&self.fitted)
+    }
+
+    /// Overrides a value, after a check against every parameter that uses it. `origin` is for people.
+    pub fn set(&mut self, name: &str, value: Json, origin: &str) -> Result<(), String> {
+        self.recipe.set(&mut self.fitted, name, value, origin)
+    }
 }
 
 /// Returns the recipe that a package brings: `recipe.toml` beside the model or in the directory above.

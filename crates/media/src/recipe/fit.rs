@@ -10,9 +10,9 @@ use serde_json::Value as Json;
 use super::read::PICTURE;
 use super::step::{RecipeStep, StepArgument};
 use super::{BoundStep, Recipe, TensorPattern};
-use crate::answer::TypedAnswer;
+use crate::answer::{AnswerKind, TypedAnswer};
 use crate::labels::Labels;
-use crate::operators::{Array, Data, StepContext, Symbols};
+use crate::operators::{Array, Data, ParameterKind, StepContext, Symbols};
 use crate::picture::Geometry;
 
 /// The value whose override takes precedence over the labels of the package.
@@ -40,6 +40,19 @@ pub struct ResolvedValue {
     pub origin: String,
 }
 
+/// A value of a recipe for one model, with the values that may replace it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecipeSetting {
+    /// Its name.
+    pub name: String,
+    /// The value.
+    pub value: Json,
+    /// Its origin, for people.
+    pub origin: String,
+    /// JSON Schema of the valid values.
+    pub schema: Json,
+}
+
 /// A recipe with the values for one model.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FittedRecipe {
@@ -49,16 +62,25 @@ pub struct FittedRecipe {
     pub summary: String,
     /// File of the recipe.
     pub file: String,
+    /// The kind of its answers.
+    pub answer: AnswerKind,
     /// Values by name.
     pub values: BTreeMap<String, ResolvedValue>,
-    inputs: Vec<InputTarget>,
+    /// The steps from a picture to the model's inputs.
+    pub preparation: Preparation,
     /// Names of the outputs, in order.
     outputs: Vec<String>,
-    symbols: Symbols,
-    prepare: Vec<BoundStep>,
     interpret: Vec<BoundStep>,
     /// Labels of the package or of a request.
     labels: Option<Labels>,
+}
+
+/// The steps from a picture to a model's inputs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Preparation {
+    inputs: Vec<InputTarget>,
+    symbols: Symbols,
+    steps: Vec<BoundStep>,
 }
 
 /// An input of the model that the steps make.
@@ -112,15 +134,18 @@ impl Recipe {
             name: self.name.clone(),
             summary: self.summary.clone(),
             file: self.file.clone(),
+            answer: self.answer,
             values: self.resolved(model),
-            inputs: targets.collect(),
+            preparation: Preparation {
+                inputs: targets.collect(),
+                symbols,
+                steps: Vec::new(),
+            },
             outputs: matches
                 .outputs
                 .iter()
                 .map(|tensor| tensor.name.clone())
                 .collect(),
-            symbols,
-            prepare: Vec::new(),
             interpret: Vec::new(),
             labels: None,
         };
@@ -176,19 +201,9 @@ impl Recipe {
                 names.join(", ")
             ));
         };
-        for step in self.prepare.iter().chain(&self.interpret) {
-            for (key, argument) in &step.arguments {
-                let mut parameters = step.operator.parameters.iter();
-                let parameter = parameters.find(|it| it.name == key);
-                if let (StepArgument::Named(used), Some(parameter)) = (argument, parameter)
-                    && used == name
-                {
-                    parameter
-                        .kind
-                        .check(&value)
-                        .map_err(|reason| format!("`{name}`: {reason}"))?;
-                }
-            }
+        for kind in self.kinds_of(name) {
+            kind.check(&value)
+                .map_err(|reason| format!("`{name}`: {reason}"))?;
         }
         *resolved = ResolvedValue {
             value,
@@ -199,6 +214,39 @@ impl Recipe {
         }
         fitted.bind(self);
         Ok(())
+    }
+}
+
+impl Recipe {
+    /// Returns the kinds of the parameters that use a value.
+    fn kinds_of(&self, name: &str) -> impl Iterator<Item = ParameterKind> {
+        let steps = self.prepare.iter().chain(&self.interpret);
+        let arguments = steps.flat_map(|step| {
+            let arguments = step.arguments.iter();
+            arguments.map(move |(key, argument)| (step.operator, key, argument))
+        });
+        arguments.filter_map(move |(operator, key, argument)| {
+            let StepArgument::Named(used) = argument else {
+                return None;
+            };
+            let mut parameters = operator.parameters.iter();
+            let parameter = parameters.find(|it| it.name == key && used == name)?;
+            Some(parameter.kind)
+        })
+    }
+
+    /// Describes the values of a fitted recipe.
+    pub(super) fn settings(&self, fitted: &FittedRecipe) -> Vec<RecipeSetting> {
+        let values = fitted.values.iter().map(|(name, resolved)| RecipeSetting {
+            name: name.clone(),
+            value: resolved.value.clone(),
+            origin: resolved.origin.clone(),
+            schema: self
+                .kinds_of(name)
+                .next()
+                .map_or(Json::Bool(true), ParameterKind::schema),
+        });
+        values.collect()
     }
 }
 
@@ -216,7 +264,7 @@ impl FittedRecipe {
         };
         let bound = |steps: &[RecipeStep]| steps.iter().map(|step| step.bind(&value)).collect();
         let (prepare, interpret) = (bound(&recipe.prepare), bound(&recipe.interpret));
-        (self.prepare, self.interpret) = (prepare, interpret);
+        (self.preparation.steps, self.interpret) = (prepare, interpret);
     }
 
     /// Sets the labels that apply if the recipe's value leaves them to the package.
@@ -226,24 +274,13 @@ impl FittedRecipe {
         self
     }
 
-    /// Converts a picture to the model's inputs.
-    pub fn prepare(&self, picture: RgbImage) -> Result<(Vec<Tensor>, Geometry), String> {
-        let mut context = self.context(Geometry::same([picture.width(), picture.height()]));
-        let mut known = BTreeMap::from([(PICTURE.to_owned(), Data::Picture(picture))]);
-        let last = run(&self.prepare, &mut known, &mut context)?;
-        let tensors = self.inputs.iter().map(|input| {
-            let data = known.get(&input.name).or(known.get(&last));
-            match data {
-                Some(Data::Values(array)) => input.tensor(array),
-                _ => Err(format!("no step makes the input `{}`", input.name)),
-            }
-        });
-        Ok((tensors.collect::<Result<_, _>>()?, context.geometry))
-    }
-
     /// Converts the model's outputs to an answer.
     pub fn interpret(&self, outputs: &[Tensor], geometry: Geometry) -> Result<TypedAnswer, String> {
-        let mut context = self.context(geometry);
+        let mut context = StepContext {
+            geometry,
+            symbols: &self.preparation.symbols,
+            labels: self.labels.as_ref(),
+        };
         let named = self.outputs.iter().zip(outputs);
         let mut known: BTreeMap<String, Data> = named
             .map(|(name, tensor)| (name.clone(), Data::Values(Array::of(tensor))))
@@ -254,13 +291,26 @@ impl FittedRecipe {
             _ => Err("the last step makes no answer".to_owned()),
         }
     }
+}
 
-    fn context(&self, geometry: Geometry) -> StepContext<'_> {
-        StepContext {
-            geometry,
+impl Preparation {
+    /// Converts a picture to the model's inputs.
+    pub fn run(&self, picture: RgbImage) -> Result<(Vec<Tensor>, Geometry), String> {
+        let mut context = StepContext {
+            geometry: Geometry::same([picture.width(), picture.height()]),
             symbols: &self.symbols,
-            labels: self.labels.as_ref(),
-        }
+            labels: None,
+        };
+        let mut known = BTreeMap::from([(PICTURE.to_owned(), Data::Picture(picture))]);
+        let last = run(&self.steps, &mut known, &mut context)?;
+        let tensors = self.inputs.iter().map(|input| {
+            let data = known.get(&input.name).or(known.get(&last));
+            match data {
+                Some(Data::Values(array)) => input.tensor(array),
+                _ => Err(format!("no step makes the input `{}`", input.name)),
+            }
+        });
+        Ok((tensors.collect::<Result<_, _>>()?, context.geometry))
     }
 }
 

@@ -9,12 +9,13 @@ mod pattern;
 mod read;
 mod step;
 
-pub use builtin::{builtin, find, of_package};
-pub use fit::{CandidateModel, FittedRecipe, ResolvedValue};
+pub use builtin::{ModelRecipe, builtin, find, of_package};
+pub use fit::{CandidateModel, FittedRecipe, Preparation, RecipeSetting, ResolvedValue};
 pub use read::RecipeError;
 
 use std::collections::BTreeMap;
 
+use crate::answer::AnswerKind;
 use pattern::TensorPattern;
 use serde_json::Value as Json;
 use step::{BoundStep, RecipeStep};
@@ -40,6 +41,7 @@ pub struct Recipe {
     presets: Vec<Preset>,
     prepare: Vec<RecipeStep>,
     interpret: Vec<RecipeStep>,
+    answer: AnswerKind,
 }
 
 /// The models that a recipe fits.

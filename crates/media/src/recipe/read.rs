@@ -182,13 +182,12 @@ impl Recipe {
             .first()
             .map_or("", |tensor| tensor.name.as_str());
         let interpret = check.steps(&read.interpret, start, first, "interpret")?;
-        let ends = interpret.last().map(|step| step.operator);
-        if ends.is_none_or(|last| last.to != DataKind::Answer) {
-            let makers = operators::makers(DataKind::Answer);
+        let Some(DataKind::Answer(answer)) = interpret.last().map(|step| step.operator.to) else {
+            let makers = operators::answering();
             return Err(check.faults.whole(format!(
                 "the last step of `interpret` makes no answer: end with one of {makers}"
             )));
-        }
+        };
         Ok(Self {
             name: read.name,
             summary: read.summary,
@@ -198,6 +197,7 @@ impl Recipe {
             presets,
             prepare,
             interpret,
+            answer,
             values,
         })
     }

@@ -259,7 +259,7 @@ fn boxes_return_to_the_picture() {
         &[&[1, 6, 84]],
     );
     let picture = RgbImage::from_pixel(128, 64, Rgb([10, 20, 30]));
-    let (tensors, geometry) = detector.prepare(picture).expect("prepared");
+    let (tensors, geometry) = detector.preparation.run(picture).expect("prepared");
     assert_eq!(tensors[0].shape(), [1, 3, 64, 64]);
     // The border of the letterbox has the colour of the recipe.
     assert!((tensors[0].to_f32()[0] - 114.0 / 255.0).abs() < 1e-6);
@@ -285,7 +285,10 @@ fn boxes_return_to_the_picture() {
 fn masks_cover_their_box() {
     let outputs: &[Shape] = &[&[1, 2, 4], &[1, 2, 2], &[1, 2, 4, 4]];
     let (_, model) = fitted("instance-segmentation", "x", &[1, 3, 8, 8], outputs);
-    let (_, geometry) = model.prepare(RgbImage::new(16, 16)).expect("prepared");
+    let (_, geometry) = model
+        .preparation
+        .run(RgbImage::new(16, 16))
+        .expect("prepared");
     let mut masks = vec![-9.0; 32];
     // The left half of the second object's grid.
     for row in 0..4 {
@@ -320,7 +323,10 @@ fn pixels_of_a_letterbox_are_cut() {
     recipe
         .set(&mut model, "resize", json!("letterbox"), "a test")
         .expect("a mode");
-    let (_, geometry) = model.prepare(RgbImage::new(8, 4)).expect("prepared");
+    let (_, geometry) = model
+        .preparation
+        .run(RgbImage::new(8, 4))
+        .expect("prepared");
     // Class 1 in the two rows of the picture, class 0 in the borders.
     let rows = [9.0, -9.0, -9.0, 9.0].iter().flat_map(|value| [*value; 4]);
     let values: Vec<f64> = rows.chain([0.0; 16]).collect();

@@ -54,7 +54,7 @@ fn kernels_equal_the_libraries() {
         recipe
             .set(&mut fitted, "interpolation", name.clone(), "test")
             .expect("a value");
-        let (tensors, _) = fitted.prepare(picture.clone()).expect("prepared");
+        let (tensors, _) = fitted.preparation.run(picture.clone()).expect("prepared");
         assert_eq!(tensors[0].shape(), [1, 3, height, width]);
         let planes = tensors[0].to_f32();
         let expected = bytes(&case["pixels"]);

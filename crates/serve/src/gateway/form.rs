@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Request as HttpRequest};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName, header};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,11 +24,14 @@ use super::observe::RequestFacts;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::service::meter::ServiceOperation;
-use crate::service::{Request, Service};
+use crate::service::{Request, Service, ServiceKind};
 use crate::task::{StoredContent, TaskId};
 
 /// The header by which a client marks retries of the same request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Starts of the media types that a body may have besides JSON.
+const MEDIA_TYPES: [&str; 4] = ["image/", "audio/", "video/", "multipart/form-data"];
 
 /// Maximum length of an idempotency key, in bytes.
 const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
@@ -267,7 +270,8 @@ impl Form for RawForm {
         };
         let mut read = Request {
             config: source.config(config).await?,
-            data_type: parameters.data_type,
+            data_type: parameters.data_type.or_else(|| source.media_type(&parts)),
+            accept: header(&parts.headers, &header::ACCEPT),
             ..Request::default()
         };
         let request = HttpRequest::from_parts(parts, body);
@@ -289,6 +293,7 @@ impl Form for RawForm {
 
 impl Form for JsonForm {
     async fn read(source: FormContext<'_>, request: HttpRequest) -> FormRead {
+        let accept = header(request.headers(), &header::ACCEPT);
         let (body, memory) = read_body(source.gateway, source.caller, request).await?;
         let parsed: PredictRequestData<'_> = parse(&body)?;
         require_object(parsed.data, "$.data")?;
@@ -301,6 +306,7 @@ impl Form for JsonForm {
             config: source.config(given.map(|it| it.get().to_owned())).await?,
             data_type: parsed.data_type,
             memory: Some(memory),
+            accept,
         };
         Ok((read, None))
     }
@@ -308,6 +314,7 @@ impl Form for JsonForm {
 
 impl Form for StringForm {
     async fn read(source: FormContext<'_>, request: HttpRequest) -> FormRead {
+        let accept = header(request.headers(), &header::ACCEPT);
         let (body, memory) = read_body(source.gateway, source.caller, request).await?;
         let parsed: Predict2RequestData = parse(&body)?;
         drop(body);
@@ -317,6 +324,7 @@ impl Form for StringForm {
             config: source.config(given).await?,
             data_type: parsed.data_type,
             memory: Some(memory),
+            accept,
         };
         Ok((read, None))
     }
@@ -332,6 +340,16 @@ impl FormContext<'_> {
         Ok(default.map(|config| config.config.clone()))
     }
 
+    /// Returns the media type of a picture or a form for a model of a package. An upstream gets the type that
+    /// the client names with the data.
+    fn media_type(&self, parts: &Parts) -> Option<String> {
+        let named = header(&parts.headers, &header::CONTENT_TYPE)?;
+        let start = named.to_ascii_lowercase();
+        let is_media = MEDIA_TYPES.iter().any(|media| start.starts_with(media));
+        let is_device = matches!(self.service.kind, ServiceKind::Device(_));
+        (is_media && is_device).then_some(named)
+    }
+
     async fn stored_config(&self, id: i64) -> Result<String, GatewayError> {
         let found = self.gateway.configs.get(self.service.id, id).await?;
         found.map(|config| config.config.clone()).ok_or_else(|| {
@@ -339,6 +357,12 @@ impl FormContext<'_> {
             GatewayError::bad_request(message).with("place", "configId")
         })
     }
+}
+
+/// Returns a header of a request, if it is text.
+fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.to_owned())
 }
 
 fn parse<'b, T: Deserialize<'b>>(body: &'b Bytes) -> Result<T, GatewayError> {

@@ -19,8 +19,10 @@ pub struct Request {
     pub body: Bytes,
     /// The predict config as JSON text; `None` selects the service's default.
     pub config: Option<String>,
-    /// The data type that the client named.
+    /// The data type that the client named: a media type or the address of a schema.
     pub data_type: Option<String>,
+    /// The media types that the client accepts, as in the header `Accept`.
+    pub accept: Option<String>,
     /// The body's share of the memory for bodies.
     pub memory: Option<Arc<BodyReservation>>,
 }

@@ -14,6 +14,7 @@ mod description;
 mod device;
 pub mod engine;
 pub(crate) mod json;
+mod media;
 pub mod meter;
 mod settings;
 pub mod tensors;

@@ -5,6 +5,7 @@
 //! device was drained. A request never waits for a lock that another request holds while it works.
 
 mod adapted;
+mod answered;
 mod choice;
 mod classifier;
 mod decoded;
@@ -18,7 +19,7 @@ mod vectors;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -27,11 +28,13 @@ use bytes::Bytes;
 use super::away::caller;
 use super::call::strip_directories;
 use super::engine::{Endpoint, EndpointModel, Engines};
+use super::media::{MediaRequest, RecipeOption};
 use super::tensors::{self, Encoding};
 use super::text::PreparedText;
 use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
 use crate::account::AccountId;
 use crate::database::Timestamp;
+use answered::PreparedAnswer;
 use choice::ConfigChoice;
 use classifier::{PackageClassifier, PreparedClassification};
 use embedding::Tokenizers;
@@ -83,6 +86,8 @@ pub struct Device {
     /// Cache of resolved configs. Readers never wait.
     remembered: ArcSwap<HashMap<String, usize>>,
     tokenizers: Tokenizers,
+    /// Names of the values that recipes have, known at the first use.
+    recipe_keys: OnceLock<Vec<String>>,
     /// The classifier, if an encoder and a head form one.
     classifies: Option<PackageClassifier>,
     /// Held while an endpoint is created and while `drained` changes.
@@ -95,6 +100,8 @@ pub struct Device {
 pub enum PreparedInputs {
     /// Tensors.
     Tensors(PreparedTensors),
+    /// A picture that a recipe answers.
+    Answered(Box<PreparedAnswer>),
     /// Texts.
     Texts(Embedding),
     /// Texts or a picture to classify.
@@ -110,7 +117,8 @@ pub enum PreparedInputs {
 pub struct PreparedTensors {
     endpoint: Arc<Endpoint>,
     inputs: Vec<Tensor>,
-    is_picture: bool,
+    /// The place of the picture that the inputs were given as.
+    picture: Option<String>,
     encoding: Encoding,
 }
 
@@ -120,6 +128,8 @@ struct ConfigOptions {
     embedding: EmbeddingOptions,
     /// Maximum number of labels in an answer.
     most: Option<usize>,
+    /// Values for a recipe.
+    recipe: Vec<RecipeOption>,
 }
 
 /// Parameters of a device.
@@ -155,6 +165,7 @@ impl Device {
             default,
             remembered: ArcSwap::default(),
             tokenizers: Tokenizers::default(),
+            recipe_keys: OnceLock::new(),
             classifies,
             making: Mutex::new(()),
             drained: AtomicBool::new(false),
@@ -168,6 +179,13 @@ impl Device {
         }
         let config = request.config.as_deref();
         let decoding = self.engines.decoding();
+        if MediaRequest::is_likely(request) {
+            let media_type = request.data_type.clone();
+            let read = move |body: &Bytes| MediaRequest::read(body, media_type.as_deref());
+            if let Some(given) = decoding.of(request, read).await?? {
+                return self.prepare_media(given, request).await;
+            }
+        }
         let texts = decoding.of(request, |body| texts::decode(body)).await?;
         if let Some(texts) = texts? {
             let given = EmbeddingInput::Texts(texts);
@@ -182,10 +200,12 @@ impl Device {
         let entry = self.chosen(config)?;
         let model = runnable(entry)?;
         let decoded = self.decoded(request, model).await?;
-        let is_picture = decoded.picture.is_some();
+        let picture = decoded.picture.as_ref();
+        let picture = picture.map(|picture| picture.place().to_owned());
+        let is_picture = picture.is_some();
         let prepared = PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
-            is_picture,
+            picture,
             encoding: decoded.encoding,
             inputs: self.inputs(decoded, caller(request)).await?,
         };
@@ -253,13 +273,24 @@ impl Device {
         if self.classifies.is_some() {
             further.push(classifier::TOP_K_KEY);
         }
+        let recipe_keys = self.recipe_keys();
+        further.extend(recipe_keys.iter().map(String::as_str));
         let (choice, mut others) = ConfigChoice::read(config, &further)?;
         let most = others
             .iter()
             .position(|(key, _)| key == classifier::TOP_K_KEY);
         let most = most.map(|place| classifier::most(others.remove(place).1));
+        let of_recipe = |(key, _): &mut (String, _)| recipe_keys.contains(key);
+        let values = others.extract_if(.., of_recipe).map(|(name, value)| {
+            let place = format!("$.config.{name}");
+            let value = serde_json::from_str(value.get())
+                .map_err(|error| Refusal::at(&place, format!("invalid value: {error}")))?;
+            Ok(RecipeOption { name, value, place })
+        });
+        let recipe = values.collect::<Result<_, Refusal>>()?;
         let wishes = ConfigOptions {
             most: most.transpose()?.flatten(),
+            recipe,
             embedding: texts::options(&others)?,
         };
         Ok((choice, wishes))
@@ -273,9 +304,9 @@ impl Device {
     /// Checks a predict config before it is stored. A config for a model that this build cannot run
     /// is valid; requests with it fail.
     pub fn check_config(&self, config: &str) -> Result<(), CallError> {
-        let (choice, _) = self.read_config(config)?;
-        self.resolve(&choice)?;
-        Ok(())
+        let (choice, options) = self.read_config(config)?;
+        let index = self.resolve(&choice)?;
+        Ok(self.check_recipe_options(index, &options.recipe)?)
     }
 
     /// Returns the description for the registry.
@@ -426,6 +457,7 @@ impl PreparedInputs {
         let body = match self {
             Self::Generated(text) => return text.predict(caller, timeout).await,
             Self::Embedded(texts) => return texts.predict(caller, timeout).await,
+            Self::Answered(answer) => return answer.predict(caller, timeout).await,
             Self::Classified(classification) => classification.predict(caller, timeout).await?,
             Self::Tensors(tensors) => tensors.predict(caller, timeout).await?,
             Self::Texts(embedding) => {
@@ -449,7 +481,7 @@ impl PreparedTensors {
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Vec<Tensor>, CallError> {
-        let asked = (self.inputs, self.is_picture);
+        let asked = (self.inputs, self.picture.as_deref());
         sides::run(&self.endpoint, caller, asked, timeout).await
     }
 

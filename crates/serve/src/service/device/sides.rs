@@ -8,11 +8,12 @@ use crate::account::AccountId;
 use pkgtool_engine::tensor::Tensor;
 
 /// Runs the model. If it fails and its inputs violate the model's rule for picture sizes, the error
-/// says so. The flag is set if the inputs were given as a picture.
+/// says so. `picture` is the place of
+/// the picture that the inputs were given as.
 pub(super) async fn run(
     endpoint: &Endpoint,
     caller: AccountId,
-    (inputs, is_picture): (Vec<Tensor>, bool),
+    (inputs, picture): (Vec<Tensor>, Option<&str>),
     timeout: Option<Duration>,
 ) -> Result<Vec<Tensor>, CallError> {
     let began = Instant::now();
@@ -29,12 +30,12 @@ pub(super) async fn run(
             rule.ok().flatten()
         }
     };
-    let broken = rule.and_then(|rule| refusal(rule, &shapes, is_picture));
+    let broken = rule.and_then(|rule| refusal(rule, &shapes, picture));
     Err(broken.map_or(error, CallError::Refused))
 }
 
 /// Returns the refusal of sizes that violate the rule.
-fn refusal(rule: &SideRule, shapes: &[Vec<u64>], is_picture: bool) -> Option<Refusal> {
+fn refusal(rule: &SideRule, shapes: &[Vec<u64>], picture: Option<&str>) -> Option<Refusal> {
     let SideRule { sides, step } = rule;
     let shape = shapes.get(sides.input)?;
     let [height, width] = sides.axes.map(|axis| shape.get(axis).copied().unwrap_or(0));
@@ -46,10 +47,10 @@ fn refusal(rule: &SideRule, shapes: &[Vec<u64>], is_picture: bool) -> Option<Ref
     let message = format!(
         "sides must be multiples of {step}: expected for example {wide}×{tall}, got {width}×{height}"
     );
-    let place = match (is_picture, shapes.len()) {
-        (true, _) => "$.image_base64",
-        (false, 1) => "$.inputs[0].shape",
-        (false, _) => "$.inputs",
+    let place = match (picture, shapes.len()) {
+        (Some(place), _) => place,
+        (None, 1) => "$.inputs[0].shape",
+        (None, _) => "$.inputs",
     };
     Some(Refusal::at(place, message))
 }
@@ -69,7 +70,7 @@ mod tests {
             },
             step: 32,
         };
-        let of = |shape: [u64; 4]| refusal(&rule, &[shape.to_vec()], true);
+        let of = |shape: [u64; 4]| refusal(&rule, &[shape.to_vec()], Some("$.image_base64"));
         let refusal = of([1, 3, 75, 100]).expect("they are no multiples");
         assert_eq!(
             refusal.message,

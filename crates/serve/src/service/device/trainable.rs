@@ -101,7 +101,7 @@ impl Device {
         let decoded = tensors::decode(body.as_bytes(), &model.signature, true)?;
         let prepared = super::PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
-            is_picture: decoded.picture.is_some(),
+            picture: decoded.picture.as_ref().map(|it| it.place().to_owned()),
             encoding: decoded.encoding,
             inputs: self.inputs(decoded, caller).await?,
         };

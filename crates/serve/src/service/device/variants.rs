@@ -11,6 +11,7 @@ use super::super::call::strip_directories;
 use super::super::engine::{Endpoint, EndpointModel};
 use super::super::text::TextEndpoint;
 use super::super::{CallError, MethodDescription};
+use super::answered::RecipeCell;
 use super::embedding::{EmbedderCell, TextFiles, UNUSABLE_FILES};
 use super::takes::MethodTakes;
 use pkgtool_base::package::{Backend, Config, PrecisionList, Variant};
@@ -73,6 +74,8 @@ pub(super) struct MethodEntry {
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
     /// Read at the first use.
     pub(super) takes: OnceLock<MethodTakes>,
+    /// Found at the first use.
+    pub(super) recipe: RecipeCell,
     /// Files for texts, if the package has them.
     pub(super) text: Option<TextFiles>,
     /// Created when texts are first embedded.
@@ -206,6 +209,7 @@ impl MethodEntry {
             reading,
             endpoint: OnceLock::new(),
             takes: OnceLock::new(),
+            recipe: RecipeCell::new(),
         }
     }
 

@@ -15,7 +15,7 @@ use pkgtool_engine::tensor::{DType, Tensor, TensorSpec, byte_size};
 use pkgtool_model::Dim;
 
 /// The standard alphabet with optional padding, because clients differ.
-pub(super) const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(in crate::service) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );

@@ -22,6 +22,9 @@ use pkgtool_engine::tensor::{DType, Signature, Tensor};
 pub use encode::encode;
 pub use picture::Picture;
 
+pub(super) use data::BASE64;
+pub(super) use picture::without_data_url;
+
 /// Keys of a request with tensors.
 const KEYS: &[&str] = &["inputs", "encoding"];
 

@@ -25,6 +25,8 @@ const PICTURE_PATH: &str = "$.image_base64";
 pub struct Picture {
     signature: Signature,
     input: usize,
+    /// The place of the picture in the request.
+    place: String,
     bytes: Vec<u8>,
     mean: Vec<f32>,
     std: Vec<f32>,
@@ -35,37 +37,50 @@ pub(super) fn read<'a>(
     signature: &Signature,
     member: impl Fn(&str) -> Option<&'a RawValue>,
 ) -> Result<Picture, Refusal> {
-    let [input] = input::picture_inputs(signature)[..] else {
-        return Err(no_picture(signature));
-    };
-    if signature.inputs.len() > 1 {
-        return Err(no_picture(signature));
-    }
     let Some(value) = member("image_base64") else {
         return Err(Refusal::at("$", "missing `image_base64`"));
     };
     let text = json::string(value, PICTURE_PATH)?;
     let bytes = BASE64
-        .decode(encoded(&text).as_bytes())
+        .decode(without_data_url(&text).as_bytes())
         .map_err(|error| Refusal::at(PICTURE_PATH, format!("invalid base64: {error}")))?;
     Ok(Picture {
-        signature: signature.clone(),
-        input,
-        bytes,
         mean: numbers(member("mean"), "$.mean")?,
         std: numbers(member("std"), "$.std")?,
+        ..Picture::of(signature, bytes, PICTURE_PATH)?
     })
 }
 
 impl Picture {
+    /// Creates a picture for the only input of a method.
+    pub fn of(signature: &Signature, bytes: Vec<u8>, place: &str) -> Result<Self, Refusal> {
+        let inputs = input::picture_inputs(signature);
+        let ([input], [_]) = (&inputs[..], &signature.inputs[..]) else {
+            return Err(no_picture(signature, place));
+        };
+        Ok(Self {
+            signature: signature.clone(),
+            input: *input,
+            place: place.to_owned(),
+            bytes,
+            mean: Vec::new(),
+            std: Vec::new(),
+        })
+    }
+
+    /// Returns the place of the picture in the request.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
     /// Decodes the picture in a parser process. Blocks until it is done.
     pub fn tensor(self, client: &ParserClient) -> Result<Tensor, CallError> {
         let input = (&self.signature, self.input);
         let scale = (self.mean, self.std);
         picture::read(client, input, &self.bytes, scale).map_err(|error| match error {
-            PictureError::Fault(fault) => refused(fault).into(),
+            PictureError::Fault(fault) => refused(fault, &self.place).into(),
             PictureError::Parser(ParserError::Limit(limit)) => Refusal::at(
-                PICTURE_PATH,
+                self.place,
                 format!("decoding the picture reached {limit}; use a smaller one"),
             )
             .into(),
@@ -74,16 +89,16 @@ impl Picture {
     }
 }
 
-fn no_picture(signature: &Signature) -> Refusal {
+fn no_picture(signature: &Signature, place: &str) -> Refusal {
     let names = names(signature);
     let message = format!(
         "the method does not take a single picture as its only input; provide tensors in `inputs`; {names}"
     );
-    Refusal::at(PICTURE_PATH, message)
+    Refusal::at(place, message)
 }
 
 /// Returns the base64 text without the prefix of a `data:` URL.
-fn encoded(text: &str) -> &str {
+pub(in crate::service) fn without_data_url(text: &str) -> &str {
     let url = text.strip_prefix("data:");
     let content = url.and_then(|url| url.split_once(";base64,"));
     content.map_or(text, |(_, content)| content)
@@ -113,15 +128,15 @@ fn numbers(value: Option<&RawValue>, place: &str) -> Result<Vec<f32>, Refusal> {
 
 /// Converts a fault for a request: the reason is the same for all sources of a picture, but the
 /// remedy differs.
-fn refused(fault: PictureFault) -> Refusal {
+fn refused(fault: PictureFault, place: &str) -> Refusal {
     match fault {
         PictureFault::Option { name, reason } => Refusal::at(format!("$.{name}"), reason),
         PictureFault::Picture { input, reason } => {
             let message = format!(
                 "{input}: {reason}; use another PNG, JPEG, WebP or GIF, or the tensor itself in `inputs`"
             );
-            Refusal::at(PICTURE_PATH, message)
+            Refusal::at(place, message)
         }
-        PictureFault::Other(message) => Refusal::at(PICTURE_PATH, message),
+        PictureFault::Other(message) => Refusal::at(place, message),
     }
 }

@@ -97,6 +97,7 @@ async fn answer(options: &QueueOptions, claimed: ClaimedTask) -> RunResult {
         body,
         config: claimed.config,
         data_type: claimed.data_type,
+        accept: None,
         memory: Some(memory),
     };
     let answer = async {

@@ -17,9 +17,8 @@ use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::answer::TypedAnswer;
 use pkgtool_media::draw;
-use pkgtool_media::labels::Labels;
 use pkgtool_media::picture::{self, Geometry};
-use pkgtool_media::recipe::{self, CandidateModel, FittedRecipe, Recipe};
+use pkgtool_media::recipe::{self, CandidateModel, FittedRecipe, ModelRecipe, Recipe};
 
 /// Maximum size of a picture's file, in bytes.
 const MAX_PICTURE_BYTES: u64 = 256 << 20;
@@ -117,7 +116,7 @@ fn raw(args: &RunArgs, path: &Path) -> Result<Exit, Failure> {
 fn prepared(args: &RunArgs, path: &Path) -> Result<PreparedRun, Failure> {
     let chosen = chosen(args)?;
     let picture = args.target.within("reading the picture", || read(path))?;
-    let prepare = || chosen.recipe.prepare(picture.clone());
+    let prepare = || chosen.recipe.preparation.run(picture.clone());
     let prepared = args.target.within("preparing the picture", prepare);
     let fault = |reason| Failure::Other(format!("{}: {reason}", path.display()));
     let (inputs, geometry) = prepared.map_err(fault)?;
@@ -211,13 +210,8 @@ fn with_recipe(args: &RunArgs, selection: Selection) -> Result<Chosen, Failure> 
         component: variant.and_then(|variant| variant.component.as_deref()),
         signature: &selection.signature,
     };
-    let own =
-        recipe::of_package(&selection.model).map_err(|error| Failure::Other(error.to_string()))?;
-    let found = recipe::find(&own, &facts);
-    let (recipe, mut fitted) =
-        found.map_err(|reason| Failure::Other(format!("{model}: {reason}")))?;
-    let labels = Labels::of_package(&selection.model, &selection.info).map_err(Failure::Other)?;
-    fitted = fitted.with_labels(labels);
+    let recipe = ModelRecipe::of(&selection.model, &selection.info, &facts);
+    let mut recipe = recipe.map_err(Failure::Other)?;
     for setting in &args.answer.set {
         let (name, value) = setting.split_once('=').ok_or_else(|| {
             Failure::Other(format!(
@@ -225,11 +219,11 @@ fn with_recipe(args: &RunArgs, selection: Selection) -> Result<Chosen, Failure> 
             ))
         })?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-        let set = recipe.set(&mut fitted, name, value, "--set");
+        let set = recipe.set(name, value, "--set");
         set.map_err(|reason| Failure::Other(format!("--set {setting}: {reason}")))?;
     }
     Ok(Chosen {
-        recipe: fitted,
+        recipe: recipe.fitted,
         selection,
     })
 }

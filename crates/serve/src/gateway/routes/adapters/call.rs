@@ -143,6 +143,7 @@ async fn read(
             body: memory.keep(data.into_bytes()),
             config,
             data_type: Some(call.data_type().to_owned()),
+            accept: None,
             memory: Some(memory),
         },
         streams: streams && call.method.streams(),

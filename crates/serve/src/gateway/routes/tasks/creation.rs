@@ -115,6 +115,7 @@ async fn check(
         memory: Some(memory),
         config: call.request.config.take(),
         data_type: call.request.data_type.take(),
+        accept: None,
     };
     let prepared = call.service.prepare(&request).await;
     (call.request.config, call.request.data_type) = (request.config, request.data_type);

@@ -1,0 +1,266 @@
+//! Answers by a recipe: a picture comes in, and labels, boxes, classes, a vector or a picture go out.
+//!
+//! Invariant: pictures are decoded, and drawn on, in parser processes only.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::super::away::{call_error, caller, with_parsers};
+use super::super::call::strip_directories;
+use super::super::engine::Endpoint;
+use super::super::media::{AnswerForm, MediaRequest, RecipeOption};
+use super::super::tensors::{Decoded, Encoding, Picture};
+use super::super::{Answer, Body, CallError, Refusal, Request};
+use super::variants::MethodEntry;
+use super::{Device, PreparedInputs, PreparedTensors, runnable, sides};
+use crate::account::AccountId;
+use pkgtool_engine::runtime::parsers::{ParserClient, ParserError};
+use pkgtool_engine::tensor::Tensor;
+use pkgtool_media::picture::{Geometry, PictureFormat};
+use pkgtool_media::recipe::{CandidateModel, FittedRecipe, ModelRecipe, RecipeSetting};
+use pkgtool_media::worker::{self, RecipeWorkError};
+use pkgtool_model as model;
+
+/// The recipe of a method, read at its first use.
+pub(super) type RecipeCell = OnceLock<Result<Arc<ModelRecipe>, String>>;
+
+/// A prepared picture, with the model and the recipe that answer it.
+#[derive(Debug)]
+pub struct PreparedAnswer {
+    endpoint: Arc<Endpoint>,
+    recipe: FittedRecipe,
+    inputs: Vec<Tensor>,
+    geometry: Geometry,
+    /// The place of the picture in the request, for errors.
+    place: String,
+    /// The format of the answer and the picture to draw it over; `None` for an answer as JSON.
+    drawing: Option<(PictureFormat, Bytes)>,
+    client: ParserClient,
+}
+
+impl MethodEntry {
+    /// Returns the recipe for this method, or the reason why there is none. Reads files of the package at the
+    /// first call.
+    pub(super) fn recipe(&self) -> Result<&Arc<ModelRecipe>, &str> {
+        let found = self.recipe.get_or_init(|| {
+            let model = self.model.as_ref().map_err(Clone::clone)?;
+            let (info, _) = model::open(&model.model).map_err(|error| error.to_string())?;
+            let config = &self.package.config;
+            let candidate = CandidateModel {
+                capabilities: &config.capabilities,
+                names: [config.family.as_deref(), config.model.as_deref()],
+                component: self.component.as_deref(),
+                signature: &model.signature,
+            };
+            let recipe = ModelRecipe::of(&model.model, &info, &candidate);
+            recipe
+                .map(Arc::new)
+                .map_err(|reason| strip_directories(reason, &model.model))
+        });
+        found.as_ref().map_err(String::as_str)
+    }
+}
+
+impl Device {
+    /// Returns the recipe that answers pictures with a config, and the values that it has there. Returns `None`
+    /// without one.
+    pub fn recipe(&self, config: Option<&str>) -> Option<(Arc<ModelRecipe>, Vec<RecipeSetting>)> {
+        if !self.description.takes_pictures || self.classifies.is_some() {
+            return None;
+        }
+        let (choice, options) = self.read_config(config.unwrap_or_default()).ok()?;
+        let index = choice.resolve_among(&self.variants, has_recipe).ok()?;
+        let recipe = self.variants.entries[index].recipe().ok()?;
+        let recipe = with_options(recipe, &options.recipe).ok()?;
+        let settings = recipe.settings();
+        Some((Arc::new(recipe), settings))
+    }
+
+    /// Returns the names of the values that its recipes have.
+    pub(super) fn recipe_keys(&self) -> &[String] {
+        self.recipe_keys.get_or_init(|| {
+            if !self.description.takes_pictures || self.classifies.is_some() {
+                return Vec::new();
+            }
+            let entries = self.variants.entries.iter();
+            let recipes = entries.filter_map(|entry| entry.recipe().ok());
+            let names = recipes.flat_map(|recipe| recipe.fitted.values.keys().cloned());
+            let mut names: Vec<String> = names.collect();
+            names.sort_unstable();
+            names.dedup();
+            names
+        })
+    }
+
+    /// Checks the values of a config for the recipe of the method that it selects.
+    pub(super) fn check_recipe_options(
+        &self,
+        index: usize,
+        options: &[RecipeOption],
+    ) -> Result<(), Refusal> {
+        match self.variants.entries[index].recipe() {
+            _ if options.is_empty() => Ok(()),
+            Ok(recipe) => with_options(recipe, options).map(drop),
+            Err(reason) => Err(Refusal::at("$.config", reason)),
+        }
+    }
+
+    /// Prepares a picture.
+    pub(super) async fn prepare_media(
+        &self,
+        given: MediaRequest,
+        request: &Request,
+    ) -> Result<PreparedInputs, CallError> {
+        if !self.description.takes_pictures {
+            let message = "this service does not take pictures: it lacks a capability for images; \
+                give tensors in `inputs`";
+            return Err(Refusal::at(given.place, message).into());
+        }
+        if self.classifies.is_some() {
+            return self.prepare_trained(given, request).await;
+        }
+        let config = request.config.as_deref().unwrap_or_default();
+        let (choice, options) = self.read_config(config)?;
+        let index = choice.resolve_among(&self.variants, has_recipe)?;
+        let entry = &self.variants.entries[index];
+        let model = runnable(entry)?;
+        let recipe = entry
+            .recipe()
+            .map_err(|reason| Refusal::at(given.place.clone(), reason))?;
+        let options = [options.recipe, given.options].concat();
+        let recipe = with_options(recipe, &options)?.fitted;
+        let form = match (given.form, &request.accept) {
+            (Some(form), _) => form,
+            (None, Some(accept)) => AnswerForm::accepted(accept)?,
+            (None, None) => AnswerForm::Json,
+        };
+        form.check(recipe.answer)?;
+        let endpoint = self.endpoint(entry, model)?;
+        let client = self.engines.parsers(caller(request));
+        let (preparation, picture) = (recipe.preparation.clone(), given.bytes.clone());
+        let prepare = move |client: &ParserClient| worker::prepare(client, &preparation, &picture);
+        let prepared = with_parsers(client.clone(), prepare).await?;
+        let prepared = prepared.map_err(|error| failed(error, &given.place))?;
+        let drawing = match form {
+            AnswerForm::Json => None,
+            AnswerForm::Picture(format) => Some((format, given.bytes)),
+        };
+        Ok(PreparedInputs::Answered(Box::new(PreparedAnswer {
+            endpoint,
+            recipe,
+            inputs: prepared.inputs,
+            geometry: prepared.geometry,
+            place: given.place,
+            drawing,
+            client,
+        })))
+    }
+
+    /// Prepares a picture for a trained classifier.
+    async fn prepare_trained(
+        &self,
+        given: MediaRequest,
+        request: &Request,
+    ) -> Result<PreparedInputs, CallError> {
+        if let Some(option) = given.options.first() {
+            let message = "a trained service has no values to override";
+            return Err(Refusal::at(option.place.clone(), message).into());
+        }
+        let config = request.config.as_deref();
+        let entry = self.chosen(config)?;
+        let model = runnable(entry)?;
+        let picture = Picture::of(&model.signature, given.bytes.to_vec(), &given.place)?;
+        let decoded = Decoded {
+            inputs: Vec::new(),
+            picture: Some(picture),
+            encoding: Encoding::Json,
+        };
+        let prepared = PreparedTensors {
+            endpoint: self.endpoint(entry, model)?,
+            picture: Some(given.place),
+            encoding: Encoding::Json,
+            inputs: self.inputs(decoded, caller(request)).await?,
+        };
+        self.prepare_picture(entry, prepared, config)
+    }
+}
+
+/// Returns whether a recipe answers pictures for a method.
+fn has_recipe(entry: &MethodEntry) -> bool {
+    entry.recipe().is_ok()
+}
+
+/// Returns the recipe with these values.
+fn with_options(recipe: &ModelRecipe, options: &[RecipeOption]) -> Result<ModelRecipe, Refusal> {
+    let mut recipe = recipe.clone();
+    for RecipeOption { name, value, place } in options {
+        let set = recipe.set(name, value.clone(), "the request");
+        set.map_err(|reason| Refusal::at(place, reason))?;
+    }
+    Ok(recipe)
+}
+
+/// Converts an error of work on a picture at `place`.
+fn failed(error: RecipeWorkError, place: &str) -> CallError {
+    match error {
+        RecipeWorkError::Fault(reason) => Refusal::at(place, reason).into(),
+        RecipeWorkError::Process(ParserError::Limit(limit)) => {
+            let message = format!("decoding the picture reached {limit}; use a smaller one");
+            Refusal::at(place, message).into()
+        }
+        RecipeWorkError::Process(error) => call_error("decoding the picture failed", &error),
+    }
+}
+
+impl PreparedAnswer {
+    /// Runs the model and interprets its outputs. `timeout` applies to both.
+    pub(super) async fn predict(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
+        let began = Instant::now();
+        let asked = (self.inputs, Some(&*self.place));
+        let outputs = sides::run(&self.endpoint, caller, asked, timeout).await?;
+        let (recipe, geometry) = (self.recipe, self.geometry);
+        let (body, content_type) = match self.drawing {
+            None => {
+                let interpret = move || {
+                    let answer = recipe.interpret(&outputs, geometry);
+                    answer.map(|answer| answer.to_json().to_string())
+                };
+                let body = tokio::task::spawn_blocking(interpret).await;
+                let body = body.map_err(|error| CallError::Failed(error.to_string()))?;
+                let body = body.map_err(|reason| {
+                    CallError::Failed(format!("the outputs do not fit the recipe: {reason}"))
+                })?;
+                (Bytes::from(body), "application/json")
+            }
+            Some((format, picture)) => {
+                let draw = move |client: &ParserClient| {
+                    let of_model = (&outputs[..], geometry);
+                    worker::draw(client, recipe, &picture, of_model, format)
+                };
+                let drawing = with_parsers(self.client, draw);
+                let drawn = match timeout {
+                    None => drawing.await?,
+                    Some(after) => {
+                        let left = after.saturating_sub(began.elapsed());
+                        let drawn = tokio::time::timeout(left, drawing).await;
+                        drawn.map_err(|_| CallError::Timeout { after })??
+                    }
+                };
+                let drawn = drawn.map_err(|error| failed(error, &self.place))?;
+                (Bytes::from(drawn), format.media_type())
+            }
+        };
+        Ok(Answer {
+            status: 200,
+            body: Body::Whole(body),
+            content_type: content_type.to_owned(),
+            spent: None,
+        })
+    }
+}

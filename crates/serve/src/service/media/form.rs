@@ -1,0 +1,125 @@
+//! The form of an answer: JSON, or the picture with the answer drawn over it.
+
+use pkgtool_media::answer::AnswerKind;
+use pkgtool_media::picture::PictureFormat;
+
+use super::super::Refusal;
+
+/// The media type of answers as JSON.
+const JSON: &str = "application/json";
+
+/// Types of an `Accept` header that JSON satisfies.
+const ANY: [&str; 3] = ["*/*", "application/*", JSON];
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::service) enum AnswerForm {
+    /// Typed JSON.
+    #[default]
+    Json,
+    /// A picture.
+    Picture(PictureFormat),
+}
+
+impl AnswerForm {
+    /// Returns the form with this media type, which a request names at `place`.
+    pub(super) fn named(media_type: &str, place: &str) -> Result<Self, Refusal> {
+        Self::of(media_type).ok_or_else(|| unknown(media_type, place))
+    }
+
+    /// Returns the form that an `Accept` header prefers. A header without a known type means JSON, unless it
+    /// asks for a picture only.
+    pub(in crate::service) fn accepted(header: &str) -> Result<Self, Refusal> {
+        let mut best: Option<(f32, Self)> = None;
+        let mut pictures = false;
+        for range in header.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok());
+            let quality: f32 = quality.unwrap_or(1.0);
+            pictures |= name.starts_with("image/") && quality > 0.0;
+            let form = match name.as_str() {
+                "image/*" => Some(Self::Picture(PictureFormat::Png)),
+                name if ANY.contains(&name) => Some(Self::Json),
+                name => Self::of(name),
+            };
+            if let Some(form) = form.filter(|_| quality > 0.0)
+                && best.is_none_or(|(other, _)| quality > other)
+            {
+                best = Some((quality, form));
+            }
+        }
+        match best {
+            Some((_, form)) => Ok(form),
+            None if pictures => Err(unknown(header, "Accept")),
+            None => Ok(Self::Json),
+        }
+    }
+
+    /// Checks that answers of this kind exist in this form.
+    pub(in crate::service) fn check(self, kind: AnswerKind) -> Result<(), Refusal> {
+        if self == Self::Json || kind.is_drawn() {
+            return Ok(());
+        }
+        let message = format!(
+            "this service answers with {}, which exist only as `{JSON}`",
+            kind.summary()
+        );
+        Err(Refusal::at("$", message))
+    }
+
+    fn of(media_type: &str) -> Option<Self> {
+        if media_type.eq_ignore_ascii_case(JSON) {
+            return Some(Self::Json);
+        }
+        let mut formats = PictureFormat::ALL.into_iter();
+        formats
+            .find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
+            .map(Self::Picture)
+    }
+}
+
+fn unknown(found: &str, place: &str) -> Refusal {
+    let formats = PictureFormat::ALL.map(PictureFormat::media_type);
+    let message = format!(
+        "unknown form of the answer {}: expected {JSON} or {}",
+        super::super::json::shown(found),
+        formats.join(" or ")
+    );
+    Refusal::at(place, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PNG: AnswerForm = AnswerForm::Picture(PictureFormat::Png);
+    const JPEG: AnswerForm = AnswerForm::Picture(PictureFormat::Jpeg);
+
+    #[test]
+    fn the_preferred_known_type_decides() {
+        for (header, expected) in [
+            ("", AnswerForm::Json),
+            ("*/*", AnswerForm::Json),
+            (
+                "text/html, application/xml;q=0.9, */*;q=0.8",
+                AnswerForm::Json,
+            ),
+            ("application/json", AnswerForm::Json),
+            ("image/png", PNG),
+            ("IMAGE/PNG", PNG),
+            ("image/*", PNG),
+            ("image/avif, image/jpeg;q=0.5", JPEG),
+            ("image/png;q=0.2, application/json;q=0.5", AnswerForm::Json),
+            ("image/png;q=0, */*", AnswerForm::Json),
+            ("image/jpeg, image/png", JPEG),
+        ] {
+            assert_eq!(AnswerForm::accepted(header), Ok(expected), "{header}");
+        }
+        let refusal = AnswerForm::accepted("image/webp").expect_err("no such form");
+        assert!(refusal.message.contains("image/png"), "{refusal}");
+        assert!(AnswerForm::named("text/plain", "answer").is_err());
+        assert!(JPEG.check(AnswerKind::Labels).is_err());
+        assert!(JPEG.check(AnswerKind::Boxes).is_ok());
+    }
+}

@@ -1,0 +1,8 @@
+//! Requests with a picture, which a recipe answers: how a request gives the picture, and in which form the
+//! answer comes.
+
+mod form;
+mod request;
+
+pub(super) use form::AnswerForm;
+pub(super) use request::{MediaRequest, RecipeOption};
