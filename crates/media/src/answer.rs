@@ -27,7 +27,7 @@ pub enum TypedAnswer {
 
 /// The kind of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AnswerKind {
+pub enum TypedAnswerKind {
     /// Labels with scores.
     Labels,
     /// A vector.
@@ -40,7 +40,7 @@ pub enum AnswerKind {
     Picture,
 }
 
-impl AnswerKind {
+impl TypedAnswerKind {
     /// Returns whether an answer can be given as a picture.
     pub fn is_drawn(self) -> bool {
         matches!(self, Self::Boxes | Self::Classes | Self::Picture)

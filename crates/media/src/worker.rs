@@ -35,13 +35,13 @@ enum RecipeTask {
 struct DrawTask {
     recipe: FittedRecipe,
     geometry: Geometry,
-    outputs: Vec<TensorHead>,
+    outputs: Vec<SentTensor>,
     format: PictureFormat,
 }
 
 /// A tensor without its elements.
 #[derive(Debug, Serialize, Deserialize)]
-struct TensorHead {
+struct SentTensor {
     dtype: DType,
     shape: Vec<u64>,
     bytes: usize,
@@ -74,7 +74,7 @@ pub fn prepare(
     picture: &[u8],
 ) -> Result<PreparedPicture, RecipeWorkError> {
     let task = RecipeTask::Prepare(Box::new(preparation.clone()));
-    let (head, payload): ((Vec<TensorHead>, Geometry), _) = ask(client, &task, picture)?;
+    let (head, payload): ((Vec<SentTensor>, Geometry), _) = ask(client, &task, picture)?;
     let (heads, geometry) = head;
     let inputs = tensors(&heads, &payload).map_err(ParserError::Died)?;
     Ok(PreparedPicture { inputs, geometry })
@@ -91,7 +91,7 @@ pub fn draw(
     let task = RecipeTask::Draw(Box::new(DrawTask {
         recipe,
         geometry,
-        outputs: outputs.iter().map(TensorHead::of).collect(),
+        outputs: outputs.iter().map(SentTensor::of).collect(),
         format,
     }));
     let mut payload = picture.to_vec();
@@ -128,8 +128,8 @@ pub fn work(task: &ParserTask) -> io::Result<JobAnswer> {
             let decoded = picture::decode(&task.payload);
             match decoded.and_then(|picture| preparation.run(picture)) {
                 Ok((inputs, geometry)) => {
-                    let heads: Vec<_> = inputs.iter().map(TensorHead::of).collect();
-                    let payload = inputs.iter().flat_map(|input| input.bytes());
+                    let heads: Vec<_> = inputs.iter().map(SentTensor::of).collect();
+                    let payload = inputs.iter().flat_map(Tensor::bytes);
                     let payload = payload.copied().collect();
                     JobAnswer::with(&Ok::<_, String>((heads, geometry)), payload)
                 }
@@ -157,7 +157,7 @@ fn drawn(task: &DrawTask, payload: &[u8]) -> Result<Vec<u8>, String> {
     task.format.encode(&drawn)
 }
 
-impl TensorHead {
+impl SentTensor {
     fn of(tensor: &Tensor) -> Self {
         Self {
             dtype: tensor.dtype(),
@@ -168,7 +168,7 @@ impl TensorHead {
 }
 
 /// Splits a payload into tensors.
-fn tensors(heads: &[TensorHead], mut payload: &[u8]) -> Result<Vec<Tensor>, String> {
+fn tensors(heads: &[SentTensor], mut payload: &[u8]) -> Result<Vec<Tensor>, String> {
     let tensors = heads.iter().map(|head| {
         let parts = payload.split_at_checked(head.bytes);
         let (own, rest) = parts.ok_or("a tensor is incomplete")?;

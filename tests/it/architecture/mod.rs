@@ -23,7 +23,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("engine", &["base", "model", "kernels"]),
     ("media", &["model", "engine"]),
     ("text", &["base", "model", "engine"]),
-    ("serve", &["base", "model", "check", "engine", "text"]),
+    (
+        "serve",
+        &["base", "model", "check", "engine", "media", "text"],
+    ),
 ];
 
 /// Folders of crates, and the folders of the same crate each may use: `engine/graph` is
@@ -189,12 +192,14 @@ const FOLDERS: &[(&str, &[&str])] = &[
         "serve/service/device",
         &[
             "serve/service/engine",
+            "serve/service/media",
             "serve/service/tensors",
             "serve/service/text",
             "serve/service/texts",
         ],
     ),
     ("serve/service/engine", &[]),
+    ("serve/service/media", &["serve/service/tensors"]),
     ("serve/service/tensors", &[]),
     ("serve/service/text", &["serve/service/engine"]),
     ("serve/service/texts", &[]),

@@ -17,6 +17,7 @@ mod limits;
 mod logs;
 mod metrics;
 mod openapi;
+mod pictures;
 mod predict;
 mod proxies;
 mod quotas;

@@ -1,7 +1,7 @@
 //! Boxes that a model's graph has decoded, and the answer of boxes.
 
 use super::{Array, Data, DataKind, FoundBox, Operator, StepContext, boxes, values};
-use crate::answer::{AnswerKind, BoxAnswer, DetectedObject, TypedAnswer};
+use crate::answer::{BoxAnswer, DetectedObject, TypedAnswer, TypedAnswerKind};
 use crate::labels::Labels;
 use crate::operators::{Arguments, Parameter, ParameterKind};
 
@@ -65,7 +65,7 @@ pub(super) const TABLE: &[Operator] = &[
     Operator {
         name: "detections",
         from: &[DataKind::Boxes],
-        to: DataKind::Answer(AnswerKind::Boxes),
+        to: DataKind::Answer(TypedAnswerKind::Boxes),
         parameters: &[LABELS],
         run: detections,
     },

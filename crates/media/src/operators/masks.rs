@@ -4,7 +4,7 @@ use image::GrayImage;
 
 use super::scores::{sigmoid, softmax};
 use super::{Data, DataKind, FoundBox, Operator, StepContext, boxes, picture_size, values};
-use crate::answer::{AnswerKind, BoxAnswer, ClassAnswer, ClassShare, ObjectMask, TypedAnswer};
+use crate::answer::{BoxAnswer, ClassAnswer, ClassShare, ObjectMask, TypedAnswer, TypedAnswerKind};
 use crate::operators::boxes::detected;
 use crate::operators::{Arguments, Parameter, ParameterKind};
 
@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Operator] = &[
     Operator {
         name: "pixels",
         from: &[DataKind::Values],
-        to: DataKind::Answer(AnswerKind::Classes),
+        to: DataKind::Answer(TypedAnswerKind::Classes),
         parameters: &[
             Parameter {
                 name: "labels",
@@ -41,7 +41,7 @@ pub(super) const TABLE: &[Operator] = &[
     Operator {
         name: "instances",
         from: &[DataKind::Boxes, DataKind::Values],
-        to: DataKind::Answer(AnswerKind::Boxes),
+        to: DataKind::Answer(TypedAnswerKind::Boxes),
         parameters: &[
             Parameter {
                 name: "labels",

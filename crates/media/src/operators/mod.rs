@@ -17,7 +17,7 @@ use std::fmt;
 use image::RgbImage;
 use pkgtool_engine::tensor::Tensor;
 
-use crate::answer::{AnswerKind, TypedAnswer};
+use crate::answer::{TypedAnswer, TypedAnswerKind};
 use crate::labels::{self, Labels};
 use crate::picture::Geometry;
 pub(crate) use parameter::{Arguments, Parameter, ParameterKind};
@@ -54,7 +54,7 @@ pub(crate) enum DataKind {
     Picture,
     Values,
     Boxes,
-    Answer(AnswerKind),
+    Answer(TypedAnswerKind),
 }
 
 /// What a step made.

@@ -3,7 +3,7 @@
 use image::{Rgb, RgbImage};
 
 use super::{Array, Data, DataKind, Operator, StepContext, picture_size, values};
-use crate::answer::{AnswerKind, PictureAnswer, TypedAnswer};
+use crate::answer::{PictureAnswer, TypedAnswer, TypedAnswerKind};
 use crate::operators::{Arguments, Parameter, ParameterKind};
 use crate::picture::{Fit, Interpolation, fit, resize_planes};
 
@@ -77,7 +77,7 @@ pub(super) const TABLE: &[Operator] = &[
     Operator {
         name: "paint",
         from: &[DataKind::Values],
-        to: DataKind::Answer(AnswerKind::Picture),
+        to: DataKind::Answer(TypedAnswerKind::Picture),
         parameters: &[
             Parameter {
                 name: "range",

@@ -1,7 +1,7 @@
 //! Scores of classes, labels, and vectors.
 
 use super::{Array, Data, DataKind, Operator, StepContext, values};
-use crate::answer::{AnswerKind, LabelAnswer, ScoredLabel, TypedAnswer, VectorAnswer};
+use crate::answer::{LabelAnswer, ScoredLabel, TypedAnswer, TypedAnswerKind, VectorAnswer};
 use crate::operators::{Arguments, Parameter, ParameterKind};
 
 /// Largest deviation from 1 of the sum of probabilities.
@@ -22,7 +22,7 @@ pub(super) const TABLE: &[Operator] = &[
     Operator {
         name: "labels",
         from: &[DataKind::Values],
-        to: DataKind::Answer(AnswerKind::Labels),
+        to: DataKind::Answer(TypedAnswerKind::Labels),
         parameters: &[
             Parameter {
                 name: "top_k",
@@ -45,7 +45,7 @@ pub(super) const TABLE: &[Operator] = &[
     Operator {
         name: "vector",
         from: &[DataKind::Values],
-        to: DataKind::Answer(AnswerKind::Vector),
+        to: DataKind::Answer(TypedAnswerKind::Vector),
         parameters: &[Parameter {
             name: "normalize",
             kind: ParameterKind::Flag,

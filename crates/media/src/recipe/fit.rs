@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::read::PICTURE;
 use super::step::{RecipeStep, StepArgument};
 use super::{BoundStep, Recipe, TensorPattern};
-use crate::answer::{AnswerKind, TypedAnswer};
+use crate::answer::{TypedAnswer, TypedAnswerKind};
 use crate::labels::Labels;
 use crate::operators::{Array, Data, ParameterKind, StepContext, Symbols};
 use crate::picture::Geometry;
@@ -63,7 +63,7 @@ pub struct FittedRecipe {
     /// File of the recipe.
     pub file: String,
     /// The kind of its answers.
-    pub answer: AnswerKind,
+    pub answer: TypedAnswerKind,
     /// Values by name.
     pub values: BTreeMap<String, ResolvedValue>,
     /// The steps from a picture to the model's inputs.

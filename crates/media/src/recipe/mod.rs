@@ -15,7 +15,7 @@ pub use read::RecipeError;
 
 use std::collections::BTreeMap;
 
-use crate::answer::AnswerKind;
+use crate::answer::TypedAnswerKind;
 use pattern::TensorPattern;
 use serde_json::Value as Json;
 use step::{BoundStep, RecipeStep};
@@ -41,7 +41,7 @@ pub struct Recipe {
     presets: Vec<Preset>,
     prepare: Vec<RecipeStep>,
     interpret: Vec<RecipeStep>,
-    answer: AnswerKind,
+    answer: TypedAnswerKind,
 }
 
 /// The models that a recipe fits.

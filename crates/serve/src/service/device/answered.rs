@@ -2,15 +2,14 @@
 //!
 //! Invariant: pictures are decoded, and drawn on, in parser processes only.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::super::away::{call_error, caller, with_parsers};
-use super::super::call::strip_directories;
 use super::super::engine::Endpoint;
-use super::super::media::{AnswerForm, MediaRequest, RecipeOption};
+use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
 use super::super::tensors::{Decoded, Encoding, Picture};
 use super::super::{Answer, Body, CallError, Refusal, Request};
 use super::variants::MethodEntry;
@@ -19,12 +18,8 @@ use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::{ParserClient, ParserError};
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::picture::{Geometry, PictureFormat};
-use pkgtool_media::recipe::{CandidateModel, FittedRecipe, ModelRecipe, RecipeSetting};
+use pkgtool_media::recipe::{FittedRecipe, ModelRecipe, RecipeSetting};
 use pkgtool_media::worker::{self, RecipeWorkError};
-use pkgtool_model as model;
-
-/// The recipe of a method, read at its first use.
-pub(super) type RecipeCell = OnceLock<Result<Arc<ModelRecipe>, String>>;
 
 /// A prepared picture, with the model and the recipe that answer it.
 #[derive(Debug)]
@@ -38,29 +33,6 @@ pub struct PreparedAnswer {
     /// The format of the answer and the picture to draw it over; `None` for an answer as JSON.
     drawing: Option<(PictureFormat, Bytes)>,
     client: ParserClient,
-}
-
-impl MethodEntry {
-    /// Returns the recipe for this method, or the reason why there is none. Reads files of the package at the
-    /// first call.
-    pub(super) fn recipe(&self) -> Result<&Arc<ModelRecipe>, &str> {
-        let found = self.recipe.get_or_init(|| {
-            let model = self.model.as_ref().map_err(Clone::clone)?;
-            let (info, _) = model::open(&model.model).map_err(|error| error.to_string())?;
-            let config = &self.package.config;
-            let candidate = CandidateModel {
-                capabilities: &config.capabilities,
-                names: [config.family.as_deref(), config.model.as_deref()],
-                component: self.component.as_deref(),
-                signature: &model.signature,
-            };
-            let recipe = ModelRecipe::of(&model.model, &info, &candidate);
-            recipe
-                .map(Arc::new)
-                .map_err(|reason| strip_directories(reason, &model.model))
-        });
-        found.as_ref().map_err(String::as_str)
-    }
 }
 
 impl Device {
@@ -133,8 +105,8 @@ impl Device {
         let recipe = with_options(recipe, &options)?.fitted;
         let form = match (given.form, &request.accept) {
             (Some(form), _) => form,
-            (None, Some(accept)) => AnswerForm::accepted(accept)?,
-            (None, None) => AnswerForm::Json,
+            (None, Some(accept)) => MediaAnswerForm::accepted(accept)?,
+            (None, None) => MediaAnswerForm::Json,
         };
         form.check(recipe.answer)?;
         let endpoint = self.endpoint(entry, model)?;
@@ -144,8 +116,8 @@ impl Device {
         let prepared = with_parsers(client.clone(), prepare).await?;
         let prepared = prepared.map_err(|error| failed(error, &given.place))?;
         let drawing = match form {
-            AnswerForm::Json => None,
-            AnswerForm::Picture(format) => Some((format, given.bytes)),
+            MediaAnswerForm::Json => None,
+            MediaAnswerForm::Picture(format) => Some((format, given.bytes)),
         };
         Ok(PreparedInputs::Answered(Box::new(PreparedAnswer {
             endpoint,

@@ -11,6 +11,7 @@ mod classifier;
 mod decoded;
 mod embedding;
 mod life;
+mod options;
 mod sides;
 mod takes;
 mod trainable;
@@ -28,7 +29,7 @@ use bytes::Bytes;
 use super::away::caller;
 use super::call::strip_directories;
 use super::engine::{Endpoint, EndpointModel, Engines};
-use super::media::{MediaRequest, RecipeOption};
+use super::media::MediaRequest;
 use super::tensors::{self, Encoding};
 use super::text::PreparedText;
 use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
@@ -42,7 +43,7 @@ use pkgtool_base::package::Backend;
 use pkgtool_engine::runtime::process::sandbox::Sandbox;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_engine::{ByteSums, PortableReading};
-use pkgtool_text::embedding::{EmbeddingInput, EmbeddingOptions};
+use pkgtool_text::embedding::EmbeddingInput;
 use variants::{ENCODER, MethodEntry, Variants};
 use vectors::PreparedEmbeddings;
 
@@ -120,16 +121,6 @@ pub struct PreparedTensors {
     /// The place of the picture that the inputs were given as.
     picture: Option<String>,
     encoding: Encoding,
-}
-
-/// Options of a predict config besides its choice.
-#[derive(Debug, Default)]
-struct ConfigOptions {
-    embedding: EmbeddingOptions,
-    /// Maximum number of labels in an answer.
-    most: Option<usize>,
-    /// Values for a recipe.
-    recipe: Vec<RecipeOption>,
 }
 
 /// Parameters of a device.
@@ -259,54 +250,9 @@ impl Device {
         Ok((embedding, entry))
     }
 
-    /// Parses a predict config into its choice and its other options.
-    fn read_config(&self, config: &str) -> Result<(ConfigChoice, ConfigOptions), Refusal> {
-        let mut further = Vec::new();
-        if self.description.embeds_texts {
-            further.extend(EmbeddingOptions::KEYS);
-        }
-        if self.takes_labelled_texts() {
-            // A head accepts vectors of a single kind of pooling, so other embedding keys are
-            // not allowed.
-            further.extend(classifier::TEXT_KEYS);
-        }
-        if self.classifies.is_some() {
-            further.push(classifier::TOP_K_KEY);
-        }
-        let recipe_keys = self.recipe_keys();
-        further.extend(recipe_keys.iter().map(String::as_str));
-        let (choice, mut others) = ConfigChoice::read(config, &further)?;
-        let most = others
-            .iter()
-            .position(|(key, _)| key == classifier::TOP_K_KEY);
-        let most = most.map(|place| classifier::most(others.remove(place).1));
-        let of_recipe = |(key, _): &mut (String, _)| recipe_keys.contains(key);
-        let values = others.extract_if(.., of_recipe).map(|(name, value)| {
-            let place = format!("$.config.{name}");
-            let value = serde_json::from_str(value.get())
-                .map_err(|error| Refusal::at(&place, format!("invalid value: {error}")))?;
-            Ok(RecipeOption { name, value, place })
-        });
-        let recipe = values.collect::<Result<_, Refusal>>()?;
-        let wishes = ConfigOptions {
-            most: most.transpose()?.flatten(),
-            recipe,
-            embedding: texts::options(&others)?,
-        };
-        Ok((choice, wishes))
-    }
-
     /// Resolves a choice to an entry.
     fn resolve(&self, choice: &ConfigChoice) -> Result<usize, Refusal> {
         resolved(choice, &self.variants, self.classifies.as_ref())
-    }
-
-    /// Checks a predict config before it is stored. A config for a model that this build cannot run
-    /// is valid; requests with it fail.
-    pub fn check_config(&self, config: &str) -> Result<(), CallError> {
-        let (choice, options) = self.read_config(config)?;
-        let index = self.resolve(&choice)?;
-        Ok(self.check_recipe_options(index, &options.recipe)?)
     }
 
     /// Returns the description for the registry.

@@ -11,7 +11,6 @@ use super::super::call::strip_directories;
 use super::super::engine::{Endpoint, EndpointModel};
 use super::super::text::TextEndpoint;
 use super::super::{CallError, MethodDescription};
-use super::answered::RecipeCell;
 use super::embedding::{EmbedderCell, TextFiles, UNUSABLE_FILES};
 use super::takes::MethodTakes;
 use pkgtool_base::package::{Backend, Config, PrecisionList, Variant};
@@ -19,6 +18,7 @@ use pkgtool_engine::runtime::selection::{ModelFile, SelectionError};
 use pkgtool_engine::runtime::target;
 use pkgtool_engine::tensor::{Signature, input};
 use pkgtool_engine::{self as engine, Carrying, PortableReading};
+use pkgtool_media::recipe::{CandidateModel, ModelRecipe};
 use pkgtool_model::{ModelInfo, OpenError, folder_size};
 
 /// Capability of models that embed pictures.
@@ -75,7 +75,7 @@ pub(super) struct MethodEntry {
     /// Read at the first use.
     pub(super) takes: OnceLock<MethodTakes>,
     /// Found at the first use.
-    pub(super) recipe: RecipeCell,
+    recipe: OnceLock<Result<Arc<ModelRecipe>, String>>,
     /// Files for texts, if the package has them.
     pub(super) text: Option<TextFiles>,
     /// Created when texts are first embedded.
@@ -209,7 +209,7 @@ impl MethodEntry {
             reading,
             endpoint: OnceLock::new(),
             takes: OnceLock::new(),
-            recipe: RecipeCell::new(),
+            recipe: OnceLock::new(),
         }
     }
 
@@ -258,6 +258,27 @@ impl MethodEntry {
             return false;
         };
         text.embeds(signature)
+    }
+
+    /// Returns the recipe for this method, or the reason why there is none. Reads files of the package at the
+    /// first call.
+    pub(super) fn recipe(&self) -> Result<&Arc<ModelRecipe>, &str> {
+        let found = self.recipe.get_or_init(|| {
+            let model = self.model.as_ref().map_err(Clone::clone)?;
+            let (info, _) = pkgtool_model::open(&model.model).map_err(|error| error.to_string())?;
+            let config = &self.package.config;
+            let candidate = CandidateModel {
+                capabilities: &config.capabilities,
+                names: [config.family.as_deref(), config.model.as_deref()],
+                component: self.component.as_deref(),
+                signature: &model.signature,
+            };
+            let recipe = ModelRecipe::of(&model.model, &info, &candidate);
+            recipe
+                .map(Arc::new)
+                .map_err(|reason| strip_directories(reason, &model.model))
+        });
+        found.as_ref().map_err(String::as_str)
     }
 
     /// Describes it for the registry.

@@ -1,6 +1,6 @@
 //! The form of an answer: JSON, or the picture with the answer drawn over it.
 
-use pkgtool_media::answer::AnswerKind;
+use pkgtool_media::answer::TypedAnswerKind;
 use pkgtool_media::picture::PictureFormat;
 
 use super::super::Refusal;
@@ -13,7 +13,7 @@ const ANY: [&str; 3] = ["*/*", "application/*", JSON];
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::service) enum AnswerForm {
+pub(in crate::service) enum MediaAnswerForm {
     /// Typed JSON.
     #[default]
     Json,
@@ -21,7 +21,7 @@ pub(in crate::service) enum AnswerForm {
     Picture(PictureFormat),
 }
 
-impl AnswerForm {
+impl MediaAnswerForm {
     /// Returns the form with this media type, which a request names at `place`.
     pub(super) fn named(media_type: &str, place: &str) -> Result<Self, Refusal> {
         Self::of(media_type).ok_or_else(|| unknown(media_type, place))
@@ -57,7 +57,7 @@ impl AnswerForm {
     }
 
     /// Checks that answers of this kind exist in this form.
-    pub(in crate::service) fn check(self, kind: AnswerKind) -> Result<(), Refusal> {
+    pub(in crate::service) fn check(self, kind: TypedAnswerKind) -> Result<(), Refusal> {
         if self == Self::Json || kind.is_drawn() {
             return Ok(());
         }
@@ -93,33 +93,36 @@ fn unknown(found: &str, place: &str) -> Refusal {
 mod tests {
     use super::*;
 
-    const PNG: AnswerForm = AnswerForm::Picture(PictureFormat::Png);
-    const JPEG: AnswerForm = AnswerForm::Picture(PictureFormat::Jpeg);
+    const PNG: MediaAnswerForm = MediaAnswerForm::Picture(PictureFormat::Png);
+    const JPEG: MediaAnswerForm = MediaAnswerForm::Picture(PictureFormat::Jpeg);
 
     #[test]
     fn the_preferred_known_type_decides() {
         for (header, expected) in [
-            ("", AnswerForm::Json),
-            ("*/*", AnswerForm::Json),
+            ("", MediaAnswerForm::Json),
+            ("*/*", MediaAnswerForm::Json),
             (
                 "text/html, application/xml;q=0.9, */*;q=0.8",
-                AnswerForm::Json,
+                MediaAnswerForm::Json,
             ),
-            ("application/json", AnswerForm::Json),
+            ("application/json", MediaAnswerForm::Json),
             ("image/png", PNG),
             ("IMAGE/PNG", PNG),
             ("image/*", PNG),
             ("image/avif, image/jpeg;q=0.5", JPEG),
-            ("image/png;q=0.2, application/json;q=0.5", AnswerForm::Json),
-            ("image/png;q=0, */*", AnswerForm::Json),
+            (
+                "image/png;q=0.2, application/json;q=0.5",
+                MediaAnswerForm::Json,
+            ),
+            ("image/png;q=0, */*", MediaAnswerForm::Json),
             ("image/jpeg, image/png", JPEG),
         ] {
-            assert_eq!(AnswerForm::accepted(header), Ok(expected), "{header}");
+            assert_eq!(MediaAnswerForm::accepted(header), Ok(expected), "{header}");
         }
-        let refusal = AnswerForm::accepted("image/webp").expect_err("no such form");
+        let refusal = MediaAnswerForm::accepted("image/webp").expect_err("no such form");
         assert!(refusal.message.contains("image/png"), "{refusal}");
-        assert!(AnswerForm::named("text/plain", "answer").is_err());
-        assert!(JPEG.check(AnswerKind::Labels).is_err());
-        assert!(JPEG.check(AnswerKind::Boxes).is_ok());
+        assert!(MediaAnswerForm::named("text/plain", "answer").is_err());
+        assert!(JPEG.check(TypedAnswerKind::Labels).is_err());
+        assert!(JPEG.check(TypedAnswerKind::Boxes).is_ok());
     }
 }

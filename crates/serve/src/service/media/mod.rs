@@ -4,5 +4,5 @@
 mod form;
 mod request;
 
-pub(super) use form::AnswerForm;
+pub(super) use form::MediaAnswerForm;
 pub(super) use request::{MediaRequest, RecipeOption};

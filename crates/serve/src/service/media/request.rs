@@ -12,7 +12,7 @@ use pkgtool_media::picture;
 use super::super::json::{self, shown, unknown_key};
 use super::super::tensors::{BASE64, without_data_url};
 use super::super::{Refusal, Request};
-use super::AnswerForm;
+use super::MediaAnswerForm;
 
 /// Keys of a request as JSON.
 const KEYS: &[&str] = &[IMAGE, SETTINGS, ANSWER];
@@ -43,7 +43,7 @@ pub(in crate::service) struct MediaRequest {
     /// Values that override the recipe's.
     pub(in crate::service) options: Vec<RecipeOption>,
     /// The form of the answer, if the body names one.
-    pub(in crate::service) form: Option<AnswerForm>,
+    pub(in crate::service) form: Option<MediaAnswerForm>,
 }
 
 /// A value that overrides a recipe's.
@@ -136,7 +136,7 @@ fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
         .map_err(|error| Refusal::at(&place, format!("invalid base64: {error}")))?;
     let form = member(ANSWER).map(|value| {
         let place = format!("$.{ANSWER}");
-        AnswerForm::named(&json::string(value, &place)?, &place)
+        MediaAnswerForm::named(&json::string(value, &place)?, &place)
     });
     let mut options = Vec::new();
     if let Some(settings) = member(SETTINGS) {
@@ -198,7 +198,7 @@ async fn fields(mut parts: Multipart<'_>) -> Result<MediaRequest, Refusal> {
             Refusal::at(&name, message)
         })?;
         if name == ANSWER {
-            form = Some(AnswerForm::named(text, &name)?);
+            form = Some(MediaAnswerForm::named(text, &name)?);
             continue;
         }
         let value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
@@ -227,10 +227,10 @@ mod tests {
     const FORM: &str = "multipart/form-data; boundary=xx";
 
     fn form(parts: &[(&str, &str)]) -> Bytes {
-        let mut body = String::new();
-        for (head, value) in parts {
-            body += &format!("--xx\r\nContent-Disposition: form-data; {head}\r\n\r\n{value}\r\n");
-        }
+        let parts = parts.iter().map(|(head, value)| {
+            format!("--xx\r\nContent-Disposition: form-data; {head}\r\n\r\n{value}\r\n")
+        });
+        let body: String = parts.collect();
         Bytes::from(body + "--xx--\r\n")
     }
 
@@ -286,7 +286,7 @@ mod tests {
             values,
             [("threshold", &json!(0.5)), ("resize", &json!("crop"))]
         );
-        assert!(given.form.is_some_and(|form| form != AnswerForm::Json));
+        assert!(given.form.is_some_and(|form| form != MediaAnswerForm::Json));
     }
 
     #[test]

@@ -1,0 +1,67 @@
+//! The options of a predict config: those of embeddings, of trained classifiers and of recipes.
+
+use super::super::media::RecipeOption;
+use super::super::{CallError, Refusal, texts};
+use super::choice::ConfigChoice;
+use super::{Device, classifier};
+use pkgtool_text::embedding::EmbeddingOptions;
+
+/// Options of a predict config besides its choice.
+#[derive(Debug, Default)]
+pub(super) struct ConfigOptions {
+    pub(super) embedding: EmbeddingOptions,
+    /// Maximum number of labels in an answer.
+    pub(super) most: Option<usize>,
+    /// Values for a recipe.
+    pub(super) recipe: Vec<RecipeOption>,
+}
+
+impl Device {
+    /// Parses a predict config into its choice and its other options.
+    pub(super) fn read_config(
+        &self,
+        config: &str,
+    ) -> Result<(ConfigChoice, ConfigOptions), Refusal> {
+        let mut further = Vec::new();
+        if self.description.embeds_texts {
+            further.extend(EmbeddingOptions::KEYS);
+        }
+        if self.takes_labelled_texts() {
+            // A head accepts vectors of a single kind of pooling, so other embedding keys are
+            // not allowed.
+            further.extend(classifier::TEXT_KEYS);
+        }
+        if self.classifies.is_some() {
+            further.push(classifier::TOP_K_KEY);
+        }
+        let recipe_keys = self.recipe_keys();
+        further.extend(recipe_keys.iter().map(String::as_str));
+        let (choice, mut others) = ConfigChoice::read(config, &further)?;
+        let most = others
+            .iter()
+            .position(|(key, _)| key == classifier::TOP_K_KEY);
+        let most = most.map(|place| classifier::most(others.remove(place).1));
+        let of_recipe = |(key, _): &mut (String, _)| recipe_keys.contains(key);
+        let values = others.extract_if(.., of_recipe).map(|(name, value)| {
+            let place = format!("$.config.{name}");
+            let value = serde_json::from_str(value.get())
+                .map_err(|error| Refusal::at(&place, format!("invalid value: {error}")))?;
+            Ok(RecipeOption { name, value, place })
+        });
+        let recipe = values.collect::<Result<_, Refusal>>()?;
+        let wishes = ConfigOptions {
+            most: most.transpose()?.flatten(),
+            recipe,
+            embedding: texts::options(&others)?,
+        };
+        Ok((choice, wishes))
+    }
+
+    /// Checks a predict config before it is stored. A config for a model that this build cannot run
+    /// is valid; requests with it fail.
+    pub fn check_config(&self, config: &str) -> Result<(), CallError> {
+        let (choice, options) = self.read_config(config)?;
+        let index = self.resolve(&choice)?;
+        Ok(self.check_recipe_options(index, &options.recipe)?)
+    }
+}

@@ -1,0 +1,109 @@
+//! Tests of pictures that recipes answer: the forms of a request, its values, and the forms of an answer.
+
+use std::io::Cursor;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use image::{ImageFormat, Rgb, RgbImage};
+use serde_json::json;
+
+use super::examples;
+use crate::support::gateway::{Gateway, Setup};
+
+/// Encodes a picture of 60 x 40 pixels.
+fn photo() -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    let picture = RgbImage::from_fn(60, 40, |x, y| {
+        Rgb([x * 4, y * 6, 90].map(|value| u8::try_from(value).expect("a byte")))
+    });
+    picture
+        .write_to(&mut bytes, ImageFormat::Png)
+        .expect("written");
+    bytes.into_inner()
+}
+
+fn start() -> Gateway {
+    let packages = ["glimpse", "mosaic", "watercolor"];
+    let setup = packages.iter().fold(Setup::new(), |setup, package| {
+        setup.packages(examples().join(package))
+    });
+    setup.start()
+}
+
+#[test]
+fn bytes_and_base64_have_the_same_typed_answer() {
+    let gateway = start();
+    let labels = gateway.post("/p/local/glimpse", photo()).expect(200).json();
+    assert_eq!(labels["labels"].as_array().expect("a list").len(), 5);
+    let sent = json!({"image": BASE64.encode(photo()), "settings": {"top_k": 2}});
+    for _ in 0..3 {
+        let two = gateway.post("/p/local/glimpse", sent.to_string());
+        let two = two.expect(200).json();
+        assert_eq!(two["labels"].as_array().expect("a list").len(), 2);
+        assert_eq!(two["labels"][0], labels["labels"][0]);
+    }
+    let classes = gateway.post("/p/local/mosaic", photo()).expect(200).json();
+    assert_eq!(
+        (&classes["width"], &classes["height"]),
+        (&json!(60), &json!(40))
+    );
+    let task = gateway.create("glimpse", sent.to_string());
+    gateway.wait_for(&task, "COMPLETED");
+    let later = gateway.result(&task).expect(200).json();
+    assert_eq!(later["labels"][0], labels["labels"][0]);
+}
+
+#[test]
+fn an_answer_may_be_a_picture() {
+    let gateway = start();
+    for service in ["mosaic", "watercolor"] {
+        for media_type in ["image/png", "image/jpeg"] {
+            let sent = json!({"image": BASE64.encode(photo()), "answer": media_type});
+            let reply = gateway.post(&format!("/p/local/{service}"), sent.to_string());
+            let reply = reply.expect(200);
+            assert_eq!(reply.header("content-type"), Some(media_type));
+            let drawn = image::load_from_memory(&reply.body).expect("a picture");
+            assert_eq!((drawn.width(), drawn.height()), (60, 40), "{service}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let gateway = start();
+    let image = BASE64.encode(photo());
+    for (body, place, part) in [
+        (json!({"image": "AAAA"}), "$.image", "picture"),
+        (json!({"image": ""}), "$.image", "picture"),
+        (
+            json!({"image": image, "settings": {"top_k": 0}}),
+            "$.settings.top_k",
+            "expected an integer",
+        ),
+        (
+            json!({"image": image, "settings": {"topk": 1}}),
+            "$.settings.topk",
+            "unknown value",
+        ),
+        (
+            json!({"image": image, "answer": "image/png"}),
+            "$",
+            "labels with scores",
+        ),
+        (
+            json!({"image": image, "answer": "text/html"}),
+            "$.answer",
+            "application/json",
+        ),
+    ] {
+        let told = gateway.post("/p/local/glimpse", body.to_string());
+        let told = told.expect_error(400, "BAD_REQUEST").json();
+        assert_eq!(told["error"]["args"]["place"], place, "{told}");
+        let message = told["error"]["message"].as_str().expect("a text");
+        assert!(message.contains(part), "{told}");
+    }
+    let cut = &photo()[..60];
+    let told = gateway.post("/p/local/glimpse", cut);
+    told.expect_error(400, "BAD_REQUEST");
+    gateway.post("/p/local/glimpse", photo()).expect(200);
+}
