@@ -23,11 +23,7 @@ fn photo() -> Vec<u8> {
 }
 
 fn start() -> Gateway {
-    let packages = ["glimpse", "mosaic", "watercolor"];
-    let setup = packages.iter().fold(Setup::new(), |setup, package| {
-        setup.packages(examples().join(package))
-    });
-    setup.start()
+    Setup::new().packages(examples()).start()
 }
 
 #[test]
@@ -42,7 +38,10 @@ fn bytes_and_base64_have_the_same_typed_answer() {
         assert_eq!(two["labels"].as_array().expect("a list").len(), 2);
         assert_eq!(two["labels"][0], labels["labels"][0]);
     }
-    let classes = gateway.post("/p/local/mosaic", photo()).expect(200).json();
+    let classes = gateway
+        .post("/p/local/mosaic_nano", photo())
+        .expect(200)
+        .json();
     assert_eq!(
         (&classes["width"], &classes["height"]),
         (&json!(60), &json!(40))
@@ -56,7 +55,7 @@ fn bytes_and_base64_have_the_same_typed_answer() {
 #[test]
 fn an_answer_may_be_a_picture() {
     let gateway = start();
-    for service in ["mosaic", "watercolor"] {
+    for service in ["mosaic_nano", "watercolor"] {
         for media_type in ["image/png", "image/jpeg"] {
             let sent = json!({"image": BASE64.encode(photo()), "answer": media_type});
             let reply = gateway.post(&format!("/p/local/{service}"), sent.to_string());
@@ -73,8 +72,8 @@ fn what_is_wrong_is_told_with_its_place() {
     let gateway = start();
     let image = BASE64.encode(photo());
     for (body, place, part) in [
-        (json!({"image": "AAAA"}), "$.image", "picture"),
-        (json!({"image": ""}), "$.image", "picture"),
+        (json!({"image": "AAAA"}), "$.image", "PNG"),
+        (json!({"image": ""}), "$.image", "PNG"),
         (
             json!({"image": image, "settings": {"top_k": 0}}),
             "$.settings.top_k",

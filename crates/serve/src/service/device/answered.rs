@@ -113,7 +113,7 @@ impl Device {
         let client = self.engines.parsers(caller(request));
         let (preparation, picture) = (recipe.preparation.clone(), given.bytes.clone());
         let prepare = move |client: &ParserClient| worker::prepare(client, &preparation, &picture);
-        let prepared = with_parsers(client.clone(), prepare).await?;
+        let prepared = with_parsers(client.new_request(), prepare).await?;
         let prepared = prepared.map_err(|error| failed(error, &given.place))?;
         let drawing = match form {
             MediaAnswerForm::Json => None,
