@@ -2,13 +2,13 @@
 //!
 //! Places are pixels of the picture that was sent.
 
-use std::io::Cursor;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use image::{GrayImage, ImageFormat, RgbImage};
+use image::{GrayImage, RgbImage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
+
+use crate::picture::PictureFormat;
 
 /// A typed answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,55 +54,6 @@ impl TypedAnswerKind {
             Self::Boxes => "boxes in the picture",
             Self::Classes => "a class for each pixel",
             Self::Picture => "a picture",
-        }
-    }
-
-    /// Returns the JSON Schema of answers.
-    pub fn schema(self) -> Json {
-        let number = json!({"type": "number"});
-        let size = json!({"type": "integer", "minimum": 0});
-        let text = json!({"type": "string"});
-        let png =
-            json!({"type": "string", "contentEncoding": "base64", "contentMediaType": "image/png"});
-        let list = |item: Json| json!({"type": "array", "items": item});
-        let object = |properties: Json, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
-        match self {
-            Self::Labels => {
-                let label = json!({"label": text, "score": number, "index": size});
-                let label = object(label, &["label", "score", "index"]);
-                object(
-                    json!({"labels": list(label), "label_source": text}),
-                    &["labels", "label_source"],
-                )
-            }
-            Self::Vector => object(json!({"vector": list(number)}), &["vector"]),
-            Self::Boxes => {
-                let corners = ["xmin", "ymin", "xmax", "ymax"];
-                let sides = json!({"xmin": number, "ymin": number, "xmax": number, "ymax": number});
-                let found = json!({
-                    "label": text, "score": number, "index": size,
-                    "box": object(sides, &corners),
-                    "mask": png, "mask_origin": list(size.clone()),
-                });
-                let found = object(found, &["label", "score", "index", "box"]);
-                object(
-                    json!({"boxes": list(found), "width": size, "height": size, "label_source": text}),
-                    &["boxes", "width", "height", "label_source"],
-                )
-            }
-            Self::Classes => {
-                let class = json!({"label": text, "index": size, "share": number, "score": number});
-                let class = object(class, &["label", "index", "share", "score"]);
-                object(
-                    json!({"classes": list(class), "mask": png, "width": size, "height": size,
-                        "label_source": text}),
-                    &["classes", "mask", "width", "height", "label_source"],
-                )
-            }
-            Self::Picture => object(
-                json!({"image": png, "width": size, "height": size}),
-                &["image", "width", "height"],
-            ),
         }
     }
 }
@@ -217,13 +168,13 @@ impl TypedAnswer {
             }),
             Self::Classes(answer) => json!({
                 "classes": answer.classes,
-                "mask": BASE64.encode(png(&answer.mask)),
+                "mask": png(&answer.mask),
                 "width": answer.mask.width(),
                 "height": answer.mask.height(),
                 "label_source": answer.label_source,
             }),
             Self::Picture(answer) => json!({
-                "image": BASE64.encode(png(&answer.picture)),
+                "image": png(&answer.picture),
                 "width": answer.picture.width(),
                 "height": answer.picture.height(),
             }),
@@ -241,21 +192,18 @@ impl DetectedObject {
             "box": { "xmin": xmin, "ymin": ymin, "xmax": xmax, "ymax": ymax },
         });
         if let Some(ObjectMask { origin, mask }) = &self.mask {
-            object["mask"] = json!(BASE64.encode(png(mask)));
+            object["mask"] = json!(png(mask));
             object["mask_origin"] = json!(origin);
         }
         object
     }
 }
 
-/// Encodes a picture as PNG.
-#[expect(clippy::missing_panics_doc, reason = "memory takes every picture")]
-pub fn png<P>(picture: &image::ImageBuffer<P, Vec<u8>>) -> Vec<u8>
+/// Encodes a picture as PNG in base64.
+fn png<P>(picture: &image::ImageBuffer<P, Vec<u8>>) -> String
 where
     P: image::Pixel<Subpixel = u8> + image::PixelWithColorType,
 {
-    let mut bytes = Cursor::new(Vec::new());
-    let written = picture.write_to(&mut bytes, ImageFormat::Png);
-    written.expect("memory takes a picture of a valid size");
-    bytes.into_inner()
+    let bytes = PictureFormat::Png.encode(picture);
+    BASE64.encode(bytes.expect("memory takes a picture of a valid size"))
 }

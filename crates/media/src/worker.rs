@@ -1,12 +1,14 @@
 //! Work of recipes in a parser process: untrusted pictures are decoded there, within limits.
 
+use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
 use pkgtool_engine::runtime::parsers::{
     JobAnswer, JobLimits, ParserClient, ParserError, ParserJob, ParserTask,
 };
-use pkgtool_engine::tensor::{DType, Tensor};
+use pkgtool_engine::runtime::process::attached::{TensorHead, receive_tensors};
+use pkgtool_engine::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::draw;
@@ -22,29 +24,21 @@ const LIMITS: JobLimits = JobLimits {
     time: Duration::from_secs(20),
 };
 
-/// What the process shall do with the picture.
+/// The task for the process.
 #[derive(Debug, Serialize, Deserialize)]
-enum RecipeTask {
-    /// Convert it to the model's inputs.
-    Prepare(Box<Preparation>),
-    /// Draw the answer over it. The model's outputs follow the picture in the payload.
-    Draw(Box<DrawTask>),
+enum RecipeTask<'t> {
+    /// Convert the picture to the model's inputs.
+    Prepare(Cow<'t, Preparation>),
+    /// Draw the answer over the picture. The model's outputs follow the picture in the payload.
+    Draw(Box<DrawTask<'t>>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct DrawTask {
-    recipe: FittedRecipe,
+struct DrawTask<'t> {
+    recipe: Cow<'t, FittedRecipe>,
     geometry: Geometry,
-    outputs: Vec<SentTensor>,
+    outputs: Vec<TensorHead>,
     format: PictureFormat,
-}
-
-/// A tensor without its elements.
-#[derive(Debug, Serialize, Deserialize)]
-struct SentTensor {
-    dtype: DType,
-    shape: Vec<u64>,
-    bytes: usize,
 }
 
 /// The model's inputs for a picture.
@@ -73,38 +67,35 @@ pub fn prepare(
     preparation: &Preparation,
     picture: &[u8],
 ) -> Result<PreparedPicture, RecipeWorkError> {
-    let task = RecipeTask::Prepare(Box::new(preparation.clone()));
-    let (head, payload): ((Vec<SentTensor>, Geometry), _) = ask(client, &task, picture)?;
-    let (heads, geometry) = head;
-    let inputs = tensors(&heads, &payload).map_err(ParserError::Died)?;
+    let task = RecipeTask::Prepare(Cow::Borrowed(preparation));
+    let ((heads, geometry), payload) = ask(client, &task, picture)?;
+    let inputs = receive_tensors(&mut &payload[..], heads);
+    let inputs = inputs.map_err(|error| ParserError::Died(error.to_string()))?;
     Ok(PreparedPicture { inputs, geometry })
 }
 
 /// Draws a model's answer over the picture, in a parser process. Returns the encoded picture.
 pub fn draw(
     client: &ParserClient,
-    recipe: FittedRecipe,
+    recipe: &FittedRecipe,
     picture: &[u8],
     (outputs, geometry): (&[Tensor], Geometry),
     format: PictureFormat,
 ) -> Result<Vec<u8>, RecipeWorkError> {
     let task = RecipeTask::Draw(Box::new(DrawTask {
-        recipe,
+        recipe: Cow::Borrowed(recipe),
         geometry,
-        outputs: outputs.iter().map(SentTensor::of).collect(),
+        outputs: TensorHead::of(outputs),
         format,
     }));
-    let mut payload = picture.to_vec();
-    for output in outputs {
-        payload.extend(output.bytes());
-    }
+    let payload = [vec![picture], bytes_of(outputs)].concat().concat();
     let ((), drawn) = ask(client, &task, &payload)?;
     Ok(drawn)
 }
 
 fn ask<T: serde::de::DeserializeOwned>(
     client: &ParserClient,
-    task: &RecipeTask,
+    task: &RecipeTask<'_>,
     payload: &[u8],
 ) -> Result<(T, Vec<u8>), RecipeWorkError> {
     let job = ParserJob {
@@ -121,60 +112,39 @@ fn ask<T: serde::de::DeserializeOwned>(
     Ok((head.map_err(RecipeWorkError::Fault)?, done.payload))
 }
 
-/// Does a job in the parser process: the counterpart of [`prepare`] and [`draw`].
+/// Does a job in the parser process: the counterpart of [`prepare`] and [`draw()`].
 pub fn work(task: &ParserTask) -> io::Result<JobAnswer> {
     match task.ask()? {
         RecipeTask::Prepare(preparation) => {
             let decoded = picture::decode(&task.payload);
             match decoded.and_then(|picture| preparation.run(picture)) {
                 Ok((inputs, geometry)) => {
-                    let heads: Vec<_> = inputs.iter().map(SentTensor::of).collect();
-                    let payload = inputs.iter().flat_map(Tensor::bytes);
-                    let payload = payload.copied().collect();
-                    JobAnswer::with(&Ok::<_, String>((heads, geometry)), payload)
+                    let head = (TensorHead::of(&inputs), geometry);
+                    JobAnswer::with(&Ok::<_, String>(head), bytes_of(&inputs).concat())
                 }
                 Err(reason) => JobAnswer::of(&Err::<(), _>(reason)),
             }
         }
-        RecipeTask::Draw(asked) => match drawn(&asked, &task.payload) {
+        RecipeTask::Draw(asked) => match drawn(*asked, &task.payload) {
             Ok(picture) => JobAnswer::with(&Ok::<_, String>(()), picture),
             Err(reason) => JobAnswer::of(&Err::<(), _>(reason)),
         },
     }
 }
 
-fn drawn(task: &DrawTask, payload: &[u8]) -> Result<Vec<u8>, String> {
-    let bytes = task.outputs.iter().map(|output| output.bytes).sum();
-    let parts = payload
-        .len()
-        .checked_sub(bytes)
-        .map(|at| payload.split_at(at));
-    let (picture, outputs) = parts.ok_or("the outputs are incomplete")?;
-    let outputs = tensors(&task.outputs, outputs)?;
+fn drawn(task: DrawTask<'_>, payload: &[u8]) -> Result<Vec<u8>, String> {
+    let text = |error: io::Error| error.to_string();
+    let bytes = TensorHead::bytes(&task.outputs).map_err(text)?;
+    let bytes = usize::try_from(bytes).ok();
+    let start = bytes.and_then(|bytes| payload.len().checked_sub(bytes));
+    let (picture, mut outputs) = payload.split_at(start.ok_or("the outputs are incomplete")?);
+    let outputs = receive_tensors(&mut outputs, task.outputs).map_err(text)?;
     let answer = task.recipe.interpret(&outputs, task.geometry)?;
     let drawn = draw::draw(&answer, &picture::decode(picture)?);
     let drawn = drawn.ok_or("the answer has no places in the picture")?;
     task.format.encode(&drawn)
 }
 
-impl SentTensor {
-    fn of(tensor: &Tensor) -> Self {
-        Self {
-            dtype: tensor.dtype(),
-            shape: tensor.shape().to_vec(),
-            bytes: tensor.bytes().len(),
-        }
-    }
-}
-
-/// Splits a payload into tensors.
-fn tensors(heads: &[SentTensor], mut payload: &[u8]) -> Result<Vec<Tensor>, String> {
-    let tensors = heads.iter().map(|head| {
-        let parts = payload.split_at_checked(head.bytes);
-        let (own, rest) = parts.ok_or("a tensor is incomplete")?;
-        payload = rest;
-        let tensor = Tensor::new(head.dtype, head.shape.clone(), own.to_vec());
-        tensor.map_err(|error| error.to_string())
-    });
-    tensors.collect()
+fn bytes_of(tensors: &[Tensor]) -> Vec<&[u8]> {
+    tensors.iter().map(Tensor::bytes).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 /// Maximum number of labels in a recipe.
 const MAX_LABELS: usize = 100_000;
@@ -77,30 +77,6 @@ impl ParameterKind {
     }
 }
 
-impl ParameterKind {
-    /// Returns the JSON Schema of the valid values.
-    pub(crate) fn schema(self) -> Json {
-        match self {
-            Self::Number(least, most) => {
-                json!({"type": "number", "minimum": least, "maximum": most})
-            }
-            Self::Channels => json!({"anyOf": [
-                {"type": "number"},
-                {"type": "array", "items": {"type": "number"}, "minItems": 3, "maxItems": 3},
-            ]}),
-            Self::Whole(least, most) => {
-                json!({"type": "integer", "minimum": least, "maximum": most})
-            }
-            Self::Choice(words) => json!({"enum": words}),
-            Self::Flag => json!({"type": "boolean"}),
-            Self::Labels => json!({"anyOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "string"}, "maxItems": MAX_LABELS},
-            ]}),
-        }
-    }
-}
-
 /// The checked values of a step's parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments(pub(crate) BTreeMap<&'static str, Json>);
@@ -143,6 +119,7 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn values_of_a_wrong_kind_are_refused_with_the_right_one() {

@@ -8,7 +8,7 @@ pub(crate) use resize::{Fit, Interpolation, fit, resize_planes};
 
 use std::io::Cursor;
 
-use image::{ImageFormat, RgbImage};
+use image::{ImageBuffer, ImageFormat, Pixel, PixelWithColorType, RgbImage};
 use pkgtool_engine::runtime::picture::MAX_PIXELS;
 use pkgtool_engine::tensor::input::decode_image;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,10 @@ impl PictureFormat {
     }
 
     /// Encodes a picture.
-    pub fn encode(self, picture: &RgbImage) -> Result<Vec<u8>, String> {
+    pub fn encode<P>(self, picture: &ImageBuffer<P, Vec<u8>>) -> Result<Vec<u8>, String>
+    where
+        P: Pixel<Subpixel = u8> + PixelWithColorType,
+    {
         let format = match self {
             Self::Png => ImageFormat::Png,
             Self::Jpeg => ImageFormat::Jpeg,
@@ -57,27 +60,8 @@ impl PictureFormat {
     }
 }
 
-/// Returns the media type of an encoded picture by its first bytes; `None` if they begin no supported picture.
-pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [
-            b'R',
-            b'I',
-            b'F',
-            b'F',
-            _,
-            _,
-            _,
-            _,
-            b'W',
-            b'E',
-            b'B',
-            b'P',
-            ..,
-        ] => Some("image/webp"),
-        _ if bytes.starts_with(b"\x89PNG\r\n\x1a\n") => Some("image/png"),
-        _ if bytes.starts_with(b"GIF8") => Some("image/gif"),
-        _ => None,
-    }
+/// Returns whether bytes begin like a picture that [`decode`] supports.
+pub fn begins_like_one(bytes: &[u8]) -> bool {
+    use ImageFormat::{Gif, Jpeg, Png, WebP};
+    image::guess_format(bytes).is_ok_and(|format| [Png, Jpeg, WebP, Gif].contains(&format))
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use pkgtool_model::ModelInfo;
 use serde_json::Value as Json;
 
-use super::{CandidateModel, FittedRecipe, Recipe, RecipeError, RecipeSetting};
+use super::{CandidateModel, FittedRecipe, Recipe, RecipeError};
 use crate::labels::Labels;
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
@@ -84,11 +84,6 @@ impl ModelRecipe {
             recipe: recipe.clone(),
             fitted: fitted.with_labels(Labels::of_package(path, info)?),
         })
-    }
-
-    /// Describes the values that a request may override.
-    pub fn settings(&self) -> Vec<RecipeSetting> {
-        self.recipe.settings(&self.fitted)
     }
 
     /// Overrides a value, after a check against every parameter that uses it. `origin` is for people.

@@ -40,19 +40,6 @@ pub struct ResolvedValue {
     pub origin: String,
 }
 
-/// A value of a recipe for one model, with the values that may replace it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RecipeSetting {
-    /// Its name.
-    pub name: String,
-    /// The value.
-    pub value: Json,
-    /// Its origin, for people.
-    pub origin: String,
-    /// JSON Schema of the valid values.
-    pub schema: Json,
-}
-
 /// A recipe with the values for one model.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FittedRecipe {
@@ -215,9 +202,7 @@ impl Recipe {
         fitted.bind(self);
         Ok(())
     }
-}
 
-impl Recipe {
     /// Returns the kinds of the parameters that use a value.
     fn kinds_of(&self, name: &str) -> impl Iterator<Item = ParameterKind> {
         let steps = self.prepare.iter().chain(&self.interpret);
@@ -233,20 +218,6 @@ impl Recipe {
             let parameter = parameters.find(|it| it.name == key && used == name)?;
             Some(parameter.kind)
         })
-    }
-
-    /// Describes the values of a fitted recipe.
-    pub(super) fn settings(&self, fitted: &FittedRecipe) -> Vec<RecipeSetting> {
-        let values = fitted.values.iter().map(|(name, resolved)| RecipeSetting {
-            name: name.clone(),
-            value: resolved.value.clone(),
-            origin: resolved.origin.clone(),
-            schema: self
-                .kinds_of(name)
-                .next()
-                .map_or(Json::Bool(true), ParameterKind::schema),
-        });
-        values.collect()
     }
 }
 

@@ -10,7 +10,7 @@ mod read;
 mod step;
 
 pub use builtin::{ModelRecipe, builtin, find, of_package};
-pub use fit::{CandidateModel, FittedRecipe, Preparation, RecipeSetting, ResolvedValue};
+pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use read::RecipeError;
 
 use std::collections::BTreeMap;

@@ -233,7 +233,9 @@ async fn call<F: Form>(
         caller,
         store_for,
     };
-    let (request, stored) = F::read(source, request).await?;
+    let accept = header(request.headers(), &header::ACCEPT);
+    let (mut request, stored) = F::read(source, request).await?;
+    request.accept = accept;
     let call = PredictCall {
         service,
         caller,
@@ -271,7 +273,6 @@ impl Form for RawForm {
         let mut read = Request {
             config: source.config(config).await?,
             data_type: parameters.data_type.or_else(|| source.media_type(&parts)),
-            accept: header(&parts.headers, &header::ACCEPT),
             ..Request::default()
         };
         let request = HttpRequest::from_parts(parts, body);
@@ -293,7 +294,6 @@ impl Form for RawForm {
 
 impl Form for JsonForm {
     async fn read(source: FormContext<'_>, request: HttpRequest) -> FormRead {
-        let accept = header(request.headers(), &header::ACCEPT);
         let (body, memory) = read_body(source.gateway, source.caller, request).await?;
         let parsed: PredictRequestData<'_> = parse(&body)?;
         require_object(parsed.data, "$.data")?;
@@ -306,7 +306,7 @@ impl Form for JsonForm {
             config: source.config(given.map(|it| it.get().to_owned())).await?,
             data_type: parsed.data_type,
             memory: Some(memory),
-            accept,
+            ..Request::default()
         };
         Ok((read, None))
     }
@@ -314,7 +314,6 @@ impl Form for JsonForm {
 
 impl Form for StringForm {
     async fn read(source: FormContext<'_>, request: HttpRequest) -> FormRead {
-        let accept = header(request.headers(), &header::ACCEPT);
         let (body, memory) = read_body(source.gateway, source.caller, request).await?;
         let parsed: Predict2RequestData = parse(&body)?;
         drop(body);
@@ -324,7 +323,7 @@ impl Form for StringForm {
             config: source.config(given).await?,
             data_type: parsed.data_type,
             memory: Some(memory),
-            accept,
+            ..Request::default()
         };
         Ok((read, None))
     }

@@ -8,6 +8,7 @@
 //! another process: the process id is reused only after the wait, and the waiting handle is the one
 //! that signals. The module knows nothing of the messages.
 
+pub mod attached;
 mod channel;
 mod child;
 pub mod frame;

@@ -7,8 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::super::peak_memory;
-use super::protocol::{TensorHead, WorkerReply, WorkerRequest, receive_tensors, send};
+use super::protocol::{WorkerReply, WorkerRequest, send};
 use super::setup::Setup;
+use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{confined, limit_memory, panic_text, requests};

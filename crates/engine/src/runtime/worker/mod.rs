@@ -21,13 +21,14 @@ pub use child::serve;
 use tempfile::TempDir;
 
 use crate::library::NativeBackend;
+use crate::runtime::process::attached::{TensorHead, receive_tensors};
 use crate::runtime::process::frame::receive;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::process::{self, Process, Purpose, Stopper};
 use crate::tensor::Tensor;
 use crate::tensor::limit::{MemoryLimit, RunLimit, reports_shortage};
 use crate::{EngineError, LoadRequest, Placement, RunAnswer, RunStart, Session};
-use protocol::{TensorHead, WorkerReply, WorkerRequest, receive_tensors, send};
+use protocol::{WorkerReply, WorkerRequest, send};
 use setup::Setup;
 
 /// Environment variables for glibc's allocator: the block size from which freed memory returns to

@@ -3,14 +3,15 @@
 //! A message is the head of a frame, followed by the bytes of the tensors that the head lists, in
 //! order. Invariant: a length is checked against a limit before memory is allocated for it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
 use crate::library::NativeBackend;
+use crate::runtime::process::attached::TensorHead;
 use crate::runtime::process::frame;
 use crate::runtime::process::sandbox::Sandbox;
-use crate::tensor::{DType, Tensor, byte_size};
+use crate::tensor::Tensor;
 use crate::{EngineError, LoadRequest, Placement, RunStart};
 
 /// A request of the parent.
@@ -82,33 +83,6 @@ pub(super) enum WorkerReply {
     Failed(EngineError),
 }
 
-/// dtype and shape of an attached tensor.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct TensorHead {
-    dtype: DType,
-    shape: Vec<u64>,
-}
-
-impl TensorHead {
-    /// Returns the heads of these tensors.
-    pub(super) fn of(tensors: &[Tensor]) -> Vec<Self> {
-        let heads = tensors.iter().map(|tensor| Self {
-            dtype: tensor.dtype(),
-            shape: tensor.shape().to_vec(),
-        });
-        heads.collect()
-    }
-
-    /// Returns the total size of the tensors, in bytes.
-    pub(super) fn bytes(heads: &[Self]) -> io::Result<u64> {
-        let sizes = heads.iter().map(|head| {
-            let size = byte_size(head.dtype, &head.shape);
-            size.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-        });
-        sizes.sum()
-    }
-}
-
 /// Sends a head and the bytes of `tensors`, which the head must list. Small tensors are sent with
 /// it in one piece, large ones without copying.
 pub(super) fn send(
@@ -119,27 +93,11 @@ pub(super) fn send(
     frame::send_with(stream, head, tensors.iter().map(Tensor::bytes))
 }
 
-/// Receives the tensors that a head lists.
-pub(super) fn receive_tensors(
-    stream: &mut (impl Read + ?Sized),
-    heads: Vec<TensorHead>,
-) -> io::Result<Vec<Tensor>> {
-    let tensors = heads.into_iter().map(|head| {
-        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let size = byte_size(head.dtype, &head.shape).map_err(invalid)?;
-        let mut bytes = Vec::new();
-        bytes
-            .try_reserve_exact(usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?)
-            .map_err(|_| io::ErrorKind::OutOfMemory)?;
-        Read::take(&mut *stream, size).read_to_end(&mut bytes)?;
-        Tensor::new(head.dtype, head.shape, bytes).map_err(invalid)
-    });
-    tensors.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::process::attached::receive_tensors;
+    use crate::tensor::DType;
 
     #[test]
     fn a_frame_survives_the_way() {

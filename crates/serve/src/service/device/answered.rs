@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::super::away::{call_error, caller, with_parsers};
+use super::super::away::{caller, with_parsers};
 use super::super::engine::Endpoint;
 use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
-use super::super::tensors::{Decoded, Encoding, Picture};
+use super::super::tensors::{Decoded, Encoding, Picture, takes_no_pictures, undecoded};
 use super::super::{Answer, Body, CallError, Refusal, Request};
 use super::variants::MethodEntry;
-use super::{Device, PreparedInputs, PreparedTensors, runnable, sides};
+use super::{Device, PreparedInputs, runnable, sides};
 use crate::account::AccountId;
-use pkgtool_engine::runtime::parsers::{ParserClient, ParserError};
+use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::picture::{Geometry, PictureFormat};
-use pkgtool_media::recipe::{FittedRecipe, ModelRecipe, RecipeSetting};
+use pkgtool_media::recipe::ModelRecipe;
 use pkgtool_media::worker::{self, RecipeWorkError};
 
 /// A prepared picture, with the model and the recipe that answer it.
 #[derive(Debug)]
 pub struct PreparedAnswer {
     endpoint: Arc<Endpoint>,
-    recipe: FittedRecipe,
+    recipe: Arc<ModelRecipe>,
     inputs: Vec<Tensor>,
     geometry: Geometry,
     /// The place of the picture in the request, for errors.
@@ -36,20 +36,6 @@ pub struct PreparedAnswer {
 }
 
 impl Device {
-    /// Returns the recipe that answers pictures with a config, and the values that it has there. Returns `None`
-    /// without one.
-    pub fn recipe(&self, config: Option<&str>) -> Option<(Arc<ModelRecipe>, Vec<RecipeSetting>)> {
-        if !self.description.takes_pictures || self.classifies.is_some() {
-            return None;
-        }
-        let (choice, options) = self.read_config(config.unwrap_or_default()).ok()?;
-        let index = choice.resolve_among(&self.variants, has_recipe).ok()?;
-        let recipe = self.variants.entries[index].recipe().ok()?;
-        let recipe = with_options(recipe, &options.recipe).ok()?;
-        let settings = recipe.settings();
-        Some((Arc::new(recipe), settings))
-    }
-
     /// Returns the names of the values that its recipes have.
     pub(super) fn recipe_keys(&self) -> &[String] {
         self.recipe_keys.get_or_init(|| {
@@ -86,9 +72,7 @@ impl Device {
         request: &Request,
     ) -> Result<PreparedInputs, CallError> {
         if !self.description.takes_pictures {
-            let message = "this service does not take pictures: it lacks a capability for images; \
-                give tensors in `inputs`";
-            return Err(Refusal::at(given.place, message).into());
+            return Err(takes_no_pictures(given.place).into());
         }
         if self.classifies.is_some() {
             return self.prepare_trained(given, request).await;
@@ -102,17 +86,19 @@ impl Device {
             .recipe()
             .map_err(|reason| Refusal::at(given.place.clone(), reason))?;
         let options = [options.recipe, given.options].concat();
-        let recipe = with_options(recipe, &options)?.fitted;
+        let recipe = with_options(recipe, &options)?;
         let form = match (given.form, &request.accept) {
             (Some(form), _) => form,
             (None, Some(accept)) => MediaAnswerForm::accepted(accept)?,
             (None, None) => MediaAnswerForm::Json,
         };
-        form.check(recipe.answer)?;
+        form.check(recipe.fitted.answer)?;
         let endpoint = self.endpoint(entry, model)?;
         let client = self.engines.parsers(caller(request));
-        let (preparation, picture) = (recipe.preparation.clone(), given.bytes.clone());
-        let prepare = move |client: &ParserClient| worker::prepare(client, &preparation, &picture);
+        let (chosen, picture) = (Arc::clone(&recipe), given.bytes.clone());
+        let prepare = move |client: &ParserClient| {
+            worker::prepare(client, &chosen.fitted.preparation, &picture)
+        };
         let prepared = with_parsers(client.new_request(), prepare).await?;
         let prepared = prepared.map_err(|error| failed(error, &given.place))?;
         let drawing = match form {
@@ -143,19 +129,14 @@ impl Device {
         let config = request.config.as_deref();
         let entry = self.chosen(config)?;
         let model = runnable(entry)?;
-        let picture = Picture::of(&model.signature, given.bytes.to_vec(), &given.place)?;
+        let picture = Picture::of(&model.signature, given.bytes, &given.place)?;
         let decoded = Decoded {
             inputs: Vec::new(),
             picture: Some(picture),
             encoding: Encoding::Json,
         };
-        let prepared = PreparedTensors {
-            endpoint: self.endpoint(entry, model)?,
-            picture: Some(given.place),
-            encoding: Encoding::Json,
-            inputs: self.inputs(decoded, caller(request)).await?,
-        };
-        self.prepare_picture(entry, prepared, config)
+        let prepared = self.with_endpoint((entry, model), decoded, caller(request));
+        self.prepare_picture(entry, prepared.await?, config)
     }
 }
 
@@ -164,11 +145,14 @@ fn has_recipe(entry: &MethodEntry) -> bool {
     entry.recipe().is_ok()
 }
 
-/// Returns the recipe with these values.
-fn with_options(recipe: &ModelRecipe, options: &[RecipeOption]) -> Result<ModelRecipe, Refusal> {
-    let mut recipe = recipe.clone();
+/// Returns the recipe with these values. Copies it only if there are any.
+fn with_options(
+    recipe: &Arc<ModelRecipe>,
+    options: &[RecipeOption],
+) -> Result<Arc<ModelRecipe>, Refusal> {
+    let mut recipe = Arc::clone(recipe);
     for RecipeOption { name, value, place } in options {
-        let set = recipe.set(name, value.clone(), "the request");
+        let set = Arc::make_mut(&mut recipe).set(name, value.clone(), "the request");
         set.map_err(|reason| Refusal::at(place, reason))?;
     }
     Ok(recipe)
@@ -178,16 +162,12 @@ fn with_options(recipe: &ModelRecipe, options: &[RecipeOption]) -> Result<ModelR
 fn failed(error: RecipeWorkError, place: &str) -> CallError {
     match error {
         RecipeWorkError::Fault(reason) => Refusal::at(place, reason).into(),
-        RecipeWorkError::Process(ParserError::Limit(limit)) => {
-            let message = format!("decoding the picture reached {limit}; use a smaller one");
-            Refusal::at(place, message).into()
-        }
-        RecipeWorkError::Process(error) => call_error("decoding the picture failed", &error),
+        RecipeWorkError::Process(error) => undecoded(&error, place),
     }
 }
 
 impl PreparedAnswer {
-    /// Runs the model and interprets its outputs. `timeout` applies to both.
+    /// Runs the model and interprets its outputs. `timeout` applies to the run and to drawing.
     pub(super) async fn predict(
         self,
         caller: AccountId,
@@ -200,7 +180,7 @@ impl PreparedAnswer {
         let (body, content_type) = match self.drawing {
             None => {
                 let interpret = move || {
-                    let answer = recipe.interpret(&outputs, geometry);
+                    let answer = recipe.fitted.interpret(&outputs, geometry);
                     answer.map(|answer| answer.to_json().to_string())
                 };
                 let body = tokio::task::spawn_blocking(interpret).await;
@@ -213,7 +193,7 @@ impl PreparedAnswer {
             Some((format, picture)) => {
                 let draw = move |client: &ParserClient| {
                     let of_model = (&outputs[..], geometry);
-                    worker::draw(client, recipe, &picture, of_model, format)
+                    worker::draw(client, &recipe.fitted, &picture, of_model, format)
                 };
                 let drawing = with_parsers(self.client, draw);
                 let drawn = match timeout {

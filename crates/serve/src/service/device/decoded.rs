@@ -8,7 +8,8 @@ use super::super::away::{is_small, with_parsers};
 use super::super::engine::EndpointModel;
 use super::super::tensors::{self, Decoded};
 use super::super::{CallError, Request};
-use super::Device;
+use super::variants::MethodEntry;
+use super::{Device, PreparedTensors};
 use crate::account::AccountId;
 use pkgtool_engine::tensor::Tensor;
 
@@ -28,12 +29,24 @@ impl Device {
         Ok(self.engines.decoding().of(request, decode).await??)
     }
 
-    /// Returns the inputs of a decoded request. A parser process decodes a picture.
-    pub(super) async fn inputs(
+    /// Returns the decoded inputs with the endpoint that runs them.
+    pub(super) async fn with_endpoint(
         &self,
+        (entry, model): (&MethodEntry, &EndpointModel),
         decoded: Decoded,
         caller: AccountId,
-    ) -> Result<Vec<Tensor>, CallError> {
+    ) -> Result<PreparedTensors, CallError> {
+        let picture = decoded.picture.as_ref();
+        Ok(PreparedTensors {
+            endpoint: self.endpoint(entry, model)?,
+            picture: picture.map(|picture| picture.place().to_owned()),
+            encoding: decoded.encoding,
+            inputs: self.inputs(decoded, caller).await?,
+        })
+    }
+
+    /// Returns the inputs of a decoded request. A parser process decodes a picture.
+    async fn inputs(&self, decoded: Decoded, caller: AccountId) -> Result<Vec<Tensor>, CallError> {
         let Some(picture) = decoded.picture else {
             return Ok(decoded.inputs);
         };

@@ -118,7 +118,7 @@ pub enum PreparedInputs {
 pub struct PreparedTensors {
     endpoint: Arc<Endpoint>,
     inputs: Vec<Tensor>,
-    /// The place of the picture that the inputs were given as.
+    /// The place of the picture that the inputs came from.
     picture: Option<String>,
     encoding: Encoding,
 }
@@ -170,15 +170,16 @@ impl Device {
         }
         let config = request.config.as_deref();
         let decoding = self.engines.decoding();
-        if MediaRequest::is_likely(request) {
-            let media_type = request.data_type.clone();
-            let read = move |body: &Bytes| MediaRequest::read(body, media_type.as_deref());
-            if let Some(given) = decoding.of(request, read).await?? {
-                return self.prepare_media(given, request).await;
-            }
+        let media_type = request.data_type.clone();
+        let read = move |body: &Bytes| match MediaRequest::read(body, media_type.as_deref())? {
+            Some(media) => Ok((Some(media), None)),
+            None => texts::decode(body).map(|texts| (None, texts)),
+        };
+        let (media, texts) = decoding.of(request, read).await??;
+        if let Some(media) = media {
+            return self.prepare_media(media, request).await;
         }
-        let texts = decoding.of(request, |body| texts::decode(body)).await?;
-        if let Some(texts) = texts? {
+        if let Some(texts) = texts {
             let given = EmbeddingInput::Texts(texts);
             let caller = caller(request);
             if self.classifies.is_some() {
@@ -191,16 +192,9 @@ impl Device {
         let entry = self.chosen(config)?;
         let model = runnable(entry)?;
         let decoded = self.decoded(request, model).await?;
-        let picture = decoded.picture.as_ref();
-        let picture = picture.map(|picture| picture.place().to_owned());
-        let is_picture = picture.is_some();
-        let prepared = PreparedTensors {
-            endpoint: self.endpoint(entry, model)?,
-            picture,
-            encoding: decoded.encoding,
-            inputs: self.inputs(decoded, caller(request)).await?,
-        };
-        if is_picture && self.classifies.is_some() {
+        let prepared = self.with_endpoint((entry, model), decoded, caller(request));
+        let prepared = prepared.await?;
+        if prepared.picture.is_some() && self.classifies.is_some() {
             return self.prepare_picture(entry, prepared, config);
         }
         Ok(PreparedInputs::Tensors(prepared))

@@ -42,13 +42,9 @@ impl Device {
             .position(|(key, _)| key == classifier::TOP_K_KEY);
         let most = most.map(|place| classifier::most(others.remove(place).1));
         let of_recipe = |(key, _): &mut (String, _)| recipe_keys.contains(key);
-        let values = others.extract_if(.., of_recipe).map(|(name, value)| {
-            let place = format!("$.config.{name}");
-            let value = serde_json::from_str(value.get())
-                .map_err(|error| Refusal::at(&place, format!("invalid value: {error}")))?;
-            Ok(RecipeOption { name, value, place })
-        });
-        let recipe = values.collect::<Result<_, Refusal>>()?;
+        let values = others.extract_if(.., of_recipe);
+        let values = values.map(|member| RecipeOption::of_json(member, "$.config"));
+        let recipe = values.collect::<Result<_, _>>()?;
         let wishes = ConfigOptions {
             most: most.transpose()?.flatten(),
             recipe,

@@ -8,8 +8,7 @@ use crate::account::AccountId;
 use pkgtool_engine::tensor::Tensor;
 
 /// Runs the model. If it fails and its inputs violate the model's rule for picture sizes, the error
-/// says so. `picture` is the place of
-/// the picture that the inputs were given as.
+/// says so. `picture` is the place of the picture that the inputs came from.
 pub(super) async fn run(
     endpoint: &Endpoint,
     caller: AccountId,

@@ -99,12 +99,7 @@ impl Device {
         let model = runnable(entry)?;
         let body = serde_json::json!({ "image_base64": image_base64 }).to_string();
         let decoded = tensors::decode(body.as_bytes(), &model.signature, true)?;
-        let prepared = super::PreparedTensors {
-            endpoint: self.endpoint(entry, model)?,
-            picture: decoded.picture.as_ref().map(|it| it.place().to_owned()),
-            encoding: decoded.encoding,
-            inputs: self.inputs(decoded, caller).await?,
-        };
+        let prepared = self.with_endpoint((entry, model), decoded, caller).await?;
         prepared.vector(caller, None).await
     }
 

@@ -260,8 +260,7 @@ impl MethodEntry {
         text.embeds(signature)
     }
 
-    /// Returns the recipe for this method, or the reason why there is none. Reads files of the package at the
-    /// first call.
+    /// Returns the recipe for this method, or an error if none fits. The first call reads files of the package.
     pub(super) fn recipe(&self) -> Result<&Arc<ModelRecipe>, &str> {
         let found = self.recipe.get_or_init(|| {
             let model = self.model.as_ref().map_err(Clone::clone)?;

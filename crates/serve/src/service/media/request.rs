@@ -6,12 +6,13 @@ use futures_util::FutureExt as _;
 use futures_util::stream;
 use multer::{Constraints, Multipart, SizeLimit};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use pkgtool_media::picture;
 
+use super::super::Refusal;
 use super::super::json::{self, shown, unknown_key};
 use super::super::tensors::{BASE64, without_data_url};
-use super::super::{Refusal, Request};
 use super::MediaAnswerForm;
 
 /// Keys of a request as JSON.
@@ -69,7 +70,7 @@ impl MediaRequest {
         if name == "multipart/form-data" {
             return of_form(body, media_type).map(Some);
         }
-        if name.starts_with("image/") || picture::media_type(body).is_some() {
+        if name.starts_with("image/") || picture::begins_like_one(body) {
             return Ok(Some(Self {
                 bytes: body.clone(),
                 place: "$".to_owned(),
@@ -84,34 +85,36 @@ impl MediaRequest {
         }
         of_json(body)
     }
+}
 
-    /// Returns whether a request may have a picture, judged without parsing it.
-    pub(in crate::service) fn is_likely(request: &Request) -> bool {
-        let named = request.data_type.as_deref().unwrap_or_default();
-        let named = named.to_ascii_lowercase();
-        ["image/", "audio/", "video/", "multipart/form-data"]
-            .iter()
-            .any(|start| named.starts_with(start))
-            || picture::media_type(&request.body).is_some()
-            || contains(&request.body, b"\"image\"")
+impl RecipeOption {
+    /// Reads a member of the JSON object at `within`.
+    pub(in crate::service) fn of_json(
+        (name, value): (String, &RawValue),
+        within: &str,
+    ) -> Result<Self, Refusal> {
+        let place = format!("{within}.{name}");
+        let value = serde_json::from_str(value.get())
+            .map_err(|error| Refusal::at(&place, format!("invalid value: {error}")))?;
+        Ok(Self { name, value, place })
     }
 }
 
-/// Returns whether a text occurs in a body. A picture precedes or follows it, so both ends suffice for long bodies.
-fn contains(body: &[u8], text: &[u8]) -> bool {
-    const END_BYTES: usize = 4096;
-    let (start, end) = if body.len() <= 2 * END_BYTES {
-        (body, &[][..])
-    } else {
-        (&body[..END_BYTES], &body[body.len() - END_BYTES..])
-    };
-    [start, end]
-        .iter()
-        .any(|part| part.windows(text.len()).any(|it| it == text))
+/// Returns whether a text has this key of a JSON object at any depth.
+fn has_key(text: &str, key: &str) -> bool {
+    let quoted = format!("\"{key}\"");
+    let mut rests = text
+        .match_indices(&quoted)
+        .map(|(at, found)| &text[at + found.len()..]);
+    rests.any(|rest| rest.trim_ascii_start().starts_with(':'))
 }
 
 fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
     let text = json::unwrapped(json::text(body)?)?;
+    // This avoids parsing large tensors twice.
+    if !has_key(&text, IMAGE) {
+        return Ok(None);
+    }
     let Ok(members) = json::members(&text, "$") else {
         // The parser of tensors reports the fault.
         return Ok(None);
@@ -138,20 +141,17 @@ fn of_json(body: &[u8]) -> Result<Option<MediaRequest>, Refusal> {
         let place = format!("$.{ANSWER}");
         MediaAnswerForm::named(&json::string(value, &place)?, &place)
     });
-    let mut options = Vec::new();
-    if let Some(settings) = member(SETTINGS) {
-        let within = format!("$.{SETTINGS}");
-        for (name, value) in json::members(settings.get(), &within)? {
-            let place = format!("{within}.{name}");
-            let value = serde_json::from_str(value.get())
-                .map_err(|error| Refusal::at(&place, format!("invalid value: {error}")))?;
-            options.push(RecipeOption { name, value, place });
-        }
-    }
+    let within = format!("$.{SETTINGS}");
+    let settings = member(SETTINGS).map_or_else(
+        || Ok(Vec::new()),
+        |settings| json::members(settings.get(), &within),
+    )?;
+    let options = settings.into_iter();
+    let options = options.map(|member| RecipeOption::of_json(member, &within));
     Ok(Some(MediaRequest {
         bytes: bytes.into(),
         place,
-        options,
+        options: options.collect::<Result<_, _>>()?,
         form: form.transpose()?,
     }))
 }
@@ -244,6 +244,15 @@ mod tests {
         let text = BASE64.encode(&png);
         let raw = Bytes::from(png.clone());
         let url = json!({ "image": format!("data:image/png;base64,{text}") }).to_string();
+        let object = json!({"image": text}).to_string();
+        let twice = json!(object).to_string();
+        // The picture is in the middle of a long body.
+        let labels = vec!["label"; 2000];
+        let last = format!(
+            "{{\"settings\": {}, {}, \"answer\": \"image/png\"}}",
+            json!({ "labels": labels }),
+            object.trim_matches(['{', '}'])
+        );
         for (body, media_type) in [
             (raw.clone(), "image/png"),
             (raw.clone(), "application/x-www-form-urlencoded"),
@@ -253,6 +262,8 @@ mod tests {
                 "application/json",
             ),
             (Bytes::from(url), ""),
+            (Bytes::from(twice), ""),
+            (Bytes::from(last), ""),
         ] {
             let given = read(&body, media_type).expect("valid").expect("a picture");
             assert_eq!(given.bytes, png, "{media_type}");

@@ -23,7 +23,7 @@ pub use encode::encode;
 pub use picture::Picture;
 
 pub(super) use data::BASE64;
-pub(super) use picture::without_data_url;
+pub(super) use picture::{undecoded, without_data_url};
 
 /// Keys of a request with tensors.
 const KEYS: &[&str] = &["inputs", "encoding"];
@@ -96,11 +96,16 @@ pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Deco
 
 fn stray_key(key: &str, known: &[&str], pictures: bool) -> Refusal {
     if PICTURE_KEYS.contains(&key) && !pictures {
-        let message = "this service does not take pictures: it lacks a capability for images; \
-                       give tensors in `inputs`";
-        return Refusal::at(format!("$.{key}"), message);
+        return takes_no_pictures(format!("$.{key}"));
     }
     unknown_key("$", key, known)
+}
+
+/// Returns the refusal of a picture by a service that takes none.
+pub(super) fn takes_no_pictures(place: impl Into<String>) -> Refusal {
+    let message = "this service does not take pictures: it lacks a capability for images; \
+                   give tensors in `inputs`";
+    Refusal::at(place, message)
 }
 
 fn missing_inputs(signature: &Signature, pictures: bool) -> Refusal {

@@ -2,6 +2,7 @@
 //! input.
 
 use ::base64::Engine as _;
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::super::away::call_error;
@@ -27,7 +28,7 @@ pub struct Picture {
     input: usize,
     /// The place of the picture in the request.
     place: String,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     mean: Vec<f32>,
     std: Vec<f32>,
 }
@@ -37,6 +38,7 @@ pub(super) fn read<'a>(
     signature: &Signature,
     member: impl Fn(&str) -> Option<&'a RawValue>,
 ) -> Result<Picture, Refusal> {
+    let input = picture_input(signature, PICTURE_PATH)?;
     let Some(value) = member("image_base64") else {
         return Err(Refusal::at("$", "missing `image_base64`"));
     };
@@ -45,22 +47,21 @@ pub(super) fn read<'a>(
         .decode(without_data_url(&text).as_bytes())
         .map_err(|error| Refusal::at(PICTURE_PATH, format!("invalid base64: {error}")))?;
     Ok(Picture {
+        signature: signature.clone(),
+        input,
+        place: PICTURE_PATH.to_owned(),
+        bytes: bytes.into(),
         mean: numbers(member("mean"), "$.mean")?,
         std: numbers(member("std"), "$.std")?,
-        ..Picture::of(signature, bytes, PICTURE_PATH)?
     })
 }
 
 impl Picture {
     /// Creates a picture for the only input of a method.
-    pub fn of(signature: &Signature, bytes: Vec<u8>, place: &str) -> Result<Self, Refusal> {
-        let inputs = input::picture_inputs(signature);
-        let ([input], [_]) = (&inputs[..], &signature.inputs[..]) else {
-            return Err(no_picture(signature, place));
-        };
+    pub fn of(signature: &Signature, bytes: Bytes, place: &str) -> Result<Self, Refusal> {
         Ok(Self {
             signature: signature.clone(),
-            input: *input,
+            input: picture_input(signature, place)?,
             place: place.to_owned(),
             bytes,
             mean: Vec::new(),
@@ -79,22 +80,30 @@ impl Picture {
         let scale = (self.mean, self.std);
         picture::read(client, input, &self.bytes, scale).map_err(|error| match error {
             PictureError::Fault(fault) => refused(fault, &self.place).into(),
-            PictureError::Parser(ParserError::Limit(limit)) => Refusal::at(
-                self.place,
-                format!("decoding the picture reached {limit}; use a smaller one"),
-            )
-            .into(),
-            PictureError::Parser(error) => call_error("decoding the picture failed", &error),
+            PictureError::Parser(error) => undecoded(&error, &self.place),
         })
     }
 }
 
-fn no_picture(signature: &Signature, place: &str) -> Refusal {
+/// Converts an error of the process that decodes the picture at `place`.
+pub(in crate::service) fn undecoded(error: &ParserError, place: &str) -> CallError {
+    if let ParserError::Limit(limit) = error {
+        let message = format!("decoding the picture reached {limit}; use a smaller one");
+        return Refusal::at(place, message).into();
+    }
+    call_error("decoding the picture failed", error)
+}
+
+/// Returns the index of the only input, if it takes a picture.
+fn picture_input(signature: &Signature, place: &str) -> Result<usize, Refusal> {
+    if let ([input], [_]) = (&input::picture_inputs(signature)[..], &signature.inputs[..]) {
+        return Ok(*input);
+    }
     let names = names(signature);
     let message = format!(
         "the method does not take a single picture as its only input; provide tensors in `inputs`; {names}"
     );
-    Refusal::at(place, message)
+    Err(Refusal::at(place, message))
 }
 
 /// Returns the base64 text without the prefix of a `data:` URL.
