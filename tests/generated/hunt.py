@@ -26,6 +26,7 @@ from generate import generate
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT = {"wrong", "crash", "hang", "panic"}
+TEST = "generated_cases_are_answered_rightly"
 
 
 def main():
@@ -69,9 +70,11 @@ def newest_runner():
         for path in (ROOT / "target" / profile / "deps").glob("it-*")
         if os.access(path, os.X_OK) and path.is_file() and not path.suffix
     ]
-    if not found:
-        sys.exit("there is no test program: cargo test --test it --no-run, or name one with --runner")
-    return max(found, key=lambda path: path.stat().st_mtime)
+    for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
+        # Crates have test programs of the same name.
+        if TEST in subprocess.run([path, "--list"], capture_output=True, text=True, check=False).stdout:
+            return path
+    sys.exit(f"no test program has {TEST}: cargo test --test it --no-run, or name one with --runner")
 
 
 def make(seed, arguments, scratch):
@@ -98,7 +101,7 @@ def run(runner, directory, arguments):
         "GENERATED_ENGINES": arguments.engines,
         "GENERATED_BINARY": str(arguments.binary.resolve()),
     }
-    command = [str(runner), "generated_cases_are_answered_rightly"]
+    command = [str(runner), TEST]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"the test program failed:\n{done.stdout}{done.stderr}")
