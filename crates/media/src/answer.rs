@@ -1,4 +1,4 @@
-//! Answers: labels, boxes, classes of pixels, vectors and pictures.
+//! Answers: labels, boxes, classes of pixels, vectors, pictures, and text.
 //!
 //! Places are pixels of the picture that was sent.
 
@@ -8,7 +8,7 @@ use image::{GrayImage, RgbImage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use crate::picture::PictureFormat;
+use crate::picture::{PictureFormat, Quad};
 
 /// A typed answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +23,10 @@ pub enum TypedAnswer {
     Classes(ClassAnswer),
     /// A picture.
     Picture(PictureAnswer),
+    /// Lines of text in the picture.
+    Lines(LineAnswer),
+    /// A text.
+    Text(TextAnswer),
 }
 
 /// The kind of an answer.
@@ -38,12 +42,19 @@ pub enum TypedAnswerKind {
     Classes,
     /// A picture.
     Picture,
+    /// Lines of text in the picture.
+    Lines,
+    /// A text.
+    Text,
 }
 
 impl TypedAnswerKind {
     /// Returns whether an answer can be given as a picture.
     pub fn is_drawn(self) -> bool {
-        matches!(self, Self::Boxes | Self::Classes | Self::Picture)
+        matches!(
+            self,
+            Self::Boxes | Self::Classes | Self::Picture | Self::Lines
+        )
     }
 
     /// Describes it for people.
@@ -54,6 +65,8 @@ impl TypedAnswerKind {
             Self::Boxes => "boxes in the picture",
             Self::Classes => "a class for each pixel",
             Self::Picture => "a picture",
+            Self::Lines => "lines of text in the picture",
+            Self::Text => "a text",
         }
     }
 }
@@ -151,7 +164,94 @@ pub struct PictureAnswer {
     pub picture: RgbImage,
 }
 
+/// Lines of text, in the order of reading.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LineAnswer {
+    /// The lines.
+    pub lines: Vec<TextLine>,
+    /// The texts of all lines, if a model has read them.
+    pub text: Option<String>,
+    /// Width and height of the picture.
+    pub size: [u32; 2],
+}
+
+/// A line of text in a picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextLine {
+    /// Its place.
+    pub quad: Quad,
+    /// The score of the place.
+    pub score: f64,
+    /// The text, if a model has read it.
+    pub read: Option<TextAnswer>,
+}
+
+/// A text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TextAnswer {
+    /// The text; empty if its score is too low.
+    pub text: String,
+    /// The score.
+    pub score: f64,
+    /// The origin of the letters.
+    pub label_source: String,
+}
+
+impl LineAnswer {
+    /// Adds the texts of the lines, in their order. Lines without a letter are dropped.
+    #[must_use]
+    fn with_texts(mut self, texts: Vec<TextAnswer>) -> Self {
+        for (line, text) in self.lines.iter_mut().zip(texts) {
+            line.read = Some(text);
+        }
+        let has_letters =
+            |line: &TextLine| line.read.as_ref().is_some_and(|it| !it.text.is_empty());
+        self.lines.retain(has_letters);
+        let texts = self.lines.iter().filter_map(|line| line.read.as_ref());
+        let texts: Vec<&str> = texts.map(|it| it.text.as_str()).collect();
+        self.text = Some(texts.join("\n"));
+        self
+    }
+
+    fn to_json(&self) -> Json {
+        json!({
+            "text": self.text,
+            "lines": self.lines.iter().map(TextLine::to_json).collect::<Vec<_>>(),
+            "width": self.size[0],
+            "height": self.size[1],
+        })
+    }
+}
+
+impl TextLine {
+    fn to_json(&self) -> Json {
+        let mut line = json!({
+            "score": self.score,
+            "quad": self.quad.0,
+            "box": corners_json(self.quad.bounds()),
+        });
+        if let Some(read) = &self.read {
+            line["text"] = json!(read.text);
+            line["text_score"] = json!(read.score);
+        }
+        line
+    }
+}
+
+fn corners_json([xmin, ymin, xmax, ymax]: [f64; 4]) -> Json {
+    json!({ "xmin": xmin, "ymin": ymin, "xmax": xmax, "ymax": ymax })
+}
+
 impl TypedAnswer {
+    /// Adds the texts of the lines that it has, if a model has read them.
+    #[must_use]
+    pub fn with_texts(self, texts: Option<Vec<TextAnswer>>) -> Self {
+        match (self, texts) {
+            (Self::Lines(lines), Some(texts)) => Self::Lines(lines.with_texts(texts)),
+            (answer, _) => answer,
+        }
+    }
+
     /// Converts the answer to JSON; pictures and masks are PNG in base64.
     pub fn to_json(&self) -> Json {
         match self {
@@ -178,18 +278,23 @@ impl TypedAnswer {
                 "width": answer.picture.width(),
                 "height": answer.picture.height(),
             }),
+            Self::Lines(answer) => answer.to_json(),
+            Self::Text(answer) => json!({
+                "text": answer.text,
+                "score": answer.score,
+                "label_source": answer.label_source,
+            }),
         }
     }
 }
 
 impl DetectedObject {
     fn to_json(&self) -> Json {
-        let [xmin, ymin, xmax, ymax] = self.corners;
         let mut object = json!({
             "label": self.label,
             "score": self.score,
             "index": self.index,
-            "box": { "xmin": xmin, "ymin": ymin, "xmax": xmax, "ymax": ymax },
+            "box": corners_json(self.corners),
         });
         if let Some(ObjectMask { origin, mask }) = &self.mask {
             object["mask"] = json!(png(mask));

@@ -1,8 +1,8 @@
-//! Draws answers over the picture: boxes, masks and classes in colours.
+//! Draws answers over the picture: boxes, masks, classes and lines of text in colours.
 
 use image::{Rgb, RgbImage};
 
-use crate::answer::{BoxAnswer, ClassAnswer, TypedAnswer};
+use crate::answer::{BoxAnswer, ClassAnswer, LineAnswer, TypedAnswer};
 
 /// Share of a mask's colour in the pixels that it covers.
 const OPACITY: f32 = 0.5;
@@ -16,7 +16,8 @@ pub fn draw(answer: &TypedAnswer, picture: &RgbImage) -> Option<RgbImage> {
         TypedAnswer::Boxes(answer) => Some(boxes(answer, picture.clone())),
         TypedAnswer::Classes(answer) => Some(classes(answer, picture.clone())),
         TypedAnswer::Picture(answer) => Some(answer.picture.clone()),
-        TypedAnswer::Labels(_) | TypedAnswer::Vector(_) => None,
+        TypedAnswer::Lines(answer) => Some(lines(answer, picture.clone())),
+        TypedAnswer::Labels(_) | TypedAnswer::Vector(_) | TypedAnswer::Text(_) => None,
     }
 }
 
@@ -70,7 +71,7 @@ fn boxes(answer: &BoxAnswer, mut picture: RgbImage) -> RgbImage {
     if width == 0 || height == 0 {
         return picture;
     }
-    let line = (width.max(height) / 300).max(1);
+    let line = line_width(&picture);
     // The best box is drawn last, above the others.
     for object in answer.boxes.iter().rev() {
         let colour = colour(object.index);
@@ -89,6 +90,39 @@ fn boxes(answer: &BoxAnswer, mut picture: RgbImage) -> RgbImage {
                 let distance = (x - left).min(right - x).min(y - top).min(bottom - y);
                 if distance < line {
                     picture.put_pixel(x, y, Rgb(colour));
+                }
+            }
+        }
+    }
+    picture
+}
+
+/// Returns the width of a drawn line, in pixels.
+fn line_width(picture: &RgbImage) -> u32 {
+    (picture.width().max(picture.height()) / 300).max(1)
+}
+
+/// Draws the edges of each line's quadrilateral.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positions beyond the picture are skipped"
+)]
+fn lines(answer: &LineAnswer, mut picture: RgbImage) -> RgbImage {
+    let width = line_width(&picture);
+    for (number, line) in answer.lines.iter().enumerate() {
+        let colour = Rgb(colour(number));
+        for (place, from) in line.quad.0.iter().enumerate() {
+            let to = line.quad.0[(place + 1) % 4];
+            let (dx, dy) = (to[0] - from[0], to[1] - from[1]);
+            let steps = dx.abs().max(dy.abs()).ceil().max(1.0);
+            for step in 0..=steps as u32 {
+                let part = f64::from(step) / steps;
+                let (x, y) = ((from[0] + dx * part) as u32, (from[1] + dy * part) as u32);
+                for (across, down) in (0..width).flat_map(|x| (0..width).map(move |y| (x, y))) {
+                    if let Some(pixel) = picture.get_pixel_mut_checked(x + across, y + down) {
+                        *pixel = colour;
+                    }
                 }
             }
         }

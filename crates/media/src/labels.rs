@@ -5,12 +5,23 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use pkgtool_model::ModelInfo;
+use pkgtool_base::source::FileSource;
+use pkgtool_model::{ModelInfo, onnx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 /// Names of files with labels beside a model, in order of preference.
-const FILE_NAMES: [&str; 3] = ["labels.json", "labels.txt", "id2label.json"];
+const FILE_NAMES: [&str; 5] = [
+    "labels.json",
+    "labels.txt",
+    "id2label.json",
+    "alphabet.json",
+    "dict.txt",
+];
+
+/// Metadata properties of ONNX models with labels, and how they are written.
+const PROPERTIES: [(&str, fn(&str) -> Option<Vec<String>>); 2] =
+    [("names", of_python), ("character", of_lines)];
 
 /// Maximum size of a file with labels, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -22,6 +33,12 @@ const SETS: [(&str, &str); 4] = [
     ("coco", include_str!("../labels/coco-80.txt")),
     ("coco-91", include_str!("../labels/coco-91.txt")),
 ];
+
+/// Built-in alphabets, a letter on each line.
+const ALPHABETS: [(&str, &str); 1] = [(
+    "easyocr-english",
+    include_str!("../labels/easyocr-english.txt"),
+)];
 
 /// The name of the set that follows the number of classes.
 pub(crate) const AUTO: &str = "auto";
@@ -47,6 +64,11 @@ impl Labels {
         name.cloned().unwrap_or_else(|| format!("class_{class}"))
     }
 
+    /// Returns the letter of a class; behind the last one is the space.
+    pub(crate) fn letter(&self, class: usize) -> String {
+        self.names.get(class).map_or(" ", String::as_str).to_owned()
+    }
+
     /// Returns the number of names.
     pub fn count(&self) -> usize {
         self.names.len()
@@ -63,11 +85,11 @@ impl Labels {
                 }
             }
         }
-        Ok(Self::of_metadata(info))
+        Self::of_metadata(model, info)
     }
 
-    /// Reads a file: a JSON list, a JSON object from numbers to names (also below `id2label`), or a line for each
-    /// class.
+    /// Reads a file: a JSON list, a JSON object from numbers to names (also below `id2label` or `characters`), or a
+    /// line for each class.
     pub fn of_file(path: &PathBuf) -> Result<Self, String> {
         let fault = |reason: String| format!("{}: {reason}", path.display());
         let mut text = String::new();
@@ -83,52 +105,73 @@ impl Labels {
         let names = if path.extension().is_some_and(|it| it == "json") {
             let json: Json =
                 serde_json::from_str(&text).map_err(|error| fault(error.to_string()))?;
-            let json = json.get("id2label").unwrap_or(&json);
+            let below = ["id2label", "characters"];
+            let below = below.into_iter().find_map(|key| json.get(key));
+            let json = below.unwrap_or(&json);
             let wrong = "expected a list of labels, or an object from numbers to labels";
             of_json(json).ok_or_else(|| fault(wrong.to_owned()))?
         } else {
-            text.lines().map(|line| line.trim().to_owned()).collect()
+            // A line may be a space, which is a letter.
+            let trimmed = |line: &str| match line.trim() {
+                "" => line.to_owned(),
+                name => name.to_owned(),
+            };
+            text.lines().map(trimmed).collect()
         };
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         Ok(Self::listed(names, format!("{file} of the package")))
     }
 
     /// Returns the labels in the metadata of an ONNX model: `names` (Ultralytics) or `character` (Paddle).
-    fn of_metadata(info: &ModelInfo) -> Option<Self> {
-        let value = |key: &str| {
-            let mut entries = info.metadata.iter();
-            entries
-                .find(|(name, _)| name == key)
-                .map(|(_, value)| value.as_str())
+    fn of_metadata(model: &Path, info: &ModelInfo) -> Result<Option<Self>, String> {
+        let has = |key: &str| {
+            let name = format!("property {key}");
+            info.metadata.iter().any(|(known, _)| *known == name)
         };
-        if let Some(names) = value("names").and_then(of_python) {
-            return Some(Self::listed(names, "metadata `names` of the model"));
+        for (key, parse) in PROPERTIES {
+            if !has(key) {
+                continue;
+            }
+            let fault = |reason: String| format!("{}: {reason}", model.display());
+            let source = FileSource::open(model).map_err(|error| fault(error.to_string()))?;
+            let text = onnx::property(&source, key).map_err(|error| fault(error.to_string()))?;
+            if let Some(names) = text.as_deref().and_then(parse) {
+                let source = format!("metadata `{key}` of the model");
+                return Ok(Some(Self::listed(names, source)));
+            }
         }
-        let lines = value("character")?.lines().map(str::to_owned);
-        Some(Self::listed(
-            lines.collect(),
-            "metadata `character` of the model",
-        ))
+        Ok(None)
     }
 
     /// Returns a built-in set by its name.
     pub(crate) fn of_set(name: &str) -> Option<Self> {
-        let (_, text) = SETS.iter().find(|(known, _)| *known == name)?;
+        let mut sets = SETS.iter().chain(&ALPHABETS);
+        let (_, text) = sets.find(|(known, _)| *known == name)?;
         let names = text.lines().map(str::to_owned).collect();
         Some(Self::listed(names, format!("built-in set `{name}`")))
     }
 
     /// Returns the names of the built-in sets.
     pub(crate) fn sets() -> String {
-        SETS.map(|(name, _)| name).join(", ")
+        let sets = SETS.iter().chain(&ALPHABETS).map(|(name, _)| *name);
+        sets.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the built-in alphabet with this number of letters.
+    pub(crate) fn alphabet_of(count: usize) -> Option<Self> {
+        Self::guessed(&ALPHABETS, count, "letters")
     }
 
     /// Returns the built-in set with this number of classes.
     pub(crate) fn of_count(count: usize) -> Option<Self> {
-        let mut sets = SETS.iter();
+        Self::guessed(&SETS, count, "classes")
+    }
+
+    fn guessed(sets: &[(&str, &str)], count: usize, what: &str) -> Option<Self> {
+        let mut sets = sets.iter();
         let (name, _) = sets.find(|(_, text)| text.lines().count() == count)?;
         let mut set = Self::of_set(name)?;
-        set.source = format!("built-in set `{name}`, guessed from {count} classes");
+        set.source = format!("built-in set `{name}`, guessed from {count} {what}");
         Some(set)
     }
 }
@@ -145,6 +188,10 @@ fn of_json(json: &Json) -> Option<Vec<String>> {
         .iter()
         .map(|(class, name)| Some((class.parse::<usize>().ok()?, name.as_str()?.to_owned())));
     numbered(entries.collect::<Option<Vec<_>>>()?)
+}
+
+fn of_lines(text: &str) -> Option<Vec<String>> {
+    Some(text.lines().map(str::to_owned).collect())
 }
 
 /// Parses a dictionary of Python with numbers and texts, such as `{0: 'person', 1: "it's"}`.

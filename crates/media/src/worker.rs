@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
+use image::RgbImage;
 use pkgtool_engine::runtime::parsers::{
     JobAnswer, JobLimits, ParserClient, ParserError, ParserJob, ParserTask,
 };
@@ -11,8 +12,9 @@ use pkgtool_engine::runtime::process::attached::{TensorHead, receive_tensors};
 use pkgtool_engine::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::answer::TextAnswer;
 use crate::draw;
-use crate::picture::{self, Geometry, PictureFormat};
+use crate::picture::{self, Geometry, PictureFormat, Quad};
 use crate::recipe::{FittedRecipe, Preparation};
 
 /// Name of this work, as jobs of parser processes carry it.
@@ -24,6 +26,10 @@ const LIMITS: JobLimits = JobLimits {
     time: Duration::from_secs(20),
 };
 
+/// Maximum size of all parts that are cut out of a picture: in pixels, and as inputs in bytes.
+const MAX_CUT_PIXELS: f64 = 64e6;
+const MAX_CUT_BYTES: usize = 160 << 20;
+
 /// The task for the process.
 #[derive(Debug, Serialize, Deserialize)]
 enum RecipeTask<'t> {
@@ -31,6 +37,8 @@ enum RecipeTask<'t> {
     Prepare(Cow<'t, Preparation>),
     /// Draw the answer over the picture. The model's outputs follow the picture in the payload.
     Draw(Box<DrawTask<'t>>),
+    /// Convert each of these parts of the picture to a model's inputs.
+    Cut(Cow<'t, Preparation>, Vec<Quad>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,6 +46,8 @@ struct DrawTask<'t> {
     recipe: Cow<'t, FittedRecipe>,
     geometry: Geometry,
     outputs: Vec<TensorHead>,
+    /// The texts of the lines, if a model has read them.
+    texts: Option<Vec<TextAnswer>>,
     format: PictureFormat,
 }
 
@@ -80,17 +90,37 @@ pub fn draw(
     recipe: &FittedRecipe,
     picture: &[u8],
     (outputs, geometry): (&[Tensor], Geometry),
+    texts: Option<Vec<TextAnswer>>,
     format: PictureFormat,
 ) -> Result<Vec<u8>, RecipeWorkError> {
     let task = RecipeTask::Draw(Box::new(DrawTask {
         recipe: Cow::Borrowed(recipe),
         geometry,
         outputs: TensorHead::of(outputs),
+        texts,
         format,
     }));
     let payload = [vec![picture], bytes_of(outputs)].concat().concat();
     let ((), drawn) = ask(client, &task, &payload)?;
     Ok(drawn)
+}
+
+/// Cuts parts out of a picture and converts each to a model's inputs, in a parser process.
+pub fn cut(
+    client: &ParserClient,
+    preparation: &Preparation,
+    picture: &[u8],
+    quads: Vec<Quad>,
+) -> Result<Vec<PreparedPicture>, RecipeWorkError> {
+    let task = RecipeTask::Cut(Cow::Borrowed(preparation), quads);
+    let (heads, payload): (Vec<(Vec<TensorHead>, Geometry)>, _) = ask(client, &task, picture)?;
+    let mut payload = &payload[..];
+    let parts = heads.into_iter().map(|(heads, geometry)| {
+        let inputs = receive_tensors(&mut payload, heads);
+        let inputs = inputs.map_err(|error| ParserError::Died(error.to_string()))?;
+        Ok(PreparedPicture { inputs, geometry })
+    });
+    parts.collect()
 }
 
 fn ask<T: serde::de::DeserializeOwned>(
@@ -125,11 +155,55 @@ pub fn work(task: &ParserTask) -> io::Result<JobAnswer> {
                 Err(reason) => JobAnswer::of(&Err::<(), _>(reason)),
             }
         }
+        RecipeTask::Cut(preparation, quads) => {
+            let decoded = picture::decode(&task.payload);
+            match decoded.and_then(|picture| cut_out(&preparation, &picture, &quads)) {
+                Ok(parts) => {
+                    let heads = parts
+                        .iter()
+                        .map(|part| (TensorHead::of(&part.inputs), part.geometry));
+                    let bytes = parts.iter().map(|part| bytes_of(&part.inputs).concat());
+                    let payload = bytes.collect::<Vec<_>>().concat();
+                    JobAnswer::with(&Ok::<_, String>(heads.collect::<Vec<_>>()), payload)
+                }
+                Err(reason) => JobAnswer::of(&Err::<(), _>(reason)),
+            }
+        }
         RecipeTask::Draw(asked) => match drawn(*asked, &task.payload) {
             Ok(picture) => JobAnswer::with(&Ok::<_, String>(()), picture),
             Err(reason) => JobAnswer::of(&Err::<(), _>(reason)),
         },
     }
+}
+
+/// Cuts parts out of a picture and converts each to a model's inputs.
+pub fn cut_out(
+    preparation: &Preparation,
+    picture: &RgbImage,
+    quads: &[Quad],
+) -> Result<Vec<PreparedPicture>, String> {
+    let area: f64 = quads.iter().map(Quad::area).sum();
+    if area > MAX_CUT_PIXELS {
+        return Err(format!(
+            "the lines have {area:.0} pixels, at most {MAX_CUT_PIXELS:.0} are possible: send a smaller picture"
+        ));
+    }
+    let mut bytes = 0;
+    let parts = quads.iter().map(|quad| {
+        let (inputs, geometry) = preparation.run(quad.crop(picture))?;
+        bytes += inputs
+            .iter()
+            .map(|input| input.bytes().len())
+            .sum::<usize>();
+        if bytes > MAX_CUT_BYTES {
+            return Err(format!(
+                "the lines need more than {} MiB: raise the threshold, or send a smaller picture",
+                MAX_CUT_BYTES >> 20
+            ));
+        }
+        Ok(PreparedPicture { inputs, geometry })
+    });
+    parts.collect()
 }
 
 fn drawn(task: DrawTask<'_>, payload: &[u8]) -> Result<Vec<u8>, String> {
@@ -140,6 +214,7 @@ fn drawn(task: DrawTask<'_>, payload: &[u8]) -> Result<Vec<u8>, String> {
     let (picture, mut outputs) = payload.split_at(start.ok_or("the outputs are incomplete")?);
     let outputs = receive_tensors(&mut outputs, task.outputs).map_err(text)?;
     let answer = task.recipe.interpret(&outputs, task.geometry)?;
+    let answer = answer.with_texts(task.texts);
     let drawn = draw::draw(&answer, &picture::decode(picture)?);
     let drawn = drawn.ok_or("the answer has no places in the picture")?;
     task.format.encode(&drawn)

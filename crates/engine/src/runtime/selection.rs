@@ -261,6 +261,45 @@ pub fn select(path: &Path, choice: &SelectionCriteria) -> Selected<Selection> {
     ModelFile::open(path.to_owned(), None, Vec::new())?.select(choice.method.as_deref())
 }
 
+/// Returns all methods that a choice leaves open, of one variant. Files that are no models are skipped, and methods
+/// whose inputs or outputs are no tensors.
+pub fn candidates(path: &Path, choice: &SelectionCriteria) -> Selected<Vec<Selection>> {
+    let files = match config_at(path, choice.backend)? {
+        None => vec![ModelFile::open(path.to_owned(), None, Vec::new())?],
+        Some((found, config)) => {
+            let variant = variant_of(&found, &config, choice)?;
+            let wanted =
+                |file: &&FileRef| choice.component.is_none() || file.component == choice.component;
+            let files = variant.files.iter().filter(wanted);
+            let opened = files.map(|file| ModelFile::of_variant(&found, &config, variant, file));
+            let is_other = |opened: &Selected<ModelFile>| {
+                matches!(
+                    opened,
+                    Err(SelectionError::Model {
+                        error: OpenError::UnknownFormat,
+                        ..
+                    })
+                )
+            };
+            opened
+                .filter(|opened| !is_other(opened))
+                .collect::<Selected<Vec<_>>>()?
+        }
+    };
+    let is_wanted = |name: &String| choice.method.is_none() || choice.method.as_ref() == Some(name);
+    let methods = files.iter().flat_map(|file| {
+        let mut names = file.methods();
+        names.retain(is_wanted);
+        // The default comes first.
+        let default = default_method(&names).map(str::to_owned);
+        names.sort_by_key(|name| default.as_ref() != Some(name));
+        names
+            .into_iter()
+            .filter_map(|name| file.select(Some(&name)).ok())
+    });
+    Ok(methods.collect())
+}
+
 /// Selects a link of a chain by name: a component, or a method of the chosen component or of a
 /// model without components.
 pub fn select_link(path: &Path, choice: &SelectionCriteria, name: &str) -> Selected<Selection> {

@@ -5,6 +5,8 @@
 
 mod boxes;
 mod heads;
+mod letters;
+mod lines;
 mod masks;
 mod parameter;
 mod pictures;
@@ -23,13 +25,15 @@ use crate::picture::Geometry;
 pub(crate) use parameter::{Arguments, Parameter, ParameterKind};
 
 /// All operators, by theme.
-const TABLES: [&[Operator]; 6] = [
+const TABLES: [&[Operator]; 8] = [
     pictures::TABLE,
     scores::TABLE,
     masks::TABLE,
     boxes::TABLE,
     heads::TABLE,
     suppress::TABLE,
+    lines::TABLE,
+    letters::TABLE,
 ];
 
 /// The function of an operator.

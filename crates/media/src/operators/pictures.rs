@@ -10,6 +10,9 @@ use crate::picture::{Fit, Interpolation, fit, resize_planes};
 /// Maximum side of a model's input, in pixels.
 const MAX_SIDE: u64 = 4096;
 
+/// Mode for a line of text: of the input's height, and at most as wide.
+const LINE: &str = "line";
+
 pub(super) const TABLE: &[Operator] = &[
     Operator {
         name: "resize",
@@ -18,7 +21,7 @@ pub(super) const TABLE: &[Operator] = &[
         parameters: &[
             Parameter {
                 name: "mode",
-                kind: ParameterKind::Choice(Fit::NAMES),
+                kind: ParameterKind::Choice(&["stretch", "letterbox", "corner", "crop", LINE]),
                 default: Some("\"stretch\""),
             },
             Parameter {
@@ -31,8 +34,13 @@ pub(super) const TABLE: &[Operator] = &[
                 kind: ParameterKind::Channels,
                 default: Some("0"),
             },
-            // Sides that the model leaves open are the picture's, rounded to a multiple and reduced to the
-            // longest side.
+            // Sides that the model leaves open are the picture's, between the shortest and the longest side, and
+            // rounded to a multiple.
+            Parameter {
+                name: "shortest",
+                kind: ParameterKind::Whole(1, MAX_SIDE),
+                default: Some("1"),
+            },
             Parameter {
                 name: "multiple",
                 kind: ParameterKind::Whole(1, 1024),
@@ -75,6 +83,24 @@ pub(super) const TABLE: &[Operator] = &[
         run: normalize,
     },
     Operator {
+        name: "pad_right",
+        from: &[DataKind::Values],
+        to: DataKind::Values,
+        parameters: &[
+            Parameter {
+                name: "least",
+                kind: ParameterKind::Whole(1, MAX_SIDE),
+                default: Some("1"),
+            },
+            Parameter {
+                name: "value",
+                kind: ParameterKind::Number(-1e6, 1e6),
+                default: Some("0"),
+            },
+        ],
+        run: pad_right,
+    },
+    Operator {
         name: "paint",
         from: &[DataKind::Values],
         to: DataKind::Answer(TypedAnswerKind::Picture),
@@ -108,28 +134,20 @@ fn resize(
 ) -> Result<Data, String> {
     let picture = picture(from)?;
     let own = [picture.width(), picture.height()];
-    let (multiple, longest) = (
-        arguments.whole("multiple") as u64,
-        arguments.whole("longest") as u64,
-    );
-    let longer = u64::from(own[0].max(own[1]).max(1));
-    let open = |side: u32| {
-        let side = if longer > longest {
-            u64::from(side) * longest / longer
-        } else {
-            u64::from(side)
-        };
-        (side.div_ceil(multiple) * multiple).clamp(multiple, MAX_SIDE)
+    let known = |symbol: &str| context.symbols.get(symbol).copied().flatten();
+    let [width, height] = if arguments.word("mode") == LINE {
+        line_size(own, [known("W"), known("H")], arguments)
+    } else {
+        let open = open_size(own, arguments);
+        [known("W").unwrap_or(open[0]), known("H").unwrap_or(open[1])]
     };
-    let side_of = |symbol: &str, own: u32| {
-        let known = context.symbols.get(symbol).copied().flatten();
-        let side = known.unwrap_or_else(|| open(own));
+    let side = |side: u64| {
         let fits = u32::try_from(side)
             .ok()
             .filter(|side| (1..=MAX_SIDE).contains(&u64::from(*side)));
         fits.ok_or_else(|| format!("invalid side of {side} pixels: expected 1 to {MAX_SIDE}"))
     };
-    let size = [side_of("W", own[0])?, side_of("H", own[1])?];
+    let size = [side(width)?, side(height)?];
     let mode = Fit::of(arguments.word("mode"));
     let interpolation = Interpolation::of(arguments.word("interpolation"));
     #[expect(
@@ -143,6 +161,65 @@ fn resize(
     let (fitted, geometry) = fit(picture, size, mode, interpolation, pad);
     context.geometry = geometry;
     Ok(Data::Picture(fitted))
+}
+
+/// Returns the size of an input that the model leaves open.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "clamped to the maximum side"
+)]
+fn open_size(own: [u32; 2], arguments: &Arguments) -> [u64; 2] {
+    let [multiple, shortest, longest] =
+        ["multiple", "shortest", "longest"].map(|name| arguments.whole(name) as f64);
+    let sides = own.map(|side| f64::from(side.max(1)));
+    let [shorter, longer] = [sides[0].min(sides[1]), sides[0].max(sides[1])];
+    let scale = (shortest / shorter).max(1.0).min(longest / longer);
+    sides.map(|side| {
+        let scaled = (side * scale).floor();
+        let rounded = (scaled / multiple).round_ties_even() * multiple;
+        rounded.clamp(multiple, MAX_SIDE as f64) as u64
+    })
+}
+
+/// Returns the size of a line of text in an input: of the input's height, and as wide as its proportions
+/// need.
+fn line_size(own: [u32; 2], known: [Option<u64>; 2], arguments: &Arguments) -> [u64; 2] {
+    let height = known[1].unwrap_or(arguments.whole("shortest") as u64);
+    let width = (u64::from(own[0]) * height).div_ceil(u64::from(own[1].max(1)));
+    let most = known[0].unwrap_or(arguments.whole("longest") as u64);
+    [width.clamp(1, most.max(1)), height]
+}
+
+/// Appends columns to a line of text: up to the input's width, or else to a minimum width.
+fn pad_right(
+    from: &[&Data],
+    arguments: &Arguments,
+    context: &mut StepContext<'_>,
+) -> Result<Data, String> {
+    let array = values(from, 0)?;
+    let [channels, height, width] = array.last::<3>()?;
+    let known = context.symbols.get("W").copied().flatten();
+    let wanted = known.unwrap_or((arguments.whole("least") as u64).max(width as u64));
+    let wanted = usize::try_from(wanted.min(MAX_SIDE)).unwrap_or(width);
+    if wanted < width {
+        return Err(format!("a line of {width} pixels is wider than {wanted}"));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a model's input has 32 bits"
+    )]
+    let value = arguments.number("value") as f32;
+    let mut padded = Vec::with_capacity(channels * height * wanted);
+    for row in array.values.chunks_exact(width.max(1)) {
+        padded.extend_from_slice(row);
+        padded.extend(std::iter::repeat_n(value, wanted - width));
+    }
+    Ok(Data::Values(Array {
+        shape: vec![channels, height, wanted],
+        values: padded,
+    }))
 }
 
 #[expect(
@@ -312,7 +389,7 @@ mod tests {
             labels: None,
         };
         for (own, expected) in [
-            ([100, 50], [128, 64]),
+            ([100, 50], [96, 64]),
             ([6400, 3200], [640, 320]),
             ([1, 1], [32, 32]),
         ] {

@@ -1,9 +1,11 @@
 //! Pictures: decoding, resizing, and the relation between a picture and a model's input.
 
 mod geometry;
+mod quad;
 mod resize;
 
 pub use geometry::Geometry;
+pub use quad::Quad;
 pub(crate) use resize::{Fit, Interpolation, fit, resize_planes};
 
 use std::io::Cursor;

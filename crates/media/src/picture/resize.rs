@@ -33,8 +33,6 @@ pub(crate) enum Interpolation {
 }
 
 impl Fit {
-    pub(crate) const NAMES: &[&str] = &["stretch", "letterbox", "corner", "crop"];
-
     pub(crate) fn of(name: &str) -> Self {
         match name {
             "letterbox" => Self::Letterbox,
@@ -232,7 +230,7 @@ fn taps(from: u32, to: u32, interpolation: Interpolation, shrinks: bool) -> Vec<
 
 /// Returns the weights of four neighbours at a distance of `x` behind the second one; `OpenCV`'s coefficient is
 /// -0.75.
-fn cubic(x: f32) -> [f32; 4] {
+pub(super) fn cubic(x: f32) -> [f32; 4] {
     const A: f32 = -0.75;
     let far = |x: f32| ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A;
     let near = |x: f32| ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;

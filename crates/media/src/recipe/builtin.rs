@@ -6,11 +6,12 @@ use std::sync::LazyLock;
 use pkgtool_model::ModelInfo;
 use serde_json::Value as Json;
 
-use super::{CandidateModel, FittedRecipe, Recipe, RecipeError};
+use super::{ANY_METHOD, CandidateModel, FittedRecipe, Recipe, RecipeError};
+use crate::answer::TypedAnswerKind;
 use crate::labels::Labels;
 
 /// The files of `recipes/`; for a model that several fit, the first one applies.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 16] = [
     (
         "classification.toml",
         include_str!("../../recipes/classification.toml"),
@@ -52,6 +53,26 @@ const FILES: [(&str, &str); 11] = [
         include_str!("../../recipes/instance-pairs.toml"),
     ),
     ("instance.toml", include_str!("../../recipes/instance.toml")),
+    (
+        "text-detection.toml",
+        include_str!("../../recipes/text-detection.toml"),
+    ),
+    (
+        "text-detection-paddle.toml",
+        include_str!("../../recipes/text-detection-paddle.toml"),
+    ),
+    (
+        "text-recognition.toml",
+        include_str!("../../recipes/text-recognition.toml"),
+    ),
+    (
+        "text-recognition-paddle.toml",
+        include_str!("../../recipes/text-recognition-paddle.toml"),
+    ),
+    (
+        "text-recognition-grey.toml",
+        include_str!("../../recipes/text-recognition-grey.toml"),
+    ),
 ];
 
 static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
@@ -60,6 +81,15 @@ static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
         .map(|recipe| recipe.expect("a test reads every built-in recipe"))
         .collect()
 });
+
+/// The place of a model among those of a package, the preferred one first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecipeRank {
+    /// Place of the recipe.
+    recipe: usize,
+    /// Place of the method in the recipe.
+    method: usize,
+}
 
 /// Returns the built-in recipes, the preferred ones first.
 pub fn builtin() -> &'static [Recipe] {
@@ -70,6 +100,7 @@ pub fn builtin() -> &'static [Recipe] {
 #[derive(Debug, Clone)]
 pub struct ModelRecipe {
     recipe: Recipe,
+    rank: RecipeRank,
     /// The recipe with its values.
     pub fitted: FittedRecipe,
 }
@@ -78,12 +109,31 @@ impl ModelRecipe {
     /// Finds the recipe for a model: the package's own or a built-in one. Reads the package's recipe and labels.
     pub fn of(path: &Path, info: &ModelInfo, model: &CandidateModel<'_>) -> Result<Self, String> {
         let own = of_package(path).map_err(|error| error.to_string())?;
-        let (recipe, fitted) =
+        let (place, recipe, fitted) =
             find(&own, model).map_err(|reason| format!("{}: {reason}", path.display()))?;
+        let method = &model.signature.method;
+        let mut methods = recipe.matches.methods.iter();
         Ok(Self {
+            rank: RecipeRank {
+                recipe: place,
+                method: methods
+                    .position(|it| it == method || it == ANY_METHOD)
+                    .unwrap_or(0),
+            },
             recipe: recipe.clone(),
             fitted: fitted.with_labels(Labels::of_package(path, info)?),
         })
+    }
+
+    /// Returns its place among the models of a package.
+    pub fn rank(&self) -> RecipeRank {
+        self.rank
+    }
+
+    /// Returns whether it reads the lines that the other one finds.
+    pub fn reads_for(&self, finder: &Self) -> bool {
+        finder.recipe.then.as_deref() == Some(self.recipe.capability())
+            && self.fitted.answer == TypedAnswerKind::Text
     }
 
     /// Overrides a value, after a check against every parameter that uses it. `origin` is for people.
@@ -102,17 +152,21 @@ pub fn of_package(model: &Path) -> Result<Vec<Recipe>, RecipeError> {
     Recipe::read(&path).map(|recipe| vec![recipe])
 }
 
-/// Returns the recipe for a model: the first of the package's own and the built-in ones that fits.
+/// Returns the recipes that may apply, the preferred ones first.
+fn known(own: &[Recipe]) -> impl Iterator<Item = &Recipe> {
+    own.iter().chain(builtin())
+}
+
+/// Returns the recipe for a model, with its place among the package's own and the built-in ones.
 pub fn find<'r>(
     own: &'r [Recipe],
     model: &CandidateModel<'_>,
-) -> Result<(&'r Recipe, FittedRecipe), String> {
-    let mut recipes = own.iter().chain(builtin());
-    if let Some(found) = recipes.find_map(|recipe| Some((recipe, recipe.fit(model)?))) {
+) -> Result<(usize, &'r Recipe, FittedRecipe), String> {
+    let fits = |(place, recipe): (usize, &'r Recipe)| Some((place, recipe, recipe.fit(model)?));
+    if let Some(found) = known(own).enumerate().find_map(fits) {
         return Ok(found);
     }
-    let known = own.iter().chain(builtin());
-    let meant: Vec<&Recipe> = known
+    let meant: Vec<&Recipe> = known(own)
         .filter(|recipe| {
             model
                 .capabilities

@@ -9,8 +9,8 @@ use serde_json::Value as Json;
 
 use super::read::PICTURE;
 use super::step::{RecipeStep, StepArgument};
-use super::{BoundStep, Recipe, TensorPattern};
-use crate::answer::{TypedAnswer, TypedAnswerKind};
+use super::{ANY_METHOD, BoundStep, Recipe, TensorPattern};
+use crate::answer::{TextAnswer, TypedAnswer, TypedAnswerKind};
 use crate::labels::Labels;
 use crate::operators::{Array, Data, ParameterKind, StepContext, Symbols};
 use crate::picture::Geometry;
@@ -86,14 +86,12 @@ impl Recipe {
     pub fn fit(&self, model: &CandidateModel<'_>) -> Option<FittedRecipe> {
         let matches = &self.matches;
         let signature = model.signature;
+        let is_method = |name: &String| name == ANY_METHOD || *name == signature.method;
         let fits = model.capabilities.contains(&matches.capability)
             && (model.component.is_none()
                 || matches.component.is_none()
                 || self.component() == model.component)
-            && matches
-                .method
-                .as_ref()
-                .is_none_or(|method| *method == signature.method)
+            && (matches.methods.is_empty() || matches.methods.iter().any(is_method))
             && matches.inputs.len() == signature.inputs.len()
             && matches.outputs.len() == signature.outputs.len();
         if !fits {
@@ -260,6 +258,18 @@ impl FittedRecipe {
         match known.remove(&last) {
             Some(Data::Answer(answer)) => Ok(answer),
             _ => Err("the last step makes no answer".to_owned()),
+        }
+    }
+
+    /// Converts the outputs of a model that reads text.
+    pub fn interpret_text(
+        &self,
+        outputs: &[Tensor],
+        geometry: Geometry,
+    ) -> Result<TextAnswer, String> {
+        match self.interpret(outputs, geometry)? {
+            TypedAnswer::Text(answer) => Ok(answer),
+            _ => Err("the recipe answers with no text".to_owned()),
         }
     }
 }

@@ -4,12 +4,14 @@
 //! their parameters are valid; the last step makes an answer.
 
 mod builtin;
+mod choice;
 mod fit;
 mod pattern;
 mod read;
 mod step;
 
-pub use builtin::{ModelRecipe, builtin, find, of_package};
+pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
+pub use choice::{ChoiceError, RecipeChoice, choose, set_among};
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use read::RecipeError;
 
@@ -23,6 +25,9 @@ use step::{BoundStep, RecipeStep};
 /// Name of a package's own recipe, beside its config or in the directory above.
 pub const FILE_NAME: &str = "recipe.toml";
 
+/// Stands for any method among those of a recipe.
+const ANY_METHOD: &str = "*";
+
 /// A recipe.
 #[derive(Debug, Clone)]
 pub struct Recipe {
@@ -32,6 +37,8 @@ pub struct Recipe {
     pub summary: String,
     /// The origin of its values.
     pub source: String,
+    /// Capability of the model that reads each line of the answer, if the package has one.
+    pub then: Option<String>,
     /// Name of the file, for errors and descriptions.
     pub file: String,
     matches: Match,
@@ -50,8 +57,8 @@ struct Match {
     capability: String,
     /// The component, in a variant with several; `None` for any.
     component: Option<String>,
-    /// Method; `None` for any.
-    method: Option<String>,
+    /// Methods, the preferred one first; empty for any.
+    methods: Vec<String>,
     inputs: Vec<TensorPattern>,
     outputs: Vec<TensorPattern>,
     /// Symbols whose known sizes must ascend.
@@ -86,8 +93,7 @@ impl Recipe {
         &self.matches.capability
     }
 
-    /// Returns the component that it runs.
-    pub fn component(&self) -> Option<&str> {
+    fn component(&self) -> Option<&str> {
         self.matches.component.as_deref()
     }
 }

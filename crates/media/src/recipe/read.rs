@@ -13,6 +13,7 @@ use toml::Spanned;
 use super::pattern::is_name;
 use super::step::{RecipeStep, StepArgument};
 use super::{Match, Preset, Recipe, TensorPattern};
+use crate::answer::TypedAnswerKind;
 use crate::operators::{self, DataKind, ParameterKind};
 
 /// Maximum size of a recipe, in bytes.
@@ -51,6 +52,7 @@ struct RecipeText {
     name: String,
     summary: String,
     source: String,
+    then: Option<String>,
     #[serde(rename = "match")]
     matches: Spanned<MatchText>,
     #[serde(default)]
@@ -66,7 +68,8 @@ struct RecipeText {
 struct MatchText {
     capability: String,
     component: Option<String>,
-    method: Option<String>,
+    #[serde(default)]
+    methods: Vec<String>,
     inputs: Vec<Spanned<String>>,
     outputs: Vec<Spanned<String>>,
     #[serde(default)]
@@ -155,7 +158,7 @@ impl Recipe {
             outputs: tensors(&matches.outputs)?,
             capability: matches.capability,
             component: matches.component,
-            method: matches.method,
+            methods: matches.methods,
             ascending: matches.ascending,
         };
         let names = matches.inputs.iter().chain(&matches.outputs);
@@ -188,10 +191,18 @@ impl Recipe {
                 "the last step of `interpret` makes no answer: end with one of {makers}"
             )));
         };
+        if read.then.is_some() && answer != TypedAnswerKind::Lines {
+            let reason = format!(
+                "`then` needs an answer with {}",
+                TypedAnswerKind::Lines.summary()
+            );
+            return Err(check.faults.whole(reason));
+        }
         Ok(Self {
             name: read.name,
             summary: read.summary,
             source: read.source,
+            then: read.then,
             file: file.to_owned(),
             matches,
             presets,

@@ -123,7 +123,7 @@ fn published_contracts_find_their_recipe() {
         let signature = signature(&[input], outputs);
         let capabilities = [capability.to_owned()];
         let found = recipe::find(&[], &facts(&capabilities, family, &signature));
-        let (recipe, _) = found.unwrap_or_else(|error| panic!("{family}: {error}"));
+        let (_, recipe, _) = found.unwrap_or_else(|error| panic!("{family}: {error}"));
         assert_eq!(recipe.name, expected, "{family}");
     }
 }
@@ -159,7 +159,9 @@ fn fitted(
 ) -> (&'static Recipe, FittedRecipe) {
     let signature = signature(&[input], outputs);
     let capabilities = [capability.to_owned()];
-    recipe::find(&[], &facts(&capabilities, family, &signature)).expect("a recipe")
+    let found = recipe::find(&[], &facts(&capabilities, family, &signature));
+    let (_, recipe, fitted) = found.expect("a recipe");
+    (recipe, fitted)
 }
 
 #[test]

@@ -11,6 +11,8 @@ use pkgtool_base::source::Pages;
 
 /// Method name for the single graph of an ONNX file.
 const METHOD: &str = "forward";
+/// Maximum length of a metadata property that is read as a whole, in bytes.
+const MAX_PROPERTY_BYTES: u64 = 1 << 20;
 /// Approximate memory of a metadata entry beyond its text, in bytes.
 const ENTRY_SIZE: u64 = 64;
 
@@ -164,6 +166,34 @@ impl<'a> ModelHeader<'a> {
         }
         list
     }
+}
+
+/// Returns the whole value of a metadata property.
+pub(super) fn whole_property(
+    pages: &Pages<'_>,
+    key: &str,
+) -> Result<Option<String>, FormatError> {
+    let reader = WireReader::new(pages);
+    let root = FieldPath::root("ModelProto");
+    let mut message = WireMessage::whole_file(&reader, &root, schema::MODEL);
+    while let Some(field) = message.next()? {
+        if field.name() != "metadata_props" {
+            continue;
+        }
+        let (mut is_meant, mut value) = (false, None);
+        let mut entry = field.message(schema::ENTRY)?;
+        while let Some(field) = entry.next()? {
+            match field.name() {
+                "key" => is_meant = field.name_bytes()?.as_deref() == Some(key.as_bytes()),
+                "value" => value = Some(field),
+                _ => {}
+            }
+        }
+        if let Some(value) = value.filter(|_| is_meant) {
+            return value.long_text(MAX_PROPERTY_BYTES).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Reads key and value of a `StringStringEntryProto`; long values, such as vocabularies, are

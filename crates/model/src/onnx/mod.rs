@@ -56,6 +56,11 @@ impl ModelFormat for Onnx {
     }
 }
 
+/// Returns the whole value of a metadata property; [`read`] shortens long ones.
+pub fn property(source: &dyn ReadAt, key: &str) -> Result<Option<String>, FormatError> {
+    header::whole_property(&Pages::new(source), key)
+}
+
 /// Reads the model in `pages`, within their remaining budget.
 pub fn read(pages: &Pages<'_>) -> Result<ModelInfo, FormatError> {
     header::read(pages)

@@ -330,6 +330,17 @@ impl<'a> WireField<'a> {
         })
     }
 
+    /// Returns its value as text, which may be far longer than a name; fails if it exceeds `most` bytes.
+    pub(super) fn long_text(&self, most: u64) -> Result<String, FormatError> {
+        let (start, length) = self.delimited()?;
+        let position = FieldPosition::new(self.place, start);
+        if length > most {
+            return Err(position.expected(format_args!("at most {most} bytes of text"), length));
+        }
+        let bytes = self.bytes(start, length)?;
+        String::from_utf8(bytes).map_err(|_| position.expected("UTF-8 text", "other bytes"))
+    }
+
     /// Returns its value as text to keep, and charges the allowance.
     pub(super) fn kept_text(&self) -> Result<String, FormatError> {
         let text = self.text()?;

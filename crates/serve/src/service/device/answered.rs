@@ -1,4 +1,4 @@
-//! Answers by a recipe: a picture comes in, and labels, boxes, classes, a vector or a picture go out.
+//! Answers by a recipe: a picture comes in, and labels, boxes, text, classes, a vector or a picture go out.
 //!
 //! Invariant: pictures are decoded, and drawn on, in parser processes only.
 
@@ -12,13 +12,15 @@ use super::super::engine::Endpoint;
 use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
 use super::super::tensors::{Decoded, Encoding, Picture, takes_no_pictures, undecoded};
 use super::super::{Answer, Body, CallError, Refusal, Request};
+use super::choice::ConfigChoice;
 use super::variants::MethodEntry;
 use super::{Device, PreparedInputs, runnable, sides};
 use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_engine::tensor::Tensor;
+use pkgtool_media::answer::{TextAnswer, TypedAnswer};
 use pkgtool_media::picture::{Geometry, PictureFormat};
-use pkgtool_media::recipe::ModelRecipe;
+use pkgtool_media::recipe::{ModelRecipe, set_among};
 use pkgtool_media::worker::{self, RecipeWorkError};
 
 /// A prepared picture, with the model and the recipe that answer it.
@@ -30,9 +32,25 @@ pub struct PreparedAnswer {
     geometry: Geometry,
     /// The place of the picture in the request, for errors.
     place: String,
-    /// The format of the answer and the picture to draw it over; `None` for an answer as JSON.
-    drawing: Option<(PictureFormat, Bytes)>,
+    picture: Bytes,
+    form: MediaAnswerForm,
+    /// The model that reads each line of the answer.
+    reader: Option<LineReader>,
     client: ParserClient,
+}
+
+/// A model that reads lines of text, with its recipe.
+#[derive(Debug)]
+struct LineReader {
+    endpoint: Arc<Endpoint>,
+    recipe: Arc<ModelRecipe>,
+}
+
+/// The time that a request has left.
+#[derive(Debug, Clone, Copy)]
+struct TimeLeft {
+    began: Instant,
+    timeout: Option<Duration>,
 }
 
 impl Device {
@@ -55,14 +73,15 @@ impl Device {
     /// Checks the values of a config for the recipe of the method that it selects.
     pub(super) fn check_recipe_options(
         &self,
-        index: usize,
+        choice: &ConfigChoice,
         options: &[RecipeOption],
     ) -> Result<(), Refusal> {
-        match self.variants.entries[index].recipe() {
-            _ if options.is_empty() => Ok(()),
-            Ok(recipe) => with_options(recipe, options).map(drop),
-            Err(reason) => Err(Refusal::at("$.config", reason)),
-        }
+        let entry = self.answering(choice)?;
+        let recipe = entry.recipe();
+        let recipe = recipe.map_err(|reason| Refusal::at("$.config", reason))?;
+        let reader = self.reader_for((entry, recipe), choice);
+        let reader = reader.map(|(_, recipe)| recipe);
+        with_options(recipe, reader, options).map(drop)
     }
 
     /// Prepares a picture.
@@ -79,14 +98,15 @@ impl Device {
         }
         let config = request.config.as_deref().unwrap_or_default();
         let (choice, options) = self.read_config(config)?;
-        let index = choice.resolve_among(&self.variants, has_recipe)?;
-        let entry = &self.variants.entries[index];
+        let entry = self.answering(&choice)?;
         let model = runnable(entry)?;
         let recipe = entry
             .recipe()
             .map_err(|reason| Refusal::at(given.place.clone(), reason))?;
+        let reader = self.reader_for((entry, recipe), &choice);
+        let (reader, other) = reader.unzip();
         let options = [options.recipe, given.options].concat();
-        let recipe = with_options(recipe, &options)?;
+        let (recipe, other) = with_options(recipe, other, &options)?;
         let form = match (given.form, &request.accept) {
             (Some(form), _) => form,
             (None, Some(accept)) => MediaAnswerForm::accepted(accept)?,
@@ -94,6 +114,13 @@ impl Device {
         };
         form.check(recipe.fitted.answer)?;
         let endpoint = self.endpoint(entry, model)?;
+        let reader = match reader.zip(other) {
+            None => None,
+            Some((entry, recipe)) => Some(LineReader {
+                endpoint: self.endpoint(entry, runnable(entry)?)?,
+                recipe,
+            }),
+        };
         let client = self.engines.parsers(caller(request));
         let (chosen, picture) = (Arc::clone(&recipe), given.bytes.clone());
         let prepare = move |client: &ParserClient| {
@@ -101,19 +128,58 @@ impl Device {
         };
         let prepared = with_parsers(client.new_request(), prepare).await?;
         let prepared = prepared.map_err(|error| failed(error, &given.place))?;
-        let drawing = match form {
-            MediaAnswerForm::Json => None,
-            MediaAnswerForm::Picture(format) => Some((format, given.bytes)),
-        };
         Ok(PreparedInputs::Answered(Box::new(PreparedAnswer {
             endpoint,
             recipe,
             inputs: prepared.inputs,
             geometry: prepared.geometry,
             place: given.place,
-            drawing,
+            picture: given.bytes,
+            form,
+            reader,
             client,
         })))
+    }
+
+    /// Returns the entry that answers pictures for a choice.
+    fn answering(&self, choice: &ConfigChoice) -> Result<&MethodEntry, Refusal> {
+        let index = if choice.names_part() {
+            choice.resolve_among(&self.variants, |entry| entry.recipe().is_ok())?
+        } else {
+            choice.resolve_among(&self.variants, |entry| self.leads(entry))?
+        };
+        Ok(&self.variants.entries[index])
+    }
+
+    /// Returns the preferred entry of a variant among those whose recipe is suitable.
+    fn preferred(
+        &self,
+        variant: usize,
+        suits: impl Fn(&ModelRecipe) -> bool,
+    ) -> Option<(&MethodEntry, &Arc<ModelRecipe>)> {
+        let entries = self.variants.entries.iter();
+        let entries = entries.filter(|entry| entry.variant == variant);
+        let recipes = entries.filter_map(|entry| Some((entry, entry.recipe().ok()?)));
+        let suitable = recipes.filter(|(_, recipe)| suits(recipe));
+        suitable.min_by_key(|(_, recipe)| recipe.rank())
+    }
+
+    /// Returns whether an entry answers for its variant.
+    fn leads(&self, entry: &MethodEntry) -> bool {
+        let best = self.preferred(entry.variant, |_| true);
+        best.is_some_and(|(best, _)| std::ptr::eq(best, entry))
+    }
+
+    /// Returns the entry that reads the lines which another one finds, unless a choice names a part of the package.
+    fn reader_for(
+        &self,
+        (entry, recipe): (&MethodEntry, &ModelRecipe),
+        choice: &ConfigChoice,
+    ) -> Option<(&MethodEntry, &Arc<ModelRecipe>)> {
+        if choice.names_part() {
+            return None;
+        }
+        self.preferred(entry.variant, |other| other.reads_for(recipe))
     }
 
     /// Prepares a picture for a trained classifier.
@@ -140,22 +206,22 @@ impl Device {
     }
 }
 
-/// Returns whether a recipe answers pictures for a method.
-fn has_recipe(entry: &MethodEntry) -> bool {
-    entry.recipe().is_ok()
-}
-
-/// Returns the recipe with these values. Copies it only if there are any.
+/// Returns the recipe and the reader's with these values. Copies them only if there are any.
 fn with_options(
     recipe: &Arc<ModelRecipe>,
+    reader: Option<&Arc<ModelRecipe>>,
     options: &[RecipeOption],
-) -> Result<Arc<ModelRecipe>, Refusal> {
-    let mut recipe = Arc::clone(recipe);
+) -> Result<(Arc<ModelRecipe>, Option<Arc<ModelRecipe>>), Refusal> {
+    let (mut recipe, mut reader) = (Arc::clone(recipe), reader.cloned());
     for RecipeOption { name, value, place } in options {
-        let set = Arc::make_mut(&mut recipe).set(name, value.clone(), "the request");
+        let (own, other) = (
+            Arc::make_mut(&mut recipe),
+            reader.as_mut().map(Arc::make_mut),
+        );
+        let set = set_among(own, other, name, value.clone(), "the request");
         set.map_err(|reason| Refusal::at(place, reason))?;
     }
-    Ok(recipe)
+    Ok((recipe, reader))
 }
 
 /// Converts an error of work on a picture at `place`.
@@ -166,45 +232,66 @@ fn failed(error: RecipeWorkError, place: &str) -> CallError {
     }
 }
 
-impl PreparedAnswer {
-    /// Runs the model and interprets its outputs. `timeout` applies to the run and to drawing.
-    pub(super) async fn predict(
+/// Interprets on a blocking thread.
+async fn interpreted<T: Send + 'static>(
+    interpret: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, CallError> {
+    let done = tokio::task::spawn_blocking(interpret).await;
+    let done = done.map_err(|error| CallError::Failed(error.to_string()))?;
+    done.map_err(|reason| CallError::Failed(format!("the outputs do not fit the recipe: {reason}")))
+}
+
+impl TimeLeft {
+    fn left(self) -> Option<Duration> {
+        self.timeout
+            .map(|after| after.saturating_sub(self.began.elapsed()))
+    }
+
+    /// Waits for work, at most for the time that is left.
+    async fn within<T>(
         self,
+        work: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
+        let (Some(left), Some(after)) = (self.left(), self.timeout) else {
+            return work.await;
+        };
+        let done = tokio::time::timeout(left, work).await;
+        done.map_err(|_| CallError::Timeout { after })?
+    }
+}
+
+impl PreparedAnswer {
+    /// Runs the model and interprets its outputs. `timeout` applies to all of it.
+    pub(super) async fn predict(
+        mut self,
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
-        let began = Instant::now();
-        let asked = (self.inputs, Some(&*self.place));
+        let time = TimeLeft {
+            began: Instant::now(),
+            timeout,
+        };
+        let asked = (std::mem::take(&mut self.inputs), Some(&*self.place));
         let outputs = sides::run(&self.endpoint, caller, asked, timeout).await?;
-        let (recipe, geometry) = (self.recipe, self.geometry);
-        let (body, content_type) = match self.drawing {
-            None => {
+        let outputs: Arc<[Tensor]> = outputs.into();
+        let texts = match &self.reader {
+            None => None,
+            Some(reader) => Some(self.read_lines(reader, caller, &outputs, time).await?),
+        };
+        let (body, content_type) = match self.form {
+            MediaAnswerForm::Json => {
+                let (recipe, geometry) = (self.recipe, self.geometry);
                 let interpret = move || {
                     let answer = recipe.fitted.interpret(&outputs, geometry);
-                    answer.map(|answer| answer.to_json().to_string())
+                    answer.map(|answer| answer.with_texts(texts).to_json().to_string())
                 };
-                let body = tokio::task::spawn_blocking(interpret).await;
-                let body = body.map_err(|error| CallError::Failed(error.to_string()))?;
-                let body = body.map_err(|reason| {
-                    CallError::Failed(format!("the outputs do not fit the recipe: {reason}"))
-                })?;
-                (Bytes::from(body), "application/json")
+                (
+                    Bytes::from(interpreted(interpret).await?),
+                    "application/json",
+                )
             }
-            Some((format, picture)) => {
-                let draw = move |client: &ParserClient| {
-                    let of_model = (&outputs[..], geometry);
-                    worker::draw(client, &recipe.fitted, &picture, of_model, format)
-                };
-                let drawing = with_parsers(self.client, draw);
-                let drawn = match timeout {
-                    None => drawing.await?,
-                    Some(after) => {
-                        let left = after.saturating_sub(began.elapsed());
-                        let drawn = tokio::time::timeout(left, drawing).await;
-                        drawn.map_err(|_| CallError::Timeout { after })??
-                    }
-                };
-                let drawn = drawn.map_err(|error| failed(error, &self.place))?;
+            MediaAnswerForm::Picture(format) => {
+                let drawn = self.draw(outputs, texts, format, time).await?;
                 (Bytes::from(drawn), format.media_type())
             }
         };
@@ -214,5 +301,61 @@ impl PreparedAnswer {
             content_type: content_type.to_owned(),
             spent: None,
         })
+    }
+
+    /// Reads each line that the model has found.
+    async fn read_lines(
+        &self,
+        reader: &LineReader,
+        caller: AccountId,
+        outputs: &Arc<[Tensor]>,
+        time: TimeLeft,
+    ) -> Result<Vec<TextAnswer>, CallError> {
+        let (recipe, geometry) = (Arc::clone(&self.recipe), self.geometry);
+        let outputs = Arc::clone(outputs);
+        let interpret = move || recipe.fitted.interpret(&outputs, geometry);
+        let TypedAnswer::Lines(found) = interpreted(interpret).await? else {
+            return Ok(Vec::new());
+        };
+        if found.lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let quads = found.lines.iter().map(|line| line.quad).collect();
+        let (recipe, picture) = (Arc::clone(&reader.recipe), self.picture.clone());
+        let cut = move |client: &ParserClient| {
+            worker::cut(client, &recipe.fitted.preparation, &picture, quads)
+        };
+        let parts = time
+            .within(with_parsers(self.client.new_request(), cut))
+            .await?;
+        let parts = parts.map_err(|error| failed(error, &self.place))?;
+        let mut texts = Vec::with_capacity(parts.len());
+        for part in parts {
+            let outputs = reader
+                .endpoint
+                .run(caller, part.inputs, time.left())
+                .await?;
+            let recipe = Arc::clone(&reader.recipe);
+            let read = move || recipe.fitted.interpret_text(&outputs, part.geometry);
+            texts.push(interpreted(read).await?);
+        }
+        Ok(texts)
+    }
+
+    /// Draws the answer over the picture.
+    async fn draw(
+        self,
+        outputs: Arc<[Tensor]>,
+        texts: Option<Vec<TextAnswer>>,
+        format: PictureFormat,
+        time: TimeLeft,
+    ) -> Result<Vec<u8>, CallError> {
+        let (recipe, picture, geometry) = (self.recipe, self.picture, self.geometry);
+        let draw = move |client: &ParserClient| {
+            let of_model = (&outputs[..], geometry);
+            worker::draw(client, &recipe.fitted, &picture, of_model, texts, format)
+        };
+        let drawn = time.within(with_parsers(self.client, draw)).await?;
+        drawn.map_err(|error| failed(error, &self.place))
     }
 }

@@ -51,6 +51,11 @@ impl ConfigChoice {
         self.values[COMPONENT].is_some()
     }
 
+    /// Returns whether it names a component or a method.
+    pub(super) fn names_part(&self) -> bool {
+        self.names_component() || self.values[METHOD].is_some()
+    }
+
     /// Resolves to the index of an entry.
     pub(super) fn resolve(&self, variants: &Variants) -> Result<usize, Refusal> {
         self.resolve_among(variants, |_| true)
@@ -138,8 +143,9 @@ fn within(left: &[usize], entries: &[MethodEntry]) -> Result<usize, Refusal> {
     Ok(left[place.expect("the default is one of them")])
 }
 
-/// Index of `component` in [`KEYS`].
+/// Indices of `component` and `method` in [`KEYS`].
 const COMPONENT: usize = 2;
+const METHOD: usize = 3;
 
 fn value(entry: &MethodEntry, key: usize) -> Option<&str> {
     match KEYS[key] {

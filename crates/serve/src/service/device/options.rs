@@ -57,7 +57,11 @@ impl Device {
     /// is valid; requests with it fail.
     pub fn check_config(&self, config: &str) -> Result<(), CallError> {
         let (choice, options) = self.read_config(config)?;
-        let index = self.resolve(&choice)?;
-        Ok(self.check_recipe_options(index, &options.recipe)?)
+        if options.recipe.is_empty() {
+            self.resolve(&choice)?;
+        } else {
+            self.check_recipe_options(&choice, &options.recipe)?;
+        }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod text;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use image::RgbImage;
 use serde_json::{Value as Json, json};
@@ -12,13 +13,15 @@ use super::super::{selection_failure, start_with_notes};
 use super::{CompletedRun, RunArgs, json};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output;
-use pkgtool_engine::runtime::selection::{self, Selection, SelectionError};
+use pkgtool_engine::Session as _;
+use pkgtool_engine::runtime::selection::Selection;
 use pkgtool_engine::runtime::target::Started;
 use pkgtool_engine::tensor::Tensor;
-use pkgtool_media::answer::TypedAnswer;
+use pkgtool_media::answer::{LineAnswer, TextAnswer, TypedAnswer};
 use pkgtool_media::draw;
-use pkgtool_media::picture::{self, Geometry};
-use pkgtool_media::recipe::{self, CandidateModel, FittedRecipe, ModelRecipe, Recipe};
+use pkgtool_media::picture::{self, Geometry, Quad};
+use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
+use pkgtool_media::worker::{self, PreparedPicture};
 
 /// Maximum size of a picture's file, in bytes.
 const MAX_PICTURE_BYTES: u64 = 256 << 20;
@@ -27,7 +30,7 @@ const MAX_PICTURE_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Answers")]
 pub(super) struct AnswerArgs {
-    /// A picture (JPEG, PNG, WebP, GIF): run the model on it and show labels, boxes, classes or a vector
+    /// A picture (JPEG, PNG, WebP, GIF): run the model on it and show labels, boxes, text, classes or a vector
     #[arg(value_name = "PICTURE", conflicts_with_all = ["inputs", "dims", "chain", "steps", "step_inputs",
         "feeds", "bundled", "output_dir", "check_finite", "texts", "mean", "std"])]
     pub(super) given: Option<PathBuf>,
@@ -56,18 +59,23 @@ struct Answered {
     started: Started,
     recipe: FittedRecipe,
     answer: TypedAnswer,
+    /// The model that read the lines of the answer.
+    reader: Option<LineReader>,
     saved: Option<PathBuf>,
 }
 
-/// A model, and the recipe for it.
-struct Chosen {
+/// A model that reads lines.
+struct LineReader {
     selection: Selection,
+    started: Started,
     recipe: FittedRecipe,
+    /// Time of all its runs.
+    time: Duration,
 }
 
 /// A run on a prepared picture.
 struct PreparedRun {
-    chosen: Chosen,
+    chosen: RecipeChoice,
     picture: RgbImage,
     inputs: Vec<Tensor>,
     geometry: Geometry,
@@ -116,14 +124,11 @@ fn raw(args: &RunArgs, path: &Path) -> Result<Exit, Failure> {
 fn prepared(args: &RunArgs, path: &Path) -> Result<PreparedRun, Failure> {
     let chosen = chosen(args)?;
     let picture = args.target.within("reading the picture", || read(path))?;
-    let prepare = || chosen.recipe.preparation.run(picture.clone());
+    let preparation = &chosen.recipe.fitted.preparation;
+    let prepare = || preparation.run(picture.clone());
     let prepared = args.target.within("preparing the picture", prepare);
-    let fault = |reason| Failure::Other(format!("{}: {reason}", path.display()));
-    let (inputs, geometry) = prepared.map_err(fault)?;
-    let wish = args
-        .target
-        .start_request(&chosen.selection, args.variant.which());
-    let started = start_with_notes(&wish, &inputs, &args.target.launcher()?)?;
+    let (inputs, geometry) = prepared.map_err(|reason| unsuited(path, &reason))?;
+    let started = start(args, &chosen.selection, &inputs)?;
     Ok(PreparedRun {
         chosen,
         picture,
@@ -133,85 +138,106 @@ fn prepared(args: &RunArgs, path: &Path) -> Result<PreparedRun, Failure> {
     })
 }
 
+/// Returns the failure of a picture that does not suit the model.
+fn unsuited(path: &Path, reason: &str) -> Failure {
+    Failure::Other(format!("{}: {reason}", path.display()))
+}
+
+/// Returns the failure of outputs that do not suit the recipe.
+fn misfit(recipe: &FittedRecipe, reason: &str) -> Failure {
+    let file = &recipe.file;
+    Failure::Other(format!(
+        "{file}: {reason}; `--raw` shows the outputs as they are"
+    ))
+}
+
+fn start(args: &RunArgs, selection: &Selection, inputs: &[Tensor]) -> Result<Started, Failure> {
+    let wish = args.target.start_request(selection, args.variant.which());
+    start_with_notes(&wish, inputs, &args.target.launcher()?)
+}
+
 fn answer(args: &RunArgs, path: &Path) -> Result<Answered, Failure> {
     let PreparedRun {
-        chosen: Chosen { selection, recipe },
+        chosen,
         picture,
         geometry,
         started,
         ..
     } = prepared(args, path)?;
+    let recipe = chosen.recipe.fitted;
     let outputs = &started.first_answer.outputs;
     let interpret = || recipe.interpret(outputs, geometry);
     let answer = args.target.within("interpreting the outputs", interpret);
-    let answer = answer.map_err(|reason| {
-        let file = &recipe.file;
-        Failure::Other(format!(
-            "{file}: {reason}; `--raw` shows the outputs as they are"
-        ))
-    })?;
+    let mut answer = answer.map_err(|reason| misfit(&recipe, &reason))?;
+    let mut reader = None;
+    if let (TypedAnswer::Lines(lines), Some(choice)) = (&answer, chosen.reader) {
+        let (texts, used) = read_lines(args, *choice, lines, (path, &picture))?;
+        answer = answer.with_texts(Some(texts));
+        reader = used;
+    }
     let saved = args.answer.save.clone();
     if let Some(file) = &saved {
         save(file, &answer, &picture)?;
     }
     Ok(Answered {
-        selection,
+        selection: chosen.selection,
         started,
         recipe,
         answer,
+        reader,
         saved,
     })
 }
 
-/// Selects the model and its recipe. In a variant with several components, selects one that a recipe names.
-fn chosen(args: &RunArgs) -> Result<Chosen, Failure> {
-    let which = args.variant.which();
-    let error = match args.target.select(&args.path, which) {
-        Ok(selection) => return with_recipe(args, selection),
-        Err(error) => error,
+/// Reads the lines of an answer. Without lines, the model does not start.
+fn read_lines(
+    args: &RunArgs,
+    reader: RecipeChoice,
+    lines: &LineAnswer,
+    (path, picture): (&Path, &RgbImage),
+) -> Result<(Vec<TextAnswer>, Option<LineReader>), Failure> {
+    let recipe = reader.recipe.fitted;
+    let quads: Vec<Quad> = lines.lines.iter().map(|line| line.quad).collect();
+    let cut = || worker::cut_out(&recipe.preparation, picture, &quads);
+    let parts = args.target.within("cutting out the lines", cut);
+    let parts = parts.map_err(|reason| unsuited(path, &reason))?;
+    let Some((first, others)) = parts.split_first() else {
+        return Ok((Vec::new(), None));
     };
-    if matches!(error, SelectionError::Refused(_)) && args.target.component.is_none() {
-        let components = recipe::builtin().iter().filter_map(Recipe::component);
-        for component in components {
-            let mut choice = args.target.selection_criteria(which);
-            choice.component = Some(component.to_owned());
-            if let Ok(selection) = selection::select(&args.path, &choice) {
-                return with_recipe(args, selection);
-            }
-        }
+    let mut started = start(args, &reader.selection, &first.inputs)?;
+    let mut time = started.first_answer.time;
+    let mut texts = Vec::new();
+    let mut add = |outputs: &[Tensor], part: &PreparedPicture| {
+        let text = recipe.interpret_text(outputs, part.geometry);
+        texts.push(text.map_err(|reason| misfit(&recipe, &reason))?);
+        Ok::<(), Failure>(())
+    };
+    add(&started.first_answer.outputs, first)?;
+    for part in others {
+        let ran = started.worker.run(&part.inputs);
+        let model = reader.selection.model.display();
+        let ran = ran.map_err(|error| Failure::Other(format!("{model}: {error}")))?;
+        time += ran.time;
+        add(&ran.outputs, part)?;
     }
-    Err(selection_failure(&error))
+    let reader = LineReader {
+        selection: reader.selection,
+        started,
+        recipe,
+        time,
+    };
+    Ok((texts, Some(reader)))
 }
 
-fn with_recipe(args: &RunArgs, selection: Selection) -> Result<Chosen, Failure> {
-    let model = selection.model.display();
-    let variant = selection.variant.as_ref();
-    let config = variant
-        .map(|variant| selection::config(&variant.config))
-        .transpose();
-    let config = config.map_err(|error| selection_failure(&error))?;
-    let mut capabilities = config
-        .as_ref()
-        .map_or_else(Vec::new, |it| it.capabilities.clone());
-    if let Some(capability) = &args.answer.capability {
-        capabilities = vec![capability.clone()];
-    }
-    if capabilities.is_empty() {
-        return Err(Failure::Other(format!(
-            "{model}: unknown capability: give the package, or add `--as CAPABILITY`, such as `--as classification`"
-        )));
-    }
-    let facts = CandidateModel {
-        capabilities: &capabilities,
-        names: [
-            config.as_ref().and_then(|it| it.family.as_deref()),
-            config.as_ref().and_then(|it| it.model.as_deref()),
-        ],
-        component: variant.and_then(|variant| variant.component.as_deref()),
-        signature: &selection.signature,
-    };
-    let recipe = ModelRecipe::of(&selection.model, &selection.info, &facts);
-    let mut recipe = recipe.map_err(Failure::Other)?;
+/// Chooses the model that answers and its recipe, with the values of the arguments.
+fn chosen(args: &RunArgs) -> Result<RecipeChoice, Failure> {
+    let criteria = args.target.selection_criteria(args.variant.which());
+    let capability = args.answer.capability.as_deref();
+    let chosen = recipe::choose(&args.path, &criteria, capability);
+    let mut chosen = chosen.map_err(|error| match error {
+        ChoiceError::Selection(error) => selection_failure(&error),
+        ChoiceError::Recipe(reason) => Failure::Other(reason),
+    })?;
     for setting in &args.answer.set {
         let (name, value) = setting.split_once('=').ok_or_else(|| {
             Failure::Other(format!(
@@ -219,13 +245,10 @@ fn with_recipe(args: &RunArgs, selection: Selection) -> Result<Chosen, Failure> 
             ))
         })?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-        let set = recipe.set(name, value, "--set");
+        let set = chosen.set(name, value, "--set");
         set.map_err(|reason| Failure::Other(format!("--set {setting}: {reason}")))?;
     }
-    Ok(Chosen {
-        recipe: recipe.fitted,
-        selection,
-    })
+    Ok(chosen)
 }
 
 fn read(path: &Path) -> Result<RgbImage, Failure> {
@@ -255,16 +278,29 @@ fn save(file: &Path, answer: &TypedAnswer, picture: &RgbImage) -> Result<(), Fai
 /// Renders the result as JSON. Later versions only add fields.
 fn document(answered: &Answered) -> Json {
     let mut document = json::head(&answered.selection, &answered.started);
-    document["recipe"] = json!({
-        "name": answered.recipe.name,
-        "file": answered.recipe.file,
-        "values": answered.recipe.values,
-    });
+    document["recipe"] = recipe_json(&answered.recipe);
     document["answer"] = answered.answer.to_json();
     document["saved"] = json!(answered.saved);
     document["timings_ms"] = json!({
         "load": json::milliseconds(answered.started.load_time),
         "run": json::milliseconds(answered.started.first_answer.time),
     });
+    if let Some(reader) = &answered.reader {
+        let mut of_reader = json::head(&reader.selection, &reader.started);
+        of_reader["recipe"] = recipe_json(&reader.recipe);
+        of_reader["timings_ms"] = json!({
+            "load": json::milliseconds(reader.started.load_time),
+            "run": json::milliseconds(reader.time),
+        });
+        document["reader"] = of_reader;
+    }
     document
+}
+
+fn recipe_json(recipe: &FittedRecipe) -> Json {
+    json!({
+        "name": recipe.name,
+        "file": recipe.file,
+        "values": recipe.values,
+    })
 }

@@ -6,7 +6,7 @@ use super::super::text;
 use super::Answered;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_media::answer::TypedAnswer;
+use pkgtool_media::answer::{LineAnswer, TypedAnswer};
 
 /// Width of a bar of 100 percent, in characters.
 const BAR_WIDTH: f64 = 20.0;
@@ -99,6 +99,12 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
             write!(out, "{table}")?;
             source(out, &answer.label_source)?;
         }
+        TypedAnswer::Lines(answer) => lines(out, answer)?,
+        TypedAnswer::Text(answer) => {
+            let text = defuse_line(&answer.text);
+            writeln!(out, "  {text}  {}", percent(answer.score))?;
+            source(out, &answer.label_source)?;
+        }
         TypedAnswer::Picture(answer) => {
             let (width, height) = answer.picture.dimensions();
             let hint = if answered.saved.is_some() {
@@ -109,15 +115,49 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
             writeln!(out, "  a picture of {width} x {height} pixels{hint}")?;
         }
     }
+    if let Some(reader) = &answered.reader {
+        writeln!(
+            out,
+            "read by {}, recipe {}",
+            text::ran(&reader.selection, &reader.started),
+            defuse_line(&reader.recipe.name)
+        )?;
+    }
     if let Some(file) = &answered.saved {
         writeln!(out, "saved {}", defuse_line(&file.display().to_string()))?;
     }
     let load = text::shown(answered.started.load_time);
-    writeln!(
+    write!(
         out,
         "load {load}, run {}",
         text::shown(answered.started.first_answer.time)
-    )
+    )?;
+    if let Some(reader) = &answered.reader {
+        let load = text::shown(reader.started.load_time);
+        write!(out, ", load {load}, read {}", text::shown(reader.time))?;
+    }
+    writeln!(out)
+}
+
+/// Writes the lines of a picture: their texts, or else their places.
+fn lines(out: &mut String, answer: &LineAnswer) -> std::fmt::Result {
+    if answer.lines.is_empty() {
+        writeln!(
+            out,
+            "  nothing found; `--set threshold=0.3` shows weaker lines"
+        )?;
+    }
+    let mut table = TextTable::new([Align::Left, Align::Right, Align::Left]).indented();
+    for line in &answer.lines {
+        let [left, top, right, bottom] = line.quad.bounds();
+        let place = format!("{left:.0}, {top:.0} to {right:.0}, {bottom:.0}");
+        let (text, score) = match &line.read {
+            Some(read) => (defuse_line(&read.text), read.score),
+            None => ("line".to_owned(), line.score),
+        };
+        table.row([text, percent(score), place]);
+    }
+    write!(out, "{table}")
 }
 
 fn source(out: &mut String, source: &str) -> std::fmt::Result {

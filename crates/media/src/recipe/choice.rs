@@ -1,0 +1,125 @@
+//! The methods of a package that answer: the preferred one, and one that reads the lines which it finds.
+
+use std::path::Path;
+
+use pkgtool_base::package::Config;
+use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria, SelectionError};
+use serde_json::Value as Json;
+
+use super::{CandidateModel, ModelRecipe};
+
+/// A method that answers, with its recipe.
+#[derive(Debug)]
+pub struct RecipeChoice {
+    /// The method.
+    pub selection: Selection,
+    /// Its recipe.
+    pub recipe: ModelRecipe,
+    /// The method that reads each line of the answer.
+    pub reader: Option<Box<RecipeChoice>>,
+}
+
+/// No method answers.
+#[derive(Debug, thiserror::Error)]
+pub enum ChoiceError {
+    /// The path has no methods to choose from.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// No recipe fits.
+    #[error("{0}")]
+    Recipe(String),
+}
+
+impl RecipeChoice {
+    /// Overrides a value of the recipe, or of the reader's if only that one has it.
+    pub fn set(&mut self, name: &str, value: Json, origin: &str) -> Result<(), String> {
+        let reader = self.reader.as_mut().map(|reader| &mut reader.recipe);
+        set_among(&mut self.recipe, reader, name, value, origin)
+    }
+}
+
+/// Overrides a value of a recipe, or of the reader's if only that one has it.
+pub fn set_among(
+    recipe: &mut ModelRecipe,
+    reader: Option<&mut ModelRecipe>,
+    name: &str,
+    value: Json,
+    origin: &str,
+) -> Result<(), String> {
+    let has = |recipe: &ModelRecipe| recipe.fitted.values.contains_key(name);
+    match reader.filter(|reader| has(reader) && !has(recipe)) {
+        Some(reader) => reader.set(name, value, origin),
+        None => recipe.set(name, value, origin),
+    }
+}
+
+/// Chooses the method of a package that answers. `capability` replaces those of the package.
+pub fn choose(
+    path: &Path,
+    criteria: &SelectionCriteria,
+    capability: Option<&str>,
+) -> Result<RecipeChoice, ChoiceError> {
+    let mut fits = Vec::new();
+    let mut first_error = None;
+    for selection in selection::candidates(path, criteria)? {
+        match recipe_for(&selection, capability) {
+            Ok(recipe) => fits.push(RecipeChoice {
+                selection,
+                recipe,
+                reader: None,
+            }),
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    let ranks = fits.iter().enumerate();
+    let Some((best, _)) = ranks.min_by_key(|(_, choice)| choice.recipe.rank()) else {
+        if let Some(error) = first_error {
+            return Err(error);
+        }
+        // The error of a selection without recipes names what is missing.
+        selection::select(path, criteria)?;
+        return Err(ChoiceError::Recipe(format!(
+            "{}: no model to run",
+            path.display()
+        )));
+    };
+    let mut chosen = fits.swap_remove(best);
+    let readers = fits
+        .into_iter()
+        .filter(|choice| choice.recipe.reads_for(&chosen.recipe));
+    chosen.reader = readers
+        .min_by_key(|choice| choice.recipe.rank())
+        .map(Box::new);
+    Ok(chosen)
+}
+
+fn recipe_for(selection: &Selection, capability: Option<&str>) -> Result<ModelRecipe, ChoiceError> {
+    let variant = selection.variant.as_ref();
+    let config = variant.map(|variant| selection::config(&variant.config));
+    let config: Option<Config> = config.transpose()?;
+    let mut capabilities = config
+        .as_ref()
+        .map_or_else(Vec::new, |it| it.capabilities.clone());
+    if let Some(capability) = capability {
+        capabilities = vec![capability.to_owned()];
+    }
+    if capabilities.is_empty() {
+        return Err(ChoiceError::Recipe(format!(
+            "{}: unknown capability: give the package, or add `--as CAPABILITY`, such as `--as classification`",
+            selection.model.display()
+        )));
+    }
+    let model = CandidateModel {
+        capabilities: &capabilities,
+        names: [
+            config.as_ref().and_then(|it| it.family.as_deref()),
+            config.as_ref().and_then(|it| it.model.as_deref()),
+        ],
+        component: variant.and_then(|variant| variant.component.as_deref()),
+        signature: &selection.signature,
+    };
+    let recipe = ModelRecipe::of(&selection.model, &selection.info, &model);
+    recipe.map_err(ChoiceError::Recipe)
+}
