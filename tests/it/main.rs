@@ -2,6 +2,8 @@
 
 #[cfg(feature = "serve")]
 mod account;
+#[cfg(feature = "run")]
+mod answers;
 mod architecture;
 mod author;
 mod book;

@@ -22,6 +22,8 @@ pub enum EnvironmentPiece {
     Cases,
     /// The package of a sentence encoder with real weights.
     Minilm,
+    /// The directory of Python packages with models.
+    Models,
     /// The directory of scikit-learn.
     Sklearn,
     /// The directory of schemathesis, an API fuzzer.
@@ -53,6 +55,7 @@ impl EnvironmentPiece {
             Self::ExecuTorch => "executorch",
             Self::Cases => "cases",
             Self::Minilm => "minilm",
+            Self::Models => "models",
             Self::Sklearn => "sklearn",
             Self::Schemathesis => "schemathesis",
             Self::Promtool => "promtool",
@@ -73,6 +76,7 @@ impl EnvironmentPiece {
             Self::ExecuTorch => "PKGTOOL_EXECUTORCH_DIR",
             Self::Cases => "PKGTOOL_TEST_CASES",
             Self::Minilm => "PKGTOOL_TEST_MINILM",
+            Self::Models => "PKGTOOL_TEST_MODELS",
             Self::Sklearn => "PKGTOOL_TEST_SKLEARN",
             Self::Schemathesis => "PKGTOOL_TEST_SCHEMATHESIS",
             Self::Promtool => "PKGTOOL_TEST_PROMTOOL",

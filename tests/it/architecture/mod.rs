@@ -21,7 +21,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("check", &["base", "model"]),
     ("remote", &["base", "model"]),
     ("engine", &["base", "model", "kernels"]),
-    ("media", &["model", "engine"]),
+    ("media", &["base", "model", "engine"]),
     ("text", &["base", "model", "engine"]),
     (
         "serve",

@@ -228,6 +228,17 @@ impl Gateway {
         self.send("POST", path, body)
     }
 
+    /// Sends a POST request with the first key and further headers.
+    pub(crate) fn post_with(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Reply {
+        let headers = [headers, &[("MLP-API-KEY", &self.key)]].concat();
+        http::request(self.address, "POST", path, &headers, body.as_ref())
+    }
+
     /// Creates a task of a service of `local` and returns its id.
     #[track_caller]
     pub(crate) fn create(&self, service: &str, body: impl AsRef<[u8]>) -> String {

@@ -34,6 +34,12 @@ pub(super) const TABLE: &[Operator] = &[
                 kind: ParameterKind::Channels,
                 default: Some("0"),
             },
+            // The part of the shorter side that a crop keeps.
+            Parameter {
+                name: "part",
+                kind: ParameterKind::Number(0.1, 1.0),
+                default: Some("1"),
+            },
             // Sides that the model leaves open are the picture's, between the shortest and the longest side, and
             // rounded to a multiple.
             Parameter {
@@ -158,6 +164,7 @@ fn resize(
     let pad = arguments
         .channels("pad")
         .map(|value| value.clamp(0.0, 255.0) as u8);
+    let mode = (mode, arguments.number("part"));
     let (fitted, geometry) = fit(picture, size, mode, interpolation, pad);
     context.geometry = geometry;
     Ok(Data::Picture(fitted))

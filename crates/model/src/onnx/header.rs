@@ -169,10 +169,7 @@ impl<'a> ModelHeader<'a> {
 }
 
 /// Returns the whole value of a metadata property.
-pub(super) fn whole_property(
-    pages: &Pages<'_>,
-    key: &str,
-) -> Result<Option<String>, FormatError> {
+pub(super) fn whole_property(pages: &Pages<'_>, key: &str) -> Result<Option<String>, FormatError> {
     let reader = WireReader::new(pages);
     let root = FieldPath::root("ModelProto");
     let mut message = WireMessage::whole_file(&reader, &root, schema::MODEL);

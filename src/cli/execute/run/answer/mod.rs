@@ -60,12 +60,12 @@ struct Answered {
     recipe: FittedRecipe,
     answer: TypedAnswer,
     /// The model that read the lines of the answer.
-    reader: Option<LineReader>,
+    reader: Option<StartedReader>,
     saved: Option<PathBuf>,
 }
 
 /// A model that reads lines.
-struct LineReader {
+struct StartedReader {
     selection: Selection,
     started: Started,
     recipe: FittedRecipe,
@@ -195,7 +195,7 @@ fn read_lines(
     reader: RecipeChoice,
     lines: &LineAnswer,
     (path, picture): (&Path, &RgbImage),
-) -> Result<(Vec<TextAnswer>, Option<LineReader>), Failure> {
+) -> Result<(Vec<TextAnswer>, Option<StartedReader>), Failure> {
     let recipe = reader.recipe.fitted;
     let quads: Vec<Quad> = lines.lines.iter().map(|line| line.quad).collect();
     let cut = || worker::cut_out(&recipe.preparation, picture, &quads);
@@ -220,7 +220,7 @@ fn read_lines(
         time += ran.time;
         add(&ran.outputs, part)?;
     }
-    let reader = LineReader {
+    let reader = StartedReader {
         selection: reader.selection,
         started,
         recipe,
