@@ -105,7 +105,7 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("a number: {value}"))
 }
 
-/// Checks lines against those of RapidOCR, which rounds corners to pixels twice.
+/// Checks lines against those of `RapidOCR`, which rounds corners to pixels twice.
 fn expect_lines(answer: &Value) {
     let lines = answer["lines"].as_array().expect("a list");
     let truth = truth("text");

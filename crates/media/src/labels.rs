@@ -20,8 +20,10 @@ const FILE_NAMES: [&str; 5] = [
 ];
 
 /// Metadata properties of ONNX models with labels, and how they are written.
-const PROPERTIES: [(&str, fn(&str) -> Option<Vec<String>>); 2] =
-    [("names", of_python), ("character", of_lines)];
+const PROPERTIES: [(&str, PropertyForm); 2] = [
+    ("names", PropertyForm::Dictionary),
+    ("character", PropertyForm::Lines),
+];
 
 /// Maximum size of a file with labels, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -42,6 +44,15 @@ const ALPHABETS: [(&str, &str); 1] = [(
 
 /// The name of the set that follows the number of classes.
 pub(crate) const AUTO: &str = "auto";
+
+/// The form of a property with labels.
+#[derive(Debug, Clone, Copy)]
+enum PropertyForm {
+    /// A dictionary of Python.
+    Dictionary,
+    /// A line for each label.
+    Lines,
+}
 
 /// The names of classes, with their origin.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -128,14 +139,18 @@ impl Labels {
             let name = format!("property {key}");
             info.metadata.iter().any(|(known, _)| *known == name)
         };
-        for (key, parse) in PROPERTIES {
+        for (key, form) in PROPERTIES {
             if !has(key) {
                 continue;
             }
             let fault = |reason: String| format!("{}: {reason}", model.display());
             let source = FileSource::open(model).map_err(|error| fault(error.to_string()))?;
             let text = onnx::property(&source, key).map_err(|error| fault(error.to_string()))?;
-            if let Some(names) = text.as_deref().and_then(parse) {
+            let names = text.and_then(|text| match form {
+                PropertyForm::Dictionary => of_python(&text),
+                PropertyForm::Lines => Some(text.lines().map(str::to_owned).collect()),
+            });
+            if let Some(names) = names {
                 let source = format!("metadata `{key}` of the model");
                 return Ok(Some(Self::listed(names, source)));
             }
@@ -188,10 +203,6 @@ fn of_json(json: &Json) -> Option<Vec<String>> {
         .iter()
         .map(|(class, name)| Some((class.parse::<usize>().ok()?, name.as_str()?.to_owned())));
     numbered(entries.collect::<Option<Vec<_>>>()?)
-}
-
-fn of_lines(text: &str) -> Option<Vec<String>> {
-    Some(text.lines().map(str::to_owned).collect())
 }
 
 /// Parses a dictionary of Python with numbers and texts, such as `{0: 'person', 1: "it's"}`.

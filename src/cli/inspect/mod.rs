@@ -1,6 +1,11 @@
 //! `pkgtool inspect`.
 
 mod json;
+#[cfg(feature = "run")]
+mod package;
+#[cfg(not(feature = "run"))]
+#[path = "package_absent.rs"]
+mod package;
 mod payloads;
 #[cfg(feature = "run")]
 mod portable;
@@ -27,7 +32,8 @@ use pkgtool_model::{self as model, Method, ModelInfo};
 /// Arguments of `pkgtool inspect`.
 #[derive(Debug, clap::Args)]
 pub(super) struct InspectArgs {
-    /// Model file: a path, an https:// address, or hf:OWNER/REPOSITORY/PATH
+    /// Model file: a path, an https:// address, or hf:OWNER/REPOSITORY/PATH. Or a package: the model that `run`
+    /// takes, and the recipe for its answers
     file: PathBuf,
 
     /// Print one JSON document
@@ -63,6 +69,9 @@ impl CommandReport for InspectedModel<'_> {
 
 /// Runs the command.
 pub(super) fn run(args: &InspectArgs) -> Result<Exit, Failure> {
+    if let Some(done) = package::shown(&args.file, args.json) {
+        return done;
+    }
     let far = far::open(std::slice::from_ref(&args.file), &args.far, true)?;
     let file = &far.paths()[0];
     let path = far.shown(&file.display().to_string());

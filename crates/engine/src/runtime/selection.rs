@@ -320,6 +320,15 @@ pub fn select_link(path: &Path, choice: &SelectionCriteria, name: &str) -> Selec
     select(path, &choice)
 }
 
+/// Returns whether a path stands for a package, not for a model file.
+pub fn is_package(path: &Path) -> bool {
+    let is_folder = path.is_dir() && !model_file::is_bundle(&path.to_string_lossy());
+    is_folder
+        || path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+}
+
 /// Finds the config that a path stands for; returns `None` for a model file.
 fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<(PathBuf, Config)>> {
     let kind = fs::metadata(path)

@@ -326,8 +326,13 @@ impl Rectangle {
     /// Returns the upper left, upper right, lower right and lower left corner.
     fn corners(&self) -> [[f64; 2]; 4] {
         let [[left, right], [top, bottom]] = self.ranges;
-        let [x, y] = self.along;
-        let point = |along: f64, across: f64| [along * x - across * y, along * y + across * x];
+        let [cosine, sine] = self.along;
+        let point = |along: f64, across: f64| {
+            [
+                along * cosine - across * sine,
+                along * sine + across * cosine,
+            ]
+        };
         let mut points = [
             point(left, top),
             point(right, top),
@@ -335,10 +340,10 @@ impl Rectangle {
             point(left, bottom),
         ];
         points.sort_by(|a, b| a[0].total_cmp(&b[0]));
-        let [a, b, c, d] = points;
+        let [left, other_left, right, other_right] = points;
         let by_height = |a: [f64; 2], b: [f64; 2]| if b[1] > a[1] { (a, b) } else { (b, a) };
         let ((upper_left, lower_left), (upper_right, lower_right)) =
-            (by_height(a, b), by_height(c, d));
+            (by_height(left, other_left), by_height(right, other_right));
         [upper_left, upper_right, lower_right, lower_left]
     }
 }

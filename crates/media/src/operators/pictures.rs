@@ -147,13 +147,13 @@ fn resize(
         let open = open_size(own, arguments);
         [known("W").unwrap_or(open[0]), known("H").unwrap_or(open[1])]
     };
-    let side = |side: u64| {
+    let checked = |side: u64| {
         let fits = u32::try_from(side)
             .ok()
             .filter(|side| (1..=MAX_SIDE).contains(&u64::from(*side)));
         fits.ok_or_else(|| format!("invalid side of {side} pixels: expected 1 to {MAX_SIDE}"))
     };
-    let size = [side(width)?, side(height)?];
+    let size = [checked(width)?, checked(height)?];
     let mode = Fit::of(arguments.word("mode"));
     let interpolation = Interpolation::of(arguments.word("interpolation"));
     #[expect(

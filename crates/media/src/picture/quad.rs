@@ -71,10 +71,11 @@ struct Perspective {
 
 impl Perspective {
     fn of(quad: &Quad) -> Self {
-        let [a, b, c, d] = quad.0;
+        let corners = &quad.0;
         let side = |axis: usize| {
-            let (first, second) = (b[axis] - c[axis], d[axis] - c[axis]);
-            (first, second, a[axis] - b[axis] + c[axis] - d[axis])
+            let [upper_left, upper_right, lower_right, lower_left] = corners.map(|it| it[axis]);
+            let (first, second) = (upper_right - lower_right, lower_left - lower_right);
+            (first, second, upper_left - upper_right - second)
         };
         let ((x1, x2, x3), (y1, y2, y3)) = (side(0), side(1));
         let determinant = x1 * y2 - x2 * y1;
@@ -88,10 +89,11 @@ impl Perspective {
             ]
         };
         let row = |axis: usize| {
+            let [upper_left, upper_right, _, lower_left] = corners.map(|it| it[axis]);
             [
-                b[axis] - a[axis] + z[0] * b[axis],
-                d[axis] - a[axis] + z[1] * d[axis],
-                a[axis],
+                upper_right - upper_left + z[0] * upper_right,
+                lower_left - upper_left + z[1] * lower_left,
+                upper_left,
             ]
         };
         Self {

@@ -75,6 +75,12 @@ const FILES: [(&str, &str); 16] = [
     ),
 ];
 
+/// Capabilities with other ways to answers.
+const OTHER_WAYS: [(&str, &str); 2] = [
+    ("text-embedding", "`pkgtool run --text` embeds texts"),
+    ("text-generation", "`pkgtool chat` answers"),
+];
+
 static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
     let recipes = FILES.iter().map(|(file, text)| Recipe::parse(file, text));
     recipes
@@ -175,8 +181,14 @@ pub fn find<'r>(
         })
         .collect();
     if meant.is_empty() {
+        let has =
+            |(capability, _): &&(&str, &str)| model.capabilities.iter().any(|it| it == capability);
+        let remedy = OTHER_WAYS
+            .iter()
+            .find(has)
+            .map_or("`--input` takes tensors", |(_, way)| *way);
         return Err(format!(
-            "no recipe for the capabilities {}: give tensors with --input, or write a {}",
+            "no recipe for the capabilities {}: {remedy}; a package may bring its own recipe, {}",
             model.capabilities.join(", "),
             super::FILE_NAME
         ));

@@ -49,6 +49,8 @@ pub struct FittedRecipe {
     pub summary: String,
     /// File of the recipe.
     pub file: String,
+    /// The origin of the recipe's own values.
+    pub source: String,
     /// The kind of its answers.
     pub answer: TypedAnswerKind,
     /// Values by name.
@@ -119,6 +121,7 @@ impl Recipe {
             name: self.name.clone(),
             summary: self.summary.clone(),
             file: self.file.clone(),
+            source: self.source.clone(),
             answer: self.answer,
             values: self.resolved(model),
             preparation: Preparation {
@@ -162,7 +165,7 @@ impl Recipe {
                 },
                 None => ResolvedValue {
                     value: value.clone(),
-                    origin: format!("recipe `{}` ({})", self.name, self.source),
+                    origin: own_origin(&self.name, &self.source),
                 },
             };
             (name.clone(), resolved)
@@ -219,6 +222,11 @@ impl Recipe {
     }
 }
 
+/// Returns the origin of a recipe's own values, for people.
+fn own_origin(name: &str, source: &str) -> String {
+    format!("recipe `{name}` ({source})")
+}
+
 /// Returns whether a pattern has the channels behind the width.
 fn channels_last(pattern: &TensorPattern) -> bool {
     pattern.place_from_end("W") == Some(1) && pattern.place_from_end("H") == Some(2)
@@ -241,6 +249,16 @@ impl FittedRecipe {
     pub fn with_labels(mut self, labels: Option<Labels>) -> Self {
         self.labels = labels;
         self
+    }
+
+    /// Returns whether a value is the recipe's own.
+    pub fn is_own(&self, value: &ResolvedValue) -> bool {
+        value.origin == own_origin(&self.name, &self.source)
+    }
+
+    /// Returns the labels of the package, if they apply.
+    pub fn labels(&self) -> Option<&Labels> {
+        self.labels.as_ref()
     }
 
     /// Converts the model's outputs to an answer.

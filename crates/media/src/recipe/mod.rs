@@ -93,6 +93,11 @@ impl Recipe {
         &self.matches.capability
     }
 
+    /// Returns the method that it prefers; `None` for a recipe that fits any.
+    pub fn preferred_method(&self) -> Option<&str> {
+        self.matches.methods.first().map(String::as_str)
+    }
+
     fn component(&self) -> Option<&str> {
         self.matches.component.as_deref()
     }

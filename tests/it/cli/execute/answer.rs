@@ -279,3 +279,38 @@ normalize = false
         ran.stderr
     );
 }
+
+#[test]
+fn inspect_shows_the_recipe_of_a_package() {
+    let inspected = |package: &str, arguments: &[&str]| {
+        let path = format!("{EXAMPLES}/{package}");
+        let all = ["inspect", &path];
+        pkgtool(all.iter().chain(arguments)).run().expect_code(0)
+    };
+    for (package, recipe, value) in [
+        ("glimpse", "classification", "top_k"),
+        ("mosaic", "semantic-segmentation", "keep_size"),
+        ("readline-ocr", "text-recognition-grey", "alphabet"),
+        ("twin-view", "image-embedding", "normalize"),
+    ] {
+        let text = inspected(package, &[]).stdout;
+        assert!(text.contains(&format!("recipe {recipe} (")), "{text}");
+        assert!(text.contains(&format!("\n  {value}")), "{text}");
+        let json = inspected(package, &["--json"]).json();
+        assert_eq!(json["recipe"]["name"], recipe);
+        assert!(json["recipe"]["values"][value]["origin"].is_string());
+    }
+    let text = inspected("jackdaw", &[]).stdout;
+    assert!(
+        text.contains("no recipe for the capabilities text-generation: `pkgtool chat` answers"),
+        "{text}"
+    );
+    for (wrong, part) in [
+        ("", "contains several packages"),
+        ("generator", "no package found"),
+    ] {
+        let path = format!("{EXAMPLES}/{wrong}");
+        let ran = pkgtool(["inspect", &path]).run().expect_code(2);
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    }
+}

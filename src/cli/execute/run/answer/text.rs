@@ -6,7 +6,7 @@ use super::super::text;
 use super::Answered;
 use pkgtool_base::diagnostic::{Align, TextTable};
 use pkgtool_base::source::text::defuse_line;
-use pkgtool_media::answer::{LineAnswer, TypedAnswer};
+use pkgtool_media::answer::{BoxAnswer, LineAnswer, TypedAnswer};
 
 /// Width of a bar of 100 percent, in characters.
 const BAR_WIDTH: f64 = 20.0;
@@ -56,37 +56,7 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
                 values.join(", ")
             )?;
         }
-        TypedAnswer::Boxes(answer) => {
-            let mut table =
-                TextTable::new([Align::Left, Align::Right, Align::Left, Align::Left]).indented();
-            for object in &answer.boxes {
-                let [left, top, right, bottom] = object.corners;
-                let mask = object.mask.as_ref().map_or_else(String::new, |mask| {
-                    let pixels = mask
-                        .mask
-                        .as_raw()
-                        .iter()
-                        .filter(|value| **value > 0)
-                        .count();
-                    format!("mask of {pixels} pixels")
-                });
-                let place = format!("{left:.0}, {top:.0} to {right:.0}, {bottom:.0}");
-                table.row([
-                    defuse_line(&object.label),
-                    percent(object.score),
-                    place,
-                    mask,
-                ]);
-            }
-            if answer.boxes.is_empty() {
-                writeln!(
-                    out,
-                    "  nothing found; `--set threshold=0.1` shows weaker objects"
-                )?;
-            }
-            write!(out, "{table}")?;
-            source(out, &answer.label_source)?;
-        }
+        TypedAnswer::Boxes(answer) => boxes(out, answer)?,
         TypedAnswer::Classes(answer) => {
             let mut table = TextTable::new([Align::Left, Align::Right, Align::Left]).indented();
             for class in &answer.classes {
@@ -137,6 +107,39 @@ fn write(out: &mut String, answered: &Answered) -> std::fmt::Result {
         write!(out, ", load {load}, read {}", text::shown(reader.time))?;
     }
     writeln!(out)
+}
+
+/// Writes the objects of a picture.
+fn boxes(out: &mut String, answer: &BoxAnswer) -> std::fmt::Result {
+    let mut table =
+        TextTable::new([Align::Left, Align::Right, Align::Left, Align::Left]).indented();
+    for object in &answer.boxes {
+        let [left, top, right, bottom] = object.corners;
+        let mask = object.mask.as_ref().map_or_else(String::new, |mask| {
+            let pixels = mask
+                .mask
+                .as_raw()
+                .iter()
+                .filter(|value| **value > 0)
+                .count();
+            format!("mask of {pixels} pixels")
+        });
+        let place = format!("{left:.0}, {top:.0} to {right:.0}, {bottom:.0}");
+        table.row([
+            defuse_line(&object.label),
+            percent(object.score),
+            place,
+            mask,
+        ]);
+    }
+    if answer.boxes.is_empty() {
+        writeln!(
+            out,
+            "  nothing found; `--set threshold=0.1` shows weaker objects"
+        )?;
+    }
+    write!(out, "{table}")?;
+    source(out, &answer.label_source)
 }
 
 /// Writes the lines of a picture: their texts, or else their places.
