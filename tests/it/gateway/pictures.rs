@@ -106,3 +106,42 @@ fn what_is_wrong_is_told_with_its_place() {
     told.expect_error(400, "BAD_REQUEST");
     gateway.post("/p/local/glimpse", photo()).expect(200);
 }
+
+#[test]
+fn the_registry_names_the_recipe_and_its_values() {
+    let gateway = start();
+    let model = |provider: &str, name: &str| {
+        let path = format!("/api/mlpcore/providers/{provider}/models/{name}");
+        gateway.get(&path).expect(200).json()["parameters"].clone()
+    };
+    let entry = |list: &serde_json::Value, name: &str| {
+        let mut entries = list.as_array().expect("a list").iter();
+        entries.find(|entry| entry["name"] == name).cloned()
+    };
+    let glimpse = model("xnnpack", "glimpse");
+    let recipe = entry(&glimpse["constants"], "recipe").expect("a recipe");
+    let about = recipe["value"].as_str().expect("a text");
+    assert!(
+        about.starts_with("classification: a picture in, labels"),
+        "{about}"
+    );
+    let expected = [
+        json!({"type": "integer", "name": "top_k", "min": 1, "max": 1_000_000, "default": 5, "required": false}),
+        json!({"type": "number", "name": "mean", "default": 0.0, "required": false}),
+        json!({"type": "string", "name": "labels", "required": false}),
+    ];
+    for variable in expected {
+        let name = variable["name"].as_str().expect("a name");
+        assert_eq!(entry(&glimpse["variables"], name), Some(variable.clone()));
+    }
+    let watercolor = model("mlx", "watercolor");
+    let keep_size = entry(&watercolor["variables"], "keep_size").expect("a value");
+    assert_eq!(
+        (&keep_size["type"], &keep_size["default"]),
+        (&json!("boolean"), &json!(true))
+    );
+    assert_eq!(
+        entry(&model("xnnpack", "jackdaw")["constants"], "recipe"),
+        None
+    );
+}

@@ -68,6 +68,11 @@ fn check_model(model: &Value, provider: &str) {
                 !values.is_empty() && (default.is_null() || values.contains(default))
             }
             "boolean" => default.is_null() || default.is_boolean(),
+            "number" => {
+                let least = variable["min"].as_f64().unwrap_or(f64::NEG_INFINITY);
+                default.as_f64().is_some_and(|default| default >= least)
+            }
+            "string" => default.is_null(),
             "integer" => default.is_null() || default.as_u64() >= variable["min"].as_u64(),
             other => panic!("{other}"),
         };

@@ -22,7 +22,8 @@ use pkgtool_engine::tensor::Tensor;
 use crate::answer::{TypedAnswer, TypedAnswerKind};
 use crate::labels::{self, Labels};
 use crate::picture::Geometry;
-pub(crate) use parameter::{Arguments, Parameter, ParameterKind};
+pub use parameter::ParameterKind;
+pub(crate) use parameter::{Arguments, Parameter};
 
 /// All operators, by theme.
 const TABLES: [&[Operator]; 8] = [

@@ -18,7 +18,7 @@ pub(crate) struct Parameter {
 
 /// The values that a parameter accepts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum ParameterKind {
+pub enum ParameterKind {
     /// A number in this range.
     Number(f64, f64),
     /// A number, or one for each of the three channels.

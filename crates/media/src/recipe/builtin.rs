@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use pkgtool_model::ModelInfo;
 use serde_json::Value as Json;
 
-use super::{ANY_METHOD, CandidateModel, FittedRecipe, Recipe, RecipeError};
+use super::{ANY_METHOD, CandidateModel, FittedRecipe, ParameterKind, Recipe, RecipeError};
 use crate::answer::TypedAnswerKind;
 use crate::labels::Labels;
 
@@ -128,6 +128,15 @@ impl ModelRecipe {
             },
             recipe: recipe.clone(),
             fitted: fitted.with_labels(Labels::of_package(path, info)?),
+        })
+    }
+
+    /// Returns the values that users may set, each with its kind.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &Json, ParameterKind)> {
+        let values = self.fitted.values.iter();
+        values.filter_map(|(name, resolved)| {
+            let kind = self.recipe.kinds_of(name).next()?;
+            Some((name.as_str(), &resolved.value, kind))
         })
     }
 

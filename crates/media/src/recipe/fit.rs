@@ -205,7 +205,7 @@ impl Recipe {
     }
 
     /// Returns the kinds of the parameters that use a value.
-    fn kinds_of(&self, name: &str) -> impl Iterator<Item = ParameterKind> {
+    pub(super) fn kinds_of(&self, name: &str) -> impl Iterator<Item = ParameterKind> {
         let steps = self.prepare.iter().chain(&self.interpret);
         let arguments = steps.flat_map(|step| {
             let arguments = step.arguments.iter();

@@ -15,6 +15,8 @@ pub use choice::{ChoiceError, RecipeChoice, choose, set_among};
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use read::RecipeError;
 
+pub use crate::operators::ParameterKind;
+
 use std::collections::BTreeMap;
 
 use crate::answer::TypedAnswerKind;

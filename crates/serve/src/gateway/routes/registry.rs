@@ -17,6 +17,7 @@ use super::super::visible::{self, VisibleService, visible};
 use super::operation::{BodySchema, RouteOperation};
 use super::path::Routes;
 use crate::service::{Description, Device, ServiceKind};
+use pkgtool_media::recipe::ParameterKind;
 use pkgtool_text::embedding::Pooling;
 
 /// Display names of the backends.
@@ -327,10 +328,45 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
             "type": "integer", "name": "top_k", "min": 1, "default": labels, "required": false
         }));
     }
+    for (name, recipe) in ["recipe", "line_recipe"]
+        .iter()
+        .zip(device.recipes(backend))
+    {
+        let fitted = &recipe.fitted;
+        let about = format!("{}: {} ({})", fitted.name, fitted.summary, fitted.source);
+        constants.push(text(name, &about));
+        for variable in recipe.settings().filter_map(of_recipe) {
+            if variables
+                .iter()
+                .all(|known| known["name"] != variable["name"])
+            {
+                variables.push(variable);
+            }
+        }
+    }
     Parameters {
         constants,
         variables,
     }
+}
+
+/// Returns the variable for a value of a recipe; `None` for a list of numbers, which the registry cannot describe.
+fn of_recipe((name, value, kind): (&str, &Value, ParameterKind)) -> Option<Value> {
+    let mut variable = match kind {
+        ParameterKind::Number(least, most) => json!({"type": "number", "min": least, "max": most}),
+        ParameterKind::Whole(least, most) => json!({"type": "integer", "min": least, "max": most}),
+        ParameterKind::Choice(words) => json!({"type": "enum", "values": words}),
+        ParameterKind::Flag => json!({"type": "boolean"}),
+        ParameterKind::Channels if value.is_number() => json!({"type": "number"}),
+        ParameterKind::Channels => return None,
+        ParameterKind::Labels => json!({"type": "string"}),
+    };
+    variable["name"] = json!(name);
+    variable["required"] = json!(false);
+    if kind != ParameterKind::Labels {
+        variable["default"] = value.clone();
+    }
+    Some(variable)
 }
 
 /// Returns the variables of a predict config for text embeddings.

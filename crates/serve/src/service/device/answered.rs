@@ -70,6 +70,23 @@ impl Device {
         })
     }
 
+    /// Returns the recipe that answers pictures with a backend, and the one that reads the lines which it finds.
+    pub fn recipes(&self, backend: &str) -> Vec<&ModelRecipe> {
+        if !self.description.takes_pictures || self.classifies.is_some() {
+            return Vec::new();
+        }
+        let choice = ConfigChoice::of_backend(backend);
+        let Ok(entry) = self.answering(&choice) else {
+            return Vec::new();
+        };
+        let Ok(recipe) = entry.recipe() else {
+            return Vec::new();
+        };
+        let reader = self.reader_for((entry, recipe), &choice);
+        let reader = reader.map(|(_, recipe)| &**recipe);
+        std::iter::once(&**recipe).chain(reader).collect()
+    }
+
     /// Checks the values of a config for the recipe of the method that it selects.
     pub(super) fn check_recipe_options(
         &self,

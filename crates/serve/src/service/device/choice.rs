@@ -51,6 +51,13 @@ impl ConfigChoice {
         self.values[COMPONENT].is_some()
     }
 
+    /// Returns the choice of a backend.
+    pub(super) fn of_backend(name: &str) -> Self {
+        let mut choice = Self::default();
+        choice.values[BACKEND] = Some(name.to_owned());
+        choice
+    }
+
     /// Returns whether it names a component or a method.
     pub(super) fn names_part(&self) -> bool {
         self.names_component() || self.values[METHOD].is_some()
@@ -143,7 +150,8 @@ fn within(left: &[usize], entries: &[MethodEntry]) -> Result<usize, Refusal> {
     Ok(left[place.expect("the default is one of them")])
 }
 
-/// Indices of `component` and `method` in [`KEYS`].
+/// Indices in [`KEYS`].
+const BACKEND: usize = 0;
 const COMPONENT: usize = 2;
 const METHOD: usize = 3;
 
