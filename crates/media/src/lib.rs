@@ -12,4 +12,5 @@ pub mod labels;
 mod operators;
 pub mod picture;
 pub mod recipe;
+mod schema;
 pub mod worker;

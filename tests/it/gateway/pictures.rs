@@ -145,3 +145,35 @@ fn the_registry_names_the_recipe_and_its_values() {
         None
     );
 }
+
+#[test]
+fn a_services_document_describes_pictures_and_answers() {
+    let gateway = start();
+    let document = gateway
+        .get("/openapi.json?service=mosaic_nano")
+        .expect(200)
+        .json();
+    let base = "/api/mlpgateway/account/{account}/model/{model}";
+    let operation =
+        |path: &str, verb: &str| document["paths"][format!("{base}{path}")][verb].clone();
+    for path in ["/predict", "/async/predict"] {
+        let content = operation(path, "post")["requestBody"]["content"].clone();
+        let form = &content["multipart/form-data"]["schema"]["properties"];
+        assert_eq!(form["keep_size"], json!({"type": "boolean"}), "{path}");
+        assert_eq!(form["answer"]["enum"][1], "image/png");
+        let whole = &content["application/json"]["schema"]["anyOf"][1];
+        assert_eq!(whole["required"], json!(["image"]), "{path}");
+    }
+    let answers = &operation("/predict", "post")["responses"]["200"]["content"];
+    let typed = &answers["application/json"]["schema"]["anyOf"][0];
+    assert!(answers["image/jpeg"].is_object());
+    let answer = gateway
+        .post("/p/local/mosaic_nano", photo())
+        .expect(200)
+        .json();
+    let check = jsonschema::validator_for(typed).expect("a schema");
+    assert!(check.is_valid(&answer), "{answer}");
+    assert!(!check.is_valid(&json!({"classes": []})));
+    let task = &operation("/async/predict", "post")["responses"]["200"]["content"];
+    assert!(task["image/png"].is_null(), "{task}");
+}

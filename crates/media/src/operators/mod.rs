@@ -249,9 +249,12 @@ mod tests {
                 assert!(same || row.contains(&format!("`{name}`")), "{start} {name}");
             }
         }
-        let (_, example) = page.split_once("```toml\n").expect("an example");
-        let (example, _) = example.split_once("```").expect("its end");
-        crate::recipe::Recipe::parse("recipe.toml", example).expect("a sound example");
+        let examples = page.split("```toml\n").skip(1);
+        let examples = examples.map(|rest| rest.split("```").next().expect("an end"));
+        assert_eq!(examples.clone().count(), 2);
+        for example in examples {
+            crate::recipe::Recipe::parse("recipe.toml", example).expect("a sound example");
+        }
     }
 
     #[test]

@@ -82,7 +82,8 @@ const OTHER_WAYS: [(&str, &str); 2] = [
 ];
 
 static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
-    let recipes = FILES.iter().map(|(file, text)| Recipe::parse(file, text));
+    let recipes = FILES.iter();
+    let recipes = recipes.map(|(file, text)| Recipe::parse_with(file, text, |_| None));
     recipes
         .map(|recipe| recipe.expect("a test reads every built-in recipe"))
         .collect()
@@ -100,6 +101,11 @@ pub struct RecipeRank {
 /// Returns the built-in recipes, the preferred ones first.
 pub fn builtin() -> &'static [Recipe] {
     &RECIPES
+}
+
+/// Returns a copy of a built-in recipe.
+pub(super) fn named(name: &str) -> Option<Recipe> {
+    builtin().iter().find(|recipe| recipe.name == name).cloned()
 }
 
 /// The recipe for one model, with the values that apply.

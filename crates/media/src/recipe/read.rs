@@ -63,6 +63,17 @@ struct RecipeText {
     interpret: Vec<Spanned<toml::Table>>,
 }
 
+/// A recipe that replaces values of a built-in one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ValuesText {
+    base: Spanned<String>,
+    name: Option<String>,
+    summary: Option<String>,
+    source: String,
+    values: BTreeMap<String, Spanned<toml::Value>>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MatchText {
@@ -103,6 +114,16 @@ impl Faults<'_> {
         }
     }
 
+    fn parsed<T>(&self, parsed: Result<T, toml::de::Error>) -> Result<T, RecipeError> {
+        parsed.map_err(|error| {
+            let reason = error.message().to_owned();
+            match error.span() {
+                Some(span) => self.at(span.start, reason),
+                None => self.whole(reason),
+            }
+        })
+    }
+
     fn whole(&self, reason: impl Into<String>) -> RecipeError {
         RecipeError {
             file: self.file.to_owned(),
@@ -129,6 +150,16 @@ impl Recipe {
 
     /// Reads and checks a recipe; `file` names it in errors.
     pub fn parse(file: &str, text: &str) -> Result<Self, RecipeError> {
+        Self::parse_with(file, text, super::builtin::named)
+    }
+
+    /// Reads and checks a recipe; `file` names it in errors. `base` finds the recipe whose values the text replaces,
+    /// if it names one.
+    pub(super) fn parse_with(
+        file: &str,
+        text: &str,
+        base: impl Fn(&str) -> Option<Self>,
+    ) -> Result<Self, RecipeError> {
         let faults = Faults { file, text };
         if text.len() > MAX_BYTES {
             return Err(faults.whole(format!(
@@ -136,13 +167,12 @@ impl Recipe {
                 MAX_BYTES >> 10
             )));
         }
-        let read: RecipeText = toml::from_str(text).map_err(|error| {
-            let reason = error.message().to_owned();
-            match error.span() {
-                Some(span) => faults.at(span.start, reason),
-                None => faults.whole(reason),
-            }
-        })?;
+        let table: toml::Table = faults.parsed(toml::from_str(text))?;
+        if table.contains_key("base") {
+            let read: ValuesText = faults.parsed(toml::from_str(text))?;
+            return with_values(&faults, read, base);
+        }
+        let read: RecipeText = faults.parsed(toml::from_str(text))?;
         let values = to_json(read.values);
         let tensors = |side: &[Spanned<String>]| {
             let tensors = side.iter().map(|text| {
@@ -212,6 +242,50 @@ impl Recipe {
             values,
         })
     }
+}
+
+/// Replaces values of a built-in recipe.
+fn with_values(
+    faults: &Faults<'_>,
+    read: ValuesText,
+    base: impl Fn(&str) -> Option<Recipe>,
+) -> Result<Recipe, RecipeError> {
+    let ValuesText {
+        base: name,
+        source,
+        values,
+        ..
+    } = read;
+    let mut recipe = base(name.get_ref()).ok_or_else(|| {
+        let reason = format!("unknown recipe `{}` in `base`", name.get_ref());
+        faults.at(name.span().start, reason)
+    })?;
+    for (name, value) in values {
+        let at = value.span().start;
+        if !recipe.values.contains_key(&name) {
+            let known: Vec<&str> = recipe.values.keys().map(String::as_str).collect();
+            let reason = format!(
+                "unknown value `{name}`: recipe `{}` has {}",
+                recipe.name,
+                known.join(", ")
+            );
+            return Err(faults.at(at, reason));
+        }
+        let value = serde_json::to_value(value.into_inner()).unwrap_or_default();
+        for kind in recipe.kinds_of(&name) {
+            kind.check(&value)
+                .map_err(|reason| faults.at(at, format!("`{name}`: {reason}")))?;
+        }
+        for preset in &mut recipe.presets {
+            preset.values.remove(&name);
+        }
+        recipe.values.insert(name, value);
+    }
+    recipe.name = read.name.unwrap_or(recipe.name);
+    recipe.summary = read.summary.unwrap_or(recipe.summary);
+    faults.file.clone_into(&mut recipe.file);
+    recipe.source = source;
+    Ok(recipe)
 }
 
 /// Name of the picture, which the first step of `prepare` reads.

@@ -466,3 +466,47 @@ fn faults_of_recipes_have_a_place() {
         "{error}"
     );
 }
+
+#[test]
+fn a_recipe_may_replace_values_of_a_built_in_one() {
+    let text = "base = \"detection\"\nsource = \"the publisher\"\n[values]\nthreshold = 0.25\norder = \"bgr\"\n";
+    let recipe = Recipe::parse("recipe.toml", text).expect("a sound recipe");
+    let signature = signature(&[&[1, 3, 320, 320]], &[&[100, 4], &[100], &[100]]);
+    let capabilities = ["object-detection".to_owned()];
+    // The preset of this family has another threshold.
+    let fitted = recipe
+        .fit(&facts(&capabilities, "ssdlite", &signature))
+        .expect("it fits");
+    assert_eq!(fitted.values["threshold"].value, json!(0.25));
+    assert_eq!(
+        fitted.values["threshold"].origin,
+        "recipe `detection` (the publisher)"
+    );
+    assert_eq!(fitted.values["labels"].value, json!("coco-91"));
+    for (wrong, place, part) in [
+        (
+            "base = \"x\"\nsource = \"y\"\nvalues = {}\n",
+            (1, 8),
+            "unknown recipe `x`",
+        ),
+        (
+            "base = \"detection\"\nsource = \"y\"\n[values]\niuo = 1\n",
+            (4, 7),
+            "unknown value `iuo`",
+        ),
+        (
+            "base = \"detection\"\nsource = \"y\"\n[values]\niou = 7\n",
+            (4, 7),
+            "`iou`: expected a number",
+        ),
+        (
+            "base = \"detection\"\nsource = \"y\"\nsteps = 1\n",
+            (3, 1),
+            "unknown field `steps`",
+        ),
+    ] {
+        let error = Recipe::parse("recipe.toml", wrong).expect_err("a fault");
+        assert_eq!(error.place, Some(place), "{error}");
+        assert!(error.reason.contains(part), "{error}");
+    }
+}

@@ -14,10 +14,14 @@ use super::super::auth::Viewer;
 use super::super::error::GatewayError;
 use super::super::takes::{self, BodySchemas};
 use super::super::visible::{self, visible};
-use crate::service::Service;
+use crate::service::{Device, Service, ServiceKind};
+use pkgtool_media::picture::PictureFormat;
 
 /// The part that all paths of a service share.
 const SERVICE_PATH: &str = "/account/{account}/model/{model}";
+
+/// Ends of the paths of predict requests.
+const PREDICTS: [&str; 3] = ["predict", "predict-with-config", "predict-with-config-v2"];
 
 /// Parameters of the document.
 #[derive(Debug, Default, Deserialize)]
@@ -79,20 +83,81 @@ fn restrict_to_service(document: &mut Value, service: &Service, bodies: Option<&
             .flat_map(|it| it.values_mut())
         {
             restrict_parameters(operation, service, bodies);
-            let Some(bodies) = bodies else { continue };
-            let schema = match path.rsplit('/').next() {
-                Some("predict") => &bodies.raw,
-                Some("predict-with-config") => &bodies.whole,
-                Some("predict-with-config-v2") => &bodies.texts,
-                Some("predict-config") => &stored_config(&bodies.config),
-                _ => continue,
-            };
-            if let Some(body) = operation.get_mut("requestBody") {
-                body["required"] = json!(true);
-                body["content"]["application/json"]["schema"] = schema.clone();
+            if let Some(bodies) = bodies {
+                restrict_body(operation, path, bodies);
+            }
+            if let ServiceKind::Device(device) = &service.kind {
+                add_pictures(operation, path, device);
             }
         }
     }
+}
+
+/// Restricts the body of an operation to what the service takes.
+fn restrict_body(operation: &mut Value, path: &str, bodies: &BodySchemas) {
+    let schema = match path.rsplit('/').next() {
+        Some("predict") => &bodies.raw,
+        Some("predict-with-config") => &bodies.whole,
+        Some("predict-with-config-v2") => &bodies.texts,
+        Some("predict-config") => &stored_config(&bodies.config),
+        _ => return,
+    };
+    if let Some(body) = operation.get_mut("requestBody") {
+        body["required"] = json!(true);
+        body["content"]["application/json"]["schema"] = schema.clone();
+    }
+}
+
+/// Describes pictures and typed answers, if a recipe of the service gives them.
+fn add_pictures(operation: &mut Value, path: &str, device: &Device) {
+    let recipes = device.recipes(None);
+    let Some(recipe) = recipes.first() else {
+        return;
+    };
+    let kind = recipe.fitted.answer;
+    let formats = PictureFormat::ALL.map(PictureFormat::media_type);
+    let formats = formats.into_iter().filter(|_| kind.is_drawn());
+    let picture = json!({"type": "string", "format": "binary"});
+    let end = path.rsplit('/').next().unwrap_or_default();
+    // The answer to an asynchronous request is a task.
+    let answers_at_once = PREDICTS.contains(&end) && !path.contains("/async/");
+    let answers = operation.pointer_mut("/responses/200/content");
+    if let Some(answers) = answers.filter(|_| answers_at_once) {
+        let others = answers["application/json"]["schema"].take();
+        answers["application/json"]["schema"] = json!({"anyOf": [kind.schema(), others]});
+        for format in formats.clone() {
+            answers[format] = json!({"schema": picture});
+        }
+    }
+    let Some(body) = operation
+        .get_mut("requestBody")
+        .filter(|_| end == "predict")
+    else {
+        return;
+    };
+    let settings = recipes.iter().flat_map(|recipe| recipe.settings());
+    let settings = settings.map(|(name, _, kind)| (name.to_owned(), kind.schema()));
+    let mut fields: serde_json::Map<String, Value> = settings.collect();
+    let forms: Vec<&str> = std::iter::once("application/json").chain(formats).collect();
+    let settings = json!({"type": "object", "properties": fields, "additionalProperties": false});
+    let content = &mut body["content"];
+    let whole = json!({
+        "type": "object",
+        "required": ["image"],
+        "properties": {
+            "image": {"type": "string", "contentEncoding": "base64"},
+            "settings": settings,
+            "answer": {"enum": forms},
+        },
+        "additionalProperties": false,
+    });
+    let tensors = content["application/json"]["schema"].take();
+    content["application/json"]["schema"] = json!({"anyOf": [tensors, whole]});
+    fields.insert("file".to_owned(), picture.clone());
+    fields.insert("answer".to_owned(), json!({"enum": forms}));
+    let form = json!({"type": "object", "required": ["file"], "properties": fields});
+    content["multipart/form-data"] = json!({"schema": form});
+    content["image/*"] = json!({"schema": picture});
 }
 
 /// Restricts the parameters of an operation to the service's names and to the configs that match.

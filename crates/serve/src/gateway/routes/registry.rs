@@ -330,7 +330,7 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
     }
     for (name, recipe) in ["recipe", "line_recipe"]
         .iter()
-        .zip(device.recipes(backend))
+        .zip(device.recipes(Some(backend)))
     {
         let fitted = &recipe.fitted;
         let about = format!("{}: {} ({})", fitted.name, fitted.summary, fitted.source);

@@ -70,12 +70,13 @@ impl Device {
         })
     }
 
-    /// Returns the recipe that answers pictures with a backend, and the one that reads the lines which it finds.
-    pub fn recipes(&self, backend: &str) -> Vec<&ModelRecipe> {
+    /// Returns the recipe that answers pictures, optionally with a backend, and the one that reads the lines which it
+    /// finds.
+    pub fn recipes(&self, backend: Option<&str>) -> Vec<&ModelRecipe> {
         if !self.description.takes_pictures || self.classifies.is_some() {
             return Vec::new();
         }
-        let choice = ConfigChoice::of_backend(backend);
+        let choice = backend.map_or_else(ConfigChoice::default, ConfigChoice::of_backend);
         let Ok(entry) = self.answering(&choice) else {
             return Vec::new();
         };
