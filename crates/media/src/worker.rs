@@ -26,9 +26,11 @@ const LIMITS: JobLimits = JobLimits {
     time: Duration::from_secs(20),
 };
 
-/// Maximum size of all parts that are cut out of a picture: in pixels, and as inputs in bytes.
+/// Maximum number of pixels of all parts that are cut out of a picture.
 const MAX_CUT_PIXELS: f64 = 64e6;
-const MAX_CUT_BYTES: usize = 160 << 20;
+
+/// Size of inputs at which a cut ends, in bytes; the next one continues.
+const CUT_BYTES: usize = 24 << 20;
 
 /// The task for the process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -105,7 +107,7 @@ pub fn draw(
     Ok(drawn)
 }
 
-/// Cuts parts out of a picture and converts each to a model's inputs, in a parser process.
+/// Cuts parts out of a picture, as [`cut_out`] does, in a parser process.
 pub fn cut(
     client: &ParserClient,
     preparation: &Preparation,
@@ -176,7 +178,8 @@ pub fn work(task: &ParserTask) -> io::Result<JobAnswer> {
     }
 }
 
-/// Cuts parts out of a picture and converts each to a model's inputs.
+/// Cuts parts out of a picture and converts each to a model's inputs: all of them, or the first ones if they are
+/// large.
 pub fn cut_out(
     preparation: &Preparation,
     picture: &RgbImage,
@@ -189,21 +192,19 @@ pub fn cut_out(
         ));
     }
     let mut bytes = 0;
-    let parts = quads.iter().map(|quad| {
+    let mut parts = Vec::new();
+    for quad in quads {
         let (inputs, geometry) = preparation.run(quad.crop(picture))?;
         bytes += inputs
             .iter()
             .map(|input| input.bytes().len())
             .sum::<usize>();
-        if bytes > MAX_CUT_BYTES {
-            return Err(format!(
-                "the lines need more than {} MiB: raise the threshold, or send a smaller picture",
-                MAX_CUT_BYTES >> 20
-            ));
+        parts.push(PreparedPicture { inputs, geometry });
+        if bytes >= CUT_BYTES {
+            break;
         }
-        Ok(PreparedPicture { inputs, geometry })
-    });
-    parts.collect()
+    }
+    Ok(parts)
 }
 
 fn drawn(task: DrawTask<'_>, payload: &[u8]) -> Result<Vec<u8>, String> {

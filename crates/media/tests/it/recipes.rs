@@ -4,8 +4,9 @@ use image::{Rgb, RgbImage};
 use pkgtool_engine::tensor::{DType, Tensor};
 use pkgtool_media::answer::TypedAnswer;
 use pkgtool_media::labels::Labels;
-use pkgtool_media::picture::Geometry;
+use pkgtool_media::picture::{Geometry, Quad};
 use pkgtool_media::recipe::{self, FittedRecipe, Recipe};
+use pkgtool_media::worker;
 use serde_json::json;
 
 use crate::{facts, signature};
@@ -509,4 +510,17 @@ fn a_recipe_may_replace_values_of_a_built_in_one() {
         assert_eq!(error.place, Some(place), "{error}");
         assert!(error.reason.contains(part), "{error}");
     }
+}
+
+#[test]
+fn lines_are_cut_in_rounds_of_bounded_size() {
+    let (_, reader) = fitted("text-recognition", "x", &[1, 3, 48, 0], &[&[1, 0, 97]]);
+    let picture = RgbImage::new(1000, 48);
+    let line = Quad([[0.0, 0.0], [1000.0, 0.0], [1000.0, 48.0], [0.0, 48.0]]);
+    let cut = |count: usize| worker::cut_out(&reader.preparation, &picture, &vec![line; count]);
+    // A line takes 576 kB, and a round 24 MiB.
+    assert_eq!(cut(100).expect("valid").len(), 44);
+    assert_eq!(cut(3).expect("valid").len(), 3);
+    let error = cut(5000).expect_err("too many pixels");
+    assert!(error.contains("send a smaller picture"), "{error}");
 }

@@ -19,9 +19,9 @@ use crate::account::AccountId;
 use pkgtool_engine::runtime::parsers::ParserClient;
 use pkgtool_engine::tensor::Tensor;
 use pkgtool_media::answer::{TextAnswer, TypedAnswer};
-use pkgtool_media::picture::{Geometry, PictureFormat};
+use pkgtool_media::picture::{Geometry, PictureFormat, Quad};
 use pkgtool_media::recipe::{ModelRecipe, set_among};
-use pkgtool_media::worker::{self, RecipeWorkError};
+use pkgtool_media::worker::{self, PreparedPicture, RecipeWorkError};
 
 /// A prepared picture, with the model and the recipe that answer it.
 #[derive(Debug)]
@@ -335,10 +335,32 @@ impl PreparedAnswer {
         let TypedAnswer::Lines(found) = interpreted(interpret).await? else {
             return Ok(Vec::new());
         };
-        if found.lines.is_empty() {
-            return Ok(Vec::new());
+        let mut quads: Vec<Quad> = found.lines.iter().map(|line| line.quad).collect();
+        let mut texts = Vec::with_capacity(quads.len());
+        // Each round cuts a bounded number of lines out of the picture.
+        while !quads.is_empty() {
+            let parts = self.cut(reader, quads.clone(), time).await?;
+            quads.drain(..parts.len().clamp(1, quads.len()));
+            for part in parts {
+                let outputs = reader
+                    .endpoint
+                    .run(caller, part.inputs, time.left())
+                    .await?;
+                let recipe = Arc::clone(&reader.recipe);
+                let read = move || recipe.fitted.interpret_text(&outputs, part.geometry);
+                texts.push(interpreted(read).await?);
+            }
         }
-        let quads = found.lines.iter().map(|line| line.quad).collect();
+        Ok(texts)
+    }
+
+    /// Cuts the first lines out of the picture.
+    async fn cut(
+        &self,
+        reader: &LineReader,
+        quads: Vec<Quad>,
+        time: TimeLeft,
+    ) -> Result<Vec<PreparedPicture>, CallError> {
         let (recipe, picture) = (Arc::clone(&reader.recipe), self.picture.clone());
         let cut = move |client: &ParserClient| {
             worker::cut(client, &recipe.fitted.preparation, &picture, quads)
@@ -346,18 +368,7 @@ impl PreparedAnswer {
         let parts = time
             .within(with_parsers(self.client.new_request(), cut))
             .await?;
-        let parts = parts.map_err(|error| failed(error, &self.place))?;
-        let mut texts = Vec::with_capacity(parts.len());
-        for part in parts {
-            let outputs = reader
-                .endpoint
-                .run(caller, part.inputs, time.left())
-                .await?;
-            let recipe = Arc::clone(&reader.recipe);
-            let read = move || recipe.fitted.interpret_text(&outputs, part.geometry);
-            texts.push(interpreted(read).await?);
-        }
-        Ok(texts)
+        parts.map_err(|error| failed(error, &self.place))
     }
 
     /// Draws the answer over the picture.

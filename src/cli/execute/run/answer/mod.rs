@@ -21,7 +21,7 @@ use pkgtool_media::answer::{LineAnswer, TextAnswer, TypedAnswer};
 use pkgtool_media::draw;
 use pkgtool_media::picture::{self, Geometry, Quad};
 use pkgtool_media::recipe::{self, ChoiceError, FittedRecipe, RecipeChoice};
-use pkgtool_media::worker::{self, PreparedPicture};
+use pkgtool_media::worker;
 
 /// Maximum size of a picture's file, in bytes.
 const MAX_PICTURE_BYTES: u64 = 256 << 20;
@@ -198,35 +198,40 @@ fn read_lines(
 ) -> Result<(Vec<TextAnswer>, Option<StartedReader>), Failure> {
     let recipe = reader.recipe.fitted;
     let quads: Vec<Quad> = lines.lines.iter().map(|line| line.quad).collect();
-    let cut = || worker::cut_out(&recipe.preparation, picture, &quads);
-    let parts = args.target.within("cutting out the lines", cut);
-    let parts = parts.map_err(|reason| unsuited(path, &reason))?;
-    let Some((first, others)) = parts.split_first() else {
-        return Ok((Vec::new(), None));
-    };
-    let mut started = start(args, &reader.selection, &first.inputs)?;
-    let mut time = started.first_answer.time;
     let mut texts = Vec::new();
-    let mut add = |outputs: &[Tensor], part: &PreparedPicture| {
-        let text = recipe.interpret_text(outputs, part.geometry);
-        texts.push(text.map_err(|reason| misfit(&recipe, &reason))?);
-        Ok::<(), Failure>(())
-    };
-    add(&started.first_answer.outputs, first)?;
-    for part in others {
-        let ran = started.worker.run(&part.inputs);
-        let model = reader.selection.model.display();
-        let ran = ran.map_err(|error| Failure::Other(format!("{model}: {error}")))?;
-        time += ran.time;
-        add(&ran.outputs, part)?;
+    let mut running: Option<(Started, Duration)> = None;
+    while texts.len() < quads.len() {
+        let left = &quads[texts.len()..];
+        let cut = || worker::cut_out(&recipe.preparation, picture, left);
+        let parts = args.target.within("cutting out the lines", cut);
+        for part in parts.map_err(|reason| unsuited(path, &reason))? {
+            let outputs = match &mut running {
+                None => {
+                    let started = start(args, &reader.selection, &part.inputs)?;
+                    let time = started.first_answer.time;
+                    let outputs = started.first_answer.outputs.clone();
+                    running = Some((started, time));
+                    outputs
+                }
+                Some((started, time)) => {
+                    let ran = started.worker.run(&part.inputs);
+                    let model = reader.selection.model.display();
+                    let ran = ran.map_err(|error| Failure::Other(format!("{model}: {error}")))?;
+                    *time += ran.time;
+                    ran.outputs
+                }
+            };
+            let text = recipe.interpret_text(&outputs, part.geometry);
+            texts.push(text.map_err(|reason| misfit(&recipe, &reason))?);
+        }
     }
-    let reader = StartedReader {
+    let reader = running.map(|(started, time)| StartedReader {
         selection: reader.selection,
         started,
         recipe,
         time,
-    };
-    Ok((texts, Some(reader)))
+    });
+    Ok((texts, reader))
 }
 
 /// Chooses the model that answers and its recipe, with the values of the arguments.
