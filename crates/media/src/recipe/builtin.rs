@@ -1,11 +1,14 @@
 //! The recipes of this crate, one for each contract of published packages.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
 use pkgtool_model::ModelInfo;
 use serde_json::Value as Json;
 
+use super::read::MAX_BYTES;
 use super::{ANY_METHOD, CandidateModel, FittedRecipe, ParameterKind, Recipe, RecipeError};
 use crate::answer::TypedAnswerKind;
 use crate::labels::Labels;
@@ -106,6 +109,27 @@ pub fn builtin() -> &'static [Recipe] {
 /// Returns a copy of a built-in recipe.
 pub(super) fn named(name: &str) -> Option<Recipe> {
     builtin().iter().find(|recipe| recipe.name == name).cloned()
+}
+
+impl Recipe {
+    /// Reads and checks the recipe of a file.
+    pub fn read(path: &Path) -> Result<Self, RecipeError> {
+        let file = path.display().to_string();
+        let mut text = String::new();
+        let most = MAX_BYTES as u64 + 1;
+        let read = File::open(path).and_then(|file| file.take(most).read_to_string(&mut text));
+        read.map_err(|error| RecipeError {
+            file: file.clone(),
+            place: None,
+            reason: error.to_string(),
+        })?;
+        Self::parse(&file, &text)
+    }
+
+    /// Reads and checks a recipe; `file` names it in errors.
+    pub fn parse(file: &str, text: &str) -> Result<Self, RecipeError> {
+        Self::parse_with(file, text, named)
+    }
 }
 
 /// The recipe for one model, with the values that apply.

@@ -8,15 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::read::PICTURE;
-use super::step::{RecipeStep, StepArgument};
+use super::step::RecipeStep;
 use super::{ANY_METHOD, BoundStep, Recipe, TensorPattern};
 use crate::answer::{TextAnswer, TypedAnswer, TypedAnswerKind};
 use crate::labels::Labels;
 use crate::operators::{Array, Data, ParameterKind, StepContext, Symbols};
 use crate::picture::Geometry;
-
-/// The value whose override takes precedence over the labels of the package.
-const LABELS: &str = "labels";
 
 /// What is known of a model before it runs.
 #[derive(Debug, Clone, Copy)]
@@ -197,28 +194,15 @@ impl Recipe {
             value,
             origin: origin.to_owned(),
         };
-        if name == LABELS {
+        // Labels that a user gives take precedence over those of the package.
+        if self
+            .kinds_of(name)
+            .any(|kind| kind == ParameterKind::Labels)
+        {
             fitted.labels = None;
         }
         fitted.bind(self);
         Ok(())
-    }
-
-    /// Returns the kinds of the parameters that use a value.
-    pub(super) fn kinds_of(&self, name: &str) -> impl Iterator<Item = ParameterKind> {
-        let steps = self.prepare.iter().chain(&self.interpret);
-        let arguments = steps.flat_map(|step| {
-            let arguments = step.arguments.iter();
-            arguments.map(move |(key, argument)| (step.operator, key, argument))
-        });
-        arguments.filter_map(move |(operator, key, argument)| {
-            let StepArgument::Named(used) = argument else {
-                return None;
-            };
-            let mut parameters = operator.parameters.iter();
-            let parameter = parameters.find(|it| it.name == key && used == name)?;
-            Some(parameter.kind)
-        })
     }
 }
 

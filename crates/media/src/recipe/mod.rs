@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use crate::answer::TypedAnswerKind;
 use pattern::TensorPattern;
 use serde_json::Value as Json;
-use step::{BoundStep, RecipeStep};
+use step::{BoundStep, RecipeStep, StepArgument};
 
 /// Name of a package's own recipe, beside its config or in the directory above.
 pub const FILE_NAME: &str = "recipe.toml";
@@ -102,5 +102,22 @@ impl Recipe {
 
     fn component(&self) -> Option<&str> {
         self.matches.component.as_deref()
+    }
+
+    /// Returns the kinds of the parameters that use a value.
+    fn kinds_of(&self, name: &str) -> impl Iterator<Item = ParameterKind> {
+        let steps = self.prepare.iter().chain(&self.interpret);
+        let arguments = steps.flat_map(|step| {
+            let arguments = step.arguments.iter();
+            arguments.map(move |(key, argument)| (step.operator, key, argument))
+        });
+        arguments.filter_map(move |(operator, key, argument)| {
+            let StepArgument::Named(used) = argument else {
+                return None;
+            };
+            let mut parameters = operator.parameters.iter();
+            let parameter = parameters.find(|it| it.name == key && used == name)?;
+            Some(parameter.kind)
+        })
     }
 }

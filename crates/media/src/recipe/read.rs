@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -17,7 +14,7 @@ use crate::answer::TypedAnswerKind;
 use crate::operators::{self, DataKind, ParameterKind};
 
 /// Maximum size of a recipe, in bytes.
-const MAX_BYTES: usize = 256 << 10;
+pub(super) const MAX_BYTES: usize = 256 << 10;
 
 /// Maximum number of steps of each side.
 const MAX_STEPS: usize = 64;
@@ -134,25 +131,6 @@ impl Faults<'_> {
 }
 
 impl Recipe {
-    /// Reads and checks the recipe of a file.
-    pub fn read(path: &Path) -> Result<Self, RecipeError> {
-        let file = path.display().to_string();
-        let faults = Faults {
-            file: &file,
-            text: "",
-        };
-        let mut text = String::new();
-        let most = MAX_BYTES as u64 + 1;
-        let read = File::open(path).and_then(|file| file.take(most).read_to_string(&mut text));
-        read.map_err(|error| faults.whole(error.to_string()))?;
-        Self::parse(&file, &text)
-    }
-
-    /// Reads and checks a recipe; `file` names it in errors.
-    pub fn parse(file: &str, text: &str) -> Result<Self, RecipeError> {
-        Self::parse_with(file, text, super::builtin::named)
-    }
-
     /// Reads and checks a recipe; `file` names it in errors. `base` finds the recipe whose values the text replaces,
     /// if it names one.
     pub(super) fn parse_with(

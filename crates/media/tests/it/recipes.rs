@@ -524,3 +524,23 @@ fn lines_are_cut_in_rounds_of_bounded_size() {
     let error = cut(5000).expect_err("too many pixels");
     assert!(error.contains("send a smaller picture"), "{error}");
 }
+
+#[test]
+fn an_alphabet_of_a_user_replaces_that_of_the_package() {
+    let (recipe, reader) = fitted("text-recognition", "x", &[1, 3, 48, 320], &[&[1, 3, 3]]);
+    let own = Labels::listed(vec!["a".to_owned(), "b".to_owned()], "a file");
+    let mut reader = reader.with_labels(Some(own));
+    let outputs = [tensor(
+        &[1, 3, 3],
+        &[0.0, 9.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0, 9.0],
+    )];
+    let geometry = Geometry::same([320, 48]);
+    let text = |reader: &FittedRecipe| reader.interpret_text(&outputs, geometry).map(|it| it.text);
+    assert_eq!(text(&reader), Ok("ab".to_owned()));
+    let set = recipe.set(&mut reader, "alphabet", json!(["x", "y"]), "a test");
+    assert_eq!((set, text(&reader)), (Ok(()), Ok("xy".to_owned())));
+    let set = recipe.set(&mut reader, "alphabet", json!("nosuch"), "a test");
+    assert_eq!(set, Ok(()));
+    let error = text(&reader).expect_err("no such alphabet");
+    assert!(error.contains("unknown labels `nosuch`"), "{error}");
+}
