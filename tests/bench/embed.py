@@ -28,6 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "torture"))
 
+from peer import peer_python  # noqa: E402
 from server import Server, predict_path  # noqa: E402
 
 VENV = ROOT / "target" / "bench-embed"
@@ -41,7 +42,7 @@ WORDS = (
 
 def main():
     options = arguments()
-    python = options.python or peer_python()
+    python = options.python or peer_python(VENV, [PEER])
     texts = sentences(options.texts)
     document = {
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
@@ -78,15 +79,6 @@ def arguments():
     if not options.binary.is_file():
         sys.exit(f"{options.binary} is not there: cargo build --release, or name one with --binary")
     return options
-
-
-def peer_python():
-    """A Python with the peer, in an environment of its own."""
-    python = VENV / "bin" / "python"
-    if not python.is_file():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", PEER], check=True)
-    return python
 
 
 def sentences(count):

@@ -26,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "torture"))
 
+from peer import peer_python  # noqa: E402
 from server import Server, predict_path  # noqa: E402
 
 VENV = ROOT / "target" / "bench-read"
@@ -59,7 +60,7 @@ def main():
     options = parser.parse_args()
     if not MODELS.is_dir():
         sys.exit(f"{MODELS} is not there: run tests/setup")
-    python = peer_python()
+    python = peer_python(VENV, PEER)
     library = next(VENV.glob("lib/python*/site-packages/onnxruntime/capi/libonnxruntime.so.*"))
     os.environ["ORT_DYLIB_PATH"] = str(library)
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
@@ -80,15 +81,6 @@ def main():
             server.stop()
     if options.json:
         options.json.write_text(json.dumps(document, indent=2) + "\n")
-
-
-def peer_python():
-    """A Python with the peer, in an environment of its own."""
-    python = VENV / "bin" / "python"
-    if not python.is_file():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PEER], check=True)
-    return python
 
 
 def start_peer(python):

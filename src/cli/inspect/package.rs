@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use super::super::exit::{Exit, Failure};
 use super::super::report::{self, CommandReport};
@@ -12,7 +12,7 @@ use pkgtool_base::diagnostic::TextTable;
 use pkgtool_base::package::{Backend, Config};
 use pkgtool_base::source::text::defuse_line;
 use pkgtool_engine::runtime::selection::{self, Selection, SelectionCriteria};
-use pkgtool_media::recipe::{self, ChoiceError, RecipeChoice};
+use pkgtool_media::recipe::{self, RecipeChoice};
 
 /// A package, as the command shows it.
 struct InspectedPackage<'a> {
@@ -41,10 +41,7 @@ fn show(path: &Path, as_json: bool) -> Result<Exit, Failure> {
         ))
     })?;
     let config = selection::config(&variant.config).map_err(failure)?;
-    let choice = recipe::choose(path, &criteria, None).map_err(|error| match error {
-        ChoiceError::Selection(error) => error.to_string(),
-        ChoiceError::Recipe(reason) => reason,
-    });
+    let choice = recipe::choose_among(methods.clone(), &config);
     let inspected = InspectedPackage {
         path,
         config,
@@ -169,24 +166,15 @@ fn write_recipe(text: &mut String, choice: &RecipeChoice) -> std::fmt::Result {
 
 fn recipe_json(choice: &RecipeChoice) -> Json {
     let fitted = &choice.recipe.fitted;
-    let mut recipe = Map::new();
-    recipe.insert("name".to_owned(), json!(fitted.name));
-    recipe.insert("file".to_owned(), json!(fitted.file));
-    recipe.insert("summary".to_owned(), json!(fitted.summary));
-    recipe.insert("source".to_owned(), json!(fitted.source));
-    recipe.insert("model".to_owned(), json!(choice.selection.model));
-    recipe.insert(
-        "method".to_owned(),
-        json!(choice.selection.signature.method),
-    );
-    recipe.insert("values".to_owned(), json!(fitted.values));
-    recipe.insert(
-        "label_source".to_owned(),
-        json!(fitted.labels().map(|it| &it.source)),
-    );
-    recipe.insert(
-        "reader".to_owned(),
-        json!(choice.reader.as_deref().map(recipe_json)),
-    );
-    Json::Object(recipe)
+    json!({
+        "name": fitted.name,
+        "file": fitted.file,
+        "summary": fitted.summary,
+        "source": fitted.source,
+        "model": choice.selection.model,
+        "method": choice.selection.signature.method,
+        "values": fitted.values,
+        "label_source": fitted.labels().map(|it| &it.source),
+        "reader": choice.reader.as_deref().map(recipe_json),
+    })
 }

@@ -322,22 +322,27 @@ pub fn select_link(path: &Path, choice: &SelectionCriteria, name: &str) -> Selec
 
 /// Returns whether a path stands for a package, not for a model file.
 pub fn is_package(path: &Path) -> bool {
-    let is_folder = path.is_dir() && !model_file::is_bundle(&path.to_string_lossy());
-    is_folder
-        || path
-            .extension()
-            .is_some_and(|extension| extension == "json")
+    is_folder(path) || is_config(path)
+}
+
+fn is_folder(path: &Path) -> bool {
+    path.is_dir() && !model_file::is_bundle(&path.to_string_lossy())
+}
+
+fn is_config(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "json")
 }
 
 /// Finds the config that a path stands for; returns `None` for a model file.
 fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<(PathBuf, Config)>> {
-    let kind = fs::metadata(path)
+    fs::metadata(path)
         .map_err(|error| SelectionError::Refused(format!("{}: {error}", path.display())))?;
-    if kind.is_dir() && !model_file::is_bundle(&path.to_string_lossy()) {
+    if is_folder(path) {
         let (found, config) = config_below(path, backend)?;
         return Ok(Some((found, config)));
     }
-    if path.extension().is_none_or(|extension| extension != "json") {
+    if !is_config(path) {
         return Ok(None);
     }
     let config = self::config(path)?;

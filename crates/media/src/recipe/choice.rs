@@ -59,10 +59,28 @@ pub fn choose(
     criteria: &SelectionCriteria,
     capability: Option<&str>,
 ) -> Result<RecipeChoice, ChoiceError> {
+    let methods = selection::candidates(path, criteria)?;
+    let Some(first) = methods.first() else {
+        // The error of a selection without recipes names what is missing.
+        selection::select(path, criteria)?;
+        let reason = format!("{}: no model to run", path.display());
+        return Err(ChoiceError::Recipe(reason));
+    };
+    let variant = first.variant.as_ref();
+    let config = variant.map(|variant| selection::config(&variant.config));
+    let mut config = config.transpose()?.unwrap_or_default();
+    if let Some(capability) = capability {
+        config.capabilities = vec![capability.to_owned()];
+    }
+    choose_among(methods, &config).map_err(ChoiceError::Recipe)
+}
+
+/// Chooses among the methods of a variant, at least one.
+pub fn choose_among(methods: Vec<Selection>, config: &Config) -> Result<RecipeChoice, String> {
     let mut fits = Vec::new();
     let mut first_error = None;
-    for selection in selection::candidates(path, criteria)? {
-        match recipe_for(&selection, capability) {
+    for selection in methods {
+        match recipe_for(&selection, config) {
             Ok(recipe) => fits.push(RecipeChoice {
                 selection,
                 recipe,
@@ -74,18 +92,9 @@ pub fn choose(
         }
     }
     let ranks = fits.iter().enumerate();
-    let Some((best, _)) = ranks.min_by_key(|(_, choice)| choice.recipe.rank()) else {
-        if let Some(error) = first_error {
-            return Err(error);
-        }
-        // The error of a selection without recipes names what is missing.
-        selection::select(path, criteria)?;
-        return Err(ChoiceError::Recipe(format!(
-            "{}: no model to run",
-            path.display()
-        )));
-    };
-    let mut chosen = fits.swap_remove(best);
+    let best = ranks.min_by_key(|(_, choice)| choice.recipe.rank());
+    let (best, _) = best.ok_or_else(|| first_error.unwrap_or_default())?;
+    let mut chosen = fits.remove(best);
     let readers = fits
         .into_iter()
         .filter(|choice| choice.recipe.reads_for(&chosen.recipe));
@@ -95,31 +104,15 @@ pub fn choose(
     Ok(chosen)
 }
 
-fn recipe_for(selection: &Selection, capability: Option<&str>) -> Result<ModelRecipe, ChoiceError> {
-    let variant = selection.variant.as_ref();
-    let config = variant.map(|variant| selection::config(&variant.config));
-    let config: Option<Config> = config.transpose()?;
-    let mut capabilities = config
-        .as_ref()
-        .map_or_else(Vec::new, |it| it.capabilities.clone());
-    if let Some(capability) = capability {
-        capabilities = vec![capability.to_owned()];
-    }
-    if capabilities.is_empty() {
-        return Err(ChoiceError::Recipe(format!(
+fn recipe_for(selection: &Selection, config: &Config) -> Result<ModelRecipe, String> {
+    if config.capabilities.is_empty() {
+        return Err(format!(
             "{}: unknown capability: give the package, or add `--as CAPABILITY`, such as `--as classification`",
             selection.model.display()
-        )));
+        ));
     }
-    let model = CandidateModel {
-        capabilities: &capabilities,
-        names: [
-            config.as_ref().and_then(|it| it.family.as_deref()),
-            config.as_ref().and_then(|it| it.model.as_deref()),
-        ],
-        component: variant.and_then(|variant| variant.component.as_deref()),
-        signature: &selection.signature,
-    };
-    let recipe = ModelRecipe::of(&selection.model, &selection.info, &model);
-    recipe.map_err(ChoiceError::Recipe)
+    let variant = selection.variant.as_ref();
+    let component = variant.and_then(|variant| variant.component.as_deref());
+    let model = CandidateModel::of(config, component, &selection.signature);
+    ModelRecipe::of(&selection.model, &selection.info, &model)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use image::RgbImage;
+use pkgtool_base::package::Config;
 use pkgtool_engine::tensor::{Signature, Tensor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -26,6 +27,18 @@ pub struct CandidateModel<'a> {
     pub component: Option<&'a str>,
     /// Signature of the method.
     pub signature: &'a Signature,
+}
+
+impl<'a> CandidateModel<'a> {
+    /// Describes a model by the config of its package.
+    pub fn of(config: &'a Config, component: Option<&'a str>, signature: &'a Signature) -> Self {
+        Self {
+            capabilities: &config.capabilities,
+            names: [config.family.as_deref(), config.model.as_deref()],
+            component,
+            signature,
+        }
+    }
 }
 
 /// A value of a recipe for one model.

@@ -11,7 +11,7 @@ mod read;
 mod step;
 
 pub use builtin::{ModelRecipe, RecipeRank, builtin, find, of_package};
-pub use choice::{ChoiceError, RecipeChoice, choose, set_among};
+pub use choice::{ChoiceError, RecipeChoice, choose, choose_among, set_among};
 pub use fit::{CandidateModel, FittedRecipe, Preparation, ResolvedValue};
 pub use read::RecipeError;
 

@@ -308,37 +308,33 @@ impl<'a> WireField<'a> {
 
     /// Returns its value as the bytes of a name; fails if it exceeds the maximum length.
     pub(super) fn identifier(&self) -> Result<Vec<u8>, FormatError> {
+        self.bytes_within(MAX_NAME_BYTES)
+    }
+
+    fn bytes_within(&self, most: u64) -> Result<Vec<u8>, FormatError> {
         let (start, length) = self.delimited()?;
-        if length > MAX_NAME_BYTES {
-            return Err(FieldPosition::new(self.place, start).expected(
-                format_args!("at most {MAX_NAME_BYTES} bytes of text"),
-                length,
-            ));
+        if length > most {
+            return Err(FieldPosition::new(self.place, start)
+                .expected(format_args!("at most {most} bytes of text"), length));
         }
         self.bytes(start, length)
     }
 
     /// Returns its value as text for temporary use.
     pub(super) fn text(&self) -> Result<String, FormatError> {
+        self.long_text(MAX_NAME_BYTES)
+    }
+
+    /// Returns its value as text, which may be far longer than a name; fails if it exceeds `most` bytes.
+    pub(super) fn long_text(&self, most: u64) -> Result<String, FormatError> {
         let (start, _) = self.delimited()?;
-        String::from_utf8(self.identifier()?).map_err(|error| {
+        String::from_utf8(self.bytes_within(most)?).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             FieldPosition::new(self.place, start + at as u64).expected(
                 "UTF-8 text",
                 format_args!("byte {:#04x}", error.as_bytes()[at]),
             )
         })
-    }
-
-    /// Returns its value as text, which may be far longer than a name; fails if it exceeds `most` bytes.
-    pub(super) fn long_text(&self, most: u64) -> Result<String, FormatError> {
-        let (start, length) = self.delimited()?;
-        let position = FieldPosition::new(self.place, start);
-        if length > most {
-            return Err(position.expected(format_args!("at most {most} bytes of text"), length));
-        }
-        let bytes = self.bytes(start, length)?;
-        String::from_utf8(bytes).map_err(|_| position.expected("UTF-8 text", "other bytes"))
     }
 
     /// Returns its value as text to keep, and charges the allowance.

@@ -14,8 +14,9 @@ use super::super::auth::Viewer;
 use super::super::error::GatewayError;
 use super::super::takes::{self, BodySchemas};
 use super::super::visible::{self, visible};
-use crate::service::{Device, Service, ServiceKind};
+use crate::service::{Service, ServiceKind};
 use pkgtool_media::picture::PictureFormat;
+use pkgtool_media::recipe::ModelRecipe;
 
 /// The part that all paths of a service share.
 const SERVICE_PATH: &str = "/account/{account}/model/{model}";
@@ -73,6 +74,10 @@ fn restrict_to_service(document: &mut Value, service: &Service, bodies: Option<&
     let Some(Value::Object(paths)) = document.get_mut("paths") else {
         return;
     };
+    let recipes = match &service.kind {
+        ServiceKind::Device(device) => device.recipes(None),
+        _ => Vec::new(),
+    };
     for (path, item) in paths
         .iter_mut()
         .filter(|(path, _)| path.contains(SERVICE_PATH))
@@ -86,9 +91,7 @@ fn restrict_to_service(document: &mut Value, service: &Service, bodies: Option<&
             if let Some(bodies) = bodies {
                 restrict_body(operation, path, bodies);
             }
-            if let ServiceKind::Device(device) = &service.kind {
-                add_pictures(operation, path, device);
-            }
+            add_pictures(operation, path, &recipes);
         }
     }
 }
@@ -109,8 +112,7 @@ fn restrict_body(operation: &mut Value, path: &str, bodies: &BodySchemas) {
 }
 
 /// Describes pictures and typed answers, if a recipe of the service gives them.
-fn add_pictures(operation: &mut Value, path: &str, device: &Device) {
-    let recipes = device.recipes(None);
+fn add_pictures(operation: &mut Value, path: &str, recipes: &[&ModelRecipe]) {
     let Some(recipe) = recipes.first() else {
         return;
     };

@@ -3,7 +3,7 @@
 //! Invariant: pictures are decoded, and drawn on, in parser processes only.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -13,6 +13,7 @@ use super::super::media::{MediaAnswerForm, MediaRequest, RecipeOption};
 use super::super::tensors::{Decoded, Encoding, Picture, takes_no_pictures, undecoded};
 use super::super::{Answer, Body, CallError, Refusal, Request};
 use super::choice::ConfigChoice;
+use super::time::TimeLeft;
 use super::variants::MethodEntry;
 use super::{Device, PreparedInputs, runnable, sides};
 use crate::account::AccountId;
@@ -44,13 +45,6 @@ pub struct PreparedAnswer {
 struct LineReader {
     endpoint: Arc<Endpoint>,
     recipe: Arc<ModelRecipe>,
-}
-
-/// The time that a request has left.
-#[derive(Debug, Clone, Copy)]
-struct TimeLeft {
-    began: Instant,
-    timeout: Option<Duration>,
 }
 
 impl Device {
@@ -259,25 +253,6 @@ async fn interpreted<T: Send + 'static>(
     done.map_err(|reason| CallError::Failed(format!("the outputs do not fit the recipe: {reason}")))
 }
 
-impl TimeLeft {
-    fn left(self) -> Option<Duration> {
-        self.timeout
-            .map(|after| after.saturating_sub(self.began.elapsed()))
-    }
-
-    /// Waits for work, at most for the time that is left.
-    async fn within<T>(
-        self,
-        work: impl Future<Output = Result<T, CallError>>,
-    ) -> Result<T, CallError> {
-        let (Some(left), Some(after)) = (self.left(), self.timeout) else {
-            return work.await;
-        };
-        let done = tokio::time::timeout(left, work).await;
-        done.map_err(|_| CallError::Timeout { after })?
-    }
-}
-
 impl PreparedAnswer {
     /// Runs the model and interprets its outputs. `timeout` applies to all of it.
     pub(super) async fn predict(
@@ -285,23 +260,27 @@ impl PreparedAnswer {
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
-        let time = TimeLeft {
-            began: Instant::now(),
-            timeout,
-        };
+        let time = TimeLeft::of(timeout);
         let asked = (std::mem::take(&mut self.inputs), Some(&*self.place));
         let outputs = sides::run(&self.endpoint, caller, asked, timeout).await?;
         let outputs: Arc<[Tensor]> = outputs.into();
-        let texts = match &self.reader {
-            None => None,
-            Some(reader) => Some(self.read_lines(reader, caller, &outputs, time).await?),
+        let (found, texts) = match &self.reader {
+            None => (None, None),
+            Some(reader) => {
+                let found = self.found(&outputs).await?;
+                let texts = self.read_lines(reader, caller, &found, time).await?;
+                (Some(found), Some(texts))
+            }
         };
         let (body, content_type) = match self.form {
             MediaAnswerForm::Json => {
                 let (recipe, geometry) = (self.recipe, self.geometry);
                 let interpret = move || {
-                    let answer = recipe.fitted.interpret(&outputs, geometry);
-                    answer.map(|answer| answer.with_texts(texts).to_json().to_string())
+                    let answer = match found {
+                        Some(found) => found,
+                        None => recipe.fitted.interpret(&outputs, geometry)?,
+                    };
+                    Ok(answer.with_texts(texts).to_json().to_string())
                 };
                 (
                     Bytes::from(interpreted(interpret).await?),
@@ -321,18 +300,22 @@ impl PreparedAnswer {
         })
     }
 
+    /// Interprets the outputs.
+    async fn found(&self, outputs: &Arc<[Tensor]>) -> Result<TypedAnswer, CallError> {
+        let (recipe, geometry) = (Arc::clone(&self.recipe), self.geometry);
+        let outputs = Arc::clone(outputs);
+        interpreted(move || recipe.fitted.interpret(&outputs, geometry)).await
+    }
+
     /// Reads each line that the model has found.
     async fn read_lines(
         &self,
         reader: &LineReader,
         caller: AccountId,
-        outputs: &Arc<[Tensor]>,
+        found: &TypedAnswer,
         time: TimeLeft,
     ) -> Result<Vec<TextAnswer>, CallError> {
-        let (recipe, geometry) = (Arc::clone(&self.recipe), self.geometry);
-        let outputs = Arc::clone(outputs);
-        let interpret = move || recipe.fitted.interpret(&outputs, geometry);
-        let TypedAnswer::Lines(found) = interpreted(interpret).await? else {
+        let TypedAnswer::Lines(found) = found else {
             return Ok(Vec::new());
         };
         let mut quads: Vec<Quad> = found.lines.iter().map(|line| line.quad).collect();
@@ -342,10 +325,7 @@ impl PreparedAnswer {
             let parts = self.cut(reader, quads.clone(), time).await?;
             quads.drain(..parts.len().clamp(1, quads.len()));
             for part in parts {
-                let outputs = reader
-                    .endpoint
-                    .run(caller, part.inputs, time.left())
-                    .await?;
+                let outputs = time.run(&reader.endpoint, caller, part.inputs).await?;
                 let recipe = Arc::clone(&reader.recipe);
                 let read = move || recipe.fitted.interpret_text(&outputs, part.geometry);
                 texts.push(interpreted(read).await?);

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::super::engine::Endpoint;
 use super::super::{CallError, PackageConfig, Refusal};
+use super::time::TimeLeft;
 use super::variants::{HEAD, MethodEntry, Variants, is_encoder};
 use super::{Device, Embedding, PreparedInputs, PreparedTensors, runnable};
 use crate::account::AccountId;
@@ -234,7 +235,7 @@ impl PreparedClassification {
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Vec<u8>, CallError> {
-        let began = std::time::Instant::now();
+        let time = TimeLeft::of(timeout);
         let (is_texts, vectors) = match self.of {
             VectorEncoding::Texts(embedding) => {
                 (true, embedding.run(caller, timeout).await?.vectors)
@@ -243,15 +244,11 @@ impl PreparedClassification {
                 (false, vec![tensors.vector(caller, timeout).await?])
             }
         };
-        let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         let scores = if vectors.is_empty() {
             Vec::new()
         } else {
-            let outputs = self.head.run(caller, vec![rows(&vectors)?], left);
-            let outputs = outputs.await.map_err(|error| match (error, timeout) {
-                (CallError::Timeout { .. }, Some(after)) => CallError::Timeout { after },
-                (error, _) => error,
-            })?;
+            let inputs = vec![rows(&vectors)?];
+            let outputs = time.run(&self.head, caller, inputs).await?;
             outputs.first().map(Tensor::to_f32).unwrap_or_default()
         };
         if scores.len() != vectors.len() * self.labels.len() {

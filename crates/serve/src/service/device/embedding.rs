@@ -7,13 +7,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
 use super::super::away::{self, NO_ACCOUNT, with_parsers};
 use super::super::engine::{Endpoint, EndpointModel};
 use super::super::{CallError, texts};
+use super::time::TimeLeft;
 use crate::account::AccountId;
 use pkgtool_base::package::Config;
 use pkgtool_engine::runtime::parsers::ParserClient;
@@ -229,16 +230,11 @@ impl Embedding {
         timeout: Option<Duration>,
     ) -> Result<Embedded, CallError> {
         let Self { endpoint, plan } = self;
-        let began = Instant::now();
+        let time = TimeLeft::of(timeout);
         let mut vectors = vec![Vec::new(); plan.texts];
         for place in 0..plan.runs.len() {
-            let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-            let in_all = |error| match (error, timeout) {
-                (CallError::Timeout { .. }, Some(after)) => CallError::Timeout { after },
-                (error, _) => error,
-            };
             let inputs = plan.runs[place].inputs.clone();
-            let outputs = endpoint.run(caller, inputs, left).await.map_err(in_all)?;
+            let outputs = time.run(&endpoint, caller, inputs).await?;
             let pooled = Arc::clone(&plan);
             let pooled = tokio::task::spawn_blocking(move || {
                 pooled.vectors_of(&pooled.runs[place], &outputs)

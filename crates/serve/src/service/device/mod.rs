@@ -14,6 +14,7 @@ mod life;
 mod options;
 mod sides;
 mod takes;
+mod time;
 mod trainable;
 mod variants;
 mod vectors;

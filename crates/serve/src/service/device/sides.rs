@@ -1,9 +1,10 @@
 //! Explains failed runs on pictures of sizes that the model does not accept.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::engine::{Endpoint, SideRule};
 use super::super::{CallError, Refusal};
+use super::time::TimeLeft;
 use crate::account::AccountId;
 use pkgtool_engine::tensor::Tensor;
 
@@ -15,20 +16,14 @@ pub(super) async fn run(
     (inputs, picture): (Vec<Tensor>, Option<&str>),
     timeout: Option<Duration>,
 ) -> Result<Vec<Tensor>, CallError> {
-    let began = Instant::now();
+    let time = TimeLeft::of(timeout);
     let shapes: Vec<Vec<u64>> = inputs.iter().map(|it| it.shape().to_vec()).collect();
     let error = match endpoint.run(caller, inputs, timeout).await {
         Err(error @ CallError::Failed(_)) => error,
         other => return other,
     };
-    let rule = match timeout {
-        None => endpoint.side_rule().await,
-        Some(timeout) => {
-            let left = timeout.saturating_sub(began.elapsed());
-            let rule = tokio::time::timeout(left, endpoint.side_rule()).await;
-            rule.ok().flatten()
-        }
-    };
+    let rule = time.within(async { Ok(endpoint.side_rule().await) }).await;
+    let rule = rule.ok().flatten();
     let broken = rule.and_then(|rule| refusal(rule, &shapes, picture));
     Err(broken.map_or(error, CallError::Refused))
 }

@@ -266,12 +266,8 @@ impl MethodEntry {
             let model = self.model.as_ref().map_err(Clone::clone)?;
             let (info, _) = pkgtool_model::open(&model.model).map_err(|error| error.to_string())?;
             let config = &self.package.config;
-            let candidate = CandidateModel {
-                capabilities: &config.capabilities,
-                names: [config.family.as_deref(), config.model.as_deref()],
-                component: self.component.as_deref(),
-                signature: &model.signature,
-            };
+            let component = self.component.as_deref();
+            let candidate = CandidateModel::of(config, component, &model.signature);
             let recipe = ModelRecipe::of(&model.model, &info, &candidate);
             recipe
                 .map(Arc::new)
